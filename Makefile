@@ -1,0 +1,55 @@
+# Everything here works on a fresh clone with nothing but make and a Python of 3.11 to 3.13.
+# The virtual environment is made on first use and refreshed when pyproject.toml changes.
+
+VENV := .venv
+BIN := $(VENV)/bin
+FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c '$(FITS)' 2>/dev/null && echo $$python && break; done)
+
+.PHONY: help demo test lint format docs clean
+
+help:
+	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
+	@echo "make test    lint, type-check and test everything"
+	@echo "make lint    the same without the tests"
+	@echo "make format  reformat the sources"
+	@echo "make docs    refresh the generated pages and the examples in README.md"
+	@echo "make clean   remove what the other targets made"
+
+demo: $(VENV)/.installed
+	@$(BIN)/clusterwright plan llama3-70b --cluster dgx-h100:16
+
+test: lint
+	$(BIN)/pytest -n auto
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "clusterwright needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	@echo "Installing into $(VENV) (once; about a minute) ..."
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable .
+	@touch $@
+
+# The development install holds everything that the plain one does.
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	@echo "Installing into $(VENV) with the development tools (once; about a minute) ..."
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
+	@touch $(VENV)/.installed $@

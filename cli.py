@@ -1,0 +1,8 @@
+"""Run Clusterwright from a checkout without installing it: ``python cli.py plan ...``."""
+
+import sys
+
+from planner.commands import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""From records to figures: what the cost functions read of a workload, an accelerator, a cluster and a runtime."""
+
+from __future__ import annotations
+
+from planner.cost.figures import Device, Network, Shape, Stack
+from planner.parameters import lora_parameters, parameters
+from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
+from planner.schema.hardware import Accelerator, Cluster, Runtime
+from planner.schema.workload import Model, Window, Workload
+
+LOW_PRECISION = ("fp8", "mxfp8")
+"""Precisions whose matrix products run in 8 bit while activations, gradients and the rest stay in 16."""
+
+_PEAK_OF = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "fp32": "fp32", "tf32": "tf32"}
+
+HOST_BANDWIDTH = 16e9
+"""B/s to host memory where the catalog has no figure: PCIe 3."""
+
+COMPUTE_UNITS = 100
+"""Compute units where the catalog has no figure; only the rounding to whole waves depends on it."""
+
+
+def attended(model: Model, sequence: int) -> float:
+    """Mean positions that a token attends to, over layers: ``s / 2`` if causal, less where windows cut it.
+
+    A causal window of w tokens: ``w (1 - w / (2 s))``.
+    """
+    whole = sequence / 2 if model.causal else float(sequence)
+    window = model.window
+    if window is None or window.size >= sequence:
+        return whole
+    narrow = window.size * (1 - window.size / (2 * sequence)) if model.causal else float(window.size)
+    share = _windowed_share(window)
+    return share * narrow + (1 - share) * whole
+
+
+def _windowed_share(window: Window) -> float:
+    one_in = 1 / window.every
+    return 1 - one_in if window.inverted else one_in
+
+
+def shape(workload: Workload) -> Shape:
+    """The figures of a workload."""
+    model, counted = workload.model, parameters(workload.model)
+    moe, latent = model.moe, model.latent
+    leading = moe.leading_dense_layers if moe else 0
+    lora = workload.method.kind == "lora"
+    adapters = lora_parameters(model, workload.method) if lora else 0
+    qk = latent.nope_dim + latent.rope_dim if latent else model.head_dim
+    held_per_layer = counted.attention_per_layer + counted.norms_per_layer + counted.extra_per_layer
+    cross = model.layers / counted.layers if model.encoder_layers else 0.0
+    return Shape(
+        layers=counted.layers,
+        leading_dense=leading,
+        moe_share=1 / moe.every if moe else 0.0,
+        hidden=model.hidden,
+        ffn=model.ffn,
+        gated=float(model.gated),
+        heads=model.heads,
+        kv_heads=model.kv_heads,
+        qk_dim=qk,
+        v_dim=latent.value_dim if latent else model.head_dim,
+        query_rank=latent.query_rank if latent else 0,
+        kv_rank=latent.kv_rank + latent.rope_dim if latent else 0,
+        kv_up=model.heads * (latent.nope_dim + latent.value_dim) if latent else 0,
+        vocab=model.vocab,
+        sequence=workload.sequence,
+        attended=attended(model, workload.sequence),
+        attended_full=workload.sequence,
+        cross_share=cross,
+        experts=moe.experts if moe else 0,
+        experts_per_token=moe.experts_per_token if moe else 0,
+        expert_ffn=moe.ffn if moe else 0,
+        shared_ffn=moe.shared_ffn if moe else 0,
+        dropout=float(model.dropout),
+        embedding_parameters=counted.embedding + counted.positions + counted.extra,
+        head_parameters=(counted.head or counted.embedding) + counted.final_norm,
+        tied=float(model.tied),
+        attention_parameters=held_per_layer + cross * counted.cross_attention_per_layer,
+        mlp_parameters=counted.dense_mlp_per_layer,
+        shared_parameters=counted.router_per_layer + counted.shared_expert_per_layer,
+        expert_parameters=counted.expert,
+        trained=adapters / counted.total if lora else 1.0,
+        weight_gradient=0.0 if lora else 1.0,
+        adapter_flops=3 * adapters / counted.active if lora else 0.0,
+        state_bytes=workload.optimizer.state_bytes,
+        master_bytes=workload.optimizer.master_bytes,
+        step_bytes=workload.optimizer.step_bytes,
+    )
+
+
+def can_train_in(accelerator: Accelerator, precision: str) -> bool:
+    """Whether the accelerator has a matrix rate for the precision (mxfp8 needs Blackwell or CDNA 4's block scaling)."""
+    if precision == "mxfp8" and accelerator.generation not in ("blackwell", "cdna4"):
+        return False
+    return _PEAK_OF[precision] in accelerator.peak
+
+
+def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: str) -> Device:
+    """The figures of an accelerator in one precision.
+
+    Raises:
+        KeyError: the accelerator has no peak in that precision (ask :func:`can_train_in` first).
+    """
+    peak = accelerator.peak
+    sixteen = max(peak.get("bf16", 0.0), peak.get("fp16", 0.0)) or peak["fp32"]
+    wide = "fp16" if precision == "fp16" else "bf16"
+    reach_16 = reached.matrix.get(wide, reached.matrix["bf16"])
+    reach = reached.matrix.get(precision, reach_16)
+    capped = reached.power_capped
+    whole = precision in ("fp32", "tf32")
+    rate = peak[_PEAK_OF[precision]] * reach * capped
+    return Device(
+        matrix_rate=rate,
+        matrix_rate_16=rate if whole else sixteen * reach_16 * capped,
+        inner_half=reached.inner_half,
+        quantisation=reached.quantisation,
+        compute_units=accelerator.compute_units or COMPUTE_UNITS,
+        attention_rate=(peak[_PEAK_OF[precision]] if whole else sixteen) * reached.attention * capped,
+        attention_half=reached.attention_half,
+        attention_backward=reached.attention_backward,
+        memory_rate=accelerator.memory_bandwidth * reached.memory,
+        launch=reached.launch,
+        memory=accelerator.memory,
+        host_bandwidth=accelerator.host_bandwidth or HOST_BANDWIDTH,
+        peak_16=sixteen,
+        low_precision=float(precision in LOW_PRECISION),
+    )
+
+
+def network(cluster: Cluster, reached: AcceleratorEfficiency) -> Network:
+    """The figures of a cluster's links.
+
+    TPU pods are one scale-up domain over many hosts; elsewhere the domain is the node. A node without NICs of its own
+    record uses the fabric's port, one per node.
+    """
+    node, fabric, link = cluster.node, cluster.fabric, cluster.scaleup
+    per_node = node.accelerators
+    pod = fabric.kind == "ici"
+    domain = min(per_node * fabric.leaf_nodes, cluster.accelerators) if pod else per_node
+    nics = max(node.nics, 1) * (node.nic_bandwidth or fabric.nic_bandwidth)
+    bandwidth = link.bandwidth or HOST_BANDWIDTH
+    pair = link.pair_bandwidth or bandwidth
+    thin = link.topology in ("mesh", "pairs")
+    return Network(
+        accelerators=cluster.accelerators,
+        domain=domain,
+        scaleup=bandwidth * reached.scaleup,
+        scaleup_reduce=bandwidth * reached.scaleup_reduce,
+        pair=pair * reached.scaleup,
+        mesh=float(thin),
+        scaleup_latency=reached.scaleup_latency,
+        nic=nics / per_node * reached.nic,
+        nic_latency=fabric.latency,
+        spine=1.0 / fabric.oversubscription,
+        leaf=fabric.leaf_nodes * per_node,
+        base=reached.collective_base,
+        pipelining=reached.pipelining,
+    )
+
+
+def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str) -> Stack:
+    """The figures of a runtime's release."""
+    drops = runtime.selective_recompute
+    return Stack(
+        parameter_bytes=runtime.parameter_bytes,
+        gradient_bytes=runtime.gradient_bytes,
+        gradient_wire=runtime.gradient_wire_bytes,
+        parameter_wire=runtime.parameter_wire_bytes,
+        fused_attention=float(runtime.fused_attention and release >= runtime.fused_attention_since),
+        logit_copies=6.0 if runtime.fused_cross_entropy else 10.0,
+        drops_scores=float("scores" in drops),
+        drops_activation=float("activation" in drops),
+        drops_norms=float("norms" in drops),
+        drops_linear=float("linear-half" in drops),
+        gathers_working_copy=float(runtime.gathers_working_copy),
+        kernels_per_layer=runtime.kernels_per_layer,
+        vector=reached.vector,
+        attention=reached.attention,
+        tp_overlap=reached.tp_overlap,
+        dp_overlap=reached.dp_overlap,
+        p2p_overlap=reached.p2p_overlap,
+        cp_overlap=reached.cp_overlap,
+        ep_overlap=reached.ep_overlap,
+        grouped_matrix=reached.grouped_matrix,
+        expert_imbalance=reached.expert_imbalance,
+        low_precision_cast=reached.low_precision_cast,
+        jitter=reached.jitter,
+        layer_overhead=reached.layer_overhead,
+        step_overhead=reached.step_overhead,
+        selective_recompute=reached.selective_recompute,
+        resident_bytes=reached.resident_bytes,
+        activation_factor=reached.activation_factor,
+    )

@@ -1,0 +1,18 @@
+"""Hardware as data: TOML and CSV folders to one validated :class:`Catalog`, and clusters built from it."""
+
+from planner.catalog.cluster import cluster, cluster_from_file
+from planner.catalog.files import FOLDERS, Problem
+from planner.catalog.store import BUILT_IN, Catalog, UnknownName, load, problems, version
+
+__all__ = [
+    "BUILT_IN",
+    "FOLDERS",
+    "Catalog",
+    "Problem",
+    "UnknownName",
+    "cluster",
+    "cluster_from_file",
+    "load",
+    "problems",
+    "version",
+]

@@ -1,0 +1,171 @@
+"""From names, or from a cluster file, to one cluster: nodes of one kind on one fabric in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from planner.catalog.files import Document, Problem, Record, read_document
+from planner.catalog.records import build, did_you_mean
+from planner.catalog.store import Catalog, told
+from planner.errors import WrongQuestion, nearest
+from planner.schema.hardware import Cluster, Fabric, Node
+
+LARGEST = 1_000_000
+"""Nodes; a larger count is a slip of the keyboard."""
+_LONE = "ethernet-25g"
+"""Fabric of a node that stands alone and names none: nothing crosses it."""
+_KEYS = ("name", "node", "count", "fabric", "region", "prices", "utilisation_of_peak_power")
+
+
+def cluster(
+    catalog: Catalog, node_id: str, count: int, fabric_id: str | None = None, region_id: str | None = None
+) -> Cluster:
+    """`count` nodes on their usual fabric or on `fabric_id`, whose port rate then holds.
+
+    Raises:
+        WrongQuestion: an unknown name, a count out of range, or several nodes without a fabric.
+    """
+    fabric = catalog.fabric(fabric_id) if fabric_id is not None else None
+    return _joined(catalog, catalog.node(node_id), count, fabric, region_id)
+
+
+def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
+    """The cluster that a TOML file describes; see ``hardware_catalog/README.md`` for its keys.
+
+    Raises:
+        WrongQuestion: every problem of the file, with line and key.
+    """
+    problems: list[Problem] = []
+    document = read_document(path, problems)
+    if document is None:
+        raise WrongQuestion(told(problems))
+    given = document.data
+    for key in given:
+        if key not in _KEYS:
+            problems.append(Problem(str(path), document.line((key,)), key, f"unknown key{did_you_mean(key, _KEYS)}"))
+    node = _part("node", document, catalog, problems)
+    fabric = _part("fabric", document, catalog, problems)
+    for key, (is_right, meant) in _plain_keys(catalog).items():
+        value = given.get(key)
+        if not is_right(value):
+            shown = f"{key} = {value!r}" if key in given else key
+            problems.append(Problem(str(path), document.line((key,)), shown, meant(value)))
+    if problems:
+        raise WrongQuestion(told(problems))
+    joined = _joined(catalog, cast(Node, node), given["count"], cast("Fabric | None", fabric), given.get("region"))
+    share = given.get("utilisation_of_peak_power", joined.utilisation_of_peak_power)
+    return replace(joined, name=given.get("name", path.stem), utilisation_of_peak_power=share)
+
+
+def _plain_keys(catalog: Catalog) -> dict[str, tuple[Callable[[Any], bool], Callable[[Any], str]]]:
+    """The keys of a cluster file that hold one plain value: what is right, and what to say of what is not."""
+    return {
+        "count": (_is_count, lambda value: f"must be a whole number from 1 to {LARGEST:,}"),
+        "region": (
+            lambda value: value is None or (isinstance(value, str) and value in catalog.regions),
+            lambda value: f"no such region{did_you_mean(str(value), catalog.regions)}",
+        ),
+        "name": (lambda value: value is None or isinstance(value, str), lambda value: "must be text"),
+        "utilisation_of_peak_power": (
+            lambda value: value is None or (type(value) in (int, float) and 0 < value <= 1),
+            lambda value: "must be a number above 0 and at most 1",
+        ),
+    }
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 1 <= value <= LARGEST
+
+
+def _joined(catalog: Catalog, node: Node, count: int, fabric: Fabric | None, region: str | None) -> Cluster:
+    if not _is_count(count):
+        raise WrongQuestion(f"{node.id}:{count}: the number of nodes must be from 1 to {LARGEST:,}")
+    if node.accelerator not in catalog.accelerators:
+        near = nearest(node.accelerator, catalog.accelerators)
+        hint = f" Did you mean {', '.join(near)}?" if near else ""
+        raise WrongQuestion(f"node {node.id!r}: accelerator = {node.accelerator!r}: no such accelerator.{hint}")
+    if fabric is None:
+        if node.fabric is None and count > 1:
+            raise WrongQuestion(
+                f"node {node.id!r} names no fabric, and {count} of them need one: choose it with --fabric"
+                " (clusterwright catalog list fabrics)"
+            )
+        fabric = catalog.fabric(node.fabric or _LONE)
+        port = node.nic_bandwidth or fabric.nic_bandwidth
+    else:
+        port = fabric.nic_bandwidth
+    return Cluster(
+        node=replace(node, nics=max(1, node.nics), nic_bandwidth=port, fabric=fabric.id),
+        accelerator=catalog.accelerators[node.accelerator],
+        count=count,
+        fabric=fabric,
+        region=catalog.region(region) if region is not None else None,
+    )
+
+
+def _part(kind: str, document: Document, catalog: Catalog, problems: list[Problem]) -> Node | Fabric | None:
+    """The file's `node` or `fabric`: an id, or a table that may extend one."""
+    given: Any = document.data.get(kind)
+    file, line = str(document.path), document.line((kind,))
+    known = cast("Mapping[str, Node | Fabric]", catalog.entries(f"{kind}s"))
+    if given is None:
+        if kind == "node":
+            problems.append(Problem(file, line, kind, 'missing; write for example node = "dgx-h100"'))
+        return None
+    base = given.get("extends") if isinstance(given, dict) else given
+    if base is not None and (not isinstance(base, str) or base not in known):
+        shown = f"{kind}.extends" if isinstance(given, dict) else kind
+        at = document.line((kind, "extends")) if isinstance(given, dict) else line
+        problems.append(Problem(file, at, f'{shown} = "{base}"', f"no such {kind}{did_you_mean(str(base), known)}"))
+        return None
+    own = {key: value for key, value in given.items() if key != "extends"} if isinstance(given, dict) else {}
+    entry = _described(kind, own, None if base is None else known[base], document, problems)
+    return _priced(entry, document, problems) if isinstance(entry, Node) else entry
+
+
+def _described(
+    kind: str, own: dict[str, Any], base: Node | Fabric | None, document: Document, problems: list[Problem]
+) -> Node | Fabric | None:
+    """`base` with the fields that the file states over it; without a base, an entry of the file's own."""
+    if base is not None and not own:
+        return base
+    start: dict[str, Any] = {"name": str(document.data.get("name", document.path.stem)), "source": str(document.path)}
+    if base is None:
+        record = Record({**start, **own}, document, (kind,), str(document.path))
+        return cast("Node | Fabric | None", build(f"{kind}s", kind, record, problems))
+    # Checked alone on a base that is right already: only the file's own fields can be wrong.
+    record = Record({**_minimal(base), **own}, document, (kind,), str(document.path))
+    checked = build(f"{kind}s", kind, record, problems)
+    if checked is None:
+        return None
+    changes = {name: getattr(checked, name) for name in own}
+    # What the file states itself is no longer assumed, unless the file says so.
+    inherited = {key: why for key, why in base.assumed.items() if key.split(".")[0] not in own}
+    changes["assumed"] = inherited | checked.assumed
+    return replace(base, **{"source": f"{document.path}, over {base.source}", **changes})
+
+
+def _minimal(base: Node | Fabric) -> dict[str, Any]:
+    """The required fields of a record that is right, as a file would write them."""
+    if isinstance(base, Node):
+        keys = ("name", "source", "kind", "provider", "accelerator", "accelerators")
+        return {key: getattr(base, key) for key in keys}
+    rates = {"nic_bandwidth": f"{base.nic_bandwidth!r} B/s", "latency": f"{base.latency!r} s"}
+    return {key: getattr(base, key) for key in ("name", "source", "kind", "topology", "leaf_nodes")} | rates
+
+
+def _priced(node: Node, document: Document, problems: list[Problem]) -> Node:
+    """The node with the file's `prices` in place of weaker ones of the same basis."""
+    rows = document.data.get("prices")
+    if rows is None:
+        return node
+    record = Record({**_minimal(node), "prices": rows}, document, (), str(document.path))
+    checked = cast("Node | None", build("nodes", "prices", record, problems))
+    if checked is None:
+        return node
+    renewed = {price.basis for price in checked.prices}
+    kept = tuple(price for price in node.prices if price.basis not in renewed)
+    return replace(node, prices=kept + checked.prices)

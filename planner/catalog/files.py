@@ -1,0 +1,237 @@
+"""Catalog folders as text: reads TOML and CSV, keeps file and line of everything, and collects what is wrong.
+
+Files are data. Nothing in them is executed, and nothing larger than `MAX_BYTES` is read.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from planner.errors import nearest
+
+FOLDERS = ("accelerators", "nodes", "fabrics", "regions", "runtimes")
+"""Kinds of entries; a catalog folder holds a folder of TOML files for each, and `prices` with CSV files."""
+PRICED = {"accelerator": "accelerators", "node": "nodes"}
+PRICE_COLUMNS = ("kind", "id", "basis", "usd", "region", "date", "source", "low", "high", "assumed")
+MAX_BYTES = 10_000_000
+
+Path_ = tuple[str | int, ...]
+"""Where in a TOML document: table names, keys and list positions."""
+_HEADER = re.compile(r"\s*(\[\[?)\s*(.*?)\s*\]\]?\s*(?:#.*)?")
+_KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|=|$)?""")
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong in a file."""
+
+    file: str
+    line: int
+    """1 is the first; 0 where the file as a whole is meant."""
+    key: str
+    """Dotted: the entry's id, then the field."""
+    reason: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.key}: {self.reason}" if self.key else f"{place}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Document:
+    """A TOML file with its text, so that a key can be traced to its line."""
+
+    path: Path
+    text: str
+    data: dict[str, Any]
+
+    def line(self, where: Path_) -> int:
+        """The line (from 1) of the deepest part of `where` that stands on a line of its own; 0 if none does."""
+        best, depth = 0, 0
+        for number, place in self._places:
+            common = len(place) if place == where[: len(place)] else 0
+            if common > depth:
+                best, depth = number, common
+        return best
+
+    @cached_property
+    def _places(self) -> list[tuple[int, Path_]]:
+        """Line number and path of every table header and every key at the start of a line."""
+        places: list[tuple[int, Path_]] = []
+        table: Path_ = ()
+        counts: dict[Path_, int] = {}
+        for number, line in enumerate(self.text.splitlines(), 1):
+            header = _HEADER.fullmatch(line)
+            if header:
+                table = tuple(_keys(header[2]))
+                if header[1] == "[[":
+                    counts[table] = counts.get(table, -1) + 1
+                    table = (*table, counts[table])
+                places.append((number, table))
+            elif "=" in line:
+                places.append((number, (*table, *_keys(line.split("=", 1)[0]))))
+        return places
+
+
+@dataclass
+class Record:
+    """One entry as it was read, before its fields are checked."""
+
+    fields: dict[str, Any]
+    document: Document
+    table: Path_
+    origin: str
+    price_lines: list[tuple[str, int]] = field(default_factory=list)
+    """File and line of each of ``fields["prices"]``."""
+    broken: bool = False
+    """Whether something about it is wrong already, so that what follows from that need not be said as well."""
+
+    def place(self, where: Sequence[str | int]) -> tuple[str, int]:
+        """File and line of a field of this entry."""
+        if len(where) > 1 and where[0] == "prices" and isinstance(where[1], int) and where[1] < len(self.price_lines):
+            return self.price_lines[where[1]]
+        return str(self.document.path), self.document.line((*self.table, *where))
+
+
+class PriceRow(NamedTuple):
+    """A line of a price list."""
+
+    kind: str
+    id: str
+    fields: dict[str, str]
+    file: str
+    line: int
+
+
+def read_document(path: Path, problems: list[Problem]) -> Document | None:
+    """Read one TOML file; None, with a problem noted, if that cannot be done."""
+    text = _read_text(path, problems)
+    if text is None:
+        return None
+    try:
+        return Document(path, text, tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        line = int(at[1]) if at else len(text.splitlines())
+        problems.append(Problem(str(path), line, "", f"not valid TOML: {str(error).split(' (at ')[0]}"))
+    except RecursionError:
+        problems.append(Problem(str(path), 0, "", "not valid TOML: nested too deeply"))
+    return None
+
+
+def read_entries(folder: Path, kind: str, origin: str, problems: list[Problem]) -> dict[str, Record]:
+    """Every entry of one kind in one catalog folder, by id."""
+    found: dict[str, Record] = {}
+    for path in sorted((folder / kind).glob("*.toml")):
+        document = read_document(path, problems)
+        if document is None:
+            continue
+        for name, fields in document.data.items():
+            record = Record({}, document, (name,), origin if origin == "built-in" else str(path))
+            if not isinstance(fields, dict):
+                problems.append(Problem(*record.place(()), name, f"expected a table, [{name}] with fields below it"))
+            elif name in found:
+                first = found[name].place(())
+                problems.append(Problem(*record.place(()), name, f"defined twice; first in {first[0]}:{first[1]}"))
+            else:
+                record.fields = dict(fields)
+                record.price_lines = [record.place(("prices", n)) for n in range(len(_inline_prices(fields)))]
+                found[name] = record
+    return found
+
+
+def read_prices(folder: Path, problems: list[Problem]) -> Iterator[PriceRow]:
+    """The rows of every price list of one catalog folder whose header and kind are right."""
+    for path in sorted((folder / "prices").glob("*.csv")):
+        text = _read_text(path, problems)
+        if text is None:
+            continue
+        reader = csv.DictReader(text.splitlines(), restkey="")
+        if _header_is_right(reader.fieldnames or (), str(path), problems):
+            for row in reader:
+                yield from _price_row(row, str(path), reader.line_num, problems)
+
+
+def misplaced(folder: Path) -> list[Problem]:
+    """Files and folders of a catalog folder that nothing would ever read."""
+    known = (*FOLDERS, "prices", "efficiency")
+    problems = []
+    for path in _visible(folder):
+        if path.name not in known:
+            hint = nearest(path.stem, known)
+            reason = f"not part of a catalog: it has folders {', '.join(known)}"
+            problems.append(Problem(str(path), 0, "", reason + (f"; did you mean {hint[0]}/?" if hint else "")))
+        elif not path.is_dir():
+            problems.append(Problem(str(path), 0, "", "must be a folder"))
+        else:
+            suffix = ".csv" if path.name == "prices" else ".toml"
+            wrong = [child for child in _visible(path) if child.suffix != suffix]
+            problems.extend(
+                Problem(str(child), 0, "", f"not read: {path.name}/ holds {suffix} files") for child in wrong
+            )
+    return problems
+
+
+def _visible(folder: Path) -> list[Path]:
+    """What a folder holds, but for prose and hidden files."""
+    names = sorted(folder.iterdir())
+    return [path for path in names if not path.name.startswith(".") and path.suffix not in (".md", ".txt")]
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------
+
+
+def _read_text(path: Path, problems: list[Problem]) -> str | None:
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            problems.append(Problem(str(path), 0, "", f"{size:,} bytes; a catalog file has at most {MAX_BYTES:,}"))
+            return None
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        problems.append(Problem(str(path), 0, "", f"not UTF-8 text (byte {error.start})"))
+    except OSError as error:
+        problems.append(Problem(str(path), 0, "", f"cannot be read: {error.strerror}"))
+    return None
+
+
+def _keys(text: str) -> list[str]:
+    """``a."b.c".d`` -> ``["a", "b.c", "d"]``."""
+    return [match[1] or match[2] or match[3] or "" for match in _KEY.finditer(text)]
+
+
+def _inline_prices(fields: dict[str, Any]) -> list[Any]:
+    prices = fields.get("prices")
+    return prices if isinstance(prices, list) else []
+
+
+def _header_is_right(columns: Sequence[str], file: str, problems: list[Problem]) -> bool:
+    wrong = []
+    for column in columns:
+        if column not in PRICE_COLUMNS:
+            hint = nearest(column, PRICE_COLUMNS)
+            wrong.append(Problem(file, 1, column, "unknown column" + (f"; did you mean {hint[0]}?" if hint else "")))
+    for column in ("kind", "id", "basis", "usd", "date", "source"):
+        if column not in columns:
+            wrong.append(Problem(file, 1, column, "missing column"))
+    problems.extend(wrong)
+    return not wrong
+
+
+def _price_row(row: dict[str, Any], file: str, line: int, problems: list[Problem]) -> Iterator[PriceRow]:
+    kind, name = row.pop("kind") or "", row.pop("id") or ""
+    if "" in row or None in row.values():
+        problems.append(Problem(file, line, name, "the row has more or fewer cells than the header"))
+    elif kind not in PRICED:
+        problems.append(Problem(file, line, name, f"kind = {kind!r}: must be {' or '.join(PRICED)}"))
+    else:
+        # A price list states its currency in the header; elsewhere the unit stands with the figure.
+        money = {key: f"{value} USD" for key, value in row.items() if key in ("usd", "low", "high") and value}
+        fields = {key: value for key, value in row.items() if value} | money
+        yield PriceRow(PRICED[kind], name, fields, file, line)

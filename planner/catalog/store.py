@@ -1,0 +1,268 @@
+"""The catalog: built-in entries with the user's own over them, read when first asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from planner.catalog.files import FOLDERS, Problem, Record, misplaced, read_entries, read_prices
+from planner.catalog.records import build, dangling, did_you_mean
+from planner.errors import WrongQuestion, nearest
+from planner.resources import data
+from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
+
+T = TypeVar("T")
+BUILT_IN = "built-in"
+_SHOWN = 10
+"""Problems that one error message lists; `catalog check` lists all."""
+
+
+class UnknownName(WrongQuestion):
+    """A name that is in no catalog; the message gives the nearest ones that are."""
+
+    def __init__(self, kind: str, name: str, choices: Mapping[str, object], listing: str = "") -> None:
+        near = nearest(name, choices)
+        hint = f" Did you mean {', '.join(near)}?" if near else ""
+        super().__init__(f"no {kind} {name!r}.{hint} ({listing or f'clusterwright catalog list {kind}s'})")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One catalog folder, and what to call it."""
+
+    origin: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Everything that can be chosen. A kind is read and checked when it is first used.
+
+    Every access raises :class:`WrongQuestion`, naming file, line and key, if a file of that kind is wrong.
+    """
+
+    layers: tuple[Layer, ...]
+    """Weakest first: an entry of a later one replaces that of an earlier one."""
+
+    @cached_property
+    def accelerators(self) -> Mapping[str, Accelerator]:
+        """Accelerators by id."""
+        return cast("Mapping[str, Accelerator]", self._built("accelerators"))
+
+    @cached_property
+    def nodes(self) -> Mapping[str, Node]:
+        """Nodes by id."""
+        return cast("Mapping[str, Node]", self._built("nodes"))
+
+    @cached_property
+    def fabrics(self) -> Mapping[str, Fabric]:
+        """Fabrics by id."""
+        return cast("Mapping[str, Fabric]", self._built("fabrics"))
+
+    @cached_property
+    def regions(self) -> Mapping[str, Region]:
+        """Regions by id."""
+        return cast("Mapping[str, Region]", self._built("regions"))
+
+    @cached_property
+    def runtimes(self) -> Mapping[str, Runtime]:
+        """Runtimes by id."""
+        return cast("Mapping[str, Runtime]", self._built("runtimes"))
+
+    def entries(self, kind: str) -> Mapping[str, Entry]:
+        """The entries of one of :data:`~planner.catalog.files.FOLDERS`, by id."""
+        return cast("Mapping[str, Entry]", getattr(self, kind))
+
+    def accelerator(self, name: str) -> Accelerator:
+        """The accelerator with this id; :class:`UnknownName` if there is none."""
+        return _found("accelerator", name, self.accelerators)
+
+    def node(self, name: str) -> Node:
+        """The node with this id; :class:`UnknownName` if there is none."""
+        return _found("node", name, self.nodes)
+
+    def fabric(self, name: str) -> Fabric:
+        """The fabric with this id; :class:`UnknownName` if there is none."""
+        return _found("fabric", name, self.fabrics)
+
+    def region(self, name: str) -> Region:
+        """The region with this id; :class:`UnknownName` if there is none."""
+        return _found("region", name, self.regions)
+
+    def runtime(self, name: str) -> Runtime:
+        """The runtime with this id; :class:`UnknownName` if there is none."""
+        return _found("runtime", name, self.runtimes)
+
+    @cached_property
+    def origins(self) -> Mapping[str, Mapping[str, str]]:
+        """Kind -> id -> where the entry comes from: ``built-in`` or a file."""
+        return {kind: self.origins_of(kind) for kind in FOLDERS}
+
+    def origins_of(self, kind: str) -> Mapping[str, str]:
+        """As :attr:`origins`, for one kind."""
+        self.entries(kind)
+        return {name: record.origin for name, record in merged(self.layers, kind, []).items()}
+
+    def versions(self) -> dict[str, str]:
+        """Origin -> short hash of the folder's files: what a plan records of the catalogs that it was made from."""
+        return {layer.origin: _hash(layer.folder) for layer in self.layers}
+
+    def _built(self, kind: str) -> dict[str, Entry]:
+        problems: list[Problem] = []
+        records = merged(self.layers, kind, problems)
+        built = {name: build(kind, name, record, problems) for name, record in records.items()}
+        if problems:
+            raise WrongQuestion(told(problems))
+        return {name: entry for name, entry in built.items() if entry is not None}
+
+
+def load(extra: Path | None = None) -> Catalog:
+    """The built-in catalog under the user's own: config folder < ``CLUSTERWRIGHT_CATALOG`` < `extra`.
+
+    The config folder is ``clusterwright/catalog`` in ``$XDG_CONFIG_HOME`` or ``~/.config``; it need not exist.
+
+    Raises:
+        WrongQuestion: a folder that was named does not exist, or holds things that no catalog has.
+    """
+    layers = [Layer(BUILT_IN, data("hardware_catalog"))]
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "clusterwright" / "catalog"
+    if config.is_dir():
+        layers.append(_own(config, "config folder"))
+    if named := os.environ.get("CLUSTERWRIGHT_CATALOG"):
+        layers.append(_own(Path(named), "CLUSTERWRIGHT_CATALOG"))
+    if extra is not None:
+        layers.append(_own(extra, "--catalog"))
+    return _builtin() if len(layers) == 1 else Catalog(tuple(layers))
+
+
+def version() -> str:
+    """Short hash of the built-in catalog: every file's name and bytes."""
+    return _hash(data("hardware_catalog"))
+
+
+def problems(folder: Path) -> list[Problem]:
+    """Every problem of a catalog folder at once, in order of file and line.
+
+    Raises:
+        WrongQuestion: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise WrongQuestion(f"{folder}: no such catalog folder")
+    base, own = Layer(BUILT_IN, data("hardware_catalog")), Layer("checked", folder)
+    layers = (own,) if folder.resolve() == base.folder.resolve() else (base, own)
+    found = misplaced(folder)
+    records = {kind: merged(layers, kind, found) for kind in FOLDERS}
+    for kind in FOLDERS:
+        for name, record in records[kind].items():
+            if record.origin != BUILT_IN:
+                build(kind, name, record, found)
+                found.extend(dangling(kind, name, record, records))
+    return sorted(set(found))
+
+
+def merged(layers: tuple[Layer, ...], kind: str, problems: list[Problem]) -> dict[str, Record]:
+    """Every entry of one kind as its strongest layer gives it, prices joined, `extends` filled in, fields unchecked."""
+    records: dict[str, Record] = {}
+    for layer in layers:
+        own = read_entries(layer.folder, kind, layer.origin, problems)
+        for name in own:
+            _extend(name, own, records, problems, ())
+        records |= own
+        _join_prices(layer, kind, records, problems)
+    return records
+
+
+def told(problems: list[Problem]) -> str:
+    """Several problems as one message."""
+    lines = [str(problem) for problem in sorted(set(problems))]
+    more = [f"and {len(lines) - _SHOWN} more (clusterwright catalog check DIR)"] if len(lines) > _SHOWN else []
+    return "\n".join(lines[:_SHOWN] + more)
+
+
+def _extend(
+    name: str, own: dict[str, Record], below: Mapping[str, Record], problems: list[Problem], asking: tuple[str, ...]
+) -> None:
+    """Fill an entry that says ``extends = "other"`` with the other's fields; its own win."""
+    record = own[name]
+    other = record.fields.pop("extends", None)
+    if other is None:
+        return
+    # An entry may extend the weaker one of its own name, which it replaces.
+    base = own.get(other) if isinstance(other, str) and other != name else None
+    if base is not None and other not in asking:
+        _extend(other, own, below, problems, (*asking, name))
+    base = base or below.get(other if isinstance(other, str) else "")
+    if base is None or other in asking:
+        file, line = record.place(("extends",))
+        choices = {**below, **own}
+        reason = "extends itself" if other in asking else f"no such entry{did_you_mean(str(other), choices)}"
+        problems.append(Problem(file, line, f'{name}.extends = "{other}"', reason))
+        record.broken = True
+        return
+    inherited = {key: value for key, value in base.fields.items() if key != "prices" or "prices" not in record.fields}
+    if "prices" not in record.fields:
+        record.price_lines = list(base.price_lines)
+    record.fields = {**inherited, **record.fields}
+    # What an entry states itself is no longer assumed.
+    assumed = base.fields.get("assumed")
+    if isinstance(assumed, dict) and "assumed" not in own[name].document.data.get(name, {}):
+        stated = own[name].document.data.get(name, {})
+        record.fields["assumed"] = {key: why for key, why in assumed.items() if key.split(".")[0] not in stated}
+
+
+def _join_prices(layer: Layer, kind: str, records: dict[str, Record], problems: list[Problem]) -> None:
+    """Add a folder's price lists to its entries; they replace weaker prices of the same basis."""
+    if kind not in ("accelerators", "nodes"):
+        return
+    fresh: dict[str, list[Any]] = {}
+    for row in read_prices(layer.folder, problems):
+        if row.kind == kind:
+            fresh.setdefault(row.id, []).append(row)
+    for name, rows in fresh.items():
+        record = records.get(name)
+        if record is None:
+            reason = f"no such {kind[:-1]}{did_you_mean(name, records)}"
+            problems.extend(Problem(row.file, row.line, name, reason) for row in rows)
+            continue
+        renewed = {row.fields.get("basis") for row in rows}
+        old = record.fields.get("prices", [])
+        if not isinstance(old, list):
+            continue  # the entry itself will be refused
+        kept = [n for n, price in enumerate(old) if not isinstance(price, dict) or price.get("basis") not in renewed]
+        record.fields["prices"] = [old[n] for n in kept] + [row.fields for row in rows]
+        record.price_lines = [record.price_lines[n] for n in kept] + [(row.file, row.line) for row in rows]
+
+
+def _own(folder: Path, origin: str) -> Layer:
+    if not folder.is_dir():
+        raise WrongQuestion(f"{origin}: no such catalog folder: {folder}")
+    if wrong := misplaced(folder):
+        raise WrongQuestion(told(wrong))
+    return Layer(origin, folder)
+
+
+@cache
+def _builtin() -> Catalog:
+    return Catalog((Layer(BUILT_IN, data("hardware_catalog")),))
+
+
+def _found(kind: str, name: str, entries: Mapping[str, T]) -> T:
+    try:
+        return entries[name]
+    except KeyError:
+        raise UnknownName(kind, name, entries) from None
+
+
+def _hash(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".toml", ".csv"):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode())
+            digest.update(content)
+    return digest.hexdigest()[:12]

@@ -1,0 +1,105 @@
+"""The command line. Subcommands are listed here and imported only when called, so that ``--help`` stays instant."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from planner import __version__, render
+from planner.commands.lazy import LazyCommand, LazyGroup, usage_message
+from planner.errors import ClusterwrightError
+
+PROGRAM = "clusterwright"
+COMMANDS = {
+    name: LazyCommand(f"planner.commands.{name}", name, summary)
+    for name, summary in {
+        "plan": "Rank the ways to train a model on a cluster.",
+        "estimate": "Predict one given configuration, and what limits it.",
+        "explain": "Print a written plan again, with its reasons.",
+        "catalog": "List, show and check hardware, fabrics, prices and runtimes.",
+        "models": "List and show models; import a config.json.",
+    }.items()
+}
+"""Name -> where the command is and its line in ``--help``."""
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 + SIGINT."""
+PIPE_CLOSED = 141
+"""Exit code when the reader of our output has gone: 128 + SIGPIPE."""
+DEFECT = 70
+"""Exit code when the program itself is wrong (EX_SOFTWARE)."""
+
+HELP = """Say which accelerator cluster to buy, rent or use, and how to train on it.
+
+\b
+  clusterwright plan llama3-70b --cluster dgx-h100:16
+  clusterwright models list
+  clusterwright catalog list nodes
+"""
+
+
+@click.group(
+    cls=LazyGroup,
+    table=COMMANDS,
+    help=HELP,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "--version", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Run a subcommand; without one, print the help."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code: 0 answered, 1 no feasible answer, 2 a wrong question.
+
+    Every error becomes one message on stderr. An unexpected one asks for a report; ``CLUSTERWRIGHT_DEBUG=1`` shows its
+    traceback instead.
+    """
+    try:
+        code = _run(argv)
+        # Buffered output meets a closed pipe only when it is flushed: do it where that can still be handled.
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes once more at exit, and would complain about the same pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    return code
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        result = cli.main(list(argv) if argv is not None else None, prog_name=PROGRAM, standalone_mode=False)
+    except ClusterwrightError as error:
+        render.error(str(error))
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        render.error(usage_message(error))
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return _defect(error)
+    return result if isinstance(result, int) else 0
+
+
+def _defect(error: Exception) -> int:
+    """Report an error that nobody foresaw."""
+    if os.environ.get("CLUSTERWRIGHT_DEBUG") == "1":
+        raise error
+    render.error(
+        f"this should not have happened: {type(error).__name__}: {error}\n"
+        "Please report it with the command that you ran; CLUSTERWRIGHT_DEBUG=1 shows where."
+    )
+    return DEFECT

@@ -1,0 +1,179 @@
+"""``clusterwright catalog``: which hardware, prices and runtimes are known, and whether your own files are right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from planner.catalog import Catalog, Problem
+    from planner.schema.hardware import Entry
+
+FOLDER = click.Path(path_type=Path)
+CATALOG = click.option(
+    "--catalog", "extra", type=FOLDER, metavar="DIR", help="A catalog folder of your own, over the built-in one."
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, with figures in SI units.")
+PROBLEMS = 2
+"""Exit code of `check` when something is wrong: the same as for any wrong question."""
+
+
+@click.group()
+def catalog() -> None:
+    """List, show and check hardware, fabrics, prices and runtimes."""
+
+
+@catalog.command("list")
+@click.argument("kind", required=False)
+@CATALOG
+@JSON
+def list_(kind: str | None, extra: Path | None, as_json: bool) -> None:
+    """List the entries of one KIND: accelerators, nodes, fabrics, regions or runtimes.
+
+    Without KIND, say how many there are of each and which are your own.
+    """
+    from planner import render
+    from planner.catalog import load
+
+    known = load(extra)
+    if kind is None:
+        _overview(known, as_json)
+        return
+    folder = _folder(kind)
+    entries, origins = known.entries(folder), known.origins_of(folder)
+    if as_json:
+        rows = [{"id": name, "name": entry.name, "from": origins[name]} for name, entry in entries.items()]
+        render.json({"kind": "catalog-list", "schema_version": 1, folder: rows})
+        return
+    from planner.commands.catalog_view import table
+
+    headers, align, rows_of = table(folder)
+    render.table(
+        [*headers, "from"],
+        [[*rows_of(entry), origins[name]] for name, entry in sorted(entries.items(), key=lambda item: item[0].lower())],
+        align=align + "l",
+    )
+
+
+@catalog.command()
+@click.argument("entry", metavar="[KIND/]ID")
+@CATALOG
+@JSON
+def show(entry: str, extra: Path | None, as_json: bool) -> None:
+    """Show one entry with its sources, and say which of its figures are assumed."""
+    from dataclasses import asdict
+
+    from planner import render
+    from planner.catalog import load
+
+    known = load(extra)
+    folder, found = _find(known, entry)
+    origin = known.origins_of(folder)[found.id]
+    if as_json:
+        render.json({"kind": "catalog-entry", "schema_version": 1, "of": folder, "from": origin, **asdict(found)})
+        return
+    from planner.commands.catalog_view import prices, sheet
+
+    render.text(f"{found.name} ({folder[:-1]} {found.id}, {origin})")
+    render.table(["field", "value", ""], sheet(found), align="lll")
+    if rows := prices(found):
+        render.text()
+        render.table(["price", "USD", "region", "date", "source"], rows, align="lrlll")
+    render.text()
+    render.text(f"Source  {found.source}{f', {found.date}' if found.date else ''}")
+    if found.notes:
+        render.text(f"Notes   {found.notes}")
+
+
+@catalog.command()
+@click.argument("folder", type=FOLDER, required=False, metavar="[DIR]")
+@CATALOG
+@JSON
+def check(folder: Path | None, extra: Path | None, as_json: bool) -> None:
+    """Check a catalog folder and list every problem at once as file:line: key: reason.
+
+    Without DIR, check the built-in catalog and every folder of your own that is in use.
+    """
+    from planner import render
+    from planner.catalog import load, problems
+
+    if folder is not None:
+        folders = [folder] if extra is None else [extra, folder]
+    else:
+        folders = [layer.folder for layer in load(extra).layers]
+    found: list[Problem] = [problem for each in folders for problem in problems(each)]
+    if as_json:
+        rows = [problem._asdict() for problem in found]
+        render.json({"kind": "catalog-check", "schema_version": 1, "problems": rows})
+    else:
+        for problem in found:
+            render.text(str(problem))
+        render.text(_verdict(found, folders))
+    if found:
+        raise click.exceptions.Exit(PROBLEMS)
+
+
+def _overview(known: Catalog, as_json: bool) -> None:
+    from planner import render
+    from planner.catalog import BUILT_IN, FOLDERS
+
+    own = {kind: {n: o for n, o in known.origins_of(kind).items() if o != BUILT_IN} for kind in FOLDERS}
+    counts = {kind: len(known.entries(kind)) for kind in FOLDERS}
+    if as_json:
+        rows = [{"kind": kind, "entries": counts[kind], "own": own[kind]} for kind in FOLDERS]
+        render.json({"kind": "catalog-overview", "schema_version": 1, "versions": known.versions(), "kinds": rows})
+        return
+    render.table(
+        ["kind", "entries", "built-in", "yours"],
+        [[kind, counts[kind], counts[kind] - len(own[kind]), len(own[kind])] for kind in FOLDERS],
+        align="lrrr",
+    )
+    for kind in FOLDERS:
+        for name, origin in own[kind].items():
+            render.text(f"yours: {kind[:-1]} {name} ({origin})")
+    render.text()
+    render.text("Next  clusterwright catalog list nodes")
+
+
+def _folder(kind: str) -> str:
+    """``node`` and ``nodes`` both name the folder ``nodes``."""
+    from planner.catalog import FOLDERS
+    from planner.errors import WrongQuestion, nearest
+
+    for folder in FOLDERS:
+        if kind.lower() in (folder, folder[:-1]):
+            return folder
+    near = nearest(kind, FOLDERS)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(FOLDERS)}."
+    raise WrongQuestion(f"no kind {kind!r}; {hint} (clusterwright catalog list)")
+
+
+def _find(known: Catalog, text: str) -> tuple[str, Entry]:
+    """The entry that ``ID`` or ``KIND/ID`` names, with its folder."""
+    from planner.catalog import FOLDERS, UnknownName
+    from planner.errors import WrongQuestion
+
+    kind, slash, name = text.partition("/")
+    if slash:
+        folder = _folder(kind)
+        entries = known.entries(folder)
+        if name not in entries:
+            raise UnknownName(folder[:-1], name, entries)
+        return folder, entries[name]
+    homes = [folder for folder in FOLDERS if text in known.entries(folder)]
+    if len(homes) > 1:
+        raise WrongQuestion(f"{text!r} is several things; say which: {', '.join(f'{home}/{text}' for home in homes)}")
+    if not homes:
+        everything: Mapping[str, object] = {name: kind for kind in FOLDERS for name in known.entries(kind)}
+        raise UnknownName("catalog entry", text, everything, "clusterwright catalog list KIND")
+    return homes[0], known.entries(homes[0])[text]
+
+
+def _verdict(found: list[Problem], folders: list[Path]) -> str:
+    if not found:
+        return f"No problem in {', '.join(str(folder) for folder in folders)}."
+    files = len({problem.file for problem in found})
+    return f"{len(found)} problem{'s' * (len(found) != 1)} in {files} file{'s' * (files != 1)}."

@@ -1,0 +1,107 @@
+"""``clusterwright models``: which models can be planned for, what one is, and how a config.json becomes one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from planner.schema.workload import Model
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+FOLDER = click.option(
+    "--models", "extra", type=click.Path(path_type=Path), metavar="DIR", help="A models folder of your own."
+)
+
+
+@click.group()
+def models() -> None:
+    """List and show models; import a config.json."""
+
+
+@models.command("list")
+@FOLDER
+@JSON
+def list_(extra: Path | None, as_json: bool) -> None:
+    """List every model, with its parameters and where it comes from."""
+    from planner import render
+    from planner.commands import models_view as view
+    from planner.workload import library
+
+    known = library(extra)
+    if as_json:
+        rows = [view.summary(known[entry], known.origin(entry)) for entry in known]
+        render.json({"kind": "model-list", "schema_version": 1, "models": rows})
+        return
+    table = [view.row(known[entry], known.origin(entry)) for entry in sorted(known, key=view.natural)]
+    render.table(view.HEADERS, table, align=view.ALIGN, priority=view.PRIORITY)
+
+
+@models.command()
+@click.argument("entry", metavar="ID|FILE")
+@FOLDER
+@JSON
+def show(entry: str, extra: Path | None, as_json: bool) -> None:
+    """Show one model: its shape, parameters, work per token, and memory for states by method.
+
+    FILE is a .toml (FILE.toml#ID where it holds several) or a Hugging Face config.json.
+    """
+    from planner import render
+    from planner.commands import models_view as view
+    from planner.workload import model
+
+    found = model(entry, extra)
+    if as_json:
+        render.json(view.document(found))
+        return
+    _print(found)
+
+
+@models.command("import")
+@click.argument("path", type=click.Path(path_type=Path), metavar="PATH/config.json")
+@click.option("--id", "entry", metavar="ID", help="Id of the model; else taken from the file or its folder.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE.toml", help="Write the entry there.")
+@click.option("--force", is_flag=True, help="Replace FILE.toml if it exists.")
+@JSON
+def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_json: bool) -> None:
+    """Turn a Hugging Face config.json (or the folder that holds one) into a model.
+
+    Without -o the entry is printed. With -o it is written, and every command takes FILE.toml for a model.
+    """
+    from planner import huggingface, model_files, render
+    from planner.commands import models_view as view
+
+    found = huggingface.read(path / "config.json" if path.is_dir() else path, entry)
+    text = model_files.dump(found)
+    if output is not None:
+        if output.suffix != ".toml":
+            raise click.UsageError(f"-o {output}: the file's name must end in .toml")
+        model_files.write(output, text, replace=force)
+    if as_json:
+        render.json(view.document(found))
+    elif output is None:
+        click.echo(text, nl=False)
+    else:
+        _print(found)
+        render.text()
+        render.text(f"Written  {output}")
+        render.text(f"Next     clusterwright plan {output} --cluster dgx-h100:16")
+
+
+def _print(found: Model) -> None:
+    from planner import render
+    from planner.commands import models_view as view
+
+    render.text(f"{found.name} ({found.id})")
+    render.table(["field", "value", ""], view.sheet(found), align="lll")
+    render.text()
+    render.table(["parameters", "number", "share"], view.counts(found), align="lrr")
+    render.text()
+    render.table(view.STATES_HEADERS, view.states(found), align="lrrrrr")
+    render.text()
+    render.text(f"Work    {view.work(found)}")
+    render.text(f"Source  {found.source}{f', {found.date}' if found.date else ''}")
+    if found.notes:
+        render.text(f"Notes   {found.notes}")

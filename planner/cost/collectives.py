@@ -1,0 +1,108 @@
+"""Time of collectives and transfers over a scale-up domain, NICs and a spine.
+
+Conventions: `size` is the whole vector of an all-reduce or a gather, and the send buffer of an all-to-all, in bytes (as
+nccl-tests counts). `n` ranks of which `inside` share a scale-up domain; every rank has its own share of the NICs.
+A pipelined collective takes ``t = A + x + c sqrt(A x)``: A the latency of its steps, x bytes over bandwidth, c the ramp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost.figures import Figure, Network
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks that talk to each other, and how many of them share a scale-up domain."""
+
+    n: Figure
+    inside: Figure
+    """Members in one domain (1..n)."""
+    reach: Figure
+    """Accelerators between the first member and the last, in rank order: what decides whether traffic crosses the spine."""
+
+
+def group(network: Network, n: Figure, stride: Figure) -> Group:
+    """Ranks `stride` apart: ``inside = clip(domain / stride, 1, n)``."""
+    inside = np.minimum(np.maximum(np.floor(network.domain / stride), 1.0), n)
+    return Group(n, inside, n * stride)
+
+
+def product(inner: Group, outer: Group) -> Group:
+    """The group spanned by two dimensions."""
+    return Group(inner.n * outer.n, inner.inside * outer.inside, np.maximum(inner.reach, outer.reach))
+
+
+def _nic(network: Network, g: Group) -> Figure:
+    """B/s per rank on the NICs, less where the group reaches beyond a leaf of an oversubscribed fabric."""
+    return network.nic * np.where(g.reach > network.leaf, network.spine, 1.0)
+
+
+def _inside_rate(network: Network, g: Group, rate: Figure) -> Figure:
+    """B/s per rank in the domain; on a mesh of pair links only those to the group's other members count."""
+    return np.where(network.mesh > 0, np.minimum(rate, network.pair * np.maximum(g.inside - 1.0, 1.0)), rate)
+
+
+def _pipelined(network: Network, latency: Figure, wire: Figure, n: Figure) -> Figure:
+    """``A + x + c sqrt(A x)``; nothing when the group is one rank."""
+    return (n > 1) * (latency + wire + network.pipelining * np.sqrt(latency * wire))
+
+
+def _ring_latency(network: Network, g: Group) -> Figure:
+    """``base + (n - k) a_domain + (k - 1) a_nic`` over k domains."""
+    domains = g.n / g.inside
+    return network.base + (g.n - domains) * network.scaleup_latency + (domains - 1.0) * network.nic_latency
+
+
+def gather(network: Network, size: Figure, g: Group) -> Figure:
+    """All-gather or reduce-scatter of `size` bytes by a ring: ``x = (n-1)/n S / min(B_domain, inside B_nic)``."""
+    inside = _inside_rate(network, g, network.scaleup)
+    rate = np.where(g.n > g.inside, np.minimum(inside, g.inside * _nic(network, g)), inside)
+    return _pipelined(network, _ring_latency(network, g), (g.n - 1.0) / g.n * size / rate, g.n)
+
+
+def all_reduce(network: Network, size: Figure, g: Group) -> Figure:
+    """All-reduce: the faster of a ring and a tree across domains, of the in-switch sum inside one.
+
+    Ring: ``A = base + 2 steps``, ``x = 2 (n-1)/n S / min(B_domain, inside B_nic)``. Tree: ``A = base + 2 ((inside-1)
+    a_domain + log2(k) a_nic)``, ``x = S max(2 (inside-1)/inside / B_domain, 2 (k-1)/k / (inside B_nic))`` (only while
+    two domains are spanned does it save bandwidth; beyond, its latency is what counts).
+    """
+    domains = g.n / g.inside
+    inside = _inside_rate(network, g, np.where(g.n > g.inside, network.scaleup, network.scaleup_reduce))
+    nic = g.inside * _nic(network, g)
+    rate = np.where(g.n > g.inside, np.minimum(inside, nic), inside)
+    ring_latency = 2.0 * _ring_latency(network, g) - network.base
+    ring = _pipelined(network, ring_latency, 2.0 * (g.n - 1.0) / g.n * size / rate, g.n)
+    tree_latency = network.base + 2.0 * (
+        (g.inside - 1.0) * network.scaleup_latency + np.log2(np.maximum(domains, 1.0)) * network.nic_latency
+    )
+    wire = np.maximum(
+        2.0 * (g.inside - 1.0) / g.inside / inside, np.where(domains > 1, 2.0 * np.minimum(domains - 1.0, 1.0) / nic, 0.0)
+    )
+    return np.minimum(ring, _pipelined(network, tree_latency, size * wire, g.n))
+
+
+def all_to_all(network: Network, size: Figure, g: Group, copies: Figure = 1.0) -> Figure:
+    """Direct all-to-all: the slower of what stays in the domain and what leaves it, ``(n - inside)/n S / B_nic``.
+
+    `copies` (<= 1) is the share of the crossing bytes that remains when rows bound for one domain are sent once.
+    """
+    inside = _inside_rate(network, g, network.scaleup)
+    domains = g.n / g.inside
+    near = (g.inside - 1.0) / g.n * size / inside
+    far = np.where(domains > 1, (g.n - g.inside) / g.n * size * copies / _nic(network, g), 0.0)
+    latency = network.base + np.where(domains > 1, network.nic_latency, network.scaleup_latency) * np.log2(np.maximum(g.n, 2.0))
+    return _pipelined(network, latency, np.maximum(near, far), g.n)
+
+
+def send(network: Network, size: Figure, stride: Figure, n: Figure) -> Figure:
+    """One transfer to the next of `n` ranks `stride` apart: over the pair link, or the NIC where a hop leaves the domain."""
+    leaves = stride * n > network.domain
+    crosses = stride * n > network.leaf
+    rate = np.where(leaves, network.nic * np.where(crosses, network.spine, 1.0), network.pair)
+    latency = np.where(leaves, network.nic_latency, network.scaleup_latency)
+    return (n > 1) * (latency + size / rate)

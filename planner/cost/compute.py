@@ -1,0 +1,299 @@
+"""Time of one transformer layer on one accelerator: matrix products, attention, element-wise kernels, communication.
+
+Everything here is per micro-batch. `tokens` are those a tensor-parallel group works on, ``micro sequence / cp``. A layer's
+time is kept in named parts, each a forward and a backward share, so that a breakdown adds up to the total by construction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost import collectives
+from planner.cost.figures import Device, Figure, Grid
+
+_TILE_M, _TILE_N = 128.0, 256.0
+_ELEMENT = 2.0
+"""Bytes of an activation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Seconds of one kind of work in one layer's forward and backward pass."""
+
+    forward: Figure
+    backward: Figure
+
+    def __add__(self, other: Part) -> Part:
+        return Part(self.forward + other.forward, self.backward + other.backward)
+
+    def scaled(self, factor: Figure) -> Part:
+        """Both shares times `factor`."""
+        return Part(self.forward * factor, self.backward * factor)
+
+
+NOTHING = Part(0.0, 0.0)
+
+
+def product_time(device: Device, m: Figure, n: Figure, k: Figure, groups: Figure = 1.0, rate: Figure = None) -> Figure:
+    """Seconds of ``groups`` products (m x k)(k x n).
+
+    ``t = 2 m n k / rate (1 + k_half / k) (1 + w (q - 1))`` but no less than the bytes ``2 (m k + k n + m n)`` over the
+    memory's rate, with ``q`` the rounding up of output tiles to whole waves over the compute units.
+    """
+    rate = device.matrix_rate if rate is None else rate
+    tiles = np.ceil(m / _TILE_M) * np.ceil(n / _TILE_N) * groups
+    waves = np.ceil(tiles / device.compute_units) * device.compute_units / np.maximum(tiles, 1.0)
+    arithmetic = 2.0 * m * n * k / rate * (1.0 + device.inner_half / np.maximum(k, 1.0))
+    arithmetic = arithmetic * (1.0 + device.quantisation * np.minimum(waves - 1.0, 3.0) * (tiles > 0))
+    traffic = _ELEMENT * (m * k + k * n + m * n) / device.memory_rate
+    return groups * np.maximum(arithmetic, traffic)
+
+
+def trained_product(grid: Grid, m: Figure, n: Figure, k: Figure, groups: Figure = 1.0, rate: Figure = None) -> Part:
+    """A product with its two gradients: input ``(m, k, n)`` and, where weights are trained, weight ``(k, n, m)``."""
+    device, shape = grid.device, grid.shape
+    forward = product_time(device, m, n, k, groups, rate)
+    inward = product_time(device, m, k, n, groups, rate)
+    weight = product_time(device, k, n, m, groups, rate)
+    backward = inward + shape.weight_gradient * weight
+    adapters = 1.0 + shape.adapter_flops
+    return Part(forward * adapters, backward * adapters)
+
+
+def tokens(grid: Grid) -> Figure:
+    """Tokens per micro-batch that a tensor-parallel group works on: ``micro sequence / cp``."""
+    return grid.layout.micro * grid.shape.sequence / grid.layout.cp
+
+
+def kv_width(grid: Grid) -> Figure:
+    """Width of keys and values on one rank: heads are replicated once tp exceeds them."""
+    return np.maximum(grid.shape.kv_heads / grid.layout.tp, 1.0) * (grid.shape.qk_dim + grid.shape.v_dim)
+
+
+def attention_products(grid: Grid) -> Part:
+    """Projections around attention: query/key/value in one product, or through latents, and the output projection."""
+    s, tp, t = grid.shape, grid.layout.tp, tokens(grid)
+    queries = s.heads * s.qk_dim / tp
+    latent = s.kv_rank > 0
+    first = np.where(latent, s.query_rank + s.kv_rank, queries + kv_width(grid))
+    total = trained_product(grid, t, first, s.hidden)
+    up = trained_product(grid, t, queries * latent, np.where(s.query_rank > 0, s.query_rank, s.hidden))
+    total = total + up + trained_product(grid, t, s.kv_up / tp, s.kv_rank)
+    total = total + trained_product(grid, t, s.hidden, s.heads * s.v_dim / tp)
+    return total.scaled(1.0 + s.cross_share)
+
+
+def attention_kernel(grid: Grid) -> Part:
+    """Scores and their product with the values.
+
+    Fused: ``2 tokens attended heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half / s)``; the backward
+    pass does 2.5 times as many at a lower rate. Unfused: whole scores as products, and ~6.5 passes forward and ~11
+    backward over them in memory.
+    """
+    s, d, layout, stack = grid.shape, grid.device, grid.layout, grid.stack
+    work = 2.0 * tokens(grid) * s.heads * (s.qk_dim + s.v_dim) / layout.tp * (1.0 + s.cross_share)
+    rate = d.attention_rate * stack.attention / (1.0 + d.attention_half / s.sequence)
+    fused = work * s.attended / rate
+    scores = _ELEMENT * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
+    whole = work * s.attended_full / d.matrix_rate_16
+    return Part(
+        np.where(stack.fused_attention > 0, fused, whole + 6.5 * scores / d.memory_rate),
+        np.where(stack.fused_attention > 0, fused * 2.5 * d.attention_backward, 2.0 * whole + 11.0 * scores / d.memory_rate),
+    )
+
+
+def dense_mlp_products(grid: Grid, width: Figure) -> Part:
+    """Up (and gate) and down projections of an MLP of inner `width`, split over tensor-parallel ranks."""
+    s, t = grid.shape, tokens(grid)
+    inner = width / grid.layout.tp
+    return trained_product(grid, t, (1.0 + s.gated) * inner, s.hidden) + trained_product(grid, t, s.hidden, inner)
+
+
+def routed_copies(grid: Grid) -> Figure:
+    """Token copies that one rank's experts work on: ``tokens experts_per_token etp / tp``, times the imbalance."""
+    return tokens(grid) * grid.shape.experts_per_token * grid.layout.etp / grid.layout.tp * grid.stack.expert_imbalance
+
+
+def expert_products(grid: Grid) -> Part:
+    """Grouped products of the routed experts that a rank holds, and the router."""
+    s, layout = grid.shape, grid.layout
+    local = np.maximum(s.experts / layout.ep, 1.0)
+    rows = routed_copies(grid) / local
+    inner = s.expert_ffn / layout.etp
+    rate = grid.device.matrix_rate * grid.stack.grouped_matrix
+    grouped = trained_product(grid, rows, (1.0 + s.gated) * inner, s.hidden, local, rate)
+    grouped = grouped + trained_product(grid, rows, s.hidden, inner, local, rate)
+    return grouped + trained_product(grid, tokens(grid) / layout.tp, s.experts, s.hidden, 1.0, grid.device.matrix_rate_16)
+
+
+def _element_wise(grid: Grid, forward_bytes: Figure) -> Part:
+    """Memory-bound kernels: bytes over the reachable bandwidth; the backward pass moves twice the forward's bytes."""
+    seconds = forward_bytes * grid.stack.vector / grid.device.memory_rate
+    return Part(seconds, 2.0 * seconds)
+
+
+def sequence_shard(grid: Grid) -> Figure:
+    """Ranks that share the tokens outside tensor-parallel regions: tp with sequence parallelism, else 1."""
+    return np.where(grid.options.sequence_parallel > 0, grid.layout.tp, 1.0)
+
+
+def _cast_bytes(grid: Grid, width: Figure) -> Figure:
+    """Reading 16-bit rows of `width` elements a token and writing them in 8 bit, once plain and once transposed."""
+    return grid.device.low_precision * grid.stack.low_precision_cast * 4.0 * tokens(grid) * width
+
+
+def attention_vector_bytes(grid: Grid) -> Figure:
+    """Norm and residual (10 h a token), rotary embedding (4 bytes per query and key element), casts of inputs."""
+    s = grid.shape
+    rotary = 4.0 * (s.heads * s.qk_dim / grid.layout.tp + 0.5 * kv_width(grid))
+    casts = _cast_bytes(grid, s.hidden + s.heads * s.v_dim / grid.layout.tp)
+    return tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + rotary) + casts
+
+
+def mlp_vector_bytes(grid: Grid, width: Figure) -> Figure:
+    """Norm and residual, the activation function (6 or 4 bytes per inner element), casts of inputs."""
+    s = grid.shape
+    inner = width / grid.layout.tp
+    casts = _cast_bytes(grid, s.hidden + inner)
+    return tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + (4.0 + 2.0 * s.gated) * inner) + casts
+
+
+def expert_vector_bytes(grid: Grid) -> Figure:
+    """Norm and residual, permuting copies to experts and back (8 h a copy), the activation function, casts."""
+    s = grid.shape
+    copies = routed_copies(grid)
+    inner = s.expert_ffn / grid.layout.etp
+    casts = grid.device.low_precision * grid.stack.low_precision_cast * 4.0 * copies * (s.hidden + inner)
+    own = tokens(grid) * 10.0 * s.hidden / sequence_shard(grid)
+    return own + copies * (8.0 * s.hidden + (4.0 + 2.0 * s.gated) * inner) + casts
+
+
+def tensor_parallel(grid: Grid, blocks: Figure) -> Part:
+    """Communication of `blocks` tensor-parallel regions (attention and MLP are two).
+
+    Without sequence parallelism one all-reduce each way; with it a gather before and a scatter after, each way. Overlap
+    hides a share of it behind the products it feeds.
+    """
+    network, layout, options = grid.network, grid.layout, grid.options
+    ranks = collectives.group(network, layout.tp, 1.0)
+    size = _ELEMENT * tokens(grid) * grid.shape.hidden
+    reduce = collectives.all_reduce(network, size, ranks)
+    scatter = 2.0 * collectives.gather(network, size, ranks)
+    shown = 1.0 - options.tp_overlap * grid.stack.tp_overlap
+    seconds = blocks * shown * np.where(options.sequence_parallel > 0, scatter, reduce)
+    return Part(seconds, seconds)
+
+
+def context_parallel(grid: Grid, kernel: Part) -> Part:
+    """Keys and values passed round the context-parallel ring, hidden behind the attention kernel as far as that lasts."""
+    network, layout = grid.network, grid.layout
+    size = _ELEMENT * tokens(grid) * kv_width(grid)
+    ring = collectives.group(network, layout.cp, layout.tp)
+    once = (layout.cp - 1.0) * collectives.send(network, size, layout.tp, ring.n)
+    hidden = grid.stack.cp_overlap * (layout.cp - 1.0) / layout.cp
+    return Part(
+        (layout.cp > 1) * np.maximum(once - hidden * kernel.forward, 0.05 * once),
+        (layout.cp > 1) * np.maximum(2.0 * once - hidden * kernel.backward, 0.1 * once),
+    )
+
+
+def expert_parallel(grid: Grid) -> Part:
+    """Dispatch and combine of token copies, all-to-all over expert-parallel ranks (and a gather over expert-tensor ranks).
+
+    Copies of one token bound for the same domain cross the NIC once: of k copies over d domains about
+    ``d (1 - (1 - 1/d)^k)`` are distinct.
+    """
+    network, layout, s = grid.network, grid.layout, grid.shape
+    ranks = collectives.group(network, layout.ep, layout.etp)
+    per_token = np.maximum(s.experts_per_token, 1.0)
+    size = _ELEMENT * tokens(grid) * s.experts_per_token / layout.tp * s.hidden * grid.stack.expert_imbalance
+    domains = np.maximum(ranks.n / ranks.inside, 1.0)
+    distinct = domains * (1.0 - (1.0 - 1.0 / domains) ** per_token) / per_token
+    once = collectives.all_to_all(network, size, ranks, np.minimum(distinct, 1.0))
+    tensor = collectives.gather(network, size * layout.etp, collectives.group(network, layout.etp, 1.0))
+    seconds = 2.0 * (once + tensor) * (1.0 - grid.stack.ep_overlap)
+    return Part(seconds, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One kind of layer. Seconds per micro-batch."""
+
+    forward: Figure
+    backward: Figure
+    """Nothing recomputed."""
+    selective: Figure
+    """To compute again what selective recomputation drops."""
+    parts: dict[str, Part]
+    """What both passes are made of; left out where only totals are needed."""
+
+
+def _total(values: list[Figure]) -> Figure:
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+def _floored(grid: Grid, parts: dict[str, Part], selective: Figure) -> Layer:
+    """Adds what the CPU's launching takes beyond the kernels themselves, and the layer's fixed overhead."""
+    forward, backward = _total([p.forward for p in parts.values()]), _total([p.backward for p in parts.values()])
+    floor = grid.stack.kernels_per_layer * grid.device.launch
+    fixed = grid.stack.layer_overhead
+    late = Part(np.maximum(floor - forward, 0.0) + fixed, np.maximum(1.6 * floor - backward, 0.0) + 2.0 * fixed)
+    return Layer(forward + late.forward, backward + late.backward, selective, parts | {"launch": late})
+
+
+def layers(grid: Grid) -> tuple[Layer, Layer]:
+    """The model's leading layer (dense MLP) and its body layer (dense, mixture, or the mean of both)."""
+    s, stack = grid.shape, grid.stack
+    share = s.moe_share
+    kernel = attention_kernel(grid)
+    ring = context_parallel(grid, kernel)
+    projections = attention_products(grid)
+    dense = dense_mlp_products(grid, s.ffn)
+    shared = dense_mlp_products(grid, s.shared_ffn)
+    routed = expert_products(grid)
+    attention_bytes = attention_vector_bytes(grid)
+    dense_bytes = mlp_vector_bytes(grid, s.ffn)
+    routed_bytes = expert_vector_bytes(grid) + 2.0 * tokens(grid) * s.shared_ffn / grid.layout.tp
+    width = (1.0 + s.gated) * 2.0 * tokens(grid) / grid.layout.tp
+
+    def build(moe: Figure) -> Layer:
+        matrix = projections + dense.scaled(1.0 - moe) + (shared + routed).scaled(moe)
+        vector_bytes = attention_bytes + (1.0 - moe) * dense_bytes + moe * routed_bytes
+        parts = {
+            "matrix": matrix,
+            "attention": kernel,
+            "vector": _element_wise(grid, vector_bytes),
+            "tp": tensor_parallel(grid, 2.0 - moe * (s.shared_ffn <= 0)),
+            "cp": ring,
+            "ep": expert_parallel(grid).scaled(moe),
+        }
+        activation = width * ((1.0 - moe) * s.ffn + moe * (s.shared_ffn + s.experts_per_token * s.expert_ffn))
+        again = (
+            stack.drops_scores * kernel.forward
+            + (stack.drops_activation * activation + stack.drops_norms * 8.0 * tokens(grid) * s.hidden / sequence_shard(grid))
+            / grid.device.memory_rate
+            + stack.drops_linear * stack.selective_recompute * matrix.forward
+        )
+        return _floored(grid, parts, again)
+
+    return build(0.0 * share), build(share)
+
+
+def head(grid: Grid) -> Part:
+    """Logits in 16 bit and the loss over them, on the last stage."""
+    s, t = grid.shape, tokens(grid)
+    logits = trained_product(grid, t, s.vocab / grid.layout.tp, s.hidden, 1.0, grid.device.matrix_rate_16)
+    passes = t * s.vocab / grid.layout.tp * (2.0 + grid.stack.logit_copies) / grid.device.memory_rate
+    return logits + Part(passes, passes)
+
+
+def embedding(grid: Grid) -> Part:
+    """Looking up and scattering rows, on the first stage."""
+    return _element_wise(grid, 6.0 * tokens(grid) * grid.shape.hidden / sequence_shard(grid))
+
+

@@ -1,0 +1,166 @@
+"""A grid of plans in, their step time and memory out; and for few of them, what that time is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cost import compute, memory, pipeline, sharding
+from planner.cost.compute import Layer, Part
+from planner.cost.figures import Figure, Grid
+from planner.cost.memory import Memory
+from planner.cost.pipeline import Flow, Stages
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """What one micro-batch costs on one rank: it depends on tp, cp, ep, etp and the micro-batch only, not on pp, dp, vpp."""
+
+    layers: tuple[Layer, Layer]
+    """A leading and a body layer."""
+    ends: tuple[Part, Part]
+    """Embedding and head."""
+
+    def taken(self, rows: NDArray[np.intp]) -> Passes:
+        """The totals of the given rows (last axis); parts are left behind."""
+
+        def take(figure: Figure) -> Figure:
+            return figure[..., rows] if np.ndim(figure) and figure.shape[-1] > 1 else figure
+
+        layers = [Layer(take(x.forward), take(x.backward), take(x.selective), {}) for x in self.layers]
+        ends = [Part(take(x.forward), take(x.backward)) for x in self.ends]
+        return Passes((layers[0], layers[1]), (ends[0], ends[1]))
+
+
+def passes(grid: Grid) -> Passes:
+    """Prices both kinds of layer, the embedding and the head."""
+    return Passes(compute.layers(grid), (compute.embedding(grid), compute.head(grid)))
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Step time (seconds) in the three terms that are added up, and memory (bytes). Arrays broadcast against each other."""
+
+    steady: Figure
+    """Micro-batches through the pipeline."""
+    exposed: Figure
+    """Data-parallel communication that nothing hides."""
+    fixed: Figure
+    """Optimizer and per-step overhead."""
+    memory: Figure
+
+    @property
+    def time(self) -> Figure:
+        """Seconds a step takes."""
+        return self.steady + self.exposed + self.fixed
+
+
+def jitter(grid: Grid) -> Figure:
+    """Factor by which waiting for the slowest rank stretches a step: ``1 + j log2(nodes)``."""
+    nodes = np.maximum(grid.network.accelerators / np.minimum(grid.network.domain, 8.0), 1.0)
+    return 1.0 + grid.stack.jitter * np.log2(nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Intermediate results that a breakdown needs again."""
+
+    stages: Stages
+    flow: Flow
+    exposed: Figure
+    update: Figure
+    jitter: Figure
+    memories: tuple[Memory, Memory, Memory]
+
+
+def terms(grid: Grid, priced: Passes | None = None) -> Terms:
+    """All terms of the grid's cost."""
+    priced = passes(grid) if priced is None else priced
+    s = pipeline.stages(grid, priced.layers, priced.ends)
+    f = pipeline.flow(grid, s)
+    return Terms(
+        s,
+        f,
+        sharding.exposed(grid, s.split, f),
+        sharding.update(grid, s.split),
+        jitter(grid),
+        memory.stages(grid, s.split),
+    )
+
+
+def evaluate(grid: Grid, priced: Passes | None = None) -> Cost:
+    """Step time and memory of every candidate of the grid.
+
+    ``time = (steady + exposed) jitter + update + overhead``. `priced` may hold the micro-batch costs computed once for
+    the distinct (tp, cp, ep, etp, micro-batch) and spread over rows.
+    """
+    t = terms(grid, priced)
+    return Cost(
+        t.flow.time * t.jitter, t.exposed * t.jitter, t.update + grid.stack.step_overhead, memory.largest(t.memories)
+    )
+
+
+def breakdown(grid: Grid, priced: Passes | None = None) -> dict[str, Figure]:
+    """Seconds of a step by cause; the values add up to the step time.
+
+    Work is that of the slowest stage over all micro-batches; what other stages add while the pipeline fills and drains is
+    the bubble.
+    """
+    priced = passes(grid) if priced is None else priced
+    t = terms(grid, priced)
+    s, layout = t.stages, grid.layout
+    steps = pipeline.micro_batches(layout)
+    lead = s.leading_layers(grid)
+    forward, backward = s.first(grid)
+    first = forward + backward
+    middle, last = sum(s.middle()), sum(s.last())
+    many, several = np.greater(layout.pp, 2), np.greater(layout.pp, 1)
+    on_last = several & (last >= first) & (last >= many * middle)
+    on_middle = many & ~on_last & (middle >= first)
+    n = np.where(on_last, s.split.last, np.where(on_middle, s.split.middle, s.split.first - lead))
+    at_start = ~(on_last | on_middle)
+    head_here = on_last | ~several
+    parts: dict[str, Figure] = {}
+    leading, body = priced.layers
+    for name, part in body.parts.items():
+        other = leading.parts[name]
+        parts[name] = steps * (
+            n * (part.forward + part.backward) + at_start * lead * (other.forward + other.backward)
+        )
+    parts["recompute"] = steps * (n * s.body.again + at_start * lead * s.leading.again)
+    parts["embedding"] = steps * at_start * (s.embedding.forward + s.embedding.backward)
+    parts["logits"] = steps * head_here * (s.head.forward + s.head.backward)
+    parts["p2p"] = steps * s.transfer
+    parts["bubble"] = (t.flow.total - t.flow.slowest) / layout.vpp
+    parts["dp"] = t.exposed
+    parts["optimizer"] = t.update
+    parts["jitter"] = (t.flow.time + t.exposed) * (t.jitter - 1.0)
+    parts["overhead"] = grid.stack.step_overhead + 0.0 * parts["bubble"]
+    return parts
+
+
+def model_flops(grid: Grid) -> Figure:
+    """FLOPs of a step as MFU counts them: three times the forward products, attention in full, recomputation left out.
+
+    For the GPT block this is ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473);
+    causal masking is not deducted, mixtures count the experts that a token visits.
+    """
+    s = grid.shape
+    latent = s.kv_rank > 0
+    queries, values = s.heads * s.qk_dim, s.heads * s.v_dim
+    direct = s.hidden * (queries + s.kv_heads * (s.qk_dim + s.v_dim))
+    inner = np.where(s.query_rank > 0, s.query_rank, s.hidden)
+    low = s.hidden * (s.query_rank + s.kv_rank) + inner * queries + s.kv_rank * s.kv_up
+    attention = np.where(latent, low, direct) + values * s.hidden
+    attended = np.minimum(2.0 * s.attended, s.sequence)
+    scores = attended * s.heads * (s.qk_dim + s.v_dim)
+    mlp = (2.0 + s.gated) * s.hidden
+    moe = s.experts_per_token * s.expert_ffn + s.shared_ffn
+    body = s.layers - s.leading_dense
+    mixed = body * s.moe_share
+    per_token = s.layers * (attention + scores) * (1.0 + s.cross_share)
+    per_token = per_token + mlp * ((s.layers - mixed) * s.ffn + mixed * moe)
+    per_token = per_token + mixed * s.experts * s.hidden + s.hidden * s.vocab
+    return 6.0 * grid.layout.batch * s.sequence * per_token

@@ -1,0 +1,254 @@
+"""The figures that the cost functions read, as scalars or as columns.
+
+Every field is a float or an array; the functions of this package only add, multiply, compare and broadcast, so that the
+same code prices one plan (scalars), a table of runs (columns) and a whole search (open-grid axes).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Figure = Any
+"""A float, or an array of floats that broadcasts against the others."""
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """A workload: sizes of the model, and parameters by how they are sharded. Counts, elements, bytes."""
+
+    layers: Figure
+    leading_dense: Figure
+    """Layers at the start with a dense MLP in a mixture-of-experts model."""
+    moe_share: Figure
+    """Share of the layers after those whose MLP is a mixture of experts."""
+    hidden: Figure
+    ffn: Figure
+    """Inner width of the dense MLP."""
+    gated: Figure
+    """1: three MLP matrices, 0: two."""
+    heads: Figure
+    kv_heads: Figure
+    qk_dim: Figure
+    """Width of a head's query and key."""
+    v_dim: Figure
+    """Width of a head's value."""
+    query_rank: Figure
+    """Latent width of queries (latent attention), else 0."""
+    kv_rank: Figure
+    """Latent width of keys and values with the shared rotary part (latent attention), else 0."""
+    kv_up: Figure
+    """Width that the key/value latent expands to, all heads (latent attention), else 0."""
+    vocab: Figure
+    sequence: Figure
+    """Tokens per sequence."""
+    attended: Figure
+    """Mean positions that a token attends to, over layers: half the sequence if causal, less with windows."""
+    attended_full: Figure
+    """The same for kernels that do not skip masked positions: the whole sequence."""
+    cross_share: Figure
+    """Share of the layers that also attend to an encoder."""
+    experts: Figure
+    experts_per_token: Figure
+    expert_ffn: Figure
+    shared_ffn: Figure
+    dropout: Figure
+    """1 if dropout masks are kept."""
+    embedding_parameters: Figure
+    """Token embedding and position tables, held by the first stage."""
+    head_parameters: Figure
+    """Output projection held by the last stage (the embedding again, if tied and on another stage)."""
+    tied: Figure
+    attention_parameters: Figure
+    """Per layer, with norms: sharded over tensor-parallel ranks."""
+    mlp_parameters: Figure
+    """Per layer with a dense MLP."""
+    shared_parameters: Figure
+    """Per mixture layer: router and shared experts."""
+    expert_parameters: Figure
+    """One routed expert."""
+    trained: Figure
+    """Share of the parameters that is trained (1 but for LoRA)."""
+    weight_gradient: Figure
+    """1 if weight gradients of the base matrices are computed (0: LoRA)."""
+    adapter_flops: Figure
+    """Extra products of adapters over the base matrices' (LoRA), a fraction."""
+    state_bytes: Figure
+    """Optimizer state per trained parameter, without the master copy."""
+    master_bytes: Figure
+    step_bytes: Figure
+    """Memory traffic of one update per trained parameter."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Device:
+    """An accelerator as software finds it. SI."""
+
+    matrix_rate: Figure
+    """Reachable FLOP/s of matrix products in the precision trained in (reach x peak)."""
+    matrix_rate_16: Figure
+    """The same in 16 bit, for products that stay there (logits)."""
+    inner_half: Figure
+    quantisation: Figure
+    compute_units: Figure
+    attention_rate: Figure
+    """Reachable FLOP/s of the attention kernel, forward, long sequences."""
+    attention_half: Figure
+    attention_backward: Figure
+    memory_rate: Figure
+    """Reachable B/s of memory-bound kernels."""
+    launch: Figure
+    memory: Figure
+    """Bytes."""
+    host_bandwidth: Figure
+    peak_16: Figure
+    """Nominal dense 16-bit peak, FLOP/s: the denominator of MFU."""
+    low_precision: Figure
+    """1 if matrix products run in 8 bit and operands must be cast."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Network:
+    """Scale-up domain, NICs and spine as collectives find them. SI."""
+
+    accelerators: Figure
+    """In the cluster."""
+    domain: Figure
+    """Accelerators that share a scale-up domain."""
+    scaleup: Figure
+    """Reachable B/s of a ring in the domain, per accelerator."""
+    scaleup_reduce: Figure
+    """The same for all-reduce with in-network addition."""
+    pair: Figure
+    """B/s between two accelerators of a domain."""
+    mesh: Figure
+    """1 if a group of n reaches only its (n - 1) pair links."""
+    scaleup_latency: Figure
+    nic: Figure
+    """Reachable B/s of the NICs, per accelerator."""
+    nic_latency: Figure
+    spine: Figure
+    """B/s per accelerator between leaves over that below a leaf: 1 / oversubscription."""
+    leaf: Figure
+    """Accelerators below one leaf."""
+    base: Figure
+    """Seconds before a collective's first step."""
+    pipelining: Figure
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stack:
+    """A training framework as bytes, fusions and overlap."""
+
+    parameter_bytes: Figure
+    """Bytes per parameter of the weights that stay resident for compute."""
+    gradient_bytes: Figure
+    gradient_wire: Figure
+    parameter_wire: Figure
+    fused_attention: Figure
+    logit_copies: Figure
+    """Bytes per logit held on the last stage."""
+    drops_scores: Figure
+    drops_activation: Figure
+    drops_norms: Figure
+    drops_linear: Figure
+    """What selective recomputation drops, each 0 or 1."""
+    gathers_working_copy: Figure
+    """1 if weights live as sharded fp32 and a 16-bit copy is gathered layer by layer."""
+    kernels_per_layer: Figure
+    vector: Figure
+    attention: Figure
+    tp_overlap: Figure
+    dp_overlap: Figure
+    p2p_overlap: Figure
+    cp_overlap: Figure
+    ep_overlap: Figure
+    grouped_matrix: Figure
+    expert_imbalance: Figure
+    low_precision_cast: Figure
+    jitter: Figure
+    layer_overhead: Figure
+    step_overhead: Figure
+    selective_recompute: Figure
+    resident_bytes: Figure
+    activation_factor: Figure
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """How ranks and samples are cut. One legal combination a row."""
+
+    tp: Figure
+    pp: Figure
+    vpp: Figure
+    cp: Figure
+    ep: Figure
+    etp: Figure
+    dp: Figure
+    micro: Figure
+    """Sequences per micro-batch."""
+    batch: Figure
+    """Global batch, sequences."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """Switches that every layout can take. 0/1 unless said otherwise."""
+
+    recompute_layers: Figure
+    """Share of the layers whose activations are recomputed in full."""
+    recompute_selective: Figure
+    sequence_parallel: Figure
+    tp_overlap: Figure
+    zero: Figure
+    """0-3."""
+    zero_in_node: Figure
+    """1: shards span one scale-up domain, replicas the rest (hybrid sharding)."""
+    dp_overlap: Figure
+    p2p_overlap: Figure
+    pp_inner: Figure
+    """Rank order: 0 tp-cp-ep-dp-pp (stages far apart), 1 tp-cp-ep-pp-dp."""
+    offload: Figure
+    """1: optimizer states live in host memory."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grid:
+    """Everything the cost functions read. A single plan is a grid of scalars."""
+
+    shape: Shape
+    device: Device
+    network: Network
+    stack: Stack
+    layout: Layout
+    options: Options
+
+
+Record = TypeVar("Record", Shape, Device, Network, Stack, Layout, Options)
+
+
+def mapped(record: Record, change: Callable[[Figure], Figure]) -> Record:
+    """A record of the same kind with `change` applied to every figure."""
+    names = [field.name for field in dataclasses.fields(record)]
+    return type(record)(**{name: change(getattr(record, name)) for name in names})
+
+
+def stacked(records: Sequence[Record]) -> Record:
+    """Many scalar records as one of columns, shape (len(records),)."""
+    names = [field.name for field in dataclasses.fields(records[0])]
+    return type(records[0])(**{name: np.array([getattr(r, name) for r in records], dtype=float) for name in names})
+
+
+def taken(record: Record, rows: NDArray[np.intp]) -> Record:
+    """The given rows (last axis) of every figure that has rows; scalars and one-row figures stay."""
+
+    def take(figure: Figure) -> Figure:
+        return figure[..., rows] if isinstance(figure, np.ndarray) and figure.ndim and figure.shape[-1] > 1 else figure
+
+    return mapped(record, take)

@@ -1,0 +1,147 @@
+"""Stages, micro-batches and the bubble.
+
+Layers are dealt to ``pp vpp`` chunks as evenly as they go; what is missing to a full deal is taken from the last stage
+(which also holds the logits), then the first (the embedding), then the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost import collectives, compute
+from planner.cost.compute import Layer, Part
+from planner.cost.figures import Figure, Grid, Layout, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Layers on the first, a middle and the last stage."""
+
+    first: Figure
+    middle: Figure
+    last: Figure
+
+
+def split(shape: Shape, layout: Layout) -> Split:
+    """Layers by stage: ``ceil(L / (pp vpp)) vpp`` less the stage's share of the layers missing to a full deal."""
+    chunks = layout.pp * layout.vpp
+    full = np.ceil(shape.layers / chunks)
+    missing = full * chunks - shape.layers
+    each = np.floor(missing / layout.pp)
+    rest = missing - each * layout.pp
+    middle = full * layout.vpp - each
+    return Split(middle - (rest >= 2), middle, middle - (rest >= 1) * (layout.pp > 1))
+
+
+def micro_batches(layout: Layout) -> Figure:
+    """Micro-batches that a pipeline passes per step: ``batch / (dp micro)``."""
+    return layout.batch / (layout.dp * layout.micro)
+
+
+def transfer(grid: Grid) -> Figure:
+    """Seconds a stage spends on transfers per micro-batch: activations out and gradients back, for each of its chunks.
+
+    Tensor-parallel ranks each send their share (scatter-gather, Narayanan et al. 2021).
+    """
+    layout, options = grid.layout, grid.options
+    size = 2.0 * compute.tokens(grid) * grid.shape.hidden / layout.tp
+    far = layout.tp * layout.cp * layout.dp
+    stride = np.where(options.pp_inner > 0, layout.tp * layout.cp, far)
+    once = collectives.send(grid.network, size, stride, layout.pp)
+    return 2.0 * layout.vpp * once * (1.0 - options.p2p_overlap * grid.stack.p2p_overlap)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTime:
+    """One layer's passes with what the recomputation policy adds."""
+
+    forward: Figure
+    backward: Figure
+    again: Figure
+    """Of the backward pass: seconds that recompute."""
+
+
+def layer_time(grid: Grid, layer: Layer) -> LayerTime:
+    """``again = r forward + (1 - r) selective``, with r the share of layers recomputed in full."""
+    options = grid.options
+    share = options.recompute_layers
+    again = share * layer.forward + options.recompute_selective * (1.0 - share) * layer.selective
+    return LayerTime(layer.forward, layer.backward + again, again)
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Seconds per micro-batch by stage, and the parts they are made of."""
+
+    body: LayerTime
+    leading: LayerTime
+    embedding: Part
+    head: Part
+    split: Split
+    transfer: Figure
+
+    def leading_layers(self, grid: Grid) -> Figure:
+        """Leading dense layers on the first stage."""
+        return np.minimum(grid.shape.leading_dense, self.split.first)
+
+    def first(self, grid: Grid) -> tuple[Figure, Figure]:
+        """Forward and backward seconds of the first stage (the only one, if pp = 1)."""
+        lead, alone = self.leading_layers(grid), grid.layout.pp <= 1
+        n = self.split.first - lead
+        forward = n * self.body.forward + lead * self.leading.forward + self.embedding.forward + alone * self.head.forward
+        backward = n * self.body.backward + lead * self.leading.backward + self.embedding.backward
+        return forward, backward + alone * self.head.backward
+
+    def middle(self) -> tuple[Figure, Figure]:
+        """Forward and backward seconds of a middle stage."""
+        return self.split.middle * self.body.forward, self.split.middle * self.body.backward
+
+    def last(self) -> tuple[Figure, Figure]:
+        """Forward and backward seconds of the last stage."""
+        n = self.split.last
+        return n * self.body.forward + self.head.forward, n * self.body.backward + self.head.backward
+
+
+def stages(grid: Grid, layers: tuple[Layer, Layer], ends: tuple[Part, Part]) -> Stages:
+    """What every stage does with one micro-batch. `ends` are the embedding and the head."""
+    leading, body = layers
+    return Stages(
+        layer_time(grid, body), layer_time(grid, leading), *ends, split(grid.shape, grid.layout), transfer(grid)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A step's passage through the pipeline. Seconds."""
+
+    time: Figure
+    """All micro-batches through all stages: ``M max + (sum - max) / vpp`` over the stages' micro-batch times."""
+    slowest: Figure
+    """One micro-batch on the slowest stage."""
+    total: Figure
+    """One micro-batch through all stages."""
+    forward: Figure
+    """Forward share of a busy stage's micro-batch, where parameter gathers can hide."""
+    backward: Figure
+    """Backward share, where gradient reductions can hide."""
+
+
+def flow(grid: Grid, s: Stages) -> Flow:
+    """1F1B, interleaved if vpp > 1: the slowest stage sets the pace, the others' fill and drain is the bubble."""
+    layout = grid.layout
+    several = layout.pp > 1
+    forward, backward = s.first(grid)
+    middle, last = s.middle(), s.last()
+    many = layout.pp > 2
+    slowest = np.maximum(forward + backward, np.maximum(many * (middle[0] + middle[1]), several * (last[0] + last[1])))
+    slowest = slowest + s.transfer
+    body = s.body.forward + s.body.backward
+    leading = s.leading.forward + s.leading.backward
+    lead = s.leading_layers(grid)
+    ends = s.embedding.forward + s.embedding.backward + s.head.forward + s.head.backward
+    total = (grid.shape.layers - lead) * body + lead * leading + ends + layout.pp * s.transfer
+    total = np.maximum(total, slowest)
+    time = micro_batches(layout) * slowest + (total - slowest) / layout.vpp
+    return Flow(time, slowest, total, forward, backward)

@@ -1,0 +1,131 @@
+"""Parameters by stage and rank, and what data parallelism makes of them: reductions, gathers, shards, the update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost import collectives
+from planner.cost.collectives import Group
+from planner.cost.figures import Figure, Grid
+from planner.cost.pipeline import Flow, Split, micro_batches
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Parameters of one stage on one rank before data-parallel sharding."""
+
+    dense: Figure
+    """Replicated over data- and context-parallel ranks."""
+    experts: Figure
+    """Replicated over expert-data-parallel ranks only."""
+
+
+def _blocks(grid: Grid, layers: Figure, leading: Figure) -> Held:
+    """``(n attention + dense mlp + moe shared) / tp`` and ``moe experts expert / (ep etp)``."""
+    s, layout = grid.shape, grid.layout
+    moe = (layers - leading) * s.moe_share
+    dense = layers * s.attention_parameters + (layers - moe) * s.mlp_parameters + moe * s.shared_parameters
+    return Held(dense / layout.tp, moe * s.experts * s.expert_parameters / (layout.ep * layout.etp))
+
+
+def stage_parameters(grid: Grid, split: Split) -> tuple[Held, Held, Held]:
+    """Parameters on the first, a middle and the last stage. A tied head is held again unless the embedding is there."""
+    s, layout = grid.shape, grid.layout
+    alone = layout.pp <= 1
+    first = _blocks(grid, split.first, np.minimum(s.leading_dense, split.first))
+    middle = _blocks(grid, split.middle, 0.0)
+    last = _blocks(grid, split.last, 0.0)
+    with_head = s.embedding_parameters + alone * (1.0 - s.tied) * s.head_parameters
+    return (
+        Held(first.dense + with_head / layout.tp, first.experts),
+        middle,
+        Held(last.dense + s.head_parameters / layout.tp, last.experts),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """The groups over which parameters are replicated, and over which they are sharded."""
+
+    dense: Group
+    experts: Group
+    dense_shards: Figure
+    expert_shards: Figure
+
+
+def replicas(grid: Grid) -> Replicas:
+    """Data- and context-parallel ranks share dense parameters, expert-data-parallel ranks those of the experts."""
+    layout, options, network = grid.layout, grid.options, grid.network
+    inner = collectives.group(network, layout.cp, layout.tp)
+    stride = layout.tp * layout.cp * np.where(options.pp_inner > 0, layout.pp, 1.0)
+    dense = collectives.product(inner, collectives.group(network, layout.dp, stride))
+    width = layout.ep * layout.etp
+    copies = np.maximum(layout.tp * layout.cp * layout.dp / width, 1.0)
+    experts = collectives.group(network, copies, width * np.where(options.pp_inner > 0, layout.pp, 1.0))
+    node = options.zero_in_node > 0
+    return Replicas(dense, experts, np.where(node, dense.inside, dense.n), np.where(node, experts.inside, experts.n))
+
+
+def _reduce_and_gather(grid: Grid, parameters: Figure, g: Group, shards: Figure) -> tuple[Figure, Figure]:
+    """Seconds to reduce the gradients of `parameters` once, and to gather them once.
+
+    ZeRO 0 all-reduces; from 1 on gradients are scattered over the shards (and all-reduced across replicas of them), and
+    parameters gathered.
+    """
+    network, stack, options = grid.network, grid.stack, grid.options
+    gradients = parameters * stack.gradient_wire * grid.shape.trained
+    within = Group(shards, np.minimum(g.inside, shards), g.reach)
+    across = Group(g.n / shards, np.maximum(g.inside / shards, 1.0), g.reach)
+    scatter = collectives.gather(network, gradients, within) + collectives.all_reduce(network, gradients / shards, across)
+    reduce = np.where(options.zero >= 1, scatter, collectives.all_reduce(network, gradients, g))
+    moved = np.where(options.zero >= 3, 1.0, grid.shape.trained)
+    gathered = collectives.gather(network, parameters * stack.parameter_wire * moved, within)
+    return reduce, (options.zero >= 1) * gathered
+
+
+def exposed(grid: Grid, split: Split, flow: Flow) -> Figure:
+    """Seconds of data-parallel communication that nothing hides.
+
+    Reductions run beside a backward pass, gathers beside a forward pass; with overlap on, what is hidden is at most
+    ``overlap x`` that pass, and the last bucket (one layer's share) always shows. Sharded parameters (ZeRO 3) are
+    gathered before and reduced after every micro-batch; otherwise once a step.
+    """
+    layout, options, stack = grid.layout, grid.options, grid.stack
+    first, middle, last = stage_parameters(grid, split)
+    several, many = layout.pp > 1, layout.pp > 2
+    dense = np.maximum(first.dense, np.maximum(many * middle.dense, several * last.dense))
+    experts = np.maximum(first.experts, np.maximum(many * middle.experts, several * last.experts))
+    r = replicas(grid)
+    reduce_dense, gather_dense = _reduce_and_gather(grid, dense, r.dense, r.dense_shards)
+    reduce_experts, gather_experts = _reduce_and_gather(grid, experts, r.experts, r.expert_shards)
+    reduce, gather = reduce_dense + reduce_experts, gather_dense + gather_experts
+    whole = options.zero >= 3
+    steps = micro_batches(layout)
+    reductions = np.where(options.zero >= 2, steps, 1.0)
+    gathers = np.where(whole | ((options.zero >= 2) & (stack.gathers_working_copy > 0)), steps, 1.0)
+    hidden = options.dp_overlap * stack.dp_overlap
+    shown = options.dp_overlap / np.maximum(split.first, 1.0)
+    backward = reduce + whole * gather
+    late = np.maximum(backward - hidden * flow.backward, shown * reduce)
+    early = np.maximum(gather - hidden * flow.forward, shown * gather)
+    return reductions * late + gathers * early
+
+
+def update(grid: Grid, split: Split) -> Figure:
+    """Seconds of the optimizer step: its traffic over this rank's shard, or over the host link when states live there."""
+    layout, options, stack, s = grid.layout, grid.options, grid.stack, grid.shape
+    first, middle, last = stage_parameters(grid, split)
+    r = replicas(grid)
+    dense_shards = np.where(options.zero >= 1, r.dense_shards, 1.0)
+    expert_shards = np.where(options.zero >= 1, r.expert_shards, 1.0)
+
+    def mine(held: Held) -> Figure:
+        return held.dense / dense_shards + held.experts / expert_shards
+
+    several, many = layout.pp > 1, layout.pp > 2
+    parameters = np.maximum(mine(first), np.maximum(many * mine(middle), several * mine(last))) * s.trained
+    on_device = s.step_bytes / grid.device.memory_rate
+    on_host = (stack.gradient_wire + stack.parameter_wire + s.step_bytes) / grid.device.host_bandwidth
+    return parameters * np.where(options.offload > 0, on_host, on_device)

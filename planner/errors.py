@@ -1,0 +1,29 @@
+"""What can go wrong with a question, and the nearest thing that exists. Messages are one line and need no traceback."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ClusterwrightError(Exception):
+    """Any error whose message is meant for the person who asked."""
+
+    exit_code = 2
+
+
+class WrongQuestion(ClusterwrightError):
+    """The question cannot be asked so: an unknown name, an impossible value, a malformed file."""
+
+    exit_code = 2
+
+
+class NoAnswer(ClusterwrightError):
+    """The question is right, and no plan answers it; the message says what binds and what would relax it."""
+
+    exit_code = 1
+
+
+def nearest(name: str, choices: Iterable[str]) -> list[str]:
+    """Up to three of the choices that are spelt most like the name, best first."""
+    return difflib.get_close_matches(name, list(choices), n=3, cutoff=0.6)

@@ -1,0 +1,1 @@
+"""The vocabulary: frozen records that every room shares."""

@@ -1,0 +1,84 @@
+"""The fractions of nominal figures that software reaches: few, named, physical, each with where it was fitted.
+
+Nominal data (datasheets) and these are separate files with separate sources; calibration writes only these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.schema.hardware import Entry
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceleratorEfficiency(Entry):
+    """What kernels and links of one accelerator, or of a whole generation, reach."""
+
+    matrix: dict[str, float]
+    """Reachable fraction of the dense matrix peak for large shapes, by precision (bf16, fp16, fp8, mxfp8, fp32)."""
+    inner_half: float
+    """Inner dimension k at which a matrix product reaches half of that: the ramp ``1 + inner_half / k``."""
+    quantisation: float
+    """Weight of tile and wave quantisation, 0 (hidden) to 1 (fully paid)."""
+    attention: float
+    """Reachable fraction of the 16-bit peak by the attention kernel's forward pass, long sequences, head width 128."""
+    attention_half: float
+    """Sequence length at which the attention kernel reaches half of that."""
+    attention_backward: float = 1.41
+    """How much slower per FLOP the attention kernel's backward pass is."""
+    memory: float
+    """Reachable fraction of the memory bandwidth by element-wise kernels."""
+    launch: float
+    """Seconds between kernel launches when the CPU sets the pace."""
+    scaleup: float
+    """Reachable fraction of the scale-up link by ring collectives."""
+    scaleup_reduce: float
+    """The same for all-reduce where the switch adds in the network (NVLS), else equal to `scaleup`."""
+    scaleup_latency: float
+    """Seconds per ring step on the scale-up link."""
+    nic: float
+    """Reachable fraction of the NICs by ring collectives over several nodes."""
+    collective_base: float = 6.6e-6
+    """Seconds that any collective takes before its first step."""
+    pipelining: float = 1.2
+    """Ramp of a pipelined collective: c in ``t = A + x + c sqrt(A x)``."""
+    power_capped: float = 1.0
+    """Factor on matrix rates of a part that runs below its family's usual power."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeEfficiency(Entry):
+    """What a framework's release makes of the kernels."""
+
+    vector: float = 1.0
+    """Element-wise traffic over that of the fused kernels this program counts."""
+    attention: float = 1.0
+    """Factor on the attention kernel's rate."""
+    tp_overlap: float
+    """Share of tensor-parallel communication hidden when overlap is on."""
+    dp_overlap: float
+    """Share of the compute beside it that data-parallel communication can hide behind when overlap is on."""
+    p2p_overlap: float
+    """Share of pipeline transfers hidden when overlap is on."""
+    cp_overlap: float
+    """Share of the attention time that context-parallel transfers can hide behind."""
+    ep_overlap: float
+    """Share of expert all-to-all hidden."""
+    grouped_matrix: float = 0.8
+    """Factor on matrix rates of grouped (expert) products."""
+    expert_imbalance: float = 1.0
+    """Tokens at the busiest expert rank over the mean."""
+    low_precision_cast: float = 1.0
+    """Factor on the traffic of casting into 8-bit formats."""
+    jitter: float
+    """Growth of the step time per doubling of nodes."""
+    layer_overhead: float = 0.0
+    """Seconds per layer and micro-batch that no kernel accounts for."""
+    step_overhead: float = 0.0
+    """Seconds per step (data, logging, gradient norm)."""
+    selective_recompute: float = 0.0
+    """Share of a layer's matrix products computed again under selective recomputation, beyond what is dropped by name."""
+    resident_bytes: float = 9.4e9
+    """Bytes beside the model: context, communicators, library workspaces, allocator."""
+    activation_factor: float = 1.05
+    """Held activation bytes over counted ones: alignment and fragmentation."""

@@ -1,0 +1,214 @@
+"""What can be bought, rented or used: frozen records, one a kind of catalog file.
+
+Figures are nominal: what a datasheet or a price list says. What software reaches of them is another kind of datum with
+another source, and stands in :mod:`planner.schema.efficiency`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from planner.schema.quantities import (
+    STRICT,
+    Bandwidth,
+    Bytes,
+    Compute,
+    Count,
+    Fraction,
+    GramsPerKwh,
+    Seconds,
+    Usd,
+    UsdPerKwh,
+    Watts,
+)
+
+Dtype = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
+Topology = Literal["switch", "mesh", "torus", "pairs", "pcie", "none"]
+"""How accelerators of one scale-up domain are wired: any-to-any switch, mesh of thin links, torus, bridged pairs."""
+NotNegative = Annotated[float, Field(ge=0)]
+PriceBasis = Literal["purchase", "on-demand", "spot", "reserved-1y", "reserved-3y"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What every catalog entry carries: id, name, where its figures were read, and which of them nobody could read."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    id: str
+    name: str
+    source: str
+    """Where the figures were read."""
+    date: str = ""
+    """When that source was read, or its revision (ISO date or year)."""
+    assumed: dict[str, str] = field(default_factory=dict)
+    """Field -> why this figure is carried although no opened source gives it; printed when a plan depends on it."""
+    notes: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """The scale-up link of an accelerator (NVLink, Infinity Fabric, ICI, PCIe)."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    name: str
+    topology: Topology
+    bandwidth: Bandwidth | None = None
+    """Bytes per second that one accelerator sends while it receives as much: one direction, all its links together."""
+    pair_bandwidth: Bandwidth | None = None
+    """One direction between two accelerators where that is less than `bandwidth` (meshes, cubes)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """One price with everything that makes it mean something."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    basis: PriceBasis
+    usd: Usd
+    """US dollars for the whole entry: to buy one, or to rent one for an hour."""
+    date: str
+    source: str
+    region: str = ""
+    low: Usd | None = None
+    high: Usd | None = None
+    assumed: str = ""
+    """Why the price is carried although no opened source gives it; empty when it was read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator(Entry):
+    """One accelerator as the program sees it: the unit that holds one rank."""
+
+    vendor: str
+    generation: str
+    """Architecture, for falling back to a relative where nothing was measured: volta, ampere, hopper, cdna3 ..."""
+    year: int
+    peak: dict[Dtype, Compute]
+    """Dense peak per data type, without structured sparsity."""
+    memory: Bytes
+    memory_bandwidth: Bandwidth
+    l2: Bytes | None = None
+    compute_units: Count | None = None
+    tdp: Watts | None = None
+    scaleup: Link
+    host_bandwidth: Bandwidth | None = None
+    """To the host's memory, one direction (PCIe or C2C)."""
+    prices: tuple[Price, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node(Entry):
+    """A server, a rack that acts as one scale-up domain, or a cloud instance."""
+
+    kind: Literal["server", "rack", "workstation", "cloud"]
+    provider: str
+    accelerator: str
+    """Id of the accelerator."""
+    accelerators: Count
+    scaleup: Link | None = None
+    """Where the box wires its accelerators otherwise than the accelerator's own entry says."""
+    nics: Annotated[int, Field(ge=0)] = 0
+    """Network ports for training traffic."""
+    nic_bandwidth: Bandwidth | None = None
+    """Per port and direction."""
+    fabric: str | None = None
+    """Id of the fabric that the node is usually wired with."""
+    host_memory: Bytes | None = None
+    local_storage: Bytes | None = None
+    max_power: Watts | None = None
+    rented_as: str | None = None
+    """Id of the cloud instance whose hourly price stands in for this box where an hour of it has to be priced."""
+    prices: tuple[Price, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fabric(Entry):
+    """The network between nodes."""
+
+    kind: Literal["infiniband", "roce", "efa", "slingshot", "ici", "ethernet", "tcp"]
+    nic_bandwidth: Bandwidth
+    """Per port and direction."""
+    latency: Seconds
+    """From accelerator to accelerator over one leaf, as a collective's step sees it."""
+    topology: Literal["rail-optimised", "rail-only", "fat-tree", "dragonfly", "torus"]
+    leaf_nodes: Count
+    """Nodes below one leaf (or rail group); beyond it traffic crosses the spine."""
+    oversubscription: Annotated[float, Field(ge=1)] = 1.0
+    """Bandwidth into a leaf over bandwidth out of it; 1 is non-blocking."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region(Entry):
+    """A place: what its electricity costs and emits."""
+
+    electricity: UsdPerKwh
+    carbon: GramsPerKwh
+    pue: Annotated[float, Field(ge=1)] = 1.25
+    """Power usage effectiveness: facility power over IT power."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime(Entry):
+    """A training framework: what it supports, fuses and overlaps. What a runtime cannot express is not searched."""
+
+    releases: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Dated releases, oldest first; the newest is the default."""
+    axes: dict[str, tuple[int | str | bool, ...] | Literal["any"]]
+    """Axis -> the values it can express, or "any"; an axis that is missing is fixed at its neutral value."""
+    uneven_stages: bool
+    """Whether pipeline stages may hold different numbers of layers."""
+    zero_scope: tuple[Literal["full", "node"], ...] = ("full",)
+    """Ranks that share one sharded copy: all data-parallel ranks, or those of one node (hybrid sharding)."""
+    parameter_bytes: NotNegative
+    """Bytes held per parameter for compute and, where the runtime keeps it, its own full-precision working copy."""
+    gathers_working_copy: bool = False
+    """Sharded fp32 parameters are the master copy itself and a 16-bit copy of one layer at a time is gathered from them
+    (FSDP); `parameter_bytes` is then 0: the optimizer's `master_bytes` are the parameters."""
+    gradient_bytes: NotNegative
+    """Bytes held per parameter for gradients (4: accumulated in fp32)."""
+    gradient_wire_bytes: NotNegative
+    """Bytes per parameter that a gradient reduction moves."""
+    parameter_wire_bytes: NotNegative = 2.0
+    """Bytes per parameter that a parameter gather moves."""
+    fused_attention: bool = True
+    """Flash-style attention: scores are never stored."""
+    fused_attention_since: str = ""
+    """First release with fused attention, where earlier ones in `releases` lack it."""
+    fused_cross_entropy: bool = True
+    """Logits are turned into the loss without an fp32 copy of their own."""
+    selective_recompute: tuple[Literal["scores", "activation", "norms", "linear-half"], ...] = ("scores",)
+    """What selective recomputation drops and computes again."""
+    kernels_per_layer: NotNegative = 40.0
+    """Kernel launches of one layer's forward pass: the floor that the CPU sets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Nodes of one kind on one fabric. Mixed clusters are several of these."""
+
+    name: str = ""
+    """What its owner calls it; empty for one that is only asked about."""
+    node: Node
+    accelerator: Accelerator
+    count: int
+    """Nodes."""
+    fabric: Fabric
+    region: Region | None = None
+    utilisation_of_peak_power: Fraction = 0.75
+    """Power drawn while training over the most the node can draw."""
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators in the cluster."""
+        return self.count * self.node.accelerators
+
+    @property
+    def scaleup(self) -> Link:
+        """The scale-up link as this node wires it."""
+        return self.node.scaleup or self.accelerator.scaleup

@@ -1,0 +1,107 @@
+"""The best candidates seen so far, as columns; and the front of those that nothing dominates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cost.figures import Array
+
+if TYPE_CHECKING:
+    from planner.cost.evaluate import Cost
+    from planner.space.grid import Block
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Candidates as columns of equal length."""
+
+    value: Array
+    time: Array
+    memory: Array
+    block: Indices
+    flat: Indices
+    alike: Indices
+    """Equal for candidates that differ in switches only."""
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Hits:
+        """Some of them."""
+        return Hits(*(getattr(self, name)[rows] for name in Hits.__dataclass_fields__))
+
+    def joined(self, other: Hits) -> Hits:
+        """Both."""
+        return Hits(*(np.concatenate([getattr(self, n), getattr(other, n)]) for n in Hits.__dataclass_fields__))
+
+    def ranked(self) -> Hits:
+        """By value; ties by block, then by flat index."""
+        return self.taken(np.lexsort((self.flat, self.block, self.value)))
+
+
+def nothing() -> Hits:
+    """No candidates."""
+    floats, integers = np.zeros(0), np.zeros(0, dtype=np.int64)
+    return Hits(floats, floats, floats, integers, integers, integers)
+
+
+def best(hits: Hits, top: int) -> Hits:
+    """The `top` best, of those alike only the first."""
+    ranked = hits.ranked()
+    _, first = np.unique(ranked.alike, return_index=True)
+    return ranked.taken(np.sort(first)[:top])
+
+
+def worst(kept: Hits, top: int) -> float:
+    """The value that a newcomer must not exceed: that of the last one kept, once `top` are."""
+    return float(kept.value[-1]) if len(kept) >= top else np.inf
+
+
+def undominated(hits: Hits) -> Hits:
+    """Those that no other beats in value without needing more memory: a staircase, fastest first."""
+    ranked = hits.taken(np.lexsort((hits.flat, hits.block, hits.memory, hits.value)))
+    if not len(ranked):
+        return ranked
+    least = np.minimum.accumulate(ranked.memory)
+    return ranked.taken(np.concatenate(([True], ranked.memory[1:] < least[:-1])))
+
+
+def dominated(front: Hits, value: Array, memory: Array) -> NDArray[np.bool_]:
+    """Whether a member of the front is at most as dear and at most as large."""
+    if not len(front):
+        return np.zeros(np.shape(value), dtype=bool)
+    # Along the staircase memory falls: the last step that is not dearer is the leanest of those.
+    step = np.searchsorted(front.value, value, side="right")
+    leanest = np.concatenate(([np.inf], front.memory))[step]
+    return leanest <= memory
+
+
+@dataclass(frozen=True, slots=True)
+class Least:
+    """The candidate that needs the least memory: where nothing fits, the one to mend."""
+
+    block: int
+    flat: int
+    memory: float
+
+
+def leaner_memory(known: Least | None, index: int, rows: NDArray[np.intp], block: Block, memory: Array) -> Least | None:
+    """The leaner of the known candidate and the leanest of a chunk; `memory` broadcasts against the chunk."""
+    held = np.broadcast_to(memory, (*np.shape(memory)[:-1], len(rows)))
+    at = np.unravel_index(int(np.argmin(held)), held.shape)
+    least = float(held[at])
+    if known is not None and known.memory <= least:
+        return known
+    padded = (0,) * (len(block.shape) - len(at)) + tuple(int(i) for i in at[:-1])
+    return Least(index, int(np.ravel_multi_index((*padded, int(rows[at[-1]])), block.shape)), least)
+
+
+def leaner(known: Least | None, index: int, rows: NDArray[np.intp], block: Block, found: Cost) -> Least | None:
+    """As :func:`leaner_memory`, of a chunk's costs."""
+    return leaner_memory(known, index, rows, block, found.memory)

@@ -1,0 +1,141 @@
+"""Exact search that costs few candidates: the others are excluded by a bound that cannot be wrong.
+
+A layout's bound is its cheapest way through the pipeline plus its cheapest update, without any data-parallel
+communication; every term left out is at least zero, and floating-point addition is monotone, so no candidate of the
+layout is ever below it. Layouts are taken in order of their bound until the next bound exceeds the worst candidate kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cost import memory, pipeline, sharding
+from planner.cost.evaluate import Passes, jitter
+from planner.cost.figures import Array, Figure, Grid
+from planner.search import archive, costing
+from planner.search.archive import Hits, Least
+from planner.search.costing import Table
+from planner.search.problem import Found, Problem, answer
+
+_BATCH = 1 << 15
+"""Candidates costed between two looks at the bound: small, so that few are costed in vain."""
+
+
+def lower_bound(grid: Grid, priced: Passes) -> Array:
+    """Seconds that no candidate of a row undercuts, shape (rows,): pipeline, update and overhead at their cheapest."""
+    s = pipeline.stages(grid, priced.layers, priced.ends)
+    steady = pipeline.flow(grid, s).time * jitter(grid)
+    fixed = sharding.update(grid, s.split) + grid.stack.step_overhead
+    rows = len(grid.layout.tp)
+    # The additions of Cost.time in their order, the exposed term at its least.
+    return _least(steady, rows) + 0.0 + _least(fixed, rows)
+
+
+def _least(values: Figure, rows: int) -> Array:
+    """The least over all options, one per row."""
+    options = tuple(range(np.ndim(values) - 1))
+    return np.broadcast_to(np.min(values, axis=options) if options else values, (rows,))
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What is known of every row of a block before any of its candidates is costed."""
+
+    value: Array
+    """Lower bound on the objective; infinite where nothing fits or limits exclude the row."""
+    memory: Array
+    """Least bytes under any options."""
+    feasible: int
+    least: Least | None
+
+
+def survey(problem: Problem, index: int, ready: Table) -> Survey:
+    """Bounds each row's objective and memory, and counts the candidates that fit."""
+    block, target = problem.blocks[index], problem.targets[index]
+    values, held, feasible = np.empty(block.height), np.empty(block.height), 0
+    least: Least | None = None
+    each = costing.rows_per_chunk(block)
+    for start in range(0, block.height, each):
+        rows = np.arange(start, min(start + each, block.height))
+        grid, priced = ready.part(rows)
+        split = pipeline.split(grid.shape, grid.layout)
+        need = memory.largest(memory.stages(grid, split))
+        feasible += costing.fitting(problem, (*block.axes.shape, len(rows)), need)[1]
+        if not feasible:
+            least = archive.leaner_memory(least, index, rows, block, need)
+        held[rows] = _least(need, len(rows))
+        bound = lower_bound(grid, priced)
+        out = (held[rows] > problem.capacity) | (bound > target.limit[rows])
+        values[rows] = np.where(out, np.inf, bound * target.weight[rows])
+    return Survey(values, held, feasible, least)
+
+
+class Bounded:
+    """Layouts in order of an exact lower bound."""
+
+    name = "exact, by lower bound"
+
+    def __init__(self, *, front: bool = False) -> None:
+        self.front = front
+        """Whether to find the front of objective against memory too."""
+
+    def search(self, problem: Problem, advance: Callable[[int], None] | None = None) -> Found:
+        """See :class:`planner.search.problem.Strategy`."""
+        tables = [costing.table(problem, index) for index in range(len(problem.blocks))]
+        surveys = [survey(problem, index, ready) for index, ready in enumerate(tables)]
+        kept, front, costed = archive.nothing(), archive.nothing(), 0
+        waiting = _Waiting(problem, surveys)
+        while True:
+            index, rows = waiting.next(archive.worst(kept, problem.top), front if self.front else None)
+            if not len(rows):
+                break
+            width = problem.blocks[index].width
+            found = costing.cost(tables[index], rows)
+            hits, _ = costing.worth_keeping(problem, index, rows, found, archive.worst(kept, problem.top))
+            if len(hits):
+                kept = archive.best(kept.joined(hits), problem.top)
+            if self.front:
+                steps = costing.undominated_hits(problem, index, rows, found, front)
+                front = archive.undominated(front.joined(steps)) if len(steps) else front
+            costed += len(rows) * width
+            if advance:
+                advance(len(rows) * width)
+        feasible = sum(s.feasible for s in surveys)
+        least = min((s.least for s in surveys if s.least), key=lambda x: x.memory, default=None)
+        return answer(problem, kept, front, feasible, costed, self.name, least)
+
+
+class _Waiting:
+    """Rows not yet costed, in order of their bound."""
+
+    def __init__(self, problem: Problem, surveys: list[Survey]) -> None:
+        self.surveys = surveys
+        self.widths = [block.width for block in problem.blocks]
+        self.rows = [_finite_order(s.value) for s in surveys]
+
+    def next(self, worst: float, front: Hits | None) -> tuple[int, NDArray[np.intp]]:
+        """The next batch of rows, of the block whose first row has the lowest bound; none, when none can matter."""
+        self.rows = [self._mattering(index, worst, front) for index in range(len(self.rows))]
+        heads = [(self.surveys[i].value[rows[0]], i) for i, rows in enumerate(self.rows) if len(rows)]
+        if not heads:
+            return 0, np.zeros(0, dtype=np.intp)
+        index = min(heads)[1]
+        size = max(1, _BATCH // self.widths[index])
+        batch, self.rows[index] = self.rows[index][:size], self.rows[index][size:]
+        return index, np.sort(batch)
+
+    def _mattering(self, index: int, worst: float, front: Hits | None) -> NDArray[np.intp]:
+        rows, known = self.rows[index], self.surveys[index]
+        if front is None:
+            return rows[: int(np.searchsorted(known.value[rows], worst, side="right"))]
+        beaten = archive.dominated(front, known.value[rows], known.memory[rows])
+        return rows[(known.value[rows] <= worst) | ~beaten]
+
+
+def _finite_order(values: Array) -> NDArray[np.intp]:
+    order = np.argsort(values, kind="stable")
+    return order[: int(np.count_nonzero(np.isfinite(values)))]

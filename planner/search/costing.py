@@ -1,0 +1,119 @@
+"""Blocks ready to be costed, and the candidates of a chunk of rows that are worth keeping."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cost.evaluate import Cost, Passes, evaluate, passes
+from planner.cost.figures import Grid
+from planner.search import archive
+from planner.search.archive import Hits
+from planner.search.problem import Problem, flat_indices
+from planner.space.grid import Block, rows_of
+
+CHUNK = 1 << 17
+"""Candidates costed at a time: their arrays stay in the processor's cache."""
+
+_KEYS = ("tp", "cp", "ep", "etp", "micro")
+"""What the cost of one micro-batch depends on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A block's grid, the micro-batch costs of its distinct keys, and each row's place among them."""
+
+    grid: Grid
+    keyed: Passes
+    place: NDArray[np.intp]
+
+    def part(self, rows: NDArray[np.intp]) -> tuple[Grid, Passes]:
+        """The grid and the costs of some rows."""
+        return rows_of(self.grid, rows), self.keyed.taken(self.place[rows])
+
+
+def table(problem: Problem, index: int) -> Table:
+    """Prices each distinct micro-batch of a block once."""
+    block, grid = problem.blocks[index], problem.grid(index)
+    key = np.zeros(block.height, dtype=np.int64)
+    for name in _KEYS:
+        key = key * (int(block.rows[name].max()) + 1) + block.rows[name]
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    return Table(grid, passes(rows_of(grid, first)), place)
+
+
+def rows_per_chunk(block: Block) -> int:
+    """Rows that make a chunk."""
+    return max(1, CHUNK // block.width)
+
+
+def cost(ready: Table, rows: NDArray[np.intp]) -> Cost:
+    """Step time and memory of some rows under every option."""
+    return evaluate(*ready.part(rows))
+
+
+def fitting(problem: Problem, shape: tuple[int, ...], memory: NDArray[np.float64]) -> tuple[NDArray[np.bool_], int]:
+    """Which candidates of a chunk fit (broadcastable against `shape`), and how many those are."""
+    fits = np.broadcast_to(memory <= problem.capacity, (*np.shape(memory)[:-1], shape[-1]))
+    return fits, int(np.count_nonzero(fits)) * (int(np.prod(shape)) // fits.size)
+
+
+def worth_keeping(problem: Problem, index: int, rows: NDArray[np.intp], found: Cost, worst: float) -> tuple[Hits, int]:
+    """Candidates of a chunk that fit, keep within the limits and do not exceed the value `worst`; and how many fit."""
+    block, target = problem.blocks[index], problem.targets[index]
+    shape = (*block.axes.shape, len(rows))
+    fits, count = fitting(problem, shape, found.memory)
+    if not count:
+        return archive.nothing(), 0
+    # A bound on the value is a bound on each row's time, one ulp wide of it; exact values are compared afterwards.
+    longest = np.minimum(target.limit[rows], np.nextafter(worst / target.weight[rows], np.inf))
+    time = np.broadcast_to(found.time, shape)
+    within = np.flatnonzero((time <= longest) & fits)
+    if not len(within):
+        return archive.nothing(), count
+    hits = _hits(problem, index, rows, within, time.reshape(-1)[within], found)
+    return hits.taken(hits.value <= worst), count
+
+
+def undominated_hits(problem: Problem, index: int, rows: NDArray[np.intp], found: Cost, front: Hits) -> Hits:
+    """Candidates of a chunk that fit, keep within the limits and that no member of the front dominates."""
+    block, target = problem.blocks[index], problem.targets[index]
+    shape = (*block.axes.shape, len(rows))
+    time = np.broadcast_to(found.time, shape)
+    held = np.broadcast_to(found.memory, shape)
+    beaten = archive.dominated(front, time * target.weight[rows], held)
+    within = np.flatnonzero((held <= problem.capacity) & (time <= target.limit[rows]) & ~beaten)
+    return archive.undominated(_hits(problem, index, rows, within, time.reshape(-1)[within], found))
+
+
+def _hits(
+    problem: Problem,
+    index: int,
+    rows: NDArray[np.intp],
+    within: NDArray[np.intp],
+    time: NDArray[np.float64],
+    found: Cost,
+) -> Hits:
+    block = problem.blocks[index]
+    shape = (*block.axes.shape, len(rows))
+    flat = flat_indices(block.shape, rows, within)
+    row = flat % block.height
+    offset = sum(b.size for b in problem.blocks[:index])
+    return Hits(
+        time * problem.targets[index].weight[row],
+        time,
+        np.broadcast_to(found.memory, shape)[np.unravel_index(within, shape)],
+        np.full(len(flat), index, dtype=np.int64),
+        flat.astype(np.int64),
+        _alike(block, flat, problem.fold) + offset,
+    )
+
+
+def _alike(block: Block, flat: NDArray[np.intp], fold: bool) -> NDArray[np.int64]:
+    """A number that candidates share which differ only in switches: same precision, recomputation and row."""
+    if not fold:
+        return flat.astype(np.int64)
+    switches = int(np.prod(block.axes.shape[2:]))
+    return ((flat // (switches * block.height)) * block.height + flat % block.height).astype(np.int64)

@@ -1,0 +1,123 @@
+"""What a search is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cost.figures import Array, Grid
+from planner.search.archive import Hits, Least
+from planner.space.axes import Options
+from planner.space.grid import Block, Figures, open_grid
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is minimised, as a factor on the step time that differs by row, and the step time that limits allow."""
+
+    weight: Array
+    """Objective per second of step time, one per row."""
+    limit: Array
+    """Longest step time (seconds) that deadline and budget allow, one per row; infinite without limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Blocks of candidates with their figures, a target for each, and how many of the best are wanted."""
+
+    figures: Figures
+    blocks: tuple[Block, ...]
+    targets: tuple[Target, ...]
+    """One for each block."""
+    capacity: float
+    """Bytes that a plan may hold on the accelerator."""
+    top: int
+    fold: bool = True
+    """Whether candidates that differ only in switches count once, by the best of them."""
+
+    @property
+    def candidates(self) -> int:
+        """How many there are."""
+        return sum(block.size for block in self.blocks)
+
+    def grid(self, index: int) -> Grid:
+        """The open grid of one block."""
+        return open_grid(self.figures, self.blocks[index])
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One point of the space with what the search found of it."""
+
+    block: int
+    flat: int
+    """Index in the block's full array: options first, rows last."""
+    value: float
+    """The objective."""
+    time: float
+    """Seconds a step takes."""
+    memory: float
+    """Bytes on the fullest accelerator."""
+    layout: dict[str, int]
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best candidates, best first; ties go to the earlier block, then the earlier option, then the earlier row."""
+
+    best: tuple[Candidate, ...]
+    front: tuple[Candidate, ...]
+    """No other candidate is better in one of objective and memory and as good in the other."""
+    candidates: int
+    feasible: int
+    costed: int
+    """Candidates whose time was computed; the others were excluded by an exact bound."""
+    proven: bool
+    method: str
+    closest: Candidate | None
+    """Where nothing fits: the candidate that needs the least memory."""
+
+
+class Strategy(Protocol):
+    """A way to search: same problem, same answer, whatever the way; what differs is speed and whether it is proven."""
+
+    name: str
+
+    def search(self, problem: Problem, advance: Callable[[int], None] | None = None) -> Found:
+        """Finds the best candidates; `advance` is told how many candidates have been dealt with."""
+        ...
+
+
+def decode(problem: Problem, block: int, flat: int, value: float, time: float, memory: float) -> Candidate:
+    """The candidate at a flat index of a block."""
+    b = problem.blocks[block]
+    *options, row = np.unravel_index(flat, b.shape)
+    layout = {axis: int(column[row]) for axis, column in b.rows.items()}
+    return Candidate(block, flat, value, time, memory, layout, b.axes.at([int(i) for i in options]))
+
+
+def decoded(problem: Problem, hits: Hits) -> tuple[Candidate, ...]:
+    """Columns as candidates."""
+    columns = zip(hits.block, hits.flat, hits.value, hits.time, hits.memory, strict=True)
+    return tuple(decode(problem, int(b), int(f), float(v), float(t), float(m)) for b, f, v, t, m in columns)
+
+
+def answer(
+    problem: Problem, best: Hits, front: Hits, feasible: int, costed: int, method: str, least: Least | None
+) -> Found:
+    """What was found, as candidates."""
+    closest = decode(problem, least.block, least.flat, np.inf, np.inf, least.memory) if least and not feasible else None
+    return Found(
+        decoded(problem, best), decoded(problem, front), problem.candidates, feasible, costed, True, method, closest
+    )
+
+
+def flat_indices(shape: Sequence[int], rows: NDArray[np.intp], within: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Indices into a chunk of some rows, as indices into the block they were taken from."""
+    *options, row = np.unravel_index(within, (*shape[:-1], len(rows)))
+    return np.ravel_multi_index((*options, rows[row]), tuple(shape))

@@ -1,0 +1,1 @@
+"""The search space: axes, rules, and the open grids they span."""

@@ -1,0 +1,202 @@
+"""The axes of a plan: which values each may take, and how a person names and pins them.
+
+A layout (tp, pp, vpp, cp, ep, etp, dp, micro-batch, batch, nodes) is a row: which combinations exist follows from
+divisibility. Everything else is an option that any layout can take; options that only exist together (sequence
+parallelism and its overlap; a ZeRO stage, its scope and its overlap) form one axis.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from planner.errors import WrongQuestion, nearest
+
+LAYOUT_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes")
+OPTION_AXES = (
+    "precision",
+    "recompute",
+    "sequence_parallel",
+    "tp_overlap",
+    "zero",
+    "zero_scope",
+    "dp_overlap",
+    "p2p_overlap",
+    "rank_order",
+    "offload",
+)
+AXES = LAYOUT_AXES + OPTION_AXES
+RANK_ORDERS = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
+
+
+@dataclass(frozen=True, slots=True)
+class Recompute:
+    """A recomputation policy: the share of layers recomputed in full, and whether the rest drops what is named selective."""
+
+    name: str
+    layers: float
+    selective: float
+
+
+NO_RECOMPUTE = Recompute("none", 0.0, 0.0)
+SELECTIVE = Recompute("selective", 0.0, 1.0)
+FULL = Recompute("full", 1.0, 0.0)
+
+
+def recompute(name: str) -> Recompute:
+    """``none``, ``selective``, ``full`` or ``block:0.5`` (in full, over that share of the layers).
+
+    Raises:
+        WrongQuestion: another name, or a share that is not between 0 and 1.
+    """
+    known = {policy.name: policy for policy in (NO_RECOMPUTE, SELECTIVE, FULL)}
+    if name in known:
+        return known[name]
+    match = re.fullmatch(r"block:(\d*\.?\d+)", name)
+    if match and 0 < float(match[1]) < 1:
+        return Recompute(name, float(match[1]), 0.0)
+    raise WrongQuestion(f"recompute={name}: choose none, selective, full, or block:SHARE with a share between 0 and 1")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMode:
+    """How tensor-parallel regions communicate."""
+
+    sequence_parallel: bool
+    overlap: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """What data-parallel ranks share, and whether their communication overlaps compute."""
+
+    zero: int
+    scope: str
+    overlap: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One value of every option axis: an option tuple of the grid, and what a plan reports."""
+
+    precision: str
+    recompute: Recompute
+    tensor: TensorMode
+    sharding: Sharding
+    p2p_overlap: bool
+    pp_inner: bool
+    offload: bool
+
+    @property
+    def rank_order(self) -> str:
+        """The order of dimensions, innermost first."""
+        return RANK_ORDERS[self.pp_inner]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a pin allows: listed values, or a range of numbers."""
+
+    values: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+    def allows(self, value: object) -> bool:
+        """Whether the pin lets this value through."""
+        if self.values:
+            return _spelling(value) in self.values
+        number = float(str(value))
+        return (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
+
+    def __str__(self) -> str:
+        if self.values:
+            return ",".join(self.values)
+        return f"{'' if self.low is None else format(self.low, 'g')}..{'' if self.high is None else format(self.high, 'g')}"
+
+
+def _spelling(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """Axis -> what is allowed on it; an axis without a pin is free."""
+
+    bounds: Mapping[str, Bound] = field(default_factory=dict)
+
+    def allow(self, axis: str, value: object) -> bool:
+        """Whether the pin on the axis, if there is one, lets the value through."""
+        bound = self.bounds.get(axis)
+        return bound is None or bound.allows(value)
+
+    def __contains__(self, axis: str) -> bool:
+        return axis in self.bounds
+
+    def __str__(self) -> str:
+        return " ".join(f"{axis}={bound}" for axis, bound in self.bounds.items())
+
+
+_SWITCH = {"1": "on", "true": "on", "yes": "on", "on": "on", "0": "off", "false": "off", "no": "off", "off": "off"}
+_SWITCHES = ("sequence_parallel", "tp_overlap", "dp_overlap", "p2p_overlap")
+_CHOICES = {
+    "precision": ("bf16", "fp16", "fp8", "mxfp8", "fp32"),
+    "zero": ("0", "1", "2", "3"),
+    "zero_scope": ("full", "node"),
+    "rank_order": RANK_ORDERS,
+    "offload": ("none", "optimizer"),
+}
+
+
+def parse_pins(texts: Iterable[str]) -> Pins:
+    """Read ``tp=8,pp=4..16`` and ``precision=bf16|fp8``; several texts add up.
+
+    Raises:
+        WrongQuestion: an unknown axis (with the nearest), a value that the axis cannot have, an axis pinned twice.
+    """
+    bounds: dict[str, Bound] = {}
+    for text in texts:
+        for part in re.split(r"[,\s]+", text.strip()):
+            if not part:
+                continue
+            axis, equals, value = part.partition("=")
+            axis = axis.replace("-", "_")
+            if axis not in AXES or not equals:
+                near = nearest(axis, AXES)
+                hint = f"did you mean {near[0]}?" if near and near[0] != axis else f"axes are {', '.join(AXES)}"
+                raise WrongQuestion(f"--pin {part}: {'write axis=value' if not equals else f'no axis {axis!r}'}; {hint}")
+            if axis in bounds:
+                raise WrongQuestion(f"--pin {part}: {axis} is pinned twice; list values as {axis}=a|b")
+            bounds[axis] = _bound(axis, value)
+    return Pins(bounds)
+
+
+def _bound(axis: str, text: str) -> Bound:
+    values = text.split("|")
+    if axis in _SWITCHES:
+        wrong = [v for v in values if v.lower() not in _SWITCH]
+        if wrong:
+            raise WrongQuestion(f"--pin {axis}={text}: {wrong[0]!r} is neither on nor off")
+        return Bound(tuple(_SWITCH[v.lower()] for v in values))
+    if axis == "recompute":
+        return Bound(tuple(recompute(v).name for v in values))
+    if axis in _CHOICES:
+        for v in values:
+            if v not in _CHOICES[axis]:
+                raise WrongQuestion(f"--pin {axis}={text}: {v!r} is not one of {', '.join(_CHOICES[axis])}")
+        return Bound(tuple(values))
+    low, dots, high = text.partition("..")
+    if dots:
+        a, b = (_count(axis, text, x) if x else None for x in (low, high))
+        if a is not None and b is not None and a > b:
+            raise WrongQuestion(f"--pin {axis}={text}: the range is empty; write {axis}={b}..{a}")
+        return Bound((), a, b)
+    return Bound(tuple(str(_count(axis, text, v)) for v in values))
+
+
+def _count(axis: str, text: str, value: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", value) or int(value) < 1:
+        raise WrongQuestion(f"--pin {axis}={text}: {value!r} is not a whole number of at least 1")
+    return int(value)

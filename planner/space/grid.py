@@ -1,0 +1,274 @@
+"""Open grids: legal layouts on the last axis, options on rectangular axes before it, in classes without invalid corners.
+
+Whether a layout has tensor-, data- or pipeline-parallel ranks decides which options exist for it; within such a class
+every option goes with every row, so a class is a full rectangle: nothing to mask, and the candidates are exactly counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.binding import can_train_in
+from planner.cost.figures import Device, Grid, Layout, Network, Shape, Stack, mapped
+from planner.cost.figures import Options as OptionFigures
+from planner.schema.hardware import Cluster, Runtime
+from planner.schema.workload import Workload
+from planner.space.axes import (
+    FULL,
+    NO_RECOMPUTE,
+    RANK_ORDERS,
+    SELECTIVE,
+    Options,
+    Pins,
+    Recompute,
+    Sharding,
+    TensorMode,
+    recompute,
+)
+from planner.space.layouts import Rows
+
+OPTION_DIMENSIONS = ("precision", "recompute", "tensor", "sharding", "p2p_overlap", "pp_inner", "offload")
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The values of every option axis in one class, in order of preference: the first of equals wins."""
+
+    precision: tuple[str, ...]
+    recompute: tuple[Recompute, ...]
+    tensor: tuple[TensorMode, ...]
+    sharding: tuple[Sharding, ...]
+    p2p_overlap: tuple[bool, ...]
+    pp_inner: tuple[bool, ...]
+    offload: tuple[bool, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many values each axis has."""
+        return tuple(len(getattr(self, name)) for name in OPTION_DIMENSIONS)
+
+    def at(self, index: Sequence[int]) -> Options:
+        """The option tuple at one multi-index."""
+        return Options(*(getattr(self, name)[i] for name, i in zip(OPTION_DIMENSIONS, index, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One class: rows that share which options exist, and those options."""
+
+    rows: Rows
+    axes: Axes
+
+    @property
+    def height(self) -> int:
+        """Rows."""
+        return len(self.rows["tp"])
+
+    @property
+    def width(self) -> int:
+        """Options of one row."""
+        return int(np.prod(self.axes.shape))
+
+    @property
+    def size(self) -> int:
+        """Candidates: rows times options."""
+        return self.height * self.width
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a full array over the block, rows last."""
+        return (*self.axes.shape, self.height)
+
+
+def _on(runtime: Runtime, pins: Pins, axis: str, values: Sequence[bool]) -> list[bool]:
+    """Switch values that the runtime has and the pin allows."""
+    known = runtime.axes.get(axis, (False,))
+    return [v for v in values if (known == "any" or v in known) and pins.allow(axis, v)]
+
+
+def _policies(runtime: Runtime, pins: Pins) -> tuple[Recompute, ...]:
+    known = runtime.axes.get("recompute", ("none",))
+    plain = [p for p in (NO_RECOMPUTE, SELECTIVE, FULL) if known == "any" or p.name in known]
+    if known == "any" or "block" in known:
+        plain[-1:-1] = [recompute("block:0.25"), recompute("block:0.5"), recompute("block:0.75")]
+    pinned = pins.bounds.get("recompute")
+    if pinned is not None:
+        return tuple(recompute(name) for name in pinned.values if known == "any" or name.partition(":")[0] in known)
+    return tuple(plain)
+
+
+def precisions(cluster: Cluster, runtime: Runtime, pins: Pins) -> tuple[str, ...]:
+    """Precisions that the accelerator and the runtime have and the pin allows; 16 bit alone unless pinned otherwise.
+
+    fp8 changes numerics as well as speed, so it is offered, not assumed: a pin ``precision=fp8`` (or ``--precision``)
+    asks for it.
+    """
+    known = runtime.axes.get("precision", ("bf16",))
+    possible = [
+        p
+        for p in ("bf16", "fp16", "fp8", "mxfp8", "fp32")
+        if can_train_in(cluster.accelerator, p) and (known == "any" or p in known)
+    ]
+    if "precision" in pins:
+        return tuple(p for p in possible if pins.allow("precision", p))
+    return tuple(possible[:1])
+
+
+def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, pins: Pins) -> Iterator[Block]:
+    """The classes of the space, largest questions first answered: tp > 1?, dp cp > 1?, pp: none, plain, interleaved."""
+    policies, kinds = _policies(runtime, pins), precisions(cluster, runtime, pins)
+    replicated, tensor = rows["dp"] * rows["cp"] > 1, rows["tp"] > 1
+    stages = np.where(rows["pp"] == 1, 0, np.where(rows["vpp"] == 1, 1, 2))
+    offloads = tuple(
+        name == "optimizer"
+        for name in ("none", "optimizer")
+        if name in _strings(runtime, "offload", ("none",)) and pins.allow("offload", name)
+    )
+    for has_tensor, has_replicas, stage in product((False, True), (False, True), (0, 1, 2)):
+        mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage)
+        if not mask.any():
+            continue
+        axes = Axes(
+            kinds,
+            policies,
+            tuple(_tensor_modes(workload, runtime, pins, has_tensor)),
+            tuple(_shardings(runtime, pins, has_replicas, stage > 0)),
+            tuple(_on(runtime, pins, "p2p_overlap", (False, True) if stage == 2 else (False,))),
+            tuple(_orders(runtime, pins, has_replicas and stage > 0)),
+            offloads,
+        )
+        if all(axes.shape):
+            yield Block({name: column[mask] for name, column in rows.items()}, axes)
+
+
+def _strings(runtime: Runtime, axis: str, neutral: tuple[str, ...]) -> tuple[object, ...]:
+    known = runtime.axes.get(axis, neutral)
+    return neutral if known == "any" else tuple(known)
+
+
+def _tensor_modes(workload: Workload, runtime: Runtime, pins: Pins, has_tensor: bool) -> Iterator[TensorMode]:
+    """Overlap needs sequence parallelism; mixtures with tensor parallelism need it too; neither exists at tp = 1."""
+    if not has_tensor:
+        yield from [TensorMode(False, False)] if pins.allow("sequence_parallel", False) else []
+        return
+    for sequence_parallel in _on(runtime, pins, "sequence_parallel", (True, False)):
+        if workload.model.moe and not sequence_parallel:
+            continue
+        for overlap in _on(runtime, pins, "tp_overlap", (False, True)):
+            if sequence_parallel or not overlap:
+                yield TensorMode(sequence_parallel, overlap)
+
+
+def _shardings(runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool) -> Iterator[Sharding]:
+    """ZeRO stages with their scope and overlap. Stages 2 and 3 go with a pipeline only where weights are gathered anyway."""
+    known = runtime.axes.get("zero", (0,))
+    stages = [z for z in (0, 1, 2, 3) if (known == "any" or z in known) and pins.allow("zero", z)]
+    if not has_replicas:
+        least = stages[:1]
+        yield from (Sharding(z, "full", False) for z in least if pins.allow("zero_scope", "full"))
+        return
+    for zero in stages:
+        if zero >= 2 and staged and not runtime.gathers_working_copy:
+            continue
+        scopes = runtime.zero_scope if zero else ("full",)
+        for scope in scopes:
+            if pins.allow("zero_scope", scope):
+                yield from (Sharding(zero, scope, o) for o in _on(runtime, pins, "dp_overlap", (False, True)))
+
+
+def _orders(runtime: Runtime, pins: Pins, matters: bool) -> Iterator[bool]:
+    known = _strings(runtime, "rank_order", RANK_ORDERS[:1])
+    names = [name for name in RANK_ORDERS if name in known and pins.allow("rank_order", name)]
+    yield from (RANK_ORDERS.index(name) > 0 for name in (names if matters else names[:1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a grid needs beside layouts and options."""
+
+    shape: Shape
+    devices: dict[str, Device]
+    """By precision."""
+    network: Network
+    """Its number of accelerators is replaced by the row's."""
+    stack: Stack
+    accelerators_per_node: int
+
+
+def _along(values: Sequence[float], dimension: int) -> NDArray[np.float64]:
+    """Values on one option axis, length 1 on the others and on the rows'."""
+    shape = [1] * (len(OPTION_DIMENSIONS) + 1)
+    shape[dimension] = len(values)
+    return np.array(values, dtype=float).reshape(shape)
+
+
+def open_grid(figures: Figures, block: Block) -> Grid:
+    """The block as figures: options on their axes, layouts on the last one."""
+    axes, rows = block.axes, block.rows
+    devices = [figures.devices[name] for name in axes.precision]
+    device = devices[0]
+    if len(devices) > 1:
+        names = [n for n in Device.__dataclass_fields__ if len({getattr(d, n) for d in devices}) > 1]
+        device = replace(device, **{n: _along([getattr(d, n) for d in devices], 0) for n in names})
+    columns = {name: column.astype(float) for name, column in rows.items()}
+    nodes = columns.pop("nodes")
+    return Grid(
+        shape=figures.shape,
+        device=device,
+        network=replace(figures.network, accelerators=nodes * figures.accelerators_per_node),
+        stack=figures.stack,
+        layout=Layout(**columns),
+        options=OptionFigures(
+            recompute_layers=_along([p.layers for p in axes.recompute], 1),
+            recompute_selective=_along([p.selective for p in axes.recompute], 1),
+            sequence_parallel=_along([t.sequence_parallel for t in axes.tensor], 2),
+            tp_overlap=_along([t.overlap for t in axes.tensor], 2),
+            zero=_along([s.zero for s in axes.sharding], 3),
+            zero_in_node=_along([s.scope == "node" for s in axes.sharding], 3),
+            dp_overlap=_along([s.overlap for s in axes.sharding], 3),
+            p2p_overlap=_along(axes.p2p_overlap, 4),
+            pp_inner=_along(axes.pp_inner, 5),
+            offload=_along(axes.offload, 6),
+        ),
+    )
+
+
+def single_grid(figures: Figures, layout: dict[str, int], options: Options) -> Grid:
+    """One candidate as a grid of scalars."""
+    numbers = {name: float(value) for name, value in layout.items()}
+    nodes = numbers.pop("nodes")
+    return Grid(
+        shape=figures.shape,
+        device=figures.devices[options.precision],
+        network=replace(figures.network, accelerators=nodes * figures.accelerators_per_node),
+        stack=figures.stack,
+        layout=Layout(**numbers),
+        options=OptionFigures(
+            recompute_layers=options.recompute.layers,
+            recompute_selective=options.recompute.selective,
+            sequence_parallel=float(options.tensor.sequence_parallel),
+            tp_overlap=float(options.tensor.overlap),
+            zero=float(options.sharding.zero),
+            zero_in_node=float(options.sharding.scope == "node"),
+            dp_overlap=float(options.sharding.overlap),
+            p2p_overlap=float(options.p2p_overlap),
+            pp_inner=float(options.pp_inner),
+            offload=float(options.offload),
+        ),
+    )
+
+
+def rows_of(grid: Grid, rows: NDArray[np.intp]) -> Grid:
+    """The grid restricted to some rows."""
+
+    def take(figure: object) -> object:
+        return figure[rows] if isinstance(figure, np.ndarray) and figure.ndim == 1 else figure
+
+    return replace(
+        grid, layout=mapped(grid.layout, take), network=replace(grid.network, accelerators=take(grid.network.accelerators))
+    )

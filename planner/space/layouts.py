@@ -1,0 +1,114 @@
+"""Legal layouts as rows: contiguous columns of every combination that the rules let through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.schema.hardware import Runtime
+from planner.space.axes import LAYOUT_AXES, Pins
+from planner.space.rules import RULES, Rule, Setting
+
+Rows = dict[str, NDArray[np.int64]]
+
+
+def divisors(n: int) -> list[int]:
+    """All divisors of n, ascending."""
+    small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0]
+    return sorted({*small, *(n // d for d in small)})
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What layouts are wanted: the setting, node counts and batches to try, pins, waived rules."""
+
+    setting: Setting
+    counts: tuple[int, ...]
+    batches: tuple[int, ...]
+    pins: Pins
+    waived: frozenset[str] = frozenset()
+
+    def rules(self) -> Iterable[Rule]:
+        """The rules that are not waived."""
+        return (rule for rule in RULES if rule.name not in self.waived)
+
+
+def _allowed(question: Question, axis: str, values: Iterable[int]) -> list[int]:
+    runtime = question.setting.runtime
+    return [v for v in values if question.pins.allow(axis, v) and _expresses(runtime, axis, v)]
+
+
+def _expresses(runtime: Runtime, axis: str, value: int) -> bool:
+    """Whether the runtime can express a degree: an axis it does not list stays at 1."""
+    known = runtime.axes.get(axis)
+    if axis in ("dp", "micro", "batch", "nodes") or known == "any":
+        return True
+    return value == 1 if known is None else value in known
+
+
+def _cross(columns: Rows, axis: str, values: Sequence[int]) -> Rows:
+    """Every row with every value of one more axis."""
+    n = len(next(iter(columns.values())))
+    grown = {name: np.repeat(column, len(values)) for name, column in columns.items()}
+    grown[axis] = np.tile(np.asarray(values, dtype=np.int64), n)
+    return grown
+
+
+def _keep(columns: Rows, mask: NDArray[np.bool_]) -> Rows:
+    return {name: column[mask] for name, column in columns.items()}
+
+
+def _apply(columns: Rows, question: Question, names: Sequence[str]) -> Rows:
+    """The rows that the named rules (unless waived) let through."""
+    for rule in question.rules():
+        if rule.name in names:
+            columns = _keep(columns, rule.holds(columns, question.setting))
+    return columns
+
+
+def layouts(question: Question) -> Rows:
+    """All legal rows, axis by axis, each rule applied as soon as its axes are there.
+
+    The order of rows is the order of axes, small values first: it is also how ties are broken.
+    """
+    model = question.setting.workload.model
+    parts = [_of_count(question, count, batch, model.moe.experts if model.moe else 1)
+             for count in question.counts for batch in question.batches]
+    return {axis: np.concatenate([part[axis] for part in parts]) for axis in LAYOUT_AXES}
+
+
+def _of_count(question: Question, count: int, batch: int, experts: int) -> Rows:
+    n = count * question.setting.cluster.node.accelerators
+    layers = question.setting.workload.model.layers + question.setting.workload.model.encoder_layers
+    ranks = divisors(n)
+    rows: Rows = {"nodes": np.array([count]), "batch": np.array([batch]), "etp": np.array([1])}
+    rows = _cross(rows, "tp", _allowed(question, "tp", ranks))
+    rows = _apply(rows, question, ("heads_divide", "kv_heads_divide", "hidden_divides", "tp_in_domain"))
+    rows = _cross(rows, "cp", _allowed(question, "cp", [d for d in ranks if d & (d - 1) == 0]))
+    rows = _apply(rows, question, ("sequence_divides", "context_chunk"))
+    rows = _cross(rows, "pp", _allowed(question, "pp", [d for d in ranks if d <= layers]))
+    rows = _keep(rows, n % (rows["tp"] * rows["cp"] * rows["pp"]) == 0)
+    rows["dp"] = n // (rows["tp"] * rows["cp"] * rows["pp"])
+    rows = _keep(rows, np.isin(rows["dp"], _allowed(question, "dp", ranks)))
+    rows = _cross(rows, "vpp", _allowed(question, "vpp", range(1, layers + 1)))
+    rows = _keep(rows, (rows["vpp"] == 1) | (rows["pp"] > 1))
+    rows = _apply(rows, question, ("layer_for_every_chunk", "layers_deal"))
+    rows = _cross(rows, "micro", _allowed(question, "micro", divisors(batch)))
+    rows = _apply(rows, question, ("batch_divides", "interleave_fill", "micro_batch_tokens"))
+    rows = _cross(rows, "ep", _allowed(question, "ep", divisors(experts)))
+    rows = _apply(rows, question, ("experts_divide",))
+    return _expert_tensor(rows, question, experts > 1)
+
+
+def _expert_tensor(rows: Rows, question: Question, mixture: bool) -> Rows:
+    """Experts whole on a rank (etp 1), or split like everything else (etp = tp)."""
+    split = {name: column.copy() for name, column in rows.items()}
+    split["etp"] = split["tp"].copy()
+    split = _keep(split, (split["tp"] > 1) & mixture)
+    both = {name: np.concatenate([column, split[name]]) for name, column in rows.items()}
+    degrees = np.unique(both["etp"]) if len(both["etp"]) else np.array([1])
+    both = _keep(both, np.isin(both["etp"], _allowed(question, "etp", [int(d) for d in degrees])))
+    return _apply(both, question, ("expert_ranks", "expert_tensor"))

@@ -1,0 +1,123 @@
+"""What makes a layout legal: named functions over columns, which a question may waive by name.
+
+Every rule takes the candidate columns and the setting and returns which rows it lets through. The names appear in
+messages (``tp=3 breaks heads_divide``), in ``--waive`` and in docs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.schema.hardware import Cluster, Runtime
+from planner.schema.workload import Workload
+
+Columns = Mapping[str, NDArray[np.int64]]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What rules look at beside the candidates."""
+
+    workload: Workload
+    cluster: Cluster
+    runtime: Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A named condition on layouts."""
+
+    name: str
+    says: str
+    """What it demands, for messages."""
+    holds: Callable[[Columns, Setting], Mask]
+
+
+def _heads(c: Columns, s: Setting) -> Mask:
+    return s.workload.model.heads % c["tp"] == 0
+
+
+def _key_value_heads(c: Columns, s: Setting) -> Mask:
+    kv = s.workload.model.kv_heads
+    return (kv % c["tp"] == 0) | (c["tp"] % kv == 0)
+
+
+def _hidden(c: Columns, s: Setting) -> Mask:
+    return s.workload.model.hidden % c["tp"] == 0
+
+
+def _domain(c: Columns, s: Setting) -> Mask:
+    fabric = s.cluster.fabric
+    pod = fabric.leaf_nodes if fabric.kind == "ici" else 1
+    return c["tp"] <= s.cluster.node.accelerators * pod
+
+
+def _sequence(c: Columns, s: Setting) -> Mask:
+    length = s.workload.sequence
+    return (c["cp"] == 1) | ((length % (2 * c["cp"]) == 0) & ((length // c["cp"]) % c["tp"] == 0))
+
+
+def _context_chunk(c: Columns, s: Setting) -> Mask:
+    return (c["cp"] == 1) | (s.workload.sequence // c["cp"] >= 1024)
+
+
+def _experts(c: Columns, s: Setting) -> Mask:
+    moe = s.workload.model.moe
+    return (moe.experts % c["ep"] == 0) if moe else (c["ep"] == 1)
+
+
+def _expert_ranks(c: Columns, s: Setting) -> Mask:
+    return c["tp"] * c["cp"] * c["dp"] % (c["ep"] * c["etp"]) == 0
+
+
+def _expert_tensor(c: Columns, s: Setting) -> Mask:
+    moe = s.workload.model.moe
+    return (c["etp"] == 1) | ((c["etp"] == c["tp"]) & (bool(moe) and moe is not None and moe.ffn % c["etp"] == 0))
+
+
+def _layers(c: Columns, s: Setting) -> Mask:
+    return s.workload.model.layers + s.workload.model.encoder_layers >= c["pp"] * c["vpp"]
+
+
+def _deal(c: Columns, s: Setting) -> Mask:
+    layers = s.workload.model.layers + s.workload.model.encoder_layers
+    missing = -layers % (c["pp"] * c["vpp"])
+    return missing < c["pp"] if s.runtime.uneven_stages else missing == 0
+
+
+def _batch(c: Columns, s: Setting) -> Mask:
+    return c["batch"] % (c["dp"] * c["micro"]) == 0
+
+
+def _interleave(c: Columns, s: Setting) -> Mask:
+    return (c["vpp"] == 1) | ((c["pp"] > 1) & (c["batch"] // (c["dp"] * c["micro"]) % c["pp"] == 0))
+
+
+def _tokens(c: Columns, s: Setting) -> Mask:
+    return c["micro"] * s.workload.sequence // c["cp"] <= 131072 * np.maximum(1, s.workload.sequence // c["cp"] // 131072)
+
+
+RULES = (
+    Rule("heads_divide", "attention heads divide by tp", _heads),
+    Rule("kv_heads_divide", "key/value heads divide by tp, or tp by them", _key_value_heads),
+    Rule("hidden_divides", "the hidden width divides by tp", _hidden),
+    Rule("tp_in_domain", "tensor parallelism stays inside one scale-up domain", _domain),
+    Rule("sequence_divides", "the sequence divides by 2 cp, and a context-parallel chunk by tp", _sequence),
+    Rule("context_chunk", "a context-parallel chunk has at least 1,024 tokens", _context_chunk),
+    Rule("experts_divide", "experts divide by ep", _experts),
+    Rule("expert_ranks", "tp x cp x dp divides by ep x etp", _expert_ranks),
+    Rule("expert_tensor", "etp is 1 or tp", _expert_tensor),
+    Rule("layer_for_every_chunk", "there is a layer for every pipeline chunk", _layers),
+    Rule("layers_deal", "layers deal to pipeline chunks, at most one short per stage (evenly, if the runtime demands it)", _deal),
+    Rule("batch_divides", "the global batch divides by dp x micro-batch", _batch),
+    Rule("interleave_fill", "interleaved schedules need micro-batches in multiples of pp", _interleave),
+    Rule("micro_batch_tokens", "a micro-batch has at most 131,072 tokens per rank (or is one sequence)", _tokens),
+)
+"""All rules, in the order in which they are tried."""
+
+RULE_NAMES = tuple(rule.name for rule in RULES)

@@ -1,0 +1,152 @@
+"""Plain-text typesetting: columns aligned on the decimal point, narrow tables, folded lines. Text in, lines out."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+import unicodedata
+from collections.abc import Sequence
+
+GAP = "  "
+EMPTY = "-"
+
+_NUMBER = re.compile(r"([-+<>~≈]?\s?[-+]?\$?\d[\d,]*)((?:\.\d+)?\S*)(.*)")
+"""Whole part, decimals with the unit that sticks to them, what follows a space: ``68``, ``.9``, `` / 80 GiB``."""
+_LABEL = re.compile(r"\s*\S(?:\S| (?! ))*\s{2,}(?=\S)")
+"""A label at the start of a line: words behind which at least two spaces stand."""
+LONGEST_LABEL = 24
+_NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=[^\s\d])")
+_GLUE = "\0"
+"""Stands for the space between a number and its unit while a line is folded, so that they stay together."""
+
+
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    align: str = "",
+    priority: Sequence[str | int] | None = None,
+    width: int | None = None,
+) -> tuple[list[str], list[str]]:
+    """Lay out a table in at most `width` characters (None: as wide as it is).
+
+    Returns:
+        The lines, header first, without trailing spaces; and the headers of the columns that had to be dropped.
+    """
+    if align and len(align) != len(headers):
+        raise ValueError(f"align {align!r} has {len(align)} letters for {len(headers)} columns")
+    columns = [_column(header, [cell(row[i]) for row in rows], align[i : i + 1]) for i, header in enumerate(headers)]
+    kept = _fitting([_display_width(column[0]) for column in columns], _drop_order(headers, priority), width)
+    lines = [GAP.join(columns[i][line] for i in kept).rstrip() for line in range(len(rows) + 1)]
+    if width is not None:
+        lines = [_clipped(line, width) for line in lines]
+    return lines, [headers[i] for i in range(len(headers)) if i not in kept]
+
+
+def cell(value: object) -> str:
+    """One cell as text on one line: control characters, which could steer a terminal, become spaces."""
+    if value is None:
+        return EMPTY
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return "".join(" " if unicodedata.category(char) == "Cc" else char for char in str(value)).strip()
+
+
+def hidden_note(hidden: Sequence[str], width: int | None) -> str:
+    """The line below a narrowed table that says what it left out."""
+    names = [name for name in hidden if name]
+    note = f"not shown: {', '.join(names)}"
+    fits = names and (width is None or len(note) <= width)
+    return note if fits else _clipped(f"{len(hidden)} columns not shown", width or 80)
+
+
+def label_width(line: str) -> int:
+    """Characters of the label that a line starts with, up to the text behind it; 0 without one."""
+    match = _LABEL.match(line)
+    return len(match[0]) if match and not line[0].isspace() and len(match[0]) <= LONGEST_LABEL else 0
+
+
+def fold(line: str, width: int) -> list[str]:
+    """Fold a line at spaces; its continuation hangs under the text behind the label, or under the line's own start."""
+    indent = label_width(line) or len(line) - len(line.lstrip())
+    if indent >= width // 2:
+        indent = 0
+    folded = textwrap.wrap(
+        _NUMBER_AND_UNIT.sub(_GLUE, line),
+        width,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )
+    return [part.replace(_GLUE, " ") for part in folded] or [""]
+
+
+# ---- columns ---------------------------------------------------------------------------------------------------------
+
+
+def _column(header: str, cells: list[str], align: str) -> list[str]:
+    """A column's header and cells, all padded to the same width."""
+    right = align == "r" or (not align and _numeric(cells))
+    body = _on_the_point(cells) if right else cells
+    size = max([_display_width(text) for text in (header, *body)])
+    return [_pad(text, size, right=right) for text in (header, *body)]
+
+
+def _numeric(cells: Sequence[str]) -> bool:
+    """Whether a column holds numbers: at least one, and besides them only empty cells."""
+    filled = [text for text in cells if text not in ("", EMPTY)]
+    return bool(filled) and all(_NUMBER.fullmatch(text) for text in filled)
+
+
+def _on_the_point(cells: Sequence[str]) -> list[str]:
+    """Pad the cells so that the decimal points stand below one another; cells without a number are left alone."""
+    parts = [_NUMBER.fullmatch(text) for text in cells]
+    sizes = [max((len(part[group]) for part in parts if part), default=0) for group in (1, 2, 3)]
+    return [
+        f"{part[1]:>{sizes[0]}}{part[2]:<{sizes[1]}}{part[3]:<{sizes[2]}}" if part else text
+        for part, text in zip(parts, cells, strict=True)
+    ]
+
+
+def _pad(text: str, size: int, *, right: bool) -> str:
+    space = " " * (size - _display_width(text))
+    return space + text if right else text + space
+
+
+def _display_width(text: str) -> int:
+    """Columns that a text takes on a terminal: two for a wide character, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+# ---- narrow terminals ------------------------------------------------------------------------------------------------
+
+
+def _drop_order(headers: Sequence[str], priority: Sequence[str | int] | None) -> list[int]:
+    """Indices of the columns in the order in which they go: those named first, then the rest from the right."""
+    named = [entry if isinstance(entry, int) else list(headers).index(entry) for entry in priority or ()]
+    rest = [i for i in range(len(headers) - 1, 0, -1) if i not in named]
+    return [i for i in (*named, *rest) if i != 0]
+
+
+def _fitting(widths: Sequence[int], drop: Sequence[int], width: int | None) -> list[int]:
+    """Indices of the columns that fit side by side after dropping as few as need be, in the given order."""
+    kept = list(range(len(widths)))
+    for victim in drop:
+        if width is None or sum(widths[i] for i in kept) + len(GAP) * (len(kept) - 1) <= width:
+            break
+        kept.remove(victim)
+    return kept
+
+
+def _clipped(line: str, width: int) -> str:
+    """Cut a line that is still too long, showing that it was cut."""
+    return line if _display_width(line) <= width else line[: max(0, width - 1)] + "…"

@@ -1,0 +1,168 @@
+"""Quantities as people write them, and the SI floats that the program computes with.
+
+Text is parsed where it enters (catalog files, flags) and formatted where it leaves (tables, messages); in between
+everything is a plain float in SI units: bytes, bytes per second, FLOP per second, seconds, watts, US dollars.
+``Gbit/s`` is not ``GB/s`` and ``GB`` is not ``GiB``: both are understood, and never taken for one another.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+
+_DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+
+
+def _prefixed(symbol: str, scale: float = 1.0, *, binary: bool = False) -> dict[str, float]:
+    """Every prefixed spelling of a unit: ``B`` gives ``kB``, ``GB``, and with `binary` also ``GiB``."""
+    table = {prefix + symbol: factor * scale for prefix, factor in _DECIMAL.items()}
+    if binary:
+        table |= {prefix + symbol: factor * scale for prefix, factor in _BINARY.items()}
+    return table
+
+
+_BYTES = _prefixed("B", binary=True)
+_BITS = _prefixed("bit", 1 / 8)
+_TIME = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "y": 8766 * 3600.0}
+
+UNITS: dict[str, dict[str, float]] = {
+    "bytes": _BYTES,
+    "bandwidth": {f"{unit}/s": factor for unit, factor in (_BYTES | _BITS).items()},
+    "compute": _prefixed("FLOP/s") | _prefixed("OP/s"),
+    "time": _TIME,
+    "power": _prefixed("W"),
+    "money": {"USD": 1.0, "kUSD": 1e3, "MUSD": 1e6, "BUSD": 1e9},
+    "price per hour": {"USD/h": 1.0},
+    "energy price": {"USD/kWh": 1.0},
+    "carbon intensity": {"gCO2e/kWh": 1.0, "kgCO2e/kWh": 1e3},
+    "count": {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12},
+}
+"""Dimension -> unit spelling -> factor to the SI (or named) unit that the program computes in."""
+
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d[\d,_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*?)\s*")
+
+
+class UnitError(ValueError):
+    """A quantity that could not be read; the message says what was written and what would have been understood."""
+
+
+def parse(text: str | float, dimension: str) -> float:
+    """Read one quantity, e.g. ``parse("400 Gbit/s", "bandwidth") == 5e10``.
+
+    A bare number is accepted for a count and refused for everything else: a figure without its unit is how an eighth
+    or an eighth-fold slips in.
+
+    Raises:
+        UnitError: no number, an unknown unit, a missing unit, or a value that is not finite.
+    """
+    table = UNITS[dimension]
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
+        raise UnitError(f"{text!r}: expected {_example(dimension)}")
+    if isinstance(text, int | float):
+        if dimension != "count":
+            raise UnitError(f"{text!r} has no unit; write for example {_example(dimension)}")
+        return _finite(float(text), text)
+    body = _dollars(text) if dimension in ("money", "price per hour", "energy price") else text
+    match = _QUANTITY.fullmatch(body)
+    if match is None:
+        raise UnitError(f"{text!r} is not a quantity; write for example {_example(dimension)}")
+    number, unit = float(match[1].replace(",", "").replace("_", "")), match[2]
+    if unit not in table:
+        near = difflib.get_close_matches(unit, table, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near and unit else f"write for example {_example(dimension)}"
+        raise UnitError(f"{text!r}: {f'unknown unit {unit!r}' if unit else 'no unit'}; {hint}")
+    return _finite(number * table[unit], text)
+
+
+def _dollars(text: str) -> str:
+    """``$2.10/h`` -> ``2.10 USD/h``; ``$5M`` -> ``5 MUSD``: the spellings people use for money."""
+    match = re.fullmatch(r"\s*([-+]?)\$\s*([\d,._]+)\s*([kKMB]?)\s*(/\s*\w+)?\s*", text)
+    if match is None:
+        return text
+    scale = "k" if match[3] == "K" else match[3]
+    return f"{match[1]}{match[2]} {scale}USD{(match[4] or '').replace(' ', '')}"
+
+
+def _finite(value: float, text: object) -> float:
+    if not math.isfinite(value):
+        raise UnitError(f"{text!r} is not a finite number")
+    return value
+
+
+def _example(dimension: str) -> str:
+    return {
+        "bytes": "'80 GiB'",
+        "bandwidth": "'400 Gbit/s' or '50 GB/s'",
+        "compute": "'989 TFLOP/s'",
+        "time": "'5 us' or '3 h'",
+        "power": "'10.2 kW'",
+        "money": "'$5M' or '375000 USD'",
+        "price per hour": "'$55.04/h'",
+        "energy price": "'0.08 USD/kWh'",
+        "carbon intensity": "'380 gCO2e/kWh'",
+        "count": "'2T', '1e6' or 512",
+    }[dimension]
+
+
+# ---- formatting: one spelling for each quantity that a person reads --------------------------------------------------
+
+
+def _scaled(value: float, steps: tuple[tuple[float, str], ...], digits: int) -> str:
+    """The value in the largest step it reaches; `digits` significant ones, never scientific notation."""
+    for step, name in steps:
+        if abs(value) >= step:
+            return f"{_significant(value / step, digits)} {name}".rstrip()
+    step, name = steps[-1]
+    return f"{_significant(value / step, digits)} {name}".rstrip()
+
+
+def _significant(value: float, digits: int) -> str:
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else str(value)
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}"
+
+
+def format_bytes(value: float, digits: int = 3) -> str:
+    """Memory, in binary units: ``68.9 GiB``."""
+    return _scaled(value, ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")), digits)
+
+
+def format_bandwidth(value: float, digits: int = 3) -> str:
+    """A rate of bytes, in decimal units: ``450 GB/s``."""
+    return _scaled(value, ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")), digits)
+
+
+def format_flops(value: float, digits: int = 3) -> str:
+    """A rate of floating-point operations: ``989 TFLOP/s``."""
+    return _scaled(value, ((1e18, "EFLOP/s"), (1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s")), digits)
+
+
+def format_seconds(value: float, digits: int = 3) -> str:
+    """A duration: ``9.61 s``, ``350 us``, ``13.9 d``."""
+    steps = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+    return _scaled(value, steps, digits)
+
+
+def format_count(value: float, digits: int = 3) -> str:
+    """A number of things: ``873 k``, ``1.02 T``; below a thousand as it is."""
+    return _scaled(value, ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1.0, "")), digits)
+
+
+def format_usd(value: float, digits: int = 3) -> str:
+    """Money: ``$152k``, ``$1.69M``, ``$55.04``."""
+    if abs(value) < 1000:
+        return f"${value:,.2f}"
+    return "$" + _scaled(value, ((1e9, "B"), (1e6, "M"), (1e3, "k")), digits).replace(" ", "")
+
+
+def format_power(value: float, digits: int = 3) -> str:
+    """Electric power: ``10.2 kW``."""
+    return _scaled(value, ((1e6, "MW"), (1e3, "kW"), (1.0, "W")), digits)
+
+
+def format_percent(fraction: float, places: int = 1) -> str:
+    """A fraction as per cent: ``46.9 %``."""
+    return f"{100 * fraction:.{places}f} %"

@@ -1,0 +1,192 @@
+"""The shell around the commands: start-up, names, exit codes, and never a traceback."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+import planner
+from planner import commands
+from planner.commands.lazy import LazyCommand
+from planner.errors import NoAnswer, WrongQuestion
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = ("numpy", "pandas", "optuna", "pulp", "highspy", "pydantic", "rich")
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the program in a process of its own, as a user does."""
+    return subprocess.run(
+        [
+            sys.executable,
+            *(("-X", "importtime") if environment.pop("importtime", "") else ()),
+            str(ROOT / "cli.py"),
+            *arguments,
+        ],
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], [], ["--version"], ["plam"]], ids=str)
+def test_start_up_loads_nothing_heavy(arguments: list[str]) -> None:
+    loaded = {line.rpartition("|")[2].strip() for line in run(*arguments, importtime="1").stderr.splitlines()}
+    assert "click" in loaded
+    assert not [name for name in loaded if name.split(".")[0] in HEAVY]
+
+
+def test_help_lists_every_command_with_its_summary() -> None:
+    result = run("--help")
+    assert result.returncode == 0
+    for name, entry in commands.COMMANDS.items():
+        assert f"  {name} " in result.stdout
+        assert entry.summary in result.stdout
+
+
+def test_without_a_command_it_prints_the_help() -> None:
+    assert run().stdout == run("--help").stdout == run("-h").stdout
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"clusterwright {planner.__version__}\n"
+
+
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_every_command_exists_and_explains_itself(name: str) -> None:
+    command = commands.cli.get_command(click.Context(commands.cli), name)
+    assert command is not None
+    assert command.name == name
+    for flag in ("--help", "-h"):
+        result = run(name, flag)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert f"Usage: clusterwright {name}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plam"], "no such command 'plam'. Did you mean plan? (clusterwright --help)"),
+        (["zzzzzz"], "no such command 'zzzzzz'. (clusterwright --help)"),
+        (["--versoin"], "no such option '--versoin'. Did you mean --version? (clusterwright --help)"),
+        (["plan", "--clutser", "x"], "no such option '--clutser'. Did you mean --cluster? (clusterwright plan --help)"),
+        (["catalog", "lits"], "no such command 'lits'. Did you mean list? (clusterwright catalog --help)"),
+        (["models", "shwo"], "no such command 'shwo'. Did you mean show? (clusterwright models --help)"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_command_line_gets_one_line(arguments: list[str], message: str) -> None:
+    result = run(*arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"clusterwright: {message}\n"
+
+
+def test_a_missing_argument_gets_one_line() -> None:
+    result = run("plan")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("clusterwright: missing ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Install a command ``fake`` that runs the given function."""
+
+    def install(action: Callable[[], object]) -> None:
+        monkeypatch.setitem(commands.COMMANDS, "fake", LazyCommand(__name__, "fake_command", "Fake."))
+        monkeypatch.setattr(
+            sys.modules[__name__], "fake_command", click.Command("fake", callback=action), raising=False
+        )
+
+    return install
+
+
+def _raise(error: BaseException) -> Callable[[], object]:
+    def action() -> object:
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (WrongQuestion("no model 'x'. Did you mean y?"), 2, "clusterwright: no model 'x'. Did you mean y?\n"),
+        (NoAnswer("nothing fits: memory binds"), 1, "clusterwright: nothing fits: memory binds\n"),
+        (click.UsageError("Say what to plan."), 2, "clusterwright: say what to plan. (clusterwright fake --help)\n"),
+        (click.Abort(), 130, ""),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_exit_codes(
+    fake: Callable[[Callable[[], object]], None],
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    code: int,
+    message: str,
+) -> None:
+    fake(_raise(error))
+    assert commands.main(["fake"]) == code
+    assert capsys.readouterr() == ("", message)
+
+
+def test_ctrl_c_is_quiet(fake: Callable[[Callable[[], object]], None], capsys: pytest.CaptureFixture[str]) -> None:
+    fake(_raise(KeyboardInterrupt()))
+    assert commands.main(["fake"]) == 130
+    assert capsys.readouterr().err.strip() == ""
+
+
+def test_a_command_may_return_its_exit_code(fake: Callable[[Callable[[], object]], None]) -> None:
+    fake(lambda: 1)
+    assert commands.main(["fake"]) == 1
+
+
+def test_a_defect_asks_for_a_report(
+    fake: Callable[[Callable[[], object]], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CLUSTERWRIGHT_DEBUG", raising=False)
+    fake(_raise(ZeroDivisionError("division by zero")))
+    assert commands.main(["fake"]) == 70
+    captured = capsys.readouterr().err
+    assert captured.startswith("clusterwright: this should not have happened: ZeroDivisionError: division by zero\n")
+    assert "report" in captured
+    assert "Traceback" not in captured
+    monkeypatch.setenv("CLUSTERWRIGHT_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        commands.main(["fake"])
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "cli.py"), "--help"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        check=False,
+    )
+    os.close(write)
+    assert result.stderr == ""
+    assert result.returncode in (1, 141)
+
+
+def test_it_runs_from_a_folder_with_a_hostile_package(tmp_path: Path) -> None:
+    for name in ("models", "hardware_catalog", "planner_data"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('imported the wrong package')")
+    (tmp_path / "cli.py").write_text("raise SystemExit('ran the wrong program')")
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "cli.py"), "models", "list"],
+        cwd=tmp_path,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "llama3-70b" in result.stdout

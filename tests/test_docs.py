@@ -1,0 +1,72 @@
+"""The documentation says what the program does: pages are current, commands and make targets exist."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def _generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+generate = _generator()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WITH_EXAMPLES = [page for page in PAGES if generate.EXAMPLE.search(page.read_text(encoding="utf-8"))]
+
+
+def test_the_command_line_page_is_current() -> None:
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == generate.cli_page(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.name)
+def test_examples_print_what_the_page_shows(page: Path) -> None:
+    shown = page.read_text(encoding="utf-8")
+    assert generate.without_timings(shown) == generate.without_timings(generate.refreshed(shown)), "run `make docs`"
+
+
+def test_the_readme_has_three_worked_examples() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = [found.group(3).strip() for found in generate.EXAMPLE.finditer(readme)]
+    assert len(shown) >= 3
+    assert all(text.startswith("$ clusterwright") for text in shown), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_in_the_pages_exist(page: Path) -> None:
+    known = dict(generate.all_commands())
+    text = page.read_text(encoding="utf-8")
+    code = re.findall(r"```.*?```|`[^`\n]+`|<!-- example:[^\n]*-->", text, re.DOTALL)
+    for line in re.findall(r"clusterwright (?=[a-z])[^`\n]*", "\n".join(code)):
+        words = line.split()
+        path = max((name for name in known if words[: len(name.split())] == name.split()), key=len)
+        assert len(path.split()) > 1, f"{page.name}: no such command: {line}"
+        for option in re.findall(r"(?<=\s)--[a-z][a-z-]*", line):
+            assert option in known[path], f"{page.name}: {path} has no {option}: {line}"
+
+
+def test_make_targets_in_the_pages_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"`make ([a-z]+)|^make ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE):
+            assert (target[0] or target[1]) in targets, f"{page.name}: make {target}"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+        for link in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_every_command_has_a_summary_and_explains_its_options() -> None:
+    for path, text in generate.all_commands():
+        assert re.search(r"Usage:.*\n\n  \S", text), f"{path} says nothing about itself"

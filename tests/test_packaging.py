@@ -1,0 +1,36 @@
+"""An installation claims one top-level name, carries the data, and starts the same program as a checkout."""
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import planner
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_the_wheel_holds_the_package_and_the_data() -> None:
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["packages"] == ["planner"]
+    assert wheel["force-include"] == {name: f"planner/{name}" for name in ("hardware_catalog", "models")}
+    assert not [name for name in wheel["force-include"].values() if (ROOT / name).exists()], (
+        "data stands beside planner"
+    )
+    assert (ROOT / "planner" / "py.typed").exists()
+
+
+def test_the_console_script_is_the_program() -> None:
+    module, _, attribute = PROJECT["project"]["scripts"]["clusterwright"].partition(":")
+    assert callable(getattr(importlib.import_module(module), attribute))
+
+
+def test_every_library_is_declared() -> None:
+    declared = {re.split(r"[<>=\[]", line)[0] for line in PROJECT["project"]["dependencies"]}
+    assert declared >= {"numpy", "pandas", "pulp", "highspy", "optuna", "click", "pydantic", "rich"}
+
+
+def test_the_changelog_covers_this_version() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert "## [Unreleased]" in changelog or f"## [{planner.__version__}]" in changelog
