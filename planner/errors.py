@@ -25,5 +25,6 @@ class NoAnswer(ClusterwrightError):
 
 
 def nearest(name: str, choices: Iterable[str]) -> list[str]:
-    """Up to three of the choices that are spelt most like the name, best first."""
-    return difflib.get_close_matches(name, list(choices), n=3, cutoff=0.6)
+    """Up to three of the choices that are spelt most like the name, best first; upper and lower case are one."""
+    spelling = {choice.lower(): choice for choice in choices}
+    return [spelling[match] for match in difflib.get_close_matches(name.lower(), spelling, n=3, cutoff=0.6)]

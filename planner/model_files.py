@@ -111,7 +111,7 @@ def _problems(error: ValidationError, kind: type[Entry], entry: str, path: Path)
     for problem in error.errors(include_url=False):
         keys = [str(key) for key in problem["loc"]]
         dotted = ".".join([entry, *keys])
-        where = f"{path}{_line(path, entry, keys[-1])}: {dotted}"
+        where = f"{path}{_line(path, entry, *keys)}: {dotted}"
         if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
             near = nearest(keys[-1], _fields(kind, keys[:-1]))
             lines.append(f"{where}: unknown key" + (f"; did you mean {near[0]}?" if near else ""))
@@ -119,7 +119,8 @@ def _problems(error: ValidationError, kind: type[Entry], entry: str, path: Path)
             lines.append(f"{where}: missing")
         else:
             message = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-            lines.append(f"{where} = {problem['input']!r}: {message}")
+            value = repr(problem["input"])
+            lines.append(f"{where} = {value}: {message.removeprefix(f'{value}: ')}")
     return "\n".join(lines)
 
 
@@ -132,21 +133,22 @@ def _fields(kind: type[Entry], inside: list[str]) -> list[str]:
     return [name for name in owner.__dataclass_fields__ if name != "id"]
 
 
-def _line(path: Path, entry: str, key: str) -> str:
-    """``:LINE`` of a key in an entry's table, of the header where the key is missing, nothing if neither is found."""
+def _line(path: Path, entry: str, *keys: str) -> str:
+    """``:LINE`` of the innermost of the keys that stands in the entry's table, else of its header, else nothing."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return ""
     start = re.compile(rf"\[\"?{re.escape(entry)}\"?[\].]")
-    inside, first = False, ""
+    inside, found = False, {}
     for number, line in enumerate(lines, 1):
         if line.startswith("["):
             inside = start.match(line) is not None
-            first = first or (f":{number}" if inside else "")
-        if inside and re.match(rf"\s*\"?{re.escape(key)}\"?\s*[.=]|.*[{{,]\s*{re.escape(key)}\s*=", line):
-            return f":{number}"
-    return first
+        for depth, key in enumerate(("", *keys) if inside else ()):
+            named = rf"\s*\"?{re.escape(key)}\"?\s*[.=]|.*[{{,]\s*{re.escape(key)}\s*="
+            if not key or re.match(named, line):
+                found.setdefault(depth, number)
+    return f":{found[max(found)]}" if found else ""
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------

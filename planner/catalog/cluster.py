@@ -41,7 +41,7 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
     problems: list[Problem] = []
     document = read_document(path, problems)
     if document is None:
-        raise WrongQuestion(told(problems))
+        raise WrongQuestion(told(problems, limit=None))
     given = document.data
     for key in given:
         if key not in _KEYS:
@@ -54,7 +54,7 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
             shown = f"{key} = {value!r}" if key in given else key
             problems.append(Problem(str(path), document.line((key,)), shown, meant(value)))
     if problems:
-        raise WrongQuestion(told(problems))
+        raise WrongQuestion(told(problems, limit=None))
     joined = _joined(catalog, cast(Node, node), given["count"], cast("Fabric | None", fabric), given.get("region"))
     share = given.get("utilisation_of_peak_power", joined.utilisation_of_peak_power)
     return replace(joined, name=given.get("name", path.stem), utilisation_of_peak_power=share)

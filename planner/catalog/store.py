@@ -159,10 +159,12 @@ def problems(folder: Path) -> list[Problem]:
     records = {kind: merged(layers, kind, found) for kind in FOLDERS}
     for kind in FOLDERS:
         for name, record in records[kind].items():
-            if record.origin != BUILT_IN:
-                build(kind, name, record, found)
-                found.extend(dangling(kind, name, record, records))
-    return sorted(set(found))
+            build(kind, name, record, found)
+            found.extend(dangling(kind, name, record, records))
+    # An entry of the base may carry a price of this folder, and the other way round: the file decides.
+    return sorted(
+        {problem for problem in found if folder == Path(problem.file) or folder in Path(problem.file).parents}
+    )
 
 
 def merged(layers: tuple[Layer, ...], kind: str, problems: list[Problem]) -> dict[str, Record]:
@@ -177,11 +179,11 @@ def merged(layers: tuple[Layer, ...], kind: str, problems: list[Problem]) -> dic
     return records
 
 
-def told(problems: list[Problem]) -> str:
-    """Several problems as one message."""
+def told(problems: list[Problem], limit: int | None = _SHOWN) -> str:
+    """Several problems as one message, the first `limit` of them in full."""
     lines = [str(problem) for problem in sorted(set(problems))]
-    more = [f"and {len(lines) - _SHOWN} more (clusterwright catalog check DIR)"] if len(lines) > _SHOWN else []
-    return "\n".join(lines[:_SHOWN] + more)
+    more = [f"and {len(lines) - limit} more (clusterwright catalog check DIR)"] if limit and len(lines) > limit else []
+    return "\n".join(lines[:limit] + more)
 
 
 def _extend(

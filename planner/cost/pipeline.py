@@ -35,6 +35,16 @@ def split(shape: Shape, layout: Layout) -> Split:
     return Split(middle - (rest >= 2), middle, middle - (rest >= 1) * (layout.pp > 1))
 
 
+def stage_layers(layers: int, pp: int, vpp: int) -> list[int]:
+    """Layers of every stage, in order: :func:`split` written out."""
+    full = -(-layers // (pp * vpp)) * vpp
+    each, rest = divmod(full * pp - layers, pp)
+    dealt = [full - each] * pp
+    for short in [pp - 1, *range(pp - 1)][:rest]:
+        dealt[short] -= 1
+    return dealt
+
+
 def micro_batches(layout: Layout) -> Figure:
     """Micro-batches that a pipeline passes per step: ``batch / (dp micro)``."""
     return layout.batch / (layout.dp * layout.micro)

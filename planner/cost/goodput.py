@@ -1,0 +1,49 @@
+"""Share of wall time that trains, with failures and checkpoints (Young 1974, Daly 2006, first order)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost.figures import Figure
+
+ACCELERATOR_MTBF_S = 5.1e4 * 3600.0
+"""Accelerator-seconds between unexpected interruptions: Llama 3 405B, 16,384 H100, 54 days, 419 interruptions (2024)."""
+RESTART_S = 600.0
+"""Detection, restart and reload, minutes. Assumed."""
+CHECKPOINT_PAUSE_S = 5.0
+"""Synchronisation around a checkpoint, beside the copy to host memory; written out asynchronously. Assumed."""
+BASIS = "MTBF 3.1 h per 16,384 accelerators (Llama 3 405B, 2024), restart 10 min and checkpoint pause 5 s assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """Terms of the goodput. Seconds and fractions."""
+
+    fraction: Figure
+    mtbf: Figure
+    interval: Figure
+    blocks: Figure
+    restart: Figure
+
+
+def goodput(
+    accelerators: Figure,
+    state_bytes: Figure,
+    host_bandwidth: Figure,
+    *,
+    accelerator_mtbf: float = ACCELERATOR_MTBF_S,
+    restart: float = RESTART_S,
+    preemptions_per_s: Figure = 0.0,
+) -> Goodput:
+    """``1 - C / tau - (tau / 2 + R) / M`` at the best interval ``tau = sqrt(2 C M)``, not below 0.
+
+    `state_bytes` is what one accelerator copies to host memory for a checkpoint; ``C`` that over `host_bandwidth` plus a
+    pause. ``1 / M = accelerators / MTBF + preemptions``.
+    """
+    mtbf = 1.0 / (accelerators / accelerator_mtbf + preemptions_per_s)
+    blocks = CHECKPOINT_PAUSE_S + state_bytes / host_bandwidth
+    interval = np.sqrt(2.0 * blocks * mtbf)
+    fraction = np.maximum(1.0 - blocks / interval - (interval / 2.0 + restart) / mtbf, 0.0)
+    return Goodput(fraction, mtbf, interval, blocks, restart)

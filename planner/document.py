@@ -1,0 +1,393 @@
+"""From a candidate to the plan that leaves the program, and from a file back to a plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner import __version__, cost
+from planner.cost import memory as cost_memory
+from planner.cost import money, pipeline, sharding
+from planner.cost.figures import Grid
+from planner.errors import WrongQuestion
+from planner.parameters import parameters
+from planner.question import Prepared, Request, goodput_of
+from planner.schema import plan as schema
+from planner.schema.hardware import Cluster
+from planner.search.problem import Candidate
+from planner.space.grid import single_grid
+
+LARGEST_FILE = 200_000_000
+"""Bytes; no plan is larger."""
+
+
+def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
+    """Everything that is known of one candidate."""
+    request, options, layout = prepared.request, candidate.options, candidate.layout
+    grid = single_grid(prepared.figures, layout, options)
+    run = _money(request, candidate)
+    return schema.Plan(
+        rank=rank,
+        generator=schema.Generator(version=__version__, seed=0, inputs=dict(request.inputs or {})),
+        workload=_workload(request),
+        cluster=_cluster(request.cluster, layout["nodes"]),
+        runtime=schema.RuntimeSection(name=request.runtime.id, release=request.release),
+        parallelism=_parallelism(prepared, grid, candidate),
+        batch=schema.Batch(
+            global_=layout["batch"],
+            micro=layout["micro"],
+            accumulation=layout["batch"] // (layout["dp"] * layout["micro"]),
+            per_pool=(layout["batch"],),
+        ),
+        precision=options.precision,
+        recompute=schema.RecomputeSection(
+            policy=options.recompute.name,
+            layers_fraction=options.recompute.layers,
+            selective=bool(options.recompute.selective),
+        ),
+        offload={"optimizer": options.offload},
+        overlap=schema.Overlap(
+            tp=options.tensor.overlap, dp=options.sharding.overlap, p2p=options.p2p_overlap
+        ),
+        communication=(),
+        env={},
+        prediction=_prediction(prepared, grid, candidate),
+        money=run,
+        energy=_energy(request, layout["nodes"], run.days * money.DAY_S),
+        constraints=_constraints(request, candidate, run),
+        assumptions=_assumptions(prepared),
+    )
+
+
+def _workload(request: Request) -> schema.WorkloadSection:
+    w, model = request.workload, request.workload.model
+    counted = parameters(model)
+    return schema.WorkloadSection(
+        model=model.id,
+        name=model.name,
+        parameters=counted.total,
+        active_parameters=counted.active,
+        sequence=w.sequence,
+        tokens=w.tokens,
+        method={"kind": w.method.kind, "rank": w.method.rank, "targets": list(w.method.targets)},
+        optimizer={
+            "id": w.optimizer.id,
+            "state_bytes": w.optimizer.state_bytes,
+            "master_bytes": w.optimizer.master_bytes,
+            "step_bytes": w.optimizer.step_bytes,
+        },
+        shape=_plain(model),
+    )
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    """A record as JSON types."""
+    dumped: dict[str, Any] = _adapter(type(record)).dump_python(record, mode="json")
+    return dumped
+
+
+def _cluster(cluster: Cluster, count: int) -> schema.ClusterSection:
+    node, accelerator, fabric, link = cluster.node, cluster.accelerator, cluster.fabric, cluster.scaleup
+    pool = schema.Pool(
+        node=node.id,
+        count=count,
+        accelerator=accelerator.id,
+        accelerators_per_node=node.accelerators,
+        accelerator_memory_bytes=accelerator.memory,
+        peak_flops=dict(accelerator.peak),
+        scaleup_bytes_per_s=link.bandwidth,
+        nics_per_node=node.nics,
+        nic_bytes_per_s=node.nic_bandwidth,
+        max_power_w=node.max_power,
+    )
+    return schema.ClusterSection(
+        name=cluster.name or f"{node.id}:{count}",
+        accelerators=count * node.accelerators,
+        pools=(pool,),
+        fabric=schema.FabricSection(
+            id=fabric.id,
+            kind=fabric.kind,
+            nic_bytes_per_s=fabric.nic_bandwidth,
+            latency_s=fabric.latency,
+            topology=fabric.topology,
+            leaf_nodes=fabric.leaf_nodes,
+            oversubscription=fabric.oversubscription,
+        ),
+        region=cluster.region.id if cluster.region else None,
+    )
+
+
+def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.Parallelism:
+    layout, options = candidate.layout, candidate.options
+    zero = options.sharding.zero
+    shards = int(sharding.replicas(grid).dense_shards) if zero else 1
+    layers = pipeline.stage_layers(int(prepared.figures.shape.layers), layout["pp"], layout["vpp"])
+    schedule = "none" if layout["pp"] == 1 else ("1f1b" if layout["vpp"] == 1 else "interleaved-1f1b")
+    return schema.Parallelism(
+        tp=layout["tp"],
+        pp=layout["pp"],
+        vpp=layout["vpp"],
+        cp=layout["cp"],
+        ep=layout["ep"],
+        etp=layout["etp"],
+        dp=layout["dp"],
+        dp_shard=shards,
+        rank_order=options.rank_order,
+        schedule=schedule,
+        sequence_parallel=options.tensor.sequence_parallel,
+        zero_stage=zero,
+        zero_scope=options.sharding.scope,
+        stages=tuple(schema.Stage(pool=0, layers=n, tp=layout["tp"], dp=layout["dp"]) for n in layers),
+    )
+
+
+def _prediction(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.Prediction:
+    request, layout = prepared.request, candidate.layout
+    parts = {name: float(seconds) for name, seconds in cost.breakdown(grid).items() if seconds != 0.0}
+    flops = float(cost.model_flops(grid))
+    accelerators = layout["nodes"] * request.cluster.node.accelerators
+    peak = float(grid.device.peak_16) * accelerators
+    return schema.Prediction(
+        step_time_s=candidate.time,
+        breakdown=parts,
+        tokens_per_s=layout["batch"] * request.workload.sequence / candidate.time,
+        mfu=flops / candidate.time / peak,
+        model_flops=flops,
+        memory=memory_section(prepared, grid, layout["pp"]),
+        intervals={},
+    )
+
+
+def memory_section(prepared: Prepared, grid: Grid, pp: int) -> schema.MemorySection:
+    """Memory of the fullest stage, part by part."""
+    found = cost_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    index = int(np.argmax([float(m.total) for m in found]))
+    held = found[index]
+    return schema.MemorySection(
+        total_bytes=float(held.total),
+        capacity_bytes=prepared.request.cluster.accelerator.memory,
+        stage=(0, 1, pp - 1)[index],
+        parameters_bytes=float(held.parameters),
+        gradients_bytes=float(held.gradients),
+        optimizer_bytes=float(held.optimizer),
+        activations_bytes=float(held.activations),
+        buffers_bytes=float(held.buffers),
+        resident_bytes=float(held.resident),
+    )
+
+
+def _money(request: Request, candidate: Candidate) -> schema.Money:
+    nodes, batch = candidate.layout["nodes"], candidate.layout["batch"]
+    good = goodput_of(request, nodes)
+    steps = money.steps(request.workload.tokens, batch, request.workload.sequence)
+    seconds = float(money.wall_time(candidate.time, steps, good.fraction))
+    price, paid = request.price, None
+    total = None
+    if price is not None:
+        total = float(money.rent(seconds, nodes, price.usd))
+        paid = schema.PriceUsed(
+            node=request.sold_as,
+            basis=price.basis,
+            usd_per_hour=price.usd,
+            region=price.region,
+            date=price.date,
+            source=price.source,
+            assumed=price.assumed,
+        )
+    return schema.Money(
+        days=seconds / money.DAY_S,
+        steps=steps,
+        usd_per_hour=nodes * price.usd if price else None,
+        usd_total=total,
+        tokens_per_usd=request.workload.tokens / total if total else None,
+        price=paid,
+        goodput=schema.Goodput(
+            fraction=float(good.fraction),
+            mtbf_s=float(good.mtbf),
+            checkpoint_interval_s=float(good.interval),
+            checkpoint_blocks_s=float(good.blocks),
+            restart_s=float(good.restart),
+            basis=request.goodput_basis,
+        ),
+    )
+
+
+def _energy(request: Request, nodes: int, seconds: float) -> schema.Energy:
+    cluster, region = request.cluster, request.cluster.region
+    if cluster.node.max_power is None or region is None:
+        missing = "the node's power" if cluster.node.max_power is None else "a region (--region)"
+        return schema.Energy(power_w=None, energy_j=None, usd=None, carbon_kg=None, basis=f"not known: {missing}")
+    share = cluster.utilisation_of_peak_power
+    watts = float(money.power(nodes, cluster.node.max_power, share, region.pue))
+    joules = watts * seconds
+    return schema.Energy(
+        power_w=watts,
+        energy_j=joules,
+        usd=float(money.electricity(joules, region.electricity)),
+        carbon_kg=float(money.carbon(joules, region.carbon)),
+        basis=f"{share:.0%} of the node's most, PUE {region.pue:g}, {region.id}",
+    )
+
+
+def _constraints(request: Request, candidate: Candidate, run: schema.Money) -> tuple[schema.Constraint, ...]:
+    capacity = request.cluster.accelerator.memory
+    accelerators = candidate.layout["nodes"] * request.cluster.node.accelerators
+    found = [
+        _constraint("memory", capacity, candidate.memory, "B", near=0.05),
+        _constraint("accelerators", request.cluster.accelerators, accelerators, "", near=0.0),
+    ]
+    if request.deadline_s is not None:
+        found.append(_constraint("deadline", request.deadline_s, run.days * money.DAY_S, "s", near=0.02))
+    if request.max_cost_usd is not None and run.usd_total is not None:
+        found.append(_constraint("budget", request.max_cost_usd, run.usd_total, "USD", near=0.02))
+    return tuple(found)
+
+
+def _constraint(name: str, limit: float, value: float, unit: str, *, near: float) -> schema.Constraint:
+    """A limit counts as binding when less than `near` of it is left."""
+    slack = limit - value
+    return schema.Constraint(
+        name=name, limit=float(limit), value=float(value), slack=float(slack), binding=slack <= near * limit, unit=unit
+    )
+
+
+def _assumptions(prepared: Prepared) -> tuple[schema.Assumption, ...]:
+    request = prepared.request
+    cluster = request.cluster
+    entries = [cluster.node, cluster.accelerator, cluster.fabric, request.runtime, request.workload.model]
+    entries += [cluster.region] if cluster.region else []
+    found = [schema.Assumption(what=what, why=why, flag=flag) for what, why, flag in request.assumptions]
+    for entry in entries:
+        found += [
+            schema.Assumption(what=f"{entry.id}.{name}", why=why, flag="--catalog") for name, why in entry.assumed.items()
+        ]
+    found += [schema.Assumption(what="efficiency", why=why, flag="calibrate") for why in prepared.reached.fallbacks]
+    if request.price is not None and request.price.assumed:
+        found.append(schema.Assumption(what="price", why=request.price.assumed, flag="--price"))
+    return tuple(found)
+
+
+def front_point(prepared: Prepared, candidate: Candidate) -> schema.FrontPoint:
+    """One point of the front, short."""
+    layout = candidate.layout
+    run = _money(prepared.request, candidate)
+    degrees = " ".join(f"{axis.upper()}{layout[axis]}" for axis in ("tp", "pp", "cp", "ep", "dp") if layout[axis] > 1)
+    return schema.FrontPoint(
+        label=f"{degrees or 'one rank'} {candidate.options.recompute.name}",
+        accelerators=layout["nodes"] * prepared.request.cluster.node.accelerators,
+        step_time_s=candidate.time,
+        days=run.days,
+        usd_total=run.usd_total,
+        memory_bytes=candidate.memory,
+    )
+
+
+# ---- documents as JSON -----------------------------------------------------------------------------------------------
+
+
+@cache
+def _adapter(kind: type) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def dump(document: schema.PlanSet | schema.Plan) -> dict[str, Any]:
+    """A document as JSON types, keys in the order of the records."""
+    dumped: dict[str, Any] = _adapter(type(document)).dump_python(document, mode="json", by_alias=True)
+    return dumped
+
+
+def json_schema(kind: type) -> dict[str, Any]:
+    """The JSON Schema of a document's kind."""
+    described: dict[str, Any] = _adapter(kind).json_schema(by_alias=True, mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
+
+
+def load(path: Path) -> schema.PlanSet | schema.Plan:
+    """Reads a plan or a set of plans from a file.
+
+    Raises:
+        WrongQuestion: no such file, not JSON (with line), another kind or version of document, unknown or missing keys.
+    """
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise WrongQuestion(f"{path}: larger than {LARGEST_FILE:,} bytes; that is not a plan")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise WrongQuestion(f"{path}: not a text file") from None
+    try:
+        data = json.loads(text, parse_constant=_not_finite)
+    except json.JSONDecodeError as error:
+        raise WrongQuestion(f"{path}:{error.lineno}: {error.msg}; a plan is JSON (clusterwright plan ... -o plan.json)") from None
+    except (ValueError, RecursionError) as error:
+        raise WrongQuestion(f"{path}: {error}") from None
+    return parse(data, str(path))
+
+
+def _not_finite(text: str) -> float:
+    raise ValueError(f"{text} is not a finite number")
+
+
+def parse(data: object, where: str) -> schema.PlanSet | schema.Plan:
+    """A document from JSON types; see :func:`load`."""
+    from pydantic import ValidationError
+
+    if not isinstance(data, Mapping):
+        raise WrongQuestion(f"{where}: not a plan: a JSON object with kind and schema_version is expected")
+    kinds = {"plan": schema.Plan, "plan-set": schema.PlanSet}
+    kind = data.get("kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise WrongQuestion(f"{where}: kind is {kind!r}; expected plan or plan-set")
+    if data.get("schema_version") != schema.SCHEMA_VERSION:
+        raise WrongQuestion(
+            f"{where}: schema_version is {data.get('schema_version')!r}, this program reads {schema.SCHEMA_VERSION}; "
+            "write the plan again with this version (clusterwright plan ... -o FILE)"
+        )
+    try:
+        document: schema.PlanSet | schema.Plan = _adapter(kinds[kind]).validate_python(data)
+    except ValidationError as error:
+        lines = [f"{where}: {'.'.join(str(x) for x in e['loc'])}: {e['msg']}" for e in error.errors()[:10]]
+        raise WrongQuestion("\n".join(lines)) from None
+    return document
+
+
+def chosen(document: schema.PlanSet | schema.Plan, rank: int, where: str) -> schema.Plan:
+    """The plan of that rank (from 1) of a set, or the single plan itself.
+
+    Raises:
+        WrongQuestion: the set has no such rank.
+    """
+    if isinstance(document, schema.Plan):
+        return document
+    if not 1 <= rank <= len(document.plans):
+        raise WrongQuestion(f"{where}: no plan of rank {rank}; it holds {len(document.plans)} (--rank 1..{len(document.plans)})")
+    return document.plans[rank - 1]
+
+
+def write(text: str, path: Path) -> None:
+    """Writes beside the target and renames, so that a file that was there is whole until the new one is.
+
+    Raises:
+        WrongQuestion: the place cannot be written to.
+    """
+    beside = path.with_name(f".{path.name}.{id(text):x}.part")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True) if beside.parent.is_dir() else None
+        raise WrongQuestion(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def as_json(document: schema.PlanSet | schema.Plan) -> str:
+    """The document's JSON text."""
+    return json.dumps(dump(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+

@@ -1,0 +1,139 @@
+"""A question as a person asks it, and the same made computable: figures, a space of candidates, and what to minimise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner import binding
+from planner.catalog import Catalog
+from planner.cost.goodput import BASIS as GOODPUT_BASIS
+from planner.cost.goodput import Goodput, goodput
+from planner.cost.money import HOUR_S
+from planner.efficiency import Reached, reached
+from planner.errors import WrongQuestion
+from planner.parameters import parameters
+from planner.schema.hardware import Cluster, Price, Runtime
+from planner.schema.workload import Workload
+from planner.search.problem import Problem, Target
+from planner.space import impossible
+from planner.space.axes import Pins
+from planner.space.grid import Block, Figures, blocks
+from planner.space.layouts import Question, layouts
+from planner.space.rules import Setting
+
+OBJECTIVES = ("time", "cost", "energy", "tokens-per-dollar")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A question: what to train, on what, with what freedom, and what counts as better."""
+
+    workload: Workload
+    cluster: Cluster
+    """With the largest count in question."""
+    counts: tuple[int, ...]
+    """Node counts to try."""
+    batches: tuple[int, ...]
+    """Global batches to try."""
+    runtime: Runtime
+    release: str
+    pins: Pins = Pins()
+    waived: frozenset[str] = frozenset()
+    objective: str = "time"
+    deadline_s: float | None = None
+    max_cost_usd: float | None = None
+    top: int = 5
+    fold: bool = True
+    price: Price | None = None
+    """Per node-hour; the sold entry's id stands in `sold_as`."""
+    sold_as: str = ""
+    goodput_basis: str = GOODPUT_BASIS
+    inputs: Mapping[str, str] | None = None
+    """Input -> sha256 prefix, for the documents."""
+    assumptions: tuple[tuple[str, str, str], ...] = ()
+    """(what, why, flag) of what the question left open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request made computable: figures, blocks, and what the objective weighs each row with."""
+
+    request: Request
+    reached: Reached
+    figures: Figures
+    blocks: tuple[Block, ...]
+    targets: tuple[Target, ...]
+
+
+def prepare(catalog: Catalog, request: Request) -> Prepared:
+    """Binds the request's records to figures and spans its space.
+
+    Raises:
+        WrongQuestion: no layout is legal under the pins, or the objective needs a price that the catalog lacks.
+    """
+    setting = Setting(request.workload, request.cluster, request.runtime)
+    question = Question(setting, request.counts, request.batches, request.pins, request.waived)
+    rows = layouts(question)
+    if not len(rows["tp"]):
+        raise WrongQuestion(impossible.no_layout(question))
+    found = tuple(blocks(rows, request.workload, request.cluster, request.runtime, request.pins))
+    if not found:
+        raise WrongQuestion(impossible.no_options(question))
+    fitted = reached(catalog, request.cluster.accelerator, request.runtime, request.release)
+    kinds = {name for block in found for name in block.axes.precision}
+    figures = Figures(
+        binding.shape(request.workload),
+        {name: binding.device(request.cluster.accelerator, fitted.accelerator, name) for name in sorted(kinds)},
+        binding.network(request.cluster, fitted.accelerator),
+        binding.stack(request.runtime, fitted.runtime, request.release),
+        request.cluster.node.accelerators,
+    )
+    targets = tuple(_target(request, block) for block in found)
+    return Prepared(request, fitted, figures, found, targets)
+
+
+def goodput_of(request: Request, nodes: object) -> Goodput:
+    """Goodput on that many nodes: checkpoints of weights and optimizer states, evenly over all accelerators."""
+    optimizer = request.workload.optimizer
+    state = parameters(request.workload.model).total * (2.0 + optimizer.state_bytes + optimizer.master_bytes)
+    accelerators = np.asarray(nodes, dtype=float) * request.cluster.node.accelerators
+    host = request.cluster.accelerator.host_bandwidth or binding.HOST_BANDWIDTH
+    return goodput(accelerators, state / accelerators, host)
+
+
+def _target(request: Request, block: Block) -> Target:
+    """Weights that turn a step time into the objective for all tokens, and the step times that limits allow."""
+    nodes, batch = block.rows["nodes"].astype(float), block.rows["batch"].astype(float)
+    steps = request.workload.tokens / (batch * request.workload.sequence)
+    seconds = steps / np.asarray(goodput_of(request, nodes).fraction)
+    limit = np.full(block.height, np.inf)
+    if request.deadline_s is not None:
+        limit = np.minimum(limit, request.deadline_s / seconds)
+    if request.max_cost_usd is not None:
+        limit = np.minimum(limit, request.max_cost_usd / (seconds * nodes * _per_second(request)))
+    if request.objective == "time":
+        return Target(seconds, limit)
+    if request.objective == "energy":
+        return Target(seconds * nodes, limit)
+    return Target(seconds * nodes * _per_second(request), limit)
+
+
+def _per_second(request: Request) -> float:
+    """US dollars per node and second."""
+    if request.price is None:
+        raise WrongQuestion(
+            f"{request.cluster.node.id} has no price; give one (--price '$2.10/h' per accelerator) "
+            "or rank by --objective time"
+        )
+    return request.price.usd / HOUR_S
+
+
+def problem(prepared: Prepared, top: int, *, capacity: float | None = None) -> Problem:
+    """The search's view of a prepared request."""
+    memory = prepared.request.cluster.accelerator.memory if capacity is None else capacity
+    return Problem(prepared.figures, prepared.blocks, prepared.targets, memory, top, prepared.request.fold)
+
+

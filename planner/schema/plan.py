@@ -1,0 +1,367 @@
+"""The documents that leave the program: a plan, and a set of ranked plans. SI units throughout; schema version 1.
+
+What a document does not say cannot be known by who reads it: every figure that a prediction rests on and every
+assumption is in it, so that it can be checked (:mod:`planner.verify`), explained and launched from the file alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+SCHEMA_VERSION = 1
+_STRICT = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """Base of everything in a document: unknown keys are refused."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generator(Record):
+    """What made the document."""
+
+    version: str
+    seed: int
+    inputs: dict[str, str]
+    """Input (catalog, models, files given) -> sha256 prefix of its content."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadSection(Record):
+    """What is trained."""
+
+    model: str
+    name: str
+    parameters: int
+    active_parameters: int
+    sequence: int
+    """Tokens per sequence."""
+    tokens: float
+    """Tokens to train on."""
+    method: dict[str, Any]
+    """kind (pretrain, finetune, lora), rank, targets."""
+    optimizer: dict[str, Any]
+    """id, bytes per parameter of states and master copy, bytes moved by an update."""
+    shape: dict[str, Any]
+    """The model's record: everything a launcher needs to build it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool(Record):
+    """Nodes of one kind."""
+
+    node: str
+    count: int
+    accelerator: str
+    accelerators_per_node: int
+    accelerator_memory_bytes: float
+    peak_flops: dict[str, float]
+    scaleup_bytes_per_s: float | None
+    nics_per_node: int
+    nic_bytes_per_s: float | None
+    max_power_w: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FabricSection(Record):
+    """The network between nodes."""
+
+    id: str
+    kind: str
+    nic_bytes_per_s: float
+    latency_s: float
+    topology: str
+    leaf_nodes: int
+    oversubscription: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSection(Record):
+    """What it runs on."""
+
+    name: str
+    accelerators: int
+    pools: tuple[Pool, ...]
+    fabric: FabricSection
+    region: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeSection(Record):
+    """The training framework."""
+
+    name: str
+    release: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage(Record):
+    """One pipeline stage."""
+
+    pool: int
+    layers: int
+    tp: int
+    dp: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parallelism(Record):
+    """How ranks are cut."""
+
+    tp: int
+    pp: int
+    vpp: int
+    cp: int
+    ep: int
+    etp: int
+    dp: int
+    dp_shard: int
+    """Ranks that share one sharded copy of dense parameters' states (1: none do)."""
+    rank_order: Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"]
+    schedule: Literal["none", "1f1b", "interleaved-1f1b"]
+    sequence_parallel: bool
+    zero_stage: Literal[0, 1, 2, 3]
+    zero_scope: Literal["full", "node"]
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch(Record):
+    """How samples are cut. Sequences."""
+
+    global_: Annotated[int, Field(alias="global")]
+    micro: int
+    accumulation: int
+    """Micro-batches per step and replica."""
+    per_pool: tuple[int, ...]
+    """Sequences of the global batch that each pool works on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecomputeSection(Record):
+    """Which activations are computed again."""
+
+    policy: str
+    layers_fraction: float
+    selective: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap(Record):
+    """Which communication runs beside compute."""
+
+    tp: bool
+    dp: bool
+    p2p: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommunicationRule(Record):
+    """What to use for one kind of call."""
+
+    op: str
+    group: str
+    bytes_min: float
+    bytes_max: float
+    backend: str
+    algorithm: str
+    protocol: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySection(Record):
+    """Bytes on the fullest accelerator; the parts add up to the total."""
+
+    total_bytes: float
+    capacity_bytes: float
+    stage: int
+    """Pipeline stage that is fullest, from 0."""
+    parameters_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    activations_bytes: float
+    buffers_bytes: float
+    resident_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval(Record):
+    """An 80 % prediction interval."""
+
+    low: float
+    high: float
+    basis: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction(Record):
+    """What the step is predicted to take."""
+
+    step_time_s: float
+    breakdown: dict[str, float]
+    """Cause -> seconds; adds up to `step_time_s`."""
+    tokens_per_s: float
+    mfu: float
+    """Model FLOP utilisation: FLOPs as in Narayanan et al. 2021 over the dense 16-bit peak."""
+    model_flops: float
+    """Per step."""
+    memory: MemorySection
+    intervals: dict[str, Interval]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goodput(Record):
+    """Share of time that trains, and what takes the rest."""
+
+    fraction: float
+    mtbf_s: float
+    """Mean seconds between interruptions of the whole job."""
+    checkpoint_interval_s: float
+    checkpoint_blocks_s: float
+    restart_s: float
+    basis: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceUsed(Record):
+    """The price that money was computed from."""
+
+    node: str
+    """The catalog entry that is sold: the node itself, or the cloud instance that stands in for it."""
+    basis: str
+    usd_per_hour: float
+    region: str
+    date: str
+    source: str
+    assumed: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Money(Record):
+    """What training on all tokens costs."""
+
+    days: float
+    steps: float
+    usd_per_hour: float | None
+    usd_total: float | None
+    tokens_per_usd: float | None
+    price: PriceUsed | None
+    goodput: Goodput
+
+
+@dataclass(frozen=True, kw_only=True)
+class Energy(Record):
+    """Electricity of the whole run."""
+
+    power_w: float | None
+    """While training, at the plug of the facility (with PUE)."""
+    energy_j: float | None
+    usd: float | None
+    carbon_kg: float | None
+    basis: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraint(Record):
+    """A named limit, the plan's value and what is left of it."""
+
+    name: str
+    limit: float
+    value: float
+    slack: float
+    binding: bool
+    unit: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumption(Record):
+    """Something the answer rests on that was not read in a source, or not asked for."""
+
+    what: str
+    why: str
+    flag: str
+    """How to change it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Record):
+    """One way to train the workload on the cluster."""
+
+    kind: Literal["plan"] = "plan"
+    schema_version: Literal[1] = 1
+    rank: int
+    generator: Generator
+    workload: WorkloadSection
+    cluster: ClusterSection
+    runtime: RuntimeSection
+    parallelism: Parallelism
+    batch: Batch
+    precision: str
+    recompute: RecomputeSection
+    offload: dict[str, bool]
+    overlap: Overlap
+    communication: tuple[CommunicationRule, ...]
+    env: dict[str, str]
+    prediction: Prediction
+    money: Money
+    energy: Energy
+    constraints: tuple[Constraint, ...]
+    assumptions: tuple[Assumption, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSection(Record):
+    """How the answer was found."""
+
+    candidates: int
+    feasible: int
+    """That fit into memory."""
+    costed: int
+    """Whose time was computed; an exact bound excluded the others."""
+    proven_optimal: bool
+    method: str
+    objective: str
+    alike: int
+    """Settings of switches that each listed plan is the best of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontPoint(Record):
+    """A plan that no other beats in both objective and memory (or, over counts, in both time and money)."""
+
+    label: str
+    accelerators: int
+    step_time_s: float
+    days: float
+    usd_total: float | None
+    memory_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reasons(Record):
+    """Why the first plan is first."""
+
+    binds: tuple[str, ...]
+    gains: dict[str, float]
+    """Resource -> relative change of the step time with 10 % more of it."""
+    why_not: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSet(Record):
+    """Ranked plans."""
+
+    kind: Literal["plan-set"] = "plan-set"
+    schema_version: Literal[1] = 1
+    search: SearchSection
+    plans: tuple[Plan, ...]
+    reasons: Reasons
+    front: tuple[FrontPoint, ...]
+    meta: dict[str, Any]
+    """Times and host: all that differs between two runs of one question."""

@@ -1,0 +1,133 @@
+"""``clusterwright catalog`` as it is typed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from planner.commands.catalog import catalog
+from planner.errors import WrongQuestion
+
+LAB = """
+[lab]
+extends = "dgx-h100"
+name = "Lab"
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_catalog_of_the_person_who_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nobody"))
+    monkeypatch.delenv("CLUSTERWRIGHT_CATALOG", raising=False)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    (tmp_path / "own" / "nodes").mkdir(parents=True)
+    (tmp_path / "own" / "nodes" / "lab.toml").write_text(LAB)
+    return tmp_path / "own"
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(catalog, list(args))
+
+
+def lines(*args: str) -> list[list[str]]:
+    result = run(*args)
+    assert result.exit_code == 0, result.output
+    return [line.split() for line in result.output.splitlines()]
+
+
+def test_the_overview_counts_and_names_what_is_yours(own: Path) -> None:
+    assert ["nodes", "74", "73", "1"] in [
+        line for line in lines("list", "--catalog", str(own)) if line[:1] == ["nodes"]
+    ]
+    assert f"yours: node lab ({own}/nodes/lab.toml)" in run("list", "--catalog", str(own)).output
+    assert "yours:" not in run("list").output
+
+
+@pytest.mark.parametrize("kind", ["accelerators", "accelerator", "nodes", "fabrics", "regions", "runtimes"])
+def test_a_list_starts_with_ids_and_ends_with_origins(kind: str) -> None:
+    header, *rows = lines("list", kind)
+    assert header[0] == "id" and header[-1] == "from"
+    assert len(rows) >= 5 and all(row[-1] == "built-in" for row in rows)
+    assert [row[0].lower() for row in rows] == sorted(row[0].lower() for row in rows)
+
+
+def test_a_list_says_where_an_entry_comes_from(own: Path) -> None:
+    rows = {row[0]: row for row in lines("list", "nodes", "--catalog", str(own))[1:]}
+    assert rows["lab"][-1] == f"{own}/nodes/lab.toml"
+    assert rows["dgx-h100"][-1] == "built-in"
+    assert "$55.04/h" in rows["p5.48xlarge"]
+
+
+def test_show_gives_figures_with_units_prices_and_sources() -> None:
+    said = run("show", "dgx-h100").output
+    for part in ("8 x" not in said, "400 Gbit/s" in said, "10.2 kW" in said, "$375k" in said, "2025-03-03" in said):
+        assert part
+    assert "assumed: from memory" in said
+    assert "Source" in said
+
+
+@pytest.mark.parametrize(
+    ("entry", "part"),
+    [
+        ("H100-SXM5-80GB", "989 TFLOP/s"),
+        ("accelerator/T4", "65 TFLOP/s"),
+        ("infiniband-ndr", "400 Gbit/s"),
+        ("us", "$0.0826/kWh"),
+        ("runtimes/fsdp2", "gathers_working_copy"),
+    ],
+)
+def test_show_finds_any_kind(entry: str, part: str) -> None:
+    assert part in run("show", entry).output
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("show", "dgx-h10"), "no catalog entry 'dgx-h10'. Did you mean dgx-h100"),
+        (("show", "node/dgx-h10"), "no node 'dgx-h10'. Did you mean dgx-h100"),
+        (("show", "nod/dgx-h100"), "no kind 'nod'; did you mean nodes?"),
+        (("list", "gpus"), "no kind 'gpus'; there are accelerators"),
+        (("check", "nowhere"), "nowhere: no such catalog folder"),
+        (("list", "--catalog", "nowhere"), "no such catalog folder"),
+    ],
+)
+def test_a_wrong_question_is_answered_with_the_nearest_right_one(args: tuple[str, ...], says: str) -> None:
+    with pytest.raises(WrongQuestion) as caught:
+        CliRunner().invoke(catalog, list(args), catch_exceptions=False)
+    assert says in str(caught.value)
+
+
+def test_check_lists_every_problem_and_fails(own: Path) -> None:
+    (own / "nodes" / "lab.toml").write_text(LAB + 'max_power = "-3 kW"\nnic_gbps = 100\n')
+    result = run("check", str(own))
+    assert result.exit_code == 2
+    file = own / "nodes" / "lab.toml"
+    assert result.output.splitlines() == [
+        f'{file}:5: lab.max_power = "-3 kW": must be > 0',
+        f"{file}:6: lab.nic_gbps: unknown key; did you mean nics?",
+        "2 problems in 1 file.",
+    ]
+
+
+def test_check_passes_what_is_right(own: Path) -> None:
+    assert run("check", str(own)).output == f"No problem in {own}.\n"
+    assert run("check", "--catalog", str(own)).output.endswith(f"hardware_catalog, {own}.\n")
+
+
+def test_json_holds_si_figures_and_origins(own: Path) -> None:
+    entry = json.loads(run("show", "dgx-h100", "--json").output)
+    assert (entry["of"], entry["from"], entry["nic_bandwidth"], entry["max_power"]) == (
+        "nodes",
+        "built-in",
+        5e10,
+        10200,
+    )
+    listed = json.loads(run("list", "nodes", "--json", "--catalog", str(own)).output)["nodes"]
+    assert {"id": "lab", "name": "Lab", "from": f"{own}/nodes/lab.toml"} in listed
+    overview = json.loads(run("list", "--json").output)
+    assert [kind["kind"] for kind in overview["kinds"]] == ["accelerators", "nodes", "fabrics", "regions", "runtimes"]
+    assert json.loads(run("check", str(own), "--json").output)["problems"] == []

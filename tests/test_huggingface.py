@@ -1,0 +1,312 @@
+"""A config.json of every known architecture gives the model that transformers builds; anything else is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import huggingface, model_files
+from planner.architectures import ARCHITECTURES
+from planner.errors import WrongQuestion
+from planner.huggingface import from_config, read
+from planner.parameters import parameters
+from planner.schema.workload import Model, Window
+from planner.workload import from_file, library, model
+
+DATA = json.loads((Path(__file__).parent / "data" / "huggingface_configs.json").read_text(encoding="utf-8"))["models"]
+LLAMA: dict[str, Any] = DATA["llama3-8b"]["config"]
+SHAPE = set(Model.__dataclass_fields__) - {
+    *("id", "name", "source", "date", "assumed", "notes"),
+    *("sequence", "batch", "tokens", "dropout"),
+}
+"""Fields that a configuration determines."""
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    return {**LLAMA, **changes}
+
+
+def refused(changed: dict[str, Any]) -> str:
+    with pytest.raises(WrongQuestion) as caught:
+        from_config(changed, "x")
+    message = str(caught.value)
+    assert message.startswith("config.json: ")
+    return message.removeprefix("config.json: ")
+
+
+# ---- what it reads ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry", DATA)
+def test_counts_what_transformers_builds(entry: str) -> None:
+    assert parameters(from_config(DATA[entry]["config"], entry)).total == DATA[entry]["parameters"]
+
+
+@pytest.mark.parametrize("entry", sorted(set(DATA) & set(library())))
+def test_gives_the_shape_of_the_library(entry: str) -> None:
+    read, known = from_config(DATA[entry]["config"], entry), model(entry)
+    assert {name: getattr(read, name) for name in SHAPE} == {name: getattr(known, name) for name in SHAPE}
+
+
+def test_every_architecture_is_covered() -> None:
+    kinds = {entry["config"]["model_type"] for entry in DATA.values()}
+    kinds |= {entry["config"].get("text_config", {}).get("model_type") for entry in DATA.values()}
+    # Grok-1's published class is not part of transformers: see the test below.
+    assert set(ARCHITECTURES) - kinds == {"grok-1", "grok1"}
+
+
+@pytest.mark.parametrize("experts", ["num_local_experts", "num_experts"])
+def test_grok(experts: str) -> None:
+    grok = from_config(
+        {
+            "model_type": "grok-1",
+            "hidden_size": 6144,
+            "intermediate_size": 32768,
+            "num_hidden_layers": 64,
+            "num_attention_heads": 48,
+            "num_key_value_heads": 8,
+            "vocab_size": 131072,
+            experts: 8,
+            "num_experts_per_tok": 2,
+        },
+        "grok",
+    )
+    assert parameters(grok) == parameters(model("grok1-314b"))
+
+
+def test_mpt_of_llm_foundry_has_positions_and_biases() -> None:
+    shape = {"d_model": 4096, "n_heads": 32, "n_layers": 32, "expansion_ratio": 4, "vocab_size": 50368}
+    foundry = {**shape, "max_seq_len": 2048, "no_bias": False, "attn_config": {"alibi": False}}
+    assert parameters(from_config({"model_type": "mpt", **foundry}, "mpt")) == parameters(model("mpt-7b"))
+
+
+def test_t5_1_1_has_an_output_of_its_own() -> None:
+    """As its configuration says and its published weights have it; transformers 5 ties them all the same."""
+    shape = {"d_model": 768, "d_ff": 2048, "d_kv": 64, "num_layers": 12, "num_heads": 12, "vocab_size": 32128}
+    newer = {**shape, "model_type": "t5", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+    assert parameters(from_config(newer, "t5")).total == 247_577_856
+
+
+@pytest.mark.parametrize(
+    ("changes", "window"),
+    [
+        ({"model_type": "mistral"}, Window(size=4096)),
+        ({"model_type": "mistral", "sliding_window": None}, None),
+        ({"model_type": "qwen2", "sliding_window": 4096}, None),
+        ({"model_type": "qwen2", "sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 32}, None),
+        (
+            {"model_type": "qwen2", "sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 0},
+            Window(size=4096),
+        ),
+        (
+            {
+                "model_type": "qwen2",
+                "sliding_window": 4096,
+                "use_sliding_window": True,
+                "layer_types": ["sliding_attention", "full_attention"] * 16,
+            },
+            Window(size=4096, every=2),
+        ),
+        (
+            {
+                "model_type": "mixtral",
+                "num_local_experts": 8,
+                "num_experts_per_tok": 2,
+                "sliding_window": 512,
+                "layer_types": [*["sliding_attention"] * 3, "full_attention"] * 8,
+            },
+            Window(size=512, every=4, inverted=True),
+        ),
+    ],
+    ids=str,
+)
+def test_windows(changes: dict[str, Any], window: Window | None) -> None:
+    assert from_config(config(**changes), "x").window == window
+
+
+def test_mixtures_with_windows() -> None:
+    """Qwen2's window stands on every second layer, Qwen3's on all."""
+    window = {"sliding_window": 64, "use_sliding_window": True, "max_window_layers": 99}
+    two = from_config({**DATA["qwen2-moe"]["config"], **window}, "x")
+    three = from_config({**DATA["qwen3-30b-a3b"]["config"], **window}, "x")
+    assert (two.window, three.window) == (Window(size=64, every=2), Window(size=64))
+    off = from_config({**DATA["qwen2-moe"]["config"], **window, "use_sliding_window": False}, "x")
+    assert off.window is None
+
+
+def test_gpt2s_own_inner_width_and_dropout() -> None:
+    gpt2 = DATA["gpt2"]["config"]
+    assert from_config({**gpt2, "n_inner": 1000}, "x").ffn == 1000
+    assert from_config(gpt2, "x").dropout
+    assert not from_config({**gpt2, "resid_pdrop": 0}, "x").dropout
+
+
+def test_labels_of_a_vision_model() -> None:
+    vit = {key: value for key, value in DATA["vit-b16"]["config"].items() if key != "num_labels"}
+    assert from_config(vit, "x").vocab == 2
+    assert from_config({**vit, "id2label": {"0": "cat", "1": "dog", "2": "cow"}}, "x").vocab == 3
+    assert from_config({**vit, "num_labels": 10}, "x").sequence == 197
+
+
+def test_a_dense_deepseek_and_a_dense_llama_4() -> None:
+    deepseek = {**DATA["deepseek-biased"]["config"], "n_routed_experts": None}
+    assert from_config(deepseek, "x").moe is None
+    llama4 = DATA["llama4-scout"]["config"]["text_config"]
+    dense = from_config({**llama4, "interleave_moe_layer_step": 0, "attention_chunk_size": None}, "x")
+    assert (dense.moe, dense.window) == (None, None)
+
+
+def test_what_a_configuration_cannot_say_is_assumed() -> None:
+    read = from_config(LLAMA, "x")
+    assert set(read.assumed) == {"sequence", "batch", "tokens"}
+    assert read.sequence == 8192
+    assert from_config(config(max_position_embeddings=2048), "x").sequence == 2048
+
+
+# ---- what it refuses -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": None}, "no model_type"),
+        ({"model_type": ""}, "no model_type"),
+        ({"model_type": 7}, "model_type = 7: must be text"),
+        ({"model_type": "lama"}, "unknown model_type 'lama'; did you mean 'llama'?"),
+        ({"model_type": "zzzzzz"}, "unknown model_type 'zzzzzz'; it can be bert, "),
+        ({"hidden_size": "4096"}, "hidden_size = '4096': must be a whole number"),
+        ({"hidden_size": 4096.0}, "hidden_size = 4096.0: must be a whole number"),
+        ({"hidden_size": True}, "hidden_size = true: must be a whole number"),
+        ({"hidden_size": float("nan")}, "hidden_size = nan: must be a whole number"),
+        ({"hidden_size": [4096]}, "hidden_size = [4096]: must be a whole number"),
+        ({"hidden_size": 0}, "hidden_size = 0: must be from 1 to 100,000,000"),
+        ({"num_hidden_layers": -32}, "num_hidden_layers = -32: must be from 1"),
+        ({"vocab_size": 10**30}, "vocab_size = 1000000000000000000000000000000: must be from 1 to 100,000,000"),
+        ({"vocab_size": 10**60}, "vocab_size = 1000000000000000000000000000000000000...: must be"),
+        ({"vocab_size": None}, "vocab_size missing"),
+        ({"tie_word_embeddings": "no"}, "tie_word_embeddings = 'no': must be true or false"),
+        ({"tie_word_embeddings": None}, "tie_word_embeddings = null: must be true or false"),
+        ({"num_attention_heads": 30}, "num_attention_heads = 30: does not divide hidden_size = 4096"),
+        ({"num_key_value_heads": 5}, "kv_heads = 5: must divide heads = 32"),
+        ({"num_key_value_heads": 64}, "kv_heads = 64: must divide heads = 32"),
+        ({"num_hidden_layers": 10**8, "hidden_size": 10**8, "num_attention_heads": 1000}, "parameters: a model has"),
+        ({"model_type": "mistral", "layer_types": "all"}, "layer_types = 'all': must be a list"),
+        ({"model_type": "mistral", "layer_types": ["full_attention"]}, "layer_types = 1 items: must be one for each"),
+        (
+            {"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": True, "max_window_layers": 28},
+            "sliding_window = 64: a window on 4 of 32 layers in no regular pattern",
+        ),
+        ({"model_type": "mixtral", "num_experts_per_tok": 2}, "num_experts missing"),
+        (
+            {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 9},
+            "moe.experts_per_token = 9: there are 8 experts",
+        ),
+    ],
+    ids=str,
+)
+def test_impossible_values(changes: dict[str, Any], message: str) -> None:
+    assert message in refused(config(**changes))
+
+
+@pytest.mark.parametrize(
+    ("entry", "changes", "message"),
+    [
+        ("t5-large", {"feed_forward_proj": 3}, "feed_forward_proj = 3: must be text"),
+        ("gpt2", {"resid_pdrop": -0.1}, "resid_pdrop = -0.1: must be a number of zero or more"),
+        ("gpt2", {"resid_pdrop": "a"}, "resid_pdrop = 'a': must be a number of zero or more"),
+        ("mpt-7b-alibi", {"attn_config": 3}, "attn_config = 3: must be an object"),
+        ("mpt-7b-alibi", {"attn_config": {"alibi": 1}}, "attn_config: alibi = 1: must be true or false"),
+        ("qwen3-30b-a3b", {"mlp_only_layers": [5]}, "mlp_only_layers = [5]: dense layers must be the first ones"),
+        ("deepseek-v3", {"moe_layer_freq": 2}, "moe_layer_freq = 2: only 1 is understood"),
+        ("deepseek-v3", {"first_k_dense_replace": 61}, "moe.leading_dense_layers = 61: there are 61 layers"),
+    ],
+    ids=str,
+)
+def test_impossible_values_of_other_families(entry: str, changes: dict[str, Any], message: str) -> None:
+    assert message in refused({**DATA[entry]["config"], **changes})
+
+
+def test_layers_of_llama_4_that_no_rule_describes() -> None:
+    text = {**DATA["llama4-maverick"]["config"]["text_config"], "moe_layers": [0, 5]}
+    assert "moe_layers = [0, 5]: must be every 2th layer" in refused({"model_type": "llama4", "text_config": text})
+
+
+@pytest.mark.parametrize(
+    "key", ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"]
+)
+def test_a_missing_key_is_named(key: str) -> None:
+    assert f"{key} missing" in refused({name: value for name, value in LLAMA.items() if name != key})
+
+
+def test_a_misspelt_key_is_found() -> None:
+    misspelt = {("hiden_size" if name == "hidden_size" else name): value for name, value in LLAMA.items()}
+    assert refused(misspelt) == "hidden_size missing; did you mean hidden_size by 'hiden_size'?"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", ":1: malformed JSON"),
+        ('{\n "model_type": "llama",\n "hidden_size": ,\n}', ":3: malformed JSON: Expecting value"),
+        ("[]", "expected an object with a model_type, found list"),
+        ('"llama"', "expected an object with a model_type, found str"),
+        ('{"hidden_size": NaN}', "malformed JSON: NaN is not a number"),
+        ('{"hidden_size": -Infinity}', "malformed JSON: -Infinity is not a number"),
+        ('{"hidden_size": 1' + "0" * 5000 + "}", "malformed JSON: Exceeds the limit"),
+        ("[" * 100_000, "malformed JSON"),
+        ("", ":1: malformed JSON"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_malformed_files(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(WrongQuestion) as caught:
+        read(path)
+    assert str(caught.value).startswith(str(path))
+    assert message in str(caught.value)
+
+
+def test_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config.json"
+    with pytest.raises(WrongQuestion, match="No such file"):
+        read(path)
+    with pytest.raises(WrongQuestion, match="Is a directory"):
+        read(tmp_path)
+    path.write_bytes(b"\xff\xfe{}")
+    with pytest.raises(WrongQuestion, match="not UTF-8"):
+        read(path)
+    monkeypatch.setattr(model_files, "SIZE_LIMIT", 3)
+    with pytest.raises(WrongQuestion, match="4 bytes; a model file has at most 3"):
+        read(path)
+
+
+# ---- ids and files ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "entry"),
+    [
+        ("meta-llama/Llama-3.2-1B", "config.json", "llama-3.2-1b"),
+        ("/models/Qwen3 8B/", "config.json", "qwen3-8b"),
+        (None, "config.json", "my-folder"),
+        (None, "tiny.json", "tiny"),
+        ("///", "---.json", "imported"),
+    ],
+)
+def test_the_id_comes_from_the_file(tmp_path: Path, name: str | None, file: str, entry: str) -> None:
+    folder = tmp_path / "My Folder"
+    folder.mkdir()
+    (folder / file).write_text(json.dumps(config(_name_or_path=name)), encoding="utf-8")
+    assert read(folder / file).id == entry
+    assert read(folder / file, "mine").id == "mine"
+    assert huggingface.load(folder / file)["hidden_size"] == 4096
+
+
+@pytest.mark.parametrize("entry", DATA)
+def test_what_is_written_is_read_back(tmp_path: Path, entry: str) -> None:
+    imported = from_config(DATA[entry]["config"], entry)
+    path = tmp_path / "model.toml"
+    model_files.write(path, model_files.dump(imported))
+    assert from_file(path, entry) == imported

@@ -1,0 +1,110 @@
+"""Quantities: what is read, what is refused, and that writing and reading are inverse."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import units
+
+POSITIVE = st.floats(min_value=1e-3, max_value=1e6, allow_nan=False)
+SPELLINGS = [(dimension, unit) for dimension, table in units.UNITS.items() for unit in table]
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension", "value"),
+    [
+        ("400 Gbit/s", "bandwidth", 5e10),
+        ("400 GB/s", "bandwidth", 4e11),
+        ("80 GiB", "bytes", 80 * 2**30),
+        ("80 GB", "bytes", 8e10),
+        ("989 TFLOP/s", "compute", 9.89e14),
+        ("1979 TOP/s", "compute", 1.979e15),
+        ("5us", "time", 5e-6),
+        ("3 h", "time", 10800.0),
+        ("10.2 kW", "power", 10200.0),
+        ("$5M", "money", 5e6),
+        ("$375,000", "money", 375000.0),
+        ("375000 USD", "money", 375000.0),
+        ("$55.04/h", "price per hour", 55.04),
+        ("0.08 USD/kWh", "energy price", 0.08),
+        ("380 gCO2e/kWh", "carbon intensity", 380.0),
+        ("2T", "count", 2e12),
+        ("1e6", "count", 1e6),
+        (512, "count", 512.0),
+    ],
+)
+def test_what_people_write_is_read(text: str | int, dimension: str, value: float) -> None:
+    assert units.parse(text, dimension) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension", "says"),
+    [
+        ("80", "bytes", "no unit"),
+        (80, "bytes", "has no unit"),
+        (80.0, "bandwidth", "has no unit"),
+        (True, "count", "expected"),
+        (None, "bytes", "expected"),
+        ("", "bytes", "not a quantity"),
+        ("nan GiB", "bytes", "not a quantity"),
+        ("inf", "count", "not a quantity"),
+        ("1e999 GiB", "bytes", "not a finite number"),
+        (float("nan"), "count", "not a finite number"),
+        (math.inf, "count", "not a finite number"),
+        ("80 GiB/s", "bytes", "unknown unit"),
+        ("80 gib", "bytes", "unknown unit"),
+        ("400 Gbits/s", "bandwidth", "did you mean 'Gbit/s'"),
+        ("400 Gbit", "bandwidth", "unknown unit"),
+        ("$5M", "bytes", "not a quantity"),
+        ("one GiB", "bytes", "not a quantity"),
+        ("1.2.3 GiB", "bytes", "unknown unit"),
+        ("--3 kW", "power", "not a quantity"),
+    ],
+)
+def test_anything_else_is_refused_with_a_reason(text: object, dimension: str, says: str) -> None:
+    with pytest.raises(units.UnitError, match=says):
+        units.parse(text, dimension)  # type: ignore[arg-type]  # wrong types are the point
+
+
+@given(st.sampled_from(SPELLINGS), POSITIVE)
+def test_every_spelling_scales_by_its_factor(spelling: tuple[str, str], number: float) -> None:
+    dimension, unit = spelling
+    assert units.parse(f"{number!r} {unit}", dimension) == pytest.approx(number * units.UNITS[dimension][unit])
+
+
+@given(st.floats(min_value=1, max_value=1e15))
+def test_bits_are_an_eighth_of_bytes_and_binary_is_larger(number: float) -> None:
+    assert units.parse(f"{number!r} Gbit/s", "bandwidth") * 8 == pytest.approx(
+        units.parse(f"{number!r} GB/s", "bandwidth")
+    )
+    assert units.parse(f"{number!r} GiB", "bytes") > 1.07 * units.parse(f"{number!r} GB", "bytes")
+
+
+@pytest.mark.parametrize(
+    ("write", "dimension", "low", "high"),
+    [
+        (units.format_bytes, "bytes", 1.0, 1e15),
+        (units.format_bandwidth, "bandwidth", 1.0, 1e14),
+        (units.format_flops, "compute", 1e9, 1e20),
+        (units.format_seconds, "time", 1e-9, 1e8),
+        (units.format_count, "count", 1.0, 1e14),
+        (units.format_usd, "money", 1.0, 1e11),
+        (units.format_power, "power", 1.0, 1e9),
+    ],
+)
+@given(data=st.data())
+def test_what_is_written_is_read_back(
+    write: object, dimension: str, low: float, high: float, data: st.DataObject
+) -> None:
+    value = data.draw(st.floats(min_value=low, max_value=high))
+    text = write(value)  # type: ignore[operator]  # each of the formatters above
+    # Three significant digits are shown: half a unit of the third, doubled for money's cents.
+    assert units.parse(text, dimension) == pytest.approx(value, rel=1e-2)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=1e-12, max_value=1e15))
+def test_no_figure_is_in_scientific_notation(value: float) -> None:
+    for write in (units.format_bytes, units.format_seconds, units.format_count):
+        assert "e" not in write(value).replace("e+", "E").split(" ")[0]
