@@ -51,9 +51,7 @@ def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
             selective=bool(options.recompute.selective),
         ),
         offload={"optimizer": options.offload},
-        overlap=schema.Overlap(
-            tp=options.tensor.overlap, dp=options.sharding.overlap, p2p=options.p2p_overlap
-        ),
+        overlap=schema.Overlap(tp=options.tensor.overlap, dp=options.sharding.overlap, p2p=options.p2p_overlap),
         communication=(),
         env={},
         prediction=_prediction(prepared, grid, candidate),
@@ -264,7 +262,8 @@ def _assumptions(prepared: Prepared) -> tuple[schema.Assumption, ...]:
     found = [schema.Assumption(what=what, why=why, flag=flag) for what, why, flag in request.assumptions]
     for entry in entries:
         found += [
-            schema.Assumption(what=f"{entry.id}.{name}", why=why, flag="--catalog") for name, why in entry.assumed.items()
+            schema.Assumption(what=f"{entry.id}.{name}", why=why, flag="--catalog")
+            for name, why in entry.assumed.items()
         ]
     found += [schema.Assumption(what="efficiency", why=why, flag="calibrate") for why in prepared.reached.fallbacks]
     if request.price is not None and request.price.assumed:
@@ -326,7 +325,9 @@ def load(path: Path) -> schema.PlanSet | schema.Plan:
     try:
         data = json.loads(text, parse_constant=_not_finite)
     except json.JSONDecodeError as error:
-        raise WrongQuestion(f"{path}:{error.lineno}: {error.msg}; a plan is JSON (clusterwright plan ... -o plan.json)") from None
+        raise WrongQuestion(
+            f"{path}:{error.lineno}: {error.msg}; a plan is JSON (clusterwright plan ... -o plan.json)"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise WrongQuestion(f"{path}: {error}") from None
     return parse(data, str(path))
@@ -368,7 +369,9 @@ def chosen(document: schema.PlanSet | schema.Plan, rank: int, where: str) -> sch
     if isinstance(document, schema.Plan):
         return document
     if not 1 <= rank <= len(document.plans):
-        raise WrongQuestion(f"{where}: no plan of rank {rank}; it holds {len(document.plans)} (--rank 1..{len(document.plans)})")
+        raise WrongQuestion(
+            f"{where}: no plan of rank {rank}; it holds {len(document.plans)} (--rank 1..{len(document.plans)})"
+        )
     return document.plans[rank - 1]
 
 
@@ -390,4 +393,3 @@ def write(text: str, path: Path) -> None:
 def as_json(document: schema.PlanSet | schema.Plan) -> str:
     """The document's JSON text."""
     return json.dumps(dump(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-

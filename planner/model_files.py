@@ -140,7 +140,8 @@ def _line(path: Path, entry: str, *keys: str) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     start = re.compile(rf"\[\"?{re.escape(entry)}\"?[\].]")
-    inside, found = False, {}
+    found: dict[int, int] = {}
+    inside = False
     for number, line in enumerate(lines, 1):
         if line.startswith("["):
             inside = start.match(line) is not None

@@ -135,5 +135,3 @@ def problem(prepared: Prepared, top: int, *, capacity: float | None = None) -> P
     """The search's view of a prepared request."""
     memory = prepared.request.cluster.accelerator.memory if capacity is None else capacity
     return Problem(prepared.figures, prepared.blocks, prepared.targets, memory, top, prepared.request.fold)
-
-

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from planner.catalog import FOLDERS
 from planner.commands.catalog import catalog
 from planner.errors import WrongQuestion
 
@@ -129,5 +130,5 @@ def test_json_holds_si_figures_and_origins(own: Path) -> None:
     listed = json.loads(run("list", "nodes", "--json", "--catalog", str(own)).output)["nodes"]
     assert {"id": "lab", "name": "Lab", "from": f"{own}/nodes/lab.toml"} in listed
     overview = json.loads(run("list", "--json").output)
-    assert [kind["kind"] for kind in overview["kinds"]] == ["accelerators", "nodes", "fabrics", "regions", "runtimes"]
+    assert [kind["kind"] for kind in overview["kinds"]] == list(FOLDERS)
     assert json.loads(run("check", str(own), "--json").output)["problems"] == []

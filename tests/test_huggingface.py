@@ -227,6 +227,11 @@ def test_impossible_values_of_other_families(entry: str, changes: dict[str, Any]
     assert message in refused({**DATA[entry]["config"], **changes})
 
 
+def test_a_product_of_sizes_that_no_record_holds() -> None:
+    huge = {**DATA["bert-large"]["config"], "hidden_size": 10**8, "num_attention_heads": 1000}
+    assert "x.extra_parameters = 10000000300030522: less than or equal to 1000000000000" in refused(huge)
+
+
 def test_layers_of_llama_4_that_no_rule_describes() -> None:
     text = {**DATA["llama4-maverick"]["config"]["text_config"], "moe_layers": [0, 5]}
     assert "moe_layers = [0, 5]: must be every 2th layer" in refused({"model_type": "llama4", "text_config": text})

@@ -15,11 +15,14 @@ LAYERS = [
     ["resources"],
     ["config_reader", "derived", "architectures", "huggingface", "model_files", "model_rules", "parameters"],
     ["catalog", "workload"],
-    ["space"],
     ["cost"],
-    ["binding"],
+    ["binding", "efficiency"],
+    ["space"],
     ["search"],
-    ["ranking", "verify", "explain"],
+    ["question"],
+    ["document"],
+    ["explain", "verify"],
+    ["planning"],
     ["export"],
     ["render"],
     ["commands"],
@@ -30,7 +33,7 @@ RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
 ONLY_IN = {
     "rich": {"render"},
     "click": {"commands"},
-    "numpy": {"workload", "space", "cost", "binding", "search", "ranking", "explain", "export"},
+    "numpy": {"space", "cost", "search", "question", "document", "planning"},
 }
 """Library -> the rooms that may import it at all."""
 NEVER_AT_THE_TOP = {"pandas", "optuna", "pulp", "highspy", "rich", "jsonschema"}

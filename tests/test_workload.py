@@ -8,6 +8,7 @@ import pytest
 
 from planner import model_files, model_rules
 from planner.errors import WrongQuestion
+from planner.parameters import parameters
 from planner.resources import data
 from planner.schema.workload import Method, Model, Optimizer
 from planner.workload import Library, from_file, library, model, optimizer, optimizers, workload
@@ -333,6 +334,12 @@ def test_lora_defaults_are_mlperfs() -> None:
 )
 def test_a_position_table_grows_with_the_sequence(entry: str, sequence: int, rows: int) -> None:
     assert workload(entry, sequence=sequence).model.learned_positions == rows
+
+
+@pytest.mark.parametrize(("entry", "sequence", "billions"), [("mpt-125m", 65536, 0.1741), ("mpt-760m", 32768, 0.8077)])
+def test_the_grown_table_gives_llm_foundrys_counts(entry: str, sequence: int, billions: float) -> None:
+    """Parameters that llm-foundry's benchmark tables print for their long-sequence runs."""
+    assert parameters(workload(entry, sequence=sequence).model).total / 1e9 == pytest.approx(billions, abs=5e-5)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 
 from planner.errors import nearest
 
-FOLDERS = ("accelerators", "nodes", "fabrics", "regions", "runtimes")
+FOLDERS = (
+    "accelerators",
+    "nodes",
+    "fabrics",
+    "regions",
+    "runtimes",
+    "accelerator_efficiencies",
+    "runtime_efficiencies",
+)
 """Kinds of entries; a catalog folder holds a folder of TOML files for each, and `prices` with CSV files."""
 PRICED = {"accelerator": "accelerators", "node": "nodes"}
 PRICE_COLUMNS = ("kind", "id", "basis", "usd", "region", "date", "source", "low", "high", "assumed")
@@ -160,7 +168,7 @@ def read_prices(folder: Path, problems: list[Problem]) -> Iterator[PriceRow]:
 
 def misplaced(folder: Path) -> list[Problem]:
     """Files and folders of a catalog folder that nothing would ever read."""
-    known = (*FOLDERS, "prices", "efficiency")
+    known = (*FOLDERS, "prices")
     problems = []
     for path in _visible(folder):
         if path.name not in known:

@@ -14,6 +14,7 @@ from planner.catalog.files import FOLDERS, Problem, Record, misplaced, read_entr
 from planner.catalog.records import build, dangling, did_you_mean
 from planner.errors import WrongQuestion, nearest
 from planner.resources import data
+from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
 
 T = TypeVar("T")
@@ -73,6 +74,16 @@ class Catalog:
     def runtimes(self) -> Mapping[str, Runtime]:
         """Runtimes by id."""
         return cast("Mapping[str, Runtime]", self._built("runtimes"))
+
+    @cached_property
+    def accelerator_efficiencies(self) -> Mapping[str, AcceleratorEfficiency]:
+        """What kernels and links reach, by accelerator or generation."""
+        return cast("Mapping[str, AcceleratorEfficiency]", self._built("accelerator_efficiencies"))
+
+    @cached_property
+    def runtime_efficiencies(self) -> Mapping[str, RuntimeEfficiency]:
+        """What frameworks make of them, by runtime or ``runtime@release``."""
+        return cast("Mapping[str, RuntimeEfficiency]", self._built("runtime_efficiencies"))
 
     def entries(self, kind: str) -> Mapping[str, Entry]:
         """The entries of one of :data:`~planner.catalog.files.FOLDERS`, by id."""

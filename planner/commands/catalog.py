@@ -164,6 +164,8 @@ def _find(known: Catalog, text: str) -> tuple[str, Entry]:
             raise UnknownName(folder[:-1], name, entries)
         return folder, entries[name]
     homes = [folder for folder in FOLDERS if text in known.entries(folder)]
+    # Efficiencies carry the id of what they are of: the thing itself is meant unless its kind says otherwise.
+    homes = [home for home in homes if not home.endswith("_efficiencies")] or homes
     if len(homes) > 1:
         raise WrongQuestion(f"{text!r} is several things; say which: {', '.join(f'{home}/{text}' for home in homes)}")
     if not homes:

@@ -81,7 +81,8 @@ def all_reduce(network: Network, size: Figure, g: Group) -> Figure:
         (g.inside - 1.0) * network.scaleup_latency + np.log2(np.maximum(domains, 1.0)) * network.nic_latency
     )
     wire = np.maximum(
-        2.0 * (g.inside - 1.0) / g.inside / inside, np.where(domains > 1, 2.0 * np.minimum(domains - 1.0, 1.0) / nic, 0.0)
+        2.0 * (g.inside - 1.0) / g.inside / inside,
+        np.where(domains > 1, 2.0 * np.minimum(domains - 1.0, 1.0) / nic, 0.0),
     )
     return np.minimum(ring, _pipelined(network, tree_latency, size * wire, g.n))
 
@@ -95,7 +96,9 @@ def all_to_all(network: Network, size: Figure, g: Group, copies: Figure = 1.0) -
     domains = g.n / g.inside
     near = (g.inside - 1.0) / g.n * size / inside
     far = np.where(domains > 1, (g.n - g.inside) / g.n * size * copies / _nic(network, g), 0.0)
-    latency = network.base + np.where(domains > 1, network.nic_latency, network.scaleup_latency) * np.log2(np.maximum(g.n, 2.0))
+    latency = network.base + np.where(domains > 1, network.nic_latency, network.scaleup_latency) * np.log2(
+        np.maximum(g.n, 2.0)
+    )
     return _pipelined(network, latency, np.maximum(near, far), g.n)
 
 

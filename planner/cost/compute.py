@@ -100,7 +100,9 @@ def attention_kernel(grid: Grid) -> Part:
     whole = work * s.attended_full / d.matrix_rate_16
     return Part(
         np.where(stack.fused_attention > 0, fused, whole + 6.5 * scores / d.memory_rate),
-        np.where(stack.fused_attention > 0, fused * 2.5 * d.attention_backward, 2.0 * whole + 11.0 * scores / d.memory_rate),
+        np.where(
+            stack.fused_attention > 0, fused * 2.5 * d.attention_backward, 2.0 * whole + 11.0 * scores / d.memory_rate
+        ),
     )
 
 
@@ -125,7 +127,9 @@ def expert_products(grid: Grid) -> Part:
     rate = grid.device.matrix_rate * grid.stack.grouped_matrix
     grouped = trained_product(grid, rows, (1.0 + s.gated) * inner, s.hidden, local, rate)
     grouped = grouped + trained_product(grid, rows, s.hidden, inner, local, rate)
-    return grouped + trained_product(grid, tokens(grid) / layout.tp, s.experts, s.hidden, 1.0, grid.device.matrix_rate_16)
+    return grouped + trained_product(
+        grid, tokens(grid) / layout.tp, s.experts, s.hidden, 1.0, grid.device.matrix_rate_16
+    )
 
 
 def _element_wise(grid: Grid, forward_bytes: Figure) -> Part:
@@ -275,7 +279,10 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
         activation = width * ((1.0 - moe) * s.ffn + moe * (s.shared_ffn + s.experts_per_token * s.expert_ffn))
         again = (
             stack.drops_scores * kernel.forward
-            + (stack.drops_activation * activation + stack.drops_norms * 8.0 * tokens(grid) * s.hidden / sequence_shard(grid))
+            + (
+                stack.drops_activation * activation
+                + stack.drops_norms * 8.0 * tokens(grid) * s.hidden / sequence_shard(grid)
+            )
             / grid.device.memory_rate
             + stack.drops_linear * stack.selective_recompute * matrix.forward
         )
@@ -295,5 +302,3 @@ def head(grid: Grid) -> Part:
 def embedding(grid: Grid) -> Part:
     """Looking up and scattering rows, on the first stage."""
     return _element_wise(grid, 6.0 * tokens(grid) * grid.shape.hidden / sequence_shard(grid))
-
-

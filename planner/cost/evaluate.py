@@ -126,9 +126,7 @@ def breakdown(grid: Grid, priced: Passes | None = None) -> dict[str, Figure]:
     leading, body = priced.layers
     for name, part in body.parts.items():
         other = leading.parts[name]
-        parts[name] = steps * (
-            n * (part.forward + part.backward) + at_start * lead * (other.forward + other.backward)
-        )
+        parts[name] = steps * (n * (part.forward + part.backward) + at_start * lead * (other.forward + other.backward))
     parts["recompute"] = steps * (n * s.body.again + at_start * lead * s.leading.again)
     parts["embedding"] = steps * at_start * (s.embedding.forward + s.embedding.backward)
     parts["logits"] = steps * head_here * (s.head.forward + s.head.backward)

@@ -96,7 +96,9 @@ def _states(grid: Grid, held: Held) -> tuple[Figure, Figure, Figure]:
 
     def bytes_of(each: Figure, from_stage: float) -> Figure:
         on = zero >= from_stage
-        return each * (held.dense / np.where(on, r.dense_shards, 1.0) + held.experts / np.where(on, r.expert_shards, 1.0))
+        return each * (
+            held.dense / np.where(on, r.dense_shards, 1.0) + held.experts / np.where(on, r.expert_shards, 1.0)
+        )
 
     resident = (1.0 - stack.gathers_working_copy * (zero >= 3)) * stack.parameter_bytes
     master = s.master_bytes * np.where(stack.gathers_working_copy > 0, 1.0, s.trained)
@@ -126,7 +128,9 @@ def stages(grid: Grid, split: Split) -> tuple[Memory, Memory, Memory]:
     t = compute.tokens(grid)
     logits = t * s.vocab / layout.tp * stack.logit_copies
     again = (grid.options.recompute_layers > 0) * body.full
-    per_layer = (s.attention_parameters + (1.0 - s.moe_share) * s.mlp_parameters + s.moe_share * s.shared_parameters) / layout.tp
+    per_layer = (
+        s.attention_parameters + (1.0 - s.moe_share) * s.mlp_parameters + s.moe_share * s.shared_parameters
+    ) / layout.tp
     per_layer = per_layer + s.moe_share * s.experts * s.expert_parameters / (layout.ep * layout.etp)
     gathered = (grid.options.zero >= 3) * 2.0 * stack.parameter_wire * per_layer
     casts = device.low_precision * 2.0 * per_layer

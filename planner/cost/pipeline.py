@@ -100,7 +100,9 @@ class Stages:
         """Forward and backward seconds of the first stage (the only one, if pp = 1)."""
         lead, alone = self.leading_layers(grid), grid.layout.pp <= 1
         n = self.split.first - lead
-        forward = n * self.body.forward + lead * self.leading.forward + self.embedding.forward + alone * self.head.forward
+        forward = (
+            n * self.body.forward + lead * self.leading.forward + self.embedding.forward + alone * self.head.forward
+        )
         backward = n * self.body.backward + lead * self.leading.backward + self.embedding.backward
         return forward, backward + alone * self.head.backward
 

@@ -78,7 +78,9 @@ def _reduce_and_gather(grid: Grid, parameters: Figure, g: Group, shards: Figure)
     gradients = parameters * stack.gradient_wire * grid.shape.trained
     within = Group(shards, np.minimum(g.inside, shards), g.reach)
     across = Group(g.n / shards, np.maximum(g.inside / shards, 1.0), g.reach)
-    scatter = collectives.gather(network, gradients, within) + collectives.all_reduce(network, gradients / shards, across)
+    scatter = collectives.gather(network, gradients, within) + collectives.all_reduce(
+        network, gradients / shards, across
+    )
     reduce = np.where(options.zero >= 1, scatter, collectives.all_reduce(network, gradients, g))
     moved = np.where(options.zero >= 3, 1.0, grid.shape.trained)
     gathered = collectives.gather(network, parameters * stack.parameter_wire * moved, within)

@@ -166,7 +166,9 @@ def parse_pins(texts: Iterable[str]) -> Pins:
             if axis not in AXES or not equals:
                 near = nearest(axis, AXES)
                 hint = f"did you mean {near[0]}?" if near and near[0] != axis else f"axes are {', '.join(AXES)}"
-                raise WrongQuestion(f"--pin {part}: {'write axis=value' if not equals else f'no axis {axis!r}'}; {hint}")
+                raise WrongQuestion(
+                    f"--pin {part}: {'write axis=value' if not equals else f'no axis {axis!r}'}; {hint}"
+                )
             if axis in bounds:
                 raise WrongQuestion(f"--pin {part}: {axis} is pinned twice; list values as {axis}=a|b")
             bounds[axis] = _bound(axis, value)

@@ -270,5 +270,7 @@ def rows_of(grid: Grid, rows: NDArray[np.intp]) -> Grid:
         return figure[rows] if isinstance(figure, np.ndarray) and figure.ndim == 1 else figure
 
     return replace(
-        grid, layout=mapped(grid.layout, take), network=replace(grid.network, accelerators=take(grid.network.accelerators))
+        grid,
+        layout=mapped(grid.layout, take),
+        network=replace(grid.network, accelerators=take(grid.network.accelerators)),
     )

@@ -75,8 +75,11 @@ def layouts(question: Question) -> Rows:
     The order of rows is the order of axes, small values first: it is also how ties are broken.
     """
     model = question.setting.workload.model
-    parts = [_of_count(question, count, batch, model.moe.experts if model.moe else 1)
-             for count in question.counts for batch in question.batches]
+    parts = [
+        _of_count(question, count, batch, model.moe.experts if model.moe else 1)
+        for count in question.counts
+        for batch in question.batches
+    ]
     return {axis: np.concatenate([part[axis] for part in parts]) for axis in LAYOUT_AXES}
 
 

@@ -99,7 +99,9 @@ def _interleave(c: Columns, s: Setting) -> Mask:
 
 
 def _tokens(c: Columns, s: Setting) -> Mask:
-    return c["micro"] * s.workload.sequence // c["cp"] <= 131072 * np.maximum(1, s.workload.sequence // c["cp"] // 131072)
+    return c["micro"] * s.workload.sequence // c["cp"] <= 131072 * np.maximum(
+        1, s.workload.sequence // c["cp"] // 131072
+    )
 
 
 RULES = (
@@ -113,7 +115,11 @@ RULES = (
     Rule("expert_ranks", "tp x cp x dp divides by ep x etp", _expert_ranks),
     Rule("expert_tensor", "etp is 1 or tp", _expert_tensor),
     Rule("layer_for_every_chunk", "there is a layer for every pipeline chunk", _layers),
-    Rule("layers_deal", "layers deal to pipeline chunks, at most one short per stage (evenly, if the runtime demands it)", _deal),
+    Rule(
+        "layers_deal",
+        "layers deal to pipeline chunks, at most one short per stage (evenly, if the runtime demands it)",
+        _deal,
+    ),
     Rule("batch_divides", "the global batch divides by dp x micro-batch", _batch),
     Rule("interleave_fill", "interleaved schedules need micro-batches in multiples of pp", _interleave),
     Rule("micro_batch_tokens", "a micro-batch has at most 131,072 tokens per rank (or is one sequence)", _tokens),
