@@ -128,7 +128,7 @@ def _per_second(request: Request) -> float:
             f"{request.cluster.node.id} has no price; give one (--price '$2.10/h' per accelerator) "
             "or rank by --objective time"
         )
-    return request.price.usd / HOUR_S
+    return float(request.price.usd) / HOUR_S
 
 
 def problem(prepared: Prepared, top: int, *, capacity: float | None = None) -> Problem:

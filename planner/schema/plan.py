@@ -328,7 +328,8 @@ class SearchSection(Record):
     method: str
     objective: str
     alike: int
-    """Settings of switches that each listed plan is the best of."""
+    """Near-duplicates that the first plan is the best of: same degrees, precision and recomputation, other micro-batches,
+    interleaving and switches."""
 
 
 @dataclass(frozen=True, kw_only=True)

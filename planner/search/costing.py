@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,20 +101,27 @@ def _hits(
     shape = (*block.axes.shape, len(rows))
     flat = flat_indices(block.shape, rows, within)
     row = flat % block.height
-    offset = sum(b.size for b in problem.blocks[:index])
     return Hits(
         time * problem.targets[index].weight[row],
         time,
         np.broadcast_to(found.memory, shape)[np.unravel_index(within, shape)],
         np.full(len(flat), index, dtype=np.int64),
         flat.astype(np.int64),
-        _alike(block, flat, problem.fold) + offset,
+        _alike(problem, index, flat),
     )
 
 
-def _alike(block: Block, flat: NDArray[np.intp], fold: bool) -> NDArray[np.int64]:
-    """A number that candidates share which differ only in switches: same precision, recomputation and row."""
-    if not fold:
-        return flat.astype(np.int64)
-    switches = int(np.prod(block.axes.shape[2:]))
-    return ((flat // (switches * block.height)) * block.height + flat % block.height).astype(np.int64)
+def _alike(problem: Problem, index: int, flat: NDArray[np.intp]) -> NDArray[np.int64]:
+    """A number that near-duplicates share: same degrees, precision and recomputation. Without folding, all differ."""
+    block = problem.blocks[index]
+    if not problem.fold:
+        return flat.astype(np.int64) + sum(b.size for b in problem.blocks[:index])
+    switches = math.prod(block.axes.shape[2:])
+    kind = flat // (switches * block.height)
+    return (block.family[flat % block.height] * math.prod(block.axes.shape[:2]) + kind).astype(np.int64)
+
+
+def near_duplicates(problem: Problem, index: int, flat: int) -> int:
+    """Candidates that fold into the one given, itself included."""
+    family = problem.blocks[index].family[flat % problem.blocks[index].height]
+    return sum(int(np.count_nonzero(b.family == family)) * math.prod(b.axes.shape[2:]) for b in problem.blocks)

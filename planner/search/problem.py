@@ -37,7 +37,7 @@ class Problem:
     """Bytes that a plan may hold on the accelerator."""
     top: int
     fold: bool = True
-    """Whether candidates that differ only in switches count once, by the best of them."""
+    """Whether near-duplicates (same degrees, precision, recomputation) count once, by the best of them."""
 
     @property
     def candidates(self) -> int:

@@ -63,6 +63,8 @@ class Block:
 
     rows: Rows
     axes: Axes
+    family: NDArray[np.intp]
+    """One number a row, equal for rows that differ in micro-batch and interleaving only, across all blocks."""
 
     @property
     def height(self) -> int:
@@ -124,6 +126,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     policies, kinds = _policies(runtime, pins), precisions(cluster, runtime, pins)
     replicated, tensor = rows["dp"] * rows["cp"] > 1, rows["tp"] > 1
     stages = np.where(rows["pp"] == 1, 0, np.where(rows["vpp"] == 1, 1, 2))
+    family = _families(rows)
     offloads = tuple(
         name == "optimizer"
         for name in ("none", "optimizer")
@@ -143,7 +146,15 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
             offloads,
         )
         if all(axes.shape):
-            yield Block({name: column[mask] for name, column in rows.items()}, axes)
+            yield Block({name: column[mask] for name, column in rows.items()}, axes, family[mask])
+
+
+def _families(rows: Rows) -> NDArray[np.intp]:
+    key = np.zeros(len(rows["tp"]), dtype=np.int64)
+    for axis in ("nodes", "batch", "tp", "pp", "cp", "ep", "etp"):
+        _, index = np.unique(rows[axis], return_inverse=True)
+        key = key * (int(index.max()) + 1) + index
+    return np.unique(key, return_inverse=True)[1]
 
 
 def _strings(runtime: Runtime, axis: str, neutral: tuple[str, ...]) -> tuple[object, ...]:

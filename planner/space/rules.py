@@ -68,16 +68,20 @@ def _context_chunk(c: Columns, s: Setting) -> Mask:
 
 def _experts(c: Columns, s: Setting) -> Mask:
     moe = s.workload.model.moe
-    return (moe.experts % c["ep"] == 0) if moe else (c["ep"] == 1)
+    divides: Mask = (moe.experts if moe else 1) % c["ep"] == 0
+    return divides
 
 
 def _expert_ranks(c: Columns, s: Setting) -> Mask:
-    return c["tp"] * c["cp"] * c["dp"] % (c["ep"] * c["etp"]) == 0
+    divides: Mask = c["tp"] * c["cp"] * c["dp"] % (c["ep"] * c["etp"]) == 0
+    return divides
 
 
 def _expert_tensor(c: Columns, s: Setting) -> Mask:
     moe = s.workload.model.moe
-    return (c["etp"] == 1) | ((c["etp"] == c["tp"]) & (bool(moe) and moe is not None and moe.ffn % c["etp"] == 0))
+    splits = (c["etp"] == c["tp"]) & ((moe.ffn if moe else 1) % c["etp"] == 0)
+    fits: Mask = (c["etp"] == 1) | splits
+    return fits
 
 
 def _layers(c: Columns, s: Setting) -> Mask:
@@ -91,11 +95,13 @@ def _deal(c: Columns, s: Setting) -> Mask:
 
 
 def _batch(c: Columns, s: Setting) -> Mask:
-    return c["batch"] % (c["dp"] * c["micro"]) == 0
+    divides: Mask = c["batch"] % (c["dp"] * c["micro"]) == 0
+    return divides
 
 
 def _interleave(c: Columns, s: Setting) -> Mask:
-    return (c["vpp"] == 1) | ((c["pp"] > 1) & (c["batch"] // (c["dp"] * c["micro"]) % c["pp"] == 0))
+    rounds: Mask = (c["pp"] > 1) & (c["batch"] // (c["dp"] * c["micro"]) % c["pp"] == 0)
+    return (c["vpp"] == 1) | rounds
 
 
 def _tokens(c: Columns, s: Setting) -> Mask:

@@ -1,0 +1,285 @@
+"""Questions in plain words: what the command line and Python callers share.
+
+``plan("llama3-70b", cluster="dgx-h100:16")`` returns the same :class:`~planner.schema.plan.PlanSet` that
+``clusterwright plan llama3-70b --cluster dgx-h100:16 --json`` prints.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from planner import planning, units, workload
+from planner.catalog import Catalog, cluster, cluster_from_file, load
+from planner.errors import WrongQuestion, nearest
+from planner.question import OBJECTIVES, Request
+from planner.schema.hardware import Cluster, Node, Price, Runtime
+from planner.schema.plan import PlanSet
+from planner.schema.workload import Model
+from planner.space.axes import Bound, Pins, parse_pins
+from planner.space.rules import RULE_NAMES
+
+DEFAULT_RUNTIME = "megatron-core"
+DEFAULT_REGION = "us"
+PRICE_BASES = ("on-demand", "spot", "reserved-1y", "reserved-3y")
+_MOST_COUNTS = 16
+"""Counts or batches that a range is tried at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Everything that a question may say beside its model and its cluster; text as a person writes it."""
+
+    fabric: str | None = None
+    region: str | None = None
+    batch: str | None = None
+    sequence: int | None = None
+    tokens: str | None = None
+    method: str = "pretrain"
+    rank: int | None = None
+    targets: tuple[str, ...] | None = None
+    optimizer: str = "adamw"
+    runtime: str | None = None
+    precision: str | None = None
+    pins: tuple[str, ...] = ()
+    waive: tuple[str, ...] = ()
+    objective: str = "time"
+    deadline: str | None = None
+    max_cost: str | None = None
+    price: str | None = None
+    """Per accelerator-hour, in place of the catalog's."""
+    basis: str = "on-demand"
+    top: int = 5
+    all_switches: bool = False
+    catalog: Path | None = None
+
+
+def plan(
+    model: str, cluster: str | Sequence[str], *, progress: planning.Progress | None = None, **asked: object
+) -> PlanSet:
+    """The best plans for a model on a cluster; keywords are the fields of :class:`Asked`.
+
+    Raises:
+        WrongQuestion: a name, a value or a combination that cannot be.
+        NoAnswer: no plan fits or keeps the limits.
+    """
+    known, wanted = request(model, cluster, Asked(**asked))  # type: ignore[arg-type]
+    return planning.plan(known, wanted, progress)
+
+
+def estimate(model: str, cluster: str | Sequence[str], settings: Sequence[str] = (), **asked: object) -> PlanSet:
+    """One configuration as given (``tp=8 pp=4``), whether it fits or not; what is not given is neutral.
+
+    Raises:
+        WrongQuestion: the configuration is not legal; the message says why.
+    """
+    known, wanted = request(model, cluster, Asked(**asked))  # type: ignore[arg-type]
+    return planning.estimate(known, replace(wanted, pins=configuration(wanted, parse_pins(settings))))
+
+
+def request(model: str, named: str | Sequence[str], asked: Asked) -> tuple[Catalog, Request]:
+    """The catalog and the request that a question means."""
+    known = load(asked.catalog)
+    base, counts = _cluster(known, named, asked)
+    runtime, release = _runtime(known, asked.runtime)
+    found = workload.model(model)
+    batches = _batches(found, asked.batch)
+    asked_workload = workload.workload(
+        found,
+        sequence=asked.sequence,
+        batch=batches[-1],
+        tokens=asked.tokens,
+        method=asked.method,
+        rank=asked.rank,
+        targets=asked.targets,
+        optimizer=asked.optimizer,
+    )
+    price, sold_as = _price(known, base.node, asked)
+    if asked.objective not in OBJECTIVES:
+        raise WrongQuestion(f"--objective {asked.objective}: choose {', '.join(OBJECTIVES)}")
+    if asked.top < 1:
+        raise WrongQuestion(f"--top {asked.top}: must be at least 1")
+    return known, Request(
+        workload=asked_workload,
+        cluster=base,
+        counts=counts,
+        batches=batches,
+        runtime=runtime,
+        release=release,
+        pins=_pins(asked),
+        waived=_waived(asked.waive),
+        objective=asked.objective,
+        deadline_s=_positive("--deadline", asked.deadline, "time"),
+        max_cost_usd=_positive("--max-cost", asked.max_cost, "money"),
+        top=asked.top,
+        fold=not asked.all_switches,
+        price=price,
+        sold_as=sold_as,
+        inputs=_inputs(known, found, named),
+        assumptions=_left_open(asked, base, found),
+    )
+
+
+# ---- clusters --------------------------------------------------------------------------------------------------------
+
+
+def _cluster(known: Catalog, named: str | Sequence[str], asked: Asked) -> tuple[Cluster, tuple[int, ...]]:
+    texts = [named] if isinstance(named, str) else list(named)
+    if len(texts) != 1:
+        raise WrongQuestion("one --cluster at a time: mixed pools are not planned yet")
+    text = texts[0]
+    region = asked.region or (DEFAULT_REGION if DEFAULT_REGION in known.regions else None)
+    if text.endswith(".toml") or "/" in text:
+        found = cluster_from_file(Path(text).expanduser(), known)
+        if asked.fabric:
+            found = replace(found, fabric=known.fabric(asked.fabric))
+        if found.region is None and region is not None:
+            found = replace(found, region=known.region(region))
+        return found, (found.count,)
+    node, colon, count = text.partition(":")
+    known.node(node)
+    if not colon:
+        raise WrongQuestion(f"--cluster {text}: how many? Write {node}:16, or {node}:8..64 to try several counts")
+    counts = _range("--cluster", text, count)
+    return cluster(known, node, counts[-1], asked.fabric, region), counts
+
+
+def _range(flag: str, text: str, body: str) -> tuple[int, ...]:
+    """``16`` or ``8..64``: the values to try, ascending."""
+    match = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", body.replace(",", ""))
+    if match is None or int(match[1]) < 1:
+        raise WrongQuestion(f"{flag} {text}: {body!r} is not a count; write 16, or 8..64 to try several")
+    low = int(match[1])
+    high = int(match[2]) if match[2] else low
+    if high < low:
+        raise WrongQuestion(f"{flag} {text}: the range is empty; write {high}..{low}")
+    if high // low <= _MOST_COUNTS:
+        values = {*range(low, high + 1, low), high} if high > low else {low}
+    else:
+        values = {low * 2**i for i in range(64) if low * 2**i <= high} | {high}
+    return tuple(sorted(values))
+
+
+def _batches(model: Model, text: str | None) -> tuple[int, ...]:
+    """The model's own batch, the one asked for, or doublings over a range."""
+    if text is None:
+        return (model.batch,)
+    values = _range("--batch", text, text)
+    return tuple(
+        v for v in values if len(values) == 1 or v in (values[0], values[-1]) or (v // values[0]).bit_count() == 1
+    )
+
+
+# ---- the rest of the question ----------------------------------------------------------------------------------------
+
+
+def _runtime(known: Catalog, text: str | None) -> tuple[Runtime, str]:
+    """``megatron-core`` or ``megatron-core@2024``; the newest release unless named."""
+    name, _, release = (text or DEFAULT_RUNTIME).partition("@")
+    runtime = known.runtime(name)
+    if release and release not in runtime.releases:
+        raise WrongQuestion(f"--runtime {text}: releases of {name} are {', '.join(runtime.releases)}")
+    return runtime, release or runtime.releases[-1]
+
+
+def _pins(asked: Asked) -> Pins:
+    pins = parse_pins(asked.pins)
+    if asked.precision is None:
+        return pins
+    if "precision" in pins:
+        raise WrongQuestion("--precision and --pin precision=... say the same thing twice; keep one")
+    return Pins({**pins.bounds, **parse_pins([f"precision={asked.precision.replace(',', '|')}"]).bounds})
+
+
+def configuration(wanted: Request, given: Pins) -> Pins:
+    """Pins for every axis: as given, else neutral (degrees 1, nothing recomputed, overlap where the runtime has it)."""
+    bounds = {**wanted.pins.bounds, **given.bounds}
+    axes = wanted.runtime.axes
+
+    def has(axis: str, value: object) -> bool:
+        known = axes.get(axis, ())
+        return known == "any" or value in known
+
+    tensor = bounds.get("tp", Bound(("1",))).values != ("1",)
+    neutral = {
+        **{axis: "1" for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "micro")},
+        "recompute": "none",
+        "sequence_parallel": "on" if tensor and has("sequence_parallel", True) else "off",
+        "zero": "1" if has("zero", 1) else str(next(iter(axes.get("zero", (0,))))),
+        "zero_scope": "full",
+        "dp_overlap": "on" if has("dp_overlap", True) else "off",
+        "offload": "none",
+        "rank_order": "tp-cp-ep-dp-pp",
+    }
+    return Pins({**{axis: Bound((value,)) for axis, value in neutral.items()}, **bounds})
+
+
+def _waived(names: Sequence[str]) -> frozenset[str]:
+    for name in names:
+        if name not in RULE_NAMES:
+            near = nearest(name, RULE_NAMES)
+            hint = f"did you mean {near[0]}?" if near else f"rules are {', '.join(RULE_NAMES)}"
+            raise WrongQuestion(f"--waive {name}: no such rule; {hint}")
+    return frozenset(names)
+
+
+def _positive(flag: str, text: str | None, dimension: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        value = units.parse(text, dimension)
+    except units.UnitError as error:
+        raise WrongQuestion(f"{flag} {error}") from None
+    if value <= 0:
+        raise WrongQuestion(f"{flag} {text}: must be more than nothing")
+    return value
+
+
+def _price(known: Catalog, node: Node, asked: Asked) -> tuple[Price | None, str]:
+    """Per node-hour: the one given, the node's own, or that of the cloud instance that stands in for it."""
+    if asked.basis not in PRICE_BASES:
+        raise WrongQuestion(f"--basis {asked.basis}: choose {', '.join(PRICE_BASES)}")
+    if asked.price is not None:
+        each = _positive("--price", asked.price, "price per hour")
+        assert each is not None
+        given = Price(basis="on-demand", usd=each * node.accelerators, date="", source="--price")
+        return given, node.id
+    for entry in (node, known.nodes.get(node.rented_as or "")):
+        if entry is None or entry.accelerators != node.accelerators:
+            continue
+        for price in entry.prices:
+            if price.basis == asked.basis:
+                return price, entry.id
+    return None, ""
+
+
+def _inputs(known: Catalog, model: Model, named: str | Sequence[str]) -> dict[str, str]:
+    """What the answer depends on, hashed."""
+    found = {f"catalog {origin}": digest for origin, digest in known.versions().items()}
+    found[f"model {model.id}"] = hashlib.sha256(repr(model).encode()).hexdigest()[:16]
+    for text in [named] if isinstance(named, str) else named:
+        path = Path(text).expanduser()
+        if text.endswith(".toml") and path.is_file():
+            found[f"cluster {path.name}"] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return found
+
+
+def _left_open(asked: Asked, base: Cluster, model: Model) -> tuple[tuple[str, str, str], ...]:
+    """What the question did not say and this program chose."""
+    open_ones = [
+        (asked.batch is None, f"batch of {model.batch:,} sequences", "the model's default", "--batch"),
+        (asked.sequence is None, f"{model.sequence:,} tokens per sequence", "the model's default", "--seq"),
+        (
+            asked.tokens is None,
+            f"{units.format_count(model.tokens)} tokens to train on",
+            "the model's default",
+            "--tokens",
+        ),
+        (asked.runtime is None, DEFAULT_RUNTIME, "the default runtime, its newest release", "--runtime"),
+        (asked.precision is None, "16-bit precision", "8-bit formats change numerics; ask for them", "--precision"),
+        (asked.region is None and base.region is not None, f"region {DEFAULT_REGION}", "the default", "--region"),
+    ]
+    return tuple((what, why, flag) for is_open, what, why, flag in open_ones if is_open)

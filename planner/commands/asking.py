@@ -1,0 +1,57 @@
+"""The options that every question about a model and a cluster takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--cluster",
+        required=True,
+        metavar="NODE:COUNT",
+        help="Nodes to train on: dgx-h100:16, dgx-h100:8..64 to try several counts, or a FILE.toml of your own.",
+    ),
+    click.option("--fabric", metavar="ID", help="Network between nodes (default: the node's usual one)."),
+    click.option("--region", metavar="ID", help="Where it runs: electricity and carbon (default: us)."),
+    click.option("--batch", metavar="N|A..B", help="Global batch in sequences, or a range to try."),
+    click.option("--seq", "sequence", type=int, metavar="N", help="Tokens per sequence."),
+    click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 1T."),
+    click.option(
+        "--method",
+        type=click.Choice(["pretrain", "finetune", "lora"]),
+        default="pretrain",
+        show_default=True,
+        help="What is trained.",
+    ),
+    click.option("--rank", "rank", type=int, metavar="R", help="LoRA rank."),
+    click.option("--optimizer", default="adamw", show_default=True, metavar="ID", help="Optimizer."),
+    click.option("--runtime", metavar="ID[@RELEASE]", help="Training framework (default: megatron-core, newest)."),
+    click.option("--precision", metavar="P", help="bf16, fp16, fp8, mxfp8, or several: bf16,fp8 (default: 16 bit)."),
+    click.option("--price", metavar="USD/H", help="Price per accelerator-hour, e.g. '$2.10/h'."),
+    click.option(
+        "--basis",
+        type=click.Choice(["on-demand", "spot", "reserved-1y", "reserved-3y"]),
+        default="on-demand",
+        show_default=True,
+        help="Which of the catalog's prices.",
+    ),
+    click.option("--waive", multiple=True, metavar="RULE", help="Drop a rule of the space by name."),
+    click.option(
+        "--catalog", type=click.Path(path_type=Path), metavar="DIR", help="Your own hardware over the built-in catalog."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report."),
+    click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE", help="Write the document to a file."),
+)
+
+
+def question(command: Command) -> Command:
+    """Adds the options, in their order, to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command

@@ -1,0 +1,34 @@
+"""``clusterwright estimate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from planner.commands.asking import question
+
+
+@click.command()
+@click.argument("model")
+@click.argument("settings", nargs=-1, metavar="[AXIS=VALUE]...")
+@question
+def estimate(
+    model: str, settings: tuple[str, ...], cluster: str, as_json: bool, output: Path | None, **asked: Any
+) -> int:
+    """Predict one given configuration of MODEL: does it fit, how fast is it, what limits it.
+
+    An axis that is not given is neutral: degrees and micro-batch 1, nothing recomputed, overlap where the runtime has it.
+    Exits with 1 if it does not fit.
+
+    \b
+      clusterwright estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5
+      clusterwright estimate llama3-8b --cluster dgx-a100-80gb:1 --runtime fsdp2 micro=2 recompute=full
+    """
+    from planner import api
+    from planner.commands import report
+
+    found = api.estimate(model, cluster, settings, **asked)
+    report.deliver(found, as_json=as_json, output=output)
+    return 0 if found.search.feasible else 1

@@ -1,0 +1,213 @@
+"""A set of plans on one screen: the answer, then why, then what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from planner import render
+from planner.schema.plan import Plan, PlanSet
+from planner.units import (
+    format_bytes,
+    format_count,
+    format_percent,
+    format_power,
+    format_seconds,
+    format_usd,
+)
+
+_DAY = 86400.0
+
+
+def deliver(found: PlanSet, *, as_json: bool, output: Path | None) -> None:
+    """Prints the report or the document, and writes the document where asked."""
+    from planner import document
+
+    if output is not None:
+        document.write(document.as_json(found), output)
+    if as_json:
+        render.json(document.dump(found))
+        return
+    show(found)
+    render.text()
+    if output is not None:
+        render.text(f"Next      clusterwright explain {output}     (the plan is in {output})")
+    else:
+        render.text("Next      -o plan.json writes the plan; clusterwright explain plan.json prints it again")
+
+
+def show(found: PlanSet) -> None:
+    """The whole report of a set."""
+    best = found.plans[0]
+    _heading(best)
+    render.text()
+    _ranking(found.plans)
+    if found.search.alike > 1:
+        render.text(
+            f"  near-duplicates folded: #1 is the best of {found.search.alike:,} with its degrees (--all lists them)"
+        )
+    render.text()
+    _time(best)
+    _memory(best)
+    _reasons(found)
+    _counts(found)
+    _search(found)
+    _assumes(best)
+
+
+def explained(found: PlanSet | Plan, chosen: Plan) -> None:
+    """A plan from a file: the whole set for its first plan, one plan's own figures otherwise."""
+    if isinstance(found, PlanSet) and chosen.rank == 1:
+        show(found)
+        return
+    _heading(chosen)
+    render.text()
+    _ranking((chosen,))
+    render.text()
+    _time(chosen)
+    _memory(chosen)
+    _assumes(chosen)
+
+
+def _heading(plan: Plan) -> None:
+    w, cluster, pool = plan.workload, plan.cluster, plan.cluster.pools[0]
+    method = {"pretrain": "pre-training", "finetune": "full fine-tuning", "lora": f"LoRA rank {w.method['rank']}"}
+    render.text(
+        f"{w.name}, {method[w.method['kind']]}, {w.sequence:,} tokens/sequence, batch {plan.batch.global_:,} sequences"
+    )
+    nics = ""
+    if pool.nics_per_node and cluster.accelerators > pool.accelerators_per_node:
+        gbit = (pool.nic_bytes_per_s or cluster.fabric.nic_bytes_per_s) * 8 / 1e9
+        nics = f", {pool.nics_per_node} x {gbit:g} Gbit/s {cluster.fabric.id} {cluster.fabric.topology}"
+    render.text(f"{cluster.accelerators:,} x {pool.accelerator} in {pool.count:,} x {pool.node}{nics}")
+    render.text(f"{plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")
+
+
+def _ranking(plans: Sequence[Plan]) -> None:
+    shown = [name for name in ("vpp", "cp", "ep", "etp") if any(getattr(p.parallelism, name) > 1 for p in plans)]
+    several = len({p.cluster.pools[0].count for p in plans}) > 1
+    batches = len({p.batch.global_ for p in plans}) > 1
+    precisions = len({p.precision for p in plans}) > 1
+    tokens = format_count(plans[0].workload.tokens)
+    headers = ["#", *(["nodes"] if several else []), *(["batch"] if batches else []), *(["prec"] if precisions else [])]
+    headers += ["TP", "PP", *(name.upper() for name in shown), "DP", "micro", "ZeRO", "recompute"]
+    headers += ["step", "tokens/s", "MFU", "memory/GPU", f"{tokens} tokens", "cost"]
+    rows = [[*_degrees(p, shown, several, batches, precisions), *_figures(p)] for p in plans]
+    align = "r" * (len(headers) - 7) + "l" + "r" * 6
+    drop = [name for name in ("ZeRO", "tokens/s", "MFU", "DP", "VPP", "cost") if name in headers]
+    render.table(headers, rows, align=align, priority=drop)
+
+
+def _degrees(plan: Plan, shown: Sequence[str], several: bool, batches: bool, precisions: bool) -> list[str]:
+    p = plan.parallelism
+    cells = [str(plan.rank), *([f"{plan.cluster.pools[0].count:,}"] if several else [])]
+    cells += [f"{plan.batch.global_:,}"] if batches else []
+    cells += [plan.precision] if precisions else []
+    cells += [str(p.tp), str(p.pp), *(str(getattr(p, name)) for name in shown), f"{p.dp:,}"]
+    return [*cells, str(plan.batch.micro), str(p.zero_stage), plan.recompute.policy]
+
+
+def _figures(plan: Plan) -> list[str]:
+    found, money = plan.prediction, plan.money
+    held = f"{found.memory.total_bytes / 2**30:.1f} / {found.memory.capacity_bytes / 2**30:.0f} GiB"
+    return [
+        format_seconds(found.step_time_s),
+        format_count(found.tokens_per_s),
+        format_percent(found.mfu),
+        held,
+        format_seconds(money.days * _DAY),
+        format_usd(money.usd_total) if money.usd_total is not None else "-",
+    ]
+
+
+_NAMES = {
+    "vector": "element-wise",
+    "tp": "TP",
+    "cp": "CP",
+    "ep": "EP",
+    "dp": "DP",
+    "launch": "launch",
+}
+
+
+def _time(plan: Plan) -> None:
+    step = plan.prediction.step_time_s
+    parts = sorted(plan.prediction.breakdown.items(), key=lambda item: -item[1])
+    told = [f"{_NAMES.get(name, name)} {format_percent(s / step)}" for name, s in parts if s / step >= 0.0005]
+    render.text(f"Time      {format_seconds(step)}: " + "  ".join(told))
+
+
+def _memory(plan: Plan) -> None:
+    m = plan.prediction.memory
+    parts = {
+        "parameters": m.parameters_bytes,
+        "gradients": m.gradients_bytes,
+        "optimizer": m.optimizer_bytes,
+        "activations": m.activations_bytes,
+        "buffers": m.buffers_bytes,
+        "runtime": m.resident_bytes,
+    }
+    where = f" on stage {m.stage + 1} of {plan.parallelism.pp}" if plan.parallelism.pp > 1 else ""
+    told = "  ".join(f"{name} {format_bytes(value)}" for name, value in parts.items() if value > 0)
+    render.text(f"Memory    {format_bytes(m.total_bytes)}{where}: {told}")
+    over = m.total_bytes - m.capacity_bytes
+    if over > 0:
+        render.text(f"          does not fit: {format_bytes(over)} over the {format_bytes(m.capacity_bytes)} there are")
+
+
+def _reasons(found: PlanSet) -> None:
+    reasons = found.reasons
+    render.text("Binds     " + "; ".join(reasons.binds))
+    told = [f"{name} {100 * change:+.1f} %" for name, change in reasons.gains.items() if abs(change) >= 0.0005]
+    render.text("10 % more  " + ("  ".join(told) if told else "of anything changes nothing") + " step time")
+    for index, line in enumerate(reasons.why_not):
+        render.text(("Why not   " if index == 0 else "          ") + line)
+
+
+def _counts(found: PlanSet) -> None:
+    """Over several counts: the best of each."""
+    if len({point.accelerators for point in found.front}) < 2:
+        return
+    render.text()
+    per_node = found.plans[0].cluster.pools[0].accelerators_per_node
+    rows = []
+    for point in found.front:
+        cost = format_usd(point.usd_total) if point.usd_total is not None else "-"
+        nodes = f"{point.accelerators // per_node:,}"
+        rows.append([nodes, point.label, format_seconds(point.step_time_s), format_seconds(point.days * _DAY), cost])
+    render.table(["nodes", "best plan", "step", "time to train", "cost"], rows, align="rlrrr")
+
+
+def _search(found: PlanSet) -> None:
+    s = found.search
+    proven = ", proven" if s.proven_optimal else ""
+    cpu = f", {found.meta['cpu_s']:.1f} s" if "cpu_s" in found.meta else ""
+    if s.candidates == 1 or not s.feasible:
+        return
+    render.text(f"Search    optimum of {s.candidates:,} candidates ({s.feasible:,} fit) by {s.objective}{proven}{cpu}")
+
+
+def _assumes(plan: Plan) -> None:
+    g, price, energy = plan.money.goodput, plan.money.price, plan.energy
+    render.text(
+        f"Assumes   goodput {format_percent(g.fraction)} (an interruption every {format_seconds(g.mtbf_s)}; {g.basis})"
+    )
+    if price is not None:
+        place = f", {price.region}" if price.region else ""
+        when = f", {price.date}" if price.date else ""
+        render.text(
+            f"          {price.node} {price.basis} {format_usd(price.usd_per_hour)}/h{place}{when} (--price, --basis)"
+        )
+    else:
+        render.text("          no price in the catalog for this node (--price)")
+    if energy.power_w is not None and energy.usd is not None:
+        render.text(
+            f"          {format_power(energy.power_w)} while training, {format_usd(energy.usd)} of electricity: {energy.basis}"
+        )
+    flags: dict[str, list[str]] = {}
+    for assumption in plan.assumptions:
+        flags.setdefault(assumption.flag, []).append(
+            assumption.what if assumption.flag != "calibrate" else assumption.why
+        )
+    for flag, told in flags.items():
+        render.text(f"          {', '.join(told)} ({flag})")
