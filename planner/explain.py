@@ -12,6 +12,7 @@ from planner.question import Prepared, Request, prepare, problem
 from planner.schema.plan import Plan, Reasons
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, Found
+from planner.space.axes import Pins
 from planner.space.grid import single_grid
 from planner.units import format_bytes, format_percent, format_seconds
 
@@ -38,8 +39,9 @@ def gains(prepared: Prepared, best: Candidate) -> dict[str, float]:
     grid = single_grid(prepared.figures, best.layout, best.options)
     found = {name: float(cost.evaluate(scaled(grid, name, 1 + MORE)).time) / best.time - 1.0 for name in _RESOURCES}
     memory = prepared.request.cluster.accelerator.memory
-    roomier = Bounded().search(problem(prepared, 1, capacity=memory * (1 + MORE))).best[0]
-    found["memory"] = min(roomier.value / best.value - 1.0, 0.0)
+    roomier = Bounded().search(problem(prepared, 1, capacity=memory * (1 + MORE))).best
+    if roomier:
+        found["memory"] = min(roomier[0].value / best.value - 1.0, 0.0)
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
@@ -68,6 +70,35 @@ def shape_of(plan: Plan) -> str:
     p = plan.parallelism
     degrees = (("TP", p.tp), ("PP", p.pp), ("VPP", p.vpp), ("CP", p.cp), ("EP", p.ep), ("ETP", p.etp))
     return " ".join(f"{name}{degree}" for name, degree in degrees if degree > 1) or "DP only"
+
+
+def remedies(catalog: Catalog, request: Request, best: Candidate) -> tuple[str, ...]:
+    """Each single axis that, left free, lets a pinned configuration fit: its value and what it does to the step time."""
+    told = []
+    for axis in ("recompute", "zero", "offload", "micro", "sequence_parallel", "cp", "pp", "tp", "ep"):
+        freed = Pins({name: bound for name, bound in request.pins.bounds.items() if name != axis})
+        try:
+            prepared = prepare(catalog, replace(request, pins=freed))
+        except WrongQuestion:
+            continue
+        found = Bounded().search(problem(prepared, 1)).best
+        if found:
+            change = format_percent(found[0].time / best.time - 1.0)
+            told.append(
+                f"{axis}={_value(found[0], axis)} would fit ({'' if change.startswith('-') else '+'}{change} time)"
+            )
+    return tuple(told)
+
+
+def _value(candidate: Candidate, axis: str) -> str:
+    options = candidate.options
+    switches = {
+        "recompute": options.recompute.name,
+        "zero": str(options.sharding.zero),
+        "offload": "optimizer" if options.offload else "none",
+        "sequence_parallel": "on" if options.tensor.sequence_parallel else "off",
+    }
+    return switches.get(axis) or str(candidate.layout[axis])
 
 
 def _why_not(plans: tuple[Plan, ...]) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ from planner.search.bounded import Bounded
 from planner.search.costing import near_duplicates
 from planner.search.problem import Found
 
-
 Progress = Callable[[str, float], AbstractContextManager[Callable[[int], None]]]
 """Given what is done and how many units of it, a context that yields ``advance(n)``."""
 
@@ -93,10 +92,13 @@ def estimate(catalog: Catalog, request: Request) -> PlanSet:
     found = Bounded().search(everything)
     plans = (document.plan(prepared, found.best[0], 1),)
     fits = found.best[0].memory <= request.cluster.accelerator.memory
+    reasons = explain.reasons(prepared, found, plans)
+    if not fits:
+        reasons = replace(reasons, why_not=explain.remedies(catalog, request, found.best[0]))
     return PlanSet(
         search=replace(_search_section(prepared, found), feasible=found.candidates if fits else 0),
         plans=plans,
-        reasons=explain.reasons(prepared, found, plans),
+        reasons=reasons,
         front=(),
         meta={"host": platform.machine()},
     )

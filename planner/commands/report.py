@@ -107,15 +107,25 @@ def _degrees(plan: Plan, shown: Sequence[str], several: bool, batches: bool, pre
     return [*cells, str(plan.batch.micro), str(p.zero_stage), plan.recompute.policy]
 
 
+def _seconds(value: float) -> str:
+    """A step's time in seconds whatever its size, so that rows compare at a glance."""
+    return format_seconds(value) if value < 1 else f"{value:,.{2 if value < 10 else 1}f} s"
+
+
+def _days(value: float) -> str:
+    """A run's length: days, unless it is over within one."""
+    return f"{value:,.1f} d" if value >= 1 else format_seconds(value * _DAY)
+
+
 def _figures(plan: Plan) -> list[str]:
     found, money = plan.prediction, plan.money
     held = f"{found.memory.total_bytes / 2**30:.1f} / {found.memory.capacity_bytes / 2**30:.0f} GiB"
     return [
-        format_seconds(found.step_time_s),
+        _seconds(found.step_time_s),
         format_count(found.tokens_per_s),
         format_percent(found.mfu),
         held,
-        format_seconds(money.days * _DAY),
+        _days(money.days),
         format_usd(money.usd_total) if money.usd_total is not None else "-",
     ]
 
@@ -134,7 +144,7 @@ def _time(plan: Plan) -> None:
     step = plan.prediction.step_time_s
     parts = sorted(plan.prediction.breakdown.items(), key=lambda item: -item[1])
     told = [f"{_NAMES.get(name, name)} {format_percent(s / step)}" for name, s in parts if s / step >= 0.0005]
-    render.text(f"Time      {format_seconds(step)}: " + "  ".join(told))
+    render.text(f"Time      {_seconds(step)}: " + "  ".join(told))
 
 
 def _memory(plan: Plan) -> None:
@@ -160,8 +170,9 @@ def _reasons(found: PlanSet) -> None:
     render.text("Binds     " + "; ".join(reasons.binds))
     told = [f"{name} {100 * change:+.1f} %" for name, change in reasons.gains.items() if abs(change) >= 0.0005]
     render.text("10 % more  " + ("  ".join(told) if told else "of anything changes nothing") + " step time")
+    label = "Why not" if len(found.plans) > 1 else "Mend"
     for index, line in enumerate(reasons.why_not):
-        render.text(("Why not   " if index == 0 else "          ") + line)
+        render.text((f"{label:10}" if index == 0 else " " * 10) + line)
 
 
 def _counts(found: PlanSet) -> None:
@@ -174,7 +185,7 @@ def _counts(found: PlanSet) -> None:
     for point in found.front:
         cost = format_usd(point.usd_total) if point.usd_total is not None else "-"
         nodes = f"{point.accelerators // per_node:,}"
-        rows.append([nodes, point.label, format_seconds(point.step_time_s), format_seconds(point.days * _DAY), cost])
+        rows.append([nodes, point.label, _seconds(point.step_time_s), _days(point.days), cost])
     render.table(["nodes", "best plan", "step", "time to train", "cost"], rows, align="rlrrr")
 
 

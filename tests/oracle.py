@@ -1,0 +1,518 @@
+"""What a plan costs, in plain floats: one layer, one stage, one group of ranks at a time.
+
+An independent reading of the equations in ``planner/cost``: it shares no code with it, knows no arrays, and writes out
+what the vectorised functions say in closed form. A plan is any object with the records `shape`, `device`, `network`,
+`stack`, `layout` and `options`, whose fields are floats.
+"""
+
+from dataclasses import dataclass
+from math import ceil, floor, log2, sqrt
+from types import SimpleNamespace
+
+ELEMENT = 2.0
+"""Bytes of an activation."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    time: float
+    memory: float
+    stages: list[float]
+    """Bytes held by every stage."""
+
+
+# ---- ranks and collectives -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Group:
+    n: float
+    inside: float
+    reach: float
+
+
+def group(p, n, stride):
+    """Of `n` ranks `stride` apart, as many share a domain as fit into it."""
+    inside = floor(p.network.domain / stride)
+    return Group(n, min(max(inside, 1.0), n), n * stride)
+
+
+def nic(p, g):
+    """A NIC's rate, less where the group reaches beyond a leaf."""
+    return p.network.nic * (p.network.spine if g.reach > p.network.leaf else 1.0)
+
+
+def in_domain(p, g, rate):
+    """A mesh of pair links gives a group only those links that lead to its members."""
+    if p.network.mesh > 0:
+        return min(rate, p.network.pair * max(g.inside - 1.0, 1.0))
+    return rate
+
+
+def pipelined(p, latency, wire):
+    """A + x + c sqrt(A x)"""
+    return latency + wire + p.network.pipelining * sqrt(latency * wire)
+
+
+def ring_latency(p, g):
+    """base + (n - k) a_domain + (k - 1) a_nic for k domains"""
+    k = g.n / g.inside
+    return p.network.base + (g.n - k) * p.network.scaleup_latency + (k - 1.0) * p.network.nic_latency
+
+
+def gather(p, size, g):
+    """All-gather or reduce-scatter: x = (n - 1) / n S / min(B_domain, inside B_nic)."""
+    if g.n <= 1:
+        return 0.0
+    rate = in_domain(p, g, p.network.scaleup)
+    if g.n > g.inside:
+        rate = min(rate, g.inside * nic(p, g))
+    return pipelined(p, ring_latency(p, g), (g.n - 1.0) / g.n * size / rate)
+
+
+def all_reduce(p, size, g):
+    """The faster of ring (2 (n - 1) steps) and tree (up and down log2 k domains)."""
+    if g.n <= 1:
+        return 0.0
+    k = g.n / g.inside
+    spans = g.n > g.inside
+    inside = in_domain(p, g, p.network.scaleup if spans else p.network.scaleup_reduce)
+    out = g.inside * nic(p, g)
+    slowest = min(inside, out) if spans else inside
+    steps = (g.n - k) * p.network.scaleup_latency + (k - 1.0) * p.network.nic_latency
+    ring = pipelined(p, p.network.base + 2.0 * steps, 2.0 * (g.n - 1.0) / g.n * size / slowest)
+    hops = (g.inside - 1.0) * p.network.scaleup_latency + (log2(k) if k > 1 else 0.0) * p.network.nic_latency
+    near = 2.0 * (g.inside - 1.0) / g.inside / inside
+    far = 2.0 * min(k - 1.0, 1.0) / out if k > 1 else 0.0
+    tree = pipelined(p, p.network.base + 2.0 * hops, size * max(near, far))
+    return min(ring, tree)
+
+
+def all_to_all(p, size, g, copies):
+    """The slower of (inside - 1) / n S in the domain and (n - inside) / n S on the NIC, less repeated copies."""
+    if g.n <= 1:
+        return 0.0
+    spans = g.n > g.inside
+    near = (g.inside - 1.0) / g.n * size / in_domain(p, g, p.network.scaleup)
+    far = (g.n - g.inside) / g.n * size * copies / nic(p, g) if spans else 0.0
+    hop = p.network.nic_latency if spans else p.network.scaleup_latency
+    return pipelined(p, p.network.base + hop * log2(max(g.n, 2.0)), max(near, far))
+
+
+def send(p, size, stride, n):
+    """To the next of n ranks: over a pair link, or the NIC where the chain leaves the domain."""
+    if n <= 1:
+        return 0.0
+    if stride * n <= p.network.domain:
+        return p.network.scaleup_latency + size / p.network.pair
+    rate = p.network.nic * (p.network.spine if stride * n > p.network.leaf else 1.0)
+    return p.network.nic_latency + size / rate
+
+
+# ---- a layer's work --------------------------------------------------------------------------------------------------
+
+
+def product(p, m, n, k, groups=1.0, rate=None):
+    """2 m n k / rate (1 + k_half / k) (1 + w (q - 1)), no less than its bytes; an empty product is free."""
+    d = p.device
+    if m == 0 or n == 0 or k == 0:
+        return 0.0
+    tiles = ceil(m / 128) * ceil(n / 256) * groups
+    waves = ceil(tiles / d.compute_units) * d.compute_units / max(tiles, 1.0)
+    seconds = 2.0 * m * n * k / (rate or d.matrix_rate) * (1.0 + d.inner_half / max(k, 1.0))
+    seconds *= 1.0 + d.quantisation * min(waves - 1.0, 3.0)
+    return groups * max(seconds, ELEMENT * (m * k + k * n + m * n) / d.memory_rate)
+
+
+def trained(p, m, n, k, groups=1.0, rate=None):
+    """Forward; and backward: the gradient of the input, and of the weights where they are trained."""
+    back = product(p, m, k, n, groups, rate)
+    if p.shape.weight_gradient:
+        back += p.shape.weight_gradient * product(p, k, n, m, groups, rate)
+    more = 1.0 + p.shape.adapter_flops
+    return product(p, m, n, k, groups, rate) * more, back * more
+
+
+def plus(*parts):
+    return sum(f for f, _ in parts), sum(b for _, b in parts)
+
+
+def times(part, factor):
+    return part[0] * factor, part[1] * factor
+
+
+def tokens(p):
+    return p.layout.micro * p.shape.sequence / p.layout.cp
+
+
+def shard(p):
+    """Ranks that share the tokens outside tensor-parallel regions."""
+    return p.layout.tp if p.options.sequence_parallel > 0 else 1.0
+
+
+def kv_width(p):
+    """A rank holds at least one key/value head."""
+    heads = p.shape.kv_heads / p.layout.tp
+    return (heads if heads > 1.0 else 1.0) * (p.shape.qk_dim + p.shape.v_dim)
+
+
+def attention_matrices(p):
+    """Every product around the attention kernel as (rows, columns, inner)."""
+    s, tp, t = p.shape, p.layout.tp, tokens(p)
+    queries = s.heads * s.qk_dim / tp
+    if s.kv_rank > 0:
+        yield t, s.query_rank + s.kv_rank, s.hidden
+        yield t, queries, s.query_rank or s.hidden
+        yield t, s.kv_up / tp, s.kv_rank
+    else:
+        yield t, queries + kv_width(p), s.hidden
+    yield t, s.hidden, s.heads * s.v_dim / tp
+
+
+def mlp(p, width):
+    """Up (with the gate) and down."""
+    t, inner = tokens(p), width / p.layout.tp
+    return plus(trained(p, t, (1.0 + p.shape.gated) * inner, p.shape.hidden), trained(p, t, p.shape.hidden, inner))
+
+
+def copies(p):
+    """Token copies that one rank's experts work on."""
+    return tokens(p) * p.shape.experts_per_token * p.layout.etp / p.layout.tp * p.stack.expert_imbalance
+
+
+def experts(p):
+    """Grouped products of the experts on a rank, and the router on its share of the tokens."""
+    s, cut, d = p.shape, p.layout, p.device
+    here = max(s.experts / cut.ep, 1.0)
+    rows, inner, rate = copies(p) / here, s.expert_ffn / cut.etp, d.matrix_rate * p.stack.grouped_matrix
+    return plus(
+        trained(p, rows, (1.0 + s.gated) * inner, s.hidden, here, rate),
+        trained(p, rows, s.hidden, inner, here, rate),
+        trained(p, tokens(p) / cut.tp, s.experts, s.hidden, 1.0, d.matrix_rate_16),
+    )
+
+
+def kernel(p):
+    """Fused attention at its own rate, backward 2.5 times the work; else scores as products and passes over memory."""
+    s, d, t = p.shape, p.device, tokens(p)
+    twice = 1.0 + s.cross_share
+    work = 2.0 * t * s.heads * (s.qk_dim + s.v_dim) / p.layout.tp * twice
+    if p.stack.fused_attention > 0:
+        rate = d.attention_rate * p.stack.attention / (1.0 + d.attention_half / s.sequence)
+        forward = work * s.attended / rate
+        return forward, 2.5 * d.attention_backward * forward
+    scores = ELEMENT * t * s.sequence * s.heads / p.layout.tp * twice
+    whole = work * s.attended_full / d.matrix_rate_16
+    return whole + 6.5 * scores / d.memory_rate, 2.0 * whole + 11.0 * scores / d.memory_rate
+
+
+def vector_bytes(p, moe):
+    """Norms, residuals, rotary embedding, activation function, permutation and casts of one layer."""
+    s, t, tp = p.shape, tokens(p), p.layout.tp
+    function = 4.0 + 2.0 * s.gated
+    cast = p.device.low_precision * p.stack.low_precision_cast * 4.0
+    around = t * 10.0 * s.hidden / shard(p)
+    total = around + t * 4.0 * (s.heads * s.qk_dim / tp + 0.5 * kv_width(p))
+    total += cast * t * (s.hidden + s.heads * s.v_dim / tp)
+    if moe < 1:
+        inner = s.ffn / tp
+        total += (1.0 - moe) * (around + t * function * inner + cast * t * (s.hidden + inner))
+    if moe > 0:
+        inner, c = s.expert_ffn / p.layout.etp, copies(p)
+        routed = around + c * (8.0 * s.hidden + function * inner) + cast * c * (s.hidden + inner)
+        total += moe * (routed + 2.0 * t * s.shared_ffn / tp)
+    return total
+
+
+def tensor_parallel(p, moe):
+    """Two regions a layer (one, if a mixture has no shared expert); an all-reduce, or a gather and a scatter."""
+    g = group(p, p.layout.tp, 1.0)
+    size = ELEMENT * tokens(p) * p.shape.hidden
+    once = 2.0 * gather(p, size, g) if p.options.sequence_parallel > 0 else all_reduce(p, size, g)
+    regions = 2.0 if p.shape.shared_ffn > 0 else 2.0 - moe
+    return regions * once * (1.0 - p.options.tp_overlap * p.stack.tp_overlap)
+
+
+def context_parallel(p):
+    """Keys and values round the ring, behind the kernel but for a twentieth."""
+    cp = p.layout.cp
+    if cp <= 1:
+        return 0.0, 0.0
+    once = (cp - 1.0) * send(p, ELEMENT * tokens(p) * kv_width(p), p.layout.tp, cp)
+    forward, backward = kernel(p)
+    hidden = p.stack.cp_overlap * (cp - 1.0) / cp
+    return max(once - hidden * forward, once / 20), max(2.0 * once - hidden * backward, 2.0 * once / 20)
+
+
+def expert_parallel(p):
+    """Dispatch and combine: all-to-all over ep, gather over etp.
+
+    Of k copies bound for d domains d (1 - (1 - 1/d)^k) differ.
+    """
+    s, cut = p.shape, p.layout
+    g = group(p, cut.ep, cut.etp)
+    size = ELEMENT * tokens(p) * s.experts_per_token / cut.tp * s.hidden * p.stack.expert_imbalance
+    k, d = max(s.experts_per_token, 1.0), max(g.n / g.inside, 1.0)
+    distinct = d * (1.0 - (1.0 - 1.0 / d) ** k) / k
+    once = all_to_all(p, size, g, min(distinct, 1.0)) + gather(p, size * cut.etp, group(p, cut.etp, 1.0))
+    return 2.0 * once * (1.0 - p.stack.ep_overlap)
+
+
+def layer(p, moe):
+    """Seconds forward and backward of one layer, `moe` of its MLP a mixture, with what its policy computes again."""
+    s, d, st, t = p.shape, p.device, p.stack, tokens(p)
+    matrices = times(plus(*(trained(p, *m) for m in attention_matrices(p))), 1.0 + s.cross_share)
+    if moe < 1:
+        matrices = plus(matrices, times(mlp(p, s.ffn), 1.0 - moe))
+    if moe > 0:
+        matrices = plus(matrices, times(plus(mlp(p, s.shared_ffn), experts(p)), moe))
+    vector = vector_bytes(p, moe) * st.vector / d.memory_rate
+    tp, ep = tensor_parallel(p, moe), moe * expert_parallel(p)
+    attention = kernel(p)
+    forward, backward = plus(matrices, attention, (vector, 2.0 * vector), (tp, tp), context_parallel(p), (ep, ep))
+    floor_ = st.kernels_per_layer * d.launch
+    forward = max(forward, floor_) + st.layer_overhead
+    backward = max(backward, 1.6 * floor_) + 2.0 * st.layer_overhead
+
+    dropped = 0.0
+    if st.drops_scores:
+        dropped += attention[0]
+    if st.drops_activation:
+        width = (1.0 - moe) * s.ffn + moe * (s.shared_ffn + s.experts_per_token * s.expert_ffn)
+        dropped += (1.0 + s.gated) * 2.0 * t / p.layout.tp * width / d.memory_rate
+    if st.drops_norms:
+        dropped += 8.0 * t * s.hidden / shard(p) / d.memory_rate
+    if st.drops_linear:
+        dropped += st.selective_recompute * matrices[0]
+    full = p.options.recompute_layers
+    again = full * forward + p.options.recompute_selective * (1.0 - full) * dropped
+    return forward, backward + again
+
+
+def embedding(p):
+    seconds = 6.0 * tokens(p) * p.shape.hidden / shard(p) * p.stack.vector / p.device.memory_rate
+    return seconds, 2.0 * seconds
+
+
+def head(p):
+    """Logits in 16 bit, and passes over them for the loss."""
+    width = p.shape.vocab / p.layout.tp
+    passes = tokens(p) * width * (2.0 + p.stack.logit_copies) / p.device.memory_rate
+    return plus(trained(p, tokens(p), width, p.shape.hidden, 1.0, p.device.matrix_rate_16), (passes, passes))
+
+
+# ---- stages ----------------------------------------------------------------------------------------------------------
+
+
+def deal(p):
+    """Every stage as a list of its layers, each the mixture's share in it.
+
+    Layers go to pp vpp chunks as evenly as they can; where some are missing the last stage is short first, then the
+    first, then the others from the back. Leading dense layers stand on the first stage.
+    """
+    pp, vpp, count = int(p.layout.pp), int(p.layout.vpp), int(p.shape.layers)
+    dealt = [ceil(count / (pp * vpp)) * vpp] * pp
+    order = [pp - 1, 0, *range(pp - 2, 0, -1)]
+    turn = 0
+    while sum(dealt) > count:
+        dealt[order[turn % pp]] -= 1
+        turn += 1
+    stages = [[p.shape.moe_share] * n for n in dealt]
+    for i in range(min(int(p.shape.leading_dense), dealt[0])):
+        stages[0][i] = 0.0
+    return stages
+
+
+def held(p, stages):
+    """Parameters of every stage on one rank as (dense, experts), before data-parallel ranks share them."""
+    s, cut = p.shape, p.layout
+    found = []
+    for i, layers in enumerate(stages):
+        dense = spread = 0.0
+        for moe in layers:
+            dense += s.attention_parameters + (1.0 - moe) * s.mlp_parameters + moe * s.shared_parameters
+            spread += moe * s.experts * s.expert_parameters
+        if i == 0:
+            dense += s.embedding_parameters
+        if i == len(stages) - 1 and not (s.tied and i == 0):
+            dense += s.head_parameters
+        found.append((dense / cut.tp, spread / (cut.ep * cut.etp)))
+    return found
+
+
+def replicas(p):
+    """Ranks that hold the same dense parameters, and the same experts."""
+    cut = p.layout
+    apart = cut.pp if p.options.pp_inner > 0 else 1.0
+    inner, outer = group(p, cut.cp, cut.tp), group(p, cut.dp, cut.tp * cut.cp * apart)
+    dense = Group(inner.n * outer.n, inner.inside * outer.inside, max(inner.reach, outer.reach))
+    width = cut.ep * cut.etp
+    return dense, group(p, max(cut.tp * cut.cp * cut.dp / width, 1.0), width * apart)
+
+
+def shards(p, g):
+    return g.inside if p.options.zero_in_node > 0 else g.n
+
+
+def reduce_and_gather(p, parameters, g):
+    """Gradients: all-reduced, or from ZeRO 1 on scattered and then summed over replicas of shards; parameters gathered."""
+    size, zero = parameters * p.stack.gradient_wire * p.shape.trained, p.options.zero
+    if zero < 1:
+        return all_reduce(p, size, g), 0.0
+    n = shards(p, g)
+    within, across = Group(n, min(g.inside, n), g.reach), Group(g.n / n, max(g.inside / n, 1.0), g.reach)
+    reduce = gather(p, size, within) + all_reduce(p, size / n, across)
+    moved = parameters * p.stack.parameter_wire * (1.0 if zero >= 3 else p.shape.trained)
+    return reduce, gather(p, moved, within)
+
+
+def exposed(p, stages, first):
+    """What of reductions and gathers no pass hides; `first` are the forward and backward seconds of the first stage."""
+    holds, (dense, spread) = held(p, stages), replicas(p)
+    reduce_d, gather_d = reduce_and_gather(p, max(h[0] for h in holds), dense)
+    reduce_e, gather_e = reduce_and_gather(p, max(h[1] for h in holds), spread)
+    reduce, gathered = reduce_d + reduce_e, gather_d + gather_e
+    zero, on, micro_batches = p.options.zero, p.options.dp_overlap, p.layout.batch / (p.layout.dp * p.layout.micro)
+    last_bucket = on / max(len(stages[0]), 1)
+    backward = reduce + (gathered if zero >= 3 else 0.0)
+    late = max(backward - on * p.stack.dp_overlap * first[1], last_bucket * reduce)
+    early = max(gathered - on * p.stack.dp_overlap * first[0], last_bucket * gathered)
+    often = zero >= 3 or (zero >= 2 and p.stack.gathers_working_copy > 0)
+    return (micro_batches if zero >= 2 else 1.0) * late + (micro_batches if often else 1.0) * early
+
+
+def update(p, stages):
+    """The optimizer's traffic over the largest shard, or over the host link."""
+    dense, spread = replicas(p)
+    sharded = p.options.zero >= 1
+    most = max(
+        d / (shards(p, dense) if sharded else 1.0) + e / (shards(p, spread) if sharded else 1.0)
+        for d, e in held(p, stages)
+    )
+    if p.options.offload > 0:
+        moved = p.stack.gradient_wire + p.stack.parameter_wire + p.shape.step_bytes
+        return most * p.shape.trained * moved / p.device.host_bandwidth
+    return most * p.shape.trained * p.shape.step_bytes / p.device.memory_rate
+
+
+def transfer(p):
+    """Activations out and gradients back, for every chunk of a stage."""
+    cut = p.layout
+    stride = cut.tp * cut.cp if p.options.pp_inner > 0 else cut.tp * cut.cp * cut.dp
+    once = send(p, 2.0 * tokens(p) * p.shape.hidden / cut.tp, stride, cut.pp)
+    return 2.0 * cut.vpp * once * (1.0 - p.options.p2p_overlap * p.stack.p2p_overlap)
+
+
+def step_time(p):
+    """All micro-batches on the slowest stage, the others' once over vpp; then data parallelism and the update."""
+    stages = deal(p)
+    priced = {moe: layer(p, moe) for moe in {0.0, p.shape.moe_share}}
+    seconds = []
+    for i, layers in enumerate(stages):
+        parts = [priced[moe] for moe in layers]
+        if i == 0:
+            parts.append(embedding(p))
+        if i == len(stages) - 1:
+            parts.append(head(p))
+        seconds.append(plus(*parts))
+    whole = [f + b + transfer(p) for f, b in seconds]
+    micro_batches = p.layout.batch / (p.layout.dp * p.layout.micro)
+    steady = micro_batches * max(whole) + (sum(whole) - max(whole)) / p.layout.vpp
+    nodes = max(p.network.accelerators / min(p.network.domain, 8.0), 1.0)
+    stretch = 1.0 + p.stack.jitter * log2(nodes)
+    return (steady + exposed(p, stages, seconds[0])) * stretch + update(p, stages) + p.stack.step_overhead
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def stored(p, moe):
+    """Bytes of activations of one layer: everything, and what the policy keeps (arXiv 2205.05198)."""
+    s, cut, st, t = p.shape, p.layout, p.stack, tokens(p)
+    twice = 1.0 + s.cross_share
+    norms = 4.0 * t * s.hidden / shard(p)
+    inputs_and_masks = (4.0 + 2.0 * s.dropout) * t * s.hidden / shard(p)
+    attention = 2.0 * t * (2.0 * s.heads * max(s.qk_dim, s.v_dim) / cut.tp + kv_width(p)) * twice
+    scores = 0.0
+    if not st.fused_attention:
+        scores = (4.0 + s.dropout) * t * s.sequence * s.heads / cut.tp * twice
+    inner = (1.0 - moe) * t * s.ffn / cut.tp
+    inner += moe * (t * s.shared_ffn / cut.tp + copies(p) * s.expert_ffn / cut.etp)
+    linear = attention + 2.0 * (1.0 + s.gated) * inner + moe * 2.0 * copies(p) * s.hidden
+    after = 2.0 * inner
+    everything = norms + inputs_and_masks + linear + after + scores
+    kept = everything
+    if p.options.recompute_selective:
+        kept -= st.drops_scores * scores + st.drops_activation * after + st.drops_norms * norms
+        kept -= st.drops_linear * linear / 2.0
+    full = p.options.recompute_layers
+    return everything, full * 2.0 * t * s.hidden / shard(p) + (1.0 - full) * kept
+
+
+def in_flight(p, stage):
+    """Micro-batches that a stage holds, all its chunks together: warm-up passes and the one at work.
+
+    1F1B: pp - stage. Interleaved: (2 (pp - stage - 1) + (vpp - 1) pp + 1) / vpp chunk passes.
+    """
+    cut = p.layout
+    count = cut.pp - stage
+    if cut.vpp > 1:
+        count = (2.0 * (cut.pp - stage - 1.0) + (cut.vpp - 1.0) * cut.pp + 1.0) / cut.vpp
+    return min(count, cut.batch / (cut.dp * cut.micro))
+
+
+def states(p, dense, spread):
+    """Parameters, gradients and optimizer states, each shared from its ZeRO stage on."""
+    s, st, zero = p.shape, p.stack, p.options.zero
+    groups = replicas(p)
+
+    def share(from_stage):
+        if zero < from_stage:
+            return dense + spread
+        return dense / shards(p, groups[0]) + spread / shards(p, groups[1])
+
+    own_copy = st.gathers_working_copy > 0
+    total = 0.0 if own_copy and zero >= 3 else st.parameter_bytes * share(3)
+    total += st.gradient_bytes * s.trained * share(2)
+    if not p.options.offload:
+        total += (s.state_bytes * s.trained + s.master_bytes * (1.0 if own_copy else s.trained)) * share(1)
+    return total
+
+
+def memory(p):
+    """Bytes held by every stage."""
+    s, cut, st, t = p.shape, p.layout, p.stack, tokens(p)
+    stages, moe = deal(p), p.shape.moe_share
+    holds = held(p, stages)
+    one = (s.attention_parameters + (1.0 - moe) * s.mlp_parameters + moe * s.shared_parameters) / cut.tp
+    one += moe * s.experts * s.expert_parameters / (cut.ep * cut.etp)
+    found = []
+    for i, layers in enumerate(stages):
+        live = sum(stored(p, m)[1] for m in layers) * in_flight(p, i)
+        if i == 0:
+            live += in_flight(p, 0) * s.dropout * t * s.hidden / shard(p)
+        if p.options.recompute_layers > 0:
+            live += stored(p, moe)[0]
+        if p.options.zero >= 3:
+            live += 2.0 * st.parameter_wire * one
+        if p.device.low_precision:
+            live += 2.0 * one
+        if i == len(stages) - 1:
+            live += t * s.vocab / cut.tp * st.logit_copies
+        found.append(states(p, *holds[i]) + live * st.activation_factor + st.resident_bytes)
+    return found
+
+
+def cost(p):
+    stages = memory(p)
+    return Cost(step_time(p), max(stages), stages)
+
+
+def plan(grid, take=float):
+    """A grid of scalars, or one place of a table of columns, as records of plain floats."""
+
+    def record(figures):
+        return SimpleNamespace(**{name: float(take(getattr(figures, name))) for name in type(figures).__slots__})
+
+    names = ("shape", "device", "network", "stack", "layout", "options")
+    return SimpleNamespace(**{name: record(getattr(grid, name)) for name in names})
