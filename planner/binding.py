@@ -5,13 +5,20 @@ from __future__ import annotations
 from planner.cost.figures import Device, Network, Shape, Stack
 from planner.parameters import lora_parameters, parameters
 from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
-from planner.schema.hardware import Accelerator, Cluster, Runtime
+from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime
 from planner.schema.workload import Model, Window, Workload
 
 LOW_PRECISION = ("fp8", "mxfp8")
 """Precisions whose matrix products run in 8 bit while activations, gradients and the rest stay in 16."""
 
-_PEAK_OF = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "fp32": "fp32", "tf32": "tf32"}
+_PEAK_OF: dict[str, Dtype] = {
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp8": "fp8",
+    "mxfp8": "fp8",
+    "fp32": "fp32",
+    "tf32": "tf32",
+}
 
 HOST_BANDWIDTH = 16e9
 """B/s to host memory where the catalog has no figure: PCIe 3."""

@@ -97,7 +97,7 @@ def _cluster(cluster: Cluster, count: int) -> schema.ClusterSection:
         accelerator=accelerator.id,
         accelerators_per_node=node.accelerators,
         accelerator_memory_bytes=accelerator.memory,
-        peak_flops=dict(accelerator.peak),
+        peak_flops={str(dtype): rate for dtype, rate in accelerator.peak.items()},
         scaleup_bytes_per_s=link.bandwidth,
         nics_per_node=node.nics,
         nic_bytes_per_s=node.nic_bandwidth,
@@ -125,7 +125,7 @@ def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema
     zero = options.sharding.zero
     shards = int(sharding.replicas(grid).dense_shards) if zero else 1
     layers = pipeline.stage_layers(int(prepared.figures.shape.layers), layout["pp"], layout["vpp"])
-    schedule = "none" if layout["pp"] == 1 else ("1f1b" if layout["vpp"] == 1 else "interleaved-1f1b")
+    schedule: schema.Schedule = "none" if layout["pp"] == 1 else ("1f1b" if layout["vpp"] == 1 else "interleaved-1f1b")
     return schema.Parallelism(
         tp=layout["tp"],
         pp=layout["pp"],
@@ -290,7 +290,7 @@ def front_point(prepared: Prepared, candidate: Candidate) -> schema.FrontPoint:
 
 
 @cache
-def _adapter(kind: type) -> Any:
+def _adapter(kind: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

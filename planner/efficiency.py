@@ -22,7 +22,9 @@ class Reached:
 
 
 def reached(catalog: Catalog, accelerator: Accelerator, runtime: Runtime, release: str) -> Reached:
-    """An accelerator's own entry, else its generation's, else the default; a release's own entry, else its runtime's."""
+    """An accelerator's own entry, else its generation's, else the default; a release's own entry, else its
+    runtime's.
+    """
     parts, fallbacks = catalog.accelerator_efficiencies, []
     part = parts.get(accelerator.id) or parts.get(accelerator.generation)
     if part is None:

@@ -73,7 +73,9 @@ def shape_of(plan: Plan) -> str:
 
 
 def remedies(catalog: Catalog, request: Request, best: Candidate) -> tuple[str, ...]:
-    """Each single axis that, left free, lets a pinned configuration fit: its value and what it does to the step time."""
+    """Each single axis that, left free, lets a pinned configuration fit: its value and what it does to the step
+    time.
+    """
     told = []
     for axis in ("recompute", "zero", "offload", "micro", "sequence_parallel", "cp", "pp", "tp", "ep"):
         freed = Pins({name: bound for name, bound in request.pins.bounds.items() if name != axis})
@@ -158,8 +160,9 @@ def nothing_fits(catalog: Catalog, prepared: Prepared, found: Found) -> str:
         degrees = " ".join(f"{a.upper()}{closest.layout[a]}" for a in ("tp", "pp", "cp", "ep") if closest.layout[a] > 1)
         options = closest.options
         lines.append(
-            f"Closest (over by {format_bytes(over)} per accelerator): {degrees or 'DP only'} ZeRO-{options.sharding.zero}, "
-            f"recompute {options.recompute.name}{', optimizer offloaded' if options.offload else ''}."
+            f"Closest (over by {format_bytes(over)} per accelerator): {degrees or 'DP only'} "
+            f"ZeRO-{options.sharding.zero}, recompute {options.recompute.name}"
+            f"{', optimizer offloaded' if options.offload else ''}."
         )
     lines += [f"What would fit: {fix}." for fix in [_what_fits(catalog, request)] if fix]
     return "\n".join(lines)
@@ -181,7 +184,8 @@ def _beyond_limits(prepared: Prepared) -> str:
     return (
         f"No plan keeps {' and '.join(x for x in limits if x)}. "
         f"The best by {request.objective} takes {format_seconds(point.days * 86400)}{paid} "
-        f"on {point.accelerators} accelerators: allow that, or ask for more nodes (--cluster {request.cluster.node.id}:N..M)."
+        f"on {point.accelerators} accelerators: allow that, "
+        f"or ask for more nodes (--cluster {request.cluster.node.id}:N..M)."
     )
 
 

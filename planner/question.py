@@ -1,9 +1,11 @@
-"""A question as a person asks it, and the same made computable: figures, a space of candidates, and what to minimise."""
+"""A question as a person asks it, and the same made computable: figures, a space of candidates, and what to
+minimise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,7 +42,7 @@ class Request:
     """Global batches to try."""
     runtime: Runtime
     release: str
-    pins: Pins = Pins()
+    pins: Pins = field(default_factory=Pins)
     waived: frozenset[str] = frozenset()
     objective: str = "time"
     deadline_s: float | None = None

@@ -355,7 +355,7 @@ def shards(p, g):
 
 
 def reduce_and_gather(p, parameters, g):
-    """Gradients: all-reduced, or from ZeRO 1 on scattered and then summed over replicas of shards; parameters gathered."""
+    """Gradients: all-reduced, or from ZeRO 1 on scattered, then summed over replicas of shards; parameters gathered."""
     size, zero = parameters * p.stack.gradient_wire * p.shape.trained, p.options.zero
     if zero < 1:
         return all_reduce(p, size, g), 0.0

@@ -17,10 +17,10 @@ from planner.commands.asking import question
 def estimate(
     model: str, settings: tuple[str, ...], cluster: str, as_json: bool, output: Path | None, **asked: Any
 ) -> int:
-    """Predict one given configuration of MODEL: does it fit, how fast is it, what limits it.
+    r"""Predict one given configuration of MODEL: does it fit, how fast is it, what limits it.
 
-    An axis that is not given is neutral: degrees and micro-batch 1, nothing recomputed, overlap where the runtime has it.
-    Exits with 1 if it does not fit.
+    An axis that is not given is neutral: degrees and micro-batch 1, nothing recomputed, overlap where the runtime
+    has it. Exits with 1 if it does not fit.
 
     \b
       clusterwright estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5

@@ -212,9 +212,8 @@ def _assumes(plan: Plan) -> None:
     else:
         render.text("          no price in the catalog for this node (--price)")
     if energy.power_w is not None and energy.usd is not None:
-        render.text(
-            f"          {format_power(energy.power_w)} while training, {format_usd(energy.usd)} of electricity: {energy.basis}"
-        )
+        drawn, paid = format_power(energy.power_w), format_usd(energy.usd)
+        render.text(f"          {drawn} while training, {paid} of electricity: {energy.basis}")
     flags: dict[str, list[str]] = {}
     for assumption in plan.assumptions:
         flags.setdefault(assumption.flag, []).append(

@@ -2,7 +2,8 @@
 
 Conventions: `size` is the whole vector of an all-reduce or a gather, and the send buffer of an all-to-all, in bytes (as
 nccl-tests counts). `n` ranks of which `inside` share a scale-up domain; every rank has its own share of the NICs.
-A pipelined collective takes ``t = A + x + c sqrt(A x)``: A the latency of its steps, x bytes over bandwidth, c the ramp.
+A pipelined collective takes ``t = A + x + c sqrt(A x)``: A the latency of its steps, x bytes over bandwidth, c the
+ramp.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class Group:
     inside: Figure
     """Members in one domain (1..n)."""
     reach: Figure
-    """Accelerators between the first member and the last, in rank order: what decides whether traffic crosses the spine."""
+    """Accelerators between the first member and the last, in rank order: what decides whether traffic crosses the
+    spine."""
 
 
 def group(network: Network, n: Figure, stride: Figure) -> Group:
@@ -103,7 +105,9 @@ def all_to_all(network: Network, size: Figure, g: Group, copies: Figure = 1.0) -
 
 
 def send(network: Network, size: Figure, stride: Figure, n: Figure) -> Figure:
-    """One transfer to the next of `n` ranks `stride` apart: over the pair link, or the NIC where a hop leaves the domain."""
+    """One transfer to the next of `n` ranks `stride` apart: over the pair link, or the NIC where a hop leaves the
+    domain.
+    """
     leaves = stride * n > network.domain
     crosses = stride * n > network.leaf
     rate = np.where(leaves, network.nic * np.where(crosses, network.spine, 1.0), network.pair)

@@ -1,7 +1,8 @@
 """Time of one transformer layer on one accelerator: matrix products, attention, element-wise kernels, communication.
 
-Everything here is per micro-batch. `tokens` are those a tensor-parallel group works on, ``micro sequence / cp``. A layer's
-time is kept in named parts, each a forward and a backward share, so that a breakdown adds up to the total by construction.
+Everything here is per micro-batch. `tokens` are those a tensor-parallel group works on, ``micro sequence / cp``. A
+layer's time is kept in named parts, each a forward and a backward share, so that a breakdown adds up to the total by
+construction.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def attention_products(grid: Grid) -> Part:
 def attention_kernel(grid: Grid) -> Part:
     """Scores and their product with the values.
 
-    Fused: ``2 tokens attended heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half / s)``; the backward
+    Fused: ``2 tokens attended heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half / s)``; the
+    backward
     pass does 2.5 times as many at a lower rate. Unfused: whole scores as products, and ~6.5 passes forward and ~11
     backward over them in memory.
     """
@@ -191,7 +193,9 @@ def tensor_parallel(grid: Grid, blocks: Figure) -> Part:
 
 
 def context_parallel(grid: Grid, kernel: Part) -> Part:
-    """Keys and values passed round the context-parallel ring, hidden behind the attention kernel as far as that lasts."""
+    """Keys and values passed round the context-parallel ring, hidden behind the attention kernel as far as that
+    lasts.
+    """
     network, layout = grid.network, grid.layout
     size = _ELEMENT * tokens(grid) * kv_width(grid)
     ring = collectives.group(network, layout.cp, layout.tp)
@@ -204,7 +208,8 @@ def context_parallel(grid: Grid, kernel: Part) -> Part:
 
 
 def expert_parallel(grid: Grid) -> Part:
-    """Dispatch and combine of token copies, all-to-all over expert-parallel ranks (and a gather over expert-tensor ranks).
+    """Dispatch and combine of token copies, all-to-all over expert-parallel ranks (and a gather over expert-tensor
+    ranks).
 
     Copies of one token bound for the same domain cross the NIC once: of k copies over d domains about
     ``d (1 - (1 - 1/d)^k)`` are distinct.

@@ -16,7 +16,9 @@ from planner.cost.pipeline import Flow, Stages
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """What one micro-batch costs on one rank: it depends on tp, cp, ep, etp and the micro-batch only, not on pp, dp, vpp."""
+    """What one micro-batch costs on one rank: it depends on tp, cp, ep, etp and the micro-batch only, not on pp, dp,
+    vpp.
+    """
 
     layers: tuple[Layer, Layer]
     """A leading and a body layer."""
@@ -41,7 +43,9 @@ def passes(grid: Grid) -> Passes:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Step time (seconds) in the three terms that are added up, and memory (bytes). Arrays broadcast against each other."""
+    """Step time (seconds) in the three terms that are added up, and memory (bytes). Arrays broadcast against each
+    other.
+    """
 
     steady: Figure
     """Micro-batches through the pipeline."""
@@ -105,8 +109,8 @@ def evaluate(grid: Grid, priced: Passes | None = None) -> Cost:
 def breakdown(grid: Grid, priced: Passes | None = None) -> dict[str, Figure]:
     """Seconds of a step by cause; the values add up to the step time.
 
-    Work is that of the slowest stage over all micro-batches; what other stages add while the pipeline fills and drains is
-    the bubble.
+    Work is that of the slowest stage over all micro-batches; what other stages add while the pipeline fills and
+    drains is the bubble.
     """
     priced = passes(grid) if priced is None else priced
     t = terms(grid, priced)

@@ -9,7 +9,8 @@ import numpy as np
 from planner.cost.figures import Figure
 
 ACCELERATOR_MTBF_S = 5.1e4 * 3600.0
-"""Accelerator-seconds between unexpected interruptions: Llama 3 405B, 16,384 H100, 54 days, 419 interruptions (2024)."""
+"""Accelerator-seconds between unexpected interruptions: Llama 3 405B, 16,384 H100, 54 days, 419 interruptions
+(2024)."""
 RESTART_S = 600.0
 """Detection, restart and reload, minutes. Assumed."""
 CHECKPOINT_PAUSE_S = 5.0
@@ -39,8 +40,8 @@ def goodput(
 ) -> Goodput:
     """``1 - C / tau - (tau / 2 + R) / M`` at the best interval ``tau = sqrt(2 C M)``, not below 0.
 
-    `state_bytes` is what one accelerator copies to host memory for a checkpoint; ``C`` that over `host_bandwidth` plus a
-    pause. ``1 / M = accelerators / MTBF + preemptions``.
+    `state_bytes` is what one accelerator copies to host memory for a checkpoint; ``C`` that over `host_bandwidth`
+    plus a pause. ``1 / M = accelerators / MTBF + preemptions``.
     """
     mtbf = 1.0 / (accelerators / accelerator_mtbf + preemptions_per_s)
     blocks = CHECKPOINT_PAUSE_S + state_bytes / host_bandwidth

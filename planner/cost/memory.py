@@ -30,7 +30,8 @@ class Activations:
 def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -> Activations:
     """Bytes one layer stores for one micro-batch.
 
-    Outside tensor-parallel regions: inputs of two norms and two blocks, 8 h a token, and two dropout masks. Inside: query,
+    Outside tensor-parallel regions: inputs of two norms and two blocks, 8 h a token, and two dropout masks. Inside:
+    query,
     key, value and output of attention, inner activations of the MLP (before and after its function), and unless the
     kernel is fused the scores, ``5 a s^2 b`` with dropout (4 without).
     """

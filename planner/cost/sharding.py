@@ -116,7 +116,9 @@ def exposed(grid: Grid, split: Split, flow: Flow) -> Figure:
 
 
 def update(grid: Grid, split: Split) -> Figure:
-    """Seconds of the optimizer step: its traffic over this rank's shard, or over the host link when states live there."""
+    """Seconds of the optimizer step: its traffic over this rank's shard, or over the host link when states live
+    there.
+    """
     layout, options, stack, s = grid.layout, grid.options, grid.stack, grid.shape
     first, middle, last = stage_parameters(grid, split)
     r = replicas(grid)

@@ -77,7 +77,8 @@ class RuntimeEfficiency(Entry):
     step_overhead: float = 0.0
     """Seconds per step (data, logging, gradient norm)."""
     selective_recompute: float = 0.0
-    """Share of a layer's matrix products computed again under selective recomputation, beyond what is dropped by name."""
+    """Share of a layer's matrix products computed again under selective recomputation, beyond what is dropped by
+    name."""
     resident_bytes: float = 9.4e9
     """Bytes beside the model: context, communicators, library workspaces, allocator."""
     activation_factor: float = 1.05

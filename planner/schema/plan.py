@@ -12,6 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 SCHEMA_VERSION = 1
+RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"]
+Schedule = Literal["none", "1f1b", "interleaved-1f1b"]
+ZeroStage = Literal[0, 1, 2, 3]
+ZeroScope = Literal["full", "node"]
 _STRICT = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
 
 
@@ -123,11 +127,11 @@ class Parallelism(Record):
     dp: int
     dp_shard: int
     """Ranks that share one sharded copy of dense parameters' states (1: none do)."""
-    rank_order: Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"]
-    schedule: Literal["none", "1f1b", "interleaved-1f1b"]
+    rank_order: RankOrder
+    schedule: Schedule
     sequence_parallel: bool
-    zero_stage: Literal[0, 1, 2, 3]
-    zero_scope: Literal["full", "node"]
+    zero_stage: ZeroStage
+    zero_scope: ZeroScope
     stages: tuple[Stage, ...]
 
 
@@ -328,8 +332,8 @@ class SearchSection(Record):
     method: str
     objective: str
     alike: int
-    """Near-duplicates that the first plan is the best of: same degrees, precision and recomputation, other micro-batches,
-    interleaving and switches."""
+    """Near-duplicates that the first plan is the best of: same degrees, precision and recomputation, other
+    micro-batches, interleaving and switches."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,25 +13,25 @@ STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=Fal
 """Every record refuses keys that it does not know, and numbers that are none."""
 
 
-def _quantity(dimension: str, **bounds: Any) -> Any:
-    """A float field of one dimension, e.g. ``_quantity("bytes", gt=0)`` reads ``"80 GiB"``."""
-    return Annotated[
-        float,
-        BeforeValidator(partial(units.parse, dimension=dimension)),
-        Field(json_schema_extra={"unit": dimension}, **bounds),
-    ]
+def _read(dimension: str) -> BeforeValidator:
+    """Reads text such as ``"80 GiB"``."""
+    return BeforeValidator(partial(units.parse, dimension=dimension))
 
 
-Bytes = _quantity("bytes", gt=0)
-Bandwidth = _quantity("bandwidth", gt=0)
+def _field(dimension: str, **bounds: Any) -> Any:
+    return Field(json_schema_extra={"unit": dimension}, **bounds)
+
+
+Bytes = Annotated[float, _read("bytes"), _field("bytes", gt=0)]
+Bandwidth = Annotated[float, _read("bandwidth"), _field("bandwidth", gt=0)]
 """Bytes per second, in one direction."""
-Compute = _quantity("compute", gt=0)
+Compute = Annotated[float, _read("compute"), _field("compute", gt=0)]
 """Floating-point (or integer) operations per second, dense."""
-Seconds = _quantity("time", ge=0)
-Watts = _quantity("power", gt=0)
-Usd = _quantity("money", ge=0)
-UsdPerKwh = _quantity("energy price", ge=0)
-GramsPerKwh = _quantity("carbon intensity", ge=0)
+Seconds = Annotated[float, _read("time"), _field("time", ge=0)]
+Watts = Annotated[float, _read("power"), _field("power", gt=0)]
+Usd = Annotated[float, _read("money"), _field("money", ge=0)]
+UsdPerKwh = Annotated[float, _read("energy price"), _field("energy price", ge=0)]
+GramsPerKwh = Annotated[float, _read("carbon intensity"), _field("carbon intensity", ge=0)]
 Count = Annotated[int, Field(ge=1)]
-Tokens = _quantity("count", gt=0)
+Tokens = Annotated[float, _read("count"), _field("count", gt=0)]
 Fraction = Annotated[float, Field(gt=0, le=1)]

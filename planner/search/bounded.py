@@ -2,7 +2,8 @@
 
 A layout's bound is its cheapest way through the pipeline plus its cheapest update, without any data-parallel
 communication; every term left out is at least zero, and floating-point addition is monotone, so no candidate of the
-layout is ever below it. Layouts are taken in order of their bound until the next bound exceeds the worst candidate kept.
+layout is ever below it. Layouts are taken in order of their bound until the next bound exceeds the worst candidate
+kept.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from planner.errors import WrongQuestion, nearest
+from planner.schema.plan import RankOrder, ZeroScope, ZeroStage
 
 LAYOUT_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes")
 OPTION_AXES = (
@@ -27,12 +28,14 @@ OPTION_AXES = (
     "offload",
 )
 AXES = LAYOUT_AXES + OPTION_AXES
-RANK_ORDERS = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
+RANK_ORDERS: tuple[RankOrder, RankOrder] = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """A recomputation policy: the share of layers recomputed in full, and whether the rest drops what is named selective."""
+    """A recomputation policy: the share of layers recomputed in full, and whether the rest drops what is named
+    selective.
+    """
 
     name: str
     layers: float
@@ -71,8 +74,8 @@ class TensorMode:
 class Sharding:
     """What data-parallel ranks share, and whether their communication overlaps compute."""
 
-    zero: int
-    scope: str
+    zero: ZeroStage
+    scope: ZeroScope
     overlap: bool
 
 
@@ -89,7 +92,7 @@ class Options:
     offload: bool
 
     @property
-    def rank_order(self) -> str:
+    def rank_order(self) -> RankOrder:
         """The order of dimensions, innermost first."""
         return RANK_ORDERS[self.pp_inner]
 
@@ -112,7 +115,7 @@ class Bound:
     def __str__(self) -> str:
         if self.values:
             return ",".join(self.values)
-        return f"{'' if self.low is None else format(self.low, 'g')}..{'' if self.high is None else format(self.high, 'g')}"
+        return "..".join("" if end is None else f"{end:g}" for end in (self.low, self.high))
 
 
 def _spelling(value: object) -> str:

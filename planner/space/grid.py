@@ -1,7 +1,9 @@
-"""Open grids: legal layouts on the last axis, options on rectangular axes before it, in classes without invalid corners.
+"""Open grids: legal layouts on the last axis, options on rectangular axes before it, in classes without invalid
+corners.
 
 Whether a layout has tensor-, data- or pipeline-parallel ranks decides which options exist for it; within such a class
-every option goes with every row, so a class is a full rectangle: nothing to mask, and the candidates are exactly counted.
+every option goes with every row, so a class is a full rectangle: nothing to mask, and the candidates are exactly
+counted.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from planner.binding import can_train_in
 from planner.cost.figures import Device, Grid, Layout, Network, Shape, Stack, mapped
 from planner.cost.figures import Options as OptionFigures
 from planner.schema.hardware import Cluster, Runtime
+from planner.schema.plan import ZeroScope, ZeroStage
 from planner.schema.workload import Workload
 from planner.space.axes import (
     FULL,
@@ -32,6 +35,7 @@ from planner.space.axes import (
 )
 from planner.space.layouts import Rows
 
+ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
 OPTION_DIMENSIONS = ("precision", "recompute", "tensor", "sharding", "p2p_overlap", "pp_inner", "offload")
 
 
@@ -176,9 +180,11 @@ def _tensor_modes(workload: Workload, runtime: Runtime, pins: Pins, has_tensor: 
 
 
 def _shardings(runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool) -> Iterator[Sharding]:
-    """ZeRO stages with their scope and overlap. Stages 2 and 3 go with a pipeline only where weights are gathered anyway."""
+    """ZeRO stages with their scope and overlap. Stages 2 and 3 go with a pipeline only where weights are gathered
+    anyway.
+    """
     known = runtime.axes.get("zero", (0,))
-    stages = [z for z in (0, 1, 2, 3) if (known == "any" or z in known) and pins.allow("zero", z)]
+    stages: list[ZeroStage] = [z for z in ZERO_STAGES if (known == "any" or z in known) and pins.allow("zero", z)]
     if not has_replicas:
         least = stages[:1]
         yield from (Sharding(z, "full", False) for z in least if pins.allow("zero_scope", "full"))
@@ -186,7 +192,7 @@ def _shardings(runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool) -
     for zero in stages:
         if zero >= 2 and staged and not runtime.gathers_working_copy:
             continue
-        scopes = runtime.zero_scope if zero else ("full",)
+        scopes: tuple[ZeroScope, ...] = runtime.zero_scope if zero else ("full",)
         for scope in scopes:
             if pins.allow("zero_scope", scope):
                 yield from (Sharding(zero, scope, o) for o in _on(runtime, pins, "dp_overlap", (False, True)))

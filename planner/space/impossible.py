@@ -76,7 +76,7 @@ def _hint(question: Question, rule: str) -> str:
         "heads_divide": f"{model.heads} attention heads don't divide by it. ",
         "kv_heads_divide": f"{model.kv_heads} key/value heads and tp don't divide one another. ",
         "hidden_divides": f"{model.hidden:,} hidden doesn't divide by it. ",
-        "tp_in_domain": f"{cluster.node.id} joins {cluster.node.accelerators} accelerators (waive with --waive tp_in_domain). ",
+        "tp_in_domain": f"{cluster.node.id} joins {cluster.node.accelerators} accelerators (or --waive tp_in_domain). ",
         "batch_divides": f"A batch of {batches} sequences doesn't divide by dp x micro-batch; try --batch "
         f"{_rounded(question)}. ",
         "layers_deal": f"{model.layers} layers don't deal evenly. ",

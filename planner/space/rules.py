@@ -18,6 +18,9 @@ from planner.schema.workload import Workload
 Columns = Mapping[str, NDArray[np.int64]]
 Mask = NDArray[np.bool_]
 
+LARGEST_MICRO_BATCH = 131_072
+"""Tokens per rank; a larger micro-batch gains nothing and overflows 32-bit indices in kernels."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -39,75 +42,70 @@ class Rule:
 
 
 def _heads(c: Columns, s: Setting) -> Mask:
-    return s.workload.model.heads % c["tp"] == 0
+    return np.asarray(s.workload.model.heads % c["tp"] == 0)
 
 
 def _key_value_heads(c: Columns, s: Setting) -> Mask:
     kv = s.workload.model.kv_heads
-    return (kv % c["tp"] == 0) | (c["tp"] % kv == 0)
+    return np.asarray((kv % c["tp"] == 0) | (c["tp"] % kv == 0))
 
 
 def _hidden(c: Columns, s: Setting) -> Mask:
-    return s.workload.model.hidden % c["tp"] == 0
+    return np.asarray(s.workload.model.hidden % c["tp"] == 0)
 
 
 def _domain(c: Columns, s: Setting) -> Mask:
     fabric = s.cluster.fabric
     pod = fabric.leaf_nodes if fabric.kind == "ici" else 1
-    return c["tp"] <= s.cluster.node.accelerators * pod
+    return np.asarray(c["tp"] <= s.cluster.node.accelerators * pod)
 
 
 def _sequence(c: Columns, s: Setting) -> Mask:
     length = s.workload.sequence
-    return (c["cp"] == 1) | ((length % (2 * c["cp"]) == 0) & ((length // c["cp"]) % c["tp"] == 0))
+    return np.asarray((c["cp"] == 1) | ((length % (2 * c["cp"]) == 0) & ((length // c["cp"]) % c["tp"] == 0)))
 
 
 def _context_chunk(c: Columns, s: Setting) -> Mask:
-    return (c["cp"] == 1) | (s.workload.sequence // c["cp"] >= 1024)
+    return np.asarray((c["cp"] == 1) | (s.workload.sequence // c["cp"] >= 1024))
 
 
 def _experts(c: Columns, s: Setting) -> Mask:
     moe = s.workload.model.moe
-    divides: Mask = (moe.experts if moe else 1) % c["ep"] == 0
-    return divides
+    return np.asarray((moe.experts if moe else 1) % c["ep"] == 0)
 
 
 def _expert_ranks(c: Columns, s: Setting) -> Mask:
-    divides: Mask = c["tp"] * c["cp"] * c["dp"] % (c["ep"] * c["etp"]) == 0
-    return divides
+    return np.asarray(c["tp"] * c["cp"] * c["dp"] % (c["ep"] * c["etp"]) == 0)
 
 
 def _expert_tensor(c: Columns, s: Setting) -> Mask:
     moe = s.workload.model.moe
     splits = (c["etp"] == c["tp"]) & ((moe.ffn if moe else 1) % c["etp"] == 0)
-    fits: Mask = (c["etp"] == 1) | splits
-    return fits
+    return np.asarray((c["etp"] == 1) | splits)
 
 
 def _layers(c: Columns, s: Setting) -> Mask:
-    return s.workload.model.layers + s.workload.model.encoder_layers >= c["pp"] * c["vpp"]
+    return np.asarray(s.workload.model.layers + s.workload.model.encoder_layers >= c["pp"] * c["vpp"])
 
 
 def _deal(c: Columns, s: Setting) -> Mask:
     layers = s.workload.model.layers + s.workload.model.encoder_layers
     missing = -layers % (c["pp"] * c["vpp"])
-    return missing < c["pp"] if s.runtime.uneven_stages else missing == 0
+    return np.asarray(missing < c["pp"] if s.runtime.uneven_stages else missing == 0)
 
 
 def _batch(c: Columns, s: Setting) -> Mask:
-    divides: Mask = c["batch"] % (c["dp"] * c["micro"]) == 0
-    return divides
+    return np.asarray(c["batch"] % (c["dp"] * c["micro"]) == 0)
 
 
 def _interleave(c: Columns, s: Setting) -> Mask:
-    rounds: Mask = (c["pp"] > 1) & (c["batch"] // (c["dp"] * c["micro"]) % c["pp"] == 0)
-    return (c["vpp"] == 1) | rounds
+    rounds = (c["pp"] > 1) & (c["batch"] // (c["dp"] * c["micro"]) % c["pp"] == 0)
+    return np.asarray((c["vpp"] == 1) | rounds)
 
 
 def _tokens(c: Columns, s: Setting) -> Mask:
-    return c["micro"] * s.workload.sequence // c["cp"] <= 131072 * np.maximum(
-        1, s.workload.sequence // c["cp"] // 131072
-    )
+    chunk = s.workload.sequence // c["cp"]
+    return np.asarray((c["micro"] * chunk <= LARGEST_MICRO_BATCH) | (c["micro"] == 1))
 
 
 RULES = (

@@ -1,0 +1,192 @@
+"""The vectorised cost model agrees with a scalar reading of its equations, in every form that it takes."""
+
+from dataclasses import dataclass, fields
+from functools import cache
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from planner import cost
+from planner.cost.figures import Grid, stacked
+from planner.space.axes import Options, Sharding, TensorMode, recompute
+from planner.space.grid import Figures, rows_of, single_grid
+from tests import oracle
+from tests.cases import cluster, figures, problem_of
+
+EXACT = 1e-12
+NOTHING = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of model with a cluster and a runtime that trains it."""
+
+    model: str
+    runtime: str
+    on: str
+    release: str = ""
+    precision: str = "bf16"
+    fabric: tuple[tuple[str, float], ...] = ()
+    trained: tuple[tuple[str, object], ...] = ()
+
+    @property
+    def network(self):
+        return cluster(self.on, **dict(self.fabric))
+
+
+FAMILIES = {
+    "multi-head": Family("megatron-18.4b", "megatron-core", "dgx-a100-80gb:4"),
+    "multi-head, unfused": Family("megatron-18.4b", "megatron-core", "dgx-a100-80gb:4", "2022", "fp16"),
+    "grouped queries": Family("llama3-8b", "megatron-core", "dgx-h100:8", precision="fp8"),
+    "more ranks than key/value heads": Family("qwen2.5-7b", "fsdp2", "dgx-h100:4"),
+    "latent attention, shared and leading": Family("deepseek-v3", "megatron-core", "dgx-h100:32", precision="fp8"),
+    "direct queries": Family("deepseek-v2-lite", "megatron-core", "dgx-h200:4"),
+    "mixture": Family("mixtral-8x7b", "megatron-core", "dgx-h100:8"),
+    "mixture in DeepSpeed": Family("mixtral-8x7b", "deepspeed", "dgx-a100-40gb:8"),
+    "every second a mixture": Family("llama4-maverick", "megatron-core", "dgx-b200:16", precision="mxfp8"),
+    "windows": Family("gpt-oss-20b", "fsdp2", "dgx-h100:4"),
+    "window on all layers": Family("mistral-7b", "fsdp", "dgx-a100-40gb:4"),
+    "tied": Family("gpt2", "deepspeed", "dgx-v100:2", precision="fp16"),
+    "encoder": Family("bert-large", "megatron-core", "dgx-v100:4", "2021", "fp16"),
+    "encoder-decoder": Family("t5-large", "megatron-core", "dgx-a100-40gb:4"),
+    "image": Family("vit-b16", "fsdp", "dgx-a100-40gb:2"),
+    "adapters": Family("llama2-70b", "fsdp2", "dgx-h100:4", trained=(("method", "lora"),)),
+    "adapters on experts": Family(
+        "mixtral-8x7b",
+        "megatron-core",
+        "dgx-h100:4",
+        trained=(("method", "lora"), ("targets", ("q", "up", "gate", "down"))),
+    ),
+    "oversubscribed": Family(
+        "llama3-70b", "megatron-core", "dgx-h100:32", fabric=(("leaf_nodes", 4), ("oversubscription", 3.0))
+    ),
+    "mixture, oversubscribed": Family(
+        "qwen3-30b-a3b", "megatron-core", "dgx-h100:16", fabric=(("leaf_nodes", 2), ("oversubscription", 2.0))
+    ),
+    "mesh of pair links": Family("llama3-8b", "megatron-core", "mi300x-8:8"),
+    "cube of pair links": Family("gpt2-xl", "megatron-core", "dgx-v100:8", "2022", "fp16"),
+    "no scale-up link": Family("llama3-8b", "megatron-core", "l40s-8:4"),
+    "one rack": Family("llama3-70b", "megatron-core", "gb200-nvl72:4"),
+    "pod": Family("llama2-7b", "maxtext", "tpu-v5p-4:16"),
+    "single precision": Family("gpt2", "megatron-core", "dgx-v100:2", precision="fp32"),
+    "8-bit optimizer": Family("llama3-8b", "megatron-core", "dgx-a100-40gb:2", trained=(("optimizer", "adam-8bit"),)),
+}
+
+
+@cache
+def figures_of(name: str) -> Figures:
+    family = FAMILIES[name]
+    return figures(
+        family.model, family.network, family.runtime, family.release, (family.precision,), **dict(family.trained)
+    )
+
+
+def factor(draw, whole: int, most: int) -> int:
+    return draw(st.sampled_from([d for d in range(1, min(whole, most) + 1) if whole % d == 0]))
+
+
+@st.composite
+def candidates(draw, name: str):
+    """Any layout that deals out ranks and layers, with any options: more than any runtime allows."""
+    family, figures = FAMILIES[name], figures_of(name)
+    per_node = figures.accelerators_per_node
+    nodes = draw(st.integers(1, family.network.count))
+    ranks = nodes * per_node
+    layers = int(figures.shape.layers)
+    tp = factor(draw, ranks, 16)
+    cp = factor(draw, ranks // tp, 8)
+    pp = factor(draw, ranks // tp // cp, layers)
+    dp = ranks // (tp * cp * pp)
+    vpp = draw(st.integers(1, layers // pp)) if pp > 1 else 1
+    micro = draw(st.sampled_from((1, 2, 3, 4, 8)))
+    experts = int(figures.shape.experts)
+    ep = factor(draw, tp * cp * dp, experts) if experts else 1
+    etp = factor(draw, tp * cp * dp // ep, 8) if experts else 1
+    batch = dp * micro * draw(st.integers(1, 64))
+    layout = {"tp": tp, "pp": pp, "vpp": vpp, "cp": cp, "ep": ep, "etp": etp, "dp": dp, "micro": micro}
+    # Leading dense layers beyond the first stage are priced as the others are.
+    policy = draw(st.sampled_from(("none", "selective", "full", "block:0.25", "block:0.5")))
+    flag = st.booleans()
+    options = Options(
+        family.precision,
+        recompute(policy),
+        TensorMode(draw(flag), draw(flag)),
+        Sharding(draw(st.integers(0, 3)), draw(st.sampled_from(("full", "node"))), draw(flag)),
+        draw(flag),
+        draw(flag),
+        draw(flag),
+    )
+    return layout | {"batch": batch, "nodes": nodes}, options
+
+
+def agree(found: cost.Cost, grid: Grid) -> None:
+    expected = oracle.cost(oracle.plan(grid))
+    assert float(found.time) == pytest.approx(expected.time, rel=EXACT, abs=0)
+    assert float(found.memory) == pytest.approx(expected.memory, rel=EXACT, abs=0)
+
+
+PATIENT = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@PATIENT
+@given(data=st.data())
+def test_one_plan(name, data):
+    grid = single_grid(figures_of(name), *data.draw(candidates(name)))
+    agree(cost.evaluate(grid), grid)
+
+
+def pooled(grids: list[Grid]) -> Grid:
+    """Plans of any kind as rows of one table: models, parts, networks and runtimes too are columns."""
+    return Grid(**{field.name: stacked([getattr(grid, field.name) for grid in grids]) for field in fields(Grid)})
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data())
+def test_plans_of_all_families_in_one_table(data):
+    grids = [single_grid(figures_of(name), *data.draw(candidates(name))) for name in FAMILIES]
+    found = cost.evaluate(pooled(grids))
+    assert found.time.shape == (len(FAMILIES),)
+    for row, grid in enumerate(grids):
+        agree(cost.Cost(found.steady[row], found.exposed[row], found.fixed[row], found.memory[row]), grid)
+
+
+SPACES = {
+    "dense": ("llama2-7b", "dgx-a100-40gb:2", {"batches": (64,)}),
+    "unfused": ("megatron-18.4b", "dgx-a100-80gb:3", {"batches": (48,), "release": "2022"}),
+    "mixture": ("mixtral-8x7b", "dgx-h100:3", {"batches": (48,), "pins": "precision=bf16|fp8,micro=1..2"}),
+    "latent": ("deepseek-v2-lite", "dgx-h100:4", {"batches": (64,), "pins": "micro=1,cp=1..2"}),
+    "fsdp2": ("llama3-8b", "dgx-h100:4", {"batches": (64, 128), "runtime": "fsdp2", "counts": (1, 4)}),
+    "deepspeed": ("gpt2-xl", "dgx-v100:2", {"batches": (32,), "runtime": "deepspeed"}),
+    "pod": ("llama2-7b", "tpu-v5p-4:8", {"batches": (64,), "runtime": "maxtext"}),
+}
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_whole_spaces(name):
+    model, on, more = SPACES[name]
+    problem = problem_of(model, on, **more)
+    drawn = np.random.default_rng(7)
+    for index, block in enumerate(problem.blocks):
+        found = cost.evaluate(problem.grid(index))
+        time, memory = (np.broadcast_to(figure, block.shape) for figure in (found.time, found.memory))
+        for place in drawn.integers(block.size, size=60):
+            *options, row = np.unravel_index(place, block.shape)
+            layout = {axis: int(column[row]) for axis, column in block.rows.items()}
+            grid = single_grid(problem.figures, layout, block.axes.at([int(i) for i in options]))
+            one = cost.evaluate(grid)
+            assert (time.flat[place], memory.flat[place]) == (float(one.time), float(one.memory))
+            agree(one, grid)
+
+
+def test_parts_of_a_table_are_the_whole_table():
+    problem = problem_of("mixtral-8x7b", "dgx-h100:2", batches=(32,), pins="micro=1..4")
+    for index, block in enumerate(problem.blocks):
+        whole = cost.evaluate(problem.grid(index))
+        every = np.broadcast_to(whole.time, block.shape)
+        rows = np.arange(block.height)[::3]
+        some = cost.evaluate(rows_of(problem.grid(index), rows))
+        np.testing.assert_array_equal(np.broadcast_to(some.time, (*block.axes.shape, len(rows))), every[..., rows])
