@@ -8,16 +8,17 @@ from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime
 from planner.schema.workload import Model, Window, Workload
 
-LOW_PRECISION = ("fp8", "mxfp8")
-"""Precisions whose matrix products run in 8 bit while activations, gradients and the rest stay in 16."""
+LOW_PRECISION = ("fp8", "mxfp8", "nvfp4")
+"""Precisions whose matrix products run in 8 bit or less while activations, gradients and the rest stay in 16."""
 
 _PEAK_OF: dict[str, Dtype] = {
     "bf16": "bf16",
     "fp16": "fp16",
     "fp8": "fp8",
     "mxfp8": "fp8",
-    "fp32": "fp32",
+    "nvfp4": "fp4",
     "tf32": "tf32",
+    "fp32": "fp32",
 }
 
 HOST_BANDWIDTH = 16e9
@@ -98,7 +99,7 @@ def shape(workload: Workload) -> Shape:
 
 def can_train_in(accelerator: Accelerator, precision: str) -> bool:
     """Whether the accelerator has a matrix rate for the precision (mxfp8 needs Blackwell or CDNA 4's block scaling)."""
-    if precision == "mxfp8" and accelerator.generation not in ("blackwell", "cdna4"):
+    if precision in ("mxfp8", "nvfp4") and accelerator.generation not in ("blackwell", "cdna4"):
         return False
     return _PEAK_OF[precision] in accelerator.peak
 

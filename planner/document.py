@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
         generator=schema.Generator(version=__version__, seed=0, inputs=dict(request.inputs or {})),
         workload=_workload(request),
         cluster=_cluster(request.cluster, layout["nodes"]),
-        runtime=schema.RuntimeSection(name=request.runtime.id, release=request.release),
+        runtime=_runtime(request),
         parallelism=_parallelism(prepared, grid, candidate),
         batch=schema.Batch(
             global_=layout["batch"],
@@ -117,6 +117,21 @@ def _cluster(cluster: Cluster, count: int) -> schema.ClusterSection:
             oversubscription=fabric.oversubscription,
         ),
         region=cluster.region.id if cluster.region else None,
+    )
+
+
+def _runtime(request: Request) -> schema.RuntimeSection:
+    runtime = request.runtime
+    return schema.RuntimeSection(
+        name=runtime.id,
+        release=request.release,
+        bytes_per_parameter={
+            "parameters": runtime.parameter_bytes,
+            "gradients": runtime.gradient_bytes,
+            "gradient_wire": runtime.gradient_wire_bytes,
+            "parameter_wire": runtime.parameter_wire_bytes,
+            "gathers_working_copy": float(runtime.gathers_working_copy),
+        },
     )
 
 
@@ -289,11 +304,14 @@ def front_point(prepared: Prepared, candidate: Candidate) -> schema.FrontPoint:
 # ---- documents as JSON -----------------------------------------------------------------------------------------------
 
 
-@cache
-def _adapter(kind: Any) -> Any:
+def _build_adapter(kind: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
+
+
+_adapter: Callable[[Any], Any] = cache(_build_adapter)
+"""Pydantic's reader and writer of a record, built once: building takes longer than using."""
 
 
 def dump(document: schema.PlanSet | schema.Plan) -> dict[str, Any]:

@@ -41,7 +41,8 @@ def product_time(device: Device, m: Figure, n: Figure, k: Figure, groups: Figure
     """Seconds of ``groups`` products (m x k)(k x n).
 
     ``t = 2 m n k / rate (1 + k_half / k) (1 + w (q - 1))`` but no less than the bytes ``2 (m k + k n + m n)`` over the
-    memory's rate, with ``q`` the rounding up of output tiles to whole waves over the compute units.
+    memory's rate, with ``q`` the rounding up of output tiles to whole waves over the compute units. Nothing, where a
+    dimension is 0: a projection that the model lacks.
     """
     rate = device.matrix_rate if rate is None else rate
     tiles = np.ceil(m / _TILE_M) * np.ceil(n / _TILE_N) * groups
@@ -49,7 +50,7 @@ def product_time(device: Device, m: Figure, n: Figure, k: Figure, groups: Figure
     arithmetic = 2.0 * m * n * k / rate * (1.0 + device.inner_half / np.maximum(k, 1.0))
     arithmetic = arithmetic * (1.0 + device.quantisation * np.minimum(waves - 1.0, 3.0) * (tiles > 0))
     traffic = _ELEMENT * (m * k + k * n + m * n) / device.memory_rate
-    return groups * np.maximum(arithmetic, traffic)
+    return groups * np.maximum(arithmetic, traffic) * (m * n * k > 0)
 
 
 def trained_product(grid: Grid, m: Figure, n: Figure, k: Figure, groups: Figure = 1.0, rate: Figure = None) -> Part:
@@ -176,6 +177,11 @@ def expert_vector_bytes(grid: Grid) -> Figure:
     return own + copies * (8.0 * s.hidden + (4.0 + 2.0 * s.gated) * inner) + casts
 
 
+def region_bytes(grid: Grid) -> Figure:
+    """Bytes that one tensor-parallel region reduces each way: ``2 tokens h``."""
+    return _ELEMENT * tokens(grid) * grid.shape.hidden
+
+
 def tensor_parallel(grid: Grid, blocks: Figure) -> Part:
     """Communication of `blocks` tensor-parallel regions (attention and MLP are two).
 
@@ -184,7 +190,7 @@ def tensor_parallel(grid: Grid, blocks: Figure) -> Part:
     """
     network, layout, options = grid.network, grid.layout, grid.options
     ranks = collectives.group(network, layout.tp, 1.0)
-    size = _ELEMENT * tokens(grid) * grid.shape.hidden
+    size = region_bytes(grid)
     reduce = collectives.all_reduce(network, size, ranks)
     scatter = 2.0 * collectives.gather(network, size, ranks)
     shown = 1.0 - options.tp_overlap * grid.stack.tp_overlap

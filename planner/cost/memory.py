@@ -148,7 +148,7 @@ def stages(grid: Grid, split: Split) -> tuple[Memory, Memory, Memory]:
             activations = activations + micro * lead * leading.kept
             activations = activations + micro * s.dropout * t * s.hidden / compute.sequence_shard(grid)
         spare = again + gathered + casts + ((index == 2) | alone) * logits
-        exists = 1.0 if index == 0 else layout.pp > index
+        exists = 1.0 if index == 0 else layout.pp > (2 if index == 1 else 1)
         found.append(
             Memory(
                 exists * parameters,

@@ -1,7 +1,7 @@
 """Stages, micro-batches and the bubble.
 
 Layers are dealt to ``pp vpp`` chunks as evenly as they go; what is missing to a full deal is taken from the last stage
-(which also holds the logits), then the first (the embedding), then the others.
+(which also holds the logits), then the first (the embedding), then the others from the back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def stage_layers(layers: int, pp: int, vpp: int) -> list[int]:
     full = -(-layers // (pp * vpp)) * vpp
     each, rest = divmod(full * pp - layers, pp)
     dealt = [full - each] * pp
-    for short in [pp - 1, *range(pp - 1)][:rest]:
+    for short in [pp - 1, 0, *range(pp - 2, 0, -1)][:rest]:
         dealt[short] -= 1
     return dealt
 

@@ -68,6 +68,11 @@ def replicas(grid: Grid) -> Replicas:
     return Replicas(dense, experts, np.where(node, dense.inside, dense.n), np.where(node, experts.inside, experts.n))
 
 
+def gradient_bytes(grid: Grid, parameters: Figure) -> Figure:
+    """Bytes that a reduction of the gradients of `parameters` (of one rank) moves, what is not trained left out."""
+    return parameters * grid.stack.gradient_wire * grid.shape.trained
+
+
 def _reduce_and_gather(grid: Grid, parameters: Figure, g: Group, shards: Figure) -> tuple[Figure, Figure]:
     """Seconds to reduce the gradients of `parameters` once, and to gather them once.
 
@@ -75,7 +80,7 @@ def _reduce_and_gather(grid: Grid, parameters: Figure, g: Group, shards: Figure)
     parameters gathered.
     """
     network, stack, options = grid.network, grid.stack, grid.options
-    gradients = parameters * stack.gradient_wire * grid.shape.trained
+    gradients = gradient_bytes(grid, parameters)
     within = Group(shards, np.minimum(g.inside, shards), g.reach)
     across = Group(g.n / shards, np.maximum(g.inside / shards, 1.0), g.reach)
     scatter = collectives.gather(network, gradients, within) + collectives.all_reduce(

@@ -26,14 +26,25 @@ _BATCH = 1 << 15
 """Candidates costed between two looks at the bound: small, so that few are costed in vain."""
 
 
-def lower_bound(grid: Grid, priced: Passes) -> Array:
-    """Seconds that no candidate of a row undercuts, shape (rows,): pipeline, update and overhead at their cheapest."""
+def lower_bound(grid: Grid, priced: Passes, fits: NDArray[np.bool_] | None = None) -> Array:
+    """Seconds that no candidate of a row undercuts, shape (rows,): pipeline, update and overhead at their cheapest.
+
+    With `fits`, which candidates fit into memory, the bound is that of those alone; infinite where none does.
+    """
     s = pipeline.stages(grid, priced.layers, priced.ends)
     steady = pipeline.flow(grid, s).time * jitter(grid)
+    if fits is not None:
+        steady = np.where(_any(fits, np.shape(steady)), steady, np.inf)
     fixed = sharding.update(grid, s.split) + grid.stack.step_overhead
     rows = len(grid.layout.tp)
     # The additions of Cost.time in their order, the exposed term at its least.
     return _least(steady, rows) + 0.0 + _least(fixed, rows)
+
+
+def _any(fits: NDArray[np.bool_], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Whether any candidate fits, over the options on which an array of the given shape does not depend."""
+    spread = tuple(i for i in range(len(shape) - 1) if shape[i] == 1 and fits.shape[i] > 1)
+    return np.any(fits, axis=spread, keepdims=True)
 
 
 def _least(values: Figure, rows: int) -> Array:
@@ -65,11 +76,12 @@ def survey(problem: Problem, index: int, ready: Table) -> Survey:
         grid, priced = ready.part(rows)
         split = pipeline.split(grid.shape, grid.layout)
         need = memory.largest(memory.stages(grid, split))
-        feasible += costing.fitting(problem, (*block.axes.shape, len(rows)), need)[1]
+        fits, count = costing.fitting(problem, (*block.axes.shape, len(rows)), need)
+        feasible += count
         if not feasible:
             least = archive.leaner_memory(least, index, rows, block, need)
         held[rows] = _least(need, len(rows))
-        bound = lower_bound(grid, priced)
+        bound = lower_bound(grid, priced, fits)
         out = (held[rows] > problem.capacity) | (bound > target.limit[rows])
         values[rows] = np.where(out, np.inf, bound * target.weight[rows])
     return Survey(values, held, feasible, least)

@@ -169,11 +169,9 @@ def parse_pins(texts: Iterable[str]) -> Pins:
             if axis not in AXES or not equals:
                 near = nearest(axis, AXES)
                 hint = f"did you mean {near[0]}?" if near and near[0] != axis else f"axes are {', '.join(AXES)}"
-                raise WrongQuestion(
-                    f"--pin {part}: {'write axis=value' if not equals else f'no axis {axis!r}'}; {hint}"
-                )
+                raise WrongQuestion(f"{part}: {'write axis=value' if not equals else f'no axis {axis!r}'}; {hint}")
             if axis in bounds:
-                raise WrongQuestion(f"--pin {part}: {axis} is pinned twice; list values as {axis}=a|b")
+                raise WrongQuestion(f"{part}: {axis} is pinned twice; list values as {axis}=a|b")
             bounds[axis] = _bound(axis, value)
     return Pins(bounds)
 
@@ -183,25 +181,25 @@ def _bound(axis: str, text: str) -> Bound:
     if axis in _SWITCHES:
         wrong = [v for v in values if v.lower() not in _SWITCH]
         if wrong:
-            raise WrongQuestion(f"--pin {axis}={text}: {wrong[0]!r} is neither on nor off")
+            raise WrongQuestion(f"{axis}={text}: {wrong[0]!r} is neither on nor off")
         return Bound(tuple(_SWITCH[v.lower()] for v in values))
     if axis == "recompute":
         return Bound(tuple(recompute(v).name for v in values))
     if axis in _CHOICES:
         for v in values:
             if v not in _CHOICES[axis]:
-                raise WrongQuestion(f"--pin {axis}={text}: {v!r} is not one of {', '.join(_CHOICES[axis])}")
+                raise WrongQuestion(f"{axis}={text}: {v!r} is not one of {', '.join(_CHOICES[axis])}")
         return Bound(tuple(values))
     low, dots, high = text.partition("..")
     if dots:
         a, b = (_count(axis, text, x) if x else None for x in (low, high))
         if a is not None and b is not None and a > b:
-            raise WrongQuestion(f"--pin {axis}={text}: the range is empty; write {axis}={b}..{a}")
+            raise WrongQuestion(f"{axis}={text}: the range is empty; write {axis}={b}..{a}")
         return Bound((), a, b)
     return Bound(tuple(str(_count(axis, text, v)) for v in values))
 
 
 def _count(axis: str, text: str, value: str) -> int:
     if not re.fullmatch(r"\d{1,9}", value) or int(value) < 1:
-        raise WrongQuestion(f"--pin {axis}={text}: {value!r} is not a whole number of at least 1")
+        raise WrongQuestion(f"{axis}={text}: {value!r} is not a whole number of at least 1")
     return int(value)

@@ -2,69 +2,114 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
-from planner.space.axes import LAYOUT_AXES, Bound, Pins
-from planner.space.layouts import Question, layouts
-from planner.space.rules import RULES
+from planner.binding import can_train_in
+from planner.space.axes import LAYOUT_AXES, OPTION_AXES, RANK_ORDERS, Bound, Pins
+from planner.space.grid import Block, blocks
+from planner.space.layouts import Question, divisors, layouts
+from planner.space.rules import Rule
 
 
 def no_layout(question: Question) -> str:
     """One message for a question whose rows are empty: each pin is lifted in turn, then each rule."""
-    pins = question.pins.bounds
-    for axis in [axis for axis in LAYOUT_AXES if axis in pins]:
-        freed = Pins({name: bound for name, bound in pins.items() if name != axis})
-        possible = _values(replace(question, pins=freed), axis)
+    for axis in _pinned(question, LAYOUT_AXES):
+        possible = [int(v) for v in np.unique(layouts(_freed(question, axis))[axis])]
         if possible:
-            why = _broken_by(question, axis)
-            return f"{axis}={pins[axis]}: {why}{axis} can be {_listed(possible)} here."
-    model, cluster = question.setting.workload.model, question.setting.cluster
-    for rule in question.rules():
-        if len(layouts(replace(question, waived=question.waived | {rule.name}))["tp"]):
+            return _refused(question, axis, _why(question, axis), _listed(possible))
+    for rule in _rules(question):
+        if _stands_without(question, rule):
             return (
-                f"no layout of {model.id} on {cluster.count} x {cluster.node.id}"
-                f"{f' with {question.pins}' if pins else ''} keeps the rule {rule.name}: {rule.says}. "
+                f"no layout of {_what(question)}{_with(question)} keeps the rule {rule.name}: {rule.says}. "
                 f"{_hint(question, rule.name)}"
-            )
-    together = f"the pins {question.pins} exclude one another" if pins else "no layout is legal"
-    return (
-        f"{together} for {model.id} on {cluster.count} x {cluster.node.id} with a batch of {_listed(question.batches)}."
-    )
+            ).rstrip()
+    together = f"the pins {question.pins} exclude one another" if question.pins.bounds else "no layout is legal"
+    return f"{together} for {_what(question)} with a batch of {_listed(question.batches)}."
 
 
 def no_options(question: Question) -> str:
-    """One message for a question whose pins leave an option axis without a value."""
-    pins = {name: str(bound) for name, bound in question.pins.bounds.items() if name not in LAYOUT_AXES}
-    runtime, accelerator = question.setting.runtime, question.setting.cluster.accelerator
-    told = " ".join(f"{axis}={text}" for axis, text in pins.items()) or "this"
-    axis = next(iter(pins), "precision")
-    known = runtime.axes.get(axis, ("only its neutral value",))
-    values = "anything" if known == "any" else ", ".join(_word(v) for v in known)
-    return f"{told}: {runtime.id} on {accelerator.id} cannot do that here; {runtime.id} takes {axis} = {values}."
+    """One message for a question whose pins leave an option axis without a value: each pin is lifted in turn."""
+    for axis in _pinned(question, OPTION_AXES):
+        possible = _option_values(_freed(question, axis), axis)
+        if possible:
+            return _refused(question, axis, _why_not_option(question, axis), ", ".join(possible))
+    setting = question.setting
+    together = (
+        f"the pins {question.pins} exclude one another for" if question.pins.bounds else "no precision is left to"
+    )
+    return f"{together} {setting.runtime.id} on {setting.cluster.accelerator.id}."
 
 
-def _word(value: object) -> str:
-    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+# ---- pins ------------------------------------------------------------------------------------------------------------
 
 
-def _values(question: Question, axis: str) -> list[int]:
-    return [int(v) for v in np.unique(layouts(question)[axis])]
+def _pinned(question: Question, axes: Iterable[str]) -> list[str]:
+    """The pinned ones of these axes; what a person would hardly have said (a degree of 1) comes last."""
+    pins = question.pins.bounds
+    return sorted((axis for axis in axes if axis in pins), key=lambda axis: str(pins[axis]) in ("1", "none", "off"))
 
 
-def _broken_by(question: Question, axis: str) -> str:
-    """The first rule that, waived, lets the pin stand."""
-    for rule in RULES:
-        if len(layouts(replace(question, waived=question.waived | {rule.name}))["tp"]):
-            return f"{_hint(question, rule.name) or rule.says + '. '}"
-    bound = question.pins.bounds[axis]
-    return f"{_size(question, bound)}" if axis != "batch" else ""
+def _freed(question: Question, axis: str) -> Question:
+    return replace(question, pins=Pins({name: b for name, b in question.pins.bounds.items() if name != axis}))
 
 
-def _size(question: Question, bound: Bound) -> str:
-    ranks = question.setting.cluster.accelerators
-    return f"{ranks:,} accelerators don't split that way. " if not bound.allows(1) else ""
+def _refused(question: Question, axis: str, why: str, possible: str) -> str:
+    others = _with(_freed(question, axis)) or " here"
+    return f"{axis}={question.pins.bounds[axis]}: {why}{axis} can be {possible}{others}."
+
+
+def _with(question: Question) -> str:
+    """The pinned degrees, but for those of 1."""
+    pins = {axis: bound for axis, bound in question.pins.bounds.items() if axis in LAYOUT_AXES and str(bound) != "1"}
+    return f" with {Pins(pins)}" if pins else ""
+
+
+def _what(question: Question) -> str:
+    cluster = question.setting.cluster
+    return f"{question.setting.workload.model.id} on {cluster.count:,} x {cluster.node.id}"
+
+
+# ---- layouts ---------------------------------------------------------------------------------------------------------
+
+
+def _rules(question: Question) -> list[Rule]:
+    """The rules in force, the one that is easiest to mend first."""
+    return sorted(question.rules(), key=lambda rule: rule.name != "batch_divides")
+
+
+def _stands_without(question: Question, rule: Rule) -> bool:
+    return len(layouts(replace(question, waived=question.waived | {rule.name}))["tp"]) > 0
+
+
+def _why(question: Question, axis: str) -> str:
+    """What keeps the pin on a degree from standing: the runtime, the model, a rule, or the numbers themselves."""
+    setting, bound = question.setting, question.pins.bounds[axis]
+    model, ranks = setting.workload.model, setting.cluster.accelerators
+    known = setting.runtime.axes.get(axis, (1,))
+    if axis in ("tp", "pp", "vpp", "cp", "ep", "etp") and known != "any" and not _some(bound, known):
+        return f"{setting.runtime.id} takes no other. "
+    if axis in ("ep", "etp") and model.moe is None:
+        return _hint(question, "experts_divide")
+    for rule in _rules(question):
+        if _stands_without(question, rule):
+            return _hint(question, rule.name) or f"{rule.says}. "
+    if axis == "micro" and not any(_some(bound, divisors(batch)) for batch in question.batches):
+        return _hint(question, "batch_divides")
+    if axis == "ep" and model.moe and not _some(bound, divisors(model.moe.experts)):
+        return _hint(question, "experts_divide")
+    if axis == "vpp":
+        few = not _some(bound, range(1, model.layers + model.encoder_layers + 1))
+        return _hint(question, "layer_for_every_chunk") if few else "interleaving needs pp above 1. "
+    if axis == "cp" and _some(bound, divisors(ranks)) and not _some(bound, (2**i for i in range(32))):
+        return "context parallelism goes by powers of two. "
+    return f"{ranks:,} accelerators don't split that way. "
+
+
+def _some(bound: Bound, values: Iterable[object]) -> bool:
+    return any(bound.allows(value) for value in values)
 
 
 def _hint(question: Question, rule: str) -> str:
@@ -72,15 +117,15 @@ def _hint(question: Question, rule: str) -> str:
     w, cluster = question.setting.workload, question.setting.cluster
     model = w.model
     batches = _listed(question.batches)
+    each = cluster.node.accelerators
     return {
         "heads_divide": f"{model.heads} attention heads don't divide by it. ",
         "kv_heads_divide": f"{model.kv_heads} key/value heads and tp don't divide one another. ",
         "hidden_divides": f"{model.hidden:,} hidden doesn't divide by it. ",
-        "tp_in_domain": f"{cluster.node.id} joins {cluster.node.accelerators} accelerators (or --waive tp_in_domain). ",
-        "batch_divides": f"A batch of {batches} sequences doesn't divide by dp x micro-batch; try --batch "
-        f"{_rounded(question)}. ",
-        "layers_deal": f"{model.layers} layers don't deal evenly. ",
-        "layer_for_every_chunk": f"there are {model.layers} layers. ",
+        "tp_in_domain": f"{cluster.node.id} joins {each} accelerators (or --waive tp_in_domain). ",
+        "batch_divides": f"a batch of {batches} doesn't divide by dp x micro-batch; try --batch {_rounded(question)}. ",
+        "layers_deal": f"{model.layers + model.encoder_layers} layers don't deal evenly. ",
+        "layer_for_every_chunk": f"there are {model.layers + model.encoder_layers} layers. ",
         "sequence_divides": f"a sequence of {w.sequence:,} doesn't divide by 2 cp and tp. ",
         "experts_divide": f"{model.moe.experts} experts don't divide by it. "
         if model.moe
@@ -98,3 +143,52 @@ def _rounded(question: Question) -> int:
 def _listed(values: list[int] | tuple[int, ...]) -> str:
     shown = [f"{v:,}" for v in values[:12]]
     return ", ".join(shown) + (", ..." if len(values) > 12 else "")
+
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+
+
+def _option_values(question: Question, axis: str) -> list[str]:
+    """The values that an option axis can have, as a pin would spell them."""
+    s = question.setting
+    rows = layouts(question)
+    found = blocks(rows, s.workload, s.cluster, s.runtime, question.pins)
+    return sorted({value for block in found for value in _spelt(block, axis)})
+
+
+def _spelt(block: Block, axis: str) -> list[str]:
+    axes = block.axes
+    switch = ("off", "on")
+    return {
+        "precision": lambda: list(axes.precision),
+        "recompute": lambda: [policy.name for policy in axes.recompute],
+        "sequence_parallel": lambda: [switch[mode.sequence_parallel] for mode in axes.tensor],
+        "tp_overlap": lambda: [switch[mode.overlap] for mode in axes.tensor],
+        "zero": lambda: [str(sharding.zero) for sharding in axes.sharding],
+        "zero_scope": lambda: [sharding.scope for sharding in axes.sharding],
+        "dp_overlap": lambda: [switch[sharding.overlap] for sharding in axes.sharding],
+        "p2p_overlap": lambda: [switch[value] for value in axes.p2p_overlap],
+        "rank_order": lambda: [RANK_ORDERS[value] for value in axes.pp_inner],
+        "offload": lambda: ["optimizer" if value else "none" for value in axes.offload],
+    }[axis]()
+
+
+def _why_not_option(question: Question, axis: str) -> str:
+    """What keeps the pin on an option from standing: the accelerator, the runtime, or what it goes with."""
+    runtime, accelerator = question.setting.runtime, question.setting.cluster.accelerator
+    bound = question.pins.bounds[axis]
+    if axis == "precision" and not any(can_train_in(accelerator, name) for name in bound.values):
+        return f"{accelerator.id} has no such matrix products. "
+    known = runtime.zero_scope if axis == "zero_scope" else runtime.axes.get(axis, ("none", False, 0, RANK_ORDERS[0]))
+    kinds = Bound(tuple(name.partition(":")[0] for name in bound.values))
+    if known != "any" and not _some(kinds, known):
+        return f"{runtime.id} cannot do that. "
+    if axis == "sequence_parallel" and bound.allows(False):
+        return "mixtures need it with tp above 1. "
+    return {
+        "sequence_parallel": "that goes with tp above 1. ",
+        "tp_overlap": "that goes with sequence parallelism. ",
+        "p2p_overlap": "that goes with interleaving (vpp above 1). ",
+        "zero": "with a pipeline, zero 2 and 3 don't go. ",
+        "zero_scope": "that goes with zero above 0 and dp above 1. ",
+    }.get(axis, "")

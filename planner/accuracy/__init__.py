@@ -1,0 +1,1 @@
+"""How far predictions are from published measured runs, and the few physical parameters fitted to them."""

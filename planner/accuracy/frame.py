@@ -1,0 +1,153 @@
+"""Many runs as one grid of columns, so that all are predicted at once, under any efficiencies."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner import binding, cost
+from planner.accuracy.runs import Run
+from planner.catalog import Catalog
+from planner.cost.figures import Array, Device, Grid, Layout, Network, Options, Stack, stacked, taken
+from planner.efficiency import DEFAULT
+from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiencies:
+    """What predictions are made with: the catalog's entries, or candidates of a fit."""
+
+    accelerators: Mapping[str, AcceleratorEfficiency]
+    runtimes: Mapping[str, RuntimeEfficiency]
+
+    @staticmethod
+    def of(catalog: Catalog) -> Efficiencies:
+        """The catalog's."""
+        return Efficiencies(catalog.accelerator_efficiencies, catalog.runtime_efficiencies)
+
+    def accelerator(self, name: str, generation: str) -> AcceleratorEfficiency:
+        """An accelerator's own entry, its generation's, or the default."""
+        return self.accelerators.get(name) or self.accelerators.get(generation) or self.accelerators[DEFAULT]
+
+    def runtime(self, name: str, release: str, mode: str) -> RuntimeEfficiency:
+        """A mode's own entry, a release's, the runtime's, or the default."""
+        keys = (f"{name}+{mode}", f"{name}@{release}", name, DEFAULT)
+        return next(self.runtimes[key] for key in keys if key in self.runtimes)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Of every run: seconds per step, bytes, and which of its readings was taken."""
+
+    time: Array
+    memory: Array
+    fits: NDArray[np.bool_]
+    row: NDArray[np.intp]
+
+
+def _places(keys: Sequence[Hashable]) -> tuple[list[int], NDArray[np.intp]]:
+    """Position of the first of each distinct key, and every key's place among the distinct ones."""
+    seen: dict[Hashable, int] = {}
+    firsts: list[int] = []
+    for index, key in enumerate(keys):
+        if key not in seen:
+            seen[key] = len(firsts)
+            firsts.append(index)
+    return firsts, np.array([seen[key] for key in keys], dtype=np.intp)
+
+
+class Frame:
+    """Columns of all readings of all runs that can be predicted."""
+
+    def __init__(self, catalog: Catalog, runs: Sequence[Run]) -> None:
+        self.runs = [run for run in runs if run.covered]
+        self._catalog = catalog
+        pairs = [(i, variant) for i, run in enumerate(self.runs) for variant in run.variants]
+        self.owner = np.array([i for i, _ in pairs], dtype=np.intp)
+        self._pairs = pairs
+        shapes = [binding.shape(run.workload) for run in self.runs if run.workload]
+        self._shape = taken(stacked(shapes), self.owner)
+        layouts = [Layout(**{name: float(value) for name, value in v.layout.items()}) for _, v in pairs]
+        self._layout = stacked(layouts)
+        self._options = stacked([_options(v.options) for _, v in pairs])
+        own = [self.runs[i] for i, _ in pairs]
+        self._devices = _places([(r.cluster.accelerator.id, v.options.precision) for r, (_, v) in zip(own, pairs, strict=True) if r.cluster])
+        self._networks = _places([(r.accelerator, repr(r.cluster)) for r in own])
+        self._stacks = _places([(r.runtime, r.year, r.mode, r.wire) for r in own])
+        self._accelerators = np.array([float(r.accelerators) for r in own])
+        self.capacity = np.array([r.cluster.accelerator.memory for r in own if r.cluster])
+        self.measured = np.array([run.measured or np.nan for run in self.runs])
+
+    def grid(self, using: Efficiencies) -> Grid:
+        """The columns under some efficiencies."""
+        return Grid(
+            shape=self._shape,
+            device=self._device(using),
+            network=self._network(using),
+            stack=self._stack(using),
+            layout=self._layout,
+            options=self._options,
+        )
+
+    def _device(self, using: Efficiencies) -> Device:
+        firsts, place = self._devices
+        found = []
+        for index in firsts:
+            owner, variant = self._pairs[index]
+            cluster = self.runs[owner].cluster
+            assert cluster is not None
+            part = cluster.accelerator
+            found.append(binding.device(part, using.accelerator(part.id, part.generation), variant.options.precision))
+        return taken(stacked(found), place) if len(found) > 1 else found[0]
+
+    def _network(self, using: Efficiencies) -> Network:
+        firsts, place = self._networks
+        found = []
+        for index in firsts:
+            cluster = self.runs[self._pairs[index][0]].cluster
+            assert cluster is not None
+            part = cluster.accelerator
+            found.append(binding.network(cluster, using.accelerator(part.id, part.generation)))
+        joined = taken(stacked(found), place) if len(found) > 1 else found[0]
+        return replace(joined, accelerators=self._accelerators)
+
+    def _stack(self, using: Efficiencies) -> Stack:
+        firsts, place = self._stacks
+        found = []
+        for index in firsts:
+            run = self.runs[self._pairs[index][0]]
+            runtime = self._catalog.runtime(run.runtime)
+            made = binding.stack(runtime, using.runtime(run.runtime, run.year, run.mode), run.year)
+            found.append(replace(made, gradient_wire=run.wire) if run.wire else made)
+        return taken(stacked(found), place) if len(found) > 1 else found[0]
+
+    def predict(self, using: Efficiencies) -> Prediction:
+        """Every run under some efficiencies; of several readings the fastest that fits, else the leanest."""
+        found = cost.evaluate(self.grid(using))
+        time, memory = np.broadcast_to(found.time, self.owner.shape), np.broadcast_to(found.memory, self.owner.shape)
+        fits = memory <= self.capacity
+        order = np.lexsort((np.where(fits, time, memory), ~fits, self.owner))
+        _, first = np.unique(self.owner[order], return_index=True)
+        row = order[first]
+        return Prediction(time[row], memory[row], fits[row], row)
+
+
+def _options(options: object) -> Options:
+    from planner.space.axes import Options as Chosen
+
+    assert isinstance(options, Chosen)
+    return Options(
+        recompute_layers=options.recompute.layers,
+        recompute_selective=options.recompute.selective,
+        sequence_parallel=float(options.tensor.sequence_parallel),
+        tp_overlap=float(options.tensor.overlap),
+        zero=float(options.sharding.zero),
+        zero_in_node=float(options.sharding.scope == "node"),
+        dp_overlap=float(options.sharding.overlap),
+        p2p_overlap=float(options.p2p_overlap),
+        pp_inner=float(options.pp_inner),
+        offload=float(options.offload),
+    )

@@ -1,0 +1,119 @@
+"""What published tables call things, in the catalog's and the library's ids."""
+
+from __future__ import annotations
+
+import re
+
+_ACCELERATORS: tuple[tuple[str, str], ...] = (
+    (r"h100.*(96gb|96 gb)", "H100-SXM5-96GB"),
+    (r"h100.*pcie", "H100-PCIE-80GB"),
+    (r"h100", "H100-SXM5-80GB"),
+    (r"h200.*nvl", "H200-SXM-141GB"),
+    (r"h200", "H200-SXM-141GB"),
+    (r"gb300", "GB300"),
+    (r"gb200", "GB200"),
+    (r"b300", "B300-SXM-288GB"),
+    (r"b200", "B200-SXM-180GB"),
+    (r"a100.*pcie.*80", "A100-PCIE-80GB"),
+    (r"a100.*pcie.*40", "A100-PCIE-40GB"),
+    (r"a100.*40\s?gb", "A100-SXM4-40GB"),
+    (r"a100", "A100-SXM4-80GB"),
+    (r"v100.*16gb", "V100-SXM2-16GB"),
+    (r"v100", "V100-SXM2-32GB"),
+    (r"tpu-?v4", "TPU-v4"),
+    (r"tpu-?v5e", "TPU-v5e"),
+    (r"tpu-?v5p", "TPU-v5p"),
+    (r"tpu-(trillium|v6e)", "TPU-v6e"),
+    (r"gaudi.?(2|\(r\) 2)", "Gaudi2"),
+    (r"mi300x", "MI300X"),
+    (r"mi325x", "MI325X"),
+    (r"l40s", "L40S"),
+    (r"\bl4\b", "L4"),
+    (r"rtx 4090", "RTX-4090"),
+    (r"a5000", "RTX-A5000"),
+    (r"a10g", "A10G"),
+)
+"""Pattern (lower case) -> id in the catalog, first match wins."""
+
+
+def accelerator(published: str) -> str | None:
+    """The catalog's id of an accelerator as a table names it; None if it is in no catalog."""
+    text = published.lower()
+    return next((known for pattern, known in _ACCELERATORS if re.search(pattern, text)), None)
+
+
+MODELS = {
+    "gpt-22B": "megatron-22b",
+    "gpt-175B": "megatron-175b",
+    "gpt-530B": "megatron-530b",
+    "gpt-1T": "megatron-1t",
+}
+"""Published name -> id in the library, where they differ."""
+
+NODES = {
+    "V100-SXM2-16GB": "dgx-v100",
+    "V100-SXM2-32GB": "dgx-v100",
+    "A100-SXM4-40GB": "dgx-a100-40gb",
+    "A100-SXM4-80GB": "dgx-a100-80gb",
+    "A100-PCIE-40GB": "a100-pcie-8",
+    "A100-PCIE-80GB": "a100-pcie-8",
+    "H100-SXM5-80GB": "dgx-h100",
+    "H100-SXM5-96GB": "dgx-h100",
+    "H100-PCIE-80GB": "h100-pcie-8",
+    "H200-SXM-141GB": "dgx-h200",
+    "B200-SXM-180GB": "dgx-b200",
+    "B300-SXM-288GB": "dgx-b300",
+    "GB200": "gb200-nvl72",
+    "GB300": "gb300-nvl72",
+    "MI300X": "mi300x-8",
+    "MI325X": "mi325x-8",
+    "Gaudi2": "gaudi2-8",
+    "L40S": "l40s-8",
+    "TPU-v4": "tpu-v4-4",
+    "TPU-v5e": "tpu-v5e-8",
+    "TPU-v5p": "tpu-v5p-4",
+    "TPU-v6e": "tpu-v6e-8",
+}
+"""Accelerator -> the node it is taken to stand in, where a run does not describe it."""
+
+RUNTIMES: tuple[tuple[str, str], ...] = (
+    (r"^(korthikanti|megatron-a100|mt-nlg|bigscience|vtrain)", "megatron-core@2022"),
+    (r"^mpt-", "fsdp"),
+    (r"^torchtitan", "fsdp2"),
+    (r"^(maxtext|gpu-recipes)", "maxtext"),
+    (r"^(dgxc|megatron|nemo|nemotron|mlperf)", "megatron-core"),
+)
+"""Source -> runtime."""
+
+
+def runtime(source: str, sharding: str, release: str) -> tuple[str, str]:
+    """Runtime and release of a run: by its source, else by what it says of sharding.
+
+    A release is a container or tag; only its year is known to the catalog.
+    """
+    found = next((name for pattern, name in RUNTIMES if re.search(pattern, source)), "")
+    if not found:
+        text = sharding.lower()
+        found = next(
+            (name for word, name in (("fsdp2", "fsdp2"), ("fsdp", "fsdp"), ("deepspeed", "deepspeed")) if word in text),
+            "megatron-core",
+        )
+    name, _, fixed = found.partition("@")
+    return name, fixed or year_of(release)
+
+
+def year_of(release: str) -> str:
+    """``26.04.01`` -> 2026, ``v24.11.1`` -> 2024, ``202412`` -> 2024; empty if it says no year."""
+    match = re.match(r"v?(2\d)\.\d\d", release)
+    if match:
+        return f"20{match[1]}"
+    match = re.match(r"(20\d\d)", release)
+    return match[1] if match else ""
+
+
+def months_of(release: str) -> float | None:
+    """Months since January 2021 that a release's name says, or None."""
+    match = re.match(r"v?(2\d)\.(\d\d)", release) or re.match(r"20(2\d)(\d\d)?", release)
+    if match is None:
+        return None
+    return (int(match[1]) - 21) * 12 + int(match[2] or 6) - 1

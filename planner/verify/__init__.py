@@ -1,0 +1,72 @@
+"""Re-derives a finished plan from its document alone: memory, divisibility, budget, power and the sum of its time.
+
+Nothing here is shared with what made the plan: no cost function, no rule, no parameter count. Every check is a function
+that states its equation; what it finds is named after it.
+
+Not checked, since a plan does not say enough: how long each cause in the breakdown takes (only that all of them add up and
+that no hardware is beaten), the exact bytes of activations and buffers (only bounds), electricity's price and carbon per
+joule, and that tensor parallelism stays in a scale-up domain (a question may waive that rule, and a plan does not record
+waivers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from planner.errors import ClusterwrightError
+from planner.schema.plan import Plan
+from planner.verify import document, limits, memory, money, prediction, ranks
+from planner.verify.finding import Check, Claim, Violation
+from planner.verify.model import read
+
+CHECKS: tuple[Check, ...] = (
+    *ranks.CHECKS,
+    *memory.CHECKS,
+    *prediction.CHECKS,
+    *money.CHECKS,
+    *limits.CHECKS,
+    limits.limits_hold,
+)
+"""All checks on what a plan says, in the order in which they run once the document's own are passed."""
+
+
+class Inconsistent(ClusterwrightError):
+    """A plan says what cannot be; it never left this program so."""
+
+    exit_code = 2
+
+    def __init__(self, violations: tuple[Violation, ...]) -> None:
+        self.violations = violations
+        super().__init__("\n".join(str(violation) for violation in violations))
+
+
+def violations(plan: Plan) -> list[Violation]:
+    """Everything in a plan that cannot be, in the order of the checks; empty for a plan that holds.
+
+    If the document itself is malformed (numbers that are none, a shape that is no model), only that is told.
+    """
+    found = [*_told((check.__name__, check(plan)) for check in document.CHECKS)]
+    if found:
+        return found
+    claim = Claim(plan, read(plan.workload.shape))
+    return [*_told((check.__name__, check(claim)) for check in CHECKS)]
+
+
+def _told(checks: Iterable[tuple[str, Iterator[str]]]) -> Iterator[Violation]:
+    return (Violation(name, says) for name, sentences in checks for says in sentences)
+
+
+def check(plan: Plan, *, may_exceed_limits: bool = False) -> None:
+    """Lets a plan pass that holds.
+
+    Args:
+        plan: The plan.
+        may_exceed_limits: For an estimate of what a person asked for, which may not fit: everything else must hold.
+
+    Raises:
+        Inconsistent: it does not hold; the message says all that is wrong.
+    """
+    ignored = {limits.limits_hold.__name__} if may_exceed_limits else set()
+    found = tuple(violation for violation in violations(plan) if violation.name not in ignored)
+    if found:
+        raise Inconsistent(found)

@@ -1,0 +1,102 @@
+"""What must hold before anything can be computed from a plan: numbers that are numbers, a model that can be one."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+
+from planner.schema.plan import Plan
+from planner.verify.model import read
+
+BYTES = ("parameters", "gradients", "gradient_wire", "parameter_wire", "gathers_working_copy")
+OPTIMIZER_BYTES = ("state_bytes", "master_bytes", "step_bytes")
+MAY_BE_NEGATIVE = ("slack", "seed")
+"""Slack of an estimate that does not fit; seeds are any number."""
+
+
+def numbers(value: object, path: str = "") -> Iterator[tuple[str, float]]:
+    """Every number of a document with its path; truth values are none."""
+    if dataclasses.is_dataclass(value):
+        fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+    elif isinstance(value, Mapping):
+        fields = ((str(key), item) for key, item in value.items())
+    elif isinstance(value, tuple | list):
+        fields = ((str(index), item) for index, item in enumerate(value))
+    else:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield path, value
+        return
+    for key, item in fields:
+        yield from numbers(item, f"{path}.{key}" if path else key)
+
+
+def numbers_are_possible(plan: Plan) -> Iterator[str]:
+    """Everything is finite, and nothing but a slack is negative."""
+    for path, number in numbers(plan):
+        if not math.isfinite(number):
+            yield f"{path} is {number}"
+        elif number < 0 and path.rpartition(".")[2] not in MAY_BE_NEGATIVE:
+            yield f"{path} is {number:g}"
+
+
+def divisors_are_positive(plan: Plan) -> Iterator[str]:
+    """What others are divided by is above 0, and a cluster has a pool."""
+    p, g = plan.parallelism, plan.money.goodput
+    positive = {
+        **{axis: getattr(p, axis) for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "dp_shard")},
+        "batch.global": plan.batch.global_,
+        "batch.micro": plan.batch.micro,
+        "workload.sequence": plan.workload.sequence,
+        "step_time_s": plan.prediction.step_time_s,
+        "goodput.fraction": g.fraction,
+        "mtbf_s": g.mtbf_s,
+        "checkpoint_interval_s": g.checkpoint_interval_s,
+        "rank": plan.rank,
+        "pools": len(plan.cluster.pools),
+    }
+    yield from (f"{name} is {value:g}" for name, value in positive.items() if value <= 0)
+
+
+def tables_are_complete(plan: Plan) -> Iterator[str]:
+    """The optimizer's and the runtime's bytes per parameter are all there, and the method is one that exists."""
+    for where, table, names in (
+        ("runtime.bytes_per_parameter", plan.runtime.bytes_per_parameter, BYTES),
+        ("workload.optimizer", plan.workload.optimizer, OPTIMIZER_BYTES),
+    ):
+        yield from (f"{where}.{name} is not a number" for name in names if not _is_number(table.get(name)))
+    held, gathers = (plan.runtime.bytes_per_parameter.get(name) for name in ("parameters", "gathers_working_copy"))
+    if gathers not in (0, 1) or (gathers and held):
+        yield f"runtime.bytes_per_parameter: gathers_working_copy {gathers} with {held} bytes held beside the master copy"
+    method = plan.workload.method
+    kind, rank, targets = (method.get(key) for key in ("kind", "rank", "targets"))
+    if kind not in ("pretrain", "finetune", "lora"):
+        yield f"workload.method.kind is {kind!r}"
+    if not isinstance(targets, tuple | list) or not isinstance(rank, int):
+        yield "workload.method lacks its rank or its targets"
+    elif (kind == "lora") != (rank > 0) or (kind == "lora") != bool(targets):
+        yield f"workload.method: {kind} with rank {rank} and targets {list(targets)}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def shape_is_a_model(plan: Plan) -> Iterator[str]:
+    """The shape has every field of a model, each in its range, and is the model named."""
+    try:
+        model = read(plan.workload.shape)
+    except ValueError as error:
+        yield f"workload.shape: {error}".replace("\n", "; ")
+        return
+    if model.id != plan.workload.model:
+        yield f"workload.shape is of {model.id}, the plan of {plan.workload.model}"
+    if (model.family == "encoder-decoder") != bool(model.encoder_layers):
+        yield f"workload.shape: family {model.family} with {model.encoder_layers} layers of an encoder"
+    if model.family in ("encoder", "vision") and model.causal:
+        yield f"workload.shape: family {model.family} attends both ways, and causal is true"
+    if model.moe and (model.moe.leading_dense_layers >= model.layers or model.moe.experts_per_token > model.moe.experts):
+        yield "workload.shape.moe: more dense layers than layers, or more experts visited than there are"
+
+
+CHECKS = (numbers_are_possible, divisors_are_positive, tables_are_complete, shape_is_a_model)

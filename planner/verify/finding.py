@@ -1,0 +1,90 @@
+"""What a check finds, what it looks at, and how two numbers are compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from planner.schema.plan import Plan
+from planner.verify.model import Layer, Model, layers
+
+TOLERANCE = 1e-9
+"""Relative: what rounding may make of sums taken in another order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing in a plan that cannot be."""
+
+    name: str
+    """Of the check, as in :data:`planner.verify.CHECKS`."""
+    says: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.says}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A plan whose model could be read."""
+
+    plan: Plan
+    model: Model
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches per step and replica, from the batch's own numbers: ``batch / (dp micro)``."""
+        batch = self.plan.batch
+        return batch.global_ // max(self.plan.parallelism.dp * batch.micro, 1)
+
+    @property
+    def tokens(self) -> float:
+        """Tokens per micro-batch that a tensor-parallel group works on: ``micro sequence / cp``."""
+        return self.plan.batch.micro * self.plan.workload.sequence / self.plan.parallelism.cp
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens of a step: ``batch sequence``."""
+        return self.plan.batch.global_ * self.plan.workload.sequence
+
+    @property
+    def run_seconds(self) -> float:
+        """Seconds of the whole run, from its days."""
+        return self.plan.money.days * 86400.0
+
+    @cached_property
+    def placed(self) -> tuple[tuple[Layer, ...], ...]:
+        """The layers of every pipeline stage, in the model's order.
+
+        Chunk v of stage i is the ``(v pp + i)``-th of the model; a chunk has ``ceil(L / (pp vpp))`` layers, and a stage
+        that is short of that has its last chunk shortened.
+        """
+        p, every = self.plan.parallelism, layers(self.model)
+        full = -(-len(every) // (p.pp * p.vpp)) if p.vpp > 1 else len(every)
+        left = [stage.layers for stage in p.stages]
+        placed: list[list[Layer]] = [[] for _ in left]
+        start = 0
+        for _ in range(p.vpp):
+            for index in range(len(left)):
+                n = min(full, left[index])
+                placed[index] += every[start : start + n]
+                left[index] -= n
+                start += n
+        return tuple(tuple(stage) for stage in placed)
+
+
+Check = Callable[[Claim], Iterator[str]]
+"""Yields a sentence for everything that is wrong; its function's name is the check's."""
+
+
+def same(one: float, other: float) -> bool:
+    """Equal to the tolerance, relative to the larger."""
+    return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=0.0)
+
+
+def unless_same(what: str, stated: float, derived: float) -> Iterator[str]:
+    """A sentence if the stated figure is not the derived one."""
+    if not same(stated, derived):
+        yield f"{what} is {stated:.12g}, and {derived:.12g} follows from the plan"

@@ -1,0 +1,199 @@
+"""Parameters of the model, and the bytes that the fullest accelerator holds.
+
+Parameters, gradients and optimizer states follow exactly from the document. Activations and buffers depend on fitted
+factors that it does not carry, so they are held between bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.verify.finding import TOLERANCE, Check, Claim, same, unless_same
+from planner.verify.model import (
+    Held,
+    Layer,
+    active_parameters,
+    adapters,
+    first_end,
+    last_end,
+    parameters,
+)
+from planner.verify.ranks import dense_shards, expert_shards
+
+FRAGMENTATION = 1.5
+"""Most that live memory is taken to exceed the sum of its tensors by."""
+IMBALANCE = 2.0
+"""Most tokens that the busiest expert rank is taken to get, over the mean."""
+
+
+def parameters_are_counted(c: Claim) -> Iterator[str]:
+    """Both counts follow from the shape, to the last parameter."""
+    w = c.plan.workload
+    for what, stated, derived in (
+        ("parameters", w.parameters, parameters(c.model)),
+        ("active_parameters", w.active_parameters, active_parameters(c.model)),
+    ):
+        if stated != derived:
+            yield f"{what} is {stated:,}; the shape has {derived:,}"
+
+
+def memory_adds_up(c: Claim) -> Iterator[str]:
+    """``total = parameters + gradients + optimizer + activations + buffers + resident``."""
+    m = c.plan.prediction.memory
+    parts = (m.parameters_bytes, m.gradients_bytes, m.optimizer_bytes)
+    live = (m.activations_bytes, m.buffers_bytes, m.resident_bytes)
+    yield from unless_same("total_bytes", m.total_bytes, sum(parts) + sum(live))
+
+
+def capacity_is_the_accelerators(c: Claim) -> Iterator[str]:
+    """The capacity is that of the pool's accelerator on which the fullest stage stands."""
+    p, m = c.plan.parallelism, c.plan.prediction.memory
+    if not 0 <= m.stage < len(p.stages):
+        yield f"stage {m.stage} of {len(p.stages)} is said to be the fullest"
+        return
+    pools, index = c.plan.cluster.pools, p.stages[m.stage].pool
+    if 0 <= index < len(pools):
+        yield from unless_same("capacity_bytes", m.capacity_bytes, pools[index].accelerator_memory_bytes)
+
+
+# ---- states ----------------------------------------------------------------------------------------------------------
+
+
+def stage_parameters(c: Claim, stage: int) -> Held:
+    """Parameters of one stage over all its tensor- and expert-parallel ranks."""
+    held = sum((layer.held for layer in c.placed[stage]), Held(0, 0))
+    last = len(c.placed) - 1
+    ends = first_end(c.model) if stage == 0 else 0
+    ends += last_end(c.model, alone=last == 0) if stage == last else 0
+    return held + Held(ends, 0)
+
+
+def trained(c: Claim) -> float:
+    """Share of the parameters that is trained: 1, or LoRA's ``adapters / parameters``."""
+    method = c.plan.workload.method
+    if method["kind"] != "lora":
+        return 1.0
+    return adapters(c.model, int(method["rank"]), frozenset(method["targets"])) / parameters(c.model)
+
+
+def states(c: Claim, stage: int) -> tuple[float, float, float]:
+    """Bytes of parameters, gradients and optimizer states on one rank of a stage.
+
+    Each is ``bytes (dense / (tp shards) + experts / (ep etp expert_shards))``; optimizer states are sharded from ZeRO 1
+    on, gradients from 2, parameters from 3 (Rajbhandari et al. 2020, arXiv 1910.02054).
+    """
+    p, each, optimizer = c.plan.parallelism, c.plan.runtime.bytes_per_parameter, c.plan.workload.optimizer
+    held, share = stage_parameters(c, stage), trained(c)
+    dense, experts = held.dense / p.tp, held.experts / (p.ep * p.etp)
+    whole, cut = dense + experts, dense / dense_shards(c.plan) + experts / expert_shards(c.plan)
+    working = each["gathers_working_copy"] > 0
+    resident = 0.0 if working and p.zero_stage == 3 else each["parameters"]
+    state = optimizer["state_bytes"] * share + optimizer["master_bytes"] * (1.0 if working else share)
+    return (
+        resident * (cut if p.zero_stage >= 3 else whole),
+        each["gradients"] * share * (cut if p.zero_stage >= 2 else whole),
+        (0.0 if c.plan.offload.get("optimizer") else state) * (cut if p.zero_stage >= 1 else whole),
+    )
+
+
+def states_follow_from_sharding(c: Claim) -> Iterator[str]:
+    """Bytes of parameters, gradients and optimizer of the stage that is said to be the fullest; see :func:`states`."""
+    m = c.plan.prediction.memory
+    if 0 <= m.stage < len(c.placed):
+        stated = (m.parameters_bytes, m.gradients_bytes, m.optimizer_bytes)
+        for what, one, other in zip(("parameters", "gradients", "optimizer"), stated, states(c, m.stage), strict=True):
+            yield from unless_same(f"{what}_bytes (stage {m.stage})", one, other)
+
+
+def no_stage_is_fuller(c: Claim) -> Iterator[str]:
+    """No stage's states and least activations exceed the total."""
+    m = c.plan.prediction.memory
+    for stage in range(len(c.placed)):
+        least = sum(states(c, stage)) + least_activations(c, stage) + m.resident_bytes
+        if least > m.total_bytes * (1 + TOLERANCE):
+            yield f"stage {stage} needs at least {least:.6g} B, the fullest is said to hold {m.total_bytes:.6g} B"
+
+
+# ---- activations -----------------------------------------------------------------------------------------------------
+
+
+def _outer_shard(c: Claim) -> int:
+    """Ranks that share a token's hidden vector outside tensor-parallel regions."""
+    return c.plan.parallelism.tp if c.plan.parallelism.sequence_parallel else 1
+
+
+def least_activations(c: Claim, stage: int) -> float:
+    """The input of every layer of every micro-batch in flight, ``2 t h`` bytes: ``min(M, pp - i)`` on stage i."""
+    flying = min(c.micro_batches, c.plan.parallelism.pp - stage)
+    return flying * len(c.placed[stage]) * 2.0 * c.tokens * c.model.hidden / _outer_shard(c)
+
+
+def _most_of_layer(c: Claim, layer: Layer) -> float:
+    """Bytes a layer stores if nothing is recomputed and no kernel fused.
+
+    Korthikanti et al. 2022 (arXiv 2205.05198), ``s b h (34 + 5 a s / h)`` for their block, over this model's widths.
+    """
+    m, tp, t = c.model, c.plan.parallelism.tp, c.tokens
+    latent = m.latent
+    width = max(latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else m.head_dim
+    outer = 10.0 * t * m.hidden / _outer_shard(c)
+    heads = 2.0 * t * width * (2.0 * m.heads / tp + 2.0 * max(m.kv_heads / tp, 1.0))
+    scores = 5.0 * t * c.plan.workload.sequence * m.heads / tp
+    inner = 4.0 + 2.0 * m.gated
+    if not layer.mixture or m.moe is None:
+        return outer + layer.attentions * (heads + scores) + inner * t * m.ffn / tp
+    copies = IMBALANCE * t * m.moe.experts_per_token * c.plan.parallelism.etp / tp
+    routed = copies * (2.0 * m.hidden + inner * m.moe.ffn / c.plan.parallelism.etp)
+    return outer + layer.attentions * (heads + scores) + inner * t * m.moe.shared_ffn / tp + routed
+
+
+def activations_are_possible(c: Claim) -> Iterator[str]:
+    """Between the stored inputs alone and everything, of at most ``pp + (pp - 1) / vpp`` micro-batches in flight."""
+    p, m = c.plan.parallelism, c.plan.prediction.memory
+    if not 0 <= m.stage < len(c.placed):
+        return
+    least = least_activations(c, m.stage)
+    flying = min(c.micro_batches, p.pp + (p.pp - 1) / p.vpp)
+    most = sum(_most_of_layer(c, layer) for layer in c.placed[m.stage]) + c.tokens * c.model.hidden
+    if not least * (1 - TOLERANCE) <= m.activations_bytes <= FRAGMENTATION * flying * most:
+        yield (
+            f"activations_bytes is {m.activations_bytes:.6g}, outside "
+            f"{least:.6g}..{FRAGMENTATION * flying * most:.6g} (inputs alone .. everything)"
+        )
+
+
+def buffers_are_possible(c: Claim) -> Iterator[str]:
+    """Between a 16-bit copy of the logits (last stage) with a gathered layer (ZeRO 3), and all that one layer can need.
+
+    At most 12 bytes a logit, two gathered copies and two casts of the largest layer, and its activations.
+    """
+    p, m = c.plan.parallelism, c.plan.prediction.memory
+    if not 0 <= m.stage < len(c.placed) or not c.placed[m.stage]:
+        return
+    logits = c.tokens * c.model.vocab / p.tp if m.stage == len(c.placed) - 1 else 0.0
+    sizes = [x.held.dense / p.tp + x.held.experts / (p.ep * p.etp) for stage in c.placed for x in stage]
+    wire = c.plan.runtime.bytes_per_parameter["parameter_wire"]
+    gathered = wire if p.zero_stage == 3 else 0.0
+    least = 2.0 * logits + gathered * min(sizes)
+    largest = max(_most_of_layer(c, layer) for stage in c.placed for layer in stage)
+    most = FRAGMENTATION * (12.0 * logits + (2.0 * gathered + 4.0) * max(sizes) + largest)
+    if not least * (1 - TOLERANCE) <= m.buffers_bytes <= most:
+        yield f"buffers_bytes is {m.buffers_bytes:.6g}, outside {least:.6g}..{most:.6g}"
+
+
+def offload_takes_states_away(c: Claim) -> Iterator[str]:
+    """Optimizer states in host memory leave none on the accelerator."""
+    if c.plan.offload.get("optimizer") and not same(c.plan.prediction.memory.optimizer_bytes, 0.0):
+        yield "optimizer states are offloaded and still take memory"
+
+
+CHECKS: tuple[Check, ...] = (
+    parameters_are_counted,
+    memory_adds_up,
+    capacity_is_the_accelerators,
+    states_follow_from_sharding,
+    no_stage_is_fuller,
+    activations_are_possible,
+    buffers_are_possible,
+    offload_takes_states_away,
+)

@@ -1,0 +1,93 @@
+"""The whole run: steps, days, goodput, dollars, joules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
+
+HIGHEST_PUE = 3.0
+"""Facility power over IT power; no data centre reports more."""
+
+
+def steps_see_all_tokens(c: Claim) -> Iterator[str]:
+    """``steps = tokens / (batch sequence)``."""
+    yield from unless_same("steps", c.plan.money.steps, c.plan.workload.tokens / c.step_tokens)
+
+
+def days_follow_from_steps(c: Claim) -> Iterator[str]:
+    """``days = steps step_time / goodput / 86400``."""
+    money = c.plan.money
+    seconds = money.steps * c.plan.prediction.step_time_s / money.goodput.fraction
+    yield from unless_same("days", money.days, seconds / 86400.0)
+
+
+def checkpoints_are_spaced_best(c: Claim) -> Iterator[str]:
+    """``interval = sqrt(2 C M)``, C what a checkpoint blocks and M the mean time between interruptions (Young 1974)."""
+    g = c.plan.money.goodput
+    best = math.sqrt(2.0 * g.checkpoint_blocks_s * g.mtbf_s)
+    yield from unless_same("checkpoint_interval_s", g.checkpoint_interval_s, best)
+
+
+def goodput_follows_from_failures(c: Claim) -> Iterator[str]:
+    """``1 - C / interval - (interval / 2 + restart) / M``, above 0 and at most 1."""
+    g = c.plan.money.goodput
+    lost = g.checkpoint_blocks_s / g.checkpoint_interval_s
+    lost += (g.checkpoint_interval_s / 2.0 + g.restart_s) / g.mtbf_s
+    yield from unless_same("goodput.fraction", g.fraction, 1.0 - lost)
+    if not 0 < g.fraction <= 1:
+        yield f"goodput.fraction is {g.fraction:g}"
+
+
+def dollars_follow_from_days(c: Claim) -> Iterator[str]:
+    """``usd_per_hour = nodes price``, ``usd_total = usd_per_hour 24 days``, ``tokens_per_usd = tokens / usd_total``."""
+    money = c.plan.money
+    stated = (money.usd_per_hour, money.usd_total, money.price)
+    if money.usd_per_hour is None or money.usd_total is None or money.price is None:
+        if any(figure is not None for figure in (*stated, money.tokens_per_usd)):
+            yield "some amounts are known without the others"
+        return
+    nodes = sum(pool.count for pool in c.plan.cluster.pools)
+    yield from unless_same("usd_per_hour", money.usd_per_hour, nodes * money.price.usd_per_hour)
+    yield from unless_same("usd_total", money.usd_total, money.usd_per_hour * 24.0 * money.days)
+    if money.tokens_per_usd is not None:
+        yield from unless_same("tokens_per_usd x usd_total", money.tokens_per_usd * money.usd_total, c.plan.workload.tokens)
+    elif money.usd_total > 0:
+        yield "tokens_per_usd is missing"
+
+
+def energy_follows_from_power(c: Claim) -> Iterator[str]:
+    """``energy = power days 86400``; dollars and carbon are known where energy is."""
+    energy = c.plan.energy
+    figures = (energy.power_w, energy.energy_j, energy.usd, energy.carbon_kg)
+    if energy.power_w is None or energy.energy_j is None:
+        if any(figure is not None for figure in figures):
+            yield "some amounts are known without the others"
+        return
+    yield from unless_same("energy_j", energy.energy_j, energy.power_w * c.run_seconds)
+    if None in figures:
+        yield "energy is known, and its dollars or carbon are not"
+
+
+def power_is_in_reach(c: Claim) -> Iterator[str]:
+    """``power <= sum(nodes max_power) PUE`` at the highest PUE there is."""
+    power = c.plan.energy.power_w
+    if power is None:
+        return
+    known = [pool.count * pool.max_power_w for pool in c.plan.cluster.pools if pool.max_power_w is not None]
+    if len(known) < len(c.plan.cluster.pools):
+        yield "power is known, and a node's most is not"
+    elif power > HIGHEST_PUE * sum(known) * (1 + TOLERANCE):
+        yield f"{power:.6g} W; all nodes together draw at most {sum(known):.6g} W"
+
+
+CHECKS: tuple[Check, ...] = (
+    steps_see_all_tokens,
+    days_follow_from_steps,
+    checkpoints_are_spaced_best,
+    goodput_follows_from_failures,
+    dollars_follow_from_days,
+    energy_follows_from_power,
+    power_is_in_reach,
+)

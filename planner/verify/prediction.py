@@ -1,0 +1,101 @@
+"""The step's time, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.schema.plan import Pool
+from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
+from planner.verify.model import work
+
+PEAK_OF = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "fp32": "fp32", "tf32": "tf32"}
+"""Precision -> the data type whose matrix rate it runs at."""
+
+
+def time_adds_up(c: Claim) -> Iterator[str]:
+    """``step_time = sum(breakdown)``, all causes at least 0."""
+    prediction = c.plan.prediction
+    yield from unless_same("step_time_s", prediction.step_time_s, sum(prediction.breakdown.values()))
+    yield from (f"{cause} takes {seconds:g} s" for cause, seconds in prediction.breakdown.items() if seconds < 0)
+
+
+def tokens_follow_from_time(c: Claim) -> Iterator[str]:
+    """``tokens_per_s = batch sequence / step_time``."""
+    prediction = c.plan.prediction
+    yield from unless_same("tokens_per_s", prediction.tokens_per_s, c.step_tokens / prediction.step_time_s)
+
+
+def flops_are_counted(c: Claim) -> Iterator[str]:
+    """``6 tokens (products + scores)``: forward and twice that backward, two FLOPs a multiply-add, attention in full.
+
+    For the GPT block ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473).
+    """
+    per_token = work(c.model, c.plan.workload.sequence)
+    derived = 6.0 * c.step_tokens * (per_token.products + per_token.scores)
+    yield from unless_same("model_flops", c.plan.prediction.model_flops, derived)
+
+
+def _sixteen_bit(pool: Pool) -> float:
+    """The dense 16-bit peak; 32-bit where there is none."""
+    return max(pool.peak_flops.get("bf16", 0.0), pool.peak_flops.get("fp16", 0.0)) or pool.peak_flops.get("fp32", 0.0)
+
+
+def _all(c: Claim, peaks: list[float]) -> float:
+    """FLOP/s of the whole cluster, given each pool's peak."""
+    pools = c.plan.cluster.pools
+    return sum(pool.count * pool.accelerators_per_node * peak for pool, peak in zip(pools, peaks, strict=True))
+
+
+def mfu_follows_from_time(c: Claim) -> Iterator[str]:
+    """``mfu = model_flops / (step_time accelerators peak)`` over the dense 16-bit peak."""
+    prediction = c.plan.prediction
+    peak = _all(c, [_sixteen_bit(pool) for pool in c.plan.cluster.pools])
+    if peak <= 0:
+        yield "the accelerators have neither a 16-bit nor a 32-bit peak"
+        return
+    yield from unless_same("mfu", prediction.mfu, prediction.model_flops / prediction.step_time_s / peak)
+
+
+def precision_exists(c: Claim) -> Iterator[str]:
+    """Every pool's accelerator has a matrix rate in the plan's precision."""
+    if c.plan.precision not in PEAK_OF:
+        yield f"no precision {c.plan.precision}"
+        return
+    for pool in c.plan.cluster.pools:
+        if pool.peak_flops.get(PEAK_OF[c.plan.precision], 0.0) <= 0:
+            yield f"{pool.accelerator} does not compute in {c.plan.precision}"
+
+
+def hardware_is_not_beaten(c: Claim) -> Iterator[str]:
+    """``step_time >= least FLOPs / largest peak``.
+
+    The least: LoRA computes no gradients of the base weights (a third less in products), and a kernel may skip what a
+    causal mask hides (half of the scores).
+    """
+    per_token = work(c.model, c.plan.workload.sequence)
+    lora = c.plan.workload.method["kind"] == "lora"
+    products = (4.0 if lora else 6.0) * per_token.products
+    scores = (3.0 if c.model.causal else 6.0) * per_token.scores
+    peak = _all(c, [max(pool.peak_flops.values(), default=0.0) for pool in c.plan.cluster.pools])
+    flops = c.step_tokens * (products + scores)
+    if flops > c.plan.prediction.step_time_s * peak * (1 + TOLERANCE):
+        yield f"{flops:.4g} FLOPs in {c.plan.prediction.step_time_s:g} s; the cluster's peak is {peak:.4g} FLOP/s"
+
+
+def intervals_are_ordered(c: Claim) -> Iterator[str]:
+    """``low <= high``, and the figure of that name lies between."""
+    for name, interval in c.plan.prediction.intervals.items():
+        value = getattr(c.plan.prediction, name, interval.low)
+        if not interval.low <= value <= interval.high:
+            yield f"{name} {value:g} in {interval.low:g}..{interval.high:g}"
+
+
+CHECKS: tuple[Check, ...] = (
+    time_adds_up,
+    tokens_follow_from_time,
+    flops_are_counted,
+    mfu_follows_from_time,
+    precision_exists,
+    hardware_is_not_beaten,
+    intervals_are_ordered,
+)

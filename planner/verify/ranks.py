@@ -1,0 +1,192 @@
+"""How ranks, layers and samples are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.schema.plan import Parallelism, Plan
+from planner.verify.finding import Check, Claim
+from planner.verify.model import layers
+
+
+def ranks_fill_the_cluster(c: Claim) -> Iterator[str]:
+    """``tp pp cp dp = accelerators = sum(nodes per_node)``."""
+    p, cluster = c.plan.parallelism, c.plan.cluster
+    ranks = p.tp * p.pp * p.cp * p.dp
+    owned = sum(pool.count * pool.accelerators_per_node for pool in cluster.pools)
+    if ranks != cluster.accelerators:
+        yield f"tp x pp x cp x dp is {ranks:,}, the cluster has {cluster.accelerators:,} accelerators"
+    if owned != cluster.accelerators:
+        yield f"the pools have {owned:,} accelerators, the cluster {cluster.accelerators:,}"
+
+
+def tensor_divides(c: Claim) -> Iterator[str]:
+    """``a % tp = 0``, ``h % tp = 0``, and k divides by tp or tp by k."""
+    m, tp = c.model, c.plan.parallelism.tp
+    if m.heads % tp:
+        yield f"{m.heads:,} heads over tp {tp}"
+    if m.hidden % tp:
+        yield f"hidden width {m.hidden:,} over tp {tp}"
+    if m.kv_heads % tp and tp % m.kv_heads:
+        yield f"{m.kv_heads:,} key/value heads and tp {tp}: neither divides the other"
+
+
+def sequence_divides(c: Claim) -> Iterator[str]:
+    """``s % (2 cp) = 0`` (two chunks a rank balance a causal mask), and a chunk of the sequence divides by tp."""
+    p, length = c.plan.parallelism, c.plan.workload.sequence
+    if p.cp > 1 and (length % (2 * p.cp) or length // p.cp % p.tp):
+        yield f"{length:,} tokens over cp {p.cp} (twice) and tp {p.tp}"
+
+
+def experts_divide(c: Claim) -> Iterator[str]:
+    """``E % ep = 0``, etp is 1 or tp and divides an expert, ``tp cp dp % (ep etp) = 0``."""
+    p, moe = c.plan.parallelism, c.model.moe
+    experts, width = (moe.experts, moe.ffn) if moe else (1, 1)
+    if experts % p.ep:
+        yield f"{experts:,} experts over ep {p.ep}"
+    if p.etp not in (1, p.tp) or width % p.etp:
+        yield f"etp {p.etp} is neither 1 nor tp {p.tp}, or does not divide the experts' width {width:,}"
+    if p.tp * p.cp * p.dp % (p.ep * p.etp):
+        yield f"tp x cp x dp {p.tp * p.cp * p.dp:,} over ep x etp {p.ep * p.etp:,}"
+
+
+def batch_divides(c: Claim) -> Iterator[str]:
+    """``batch = micro dp accumulation``, and pools share the batch."""
+    b, dp = c.plan.batch, c.plan.parallelism.dp
+    if b.micro * dp * b.accumulation != b.global_:
+        yield f"{b.micro} x dp {dp} x {b.accumulation} is not the global batch of {b.global_:,}"
+    if sum(b.per_pool) != b.global_ or len(b.per_pool) != len(c.plan.cluster.pools):
+        yield f"the pools' batches {list(b.per_pool)} do not add up to {b.global_:,}, one for each pool"
+
+
+def schedule_is_named(c: Claim) -> Iterator[str]:
+    """None without a pipeline, 1F1B with whole stages, interleaved with several chunks: then rounds of pp micro-batches."""
+    p = c.plan.parallelism
+    expected = "none" if p.pp == 1 else "1f1b" if p.vpp == 1 else "interleaved-1f1b"
+    if p.schedule != expected:
+        yield f"{p.schedule} with pp {p.pp} and vpp {p.vpp}: should be {expected}"
+    if p.vpp > 1 and (p.pp == 1 or c.plan.batch.accumulation % p.pp):
+        yield f"{c.plan.batch.accumulation} micro-batches interleaved over pp {p.pp}"
+
+
+def layers_are_dealt(c: Claim) -> Iterator[str]:
+    """One entry a stage, all layers dealt, none of a stage's chunks empty, no stage more than one layer short of a full deal.
+
+    A full deal is ``ceil(L / (pp vpp)) vpp`` layers.
+    """
+    p, total = c.plan.parallelism, len(layers(c.model))
+    dealt = [stage.layers for stage in p.stages]
+    full = -(-total // (p.pp * p.vpp)) * p.vpp
+    if len(dealt) != p.pp:
+        yield f"{len(dealt)} stages for pp {p.pp}"
+    if sum(dealt) != total:
+        yield f"stages hold {sum(dealt)} of {total} layers"
+    if any(n not in (full, full - 1) or n < p.vpp for n in dealt):
+        yield f"stages of {dealt} layers: each should have {full}, or one less, and at least vpp {p.vpp}"
+
+
+def stages_are_cut_alike(c: Claim) -> Iterator[str]:
+    """Every stage stands on a pool that exists and has the plan's tp and dp."""
+    p = c.plan.parallelism
+    for index, stage in enumerate(p.stages):
+        if not 0 <= stage.pool < len(c.plan.cluster.pools):
+            yield f"stage {index} on pool {stage.pool}, which does not exist"
+        if (stage.tp, stage.dp) != (p.tp, p.dp):
+            yield f"stage {index} has tp {stage.tp} and dp {stage.dp}, the plan tp {p.tp} and dp {p.dp}"
+
+
+def shards_span_replicas(c: Claim) -> Iterator[str]:
+    """ZeRO 0: one shard. Otherwise all ``dp cp`` replicas share, or those of one scale-up domain."""
+    p = c.plan.parallelism
+    expected = dense_shards(c.plan)
+    if p.dp_shard != expected:
+        yield f"dp_shard is {p.dp_shard}, zero {p.zero_stage} over {p.zero_scope} gives {expected}"
+    if p.dp * p.cp % p.dp_shard:
+        yield f"dp x cp {p.dp * p.cp} over shards of {p.dp_shard}"
+
+
+def switches_go_together(c: Claim) -> Iterator[str]:
+    """What has no meaning alone: sequence parallelism and its overlap need tp, ZeRO's scope ZeRO, p2p overlap chunks."""
+    p, overlap = c.plan.parallelism, c.plan.overlap
+    if p.sequence_parallel and p.tp == 1:
+        yield "sequence parallelism at tp 1"
+    if c.model.moe and p.tp > 1 and not p.sequence_parallel:
+        yield "a mixture of experts with tensor parallelism needs sequence parallelism"
+    if overlap.tp and not p.sequence_parallel:
+        yield "overlapped tensor parallelism without sequence parallelism"
+    if overlap.dp and p.dp * p.cp == 1:
+        yield "overlapped data parallelism with one replica"
+    if overlap.p2p and p.vpp == 1:
+        yield "overlapped transfers between stages without interleaving"
+    if p.zero_scope == "node" and (p.zero_stage == 0 or p.dp * p.cp == 1):
+        yield "shards of a node where nothing is sharded"
+    if p.rank_order != "tp-cp-ep-dp-pp" and (p.pp == 1 or p.dp * p.cp == 1):
+        yield f"rank order {p.rank_order} without both stages and replicas"
+
+
+def recomputation_is_named(c: Claim) -> Iterator[str]:
+    """The policy's name and its two numbers say the same: none, selective, full, or ``block:SHARE``."""
+    r = c.plan.recompute
+    expected = {"none": (0.0, False), "selective": (0.0, True), "full": (1.0, False)}.get(r.policy)
+    if expected is None and r.policy.startswith("block:"):
+        try:
+            expected = (float(r.policy.removeprefix("block:")), False)
+        except ValueError:
+            expected = None
+    if expected != (r.layers_fraction, r.selective) or not 0 <= r.layers_fraction <= 1:
+        yield f"{r.policy} with {r.layers_fraction:g} of the layers in full and selective {r.selective}"
+
+
+# ---- groups ----------------------------------------------------------------------------------------------------------
+
+
+def domain(plan: Plan) -> int:
+    """Accelerators that share a scale-up domain: a node's; over ICI those of a pod."""
+    pool, fabric = plan.cluster.pools[0], plan.cluster.fabric
+    if fabric.kind == "ici":
+        return min(pool.accelerators_per_node * fabric.leaf_nodes, plan.cluster.accelerators)
+    return pool.accelerators_per_node
+
+
+def _inside(plan: Plan, ranks: int, stride: int) -> int:
+    """Of `ranks` that are `stride` apart, those in one domain."""
+    return min(max(domain(plan) // stride, 1), ranks)
+
+
+def _between_stages(p: Parallelism) -> int:
+    """By how much stages stretch the stride of data-parallel ranks: pp where they lie inside."""
+    return p.pp if p.rank_order == "tp-cp-ep-pp-dp" else 1
+
+
+def dense_shards(plan: Plan) -> int:
+    """Ranks that share one sharded copy of dense parameters."""
+    p = plan.parallelism
+    if p.zero_stage == 0:
+        return 1
+    if p.zero_scope == "full":
+        return p.dp * p.cp
+    return _inside(plan, p.cp, p.tp) * _inside(plan, p.dp, p.tp * p.cp * _between_stages(p))
+
+
+def expert_shards(plan: Plan) -> int:
+    """Ranks that share one sharded copy of a routed expert: of ``tp cp dp / (ep etp)`` copies."""
+    p = plan.parallelism
+    if p.zero_stage == 0:
+        return 1
+    copies = max(p.tp * p.cp * p.dp // (p.ep * p.etp), 1)
+    return copies if p.zero_scope == "full" else _inside(plan, copies, p.ep * p.etp * _between_stages(p))
+
+
+CHECKS: tuple[Check, ...] = (
+    ranks_fill_the_cluster,
+    tensor_divides,
+    sequence_divides,
+    experts_divide,
+    batch_divides,
+    schedule_is_named,
+    layers_are_dealt,
+    stages_are_cut_alike,
+    shards_span_replicas,
+    switches_go_together,
+    recomputation_is_named,
+)

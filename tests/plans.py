@@ -1,0 +1,37 @@
+"""Plans as the program makes them, each made once a session: what tests of later rooms start from."""
+
+from functools import cache
+from typing import Any
+
+from planner import api
+from planner.schema.plan import PlanSet
+
+QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "dense": ("llama3-70b", "dgx-h100:16", {"deadline": "90000 h", "max_cost": "$900M"}),
+    "multi-head": ("gpt3-175b", "dgx-a100-80gb:64", {}),
+    "mixture": ("mixtral-8x7b", "dgx-h100:32", {}),
+    "latent": ("deepseek-v3", "dgx-h100:64", {}),
+    "latent-cheap-start": ("kimi-k2", "dgx-h100:256", {}),
+    "alternating-mixture": ("llama4-maverick", "dgx-h100:128", {}),
+    "windows": ("gpt-oss-120b", "dgx-h100:16", {}),
+    "lora": ("llama2-70b", "dgx-h100:1", {"method": "lora"}),
+    "fsdp": ("llama3-8b", "dgx-h100:8", {"runtime": "fsdp2"}),
+    "node-shards": ("llama3-70b", "dgx-h100:16", {"pins": ("zero_scope=node", "tp=2", "pp=4")}),
+    "offload": ("llama3-70b", "dgx-h100:16", {"pins": ("offload=optimizer", "recompute=block:0.5"), "precision": "fp8"}),
+    "stages-inside": ("llama3-70b", "dgx-h100:16", {"pins": ("rank_order=tp-cp-ep-pp-dp", "zero_scope=node")}),
+    "short-stages": ("llama3-70b", "dgx-h100:16", {"pins": ("pp=32",)}),
+    "tied": ("gpt2", "dgx-a100-40gb:1", {}),
+    "tied-stages": ("gpt2", "dgx-a100-40gb:1", {"pins": ("pp=4",)}),
+    "encoder": ("bert-large", "dgx-a100-40gb:4", {}),
+    "encoder-decoder": ("t5-large", "dgx-a100-40gb:2", {}),
+    "vision": ("vit-l16", "dgx-a100-40gb:2", {}),
+    "old": ("opt-1.3b", "dgx-v100:4", {"runtime": "deepspeed"}),
+}
+"""Name -> model, cluster, and what else is asked."""
+
+
+@cache
+def plans(name: str) -> PlanSet:
+    """The answer to one of the questions."""
+    model, cluster, asked = QUESTIONS[name]
+    return api.plan(model, cluster, **asked)
