@@ -1,5 +1,7 @@
 """CPU seconds of whole commands in a new process, user and system together: the median of five.
 
+One run before those compiles the sources, as an installation does; the compiled files go to a folder of their own.
+
 python benchmarks/command_line.py [--json] [--tiny]
 """
 
@@ -9,21 +11,26 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import measure
 
-measure.one_thread()
-
+ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = ("--help", "plan llama3-70b --cluster dgx-h100:16")
 
 
-def run(command: str) -> tuple[float, float]:
+def environment(compiled: str) -> dict[str, str]:
+    """The caller's environment, with compiled files kept in the given folder."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPYCACHEPREFIX": compiled}
+
+
+def run(command: str, around: dict[str, str]) -> tuple[float, float]:
     """CPU and wall seconds of one run, its output thrown away.
 
     Raises:
@@ -31,7 +38,7 @@ def run(command: str) -> tuple[float, float]:
     """
     started = time.perf_counter()
     line = [sys.executable, str(ROOT / "cli.py"), *command.split()]
-    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=around) as child:
         assert child.stderr is not None
         said = child.stderr.read()
         _, status, usage = os.wait4(child.pid, 0)
@@ -42,10 +49,11 @@ def run(command: str) -> tuple[float, float]:
 
 
 def measured(command: str, runs: int) -> dict[str, object]:
-    """One command's medians, after one run that only warms the file cache."""
-    if runs > 1:
-        run(command)
-    cpu, wall = zip(*(run(command) for _ in range(runs)), strict=True)
+    """One command's medians."""
+    with tempfile.TemporaryDirectory() as compiled:
+        around = environment(compiled)
+        _, *taken = [run(command, around) for _ in range(runs + 1)]
+    cpu, wall = zip(*taken, strict=True)
     return {"command": command, "cpu_s": statistics.median(cpu), "wall_s": statistics.median(wall), "runs": runs}
 
 

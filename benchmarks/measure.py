@@ -13,14 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
-LOOP = 5_000_000
-"""Rounds of the plain Python loop that tells how fast the machine is."""
-
-
-def one_thread() -> None:
-    """Keeps numerical libraries to one thread; to be called before numpy is imported."""
-    for name in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR"):
-        os.environ[f"{name}_NUM_THREADS"] = "1"
+LOOP = compile("s = 0\nfor i in range(5_000_000): s += i * i", "loop", "exec")
+"""The plain Python loop, run at module level, that tells how fast the machine is."""
 
 
 def machine() -> dict[str, object]:
@@ -29,17 +23,10 @@ def machine() -> dict[str, object]:
 
     return {
         "cores": os.cpu_count(),
-        "loop_s": round(cpu_seconds(_loop)[0], 3),
+        "loop_s": round(cpu_seconds(lambda: exec(LOOP, {}))[0], 3),
         "python": platform.python_version(),
         "numpy": numpy.__version__,
     }
-
-
-def _loop() -> int:
-    total = 0
-    for i in range(LOOP):
-        total += i * i
-    return total
 
 
 def cpu_seconds(work: Callable[[], Value]) -> tuple[float, Value]:

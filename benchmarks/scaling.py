@@ -1,7 +1,7 @@
-"""What one search costs against the number of accelerators: it follows the layouts, which saturate, not the accelerators.
+"""What one search costs against the number of accelerators: it follows the layouts, not the accelerators.
 
-The search is the one behind ``clusterwright plan``: the whole default space of DGX H100 nodes, the best five plans and the
-front of step time against memory.
+The search is the one behind ``clusterwright plan``: the whole default space of DGX H100 nodes, the best five plans and
+the front of step time against memory.
 
     python benchmarks/scaling.py [--json] [--tiny]
 """
@@ -15,9 +15,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import measure
-
-measure.one_thread()
-
 from benchmarks.spaces import posed
 from planner import api
 from planner.search.bounded import Bounded

@@ -1,8 +1,8 @@
 """How fast the best plans are found and proven, and how fast candidates are costed when none is left out.
 
 Each problem is searched twice: `Exhaustive` computes the time of every candidate, `Bounded` leaves out what an exact
-bound excludes. Both run in one process and thread and are timed from enumerating the legal layouts to the answer, in CPU
-seconds, as the median of three; peak memory is taken in runs that are not timed. Both must give the same best plans.
+bound excludes. Both run in one process and thread and are timed from enumerating the legal layouts to the answer, in
+CPU seconds, as the median of three; peak memory is taken in runs that are not timed. Both must give the same plans.
 
     python benchmarks/search_speed.py [--json] [--tiny]
 """
@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import measure
-
-measure.one_thread()
-
 from benchmarks.spaces import SPACES, Question, Space, posed, tiny, values
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
@@ -54,7 +52,7 @@ def measured(space: Space, runs: int) -> dict[str, object]:
         "cpu_s": full_s,
         "candidates_per_cpu_s": round(full.candidates / full_s),
         "proven_top20_cpu_s": proven_s,
-        "peak_bytes": max(measure.peak_bytes(lambda: way(question)) for way in (costed, proven)),
+        "peak_bytes": max(measure.peak_bytes(partial(way, question)) for way in (costed, proven)),
         "same": same(space),
     }
 
@@ -84,7 +82,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not options.json:
         for space in spaces:
             print(f"\n{space.name}")
-            print("\n".join(f"  {axis}: {listed}" for axis, listed in values(posed(space.question())).items()))
+            for axis, listed in values(posed(space.question())).items():
+                print(f"  {axis}: {', '.join(map(str, listed))}")
 
 
 if __name__ == "__main__":

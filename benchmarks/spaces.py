@@ -1,4 +1,4 @@
-"""The search spaces of the benchmarks: every axis is listed here, so that a figure means the same from version to version.
+"""The search spaces of the benchmarks: every axis is listed here, so that figures stay comparable over versions.
 
 Layout axes are ranges: what a space holds of them is what divides, by the planner's own rules. Option axes are lists.
 """
@@ -6,6 +6,8 @@ Layout axes are ranges: what a space holds of them is what divides, by the plann
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from planner import api
 from planner.catalog import Catalog
@@ -131,10 +133,12 @@ def posed(question: Question) -> Problem:
 
 def values(asked: Problem) -> dict[str, list[object]]:
     """Every axis with the values that occur on it in some candidate."""
-    layouts: dict[str, list[object]] = {
-        axis: sorted({int(v) for block in asked.blocks for v in block.rows[axis]}) for axis in LAYOUT_AXES
-    }
+    layouts = {axis: _degrees(asked, axis) for axis in LAYOUT_AXES}
     return layouts | {axis: _options(asked, axis) for axis in OPTION_DIMENSIONS}
+
+
+def _degrees(asked: Problem, axis: str) -> list[object]:
+    return [int(v) for v in np.unique(np.concatenate([block.rows[axis] for block in asked.blocks]))]
 
 
 def _options(asked: Problem, axis: str) -> list[object]:
@@ -143,8 +147,12 @@ def _options(asked: Problem, axis: str) -> list[object]:
 
 
 def _plain(value: object) -> object:
-    """An option's value as JSON holds it."""
+    """An option's value in one word, or as ``name=value`` where several switches form one axis."""
     if isinstance(value, str | bool):
         return value
     fields = {name: getattr(value, name) for name in value.__dataclass_fields__}  # type: ignore[attr-defined]
-    return fields.get("name", fields)
+    return fields.get("name") or " ".join(f"{name}={_switch(field)}" for name, field in fields.items())
+
+
+def _switch(value: object) -> object:
+    return ("on" if value else "off") if isinstance(value, bool) else value

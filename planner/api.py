@@ -27,6 +27,8 @@ DEFAULT_REGION = "us"
 PRICE_BASES = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 _MOST_COUNTS = 16
 """Counts or batches that a range is tried at."""
+_MOST_PLANS = 1000
+"""Plans in one document."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +79,12 @@ def estimate(model: str, cluster: str | Sequence[str], settings: Sequence[str] =
         WrongQuestion: the configuration is not legal; the message says why.
     """
     known, wanted = request(model, cluster, Asked(**asked))  # type: ignore[arg-type]
-    return planning.estimate(known, replace(wanted, pins=configuration(wanted, parse_pins(settings))))
+    pins = configuration(wanted, _known_elsewhere(parse_pins(settings)))
+    said = {"--cluster": len(wanted.counts), "--batch": len(wanted.batches)}
+    for what, values in {**said, **{f"{axis}={b}": len(b.values) for axis, b in pins.bounds.items()}}.items():
+        if values != 1:
+            raise WrongQuestion(f"{what}: estimate takes one value; clusterwright plan tries several")
+    return planning.estimate(known, replace(wanted, pins=pins))
 
 
 def request(model: str, named: str | Sequence[str], asked: Asked) -> tuple[Catalog, Request]:
@@ -100,8 +107,8 @@ def request(model: str, named: str | Sequence[str], asked: Asked) -> tuple[Catal
     price, sold_as = _price(known, base.node, asked)
     if asked.objective not in OBJECTIVES:
         raise WrongQuestion(f"--objective {asked.objective}: choose {', '.join(OBJECTIVES)}")
-    if asked.top < 1:
-        raise WrongQuestion(f"--top {asked.top}: must be at least 1")
+    if not 1 <= asked.top <= _MOST_PLANS:
+        raise WrongQuestion(f"--top {asked.top}: must be from 1 to {_MOST_PLANS:,}")
     return known, Request(
         workload=asked_workload,
         cluster=base,
@@ -131,12 +138,14 @@ def _cluster(known: Catalog, named: str | Sequence[str], asked: Asked) -> tuple[
     if len(texts) != 1:
         raise WrongQuestion("one --cluster at a time: mixed pools are not planned yet")
     text = texts[0]
-    region = asked.region or (DEFAULT_REGION if DEFAULT_REGION in known.regions else None)
+    region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
     if text.endswith(".toml") or "/" in text:
         found = cluster_from_file(Path(text).expanduser(), known)
-        if asked.fabric:
-            found = replace(found, fabric=known.fabric(asked.fabric))
-        if found.region is None and region is not None:
+        if asked.fabric is not None:
+            fabric = known.fabric(asked.fabric)
+            node = replace(found.node, fabric=fabric.id, nic_bandwidth=fabric.nic_bandwidth)
+            found = replace(found, fabric=fabric, node=node)
+        if region is not None and (found.region is None or asked.region is not None):
             found = replace(found, region=known.region(region))
         return found, (found.count,)
     node, colon, count = text.partition(":")
@@ -149,7 +158,7 @@ def _cluster(known: Catalog, named: str | Sequence[str], asked: Asked) -> tuple[
 
 def _range(flag: str, text: str, body: str) -> tuple[int, ...]:
     """``16`` or ``8..64``: the values to try, ascending."""
-    match = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", body.replace(",", ""))
+    match = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", body.replace(",", ""))
     if match is None or int(match[1]) < 1:
         raise WrongQuestion(f"{flag} {text}: {body!r} is not a count; write 16, or 8..64 to try several")
     low = int(match[1])
@@ -178,20 +187,28 @@ def _batches(model: Model, text: str | None) -> tuple[int, ...]:
 
 def _runtime(known: Catalog, text: str | None) -> tuple[Runtime, str]:
     """``megatron-core`` or ``megatron-core@2024``; the newest release unless named."""
-    name, _, release = (text or DEFAULT_RUNTIME).partition("@")
+    name, at, release = (DEFAULT_RUNTIME if text is None else text).partition("@")
     runtime = known.runtime(name)
-    if release and release not in runtime.releases:
+    if at and release not in runtime.releases:
         raise WrongQuestion(f"--runtime {text}: releases of {name} are {', '.join(runtime.releases)}")
     return runtime, release or runtime.releases[-1]
 
 
 def _pins(asked: Asked) -> Pins:
-    pins = parse_pins(asked.pins)
+    pins = _known_elsewhere(parse_pins(asked.pins))
     if asked.precision is None:
         return pins
     if "precision" in pins:
         raise WrongQuestion("--precision and --pin precision=... say the same thing twice; keep one")
     return Pins({**pins.bounds, **parse_pins([f"precision={asked.precision.replace(',', '|')}"]).bounds})
+
+
+def _known_elsewhere(pins: Pins) -> Pins:
+    """The pins; what an option of its own says is refused rather than ignored."""
+    for axis, flag in (("nodes", "--cluster NODE:COUNT"), ("batch", "--batch N")):
+        if axis in pins:
+            raise WrongQuestion(f"{axis}={pins.bounds[axis]}: say it with {flag}")
+    return pins
 
 
 def configuration(wanted: Request, given: Pins) -> Pins:

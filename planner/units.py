@@ -96,7 +96,7 @@ def _example(dimension: str) -> str:
         "bytes": "'80 GiB'",
         "bandwidth": "'400 Gbit/s' or '50 GB/s'",
         "compute": "'989 TFLOP/s'",
-        "time": "'5 us' or '3 h'",
+        "time": "'30 d', '3 h' or '5 us'",
         "power": "'10.2 kW'",
         "money": "'$5M' or '375000 USD'",
         "price per hour": "'$55.04/h'",

@@ -38,6 +38,11 @@ class Efficiencies:
         return next(self.runtimes[key] for key in keys if key in self.runtimes)
 
 
+LIKELY = 1.25
+"""Of several readings of a run, one is ruled out only if it needs this many times the memory there is: it did run, so what
+is predicted of it may be too much."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """Of every run: seconds per step, bytes, and which of its readings was taken."""
@@ -76,7 +81,7 @@ class Frame:
         own = [self.runs[i] for i, _ in pairs]
         self._devices = _places([(r.cluster.accelerator.id, v.options.precision) for r, (_, v) in zip(own, pairs, strict=True) if r.cluster])
         self._networks = _places([(r.accelerator, repr(r.cluster)) for r in own])
-        self._stacks = _places([(r.runtime, r.year, r.mode, r.wire) for r in own])
+        self._stacks = _places([(r.runtime, r.year, r.mode, r.gradients) for r in own])
         self._accelerators = np.array([float(r.accelerators) for r in own])
         self.capacity = np.array([r.cluster.accelerator.memory for r in own if r.cluster])
         self.measured = np.array([run.measured or np.nan for run in self.runs])
@@ -121,7 +126,9 @@ class Frame:
             run = self.runs[self._pairs[index][0]]
             runtime = self._catalog.runtime(run.runtime)
             made = binding.stack(runtime, using.runtime(run.runtime, run.year, run.mode), run.year)
-            found.append(replace(made, gradient_wire=run.wire) if run.wire else made)
+            if run.gradients:
+                made = replace(made, gradient_bytes=run.gradients[0], gradient_wire=run.gradients[1])
+            found.append(made)
         return taken(stacked(found), place) if len(found) > 1 else found[0]
 
     def predict(self, using: Efficiencies) -> Prediction:
@@ -129,7 +136,8 @@ class Frame:
         found = cost.evaluate(self.grid(using))
         time, memory = np.broadcast_to(found.time, self.owner.shape), np.broadcast_to(found.memory, self.owner.shape)
         fits = memory <= self.capacity
-        order = np.lexsort((np.where(fits, time, memory), ~fits, self.owner))
+        likely = memory <= LIKELY * self.capacity
+        order = np.lexsort((np.where(likely, time, memory), ~likely, self.owner))
         _, first = np.unique(self.owner[order], return_index=True)
         row = order[first]
         return Prediction(time[row], memory[row], fits[row], row)

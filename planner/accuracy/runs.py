@@ -66,8 +66,8 @@ class Run:
     """The runtime's release."""
     mode: str = ""
     """What the notes say of how it ran (eager, row-wise casts), where that is known to matter."""
-    wire: float | None = None
-    """Bytes per parameter of gradient reductions, where stated."""
+    gradients: tuple[float, float] | None = None
+    """Bytes per parameter that gradients take and that their reduction moves, where they differ from the runtime's."""
     variants: tuple[Variant, ...] = ()
     inferred: tuple[str, ...] = ()
     reason: str = ""
@@ -159,7 +159,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         runtime=runtime,
         year=year,
         mode=_mode(runtime, row.get("notes") or "", row.get("precision") or ""),
-        wire=2.0 if "/PURE" in (row.get("notes") or "") else (4.0 if "/DEFAULT" in (row.get("notes") or "") else None),
+        gradients=_gradients(run, row.get("notes") or ""),
         variants=variants,
         inferred=tuple(inferred),
     )
@@ -384,6 +384,15 @@ def _variants(
                 layout,
                 Options(precision, policy, tensor, sharding, layout["vpp"] > 1 and not old, False, False),
             )
+
+
+def _gradients(run: Run, notes: str) -> tuple[float, float] | None:
+    """NVIDIA's performance recipes (dgxc, NeMo, Megatron-Bridge) accumulate and reduce in bf16; Composer says which."""
+    if run.source.startswith(("dgxc", "nemo-", "megatron-bridge", "mlperf")):
+        return 2.0, 2.0
+    if "/PURE" in notes:
+        return 4.0, 2.0
+    return (4.0, 4.0) if "/DEFAULT" in notes else None
 
 
 def _mode(runtime: str, notes: str, precision: str) -> str:

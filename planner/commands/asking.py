@@ -13,6 +13,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--cluster",
+        multiple=True,
         required=True,
         metavar="NODE:COUNT",
         help="Nodes to train on: dgx-h100:16, dgx-h100:8..64 to try several counts, or a FILE.toml of your own.",

@@ -15,7 +15,7 @@ from planner.commands.asking import question
 @click.argument("settings", nargs=-1, metavar="[AXIS=VALUE]...")
 @question
 def estimate(
-    model: str, settings: tuple[str, ...], cluster: str, as_json: bool, output: Path | None, **asked: Any
+    model: str, settings: tuple[str, ...], cluster: tuple[str, ...], as_json: bool, output: Path | None, **asked: Any
 ) -> int:
     r"""Predict one given configuration of MODEL: does it fit, how fast is it, what limits it.
 

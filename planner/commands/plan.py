@@ -25,7 +25,7 @@ from planner.commands.asking import question
 @click.option("--max-cost", metavar="USD", help="Most that training may cost, e.g. '$500k'.")
 @click.option("--top", type=int, default=5, show_default=True, metavar="K", help="Plans to list.")
 @click.option("--all", "all_switches", is_flag=True, help="List plans that differ in switches only, too.")
-def plan(model: str, cluster: str, as_json: bool, output: Path | None, **asked: Any) -> None:
+def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | None, **asked: Any) -> None:
     r"""Rank the ways to train MODEL on a cluster.
 
     MODEL is an id (clusterwright models list), a TOML file or a Hugging Face config.json.

@@ -166,10 +166,12 @@ def parse_pins(texts: Iterable[str]) -> Pins:
                 continue
             axis, equals, value = part.partition("=")
             axis = axis.replace("-", "_")
-            if axis not in AXES or not equals:
+            if axis not in AXES:
                 near = nearest(axis, AXES)
-                hint = f"did you mean {near[0]}?" if near and near[0] != axis else f"axes are {', '.join(AXES)}"
-                raise WrongQuestion(f"{part}: {'write axis=value' if not equals else f'no axis {axis!r}'}; {hint}")
+                hint = f"did you mean {near[0]}?" if near else f"axes are {', '.join(AXES)}"
+                raise WrongQuestion(f"{part}: no axis {axis!r}; {hint}")
+            if not equals:
+                raise WrongQuestion(f"{part}: write {axis}=VALUE")
             if axis in bounds:
                 raise WrongQuestion(f"{part}: {axis} is pinned twice; list values as {axis}=a|b")
             bounds[axis] = _bound(axis, value)

@@ -37,10 +37,8 @@ def no_options(question: Question) -> str:
         if possible:
             return _refused(question, axis, _why_not_option(question, axis), ", ".join(possible))
     setting = question.setting
-    together = (
-        f"the pins {question.pins} exclude one another for" if question.pins.bounds else "no precision is left to"
-    )
-    return f"{together} {setting.runtime.id} on {setting.cluster.accelerator.id}."
+    together = f"the pins {question.pins} exclude one another" if question.pins.bounds else "no precision is common"
+    return f"{together} for {setting.runtime.id} on {setting.cluster.accelerator.id}."
 
 
 # ---- pins ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,120 @@
+"""Every candidate of a question, from plain loops over the rules: what the vectorised space must contain, no more and no less."""
+
+from collections.abc import Iterator
+
+from planner.question import Request
+from planner.schema.hardware import Runtime
+from planner.space.axes import Options, Sharding, TensorMode, recompute
+
+DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp")
+
+
+def layouts(request: Request) -> Iterator[dict[str, int]]:
+    """Layouts that keep every rule, pins, and what the runtime can express."""
+    model, length = request.workload.model, request.workload.sequence
+    moe, runtime, node = model.moe, request.runtime, request.cluster.node.accelerators
+    layers = model.layers + model.encoder_layers
+
+    def may(axis, value):
+        known = runtime.axes.get(axis, (1,)) if axis in DEGREES else "any"
+        return (known == "any" or value in known) and request.pins.allow(axis, value)
+
+    for nodes in request.counts:
+        ranks = nodes * node
+        for batch in request.batches:
+            for tp in range(1, ranks + 1):
+                if ranks % tp or model.heads % tp or model.hidden % tp or tp > node or not may("tp", tp):
+                    continue
+                if model.kv_heads % tp and tp % model.kv_heads:
+                    continue
+                for cp in (1, 2, 4, 8, 16, 32, 64):
+                    if ranks % (tp * cp) or not may("cp", cp):
+                        continue
+                    if cp > 1 and (length % (2 * cp) or length // cp % tp or length // cp < 1024):
+                        continue
+                    for pp in range(1, layers + 1):
+                        if ranks % (tp * cp * pp) or not may("pp", pp):
+                            continue
+                        dp = ranks // (tp * cp * pp)
+                        if not may("dp", dp):
+                            continue
+                        for vpp in range(1, layers // pp + 1 if pp > 1 else 2):
+                            missing = -layers % (pp * vpp)
+                            if not may("vpp", vpp) or missing >= (pp if runtime.uneven_stages else 1):
+                                continue
+                            for micro in range(1, batch // dp + 1):
+                                if batch % (dp * micro) or not may("micro", micro):
+                                    continue
+                                if vpp > 1 and batch // (dp * micro) % pp:
+                                    continue
+                                if micro * length // cp > max(131072, length // cp // 131072 * 131072):
+                                    continue
+                                for ep in range(1, moe.experts + 1 if moe else 2):
+                                    if (moe and moe.experts % ep) or not may("ep", ep):
+                                        continue
+                                    for etp in sorted({1, tp}) if moe and moe.experts > 1 else [1]:
+                                        if not may("etp", etp) or tp * cp * dp % (ep * etp):
+                                            continue
+                                        if etp > 1 and moe.ffn % etp:
+                                            continue
+                                        cut = {"tp": tp, "pp": pp, "vpp": vpp, "cp": cp, "ep": ep, "etp": etp, "dp": dp}
+                                        yield cut | {"micro": micro, "batch": batch, "nodes": nodes}
+
+
+def options(request: Request, layout: dict[str, int]) -> Iterator[Options]:
+    """Options that exist for a layout, in 16 bit."""
+    runtime, pins = request.runtime, request.pins
+
+    def values(axis, neutral, all_of=(False, True)):
+        known = runtime.axes.get(axis, (neutral,))
+        return [v for v in all_of if (known == "any" or v in known) and pins.allow(axis, v)]
+
+    names = [n for n in ("none", "selective", "full") if n in runtime.axes["recompute"]]
+    if "block" in runtime.axes["recompute"]:
+        names += ["block:0.25", "block:0.5", "block:0.75"]
+    replicas, staged = layout["dp"] * layout["cp"] > 1, layout["pp"] > 1
+    precision = next(p for p in ("bf16", "fp16", "fp32") if _has(request, p))
+    for policy in (n for n in names if pins.allow("recompute", n)):
+        for tensor in _tensor(request, layout["tp"], values):
+            for sharding in _sharding(runtime, replicas, staged, values):
+                for p2p in values("p2p_overlap", False) if layout["vpp"] > 1 else [False]:
+                    orders = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
+                    known = values("rank_order", orders[0], orders)
+                    for order in known if replicas and staged else known[:1]:
+                        for place in values("offload", "none", ("none", "optimizer")):
+                            yield Options(
+                                precision,
+                                recompute(policy),
+                                tensor,
+                                sharding,
+                                p2p,
+                                order == orders[1],
+                                place == "optimizer",
+                            )
+
+
+def _has(request: Request, precision: str) -> bool:
+    return precision in request.cluster.accelerator.peak and precision in request.runtime.axes["precision"]
+
+
+def _tensor(request: Request, tp: int, values) -> Iterator[TensorMode]:
+    if tp == 1:
+        yield TensorMode(False, False)
+        return
+    for sequence_parallel in values("sequence_parallel", False):
+        for overlap in values("tp_overlap", False):
+            if (sequence_parallel or not overlap) and (sequence_parallel or not request.workload.model.moe):
+                yield TensorMode(sequence_parallel, overlap)
+
+
+def _sharding(runtime: Runtime, replicas: bool, staged: bool, values) -> Iterator[Sharding]:
+    stages = values("zero", 0, (0, 1, 2, 3))
+    if not replicas:
+        yield Sharding(stages[0], "full", False)
+        return
+    for zero in stages:
+        if zero >= 2 and staged and not runtime.gathers_working_copy:
+            continue
+        for scope in runtime.zero_scope if zero else ("full",):
+            for overlap in values("dp_overlap", False):
+                yield Sharding(zero, scope, overlap)

@@ -1,0 +1,121 @@
+"""The benchmarks run, say what they promise, and measure what they claim to. Nothing here is timed."""
+
+import json
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import search_speed
+from benchmarks.spaces import SPACES, Space, posed, tiny, values
+from planner.cost.figures import Array
+from planner.search import costing
+from planner.search.problem import Problem
+from planner.space.axes import LAYOUT_AXES
+from planner.space.grid import OPTION_DIMENSIONS
+
+ROOT = Path(__file__).resolve().parent.parent
+PROBLEM_KEYS = {
+    "name",
+    "candidates",
+    "feasible",
+    "costed",
+    "cpu_s",
+    "candidates_per_cpu_s",
+    "proven_top20_cpu_s",
+    "peak_bytes",
+}
+_each_space = pytest.mark.parametrize("space", SPACES, ids=lambda space: space.name)
+
+
+def _printed(name: str) -> dict[str, Any]:
+    line = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), "--tiny", "--json"]
+    document = json.loads(subprocess.run(line, capture_output=True, check=True, text=True).stdout)
+    assert set(document["machine"]) == {"cores", "loop_s", "python", "numpy"}
+    return document
+
+
+def test_search_speed_prints_its_problems_and_their_axes() -> None:
+    document = _printed("search_speed")
+    assert document["same"] is True
+    assert [problem["name"] for problem in document["problems"]] == list(document["axes"])
+    assert len(document["problems"]) == len(SPACES)
+    for problem in document["problems"]:
+        assert set(problem) >= PROBLEM_KEYS
+        assert 0 < problem["costed"] < problem["candidates"]
+        assert 0 < problem["feasible"] < problem["candidates"]
+    for axes in document["axes"].values():
+        assert set(axes["values"]) == {*LAYOUT_AXES, *OPTION_DIMENSIONS}
+
+
+def test_scaling_prints_layouts_and_seconds() -> None:
+    rows = _printed("scaling")["searches"]
+    assert {row["accelerators"] for row in rows} == {64, 128}
+    keys = {"model", "accelerators", "layouts", "candidates", "feasible", "costed", "cpu_s"}
+    assert all(set(row) == keys for row in rows)
+
+
+def test_command_line_prints_seconds_of_both_commands() -> None:
+    rows = _printed("command_line")["commands"]
+    assert [row["command"] for row in rows] == ["--help", "plan llama3-70b --cluster dgx-h100:16"]
+    assert all(row["cpu_s"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("name", ["search_speed", "scaling", "command_line"])
+def test_without_json_a_table_is_printed(name: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    module = sys.modules.get(f"benchmarks.{name}") or __import__(f"benchmarks.{name}", fromlist=["main"])
+    monkeypatch.setattr(module, "measured", lambda *_: {"name": "one", "seconds": 0.5, "same": True, "size": 12345})
+    module.main(["--tiny"])
+    printed = capsys.readouterr().out
+    assert "loop_s" in printed
+    assert "one   0.500" in printed.replace("  ", " ").replace("  ", " ") or "12,345" in printed
+
+
+@_each_space
+def test_a_space_is_large(space: Space) -> None:
+    assert posed(space.question()).candidates >= 1e7
+
+
+@_each_space
+def test_both_ways_to_search_agree(space: Space) -> None:
+    assert search_speed.same(tiny(space))
+
+
+@_each_space
+def test_every_option_changes_some_cost_or_memory(space: Space) -> None:
+    problem = posed(space.question())
+    told_apart: set[tuple[str, object, object]] = set()
+    pairs: set[tuple[str, object, object]] = set()
+    for index, block in enumerate(problem.blocks):
+        arrays = _some_rows(problem, index)
+        for dimension, axis in enumerate(OPTION_DIMENSIONS):
+            for (i, one), (j, other) in combinations(enumerate(getattr(block.axes, axis)), 2):
+                pairs.add((axis, one, other))
+                if any(_differ(array, dimension, i, j) for array in arrays):
+                    told_apart.add((axis, one, other))
+    assert pairs
+    assert {axis for axis, *_ in pairs} >= {
+        axis for axis, listed in values(problem).items() if _is_option(axis, listed)
+    }
+    assert told_apart == pairs
+
+
+def _is_option(axis: str, listed: list[object]) -> bool:
+    return axis in OPTION_DIMENSIONS and len(listed) > 1
+
+
+def _some_rows(problem: Problem, index: int) -> tuple[Array, Array]:
+    """Times and memories of a few layouts of a block under every option."""
+    block = problem.blocks[index]
+    rows = np.unique(np.linspace(0, block.height - 1, 12).astype(int))
+    found = costing.cost(costing.table(problem, index), rows)
+    shape = (*block.axes.shape, len(rows))
+    return np.broadcast_to(found.time, shape), np.broadcast_to(found.memory, shape)
+
+
+def _differ(array: Array, dimension: int, i: int, j: int) -> bool:
+    return not np.array_equal(np.take(array, i, dimension), np.take(array, j, dimension))

@@ -1,0 +1,318 @@
+"""Exact search is exact: the bounded search, the exhaustive one and plain loops find the same."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from planner import cost
+from planner.search import bounded, costing
+from planner.search.bounded import Bounded, lower_bound, survey
+from planner.search.exhaustive import Exhaustive
+from planner.search.problem import Problem, decode
+from planner.space.grid import rows_of, single_grid
+from tests import enumeration, oracle
+from tests.cases import CATALOG, prepared, problem_of, request
+
+PRICE = next(price for price in CATALOG.node("p5.48xlarge").prices if price.basis == "on-demand")
+
+SPACES = {
+    "dense": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,)}),
+    "dense, nothing folded": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,), "fold": False}),
+    "unfused": (("megatron-22b", "dgx-a100-80gb:4"), {"batches": (64,), "release": "2022"}),
+    "uneven layers": (("llama2-7b", "dgx-a100-40gb:3"), {"batches": (48,)}),
+    "mixture": (("mixtral-8x7b", "dgx-h100:4"), {"batches": (64,), "pins": "micro=1..4"}),
+    "latent": (("deepseek-v2-lite", "dgx-h100:2"), {"batches": (64,), "pins": "micro=1..2"}),
+    "pinned": (
+        ("llama3-70b", "dgx-h100:16"),
+        {"batches": (256,), "pins": "tp=4|8 pp=2..8 cp=1 micro=1..4 recompute=none|block:0.3"},
+    ),
+    "precisions": (("llama3-8b", "dgx-h100:2"), {"batches": (32,), "pins": "precision=bf16|fp8 recompute=selective"}),
+    "counts": (("llama3-8b", "dgx-h100:4"), {"batches": (64, 128), "counts": (1, 2, 3, 4), "pins": "cp=1"}),
+    "cost": (
+        ("llama3-8b", "dgx-h100:4"),
+        {"batches": (64,), "counts": (1, 2, 4), "objective": "cost", "price": PRICE, "pins": "cp=1"},
+    ),
+    "energy, not folded": (
+        ("llama3-8b", "dgx-h100:4"),
+        {"batches": (64,), "counts": (1, 4), "objective": "energy", "pins": "cp=1", "fold": False},
+    ),
+    "deadline": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,), "deadline_s": 2.6e8}),
+    "budget": (
+        ("llama3-8b", "dgx-h100:2"),
+        {"batches": (64,), "counts": (1, 2), "price": PRICE, "max_cost_usd": 2.5e7, "pins": "cp=1"},
+    ),
+    "fsdp2": (("llama3-8b", "dgx-h100:4"), {"batches": (128,), "runtime": "fsdp2"}),
+    "deepspeed": (("gpt2-xl", "dgx-v100:2"), {"batches": (32,), "runtime": "deepspeed"}),
+    "no replicas": (("llama3-70b", "dgx-h100:1"), {"batches": (8,), "pins": "dp=1 cp=1"}),
+}
+
+
+@cache
+def space(name: str) -> Problem:
+    arguments, more = SPACES[name]
+    return problem_of(*arguments, **more)
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Every candidate of a problem as columns."""
+
+    value: np.ndarray
+    time: np.ndarray
+    memory: np.ndarray
+    block: np.ndarray
+    flat: np.ndarray
+    allowed: np.ndarray
+    """Fits, and keeps within the limits."""
+    fits: np.ndarray
+
+
+@cache
+def everything(name: str) -> Everything:
+    problem, columns = space(name), []
+    for index, (block, target) in enumerate(zip(problem.blocks, problem.targets, strict=True)):
+        found = cost.evaluate(problem.grid(index))
+        time = np.broadcast_to(found.time, block.shape)
+        memory = np.broadcast_to(found.memory, block.shape)
+        fits = memory <= problem.capacity
+        allowed = fits & (time <= target.limit)
+        value = time * target.weight
+        own = np.full(block.size, index)
+        flat = np.arange(block.size)
+        columns.append((*(c.ravel() for c in (value, time, memory)), own, flat, allowed.ravel(), fits.ravel()))
+    value, time, memory, own, flat, allowed, fits = (np.concatenate(c) for c in zip(*columns, strict=True))
+    return Everything(value, time, memory, own, flat, allowed, fits)
+
+
+def place(candidate):
+    return candidate.value, candidate.time, candidate.memory, candidate.block, candidate.flat
+
+
+def best_by_sorting(name: str) -> list[tuple]:
+    """All candidates sorted by value, block, place; of near-duplicates the first; the first 20."""
+    problem, all_of = space(name), everything(name)
+    order = np.lexsort((all_of.flat, all_of.block, all_of.value))
+    found, seen = [], set()
+    for i in order[all_of.allowed[order]]:
+        row = (float(all_of.value[i]), float(all_of.time[i]), float(all_of.memory[i]))
+        candidate = decode(problem, int(all_of.block[i]), int(all_of.flat[i]), *row)
+        kind = (*candidate.layout.values(), candidate.options)
+        if problem.fold:
+            degrees = [candidate.layout[a] for a in ("nodes", "batch", "tp", "pp", "cp", "ep", "etp")]
+            kind = (*degrees, candidate.options.precision, candidate.options.recompute)
+        if kind not in seen:
+            seen.add(kind)
+            found.append(place(candidate))
+        if len(found) == problem.top:
+            break
+    return found
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_bounded_exhaustive_and_sorted_are_one(name):
+    problem = space(name)
+    slow, fast = Exhaustive().search(problem), Bounded().search(problem)
+    assert [place(c) for c in slow.best] == best_by_sorting(name)
+    assert fast.best == slow.best
+    assert slow.best
+    assert fast.candidates == slow.candidates == slow.costed == everything(name).value.size
+    assert fast.feasible == slow.feasible == np.count_nonzero(everything(name).fits)
+    assert fast.costed <= slow.costed
+    assert fast.proven
+    assert slow.proven
+
+
+def test_limits_bind_where_they_are_meant_to():
+    for name in ("deadline", "budget"):
+        all_of = everything(name)
+        assert 0 < np.count_nonzero(all_of.allowed) < np.count_nonzero(all_of.fits)
+    request = prepared(*SPACES["deadline"][0], **SPACES["deadline"][1]).request
+    assert all(c.value <= request.deadline_s for c in Bounded().search(space("deadline")).best)
+
+
+def test_pruning_prunes():
+    problem = space("pinned")
+    assert Bounded().search(replace(problem, top=5)).costed < problem.candidates
+
+
+@pytest.mark.parametrize("name", ["dense", "dense, nothing folded", "mixture", "counts", "budget", "no replicas"])
+@pytest.mark.parametrize(("chunk", "batch"), [(1, 1), (977, 3000)])
+def test_the_size_of_chunks_changes_nothing(monkeypatch, name, chunk, batch):
+    if chunk == 1 and name in ("dense", "dense, nothing folded", "mixture"):
+        chunk = batch = 2000  # one row at a time is slow on the larger ones
+    problem = space(name)
+    slow, fast = Exhaustive().search(problem), Bounded(front=True).search(problem)
+    monkeypatch.setattr(costing, "CHUNK", chunk)
+    monkeypatch.setattr(bounded, "_BATCH", batch)
+    again = Exhaustive().search(problem)
+    assert again == slow
+    again = Bounded(front=True).search(problem)
+    assert replace(again, costed=0) == replace(fast, costed=0)
+
+
+def test_where_nothing_fits_the_leanest_is_told_whatever_the_chunks(monkeypatch):
+    problem = replace(space("dense"), capacity=1e9)
+    slow, fast = Exhaustive().search(problem), Bounded(front=True).search(problem)
+    for found in (slow, fast):
+        assert (found.best, found.front, found.feasible) == ((), (), 0)
+        assert found.closest is not None
+        assert found.closest.memory == everything("dense").memory.min()
+    assert slow.closest == fast.closest
+    for chunk in (1, 700, 5000):
+        monkeypatch.setattr(costing, "CHUNK", chunk)
+        assert Exhaustive().search(problem).closest == slow.closest
+        assert Bounded().search(problem).closest == slow.closest
+
+
+# ---- ties ------------------------------------------------------------------------------------------------------------
+
+
+def test_ties_go_to_the_earlier_block_option_and_row():
+    """Everything as fast as everything else: only the declared order decides."""
+    problem = replace(space("counts"), fold=False, capacity=np.inf, top=9)
+    stopped = replace(problem, targets=tuple(replace(t, weight=0.0 * t.weight) for t in problem.targets))
+    for strategy in (Exhaustive(), Bounded()):
+        found = strategy.search(stopped).best
+        assert [(c.block, c.flat) for c in found] == [(0, flat) for flat in range(9)]
+
+
+def test_switches_that_cost_nothing_tie_and_the_plainest_wins():
+    problem = space("no replicas")
+    found = Bounded().search(replace(problem, fold=False)).best
+    equal = [c for c in found if c.time == found[0].time and c.layout == found[0].layout]
+    assert min((c.block, c.flat) for c in equal) == (found[0].block, found[0].flat)
+
+
+# ---- the front -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_the_front_is_what_nothing_dominates(name):
+    all_of = everything(name)
+    at = np.flatnonzero(all_of.allowed)
+    value, memory = all_of.value[at], all_of.memory[at]
+    found = Bounded(front=True).search(space(name)).front
+    assert found
+    for candidate in found:
+        better = (value <= candidate.value) & (memory <= candidate.memory)
+        assert not np.any(better & ((value < candidate.value) | (memory < candidate.memory))), candidate
+    # Whoever is not on it is dominated by, or equal to, someone who is.
+    covered = np.zeros(len(at), dtype=bool)
+    for candidate in found:
+        covered |= (candidate.value <= value) & (candidate.memory <= memory)
+    assert covered.all()
+    # Of equals the first by block and place.
+    for candidate in found:
+        equal = at[(value == candidate.value) & (memory == candidate.memory)]
+        first = min((int(all_of.block[i]), int(all_of.flat[i])) for i in equal)
+        assert first == (candidate.block, candidate.flat)
+
+
+# ---- the bound -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_no_candidate_is_below_its_bound(name):
+    problem = space(name)
+    for index, block in enumerate(problem.blocks):
+        grid = problem.grid(index)
+        bound = lower_bound(grid, cost.passes(grid))
+        found = cost.evaluate(grid)
+        least = np.broadcast_to(found.time, block.shape).reshape(-1, block.height).min(axis=0)
+        assert np.all(bound <= least)
+        assert np.all(bound > 0.2 * least)
+        ready = costing.table(problem, index)
+        known = survey(problem, index, ready)
+        finite = np.isfinite(known.value)
+        assert np.all(known.value[finite] == (bound * problem.targets[index].weight)[finite])
+        held = np.broadcast_to(found.memory, block.shape).reshape(-1, block.height).min(axis=0)
+        assert np.all(known.memory == held)
+
+
+# ---- plain loops -----------------------------------------------------------------------------------------------------
+
+COUNTED = [
+    (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,)}),
+    (("megatron-22b", "dgx-a100-80gb:3"), {"batches": (48,), "release": "2022"}),
+    (("llama2-7b", "dgx-a100-40gb:3"), {"batches": (12, 48), "counts": (1, 2, 3)}),
+    (("mixtral-8x7b", "dgx-h100:2"), {"batches": (32,)}),
+    (("deepseek-v2-lite", "dgx-h100:2"), {"batches": (64,), "pins": "micro=1..2 recompute=full|none"}),
+    (("llama3-8b", "dgx-h100:2"), {"batches": (64,), "runtime": "fsdp2"}),
+    (("mixtral-8x7b", "dgx-a100-40gb:2"), {"batches": (16,), "runtime": "deepspeed"}),
+    (("mpt-7b", "dgx-a100-40gb:2"), {"batches": (64,), "runtime": "fsdp"}),
+    (("llama3-70b", "dgx-h100:8"), {"batches": (64,), "pins": "tp=8 pp=1..8 vpp=1..5 micro=1|2 zero=0..1"}),
+    (("t5-large", "dgx-a100-40gb:1"), {"batches": (64,), "pins": "rank_order=tp-cp-ep-pp-dp"}),
+]
+
+
+def key(layout: dict, options) -> tuple:
+    return (*(layout[axis] for axis in sorted(layout)), options)
+
+
+@pytest.mark.parametrize(("asked", "more"), COUNTED)
+def test_the_space_holds_exactly_what_the_rules_let_through(asked, more):
+    if "zero=0..1" in more.get("pins", ""):
+        more = more | {"pins": more["pins"].replace("zero=0..1", "zero=0|1")}
+    problem = problem_of(*asked, **more)
+    question = request(*asked, **more)
+    expected = [(way, tuple(enumeration.options(question, way))) for way in enumeration.layouts(question)]
+    assert problem.candidates == sum(len(options) for _, options in expected)
+    drawn = {
+        key({axis: int(column[row]) for axis, column in block.rows.items()}, block.axes.at(place))
+        for block in problem.blocks
+        for row in range(block.height)
+        for place in np.ndindex(*block.axes.shape)
+        if hash(place) % 7 == row % 7
+    }
+    every = {key(way, o) for way, options in expected for o in options}
+    assert len(every) == problem.candidates
+    assert drawn <= every
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_the_best_of_plain_loops_over_the_scalar_model(fold):
+    asked, more = ("llama2-7b", "dgx-a100-40gb:1"), {"batches": (16,), "pins": "micro=1..2 vpp=1|2", "fold": fold}
+    question, problem = request(*asked, **more), problem_of(*asked, **more)
+    ranked, fitting = [], 0
+    for way in enumeration.layouts(question):
+        for options in enumeration.options(question, way):
+            found = oracle.cost(oracle.plan(single_grid(problem.figures, way, options)))
+            if found.memory <= problem.capacity:
+                fitting += 1
+                ranked.append((found.time, found.memory, way, options))
+    ranked.sort(key=lambda row: row[0])
+    kept, seen = [], set()
+    for time, memory, way, options in ranked:
+        degrees = tuple(way[axis] for axis in ("tp", "pp", "cp", "ep", "etp"))
+        kind = (degrees, options.recompute) if fold else key(way, options)
+        if kind not in seen:
+            seen.add(kind)
+            kept.append((time, memory))
+    found = Bounded().search(problem)
+    assert found.feasible == fitting
+    assert len(found.best) == min(20, len(kept)) > 5
+    for candidate, (time, _) in zip(found.best, kept, strict=False):
+        assert candidate.time == pytest.approx(time, rel=1e-12)
+        one = oracle.cost(oracle.plan(single_grid(problem.figures, candidate.layout, candidate.options)))
+        assert (candidate.time, candidate.memory) == pytest.approx((one.time, one.memory), rel=1e-12)
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_pricing_distinct_micro_batches_once_changes_nothing():
+    problem = space("mixture")
+    for index, block in enumerate(problem.blocks):
+        rows = np.arange(0, block.height, 5)
+        by_table = costing.cost(costing.table(problem, index), rows)
+        directly = cost.evaluate(rows_of(problem.grid(index), rows))
+        np.testing.assert_array_equal(by_table.time, directly.time)
+        np.testing.assert_array_equal(by_table.memory, directly.memory)
+
+
+def test_progress_is_told_of_every_candidate():
+    told = []
+    Exhaustive().search(space("deepspeed"), told.append)
+    assert sum(told) == space("deepspeed").candidates
