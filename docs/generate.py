@@ -1,4 +1,4 @@
-"""Refresh the generated documentation: ``docs/cli.md`` and the examples in ``README.md`` and ``docs/*.md``.
+"""Refresh the generated documentation: ``cli.md``, ``equations.md``, and the examples in ``README.md`` and ``docs/*.md``.
 
 An example is a comment that names a command, followed by a fenced block with what it prints::
 
@@ -22,6 +22,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import equations
 
 ROOT = Path(__file__).resolve().parent.parent
 HELP_WIDTH = 100
@@ -98,7 +102,7 @@ def without_timings(text: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every page with generated parts, and what it should say."""
-    found = {ROOT / "docs" / "cli.md": cli_page()}
+    found = {ROOT / "docs" / "cli.md": cli_page(), ROOT / "docs" / "equations.md": equations.page()}
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         page = found.get(path) or path.read_text(encoding="utf-8")
         if EXAMPLE.search(page):

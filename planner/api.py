@@ -125,6 +125,7 @@ def request(model: str, named: str | Sequence[str], asked: Asked) -> tuple[Catal
         fold=not asked.all_switches,
         price=price,
         sold_as=sold_as,
+        price_basis=asked.basis,
         inputs=_inputs(known, found, named),
         assumptions=_left_open(asked, base, found),
     )
@@ -143,8 +144,8 @@ def _cluster(known: Catalog, named: str | Sequence[str], asked: Asked) -> tuple[
         found = cluster_from_file(Path(text).expanduser(), known)
         if asked.fabric is not None:
             fabric = known.fabric(asked.fabric)
-            node = replace(found.node, fabric=fabric.id, nic_bandwidth=fabric.nic_bandwidth)
-            found = replace(found, fabric=fabric, node=node)
+            wired = replace(found.node, fabric=fabric.id, nic_bandwidth=fabric.nic_bandwidth)
+            found = replace(found, fabric=fabric, node=wired)
         if region is not None and (found.region is None or asked.region is not None):
             found = replace(found, region=known.region(region))
         return found, (found.count,)

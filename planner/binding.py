@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 from planner.cost.figures import Device, Network, Shape, Stack
 from planner.parameters import lora_parameters, parameters
 from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
@@ -104,8 +107,17 @@ def can_train_in(accelerator: Accelerator, precision: str) -> bool:
     return _PEAK_OF[precision] in accelerator.peak
 
 
-def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: str) -> Device:
-    """The figures of an accelerator in one precision.
+def maturity(reached: AcceleratorEfficiency, release: str) -> float:
+    """What a runtime's release reaches of the mature software's rates: ``exp(-drift (matured - release))``, at most 1."""
+    year = re.match(r"\d{4}(\.\d+)?", release)
+    if year is None:
+        return 1.0
+    date = float(year[0]) if year[1] else float(year[0]) + 0.5
+    return math.exp(-reached.drift * max(0.0, reached.matured - date))
+
+
+def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: str, release: str = "") -> Device:
+    """The figures of an accelerator in one precision, under a runtime's release.
 
     Raises:
         KeyError: the accelerator has no peak in that precision (ask :func:`can_train_in` first).
@@ -115,7 +127,7 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
     wide = "fp16" if precision == "fp16" else "bf16"
     reach_16 = reached.matrix.get(wide, reached.matrix["bf16"])
     reach = reached.matrix.get(precision, reach_16)
-    capped = reached.power_capped
+    capped = reached.power_capped * maturity(reached, release)
     whole = precision in ("fp32", "tf32")
     rate = peak[_PEAK_OF[precision]] * reach * capped
     return Device(
@@ -167,8 +179,8 @@ def network(cluster: Cluster, reached: AcceleratorEfficiency) -> Network:
     )
 
 
-def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str) -> Stack:
-    """The figures of a runtime's release."""
+def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, memory: float) -> Stack:
+    """The figures of a runtime's release on accelerators with that much `memory` (bytes)."""
     drops = runtime.selective_recompute
     return Stack(
         parameter_bytes=runtime.parameter_bytes,
@@ -183,7 +195,9 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str) -> Stack:
         drops_linear=float("linear-half" in drops),
         gathers_working_copy=float(runtime.gathers_working_copy),
         kernels_per_layer=runtime.kernels_per_layer,
+        expert_launches=reached.expert_launches,
         vector=reached.vector,
+        routed_vector=reached.routed_vector,
         attention=reached.attention,
         tp_overlap=reached.tp_overlap,
         dp_overlap=reached.dp_overlap,
@@ -197,6 +211,6 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str) -> Stack:
         layer_overhead=reached.layer_overhead,
         step_overhead=reached.step_overhead,
         selective_recompute=reached.selective_recompute,
-        resident_bytes=reached.resident_bytes,
+        resident_bytes=reached.resident_bytes + reached.resident_share * memory,
         activation_factor=reached.activation_factor,
     )

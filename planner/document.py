@@ -333,6 +333,8 @@ def load(path: Path) -> schema.PlanSet | schema.Plan:
         WrongQuestion: no such file, not JSON (with line), another kind or version of document, unknown or missing keys.
     """
     try:
+        if not (path.is_file() or path.is_dir() or not path.exists()):
+            raise WrongQuestion(f"{path}: not a regular file")
         if path.stat().st_size > LARGEST_FILE:
             raise WrongQuestion(f"{path}: larger than {LARGEST_FILE:,} bytes; that is not a plan")
         text = path.read_text(encoding="utf-8")

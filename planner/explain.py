@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from planner import cost
-from planner.catalog import Catalog
+from planner import cost, document
+from planner.catalog import Catalog, cluster
 from planner.cost.figures import Grid
-from planner.errors import WrongQuestion
+from planner.errors import ClusterwrightError, WrongQuestion
+from planner.parameters import parameters
 from planner.question import Prepared, Request, prepare, problem
-from planner.schema.plan import Plan, Reasons
+from planner.schema.plan import FrontPoint, Plan, Reasons
+from planner.schema.workload import Workload
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, Found
 from planner.space.axes import Pins
 from planner.space.grid import single_grid
-from planner.units import format_bytes, format_percent, format_seconds
+from planner.units import format_bytes, format_percent, format_seconds, format_usd
+from planner.workload import workload
 
+_DAY = 86400.0
 MORE = 0.1
 """How much more of a resource a gain is quoted for."""
 
@@ -148,12 +153,13 @@ def nothing_fits(catalog: Catalog, prepared: Prepared, found: Found) -> str:
     """What binds when no plan is feasible, and the smallest change that would help."""
     request = prepared.request
     if found.feasible:
-        return _beyond_limits(prepared)
-    accelerator, cluster = request.cluster.accelerator, request.cluster
+        return _beyond_limits(catalog, request)
+    w, accelerator, asked = request.workload, request.cluster.accelerator, request.cluster
     closest = found.closest
     lines = [
-        f"No plan fits: {request.workload.model.name} on {cluster.count} x {cluster.node.id} "
-        f"({cluster.accelerators} x {format_bytes(accelerator.memory)})."
+        f"No plan fits into memory: {w.model.name} on {asked.count:,} x {asked.node.id} "
+        f"({asked.accelerators:,} x {format_bytes(accelerator.memory)} = "
+        f"{format_bytes(asked.accelerators * accelerator.memory)}{_states(w)})."
     ]
     if closest is not None:
         over = closest.memory - accelerator.memory
@@ -164,65 +170,128 @@ def nothing_fits(catalog: Catalog, prepared: Prepared, found: Found) -> str:
             f"ZeRO-{options.sharding.zero}, recompute {options.recompute.name}"
             f"{', optimizer offloaded' if options.offload else ''}."
         )
-    lines += [f"What would fit: {fix}." for fix in [_what_fits(catalog, request)] if fix]
-    return "\n".join(lines)
+    fixes = _what_fits(catalog, request) or ["nothing near: neither more nodes nor larger ones, nor less to train"]
+    return "\n".join([*lines, f"What would fit: {'; or '.join(fixes)}."])
 
 
-def _beyond_limits(prepared: Prepared) -> str:
-    request = prepared.request
-    free = replace(request, deadline_s=None, max_cost_usd=None)
+def _states(workload: Workload) -> str:
+    """What must be held however it is cut, where all of the model is trained."""
+    if workload.method.kind == "lora":
+        return ""
+    per_parameter = 2.0 + workload.optimizer.state_bytes + workload.optimizer.master_bytes
+    held = parameters(workload.model).total * per_parameter
+    return f"; weights and {workload.optimizer.id} states alone are {format_bytes(held)}"
+
+
+def _beyond_limits(catalog: Catalog, request: Request) -> str:
+    """Plans fit into memory and break a limit: the least that each limit, or the question, must give."""
     limits = [
         f"a deadline of {format_seconds(request.deadline_s)}" if request.deadline_s is not None else "",
-        f"a budget of ${request.max_cost_usd:,.0f}" if request.max_cost_usd is not None else "",
+        f"a budget of {format_usd(request.max_cost_usd)}" if request.max_cost_usd is not None else "",
     ]
-    from planner import document
+    ways = [*_later(catalog, request), *_dearer(catalog, request)]
+    if not ways:
+        # Neither limit can be kept alone.
+        fastest = _least(catalog, replace(request, max_cost_usd=None, deadline_s=None), "time")
+        cheapest = _least(catalog, replace(request, max_cost_usd=None, deadline_s=None), "cost")
+        ways = [f"at the fastest {_paid(fastest)}; at the cheapest {_paid(cheapest)}"] if fastest and cheapest else []
+    for count in _growing(request.cluster.count):
+        if _least(catalog, _on(request, count), request.objective):
+            ways.append(_nodes(request, count))
+            break
+    told = "\n".join(f"{'What would do: ' if n == 0 else 'or '}{way}" for n, way in enumerate(ways))
+    return f"No plan keeps {' and '.join(limit for limit in limits if limit)}.\n{told}".rstrip()
 
-    targets = tuple(replace(t, limit=t.limit * 0 + float("inf")) for t in prepared.targets)
-    best = Bounded().search(problem(replace(prepared, request=free, targets=targets), 1)).best[0]
-    point = document.front_point(replace(prepared, request=free), best)
-    paid = f" and ${point.usd_total:,.0f}" if point.usd_total is not None else ""
+
+def _later(catalog: Catalog, request: Request) -> list[str]:
+    if request.deadline_s is None:
+        return []
+    point = _least(catalog, replace(request, deadline_s=None), "time")
+    kept = " within the budget" if request.max_cost_usd is not None else ""
     return (
-        f"No plan keeps {' and '.join(x for x in limits if x)}. "
-        f"The best by {request.objective} takes {format_seconds(point.days * 86400)}{paid} "
-        f"on {point.accelerators} accelerators: allow that, "
-        f"or ask for more nodes (--cluster {request.cluster.node.id}:N..M)."
+        [f"{format_seconds(point.days * _DAY)} at the fastest{kept} (--deadline '{_days_up(point.days)}')"]
+        if point
+        else []
     )
 
 
-def _what_fits(catalog: Catalog, request: Request) -> str:
+def _dearer(catalog: Catalog, request: Request) -> list[str]:
+    if request.max_cost_usd is None:
+        return []
+    point = _least(catalog, replace(request, max_cost_usd=None), "cost")
+    if point is None or point.usd_total is None:
+        return []
+    kept = " within the deadline" if request.deadline_s is not None else ""
+    return [f"{format_usd(point.usd_total)} at the cheapest{kept} (--max-cost '${math.ceil(point.usd_total):,}')"]
+
+
+def _paid(point: FrontPoint) -> str:
+    return f"{format_seconds(point.days * _DAY)} and {format_usd(point.usd_total or 0.0)}"
+
+
+def _days_up(days: float) -> str:
+    """A duration as a flag takes it, rounded up so that what takes that long keeps it."""
+    for unit, each in (("d", 1.0), ("h", 24.0), ("min", 1440.0)):
+        if days * each >= 1:
+            return f"{math.ceil(days * each * 10) / 10:g} {unit}"
+    return f"{math.ceil(days * _DAY)} s"
+
+
+def _least(catalog: Catalog, request: Request, objective: str) -> FrontPoint | None:
+    """The best plan by an objective that keeps the request's limits, if there is one."""
+    try:
+        prepared = prepare(catalog, replace(request, objective=objective))
+    except ClusterwrightError:
+        return None
+    best = Bounded().search(problem(prepared, 1)).best
+    return document.front_point(prepared, best[0]) if best else None
+
+
+def _what_fits(catalog: Catalog, request: Request) -> list[str]:
     """More of the same nodes, the same number of larger ones, or training less: what fits first of each."""
+    request = replace(request, deadline_s=None, max_cost_usd=None, objective="time")
     found = []
-    node = request.cluster.node.id
-    for count in _growing(request.cluster.count):
-        if _fits(catalog, replace(request, cluster=replace(request.cluster, count=count), counts=(count,))):
-            found.append(f"{count} x {node} (--cluster {node}:{count})")
-            break
+    count = next((n for n in _growing(request.cluster.count) if _least(catalog, _on(request, n), "time")), None)
+    found += [_nodes(request, count)] if count else []
     for name in ("dgx-h200", "dgx-b200", "gb200-nvl72"):
-        larger = catalog.nodes.get(name)
-        if larger is None or name == node:
+        if name not in catalog.nodes or name == request.cluster.node.id:
             continue
-        part = catalog.accelerator(larger.accelerator)
-        if part.memory <= request.cluster.accelerator.memory or larger.fabric is None:
-            continue
-        cluster = replace(request.cluster, node=larger, accelerator=part, fabric=catalog.fabric(larger.fabric))
-        if _fits(catalog, replace(request, cluster=cluster, price=None, objective="time")):
-            found.append(f"{request.cluster.count} x {name}")
+        larger = cluster(catalog, name, request.cluster.count)
+        if larger.accelerator.memory > request.cluster.accelerator.memory and _least(
+            catalog, replace(request, cluster=larger, price=None), "time"
+        ):
+            found.append(f"{request.cluster.count:,} x {name}")
             break
-    if request.workload.method.kind != "lora":
-        found.append("or train less of it (--method lora)")
-    return "; ".join(found)
+    return found + _training_less(catalog, request)
+
+
+def _training_less(catalog: Catalog, request: Request) -> list[str]:
+    """Adapters instead of the whole model, or shorter sequences than the model's usual ones."""
+    w = request.workload
+    if w.method.kind != "lora":
+        adapters = workload(w.model, sequence=w.sequence, batch=w.batch, tokens=w.tokens, method="lora")
+        if _least(catalog, replace(request, workload=adapters), "time"):
+            return ["adapters instead of the whole model (--method lora)"]
+    length = w.sequence
+    while length > w.model.sequence:
+        length //= 2
+        if _least(catalog, replace(request, workload=replace(w, sequence=length)), "time"):
+            return [f"sequences of {length:,} tokens (--seq {length})"]
+    return []
+
+
+def _on(request: Request, count: int) -> Request:
+    """The request on that many nodes."""
+    return replace(request, cluster=replace(request.cluster, count=count), counts=(count,))
+
+
+def _nodes(request: Request, count: int) -> str:
+    node = request.cluster.node.id
+    flag = f"count = {count} in the cluster's file" if request.cluster.name else f"--cluster {node}:{count}"
+    return f"{count:,} x {node} ({flag})"
 
 
 def _growing(count: int) -> list[int]:
-    """Counts to try beyond the one that does not do: by half as much again, up to 64 times."""
+    """Counts to try beyond the one that does not do, up to 64 times as many."""
     tried = [count * factor for factor in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)]
     return [n for n in tried if n <= 100_000]
-
-
-def _fits(catalog: Catalog, request: Request) -> bool:
-    """Whether any plan of the request fits into memory."""
-    try:
-        prepared = prepare(catalog, replace(request, deadline_s=None, max_cost_usd=None))
-    except WrongQuestion:
-        return False
-    return Bounded().search(problem(prepared, 1)).feasible > 0

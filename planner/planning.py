@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from planner import document, explain, verify
 from planner.catalog import Catalog
-from planner.errors import NoAnswer, WrongQuestion
+from planner.errors import ClusterwrightError, NoAnswer
 from planner.question import Prepared, Request, prepare, problem
 from planner.schema.plan import FrontPoint, PlanSet, SearchSection
 from planner.search.bounded import Bounded
@@ -75,7 +75,7 @@ def _front(catalog: Catalog, prepared: Prepared, found: Found) -> tuple[FrontPoi
     for count in prepared.request.counts:
         try:
             alone = prepare(catalog, replace(prepared.request, counts=(count,), top=1))
-        except WrongQuestion:
+        except ClusterwrightError:
             continue
         points += [document.front_point(alone, candidate) for candidate in Bounded().search(problem(alone, 1)).best]
     return tuple(points)

@@ -5,7 +5,7 @@ minimise.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from planner.cost.goodput import BASIS as GOODPUT_BASIS
 from planner.cost.goodput import Goodput, goodput
 from planner.cost.money import HOUR_S
 from planner.efficiency import Reached, reached
-from planner.errors import WrongQuestion
+from planner.errors import NoAnswer, WrongQuestion
 from planner.parameters import parameters
 from planner.schema.hardware import Cluster, Price, Runtime
 from planner.schema.workload import Workload
@@ -25,6 +25,7 @@ from planner.space.axes import Pins
 from planner.space.grid import Block, Figures, blocks
 from planner.space.layouts import Question, layouts
 from planner.space.rules import Setting
+from planner.units import format_seconds
 
 OBJECTIVES = ("time", "cost", "energy", "tokens-per-dollar")
 
@@ -51,6 +52,8 @@ class Request:
     fold: bool = True
     price: Price | None = None
     """Per node-hour; the sold entry's id stands in `sold_as`."""
+    price_basis: str = "on-demand"
+    """The kind of price that was asked for."""
     sold_as: str = ""
     goodput_basis: str = GOODPUT_BASIS
     inputs: Mapping[str, str] | None = None
@@ -75,7 +78,9 @@ def prepare(catalog: Catalog, request: Request) -> Prepared:
 
     Raises:
         WrongQuestion: no layout is legal under the pins, or the objective needs a price that the catalog lacks.
+        NoAnswer: so many accelerators fail more often than the job restarts.
     """
+    request = replace(request, counts=_that_progress(request))
     setting = Setting(request.workload, request.cluster, request.runtime)
     question = Question(setting, request.counts, request.batches, request.pins, request.waived)
     rows = layouts(question)
@@ -88,13 +93,29 @@ def prepare(catalog: Catalog, request: Request) -> Prepared:
     kinds = {name for block in found for name in block.axes.precision}
     figures = Figures(
         binding.shape(request.workload),
-        {name: binding.device(request.cluster.accelerator, fitted.accelerator, name) for name in sorted(kinds)},
+        {
+            name: binding.device(request.cluster.accelerator, fitted.accelerator, name, request.release)
+            for name in sorted(kinds)
+        },
         binding.network(request.cluster, fitted.accelerator),
-        binding.stack(request.runtime, fitted.runtime, request.release),
+        binding.stack(request.runtime, fitted.runtime, request.release, request.cluster.accelerator.memory),
         request.cluster.node.accelerators,
     )
     targets = tuple(_target(request, block) for block in found)
     return Prepared(request, fitted, figures, found, targets)
+
+
+def _that_progress(request: Request) -> tuple[int, ...]:
+    """The counts on which a job gets anywhere between two interruptions."""
+    counts = tuple(count for count in request.counts if float(goodput_of(request, count).fraction) > 0)
+    if not counts:
+        good = goodput_of(request, min(request.counts))
+        raise NoAnswer(
+            f"{min(request.counts) * request.cluster.node.accelerators:,} accelerators get nowhere: the job is "
+            f"interrupted every {format_seconds(float(good.mtbf))}, and a restart takes "
+            f"{format_seconds(float(good.restart))}."
+        )
+    return counts
 
 
 def goodput_of(request: Request, nodes: object) -> Goodput:
@@ -127,8 +148,9 @@ def _per_second(request: Request) -> float:
     """US dollars per node and second."""
     if request.price is None:
         raise WrongQuestion(
-            f"{request.cluster.node.id} has no price; give one (--price '$2.10/h' per accelerator) "
-            "or rank by --objective time"
+            f"{request.cluster.node.id} has no {request.price_basis} price in the catalog; "
+            "give one (--price '$2.10/h' per accelerator) or another --basis, "
+            "or ask for neither a budget nor an objective in money"
         )
     return float(request.price.usd) / HOUR_S
 

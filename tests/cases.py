@@ -80,8 +80,8 @@ def figures(
     fitted = reached(CATALOG, at.accelerator, asked.runtime, asked.release)
     return Figures(
         binding.shape(asked.workload),
-        {name: binding.device(at.accelerator, fitted.accelerator, name) for name in precisions},
+        {name: binding.device(at.accelerator, fitted.accelerator, name, asked.release) for name in precisions},
         binding.network(at, fitted.accelerator),
-        binding.stack(asked.runtime, fitted.runtime, asked.release),
+        binding.stack(asked.runtime, fitted.runtime, asked.release, at.accelerator.memory),
         at.node.accelerators,
     )

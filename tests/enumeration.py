@@ -1,4 +1,4 @@
-"""Every candidate of a question, from plain loops over the rules: what the vectorised space must contain, no more and no less."""
+"""Every candidate of a question, from plain loops over the rules: what the vectorised space must hold, and no more."""
 
 from collections.abc import Iterator
 

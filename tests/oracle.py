@@ -219,7 +219,7 @@ def vector_bytes(p, moe):
         total += (1.0 - moe) * (around + t * function * inner + cast * t * (s.hidden + inner))
     if moe > 0:
         inner, c = s.expert_ffn / p.layout.etp, copies(p)
-        routed = around + c * (8.0 * s.hidden + function * inner) + cast * c * (s.hidden + inner)
+        routed = around + c * (8.0 * s.hidden * p.stack.routed_vector + function * inner) + cast * c * (s.hidden + inner)
         total += moe * (routed + 2.0 * t * s.shared_ffn / tp)
     return total
 
@@ -270,7 +270,7 @@ def layer(p, moe):
     tp, ep = tensor_parallel(p, moe), moe * expert_parallel(p)
     attention = kernel(p)
     forward, backward = plus(matrices, attention, (vector, 2.0 * vector), (tp, tp), context_parallel(p), (ep, ep))
-    floor_ = st.kernels_per_layer * d.launch
+    floor_ = (st.kernels_per_layer + moe * st.expert_launches) * d.launch
     forward = max(forward, floor_) + st.layer_overhead
     backward = max(backward, 1.6 * floor_) + 2.0 * st.layer_overhead
 

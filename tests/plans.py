@@ -17,7 +17,11 @@ QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "lora": ("llama2-70b", "dgx-h100:1", {"method": "lora"}),
     "fsdp": ("llama3-8b", "dgx-h100:8", {"runtime": "fsdp2"}),
     "node-shards": ("llama3-70b", "dgx-h100:16", {"pins": ("zero_scope=node", "tp=2", "pp=4")}),
-    "offload": ("llama3-70b", "dgx-h100:16", {"pins": ("offload=optimizer", "recompute=block:0.5"), "precision": "fp8"}),
+    "offload": (
+        "llama3-70b",
+        "dgx-h100:16",
+        {"pins": ("offload=optimizer", "recompute=block:0.5"), "precision": "fp8"},
+    ),
     "stages-inside": ("llama3-70b", "dgx-h100:16", {"pins": ("rank_order=tp-cp-ep-pp-dp", "zero_scope=node")}),
     "short-stages": ("llama3-70b", "dgx-h100:16", {"pins": ("pp=32",)}),
     "tied": ("gpt2", "dgx-a100-40gb:1", {}),

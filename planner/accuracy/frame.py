@@ -79,9 +79,9 @@ class Frame:
         self._layout = stacked(layouts)
         self._options = stacked([_options(v.options) for _, v in pairs])
         own = [self.runs[i] for i, _ in pairs]
-        self._devices = _places([(r.cluster.accelerator.id, v.options.precision) for r, (_, v) in zip(own, pairs, strict=True) if r.cluster])
+        self._devices = _places([(r.cluster.accelerator.id, v.options.precision, r.date) for r, (_, v) in zip(own, pairs, strict=True) if r.cluster])
         self._networks = _places([(r.accelerator, repr(r.cluster)) for r in own])
-        self._stacks = _places([(r.runtime, r.year, r.mode, r.gradients) for r in own])
+        self._stacks = _places([(r.runtime, r.year, r.mode, r.gradients, r.cluster.accelerator.id if r.cluster else "") for r in own])
         self._accelerators = np.array([float(r.accelerators) for r in own])
         self.capacity = np.array([r.cluster.accelerator.memory for r in own if r.cluster])
         self.measured = np.array([run.measured or np.nan for run in self.runs])
@@ -105,7 +105,7 @@ class Frame:
             cluster = self.runs[owner].cluster
             assert cluster is not None
             part = cluster.accelerator
-            found.append(binding.device(part, using.accelerator(part.id, part.generation), variant.options.precision))
+            found.append(binding.device(part, using.accelerator(part.id, part.generation), variant.options.precision, self.runs[owner].date))
         return taken(stacked(found), place) if len(found) > 1 else found[0]
 
     def _network(self, using: Efficiencies) -> Network:
@@ -125,7 +125,8 @@ class Frame:
         for index in firsts:
             run = self.runs[self._pairs[index][0]]
             runtime = self._catalog.runtime(run.runtime)
-            made = binding.stack(runtime, using.runtime(run.runtime, run.year, run.mode), run.year)
+            memory = run.cluster.accelerator.memory if run.cluster else 0.0
+            made = binding.stack(runtime, using.runtime(run.runtime, run.year, run.mode), run.year, memory)
             if run.gradients:
                 made = replace(made, gradient_bytes=run.gradients[0], gradient_wire=run.gradients[1])
             found.append(made)

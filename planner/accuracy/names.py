@@ -111,9 +111,7 @@ def year_of(release: str) -> str:
     return match[1] if match else ""
 
 
-def months_of(release: str) -> float | None:
-    """Months since January 2021 that a release's name says, or None."""
-    match = re.match(r"v?(2\d)\.(\d\d)", release) or re.match(r"20(2\d)(\d\d)?", release)
-    if match is None:
-        return None
-    return (int(match[1]) - 21) * 12 + int(match[2] or 6) - 1
+def date_of(release: str) -> str:
+    """``26.04.01`` -> ``2026.29``: a release's name as a decimal year; empty if it says no month."""
+    match = re.match(r"v?(2\d)\.(\d\d)", release) or re.match(r"20(2\d)(\d\d)$", release)
+    return f"{2000 + int(match[1]) + (int(match[2]) - 0.5) / 12:.2f}" if match else ""

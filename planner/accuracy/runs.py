@@ -64,6 +64,8 @@ class Run:
     runtime: str = ""
     year: str = ""
     """The runtime's release."""
+    date: str = ""
+    """The same as a decimal year, where its name says the month; else the year."""
     mode: str = ""
     """What the notes say of how it ran (eager, row-wise casts), where that is known to matter."""
     gradients: tuple[float, float] | None = None
@@ -158,6 +160,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         cluster=cluster,
         runtime=runtime,
         year=year,
+        date=names.date_of(run.release) or year,
         mode=_mode(runtime, row.get("notes") or "", row.get("precision") or ""),
         gradients=_gradients(run, row.get("notes") or ""),
         variants=variants,

@@ -174,7 +174,7 @@ def expert_vector_bytes(grid: Grid) -> Figure:
     inner = s.expert_ffn / grid.layout.etp
     casts = grid.device.low_precision * grid.stack.low_precision_cast * 4.0 * copies * (s.hidden + inner)
     own = tokens(grid) * 10.0 * s.hidden / sequence_shard(grid)
-    return own + copies * (8.0 * s.hidden + (4.0 + 2.0 * s.gated) * inner) + casts
+    return own + copies * (8.0 * s.hidden * grid.stack.routed_vector + (4.0 + 2.0 * s.gated) * inner) + casts
 
 
 def region_bytes(grid: Grid) -> Figure:
@@ -252,10 +252,10 @@ def _total(values: list[Figure]) -> Figure:
     return total
 
 
-def _floored(grid: Grid, parts: dict[str, Part], selective: Figure) -> Layer:
+def _floored(grid: Grid, parts: dict[str, Part], selective: Figure, moe: Figure) -> Layer:
     """Adds what the CPU's launching takes beyond the kernels themselves, and the layer's fixed overhead."""
     forward, backward = _total([p.forward for p in parts.values()]), _total([p.backward for p in parts.values()])
-    floor = grid.stack.kernels_per_layer * grid.device.launch
+    floor = (grid.stack.kernels_per_layer + moe * grid.stack.expert_launches) * grid.device.launch
     fixed = grid.stack.layer_overhead
     late = Part(np.maximum(floor - forward, 0.0) + fixed, np.maximum(1.6 * floor - backward, 0.0) + 2.0 * fixed)
     return Layer(forward + late.forward, backward + late.backward, selective, parts | {"launch": late})
@@ -297,7 +297,7 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
             / grid.device.memory_rate
             + stack.drops_linear * stack.selective_recompute * matrix.forward
         )
-        return _floored(grid, parts, again)
+        return _floored(grid, parts, again, moe)
 
     return build(0.0 * share), build(share)
 

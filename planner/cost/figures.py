@@ -162,7 +162,11 @@ class Stack:
     gathers_working_copy: Figure
     """1 if weights live as sharded fp32 and a 16-bit copy is gathered layer by layer."""
     kernels_per_layer: Figure
+    expert_launches: Figure
+    """Launches that a mixture adds to a layer's forward pass: routing, dispatch, waiting for token counts."""
     vector: Figure
+    routed_vector: Figure
+    """Traffic of moving token copies to experts and back over that of the fused kernels counted."""
     attention: Figure
     tp_overlap: Figure
     dp_overlap: Figure

@@ -44,6 +44,10 @@ class AcceleratorEfficiency(Entry):
     """Ramp of a pipelined collective: c in ``t = A + x + c sqrt(A x)``."""
     power_capped: float = 1.0
     """Factor on matrix rates of a part that runs below its family's usual power."""
+    drift: float = 0.0
+    """How much faster software for this generation gets in a year (log), until it is mature."""
+    matured: float = 2026.5
+    """When, as a decimal year; releases before it are slower by the drift."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,10 @@ class RuntimeEfficiency(Entry):
     """Share of expert all-to-all hidden."""
     grouped_matrix: float = 0.8
     """Factor on matrix rates of grouped (expert) products."""
+    expert_launches: float = 60.0
+    """Kernel launches (and waits of like length) that a mixture adds to a layer's forward pass."""
+    routed_vector: float = 1.0
+    """Traffic of moving token copies to experts and back over that of fused permutation kernels."""
     expert_imbalance: float = 1.0
     """Tokens at the busiest expert rank over the mean."""
     low_precision_cast: float = 1.0
@@ -79,7 +87,9 @@ class RuntimeEfficiency(Entry):
     selective_recompute: float = 0.0
     """Share of a layer's matrix products computed again under selective recomputation, beyond what is dropped by
     name."""
-    resident_bytes: float = 9.4e9
-    """Bytes beside the model: context, communicators, library workspaces, allocator."""
+    resident_bytes: float = 3.0e9
+    """Bytes beside the model whatever the accelerator: context, communicators, library workspaces."""
+    resident_share: float = 0.075
+    """Share of the accelerator's memory that the allocator holds without using it."""
     activation_factor: float = 1.05
     """Held activation bytes over counted ones: alignment and fragmentation."""

@@ -155,20 +155,27 @@ def _option_values(question: Question, axis: str) -> list[str]:
 
 
 def _spelt(block: Block, axis: str) -> list[str]:
-    axes = block.axes
-    switch = ("off", "on")
-    return {
-        "precision": lambda: list(axes.precision),
-        "recompute": lambda: [policy.name for policy in axes.recompute],
-        "sequence_parallel": lambda: [switch[mode.sequence_parallel] for mode in axes.tensor],
-        "tp_overlap": lambda: [switch[mode.overlap] for mode in axes.tensor],
-        "zero": lambda: [str(sharding.zero) for sharding in axes.sharding],
-        "zero_scope": lambda: [sharding.scope for sharding in axes.sharding],
-        "dp_overlap": lambda: [switch[sharding.overlap] for sharding in axes.sharding],
-        "p2p_overlap": lambda: [switch[value] for value in axes.p2p_overlap],
-        "rank_order": lambda: [RANK_ORDERS[value] for value in axes.pp_inner],
-        "offload": lambda: ["optimizer" if value else "none" for value in axes.offload],
-    }[axis]()
+    axes, switch = block.axes, ("off", "on")
+    match axis:
+        case "precision":
+            return list(axes.precision)
+        case "recompute":
+            return [policy.name for policy in axes.recompute]
+        case "sequence_parallel":
+            return [switch[mode.sequence_parallel] for mode in axes.tensor]
+        case "tp_overlap":
+            return [switch[mode.overlap] for mode in axes.tensor]
+        case "zero":
+            return [str(sharding.zero) for sharding in axes.sharding]
+        case "zero_scope":
+            return [sharding.scope for sharding in axes.sharding]
+        case "dp_overlap":
+            return [switch[sharding.overlap] for sharding in axes.sharding]
+        case "p2p_overlap":
+            return [switch[value] for value in axes.p2p_overlap]
+        case "rank_order":
+            return [RANK_ORDERS[value] for value in axes.pp_inner]
+    return ["optimizer" if value else "none" for value in axes.offload]
 
 
 def _why_not_option(question: Question, axis: str) -> str:

@@ -3,10 +3,10 @@
 Nothing here is shared with what made the plan: no cost function, no rule, no parameter count. Every check is a function
 that states its equation; what it finds is named after it.
 
-Not checked, since a plan does not say enough: how long each cause in the breakdown takes (only that all of them add up and
-that no hardware is beaten), the exact bytes of activations and buffers (only bounds), electricity's price and carbon per
-joule, and that tensor parallelism stays in a scale-up domain (a question may waive that rule, and a plan does not record
-waivers).
+Not checked, since a plan does not say enough: how long each cause in the breakdown takes (only that all of them add up
+and that no hardware is beaten), the exact bytes of activations and buffers (only bounds), the price and the carbon of
+electricity, and that tensor parallelism stays in a scale-up domain (a question may waive that rule, and a plan does not
+record waivers).
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def tables_are_complete(plan: Plan) -> Iterator[str]:
         yield from (f"{where}.{name} is not a number" for name in names if not _is_number(table.get(name)))
     held, gathers = (plan.runtime.bytes_per_parameter.get(name) for name in ("parameters", "gathers_working_copy"))
     if gathers not in (0, 1) or (gathers and held):
-        yield f"runtime.bytes_per_parameter: gathers_working_copy {gathers} with {held} bytes held beside the master copy"
+        yield f"runtime.bytes_per_parameter: gathers_working_copy {gathers} with {held} bytes held besides"
     method = plan.workload.method
     kind, rank, targets = (method.get(key) for key in ("kind", "rank", "targets"))
     if kind not in ("pretrain", "finetune", "lora"):
@@ -95,7 +95,7 @@ def shape_is_a_model(plan: Plan) -> Iterator[str]:
         yield f"workload.shape: family {model.family} with {model.encoder_layers} layers of an encoder"
     if model.family in ("encoder", "vision") and model.causal:
         yield f"workload.shape: family {model.family} attends both ways, and causal is true"
-    if model.moe and (model.moe.leading_dense_layers >= model.layers or model.moe.experts_per_token > model.moe.experts):
+    if (moe := model.moe) and (moe.leading_dense_layers >= model.layers or moe.experts_per_token > moe.experts):
         yield "workload.shape.moe: more dense layers than layers, or more experts visited than there are"
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from planner.schema.plan import Plan
-from planner.verify.model import Layer, Model, layers
+from planner.schema.workload import Model
+from planner.verify.model import Layer, layers
 
 TOLERANCE = 1e-9
 """Relative: what rounding may make of sums taken in another order."""

@@ -52,7 +52,8 @@ def dollars_follow_from_days(c: Claim) -> Iterator[str]:
     yield from unless_same("usd_per_hour", money.usd_per_hour, nodes * money.price.usd_per_hour)
     yield from unless_same("usd_total", money.usd_total, money.usd_per_hour * 24.0 * money.days)
     if money.tokens_per_usd is not None:
-        yield from unless_same("tokens_per_usd x usd_total", money.tokens_per_usd * money.usd_total, c.plan.workload.tokens)
+        bought = money.tokens_per_usd * money.usd_total
+        yield from unless_same("tokens_per_usd x usd_total", bought, c.plan.workload.tokens)
     elif money.usd_total > 0:
         yield "tokens_per_usd is missing"
 

@@ -60,7 +60,7 @@ def batch_divides(c: Claim) -> Iterator[str]:
 
 
 def schedule_is_named(c: Claim) -> Iterator[str]:
-    """None without a pipeline, 1F1B with whole stages, interleaved with several chunks: then rounds of pp micro-batches."""
+    """None without a pipeline, 1F1B with whole stages, interleaved with chunks, in rounds of pp micro-batches."""
     p = c.plan.parallelism
     expected = "none" if p.pp == 1 else "1f1b" if p.vpp == 1 else "interleaved-1f1b"
     if p.schedule != expected:
@@ -70,7 +70,7 @@ def schedule_is_named(c: Claim) -> Iterator[str]:
 
 
 def layers_are_dealt(c: Claim) -> Iterator[str]:
-    """One entry a stage, all layers dealt, none of a stage's chunks empty, no stage more than one layer short of a full deal.
+    """One entry a stage, all layers dealt, no chunk empty, no stage more than one layer short of a full deal.
 
     A full deal is ``ceil(L / (pp vpp)) vpp`` layers.
     """
@@ -106,7 +106,7 @@ def shards_span_replicas(c: Claim) -> Iterator[str]:
 
 
 def switches_go_together(c: Claim) -> Iterator[str]:
-    """What has no meaning alone: sequence parallelism and its overlap need tp, ZeRO's scope ZeRO, p2p overlap chunks."""
+    """What has no meaning alone: sequence parallelism and its overlap need tp, a scope ZeRO, p2p overlap chunks."""
     p, overlap = c.plan.parallelism, c.plan.overlap
     if p.sequence_parallel and p.tp == 1:
         yield "sequence parallelism at tp 1"
