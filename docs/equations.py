@@ -30,6 +30,7 @@ class Row:
     """As in its module: ``gather``, ``Flow.time``."""
     what: str
     equations: tuple[str, ...]
+    """In Markdown."""
     source: str
 
 
@@ -67,23 +68,34 @@ def formulas(docstring: str) -> tuple[str, ...]:
 
 def rows(room: Mapping[str, Any]) -> list[Row]:
     """A room's functions with a formula, in the order of its file."""
-    whole, extra = room.get("whole", ()), room.get("functions", {})
     found = []
     for name, docstring in documented(ROOT / room["path"]).items():
-        added = extra.get(name, {})
-        written = [added["equation"]] if "equation" in added else []
-        equations = (*written, *(code for code in formulas(docstring) if code not in "".join(written)))
-        if equations or name in whole:
-            what = docstring if name in whole else added.get("what") or summary(docstring)
-            found.append(Row(name, _plain(what), equations, added.get("source", room["source"])))
+        added = room.get("functions", {}).get(name, {})
+        what, equations = (
+            _said(docstring) if name in room.get("whole", ()) else (summary(docstring), _listed(docstring))
+        )
+        if "equation" in added:
+            written = added["equation"]
+            equations = (f"`{written}`", *(code for code in equations if code.strip("`") not in written))
+        if equations:
+            found.append(Row(name, _plain(added.get("what", what)), equations, added.get("source", room["source"])))
     return found
 
 
+def _listed(docstring: str) -> tuple[str, ...]:
+    return tuple(f"`{code}`" for code in formulas(docstring))
+
+
+def _said(docstring: str) -> tuple[str, tuple[str, ...]]:
+    """A docstring that holds its formula as plain text: what it is, and the rest."""
+    what, rest = re.split(r"(?:: |\. )", docstring, maxsplit=1) if ": " in docstring or ". " in docstring else ("", "")
+    return what, (_plain(rest or docstring),)
+
+
 def summary(docstring: str) -> str:
-    """The first sentence without its formulas."""
-    sentence = re.split(r"(?<=[a-z`)0])\.(?: |$)", docstring, maxsplit=1)[0]
-    shown = _CODE.sub(lambda code: "" if _COMPUTES.search(code[1]) else code[0], sentence)
-    return re.sub(r"\s+([,.;:])", r"\1", re.sub(r"\s+", " ", shown)).strip(" ,:;")
+    """The first sentence, less a formula that ends it."""
+    sentence = re.split(r"(?<!\bal)\.(?:\s|$)", docstring, maxsplit=1)[0]
+    return re.sub(r"[,:]? ``[^`]+``$", lambda code: "" if _COMPUTES.search(code[0]) else code[0], sentence)
 
 
 def _plain(text: str) -> str:
@@ -104,5 +116,5 @@ def _section(room: Mapping[str, Any]) -> str:
 
 
 def _line(row: Row) -> str:
-    cells = ("<br>".join(f"`{code}`" for code in row.equations), row.what, f"`{row.name}`", row.source)
+    cells = ("<br>".join(row.equations), row.what, f"`{row.name}`", row.source)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"

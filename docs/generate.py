@@ -1,4 +1,4 @@
-"""Refresh the generated documentation: ``cli.md``, ``equations.md``, and the examples in ``README.md`` and ``docs/*.md``.
+"""Refresh the generated documentation: ``cli.md``, ``equations.md``, the examples in ``README.md`` and ``docs/*.md``.
 
 An example is a comment that names a command, followed by a fenced block with what it prints::
 

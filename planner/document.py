@@ -243,7 +243,7 @@ def _energy(request: Request, nodes: int, seconds: float) -> schema.Energy:
         energy_j=joules,
         usd=float(money.electricity(joules, region.electricity)),
         carbon_kg=float(money.carbon(joules, region.carbon)),
-        basis=f"{share:.0%} of the node's most, PUE {region.pue:g}, {region.id}",
+        basis=f"{100 * share:.0f} % of the node's most, PUE {region.pue:g}, {region.id}",
     )
 
 
@@ -291,8 +291,9 @@ def front_point(prepared: Prepared, candidate: Candidate) -> schema.FrontPoint:
     layout = candidate.layout
     run = _money(prepared.request, candidate)
     degrees = " ".join(f"{axis.upper()}{layout[axis]}" for axis in ("tp", "pp", "cp", "ep", "dp") if layout[axis] > 1)
+    policy = candidate.options.recompute.name
     return schema.FrontPoint(
-        label=f"{degrees or 'one rank'} {candidate.options.recompute.name}",
+        label=f"{degrees or 'one rank'}{'' if policy == 'none' else f', recompute {policy}'}",
         accelerators=layout["nodes"] * prepared.request.cluster.node.accelerators,
         step_time_s=candidate.time,
         days=run.days,

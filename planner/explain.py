@@ -62,7 +62,8 @@ def _binds(best: Plan, gained: dict[str, float]) -> tuple[str, ...]:
     memory = best.prediction.memory
     free = memory.capacity_bytes - memory.total_bytes
     where = f"memory of stage {memory.stage + 1}" if best.parallelism.pp > 1 else "memory"
-    told.append(f"{where} ({format_bytes(free)} of {format_bytes(memory.capacity_bytes)} free)")
+    left = f"{format_bytes(free)} of {format_bytes(memory.capacity_bytes)} free"
+    told.append(f"{where} ({left if free >= 0 else f'{format_bytes(-free)} too much'})")
     told += [f"{c.name}" for c in best.constraints if c.binding and c.name in ("deadline", "budget")]
     parts = best.prediction.breakdown
     largest = max(parts, key=lambda name: parts[name])
@@ -122,7 +123,7 @@ def _why_not(plans: tuple[Plan, ...]) -> tuple[str, ...]:
         slower = other.prediction.step_time_s * scale / first.step_time_s - 1.0
         told.append(
             f"#{other.rank} {_difference(plans[0], other)}: {format_percent(slower)} slower; "
-            f"{cause} +{format_seconds(grown[cause])} a step"
+            f"{cause.upper() if len(cause) == 2 else cause} +{format_seconds(grown[cause])} a step"
         )
     return tuple(told)
 
@@ -194,13 +195,14 @@ def _beyond_limits(catalog: Catalog, request: Request) -> str:
         # Neither limit can be kept alone.
         fastest = _least(catalog, replace(request, max_cost_usd=None, deadline_s=None), "time")
         cheapest = _least(catalog, replace(request, max_cost_usd=None, deadline_s=None), "cost")
-        ways = [f"at the fastest {_paid(fastest)}; at the cheapest {_paid(cheapest)}"] if fastest and cheapest else []
+        if fastest and cheapest:
+            ways = list(dict.fromkeys((_paid(fastest), _paid(cheapest))))
     for count in _growing(request.cluster.count):
         if _least(catalog, _on(request, count), request.objective):
             ways.append(_nodes(request, count))
             break
-    told = "\n".join(f"{'What would do: ' if n == 0 else 'or '}{way}" for n, way in enumerate(ways))
-    return f"No plan keeps {' and '.join(limit for limit in limits if limit)}.\n{told}".rstrip()
+    told = f"\nWhat would do: {'; or '.join(ways)}." if ways else ""
+    return f"No plan keeps {' and '.join(limit for limit in limits if limit)}.{told}"
 
 
 def _later(catalog: Catalog, request: Request) -> list[str]:
@@ -226,7 +228,8 @@ def _dearer(catalog: Catalog, request: Request) -> list[str]:
 
 
 def _paid(point: FrontPoint) -> str:
-    return f"{format_seconds(point.days * _DAY)} and {format_usd(point.usd_total or 0.0)}"
+    flags = f"--deadline '{_days_up(point.days)}' --max-cost '${math.ceil(point.usd_total or 0.0):,}'"
+    return f"{format_seconds(point.days * _DAY)} and {format_usd(point.usd_total or 0.0)} ({flags})"
 
 
 def _days_up(days: float) -> str:
@@ -272,9 +275,10 @@ def _training_less(catalog: Catalog, request: Request) -> list[str]:
         adapters = workload(w.model, sequence=w.sequence, batch=w.batch, tokens=w.tokens, method="lora")
         if _least(catalog, replace(request, workload=adapters), "time"):
             return ["adapters instead of the whole model (--method lora)"]
-    length = w.sequence
-    while length > w.model.sequence:
-        length //= 2
+    for doublings in range(20, -1, -1):
+        length = w.model.sequence * 2**doublings
+        if length >= w.sequence:
+            continue
         if _least(catalog, replace(request, workload=replace(w, sequence=length)), "time"):
             return [f"sequences of {length:,} tokens (--seq {length})"]
     return []

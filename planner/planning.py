@@ -96,7 +96,8 @@ def estimate(catalog: Catalog, request: Request) -> PlanSet:
     if not fits:
         reasons = replace(reasons, why_not=explain.remedies(catalog, request, found.best[0]))
     return PlanSet(
-        search=replace(_search_section(prepared, found), feasible=found.candidates if fits else 0),
+        # What was left open (overlap switches) is not for comparison.
+        search=replace(_search_section(prepared, found), feasible=found.candidates if fits else 0, alike=1),
         plans=plans,
         reasons=reasons,
         front=(),

@@ -4,6 +4,7 @@ import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -70,3 +71,26 @@ def test_links_between_pages_lead_somewhere() -> None:
 def test_every_command_has_a_summary_and_explains_its_options() -> None:
     for path, text in generate.all_commands():
         assert re.search(r"Usage:.*\n\n  \S", text), f"{path} says nothing about itself"
+
+
+def test_the_equations_page_is_current() -> None:
+    assert (ROOT / "docs" / "equations.md").read_text(encoding="utf-8") == generate.equations.page(), "run `make docs`"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "planner" / "cost").glob("*.py")), ids=lambda path: path.stem)
+def test_every_equation_of_the_cost_model_is_on_the_page(path: Path) -> None:
+    texts = generate.equations.documented(path)
+    found = {name for name, text in texts.items() if "=" in text or generate.equations.formulas(text)}
+    found -= {"Stages.first"}  # says for which pp it is the only stage
+    rooms = {room["path"]: room for room in generate.equations.rooms()}
+    room = rooms.get(path.relative_to(ROOT).as_posix())
+    assert found == set() if room is None else found <= {row.name for row in generate.equations.rows(room)}
+
+
+@pytest.mark.parametrize("room", generate.equations.rooms(), ids=lambda room: room["path"])
+def test_every_name_on_the_equations_page_exists(room: dict[str, Any]) -> None:
+    known = generate.equations.documented(ROOT / room["path"])
+    rows = generate.equations.rows(room)
+    assert {*room.get("functions", {}), *room.get("whole", ())} <= set(known)
+    assert {*room.get("functions", {}), *room.get("whole", ())} <= {row.name for row in rows}
+    assert all(row.what and row.equations and row.source for row in rows)

@@ -144,7 +144,12 @@ def pooled(grids: list[Grid]) -> Grid:
     return Grid(**{field.name: stacked([getattr(grid, field.name) for grid in grids]) for field in fields(Grid)})
 
 
-@settings(deadline=None, max_examples=15, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    deadline=None,
+    max_examples=15,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(data=st.data())
 def test_plans_of_all_families_in_one_table(data):
     grids = [single_grid(figures_of(name), *data.draw(candidates(name))) for name in FAMILIES]

@@ -44,7 +44,8 @@ def lower_bound(grid: Grid, priced: Passes, fits: NDArray[np.bool_] | None = Non
 def _any(fits: NDArray[np.bool_], shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Whether any candidate fits, over the options on which an array of the given shape does not depend."""
     spread = tuple(i for i in range(len(shape) - 1) if shape[i] == 1 and fits.shape[i] > 1)
-    return np.any(fits, axis=spread, keepdims=True)
+    found: NDArray[np.bool_] = np.any(fits, axis=spread, keepdims=True)
+    return found
 
 
 def _least(values: Figure, rows: int) -> Array:

@@ -28,6 +28,8 @@ OPTION_AXES = (
     "offload",
 )
 AXES = LAYOUT_AXES + OPTION_AXES
+PINNED = tuple(axis for axis in AXES if axis not in ("batch", "nodes"))
+"""Axes that a pin is for; the other two have options of their own."""
 RANK_ORDERS: tuple[RankOrder, RankOrder] = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 
 
@@ -144,7 +146,7 @@ class Pins:
 
 _SWITCH = {"1": "on", "true": "on", "yes": "on", "on": "on", "0": "off", "false": "off", "no": "off", "off": "off"}
 _SWITCHES = ("sequence_parallel", "tp_overlap", "dp_overlap", "p2p_overlap")
-_CHOICES = {
+CHOICES = {
     "precision": ("bf16", "fp16", "fp8", "mxfp8", "fp32"),
     "zero": ("0", "1", "2", "3"),
     "zero_scope": ("full", "node"),
@@ -168,7 +170,7 @@ def parse_pins(texts: Iterable[str]) -> Pins:
             axis = axis.replace("-", "_")
             if axis not in AXES:
                 near = nearest(axis, AXES)
-                hint = f"did you mean {near[0]}?" if near else f"axes are {', '.join(AXES)}"
+                hint = f"did you mean {near[0]}?" if near else f"axes are {', '.join(PINNED)}"
                 raise WrongQuestion(f"{part}: no axis {axis!r}; {hint}")
             if not equals:
                 raise WrongQuestion(f"{part}: write {axis}=VALUE")
@@ -187,10 +189,10 @@ def _bound(axis: str, text: str) -> Bound:
         return Bound(tuple(_SWITCH[v.lower()] for v in values))
     if axis == "recompute":
         return Bound(tuple(recompute(v).name for v in values))
-    if axis in _CHOICES:
+    if axis in CHOICES:
         for v in values:
-            if v not in _CHOICES[axis]:
-                raise WrongQuestion(f"{axis}={text}: {v!r} is not one of {', '.join(_CHOICES[axis])}")
+            if v not in CHOICES[axis]:
+                raise WrongQuestion(f"{axis}={text}: {v!r} is not one of {', '.join(CHOICES[axis])}")
         return Bound(tuple(values))
     low, dots, high = text.partition("..")
     if dots:

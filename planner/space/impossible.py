@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.binding import can_train_in
-from planner.space.axes import LAYOUT_AXES, OPTION_AXES, RANK_ORDERS, Bound, Pins
+from planner.space.axes import CHOICES, LAYOUT_AXES, OPTION_AXES, RANK_ORDERS, Bound, Pins
 from planner.space.grid import Block, blocks
 from planner.space.layouts import Question, divisors, layouts
 from planner.space.rules import Rule
@@ -51,7 +51,10 @@ def _pinned(question: Question, axes: Iterable[str]) -> list[str]:
 
 
 def _freed(question: Question, axis: str) -> Question:
-    return replace(question, pins=Pins({name: b for name, b in question.pins.bounds.items() if name != axis}))
+    others = {name: bound for name, bound in question.pins.bounds.items() if name != axis}
+    # Without its pin, a precision is 16 bit and no other.
+    every = {"precision": Bound(CHOICES["precision"])} if axis == "precision" else {}
+    return replace(question, pins=Pins(others | every))
 
 
 def _refused(question: Question, axis: str, why: str, possible: str) -> str:
@@ -88,14 +91,14 @@ def _why(question: Question, axis: str) -> str:
     model, ranks = setting.workload.model, setting.cluster.accelerators
     known = setting.runtime.axes.get(axis, (1,))
     if axis in ("tp", "pp", "vpp", "cp", "ep", "etp") and known != "any" and not _some(bound, known):
-        return f"{setting.runtime.id} takes no other. "
+        return f"{setting.runtime.id} {'cannot split so' if known == (1,) else 'takes no such value'}. "
     if axis in ("ep", "etp") and model.moe is None:
         return _hint(question, "experts_divide")
     for rule in _rules(question):
         if _stands_without(question, rule):
             return _hint(question, rule.name) or f"{rule.says}. "
     if axis == "micro" and not any(_some(bound, divisors(batch)) for batch in question.batches):
-        return _hint(question, "batch_divides")
+        return f"it has to divide the batch of {_listed(question.batches)}. "
     if axis == "ep" and model.moe and not _some(bound, divisors(model.moe.experts)):
         return _hint(question, "experts_divide")
     if axis == "vpp":
@@ -114,14 +117,15 @@ def _hint(question: Question, rule: str) -> str:
     """The numbers at fault, in words."""
     w, cluster = question.setting.workload, question.setting.cluster
     model = w.model
-    batches = _listed(question.batches)
+    batches, better = _listed(question.batches), _rounded(question)
+    mend = f"; try --batch {better}" if better not in question.batches else ""
     each = cluster.node.accelerators
     return {
         "heads_divide": f"{model.heads} attention heads don't divide by it. ",
         "kv_heads_divide": f"{model.kv_heads} key/value heads and tp don't divide one another. ",
         "hidden_divides": f"{model.hidden:,} hidden doesn't divide by it. ",
         "tp_in_domain": f"{cluster.node.id} joins {each} accelerators (or --waive tp_in_domain). ",
-        "batch_divides": f"a batch of {batches} doesn't divide by dp x micro-batch; try --batch {_rounded(question)}. ",
+        "batch_divides": f"a batch of {batches} doesn't divide by dp x micro-batch{mend}. ",
         "layers_deal": f"{model.layers + model.encoder_layers} layers don't deal evenly. ",
         "layer_for_every_chunk": f"there are {model.layers + model.encoder_layers} layers. ",
         "sequence_divides": f"a sequence of {w.sequence:,} doesn't divide by 2 cp and tp. ",

@@ -129,7 +129,7 @@ def _elements(matrices: Iterator[Matrix]) -> int:
 
 
 def attention(model: Model) -> int:
-    """Weights and biases of one attention: `qkv_bias` has ``(a + 2 k) d`` or the latents' widths, the output's ``h``."""
+    """Weights and biases of one attention: `qkv_bias` has ``(a + 2 k) d`` or the latents' widths, the output ``h``."""
     latent = model.latent
     if latent is None:
         first = (model.heads + 2 * model.kv_heads) * model.head_dim

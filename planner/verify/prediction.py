@@ -19,6 +19,24 @@ def time_adds_up(c: Claim) -> Iterator[str]:
     yield from (f"{cause} takes {seconds:g} s" for cause, seconds in prediction.breakdown.items() if seconds < 0)
 
 
+def causes_have_a_reason(c: Claim) -> Iterator[str]:
+    """Communication over a group of one rank, a bubble without stages and recomputing nothing take no time."""
+    p, prediction = c.plan.parallelism, c.plan.prediction
+    copies_of_experts = p.tp * p.cp * p.dp // (p.ep * p.etp) if c.model.moe else 1
+    reasons = {
+        "tp": p.tp > 1,
+        "cp": p.cp > 1,
+        "ep": p.ep * p.etp > 1,
+        "dp": p.dp * p.cp > 1 or copies_of_experts > 1,
+        "p2p": p.pp > 1,
+        "bubble": p.pp > 1,
+        "recompute": c.plan.recompute.policy != "none",
+    }
+    for cause, seconds in prediction.breakdown.items():
+        if not reasons.get(cause, True) and seconds > TOLERANCE * prediction.step_time_s:
+            yield f"{cause} takes {seconds:g} s, and there is nothing that would take it"
+
+
 def tokens_follow_from_time(c: Claim) -> Iterator[str]:
     """``tokens_per_s = batch sequence / step_time``."""
     prediction = c.plan.prediction
@@ -92,6 +110,7 @@ def intervals_are_ordered(c: Claim) -> Iterator[str]:
 
 CHECKS: tuple[Check, ...] = (
     time_adds_up,
+    causes_have_a_reason,
     tokens_follow_from_time,
     flops_are_counted,
     mfu_follows_from_time,

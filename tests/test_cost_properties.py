@@ -1,0 +1,487 @@
+"""What must hold of the cost model whatever the figures: more of anything never hurts, parts add up, links cost."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from planner import cost
+from planner.catalog import Catalog
+from planner.cost import collectives, compute, memory, money, pipeline, sharding
+from planner.cost.collectives import Group, group
+from planner.cost.evaluate import terms
+from planner.cost.figures import Grid, Network
+from planner.question import prepare, problem
+from planner.search.bounded import Bounded
+from planner.search.problem import Candidate, Problem
+from planner.space.axes import Options, Sharding, TensorMode, recompute
+from planner.space.grid import Figures, single_grid
+from tests.cases import CATALOG, cluster, problem_of, request
+from tests.test_oracle import FAMILIES, candidates, figures_of
+
+PATIENT = settings(deadline=None, max_examples=4, derandomize=True, suppress_health_check=list(HealthCheck))
+every_family = pytest.mark.parametrize("name", FAMILIES)
+SLACK = 1e-12
+"""Rounding, relative."""
+
+
+def at_most(smaller, larger):
+    assert smaller <= larger * (1 + SLACK)
+
+
+@st.composite
+def grids(draw, name: str):
+    return single_grid(figures_of(name), *draw(candidates(name)))
+
+
+def with_options(grid: Grid, **changed) -> Grid:
+    return replace(grid, options=replace(grid.options, **{k: float(v) for k, v in changed.items()}))
+
+
+def with_layout(grid: Grid, **changed) -> Grid:
+    return replace(grid, layout=replace(grid.layout, **{k: float(v) for k, v in changed.items()}))
+
+
+# ---- the optimum -----------------------------------------------------------------------------------------------------
+
+QUESTIONS = {
+    "dense": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,), "pins": "micro=1..4 recompute=none|full"}),
+    "mixture": (("mixtral-8x7b", "dgx-h100:4"), {"batches": (64,), "pins": "micro=1|2 recompute=none|full"}),
+    "oversubscribed": (
+        ("llama3-8b", cluster("dgx-h100:4", leaf_nodes=1, oversubscription=3.0)),
+        {"batches": (64,), "runtime": "fsdp2"},
+    ),
+    "mesh": (("llama2-7b", "mi300x-8:2"), {"batches": (32,), "pins": "micro=1|2 cp=1"}),
+}
+
+
+@cache
+def asked(name: str) -> Problem:
+    arguments, more = QUESTIONS[name]
+    return problem_of(*arguments, top=1, **more)
+
+
+def optimum(problem: Problem, figures: Figures | None = None, capacity: float | None = None) -> Candidate:
+    figures = figures or problem.figures
+    return Bounded().search(replace(problem, figures=figures, capacity=capacity or problem.capacity)).best[0]
+
+
+@cache
+def best_as_it_is(name: str) -> float:
+    return optimum(asked(name)).time
+
+
+MORE = {
+    "scale-up link": ("network", ("scaleup", "scaleup_reduce", "pair")),
+    "NICs": ("network", ("nic",)),
+    "spine": ("network", ("spine",)),
+    "matrix rate": ("device", ("matrix_rate", "matrix_rate_16")),
+    "attention rate": ("device", ("attention_rate",)),
+    "memory bandwidth": ("device", ("memory_rate",)),
+    "host bandwidth": ("device", ("host_bandwidth",)),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("of", MORE)
+@settings(PATIENT, max_examples=4)
+@given(factor=st.floats(1.0, 8.0))
+def test_more_never_slows_the_optimum(question, of, factor):
+    known, (record, names) = asked(question).figures, MORE[of]
+
+    def grown(figures):
+        return replace(figures, **{name: getattr(figures, name) * factor for name in names})
+
+    if record == "network":
+        figures = replace(known, network=grown(known.network))
+    else:
+        figures = replace(known, devices={name: grown(device) for name, device in known.devices.items()})
+    at_most(optimum(asked(question), figures).time, best_as_it_is(question))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@settings(PATIENT, max_examples=4)
+@given(factor=st.floats(1.0, 8.0))
+def test_more_memory_never_slows_the_optimum(question, factor):
+    problem = asked(question)
+    at_most(optimum(problem, capacity=problem.capacity * factor).time, best_as_it_is(question))
+
+
+@pytest.mark.parametrize("of", ["scaleup_latency", "nic_latency", "base"])
+@settings(PATIENT, max_examples=4)
+@given(factor=st.floats(0.01, 1.0))
+def test_less_latency_never_slows_the_optimum(of, factor):
+    known = asked("mixture").figures
+    network = replace(known.network, **{of: getattr(known.network, of) * factor})
+    at_most(optimum(asked("mixture"), replace(known, network=network)).time, best_as_it_is("mixture"))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_degrees_multiply_to_the_accelerators(question):
+    problem = asked(question)
+    for block in problem.blocks:
+        rows, ranks = block.rows, block.rows["nodes"] * problem.figures.accelerators_per_node
+        assert np.all(rows["tp"] * rows["pp"] * rows["cp"] * rows["dp"] == ranks)
+        assert np.all(rows["tp"] * rows["cp"] * rows["dp"] % (rows["ep"] * rows["etp"]) == 0)
+        assert np.all(rows["batch"] % (rows["dp"] * rows["micro"]) == 0)
+
+
+# ---- money -----------------------------------------------------------------------------------------------------------
+
+
+def cheapest(factor: float) -> tuple[float, Candidate]:
+    price = next(p for p in CATALOG.node("p5.48xlarge").prices if p.basis == "on-demand")
+    asked_for = request(
+        "llama3-8b",
+        "dgx-h100:2",
+        counts=(1, 2),
+        batches=(64,),
+        objective="cost",
+        price=replace(price, usd=price.usd * factor),
+        pins="cp=1 recompute=none",
+    )
+    found = Bounded().search(problem(prepare(CATALOG, asked_for), 5)).best[0]
+    return found.value, replace(found, value=0.0)
+
+
+@pytest.mark.parametrize("factor", [2.0, 4.0, 0.5])
+def test_scaled_prices_scale_the_cost_and_change_no_plan(factor):
+    value, candidate = cheapest(1.0)
+    assert cheapest(factor) == (value * factor, candidate)
+
+
+@given(st.floats(1.0, 1e9), st.floats(1.0, 1e5), st.floats(0.01, 1e3), st.sampled_from([2.0, 0.25, 1024.0]))
+def test_rent_and_power_are_linear(seconds, nodes, usd, factor):
+    assert money.rent(seconds, nodes, usd * factor) == money.rent(seconds, nodes, usd) * factor
+    assert money.rent(seconds * factor, nodes, usd) == money.rent(seconds, nodes, usd) * factor
+    assert money.power(nodes * factor, 1e4, 0.75, 1.25) == money.power(nodes, 1e4, 0.75, 1.25) * factor
+    assert money.electricity(money.JOULES_PER_KWH * factor, usd) == usd * factor
+
+
+def test_the_order_of_catalog_entries_changes_nothing():
+    class Backwards(Catalog):
+        def _built(self, kind):
+            return dict(reversed(list(super()._built(kind).items())))
+
+    known = request("llama3-8b", "dgx-h100:2", batches=(32,), pins="cp=1")
+    backwards = Backwards(CATALOG.layers)
+    assert list(backwards.nodes) == list(CATALOG.nodes)[::-1] != list(CATALOG.nodes)
+    found = Bounded().search(problem(prepare(CATALOG, known), 20)).best
+    again = request("llama3-8b", "dgx-h100:2", batches=(32,), pins="cp=1")
+    again = replace(again, runtime=backwards.runtime("megatron-core"))
+    assert Bounded().search(problem(prepare(backwards, again), 20)).best == found
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def activations(grid: Grid) -> float:
+    return memory.layer_activations(grid, grid.shape.moe_share).kept
+
+
+def held(grid: Grid) -> float:
+    return cost.evaluate(grid).memory
+
+
+@every_family
+@PATIENT
+@given(data=st.data())
+def test_recomputation_and_sequence_parallelism_save_activations(name, data):
+    grid = data.draw(grids(name))
+    none, selective, full = (
+        with_options(grid, recompute_layers=share, recompute_selective=chosen)
+        for share, chosen in ((0, 0), (0, 1), (1, 0))
+    )
+    at_most(activations(selective), activations(none))
+    at_most(activations(full), activations(selective))
+    at_most(held(selective), held(none))
+    for each in (none, selective, full):
+        together = with_options(each, sequence_parallel=True)
+        at_most(activations(together), activations(with_options(each, sequence_parallel=False)))
+        at_most(held(together), held(with_options(each, sequence_parallel=False)))
+
+
+@every_family
+@PATIENT
+@given(data=st.data())
+def test_a_larger_share_of_recomputed_layers_keeps_less_and_takes_longer(name, data):
+    grid = data.draw(grids(name))
+    less, more = sorted(data.draw(st.tuples(st.floats(0, 1), st.floats(0, 1))))
+    before, after = (with_options(grid, recompute_layers=share, recompute_selective=0) for share in (less, more))
+    at_most(activations(after), activations(before))
+    at_most(cost.evaluate(before).steady, cost.evaluate(after).steady)
+
+
+@every_family
+@PATIENT
+@given(data=st.data(), factor=st.integers(2, 8))
+def test_activations_are_linear_in_the_micro_batch(name, data, factor):
+    grid = data.draw(grids(name))
+    larger = with_layout(grid, micro=grid.layout.micro * factor)
+    assert activations(larger) == pytest.approx(activations(grid) * factor, rel=1e-12)
+
+
+def states(grid: Grid) -> float:
+    """Of a stage in the middle: blocks only."""
+    _, middle, _ = memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    return middle.parameters + middle.gradients + middle.optimizer
+
+
+@every_family
+@PATIENT
+@given(tp=st.sampled_from([2, 4, 8]), pp=st.sampled_from([3, 6, 12]))
+def test_states_shrink_with_tensor_and_pipeline_parallelism(name, tp, pp):
+    plain = single_grid(figures_of(name), *_plain(name))
+    figures = replace(plain.shape, layers=float(pp * 4), leading_dense=0.0)
+    grid = with_layout(replace(plain, shape=figures), pp=3, batch=1)
+    cut = with_layout(grid, tp=tp, etp=tp, pp=pp)
+    per_stage = (grid.shape.layers / 3) / (cut.shape.layers / pp)
+    assert states(cut) == pytest.approx(states(grid) / tp / per_stage, rel=1e-12)
+
+
+def _plain(name):
+    ones = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes"), 1)
+    off = Options(
+        FAMILIES[name].precision,
+        recompute("none"),
+        TensorMode(False, False),
+        Sharding(0, "full", False),
+        p2p_overlap=False,
+        pp_inner=False,
+        offload=False,
+    )
+    return ones, off
+
+
+@every_family
+@PATIENT
+@given(data=st.data())
+def test_a_higher_zero_stage_holds_fewer_states(name, data):
+    grid = data.draw(grids(name))
+
+    def first(zero):
+        staged = with_options(grid, zero=zero)
+        found, _, _ = memory.stages(staged, pipeline.split(grid.shape, grid.layout))
+        return found.parameters + found.gradients + found.optimizer
+
+    for zero in range(3):
+        at_most(first(zero + 1), first(zero))
+
+
+@every_family
+@PATIENT
+@given(data=st.data())
+def test_offloading_frees_memory_and_takes_time(name, data):
+    grid = data.draw(grids(name))
+    here, away = with_options(grid, offload=False), with_options(grid, offload=True)
+    at_most(held(away), held(here))
+    assert cost.evaluate(away).steady == cost.evaluate(here).steady
+
+
+# ---- the pipeline ----------------------------------------------------------------------------------------------------
+
+
+def bubble(grid: Grid) -> float:
+    """Relative to the time the slowest stage is busy."""
+    parts = cost.breakdown(grid)
+    flow = terms(grid).flow
+    return parts["bubble"] / (flow.slowest * pipeline.micro_batches(grid.layout))
+
+
+@every_family
+@PATIENT
+@given(pp=st.integers(1, 8), rounds=st.integers(1, 8), vpp=st.integers(1, 3))
+def test_the_bubble_shrinks_with_micro_batches_and_interleaving(name, pp, rounds, vpp):
+    plain = single_grid(figures_of(name), *_plain(name))
+    grid = replace(plain, shape=replace(plain.shape, layers=float(pp * 12), leading_dense=0.0))
+    # Equal stages: without p2p, which interleaving multiplies.
+    grid = with_options(grid, p2p_overlap=True)
+    grid = replace(grid, stack=replace(grid.stack, p2p_overlap=1.0))
+    grid = with_layout(grid, pp=pp, vpp=vpp if pp > 1 else 1, batch=rounds * pp)
+    if pp == 1:
+        assert abs(bubble(grid)) < SLACK
+        return
+    assert bubble(grid) > 0
+    assert bubble(with_layout(grid, batch=2 * rounds * pp)) == pytest.approx(bubble(grid) / 2, rel=1e-9)
+    assert bubble(with_layout(grid, vpp=2 * vpp)) == pytest.approx(bubble(grid) / 2, rel=1e-9)
+
+
+@settings(derandomize=True, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(st.integers(1, 200), st.integers(1, 64), st.integers(1, 8))
+def test_every_layer_is_dealt_once(layers, pp, vpp):
+    assume(pp * vpp <= layers and -layers % (pp * vpp) < pp)
+    dealt = pipeline.stage_layers(layers, pp, vpp)
+    assert (len(dealt), sum(dealt)) == (pp, layers)
+    assert max(dealt) - min(dealt) <= 1
+    shape = replace(figures_of("tied").shape, layers=float(layers))
+    layout = replace(single_grid(figures_of("tied"), *_plain("tied")).layout, pp=float(pp), vpp=float(vpp))
+    split = pipeline.split(shape, layout)
+    assert (split.first, split.last if pp > 1 else layers) == (dealt[0], dealt[-1])
+    if pp > 2:
+        # The second stage holds most micro-batches of those between: it must hold as many layers as any of them.
+        assert split.middle == dealt[1] == max(dealt[1:-1])
+
+
+# ---- sums ------------------------------------------------------------------------------------------------------------
+
+
+@every_family
+@settings(PATIENT, max_examples=8)
+@given(data=st.data())
+def test_the_breakdown_adds_up_to_the_step_time(name, data):
+    grid = data.draw(grids(name))
+    parts = cost.breakdown(grid)
+    assert sum(parts.values()) == pytest.approx(cost.evaluate(grid).time, rel=1e-9)
+    assert all(seconds >= -1e-12 * cost.evaluate(grid).time for seconds in parts.values()), parts
+
+
+@every_family
+@PATIENT
+@given(data=st.data())
+def test_everything_is_finite_and_positive(name, data):
+    grid = data.draw(grids(name))
+    found = cost.evaluate(grid)
+    for figure in (found.steady, found.fixed, found.memory, cost.model_flops(grid)):
+        assert np.isfinite(figure)
+        assert figure > 0
+    assert found.exposed >= 0
+    ranks = grid.layout.tp * grid.layout.pp * grid.layout.cp * grid.layout.dp
+    assert cost.model_flops(grid) / found.time / grid.device.peak_16 / ranks < 2
+
+
+def test_the_breakdown_of_whole_spaces():
+    problem = asked("mixture")
+    for index in range(len(problem.blocks)):
+        grid = problem.grid(index)
+        total = sum(cost.breakdown(grid).values())
+        np.testing.assert_allclose(total, np.broadcast_to(cost.evaluate(grid).time, np.shape(total)), rtol=1e-9)
+
+
+# ---- collectives -----------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def networks(draw) -> Network:
+    rate = st.floats(1e9, 1e12)
+    scaleup = draw(rate)
+    return Network(
+        accelerators=1024.0,
+        domain=float(draw(st.sampled_from([1, 2, 4, 8, 64, 72]))),
+        scaleup=scaleup,
+        scaleup_reduce=scaleup * draw(st.floats(1.0, 1.5)),
+        pair=scaleup / draw(st.floats(1.0, 8.0)),
+        mesh=float(draw(st.booleans())),
+        scaleup_latency=draw(st.floats(1e-7, 1e-5)),
+        nic=draw(st.floats(1e8, 1e11)),
+        nic_latency=draw(st.floats(1e-6, 1e-4)),
+        spine=draw(st.floats(0.1, 1.0)),
+        leaf=float(draw(st.sampled_from([8, 16, 256, 2048]))),
+        base=draw(st.floats(0.0, 2e-5)),
+        pipelining=draw(st.floats(0.0, 2.0)),
+    )
+
+
+@st.composite
+def groups(draw, network: Network) -> Group:
+    return group(network, float(draw(st.integers(1, 512))), float(draw(st.sampled_from([1, 2, 4, 8, 16, 64]))))
+
+
+OPERATIONS = {
+    "gather": collectives.gather,
+    "all_reduce": collectives.all_reduce,
+    "all_to_all": collectives.all_to_all,
+    "send": lambda network, size, g: collectives.send(network, size, g.reach / g.n, g.n),
+}
+COLLECTIVE = settings(deadline=None, max_examples=60, derandomize=True)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@COLLECTIVE
+@given(data=st.data(), size=st.floats(1.0, 1e11), factor=st.floats(1.0, 100.0))
+def test_more_bytes_take_longer(operation, data, size, factor):
+    network = data.draw(networks())
+    g = data.draw(groups(network))
+    time = OPERATIONS[operation]
+    at_most(time(network, size, g), time(network, size * factor, g))
+    assert (time(network, size, g) > 0) == (g.n > 1)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@COLLECTIVE
+@given(data=st.data(), size=st.floats(1.0, 1e11), factor=st.floats(1.0, 16.0))
+@pytest.mark.parametrize("link", ["scaleup", "pair", "nic", "spine"])
+def test_a_faster_link_never_slows_a_collective(operation, data, size, factor, link):
+    network = data.draw(networks())
+    g = data.draw(groups(network))
+    names = (link, "scaleup_reduce") if link == "scaleup" else (link,)
+    faster = replace(network, **{name: getattr(network, name) * factor for name in names})
+    at_most(OPERATIONS[operation](faster, size, g), OPERATIONS[operation](network, size, g))
+
+
+@COLLECTIVE
+@given(data=st.data(), size=st.floats(1.0, 1e11))
+def test_an_all_reduce_takes_at_least_a_gather_and_at_most_two(data, size):
+    network = data.draw(networks())
+    # Without addition in the switch, which halves what an all-reduce moves.
+    network = replace(network, scaleup_reduce=network.scaleup)
+    g = data.draw(groups(network))
+    reduce, gather = (OPERATIONS[name](network, size, g) for name in ("all_reduce", "gather"))
+    at_most(reduce, 2 * gather)
+    if g.n == g.inside:
+        at_most(gather, reduce)
+
+
+@COLLECTIVE
+@given(data=st.data(), size=st.floats(1e9, 1e11))
+def test_a_large_all_reduce_takes_at_least_a_gather_across_nodes_too(data, size):
+    drawn = data.draw(networks())
+    # Bandwidth alone, of a domain that is no slower than its NICs: the tree's latency is another one than the ring's.
+    network = replace(drawn, pipelining=0.0, base=0.0, nic_latency=0.0, scaleup_latency=0.0, mesh=0.0)
+    network = replace(network, scaleup_reduce=network.scaleup, nic=min(drawn.nic, drawn.scaleup))
+    g = data.draw(groups(network))
+    at_most(collectives.gather(network, size, g), collectives.all_reduce(network, size, g))
+
+
+@COLLECTIVE
+@given(data=st.data(), inner=st.sampled_from([1, 2, 4, 8]), outer=st.integers(1, 64))
+def test_a_group_of_groups_is_as_large_and_no_more_inside(data, inner, outer):
+    network = data.draw(networks())
+    a, b = group(network, float(inner), 1.0), group(network, float(outer), float(inner))
+    both = collectives.product(a, b)
+    assert both.n == inner * outer
+    assert 1 <= both.inside <= min(both.n, max(network.domain, 1))
+
+
+def test_crossing_an_oversubscribed_spine_costs():
+    known = figures_of("oversubscribed").network
+    near, far = group(known, 4.0, 8.0), group(known, 8.0, 8.0)
+    assert near.reach == known.leaf < far.reach
+    flat = replace(known, spine=1.0)
+    for operation in OPERATIONS.values():
+        assert operation(known, 1e9, near) == operation(flat, 1e9, near)
+        assert operation(known, 1e9, far) > operation(flat, 1e9, far)
+
+
+@every_family
+@PATIENT
+@given(data=st.data())
+def test_overlap_never_costs(name, data):
+    grid = data.draw(grids(name))
+    for switch in ("dp_overlap", "p2p_overlap", "tp_overlap"):
+        on, off = (cost.evaluate(with_options(grid, **{switch: value})).time for value in (True, False))
+        at_most(on, off)
+
+
+@every_family
+@PATIENT
+@given(data=st.data())
+def test_message_sizes(name, data):
+    """Traffic is what it says, in any family: activations of a region, gradients of what is trained."""
+    grid = data.draw(grids(name))
+    tokens = grid.layout.micro * grid.shape.sequence / grid.layout.cp
+    assert compute.region_bytes(grid) == 2 * tokens * grid.shape.hidden
+    whole = sharding.gradient_bytes(grid, 1e6)
+    assert whole == pytest.approx(1e6 * grid.stack.gradient_wire * grid.shape.trained, rel=1e-15)

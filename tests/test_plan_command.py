@@ -1,0 +1,313 @@
+"""``clusterwright plan``, ``estimate`` and ``explain`` as they are typed.
+
+Whole answers are kept in ``golden/transcripts``; after a change that is meant, ``CLUSTERWRIGHT_REGENERATE=1 pytest
+tests/test_plan_command.py`` writes them anew.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner import document
+from tests.asking import Answer, ask
+
+TRANSCRIPTS = Path(__file__).parent / "golden" / "transcripts"
+SMALL = "llama3-8b --cluster dgx-h100:4"
+QUESTIONS = {
+    "dense": ["plan llama3-70b --cluster dgx-h100:16"],
+    "mixture": ["plan mixtral-8x7b --cluster dgx-h100:8 --precision fp8 --top 3"],
+    "counts": ["plan llama3-8b --cluster dgx-h100:1..8 --objective cost --top 3"],
+    "limits": ["plan llama3-8b --cluster dgx-h100:8 --deadline '60 d' --max-cost '$1M' --pin tp=2..4 --top 2"],
+    "adapters": ["plan llama3-8b --cluster p5.4xlarge:1 --method lora --rank 8 --tokens 1B --top 2"],
+    "sharded": ["plan llama3-8b --cluster dgx-a100-80gb:2 --runtime fsdp2 --batch 256 --top 2"],
+    "estimate": ["estimate llama3-70b --cluster dgx-h100:16 tp=8 pp=4 vpp=5 recompute=selective"],
+    "estimate-too-large": ["estimate llama3-70b --cluster dgx-h100:16 tp=2 pp=2"],
+    "explain": [f"plan {SMALL} --top 2 -o plan.json", "explain plan.json", "explain plan.json --rank 2"],
+    "no-answer": [
+        "plan llama3.1-405b --cluster dgx-a100-40gb:4",
+        f"plan {SMALL} --deadline '10 d'",
+        f"plan {SMALL} --max-cost '$20k'",
+        "plan llama3-8b --cluster dgx-h100:1..8 --deadline '20 d' --max-cost '$100k'",
+        "plan llama3-8b --cluster dgx-h100:200000",
+    ],
+    "wrong-question": [
+        "plan llama3-70 --cluster dgx-h100:16",
+        "plan llama3-70b --cluster dgx-h10:16",
+        "plan llama3-70b --cluster dgx-h100",
+        "plan llama3-70b --cluster dgx-h100:16 --pin tp=3",
+        "plan llama3-70b --cluster dgx-h100:16 --pin tp=16",
+        "plan llama3-70b --cluster dgx-h100:16 --pin ep=4",
+        "plan llama3-70b --cluster dgx-h100:16 --runtime fsdp --pin tp=8",
+        "plan llama3-70b --cluster dgx-a100-80gb:16 --precision fp8",
+        "plan llama3-70b --cluster dgx-h100:16 --deadline 30",
+        "estimate llama3-70b --cluster dgx-h100:16 micro=7",
+        "estimate llama3-70b --cluster dgx-h100:16 sequence_parallel=on",
+    ],
+}
+"""Name of a transcript -> the commands in it."""
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nobody"))
+    for name in ("CLUSTERWRIGHT_CATALOG", "CLUSTERWRIGHT_MODELS", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_transcripts(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for line in QUESTIONS[name]:
+        answer = ask(capsys, line)
+        shown.append(f"$ clusterwright {line}\n{answer.report}{answer.err}[{answer.code}]\n")
+    transcript, path = "\n".join(shown), TRANSCRIPTS / f"{name}.txt"
+    if os.environ.get("CLUSTERWRIGHT_REGENERATE"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(transcript, encoding="utf-8")
+    assert transcript == path.read_text(encoding="utf-8"), "CLUSTERWRIGHT_REGENERATE=1 if this is meant"
+
+
+def plans(answer: Answer) -> list[dict[str, Any]]:
+    assert answer.code == 0, answer.err
+    found: list[dict[str, Any]] = answer.document["plans"]
+    return found
+
+
+def printed(answer: Answer) -> str:
+    """The report without what follows it."""
+    assert answer.code == 0, answer.err
+    return answer.out.partition("\nNext ")[0].rstrip()
+
+
+# ---- the document ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line", [f"plan {SMALL}", f"plan {SMALL} --pin zero=1 --precision fp8,bf16", f"estimate {SMALL} tp=2 recompute=full"]
+)
+def test_two_runs_give_the_same_bytes_but_for_meta(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = ask(capsys, f"{line} --json"), ask(capsys, f"{line} --json")
+    assert list(first.document) == list(second.document)
+    without = [re.sub(r'"meta": \{[^}]*\}', '"meta": {}', answer.out) for answer in (first, second)]
+    assert without[0] == without[1]
+    assert without[0] != first.out
+
+
+def test_the_file_holds_what_json_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = ask(capsys, f"plan {SMALL} --json -o plan.json")
+    assert shown.out == Path("plan.json").read_text(encoding="utf-8")
+    assert [path.name for path in Path.cwd().iterdir()] == ["plan.json"]
+
+
+def test_python_gives_what_the_command_line_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document.dump(planner.plan("llama3-8b", "dgx-h100:4", top=2, pins=("tp=2",), objective="cost"))
+    found.pop("meta")
+    assert found == ask(capsys, f"plan {SMALL} --top 2 --pin tp=2 --objective cost --json").document
+    found = document.dump(planner.estimate("llama3-8b", "dgx-h100:4", ["tp=2", "pp=2"]))
+    found.pop("meta")
+    assert found == ask(capsys, f"estimate {SMALL} tp=2 pp=2 --json").document
+
+
+# ---- explain ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line",
+    [f"plan {SMALL}", "plan llama3-8b --cluster dgx-h100:1..4", f"plan {SMALL} --deadline '90 d' --price '$2/h'"],
+)
+def test_explain_prints_the_same_report(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    report = printed(ask(capsys, f"{line} -o plan.json"))
+    assert printed(ask(capsys, "explain plan.json")) == report
+
+
+def test_explain_prints_an_estimate_that_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    estimated = ask(capsys, f"estimate {SMALL} micro=16 -o plan.json")
+    assert estimated.code == 1 and "does not fit" in estimated.out
+    assert printed(ask(capsys, "explain plan.json")) == estimated.out.partition("\nNext ")[0].rstrip()
+
+
+def test_explain_prints_the_plan_of_a_rank(capsys: pytest.CaptureFixture[str]) -> None:
+    third = plans(ask(capsys, f"plan {SMALL} --json -o plan.json"))[2]
+    assert ask(capsys, "explain plan.json --rank 3 --json").document == third
+    Path("third.json").write_text(json.dumps(third), encoding="utf-8")
+    assert ask(capsys, "explain third.json").out == ask(capsys, "explain plan.json --rank 3").out
+
+
+# ---- what can be asked -----------------------------------------------------------------------------------------------
+
+
+def test_top_says_how_many(capsys: pytest.CaptureFixture[str]) -> None:
+    many = plans(ask(capsys, f"plan {SMALL} --top 12 --json"))
+    assert [plan["rank"] for plan in many] == list(range(1, 13))
+    assert [plan["prediction"] for plan in plans(ask(capsys, f"plan {SMALL} --top 3 --json"))] == [
+        plan["prediction"] for plan in many[:3]
+    ]
+
+
+def test_all_lists_what_differs_in_switches_only(capsys: pytest.CaptureFixture[str]) -> None:
+    def degrees(plan: dict[str, Any]) -> str:
+        return str([plan["parallelism"][axis] for axis in ("tp", "pp", "cp", "ep")] + [plan["recompute"]])
+
+    folded = [degrees(plan) for plan in plans(ask(capsys, f"plan {SMALL} --top 8 --json"))]
+    every = [degrees(plan) for plan in plans(ask(capsys, f"plan {SMALL} --top 8 --all --json"))]
+    assert len(set(folded)) == 8 > len(set(every))
+    assert "near-duplicates" in ask(capsys, f"plan {SMALL}").out
+    assert "near-duplicates" not in ask(capsys, f"plan {SMALL} --all").out
+
+
+def test_a_range_of_counts_shows_the_best_of_each(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "plan llama3-70b --cluster dgx-h100:1..16 --objective cost"
+    answer = ask(capsys, line)
+    assert re.search(r"^nodes +best plan +step", answer.out, re.MULTILINE)
+    front = ask(capsys, f"{line} --json").document["front"]
+    counts = [point["accelerators"] // 8 for point in front]
+    assert counts == sorted(counts) and counts[-1] == 16
+    cheapest = min(point["usd_total"] for point in front)
+    assert plans(ask(capsys, f"{line} --json"))[0]["money"]["usd_total"] == pytest.approx(cheapest)
+    # On fewer nodes than the table starts with, nothing fits.
+    for count in range(1, counts[0]):
+        assert ask(capsys, f"plan llama3-70b --cluster dgx-h100:{count}").code == 1
+
+
+@pytest.mark.parametrize(
+    ("objective", "figure"),
+    [
+        ("time", lambda plan: plan["money"]["days"]),
+        ("cost", lambda plan: plan["money"]["usd_total"]),
+        ("energy", lambda plan: plan["energy"]["energy_j"]),
+        ("tokens-per-dollar", lambda plan: -plan["money"]["tokens_per_usd"]),
+    ],
+)
+def test_plans_are_ranked_by_the_objective(objective: str, figure: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"plan llama3-8b --cluster dgx-h100:2..8 --top 20 --objective {objective} --json"
+    values = [figure(plan) for plan in plans(ask(capsys, line))]
+    assert values == pytest.approx(sorted(values))
+
+
+def test_plans_keep_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "plan llama3-8b --cluster dgx-h100:1..32 --top 30 --deadline '20 d' --max-cost '$300k' --json"
+    for plan in plans(ask(capsys, line)):
+        assert plan["money"]["days"] <= 20 and plan["money"]["usd_total"] <= 300e3
+        limits = {limit["name"]: limit for limit in plan["constraints"]}
+        assert limits["deadline"]["limit"] == 20 * 86400 and limits["budget"]["limit"] == 300e3
+
+
+def test_pins_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"plan {SMALL} --top 20 --pin tp=2..4,micro=1|2 --pin recompute=selective --pin dp_overlap=on --json"
+    for plan in plans(ask(capsys, line)):
+        assert 2 <= plan["parallelism"]["tp"] <= 4
+        assert plan["batch"]["micro"] in (1, 2)
+        assert plan["recompute"]["policy"] == "selective"
+        assert plan["overlap"]["dp"] or plan["parallelism"]["dp"] * plan["parallelism"]["cp"] == 1
+
+
+def test_a_waived_rule_is_waived(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(capsys, f"plan {SMALL} --pin tp=16").code == 2
+    assert plans(ask(capsys, f"plan {SMALL} --pin tp=16 --waive tp_in_domain --json"))[0]["parallelism"]["tp"] == 16
+
+
+def test_a_range_of_batches_compares_by_all_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    found = plans(ask(capsys, f"plan {SMALL} --batch 64..1024 --top 20 --json"))
+    assert {plan["batch"]["global"] for plan in found} <= {64, 128, 256, 512, 1024}
+    days = [plan["money"]["days"] for plan in found]
+    assert days == pytest.approx(sorted(days))
+
+
+# ---- prices, catalogs, clusters, models ------------------------------------------------------------------------------
+
+
+def test_a_price_that_is_given_is_the_price(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = plans(ask(capsys, f"plan {SMALL} --price '$2.00/h' --json"))[0]
+    assert plan["money"]["usd_per_hour"] == 2.0 * 32
+    assert plan["money"]["usd_total"] == pytest.approx(64 * 24 * plan["money"]["days"])
+    assert plan["money"]["price"]["source"] == "--price"
+
+
+def test_the_basis_chooses_among_the_prices(capsys: pytest.CaptureFixture[str]) -> None:
+    money = {
+        basis: plans(ask(capsys, f"plan {SMALL} --basis {basis} --json"))[0]["money"] for basis in ("on-demand", "spot")
+    }
+    assert {basis: found["price"]["basis"] for basis, found in money.items()} == {"on-demand": "on-demand", "spot": "spot"}
+    assert money["spot"]["usd_total"] < money["on-demand"]["usd_total"]
+
+
+LAB = """
+[lab]
+extends = "dgx-h100"
+name = "Our lab"
+"""
+CLUSTER = """
+name = "our lab"
+count = 2
+node = "dgx-a100-80gb"
+fabric = "infiniband-hdr"
+region = "us"
+
+[[prices]]
+basis = "on-demand"
+usd = "$12"
+date = "2026-11"
+source = "our contract"
+"""
+
+
+def test_a_catalog_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("own/nodes").mkdir(parents=True)
+    Path("own/nodes/lab.toml").write_text(LAB)
+    plan = plans(ask(capsys, "plan llama3-8b --cluster lab:4 --catalog own --json"))[0]
+    assert plan["cluster"]["pools"][0]["node"] == "lab"
+    assert any(origin.startswith("catalog --catalog") for origin in plan["generator"]["inputs"])
+
+
+def test_a_cluster_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("lab.toml").write_text(CLUSTER)
+    plan = plans(ask(capsys, "plan llama3-8b --cluster lab.toml --json"))[0]
+    assert (plan["cluster"]["name"], plan["cluster"]["accelerators"]) == ("our lab", 16)
+    assert plan["cluster"]["fabric"]["id"] == "infiniband-hdr"
+    assert plan["money"]["price"]["usd_per_hour"] == 12
+    assert "cluster lab.toml" in plan["generator"]["inputs"]
+    # What the command line says is stronger than the file.
+    plan = plans(ask(capsys, "plan llama3-8b --cluster lab.toml --fabric roce-100g --region us-texas --json"))[0]
+    assert (plan["cluster"]["fabric"]["id"], plan["cluster"]["region"]) == ("roce-100g", "us-texas")
+    assert plan["cluster"]["pools"][0]["nic_bytes_per_s"] == plan["cluster"]["fabric"]["nic_bytes_per_s"] == 12.5e9
+
+
+def test_a_model_from_hugging_face(capsys: pytest.CaptureFixture[str]) -> None:
+    configs = json.loads((Path(__file__).parent / "data" / "huggingface_configs.json").read_text(encoding="utf-8"))
+    name = next(name for name in configs if "llama-3" in name.lower() and "8b" in name.lower())
+    Path("config.json").write_text(json.dumps(configs[name]), encoding="utf-8")
+    own = plans(ask(capsys, "plan config.json --cluster dgx-h100:4 --batch 512 --tokens 1T --seq 8192 --json"))[0]
+    library = plans(ask(capsys, f"plan {SMALL} --batch 512 --tokens 1T --seq 8192 --json"))[0]
+    assert own["workload"]["parameters"] == library["workload"]["parameters"]
+    assert own["prediction"] == library["prediction"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plan llama3.2-1b --cluster p5.4xlarge:1",
+        "plan llama3-8b --cluster dgx-h100:3",
+        "plan llama3-8b --cluster dgx-h100:7 --batch 448",
+        "plan llama3-70b --cluster gb200-nvl72:2",
+        "plan llama3-8b --cluster tpu-v5p-4:16 --runtime maxtext",
+        "plan llama3-8b --cluster tpu-v6e-8:8 --runtime maxtext",
+        "plan llama3-8b --cluster dgx-h100:16 --batch 1",
+        "plan llama3-8b --cluster dgx-h100:4 --seq 131072 --batch 32",
+        "plan llama3-8b --cluster dgx-h100:4 --seq 8191",
+        "plan llama3-8b --cluster dgx-h100:2 --tokens 1",
+        "plan llama2-7b --cluster ws-8xrtx3090:2 --method lora --batch 64",
+        "plan mpt-1b --cluster ws-2xrtx4090:1",
+    ],
+)
+def test_odd_clusters_and_workloads_get_plans(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for plan in plans(ask(capsys, f"{line} --json")):
+        p, pool = plan["parallelism"], plan["cluster"]["pools"][0]
+        assert p["tp"] * p["pp"] * p["cp"] * p["dp"] == pool["count"] * pool["accelerators_per_node"]
+        assert plan["batch"]["micro"] * plan["batch"]["accumulation"] * p["dp"] == plan["batch"]["global"]
+        assert plan["prediction"]["memory"]["total_bytes"] <= plan["prediction"]["memory"]["capacity_bytes"]
