@@ -194,7 +194,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, memory: fl
         drops_norms=float("norms" in drops),
         drops_linear=float("linear-half" in drops),
         gathers_working_copy=float(runtime.gathers_working_copy),
-        kernels_per_layer=runtime.kernels_per_layer,
+        kernels_per_layer=reached.launches or runtime.kernels_per_layer,
         expert_launches=reached.expert_launches,
         vector=reached.vector,
         routed_vector=reached.routed_vector,

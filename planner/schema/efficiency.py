@@ -54,6 +54,8 @@ class AcceleratorEfficiency(Entry):
 class RuntimeEfficiency(Entry):
     """What a framework's release makes of the kernels."""
 
+    launches: float = 0.0
+    """Kernel launches of a layer's forward pass as this release makes them, in units of `launch`; 0: the runtime's."""
     vector: float = 1.0
     """Element-wise traffic over that of the fused kernels this program counts."""
     attention: float = 1.0

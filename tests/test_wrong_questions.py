@@ -1,0 +1,473 @@
+"""Bad input to ``plan``, ``estimate`` and ``explain``: exit code 2 (1 where the question is right and has no answer),
+one message that solves it, nothing printed, nothing written, never a traceback."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner import commands, document
+from tests.asking import ask, refused
+
+PLAN = "plan llama3-8b --cluster dgx-h100:4"
+ESTIMATE = "estimate llama3-8b --cluster dgx-h100:4"
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nobody"))
+    for name in ("CLUSTERWRIGHT_CATALOG", "CLUSTERWRIGHT_MODELS", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+# ---- names and values ------------------------------------------------------------------------------------------------
+
+WRONG = {
+    # Names: the nearest one that exists is in the message.
+    "plan llama3-80b --cluster dgx-h100:4": "Did you mean llama3-8b",
+    "plan '' --cluster dgx-h100:4": "no model ''",
+    "plan llama3-8b --cluster dgx-h10:4": "Did you mean dgx-h100",
+    "plan llama3-8b --cluster :4": "no node ''",
+    f"{PLAN} --fabric infiniband-nrd": "Did you mean infiniband-ndr",
+    f"{PLAN} --fabric ''": "no fabric ''",
+    f"{PLAN} --region us-texsa": "Did you mean us-texas",
+    f"{PLAN} --region ''": "no region ''",
+    f"{PLAN} --runtime megatron": "Did you mean megatron-core",
+    f"{PLAN} --runtime ''": "no runtime ''",
+    f"{PLAN} --runtime megatron-core@1999": "releases of megatron-core are 2021",
+    f"{PLAN} --runtime megatron-core@": "releases of megatron-core are 2021",
+    f"{PLAN} --optimizer adam": "It can be adamw",
+    f"{PLAN} --precision fp9": "not one of bf16",
+    f"{PLAN} --precision ''": "not one of bf16",
+    f"{PLAN} --pin tpp=2": "did you mean tp?",
+    f"{PLAN} --pin tp": "write tp=VALUE",
+    f"{PLAN} --waive tp_in_domian": "did you mean tp_in_domain?",
+    f"{PLAN} --waive x": "rules are heads_divide",
+    f"{PLAN} --objective speed": "'tokens-per-dollar'",
+    f"{PLAN} --method full": "'lora'",
+    f"{PLAN} --basis sport": "'spot'",
+    f"{PLAN} --catalog nowhere": "no such catalog folder: nowhere",
+    f"{PLAN} --cluster dgx-h100:8": "one --cluster at a time",
+    "plan llama3-8b": "missing option '--cluster'",
+    # Counts and sizes.
+    "plan llama3-8b --cluster dgx-h100": "Write dgx-h100:16",
+    "plan llama3-8b --cluster dgx-h100:": "not a count",
+    "plan llama3-8b --cluster dgx-h100:0": "not a count",
+    "plan llama3-8b --cluster dgx-h100:-3": "not a count",
+    "plan llama3-8b --cluster dgx-h100:1.5": "not a count",
+    "plan llama3-8b --cluster dgx-h100:abc": "not a count",
+    "plan llama3-8b --cluster dgx-h100:nan": "not a count",
+    "plan llama3-8b --cluster dgx-h100:8..4": "the range is empty; write 4..8",
+    "plan llama3-8b --cluster dgx-h100:0..4": "not a count",
+    "plan llama3-8b --cluster dgx-h100:99999999999": "from 1 to 1,000,000",
+    "plan llama3-8b --cluster dgx-h100:99999999999999999999999": "not a count",
+    f"{PLAN} --seq 0": "from 1 to 1,000,000,000",
+    f"{PLAN} --seq -5": "from 1 to 1,000,000,000",
+    f"{PLAN} --seq abc": "not a valid integer",
+    f"{PLAN} --seq 1e3": "not a valid integer",
+    f"{PLAN} --seq 99999999999999999999": "from 1 to 1,000,000,000",
+    f"{PLAN} --batch 0": "not a count",
+    f"{PLAN} --batch -4": "not a count",
+    f"{PLAN} --batch 1e99": "not a count",
+    f"{PLAN} --batch 99999999999": "from 1 to 1,000,000,000",
+    f"{PLAN} --batch 8..4": "the range is empty; write 4..8",
+    f"{PLAN} --tokens -1": "above 0",
+    f"{PLAN} --tokens 0": "above 0",
+    f"{PLAN} --tokens nan": "not a quantity",
+    f"{PLAN} --tokens 1e999": "not a finite number",
+    f"{PLAN} --tokens 1TB": "did you mean 'T'?",
+    f"{PLAN} --top 0": "from 1 to 1,000",
+    f"{PLAN} --top -1": "from 1 to 1,000",
+    f"{PLAN} --top 99999999999": "from 1 to 1,000",
+    f"{PLAN} --price 3": "'$55.04/h'",
+    f"{PLAN} --price -3": "'$55.04/h'",
+    f"{PLAN} --price '-$3/h'": "more than nothing",
+    f"{PLAN} --price '$0/h'": "more than nothing",
+    f"{PLAN} --deadline 5": "'30 d'",
+    f"{PLAN} --deadline '-3 d'": "more than nothing",
+    f"{PLAN} --deadline '30 days'": "'30 d'",
+    f"{PLAN} --max-cost 5": "'$5M'",
+    f"{PLAN} --max-cost '-$5'": "more than nothing",
+    f"{PLAN} --max-cost '$5M' --basis reserved-3y": "has no reserved-3y price",
+    "plan llama3-8b --cluster gb300-nvl72:1 --objective cost": "--price",
+    f"{PLAN} --rank 8": "--method lora",
+    f"{PLAN} --method lora --rank 0": "from 1 to 4,096",
+    f"{PLAN} --method lora --rank -1": "from 1 to 4,096",
+    # Pins that nothing can keep: what could be is in the message.
+    f"{PLAN} --pin tp=0": "whole number of at least 1",
+    f"{PLAN} --pin tp=": "whole number of at least 1",
+    f"{PLAN} --pin tp=nan": "whole number of at least 1",
+    f"{PLAN} --pin tp=8..4": "write tp=4..8",
+    f"{PLAN} --pin tp=2,tp=4": "pinned twice",
+    f"{PLAN} --pin tp=3": "tp can be 1, 2, 4, 8 here",
+    f"{PLAN} --pin tp=16": "--waive tp_in_domain",
+    f"{PLAN} --pin tp=8,pp=8": "with pp=8",
+    f"{PLAN} --pin dp=7": "dp can be 1, 2, 4, 8, 16, 32 here",
+    f"{PLAN} --pin pp=16,vpp=1000": "there are 32 layers",
+    f"{PLAN} --pin pp=1,vpp=2": "interleaving needs pp above 1",
+    f"{PLAN} --pin ep=4": "a dense model has no experts",
+    f"{PLAN} --pin micro=7": "divide the batch of 512",
+    f"{PLAN} --pin zero=5": "not one of 0, 1, 2, 3",
+    f"{PLAN} --pin recompute=some": "block:SHARE",
+    f"{PLAN} --pin recompute=block:2": "block:SHARE",
+    f"{PLAN} --pin dp_overlap=maybe": "neither on nor off",
+    f"{PLAN} --pin nodes=2": "--cluster NODE:COUNT",
+    f"{PLAN} --pin batch=64": "--batch N",
+    f"{PLAN} --pin tp=1,sequence_parallel=on": "tp above 1",
+    f"{PLAN} --precision fp8 --pin precision=bf16": "the same thing twice",
+    f"{PLAN} --precision mxfp8": "H100-SXM5-80GB has no such matrix products. precision can be bf16, fp16, fp32, fp8",
+    "plan llama3-8b --cluster dgx-a100-80gb:4 --precision fp8": "precision can be bf16",
+    f"{PLAN} --runtime fsdp --pin tp=8": "fsdp cannot split so. tp can be 1",
+    f"{PLAN} --runtime fsdp --pin zero=1": "fsdp cannot do that. zero can be 3",
+    f"{PLAN} --runtime fsdp --pin recompute=selective": "recompute can be full, none",
+    f"{PLAN} --batch 6 --pin pp=1,tp=1,cp=1": "a batch of 6 doesn't divide by dp x micro-batch; try --batch 32",
+    "plan mixtral-8x7b --cluster dgx-h100:4 --pin ep=3": "8 experts don't divide by it. ep can be 1, 2, 4, 8",
+    # Estimates.
+    f"{ESTIMATE} tp=3": "tp can be 1, 2, 4, 8 here",
+    f"{ESTIMATE} foo=3": "no axis 'foo'",
+    f"{ESTIMATE} foo": "no axis 'foo'",
+    f"{ESTIMATE} tp": "write tp=VALUE",
+    f"{ESTIMATE} tp=1..8": "estimate takes one value",
+    f"{ESTIMATE} batch=64": "--batch N",
+    f"{ESTIMATE} vpp=2": "interleaving needs pp above 1",
+    f"{ESTIMATE} sequence_parallel=on": "tp above 1",
+    f"{ESTIMATE} pp=2 p2p_overlap=on": "vpp above 1",
+    f"{ESTIMATE} --batch 8..16": "estimate takes one value",
+    "estimate llama3-8b --cluster dgx-h100:4..8": "estimate takes one value",
+}
+"""Question -> what its message says."""
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_question_gets_one_message(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(capsys, f"{line} -o plan.json")
+    assert WRONG[line] in message
+    assert len(message.splitlines()) == 1
+
+
+# ---- right questions without an answer -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plan llama3.1-405b --cluster dgx-a100-40gb:4",
+        "plan llama3-70b --cluster p5.4xlarge:1 --method lora",
+        "plan llama3-70b --cluster dgx-h100:1 --seq 1000000",
+        f"{PLAN} --seq 100000000",
+    ],
+)
+def test_what_would_fit_fits(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(capsys, line, code=1)
+    assert "No plan fits into memory" in message and "over by" in message
+    flags = re.findall(r"\((--[a-z]+) (\S+)\)", message)
+    assert flags, message
+    for flag, value in flags:
+        if flag == "--cluster":
+            mended = re.sub(r"--cluster \S+", f"--cluster {value}", line)
+        else:
+            mended = re.sub(rf" {flag} \S+", "", line) + f" {flag} {value}"
+        assert ask(capsys, mended).code == 0, mended
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{PLAN} --deadline '1 s'",
+        f"{PLAN} --deadline '20 d'",
+        f"{PLAN} --max-cost '$1'",
+        f"{PLAN} --deadline '1 d' --max-cost '$1'",
+        f"{PLAN} --deadline '60 d' --max-cost '$100k'",
+        f"{PLAN} --deadline '10 d' --max-cost '$1M' --objective cost",
+        "plan llama3-8b --cluster dgx-h100:1..8 --deadline '20 d' --max-cost '$100k' --objective energy",
+    ],
+)
+def test_what_would_do_does(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(capsys, line, code=1)
+    assert message.startswith("No plan keeps a ")
+    ways = re.findall(r"\((--[^)]*)\)", message)
+    assert ways
+    for way in ways:
+        mended = line
+        for flag in re.findall(r"--[a-z-]+", way):
+            mended = re.sub(rf" {flag} ('[^']*'|\S+)", "", mended)
+        assert ask(capsys, f"{mended} {way}").code == 0, f"{mended} {way}"
+
+
+def test_a_job_that_fails_faster_than_it_restarts(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("plan", "estimate"):
+        line = f"{command} llama3-8b --cluster dgx-h100:200000 --batch 1600000"
+        assert "get nowhere" in refused(capsys, line, code=1)
+
+
+def test_an_estimate_that_does_not_fit_says_what_would(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = ask(capsys, f"{ESTIMATE} micro=2")
+    assert answer.code == 1
+    ways = re.findall(r"(\S+=\S+) would fit", answer.out)
+    assert ways
+    for way in ways:
+        kept = "" if way.startswith("micro=") else "micro=2"
+        assert ask(capsys, f"{ESTIMATE} {kept} {way}").code == 0, way
+
+
+# ---- files that are asked about --------------------------------------------------------------------------------------
+
+FILES: dict[str, tuple[str | bytes, str]] = {
+    "cluster.toml": ('node = "dgx-h100"\ncount = [\n', r"cluster.toml:\d"),
+    "zero.toml": ('node = "dgx-h100"\ncount = 0\n', "zero.toml:2: count = 0: must be a whole number"),
+    "typo.toml": ('node = "dgx-h10"\ncount = 4\n', "typo.toml:1: .*dgx-h100"),
+    "key.toml": ('node = "dgx-h100"\ncuont = 4\n', "key.toml:2: cuont: unknown key.*count"),
+    "nan.toml": ('node = "dgx-h100"\ncount = nan\n', "nan.toml:2: count"),
+    "binary.toml": (b"\xff\xfe\x00\x01", "binary.toml"),
+    "empty.toml": ("", "empty.toml"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_cluster_file_that_is_wrong(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    content, says = FILES[name]
+    Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert re.search(says, refused(capsys, f"plan llama3-8b --cluster {name}"))
+
+
+def test_a_cluster_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("folder.toml").mkdir()
+    assert "No such file" in refused(capsys, "plan llama3-8b --cluster missing.toml")
+    assert "directory" in refused(capsys, "plan llama3-8b --cluster folder.toml").lower()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"model_type": "lama", "hidden_size": 64}', "llama"),
+        ('{"hidden_size": 64}', "model_type"),
+        ('{"model_type": "llama", "num_hidden_layers": 0}', "config.json: "),
+        ('{"model_type": "llama",\n "hidden_size": }', "config.json:2"),
+        ('{"model_type": "llama", "hidden_size": NaN}', "NaN"),
+        ("[]", "object"),
+        ("[" * 100_000, "config.json"),
+        ("", "config.json:1"),
+    ],
+)
+def test_a_config_that_is_wrong(content: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("config.json").write_text(content)
+    assert says in refused(capsys, "plan config.json --cluster dgx-h100:4")
+
+
+def test_a_catalog_that_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("own/nodes").mkdir(parents=True)
+    Path("own/nodes/lab.toml").write_text('[lab]\nextends = "dgx-h100"\naccelerators = -8\n')
+    assert "lab.toml:3" in refused(capsys, "plan llama3-8b --cluster lab:4 --catalog own")
+
+
+# ---- plans that are read ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def written(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What is in ``plan.json``."""
+    assert ask(capsys, f"{PLAN} --top 2 -o plan.json").code == 0
+    found: dict[str, Any] = json.loads(Path("plan.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _step_time(data: dict[str, Any]) -> None:
+    data["plans"][0]["prediction"]["step_time_s"] *= 0.5
+
+
+def _degrees(data: dict[str, Any]) -> None:
+    data["plans"][0]["parallelism"]["dp"] *= 2
+
+
+def _memory(data: dict[str, Any]) -> None:
+    data["plans"][0]["prediction"]["memory"]["total_bytes"] *= 0.9
+
+
+EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "another version": (lambda d: d.update(schema_version=99), "schema_version is 99, this program reads 1"),
+    "no version": (lambda d: d.pop("schema_version"), "schema_version is None"),
+    "another kind": (lambda d: d.update(kind="plam"), "kind is 'plam'; expected plan or plan-set"),
+    "a kind that is no word": (lambda d: d.update(kind=["plan"]), "kind is"),
+    "an unknown key": (lambda d: d["plans"][0]["batch"].update(mikro=2), "plans.0.batch.mikro"),
+    "a missing key": (lambda d: d["plans"][0]["batch"].pop("micro"), "plans.0.batch.micro"),
+    "text for a number": (lambda d: d["plans"][0]["batch"].update(micro="two"), "plans.0.batch.micro"),
+    "no plans": (lambda d: d.update(plans=[]), "no plan"),
+    "a faster step": (_step_time, "step_time_s"),
+    "other degrees": (_degrees, "dp"),
+    "less memory": (_memory, "total_bytes"),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_plan_is_refused(name: str, written: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    edit, says = EDITS[name]
+    edit(written)
+    Path("plan.json").write_text(json.dumps(written), encoding="utf-8")
+    assert says in refused(capsys, "explain plan.json")
+
+
+@pytest.mark.parametrize("rank", ["0", "-1", "3", "99999999999999999999"])
+def test_a_rank_that_is_not_there(rank: str, written: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "it holds 2 (--rank 1..2)" in refused(capsys, f"explain plan.json --rank {rank}")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'{"kind": "plan",\n "rank": }', "plan.json:2: "),
+        (b"", "plan.json:1: "),
+        (b'{"kind": "plan", "rank": NaN}', "NaN is not a finite number"),
+        (b"[" * 100_000, "plan.json: "),
+        (b"[1, 2]", "not a plan"),
+        (b"7", "not a plan"),
+        (b"\xff\xfe\x00binary", "not a text file"),
+        (b'{"kind": "plan", "schema_version": 1, "rank": ' + b"9" * 5000 + b"}", "plan.json: "),
+    ],
+)
+def test_a_file_that_is_no_plan(content: bytes, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("plan.json").write_bytes(content)
+    assert says in refused(capsys, "explain plan.json")
+
+
+def test_a_truncated_plan(written: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    whole = Path("plan.json").read_text(encoding="utf-8")
+    for share in (0.1, 0.5, 0.99):
+        Path("plan.json").write_text(whole[: int(share * len(whole))], encoding="utf-8")
+        assert re.match(r"plan.json:\d+: ", refused(capsys, "explain plan.json"))
+
+
+def test_a_plan_that_is_no_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("folder").mkdir()
+    assert "No such file" in refused(capsys, "explain missing.json")
+    assert "Is a directory" in refused(capsys, "explain folder")
+    if Path("/dev/zero").exists():
+        assert "not a regular file" in refused(capsys, "explain /dev/zero")
+    Path("huge.json").write_bytes(b" " * 1000)
+    monkeypatch.setattr(document, "LARGEST_FILE", 999)
+    assert "larger than" in refused(capsys, "explain huge.json")
+
+
+# ---- plans that are written ------------------------------------------------------------------------------------------
+
+
+def test_output_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("folder").mkdir()
+    assert "missing/plan.json: cannot be written: No such file" in refused(capsys, f"{PLAN} -o missing/plan.json")
+    assert "folder: cannot be written" in refused(capsys, f"{PLAN} -o folder")
+    assert not list(Path.cwd().glob(".*"))
+
+
+@pytest.mark.parametrize("step", ["write_text", "replace"])
+def test_a_plan_that_was_there_outlives_a_failed_write(
+    step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(capsys, f"{PLAN} -o plan.json").code == 0
+    before = Path("plan.json").read_bytes()
+    original = Path.write_text
+
+    def full(path: Path, *args: Any, **kwargs: Any) -> int:
+        if step == "write_text":
+            original(path, "half", encoding="utf-8")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, step, full)
+    assert "plan.json: cannot be written: No space left" in refused(capsys, f"{PLAN} --top 1 -o plan.json")
+    assert Path("plan.json").read_bytes() == before
+    assert [path.name for path in Path.cwd().iterdir()] == ["plan.json"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_read_only(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("closed").mkdir(mode=0o500)
+    assert "Permission denied" in refused(capsys, f"{PLAN} -o closed/plan.json")
+
+
+# ---- anything at all -------------------------------------------------------------------------------------------------
+
+MODELS = ["llama3.2-1b", "llama3-8b", "mixtral-8x7b", "deepseek-v2-lite", "vit-b16", "bert-base", "nothing", ""]
+CLUSTERS = ["dgx-h100", "dgx-a100-40gb", "p5.4xlarge", "gb200-nvl72", "tpu-v5e-8", "ws-2xrtx4090", "dgx", "dgx-v100"]
+AXIS = st.sampled_from(
+    "tp pp vpp cp ep etp dp micro batch nodes precision recompute sequence_parallel tp_overlap zero zero_scope "
+    "dp_overlap p2p_overlap rank_order offload tpp".split()
+)
+NUMBER = st.one_of(st.integers(-1, 9), st.sampled_from([16, 64, 257, 10**6, 10**12])).map(str)
+VALUE = st.one_of(
+    NUMBER,
+    st.tuples(NUMBER, NUMBER).map("..".join),
+    st.sampled_from("on off none full selective block:0.5 bf16 fp8 mxfp8 node optimizer 1|2 .. nan".split()),
+)
+JUNK = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=6)
+PINS = st.lists(st.tuples(AXIS, VALUE).map("=".join), max_size=3)
+FLAGS = {
+    "--batch": st.one_of(VALUE, JUNK),
+    "--seq": st.one_of(NUMBER, JUNK),
+    "--tokens": st.one_of(NUMBER, st.sampled_from(["1T", "1e18", "2 B", "nan"]), JUNK),
+    "--method": st.sampled_from(["pretrain", "finetune", "lora"]),
+    "--rank": NUMBER,
+    "--optimizer": st.sampled_from(["adamw", "sgd", "adam-8bit", "adafactor", "x"]),
+    "--runtime": st.sampled_from(["megatron-core", "megatron-core@2021", "fsdp", "fsdp2", "deepspeed", "maxtext", "x"]),
+    "--precision": st.sampled_from(["bf16", "fp8", "fp16,fp8", "mxfp8", "fp32", ",", "x"]),
+    "--fabric": st.sampled_from(["infiniband-ndr", "ethernet-10g", "ici-v5e", "efa-v2", "x"]),
+    "--region": st.sampled_from(["us", "france", "x"]),
+    "--price": st.sampled_from(["$2/h", "$1e9/h", "2", "$0/h", "$0.0001/h"]),
+    "--basis": st.sampled_from(["on-demand", "spot", "reserved-1y", "reserved-3y"]),
+    "--waive": st.sampled_from(["tp_in_domain", "batch_divides", "layers_deal", "heads_divide", "x"]),
+}
+SEARCH_FLAGS = {
+    "--objective": st.sampled_from(["time", "cost", "energy", "tokens-per-dollar"]),
+    "--deadline": st.sampled_from(["1 s", "30 d", "9999 y", "d", "-1 d"]),
+    "--max-cost": st.sampled_from(["$1", "$5M", "$999B", "5"]),
+    "--top": st.one_of(st.integers(-1, 3).map(str)),
+}
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> list[str]:
+    """A command line that somebody might type, or a cat."""
+    command = draw(st.sampled_from(["plan", "estimate"]))
+    count = draw(st.one_of(st.integers(1, 5).map(str), st.sampled_from(["1..4", "0", "3..2", "200000", "x", ""])))
+    words = [command, draw(st.sampled_from(MODELS)), f"--cluster={draw(st.sampled_from(CLUSTERS))}:{count}"]
+    pins = draw(PINS)
+    words += pins if command == "estimate" else [f"--pin={','.join(pins)}"]
+    known = FLAGS if command == "estimate" else FLAGS | SEARCH_FLAGS
+    for flag in draw(st.lists(st.sampled_from(sorted(known)), max_size=3, unique=True)):
+        words.append(f"{flag}={draw(known[flag])}")
+    return [*words, *draw(st.lists(st.sampled_from(["--json", "--all", "--help", "-x", "tp=2"]), max_size=1))]
+
+
+@settings(max_examples=150, deadline=None)
+@given(questions())
+def test_no_question_ends_in_a_traceback(words: list[str]) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = commands.main(words)
+    told = f"{shlex.join(words)}\n{err.getvalue()}"
+    assert code in (0, 1, 2), told
+    assert "Traceback" not in out.getvalue() + err.getvalue(), told
+    # A plan that the program made and its own checker refuses is the program's fault, not the question's.
+    assert "follows from the plan" not in err.getvalue(), told
+    if code == 2:
+        assert out.getvalue() == "" and err.getvalue().startswith("clusterwright: "), told
+    elif "--json" in words and out.getvalue().startswith("{"):
+        json.loads(out.getvalue(), parse_constant=lambda text: pytest.fail(f"{text}: {told}"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=40) | st.binary(max_size=40), st.sampled_from(["explain {}", "plan {} --cluster dgx-h100:1"]))
+def test_no_file_ends_in_a_traceback(content: str | bytes, line: str) -> None:
+    path = Path("anything.json")
+    path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err):
+        code = commands.main(line.format(path).split())
+    assert (code, err.getvalue().count("anything.json") > 0) == (2, True), err.getvalue()
