@@ -1,4 +1,4 @@
-"""Refresh the generated documentation: ``cli.md``, ``equations.md``, the examples in ``README.md`` and ``docs/*.md``.
+"""Refresh the generated documentation: commands, equations, schemas of documents, and examples in the pages.
 
 An example is a comment that names a command, followed by a fenced block with what it prints::
 
@@ -26,6 +26,7 @@ import click
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import equations
+import plan_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 HELP_WIDTH = 100
@@ -103,6 +104,7 @@ def without_timings(text: str) -> str:
 def pages() -> dict[Path, str]:
     """Every page with generated parts, and what it should say."""
     found = {ROOT / "docs" / "cli.md": cli_page(), ROOT / "docs" / "equations.md": equations.page()}
+    found |= plan_schema.pages()
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         page = found.get(path) or path.read_text(encoding="utf-8")
         if EXAMPLE.search(page):

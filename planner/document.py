@@ -322,8 +322,10 @@ def dump(document: schema.PlanSet | schema.Plan) -> dict[str, Any]:
 
 
 def json_schema(kind: type) -> dict[str, Any]:
-    """The JSON Schema of a document's kind."""
+    """The JSON Schema of a document's kind: every key is there in what is written, and no other."""
     described: dict[str, Any] = _adapter(kind).json_schema(by_alias=True, mode="serialization")
+    for record in [described, *described.get("$defs", {}).values()]:
+        record["required"] = list(record["properties"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
 
 

@@ -50,7 +50,9 @@ def in_domain(p, g, rate):
 
 
 def pipelined(p, latency, wire):
-    """A + x + c sqrt(A x)"""
+    """A + x + c sqrt(A x); nothing to move takes no time"""
+    if wire == 0:
+        return 0.0
     return latency + wire + p.network.pipelining * sqrt(latency * wire)
 
 

@@ -49,8 +49,8 @@ def _inside_rate(network: Network, g: Group, rate: Figure) -> Figure:
 
 
 def _pipelined(network: Network, latency: Figure, wire: Figure, n: Figure) -> Figure:
-    """``A + x + c sqrt(A x)``; nothing when the group is one rank."""
-    return (n > 1) * (latency + wire + network.pipelining * np.sqrt(latency * wire))
+    """``A + x + c sqrt(A x)``; nothing when the group is one rank or there is nothing to move."""
+    return (n > 1) * (wire > 0) * (latency + wire + network.pipelining * np.sqrt(latency * wire))
 
 
 def _ring_latency(network: Network, g: Group) -> Figure:

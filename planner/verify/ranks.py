@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from planner.schema.plan import Parallelism, Plan
@@ -96,7 +97,7 @@ def stages_are_cut_alike(c: Claim) -> Iterator[str]:
 
 
 def shards_span_replicas(c: Claim) -> Iterator[str]:
-    """ZeRO 0: one shard. Otherwise all ``dp cp`` replicas share, or those of one scale-up domain."""
+    """ZeRO 0: one shard. Otherwise all ``dp cp`` replicas share, or as many in one scale-up domain as divide them."""
     p = c.plan.parallelism
     expected = dense_shards(c.plan)
     if p.dp_shard != expected:
@@ -165,7 +166,8 @@ def dense_shards(plan: Plan) -> int:
         return 1
     if p.zero_scope == "full":
         return p.dp * p.cp
-    return _inside(plan, p.cp, p.tp) * _inside(plan, p.dp, p.tp * p.cp * _between_stages(p))
+    inside = _inside(plan, p.cp, p.tp) * _inside(plan, p.dp, p.tp * p.cp * _between_stages(p))
+    return math.gcd(inside, p.cp * p.dp)
 
 
 def expert_shards(plan: Plan) -> int:
@@ -174,7 +176,9 @@ def expert_shards(plan: Plan) -> int:
     if p.zero_stage == 0:
         return 1
     copies = max(p.tp * p.cp * p.dp // (p.ep * p.etp), 1)
-    return copies if p.zero_scope == "full" else _inside(plan, copies, p.ep * p.etp * _between_stages(p))
+    if p.zero_scope == "full":
+        return copies
+    return math.gcd(_inside(plan, copies, p.ep * p.etp * _between_stages(p)), copies)
 
 
 CHECKS: tuple[Check, ...] = (
