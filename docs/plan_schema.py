@@ -68,7 +68,7 @@ def schemas() -> dict[Path, str]:
 
 def page() -> str:
     """The text of ``plan-schema.md`` with its tables as the records are today."""
-    tables = "\n".join(_table(*record) for record in _classes())
+    tables = "\n".join(_table(*record) for record in reversed(list(_classes())))
     return TABLES.sub(lambda found: f"{found[1]}\n{tables}\n{found[2]}", PAGE.read_text(encoding="utf-8"))
 
 
@@ -81,7 +81,9 @@ def _kind(annotation: str) -> str:
     text = re.sub(r"Literal\[(.*)\]", r"\1", annotation).replace("'", '"')
     text = re.sub(r"tuple\[(\w+), \.\.\.\]", r"list of \1", text)
     text = re.sub(r"dict\[str, (\w+)\]", r"object of \1", text)
-    return text.replace(" | None", " or null").replace("Any", "anything").replace("|", "or")
+    for name, spelt in (("str", "string"), ("int", "integer"), ("float", "number"), ("bool", "boolean")):
+        text = re.sub(rf"\b{name}\b", spelt, text)
+    return text.replace(" | None", " or null").replace("Any", "anything")
 
 
 def _unit(field: str) -> str:

@@ -178,13 +178,14 @@ def _prediction(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.
 
 def memory_section(prepared: Prepared, grid: Grid, pp: int) -> schema.MemorySection:
     """Memory of the fullest stage, part by part."""
-    found = cost_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    split = pipeline.split(grid.shape, grid.layout)
+    found = cost_memory.stages(grid, split)
     index = int(np.argmax([float(m.total) for m in found]))
     held = found[index]
     return schema.MemorySection(
         total_bytes=float(held.total),
         capacity_bytes=prepared.request.cluster.accelerator.memory,
-        stage=(0, 1, pp - 1)[index],
+        stage=(0, int(pipeline.whole_stage(grid.shape, grid.layout, split)), pp - 1)[index],
         parameters_bytes=float(held.parameters),
         gradients_bytes=float(held.gradients),
         optimizer_bytes=float(held.optimizer),
@@ -376,7 +377,7 @@ def parse(data: object, where: str) -> schema.PlanSet | schema.Plan:
             "write the plan again with this version (clusterwright plan ... -o FILE)"
         )
     try:
-        document: schema.PlanSet | schema.Plan = _adapter(kinds[kind]).validate_python(data)
+        document: schema.PlanSet | schema.Plan = _adapter(kinds[kind]).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         lines = [f"{where}: {'.'.join(str(x) for x in e['loc'])}: {e['msg']}" for e in error.errors()[:10]]
         raise WrongQuestion("\n".join(lines)) from None

@@ -54,7 +54,7 @@ def reasons(prepared: Prepared, found: Found, plans: tuple[Plan, ...]) -> Reason
     """What binds the best plan, what more would bring, and why the others lost."""
     best = found.best[0]
     gained = gains(prepared, best)
-    return Reasons(binds=_binds(plans[0], gained), gains=gained, why_not=_why_not(plans))
+    return Reasons(binds=_binds(plans[0], gained), gains=gained, why_not=_why_not(prepared.request.objective, plans))
 
 
 def _binds(best: Plan, gained: dict[str, float]) -> tuple[str, ...]:
@@ -109,23 +109,35 @@ def _value(candidate: Candidate, axis: str) -> str:
     return switches.get(axis) or str(candidate.layout[axis])
 
 
-def _why_not(plans: tuple[Plan, ...]) -> tuple[str, ...]:
-    """For each other plan: how much slower, and the cause that grew most."""
+def _why_not(objective: str, plans: tuple[Plan, ...]) -> tuple[str, ...]:
+    """For each other plan: how much worse, and on as many nodes the cause that grew most."""
+    best = plans[0]
     told = []
-    first = plans[0].prediction
     for other in plans[1:]:
-        mine, theirs = first.breakdown, other.prediction.breakdown
-        scale = plans[0].batch.global_ / other.batch.global_
-        grown = {
-            name: theirs.get(name, 0.0) * scale - mine.get(name, 0.0) for name in sorted(mine.keys() | theirs.keys())
-        }
-        cause = max(grown, key=lambda name: grown[name])
-        slower = other.prediction.step_time_s * scale / first.step_time_s - 1.0
-        told.append(
-            f"#{other.rank} {_difference(plans[0], other)}: {format_percent(slower)} slower; "
-            f"{cause.upper() if len(cause) == 2 else cause} +{format_seconds(grown[cause])} a step"
-        )
+        words, mine, theirs = _compared(objective, best, other)
+        line = f"#{other.rank} {_difference(best, other)}: {format_percent(theirs / mine - 1.0)} {words}"
+        if other.cluster.accelerators == best.cluster.accelerators:
+            line += _grown(best, other)
+        told.append(line)
     return tuple(told)
+
+
+def _compared(objective: str, best: Plan, other: Plan) -> tuple[str, float, float]:
+    """What the other plan has more of, and how much of it each takes for all tokens."""
+    if objective != "time" and best.money.usd_total is not None and other.money.usd_total is not None:
+        # All nodes are of one kind: energy goes with money.
+        return "more energy" if objective == "energy" else "dearer", best.money.usd_total, other.money.usd_total
+    return "slower", best.money.days, other.money.days
+
+
+def _grown(best: Plan, other: Plan) -> str:
+    """The cause that takes most more time than in the best plan, per step of the best plan's batch."""
+    mine, theirs = best.prediction.breakdown, other.prediction.breakdown
+    scale = best.batch.global_ / other.batch.global_
+    grown = {name: theirs.get(name, 0.0) * scale - mine.get(name, 0.0) for name in sorted(mine.keys() | theirs.keys())}
+    cause = max(grown, key=lambda name: grown[name])
+    name = cause.upper() if len(cause) == 2 else cause
+    return f"; {name} +{format_seconds(grown[cause])} a step" if grown[cause] > 0 else ""
 
 
 def _difference(best: Plan, other: Plan) -> str:

@@ -80,9 +80,17 @@ def error(message: str) -> None:
     if _colour(sys.stderr):
         from rich.text import Text
 
-        _rich(sys.stderr, Text.assemble((f"{PROGRAM}: ", "bold red"), message))
+        name, _, rest = _folded(f"{PROGRAM}: {message}", sys.stderr).partition(" ")
+        _rich(sys.stderr, Text.assemble((f"{name} ", "bold red"), rest))
     else:
-        _write(sys.stderr, f"{PROGRAM}: {message}")
+        _write(sys.stderr, _folded(f"{PROGRAM}: {message}", sys.stderr))
+
+
+def _folded(message: str, stream: TextIO) -> str:
+    """Lines of a message broken between words where the stream is a terminal that is too narrow for them."""
+    width = _width(stream)
+    lines = [typeset.fold(line, width) if width else [line] for line in message.splitlines()]
+    return "\n".join(part for line in lines for part in line)
 
 
 @contextmanager

@@ -165,7 +165,7 @@ def attention_matrices(p):
     if s.kv_rank > 0:
         yield t, s.query_rank + s.kv_rank, s.hidden
         yield t, queries, s.query_rank or s.hidden
-        yield t, s.kv_up / tp, s.kv_rank
+        yield t, s.kv_up / tp, s.kv_latent
     else:
         yield t, queries + kv_width(p), s.hidden
     yield t, s.hidden, s.heads * s.v_dim / tp
@@ -221,7 +221,9 @@ def vector_bytes(p, moe):
         total += (1.0 - moe) * (around + t * function * inner + cast * t * (s.hidden + inner))
     if moe > 0:
         inner, c = s.expert_ffn / p.layout.etp, copies(p)
-        routed = around + c * (8.0 * s.hidden * p.stack.routed_vector + function * inner) + cast * c * (s.hidden + inner)
+        routed = (
+            around + c * (8.0 * s.hidden * p.stack.routed_vector + function * inner) + cast * c * (s.hidden + inner)
+        )
         total += moe * (routed + 2.0 * t * s.shared_ffn / tp)
     return total
 
@@ -310,7 +312,7 @@ def deal(p):
     """Every stage as a list of its layers, each the mixture's share in it.
 
     Layers go to pp vpp chunks as evenly as they can; where some are missing the last stage is short first, then the
-    first, then the others from the back. Leading dense layers stand on the first stage.
+    first, then the others from the back. Leading dense layers fill the first chunks, stage after stage.
     """
     pp, vpp, count = int(p.layout.pp), int(p.layout.vpp), int(p.shape.layers)
     dealt = [ceil(count / (pp * vpp)) * vpp] * pp
@@ -320,8 +322,13 @@ def deal(p):
         dealt[order[turn % pp]] -= 1
         turn += 1
     stages = [[p.shape.moe_share] * n for n in dealt]
-    for i in range(min(int(p.shape.leading_dense), dealt[0])):
-        stages[0][i] = 0.0
+    chunk = ceil(count / (pp * vpp))
+    sizes = [chunk - (max(dealt) - dealt[0])] + [chunk] * (pp - 1)
+    leading, stage = int(p.shape.leading_dense), 0
+    while leading > 0 and stage < pp:
+        for i in range(min(leading, sizes[stage], len(stages[stage]))):
+            stages[stage][i] = 0.0
+        leading, stage = leading - sizes[stage], stage + 1
     return stages
 
 
@@ -336,8 +343,8 @@ def held(p, stages):
             spread += moe * s.experts * s.expert_parameters
         if i == 0:
             dense += s.embedding_parameters
-        if i == len(stages) - 1 and not (s.tied and i == 0):
-            dense += s.head_parameters
+        if i == len(stages) - 1:
+            dense += s.final_parameters + (0.0 if s.tied and i == 0 else s.head_parameters)
         found.append((dense / cut.tp, spread / (cut.ep * cut.etp)))
     return found
 

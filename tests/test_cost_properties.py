@@ -8,17 +8,19 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from planner import cost
+from planner import binding, cost
 from planner.catalog import Catalog
 from planner.cost import collectives, compute, memory, money, pipeline, sharding
 from planner.cost.collectives import Group, group
 from planner.cost.evaluate import terms
 from planner.cost.figures import Grid, Network
+from planner.parameters import parameters
 from planner.question import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, Problem
 from planner.space.axes import Options, Sharding, TensorMode, recompute
 from planner.space.grid import Figures, single_grid
+from planner.workload import library, workload
 from tests.cases import CATALOG, cluster, problem_of, request
 from tests.test_oracle import FAMILIES, candidates, figures_of
 
@@ -254,6 +256,15 @@ def _plain(name):
         offload=False,
     )
     return ones, off
+
+
+@pytest.mark.parametrize("model", list(library()))
+def test_one_rank_alone_holds_every_parameter(model):
+    trained = workload(model)
+    plain = single_grid(figures_of("tied"), *_plain("tied"))
+    grid = replace(plain, shape=binding.shape(trained))
+    held, _, _ = sharding.stage_parameters(grid, pipeline.split(grid.shape, grid.layout))
+    assert held.dense + held.experts == pytest.approx(parameters(trained.model).total, rel=1e-12)
 
 
 @every_family

@@ -114,7 +114,11 @@ def fig1_grid(case: dict, options: dict) -> Grid:
 def first_stage_activations(grid: Grid) -> float:
     """Layers of the first stage with all their micro-batches in flight, without embedding and reserve."""
     each_layer = memory.layer_activations(grid, 0.0).kept
-    return each_layer * memory.in_flight(grid)[0] * pipeline.split(grid.shape, grid.layout).first
+    return (
+        each_layer
+        * memory.in_flight(grid, pipeline.split(grid.shape, grid.layout))[0]
+        * pipeline.split(grid.shape, grid.layout).first
+    )
 
 
 @each(FIG1)

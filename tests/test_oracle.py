@@ -100,14 +100,15 @@ def candidates(draw, name: str):
     cp = factor(draw, ranks // tp, 8)
     pp = factor(draw, ranks // tp // cp, layers)
     dp = ranks // (tp * cp * pp)
-    vpp = draw(st.integers(1, layers // pp)) if pp > 1 else 1
+    # Chunks at most one layer short a stage: the rule layers_deal, which the closed form of the stages rests on.
+    deals = [v for v in range(1, layers // pp + 1) if -layers % (pp * v) < pp]
+    vpp = draw(st.sampled_from(deals)) if pp > 1 else 1
     micro = draw(st.sampled_from((1, 2, 3, 4, 8)))
     experts = int(figures.shape.experts)
     ep = factor(draw, tp * cp * dp, experts) if experts else 1
     etp = factor(draw, tp * cp * dp // ep, 8) if experts else 1
     batch = dp * micro * draw(st.integers(1, 64))
     layout = {"tp": tp, "pp": pp, "vpp": vpp, "cp": cp, "ep": ep, "etp": etp, "dp": dp, "micro": micro}
-    # Leading dense layers beyond the first stage are priced as the others are.
     policy = draw(st.sampled_from(("none", "selective", "full", "block:0.25", "block:0.5")))
     flag = st.booleans()
     options = Options(

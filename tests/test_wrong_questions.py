@@ -394,8 +394,11 @@ def test_a_folder_that_is_read_only(capsys: pytest.CaptureFixture[str]) -> None:
 
 # ---- anything at all -------------------------------------------------------------------------------------------------
 
-MODELS = ["llama3.2-1b", "llama3-8b", "mixtral-8x7b", "deepseek-v2-lite", "vit-b16", "bert-base", "nothing", ""]
-CLUSTERS = ["dgx-h100", "dgx-a100-40gb", "p5.4xlarge", "gb200-nvl72", "tpu-v5e-8", "ws-2xrtx4090", "dgx", "dgx-v100"]
+MODELS = ["llama3.2-1b", "llama3-8b", "mixtral-8x7b", "deepseek-v2-lite", "vit-b16", "bert-base"] * 4 + ["nothing", ""]
+CLUSTERS = ["dgx-h100", "dgx-a100-40gb", "p5.4xlarge", "gb200-nvl72", "tpu-v5e-8", "ws-2xrtx4090", "dgx-v100"] * 4 + [
+    "x"
+]
+COUNTS = ["1", "2", "3", "4", "7", "8", "1..4"] * 3 + ["0", "3..2", "200000", "x", ""]
 AXIS = st.sampled_from(
     "tp pp vpp cp ep etp dp micro batch nodes precision recompute sequence_parallel tp_overlap zero zero_scope "
     "dp_overlap p2p_overlap rank_order offload tpp".split()
@@ -407,7 +410,11 @@ VALUE = st.one_of(
     st.sampled_from("on off none full selective block:0.5 bf16 fp8 mxfp8 node optimizer 1|2 .. nan".split()),
 )
 JUNK = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=6)
-PINS = st.lists(st.tuples(AXIS, VALUE).map("=".join), max_size=3)
+SENSIBLE = st.sampled_from(
+    "tp=1 tp=2 tp=8 pp=2 pp=4 vpp=2 cp=2 ep=4 micro=1 micro=2 zero=0 zero=3 recompute=full recompute=selective "
+    "sequence_parallel=off offload=optimizer precision=bf16 dp_overlap=off zero_scope=full etp=1".split()
+)
+PINS = st.lists(st.one_of(SENSIBLE, SENSIBLE, SENSIBLE, st.tuples(AXIS, VALUE).map("=".join)), max_size=3)
 FLAGS = {
     "--batch": st.one_of(VALUE, JUNK),
     "--seq": st.one_of(NUMBER, JUNK),
@@ -435,14 +442,14 @@ SEARCH_FLAGS = {
 def questions(draw: st.DrawFn) -> list[str]:
     """A command line that somebody might type, or a cat."""
     command = draw(st.sampled_from(["plan", "estimate"]))
-    count = draw(st.one_of(st.integers(1, 5).map(str), st.sampled_from(["1..4", "0", "3..2", "200000", "x", ""])))
-    words = [command, draw(st.sampled_from(MODELS)), f"--cluster={draw(st.sampled_from(CLUSTERS))}:{count}"]
+    cluster = f"{draw(st.sampled_from(CLUSTERS))}:{draw(st.sampled_from(COUNTS))}"
+    words = [command, draw(st.sampled_from(MODELS)), f"--cluster={cluster}"]
     pins = draw(PINS)
     words += pins if command == "estimate" else [f"--pin={','.join(pins)}"]
     known = FLAGS if command == "estimate" else FLAGS | SEARCH_FLAGS
-    for flag in draw(st.lists(st.sampled_from(sorted(known)), max_size=3, unique=True)):
+    for flag in draw(st.lists(st.sampled_from(sorted(known)), max_size=2, unique=True)):
         words.append(f"{flag}={draw(known[flag])}")
-    return [*words, *draw(st.lists(st.sampled_from(["--json", "--all", "--help", "-x", "tp=2"]), max_size=1))]
+    return [*words, *draw(st.lists(st.sampled_from(["--json", "--json", "--help", "-x", "tp=2"]), max_size=1))]
 
 
 @settings(max_examples=150, deadline=None)

@@ -79,9 +79,17 @@ class Frame:
         self._layout = stacked(layouts)
         self._options = stacked([_options(v.options) for _, v in pairs])
         own = [self.runs[i] for i, _ in pairs]
-        self._devices = _places([(r.cluster.accelerator.id, v.options.precision, r.date) for r, (_, v) in zip(own, pairs, strict=True) if r.cluster])
+        self._devices = _places(
+            [
+                (r.cluster.accelerator.id, v.options.precision, r.date)
+                for r, (_, v) in zip(own, pairs, strict=True)
+                if r.cluster
+            ]
+        )
         self._networks = _places([(r.accelerator, repr(r.cluster)) for r in own])
-        self._stacks = _places([(r.runtime, r.year, r.mode, r.gradients, r.cluster.accelerator.id if r.cluster else "") for r in own])
+        self._stacks = _places(
+            [(r.runtime, r.year, r.mode, r.gradients, r.cluster.accelerator.id if r.cluster else "") for r in own]
+        )
         self._accelerators = np.array([float(r.accelerators) for r in own])
         self.capacity = np.array([r.cluster.accelerator.memory for r in own if r.cluster])
         self.measured = np.array([run.measured or np.nan for run in self.runs])
@@ -105,7 +113,11 @@ class Frame:
             cluster = self.runs[owner].cluster
             assert cluster is not None
             part = cluster.accelerator
-            found.append(binding.device(part, using.accelerator(part.id, part.generation), variant.options.precision, self.runs[owner].date))
+            found.append(
+                binding.device(
+                    part, using.accelerator(part.id, part.generation), variant.options.precision, self.runs[owner].date
+                )
+            )
         return taken(stacked(found), place) if len(found) > 1 else found[0]
 
     def _network(self, using: Efficiencies) -> Network:

@@ -265,9 +265,9 @@ def _measured(row: Mapping[str, str], work: Workload, n: int) -> float | None:
         return work.batch / float(row["value"])
     rate = number(row, "tflops_per_gpu")
     if rate and "hardware" not in (row.get("flops_convention") or ""):
-        half = bool(re.search(r"causal|since 2025|2025-07\+", row.get("flops_convention") or "")) and "non-causal" not in (
-            row.get("flops_convention") or ""
-        )
+        half = bool(
+            re.search(r"causal|since 2025|2025-07\+", row.get("flops_convention") or "")
+        ) and "non-causal" not in (row.get("flops_convention") or "")
         return _step_flops(work, half) / (rate * 1e12 * n)
     return None
 
@@ -315,7 +315,9 @@ def _precision(run: Run, row: Mapping[str, str], inferred: list[str]) -> str:
     stated = (row.get("precision") or "").strip()
     if stated:
         return stated
-    fast = any(name in (names.accelerator(run.accelerator) or "") for name in ("H100", "H200", "B200", "GB", "B300", "MI3"))
+    fast = any(
+        name in (names.accelerator(run.accelerator) or "") for name in ("H100", "H200", "B200", "GB", "B300", "MI3")
+    )
     chosen = "fp8" if fast and run.source >= "mlperf-v3" else "bf16"
     inferred.append(f"precision {chosen}")
     return chosen
@@ -379,7 +381,9 @@ def _variants(
     for layout in _degrees(run, row, work, n, inferred):
         tensor = TensorMode(
             bool(stated) if stated is not None else layout["tp"] > 1,
-            layout["tp"] > 1 and not old and (runtime != "fsdp2" or "async tp" in notes.lower() or "asynctp" in notes.lower()),
+            layout["tp"] > 1
+            and not old
+            and (runtime != "fsdp2" or "async tp" in notes.lower() or "asynctp" in notes.lower()),
         )
         for policy in policies:
             sharding = Sharding(min(zero, 3), scope, not old)  # type: ignore[arg-type]

@@ -94,7 +94,8 @@ def _ranking(plans: Sequence[Plan]) -> None:
     headers += ["step", "tokens/s", "MFU", "memory/GPU", f"{tokens} tokens", "cost"]
     rows = [[*_degrees(p, shown, several, batches, precisions), *_figures(p)] for p in plans]
     align = "r" * (len(headers) - 7) + "l" + "r" * 6
-    drop = [name for name in ("ZeRO", "tokens/s", "MFU", "DP", "VPP", "cost") if name in headers]
+    least = ("ZeRO", "tokens/s", "MFU", "DP", "VPP", *(("memory/GPU",) if several else ()), "cost")
+    drop = [name for name in least if name in headers]
     render.table(headers, rows, align=align, priority=drop)
 
 

@@ -82,7 +82,7 @@ def attention_products(grid: Grid) -> Part:
     first = np.where(latent, s.query_rank + s.kv_rank, queries + kv_width(grid))
     total = trained_product(grid, t, first, s.hidden)
     up = trained_product(grid, t, queries * latent, np.where(s.query_rank > 0, s.query_rank, s.hidden))
-    total = total + up + trained_product(grid, t, s.kv_up / tp, s.kv_rank)
+    total = total + up + trained_product(grid, t, s.kv_up / tp, s.kv_latent)
     total = total + trained_product(grid, t, s.hidden, s.heads * s.v_dim / tp)
     return total.scaled(1.0 + s.cross_share)
 

@@ -116,7 +116,7 @@ def breakdown(grid: Grid, priced: Passes | None = None) -> dict[str, Figure]:
     t = terms(grid, priced)
     s, layout = t.stages, grid.layout
     steps = pipeline.micro_batches(layout)
-    lead = s.leading_layers(grid)
+    lead = pipeline.leading_layers(grid.shape, layout, s.split)
     forward, backward = s.first(grid)
     first = forward + backward
     middle, last = sum(s.middle()), sum(s.last())
@@ -154,7 +154,7 @@ def model_flops(grid: Grid) -> Figure:
     queries, values = s.heads * s.qk_dim, s.heads * s.v_dim
     direct = s.hidden * (queries + s.kv_heads * (s.qk_dim + s.v_dim))
     inner = np.where(s.query_rank > 0, s.query_rank, s.hidden)
-    low = s.hidden * (s.query_rank + s.kv_rank) + inner * queries + s.kv_rank * s.kv_up
+    low = s.hidden * (s.query_rank + s.kv_rank) + inner * queries + s.kv_latent * s.kv_up
     attention = np.where(latent, low, direct) + values * s.hidden
     attended = np.minimum(2.0 * s.attended, s.sequence)
     scores = attended * s.heads * (s.qk_dim + s.v_dim)

@@ -43,6 +43,8 @@ class Shape:
     """Latent width of queries (latent attention), else 0."""
     kv_rank: Figure
     """Latent width of keys and values with the shared rotary part (latent attention), else 0."""
+    kv_latent: Figure
+    """Of that, what is expanded again (without the rotary part)."""
     kv_up: Figure
     """Width that the key/value latent expands to, all heads (latent attention), else 0."""
     vocab: Figure
@@ -65,6 +67,8 @@ class Shape:
     head_parameters: Figure
     """Output projection held by the last stage (the embedding again, if tied and on another stage)."""
     tied: Figure
+    final_parameters: Figure
+    """The norm before the head, on the last stage."""
     attention_parameters: Figure
     """Per layer, with norms: sharded over tensor-parallel ranks."""
     mlp_parameters: Figure

@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.cost import compute
 from planner.cost.figures import Figure, Grid
-from planner.cost.pipeline import Split, micro_batches
+from planner.cost.pipeline import Split, leading_layers, micro_batches, whole_stage
 from planner.cost.sharding import Held, replicas, stage_parameters
 
 
@@ -107,23 +107,24 @@ def _states(grid: Grid, held: Held) -> tuple[Figure, Figure, Figure]:
     return bytes_of(resident, 3.0), bytes_of(stack.gradient_bytes * s.trained, 2.0), bytes_of(optimizer, 1.0)
 
 
-def in_flight(grid: Grid) -> tuple[Figure, Figure, Figure]:
-    """Micro-batches whose activations the first, second and last stage hold, in units of all their layers.
+def in_flight(grid: Grid, split: Split) -> tuple[Figure, Figure, Figure]:
+    """Micro-batches whose activations the first, a middle and the last stage hold, in units of all their layers.
 
     1F1B: stage i holds ``min(M, pp - i)``. Interleaved: ``pp (1 + (pp - 1) / (pp vpp))`` on the first, two chunk-passes
-    fewer a stage.
+    fewer a stage. The middle stage is the first without leading dense layers.
     """
     layout = grid.layout
     steps = micro_batches(layout)
     interleaved = layout.vpp > 1
     first = layout.pp + interleaved * (layout.pp - 1.0) / layout.vpp
-    second = np.where(interleaved, first - 2.0 / layout.vpp, first - 1.0)
+    index = whole_stage(grid.shape, layout, split)
+    second = first - index * np.where(interleaved, 2.0 / layout.vpp, 1.0)
     last = np.where(interleaved, layout.pp * (layout.vpp - 1.0) / layout.vpp + 1.0 / layout.vpp, 1.0)
     return np.minimum(first, steps), np.minimum(np.maximum(second, 1.0), steps), np.minimum(last, steps)
 
 
 def stages(grid: Grid, split: Split) -> tuple[Memory, Memory, Memory]:
-    """Memory of the first, the second and the last stage; the accelerator must hold the largest."""
+    """Memory of the first stage, the fullest middle one and the last; the accelerator must hold the largest."""
     s, layout, stack, device = grid.shape, grid.layout, grid.stack, grid.device
     body, leading = layer_activations(grid, s.moe_share), layer_activations(grid, 0.0)
     t = compute.tokens(grid)
@@ -136,8 +137,8 @@ def stages(grid: Grid, split: Split) -> tuple[Memory, Memory, Memory]:
     gathered = (grid.options.zero >= 3) * 2.0 * stack.parameter_wire * per_layer
     casts = device.low_precision * 2.0 * per_layer
     alone = layout.pp <= 1
-    lead = np.minimum(s.leading_dense, split.first)
-    flying = in_flight(grid)
+    lead = leading_layers(s, layout, split)
+    flying = in_flight(grid, split)
     held = stage_parameters(grid, split)
     layers = (split.first - lead, split.middle, split.last)
     found = []

@@ -35,6 +35,22 @@ def split(shape: Shape, layout: Layout) -> Split:
     return Split(middle - (rest >= 2), middle, middle - (rest >= 1) * (layout.pp > 1))
 
 
+def leading_layers(shape: Shape, layout: Layout, split: Split) -> Figure:
+    """Leading dense layers on the first stage: those of its first chunk."""
+    return np.minimum(shape.leading_dense, _first_chunk(shape, layout, split))
+
+
+def whole_stage(shape: Shape, layout: Layout, split: Split) -> Figure:
+    """Index of the first stage after the first that holds no leading layers: ``1 + ceil(beyond / ceil(L / (pp vpp)))``."""
+    beyond = np.maximum(shape.leading_dense - _first_chunk(shape, layout, split), 0.0)
+    return 1.0 + np.ceil(beyond / np.ceil(shape.layers / (layout.pp * layout.vpp)))
+
+
+def _first_chunk(shape: Shape, layout: Layout, split: Split) -> Figure:
+    """Layers of the first chunk: a full deal, less what the first stage is short of."""
+    return np.ceil(shape.layers / (layout.pp * layout.vpp)) - (split.middle - split.first)
+
+
 def stage_layers(layers: int, pp: int, vpp: int) -> list[int]:
     """Layers of every stage, in order: :func:`split` written out."""
     full = -(-layers // (pp * vpp)) * vpp
@@ -92,13 +108,9 @@ class Stages:
     split: Split
     transfer: Figure
 
-    def leading_layers(self, grid: Grid) -> Figure:
-        """Leading dense layers on the first stage."""
-        return np.minimum(grid.shape.leading_dense, self.split.first)
-
     def first(self, grid: Grid) -> tuple[Figure, Figure]:
         """Forward and backward seconds of the first stage (the only one, if pp = 1)."""
-        lead, alone = self.leading_layers(grid), grid.layout.pp <= 1
+        lead, alone = leading_layers(grid.shape, grid.layout, self.split), grid.layout.pp <= 1
         n = self.split.first - lead
         forward = (
             n * self.body.forward + lead * self.leading.forward + self.embedding.forward + alone * self.head.forward
@@ -151,7 +163,7 @@ def flow(grid: Grid, s: Stages) -> Flow:
     slowest = slowest + s.transfer
     body = s.body.forward + s.body.backward
     leading = s.leading.forward + s.leading.backward
-    lead = s.leading_layers(grid)
+    lead = grid.shape.leading_dense
     ends = s.embedding.forward + s.embedding.backward + s.head.forward + s.head.backward
     total = (grid.shape.layers - lead) * body + lead * leading + ends + layout.pp * s.transfer
     total = np.maximum(total, slowest)

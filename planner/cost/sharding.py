@@ -9,7 +9,7 @@ import numpy as np
 from planner.cost import collectives
 from planner.cost.collectives import Group
 from planner.cost.figures import Figure, Grid
-from planner.cost.pipeline import Flow, Split, micro_batches
+from planner.cost.pipeline import Flow, Split, leading_layers, micro_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ def stage_parameters(grid: Grid, split: Split) -> tuple[Held, Held, Held]:
     """Parameters on the first, a middle and the last stage. A tied head is held again unless the embedding is there."""
     s, layout = grid.shape, grid.layout
     alone = layout.pp <= 1
-    first = _blocks(grid, split.first, np.minimum(s.leading_dense, split.first))
+    first = _blocks(grid, split.first, leading_layers(s, layout, split))
     middle = _blocks(grid, split.middle, 0.0)
     last = _blocks(grid, split.last, 0.0)
-    with_head = s.embedding_parameters + alone * (1.0 - s.tied) * s.head_parameters
+    with_head = s.embedding_parameters + alone * ((1.0 - s.tied) * s.head_parameters + s.final_parameters)
     return (
         Held(first.dense + with_head / layout.tp, first.experts),
         middle,
-        Held(last.dense + s.head_parameters / layout.tp, last.experts),
+        Held(last.dense + (s.head_parameters + s.final_parameters) / layout.tp, last.experts),
     )
 
 

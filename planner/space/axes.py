@@ -116,7 +116,7 @@ class Bound:
 
     def __str__(self) -> str:
         if self.values:
-            return ",".join(self.values)
+            return "|".join(self.values)
         return "..".join("" if end is None else f"{end:g}" for end in (self.low, self.high))
 
 

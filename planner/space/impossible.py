@@ -22,12 +22,16 @@ def no_layout(question: Question) -> str:
             return _refused(question, axis, _why(question, axis), _listed(possible))
     for rule in _rules(question):
         if _stands_without(question, rule):
-            return (
-                f"no layout of {_what(question)}{_with(question)} keeps the rule {rule.name}: {rule.says}. "
-                f"{_hint(question, rule.name)}"
-            ).rstrip()
-    together = f"the pins {question.pins} exclude one another" if question.pins.bounds else "no layout is legal"
-    return f"{together} for {_what(question)} with a batch of {_listed(question.batches)}."
+            why = (_hint(question, rule.name) or f"{rule.says}. ").rstrip()
+            return f"no layout of {_what(question)}{_with(question)}: {why} (rule {rule.name})"
+    pins = {axis: bound for axis, bound in question.pins.bounds.items() if axis in LAYOUT_AXES}
+    ones = "/".join(axis for axis, bound in pins.items() if str(bound) == "1")
+    said = [_with(question).removeprefix(" with "), f"{ones} of 1" if ones else ""]
+    together = f"{' and '.join(filter(None, said))} exclude one another" if pins else "no layout is legal"
+    cluster = question.setting.cluster
+    return (
+        f"{together} for {_what(question)} ({cluster.accelerators:,} accelerators, batch {_listed(question.batches)})."
+    )
 
 
 def no_options(question: Question) -> str:

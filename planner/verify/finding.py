@@ -59,17 +59,18 @@ class Claim:
     def placed(self) -> tuple[tuple[Layer, ...], ...]:
         """The layers of every pipeline stage, in the model's order.
 
-        Chunk v of stage i is the ``(v pp + i)``-th of the model; a chunk has ``ceil(L / (pp vpp))`` layers, and a stage
-        that is short of that has its last chunk shortened.
+        Chunk v of stage i is the ``(v pp + i)``-th of the model and has ``ceil(L / (pp vpp))`` layers. The first stage
+        is short in its first chunk (where the embedding is), every other in its last.
         """
         p, every = self.plan.parallelism, layers(self.model)
         full = -(-len(every) // (p.pp * p.vpp)) if p.vpp > 1 else len(every)
         left = [stage.layers for stage in p.stages]
         placed: list[list[Layer]] = [[] for _ in left]
         start = 0
-        for _ in range(p.vpp):
+        for chunk in range(p.vpp):
             for index in range(len(left)):
-                n = min(full, left[index])
+                later = (p.vpp - 1) * full if (chunk, index) == (0, 0) else 0
+                n = min(full, max(left[index] - later, 0))
                 placed[index] += every[start : start + n]
                 left[index] -= n
                 start += n

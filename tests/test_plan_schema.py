@@ -1,0 +1,144 @@
+"""The published JSON Schemas describe what the program writes, and nothing else."""
+
+import copy
+import importlib.util
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jsonschema
+import pytest
+
+from planner import document
+from planner.errors import WrongQuestion
+from tests.plans import QUESTIONS, plans
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def _plan_schema() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_plan_schema", ROOT / "docs" / "plan_schema.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+plan_schema = _plan_schema()
+
+
+@cache
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    schema = json.loads((ROOT / "docs" / f"{name}.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def wrong(data: Any, name: str = "plan-set") -> list[str]:
+    return [f"{error.json_path}: {error.message}" for error in validator(name).iter_errors(data)]
+
+
+@cache
+def _written(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(document.as_json(plans(name)))
+    return found
+
+
+def written(name: str = "mixture") -> dict[str, Any]:
+    """What a file holds of one of the questions."""
+    return copy.deepcopy(_written(name))
+
+
+@pytest.mark.parametrize("path", plan_schema.pages(), ids=lambda path: path.name)
+def test_the_published_pages_are_current(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == plan_schema.pages()[path], "run `make docs`"
+
+
+@pytest.mark.parametrize("name", ["plan", "plan-set"])
+def test_no_record_takes_unknown_keys_and_all_keys_are_there(name: str) -> None:
+    schema = validator(name).schema
+    for record in [schema, *schema["$defs"].values()]:
+        assert record["additionalProperties"] is False
+        assert record["required"] == list(record["properties"])
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_what_is_written_is_valid(name: str) -> None:
+    data = written(name)
+    assert wrong(data) == []
+    for plan in data["plans"]:
+        assert wrong(plan, "plan") == []
+        assert document.dump(document.parse(plan, "here")) == plan
+    assert wrong(data, "plan") != []
+
+
+def test_names_are_those_of_the_document() -> None:
+    batch = validator("plan").schema["$defs"]["Batch"]["properties"]
+    assert "global" in batch and "global_" not in batch
+
+
+def _objects(data: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object in a document that is a record (and no table from names to figures)."""
+    if isinstance(data, list):
+        for index, item in enumerate(data[:1]):
+            yield from _objects(item, f"{path}[{index}]")
+    elif isinstance(data, dict):
+        free = "inputs peak_flops method optimizer shape offload env breakdown intervals gains meta bytes_per_parameter"
+        if path.rpartition(".")[2] not in free.split():
+            yield path, data
+            for key, value in data.items():
+                yield from _objects(value, f"{path}.{key}")
+
+
+RECORDS = [path for path, _ in _objects(_written("mixture"))]
+
+
+@pytest.mark.parametrize("path", RECORDS)
+def test_every_record_is_guarded(path: str) -> None:
+    """An unknown key, a missing one, and one of another type: the schema and the program both refuse it."""
+    for corrupt in (_unknown, _missing, _other_type):
+        data = written()
+        corrupt(dict(_objects(data))[path])
+        assert wrong(data), f"{path}: {corrupt.__name__}"
+        with pytest.raises(WrongQuestion):
+            document.parse(data, "here")
+
+
+def _unknown(record: dict[str, Any]) -> None:
+    record["no_such_key"] = 1
+
+
+def _missing(record: dict[str, Any]) -> None:
+    # kind and schema_version are what the others are read by; a record always has another.
+    del record[list(record)[-1]]
+
+
+def _other_type(record: dict[str, Any]) -> None:
+    record[list(record)[-1]] = [["not", "this"]] if not isinstance(list(record.values())[-1], list) else "not this"
+
+
+@pytest.mark.parametrize(
+    "corrupt",
+    [
+        lambda plan: plan["batch"].update(micro="2"),
+        lambda plan: plan["batch"].update(micro=1.5),
+        lambda plan: plan["parallelism"].update(zero_stage=4),
+        lambda plan: plan["parallelism"].update(schedule="zero-bubble"),
+        lambda plan: plan["parallelism"].update(sequence_parallel="yes"),
+        lambda plan: plan["parallelism"].update(stages={}),
+        lambda plan: plan["prediction"].update(step_time_s=None),
+        lambda plan: plan["prediction"]["breakdown"].update(matrix="fast"),
+        lambda plan: plan["cluster"].update(region=7),
+        lambda plan: plan.update(schema_version=2),
+        lambda plan: plan.update(kind="plan-set"),
+    ],
+)
+def test_values_are_guarded(corrupt: Callable[[dict[str, Any]], object]) -> None:
+    data = written()["plans"][0]
+    corrupt(data)
+    assert wrong(data, "plan")
+    with pytest.raises(WrongQuestion):
+        document.parse(data, "here")
