@@ -22,6 +22,9 @@ from planner.schema.hardware import Cluster
 from planner.search.problem import Candidate
 from planner.space.grid import single_grid
 
+NO_PART_OF_IT = ("host_memory", "local_storage", "l2", "tokens", "batch", "sequence")
+"""Assumed fields that no prediction reads, or that the question's own assumptions already name."""
+
 LARGEST_FILE = 200_000_000
 """Bytes; no plan is larger."""
 
@@ -280,6 +283,7 @@ def _assumptions(prepared: Prepared) -> tuple[schema.Assumption, ...]:
         found += [
             schema.Assumption(what=f"{entry.id}.{name}", why=why, flag="--catalog")
             for name, why in entry.assumed.items()
+            if name not in NO_PART_OF_IT
         ]
     found += [schema.Assumption(what="efficiency", why=why, flag="calibrate") for why in prepared.reached.fallbacks]
     if request.price is not None and request.price.assumed:

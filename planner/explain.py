@@ -71,13 +71,6 @@ def _binds(best: Plan, gained: dict[str, float]) -> tuple[str, ...]:
     return tuple(told)
 
 
-def shape_of(plan: Plan) -> str:
-    """A plan's degrees in one breath: ``TP4 PP4 VPP5 DP8``."""
-    p = plan.parallelism
-    degrees = (("TP", p.tp), ("PP", p.pp), ("VPP", p.vpp), ("CP", p.cp), ("EP", p.ep), ("ETP", p.etp))
-    return " ".join(f"{name}{degree}" for name, degree in degrees if degree > 1) or "DP only"
-
-
 def remedies(catalog: Catalog, request: Request, best: Candidate) -> tuple[str, ...]:
     """Each single axis that, left free, lets a pinned configuration fit: its value and what it does to the step
     time.

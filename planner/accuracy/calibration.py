@@ -96,7 +96,7 @@ def fit(
     theta = np.zeros(len(parameters)) if start is None else start.copy()
 
     def residual(at: Array) -> Array:
-        return (np.log(frame.predict(applied(base, parameters, at)).time[rows]) - measured) / SCALE
+        return np.asarray((np.log(frame.predict(applied(base, parameters, at)).time[rows]) - measured) / SCALE)
 
     def loss(r: Array, at: Array) -> float:
         return float(np.sum(weight * 2.0 * (np.sqrt(1.0 + r * r) - 1.0)) + np.sum((at / sd) ** 2))

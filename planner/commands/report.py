@@ -200,25 +200,22 @@ def _search(found: PlanSet) -> None:
 
 
 def _assumes(plan: Plan) -> None:
+    """What was left open and chosen, each with its flag; money and failures; catalog figures that nobody could read."""
     g, price, energy = plan.money.goodput, plan.money.price, plan.energy
-    render.text(
-        f"Assumes   goodput {format_percent(g.fraction)} (an interruption every {format_seconds(g.mtbf_s)}; {g.basis})"
-    )
+    asked = [f"{a.what} ({a.flag})" for a in plan.assumptions if a.flag not in ("--catalog", "calibrate")]
+    lines = [", ".join(asked)] if asked else []
+    lines.append(f"goodput {format_percent(g.fraction)}: an interruption every {format_seconds(g.mtbf_s)}; {g.basis}")
     if price is not None:
-        place = f", {price.region}" if price.region else ""
-        when = f", {price.date}" if price.date else ""
-        render.text(
-            f"          {price.node} {price.basis} {format_usd(price.usd_per_hour)}/h{place}{when} (--price, --basis)"
-        )
+        told = [f"{price.node} {price.basis} {format_usd(price.usd_per_hour)}/h", price.region, price.date]
+        lines.append(f"{', '.join(x for x in told if x)} (--price, --basis)")
     else:
-        render.text("          no price in the catalog for this node (--price)")
+        lines.append("no price in the catalog for this node (--price)")
     if energy.power_w is not None and energy.usd is not None:
         drawn, paid = format_power(energy.power_w), format_usd(energy.usd)
-        render.text(f"          {drawn} while training, {paid} of electricity: {energy.basis}")
-    flags: dict[str, list[str]] = {}
-    for assumption in plan.assumptions:
-        flags.setdefault(assumption.flag, []).append(
-            assumption.what if assumption.flag != "calibrate" else assumption.why
-        )
-    for flag, told in flags.items():
-        render.text(f"          {', '.join(told)} ({flag})")
+        lines.append(f"{drawn} while training, {paid} of electricity: {energy.basis}")
+    lines += [a.why for a in plan.assumptions if a.flag == "calibrate"]
+    figures = [a.what for a in plan.assumptions if a.flag == "--catalog"]
+    if figures:
+        lines.append(f"not read in any source: {', '.join(figures)} (--catalog)")
+    for index, line in enumerate(lines):
+        render.text(("Assumes   " if index == 0 else "          ") + line)
