@@ -110,7 +110,9 @@ def can_train_in(accelerator: Accelerator, precision: str) -> bool:
 
 
 def maturity(reached: AcceleratorEfficiency, release: str) -> float:
-    """What a runtime's release reaches of the mature software's rates: ``exp(-drift (matured - release))``, at most 1."""
+    """What a runtime's release reaches of the mature software's rates: ``exp(-drift (matured - release))``, at most
+    1.
+    """
     year = re.match(r"\d{4}(\.\d+)?", release)
     if year is None:
         return 1.0

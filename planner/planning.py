@@ -53,10 +53,12 @@ def plan(catalog: Catalog, request: Request, progress: Progress | None = None) -
     return result
 
 
-def _second_opinion(plan: Plan) -> None:
-    """Checks a plan by code that never saw the search; what it finds is a defect of this program, not of the question."""
+def _second_opinion(plan: Plan, *, may_exceed_limits: bool = False) -> None:
+    """Checks a plan by code that never saw the search; what it finds is a defect of this program, not of the
+    question.
+    """
     try:
-        verify.check(plan)
+        verify.check(plan, may_exceed_limits=may_exceed_limits)
     except verify.Inconsistent as error:
         raise AssertionError(f"plan {plan.rank} does not hold: {error}") from error
 
@@ -99,6 +101,7 @@ def estimate(catalog: Catalog, request: Request) -> PlanSet:
     everything = replace(problem(prepared, 1, capacity=math.inf), fold=True)
     found = Bounded().search(everything)
     plans = (document.plan(prepared, found.best[0], 1),)
+    _second_opinion(plans[0], may_exceed_limits=True)
     fits = found.best[0].memory <= request.cluster.accelerator.memory
     reasons = explain.reasons(prepared, found, plans)
     if not fits:

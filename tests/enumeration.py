@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from planner.question import Request
 from planner.schema.hardware import Runtime
+from planner.schema.workload import Model
 from planner.space.axes import Options, Sharding, TensorMode, recompute
 
 DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp")
@@ -40,6 +41,8 @@ def layouts(request: Request) -> Iterator[dict[str, int]]:
                             continue
                         for vpp in range(1, layers // pp + 1 if pp > 1 else 2):
                             missing = -layers % (pp * vpp)
+                            if pp > 1 and not alike(model, layers, pp * vpp):
+                                continue
                             if not may("vpp", vpp) or missing >= (pp if runtime.uneven_stages else 1):
                                 continue
                             for micro in range(1, batch // dp + 1):
@@ -59,6 +62,14 @@ def layouts(request: Request) -> Iterator[dict[str, int]]:
                                             continue
                                         cut = {"tp": tp, "pp": pp, "vpp": vpp, "cp": cp, "ep": ep, "etp": etp, "dp": dp}
                                         yield cut | {"micro": micro, "batch": batch, "nodes": nodes}
+
+
+def alike(model: Model, layers: int, chunks: int) -> bool:
+    """Whether every stage holds the same mix of layers: no encoder before the decoder, and whole turns of a pattern."""
+    if model.encoder_layers:
+        return False
+    every = model.moe.every if model.moe else 1
+    return every == 1 or layers % (chunks * every) == 0
 
 
 def options(request: Request, layout: dict[str, int]) -> Iterator[Options]:

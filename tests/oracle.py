@@ -6,7 +6,7 @@ what the vectorised functions say in closed form. A plan is any object with the 
 """
 
 from dataclasses import dataclass
-from math import ceil, floor, log2, sqrt
+from math import ceil, floor, gcd, log2, sqrt
 from types import SimpleNamespace
 
 ELEMENT = 2.0
@@ -360,7 +360,8 @@ def replicas(p):
 
 
 def shards(p, g):
-    return g.inside if p.options.zero_in_node > 0 else g.n
+    """Ranks that share one copy: all, or as many of one domain as leave every copy with the same number."""
+    return float(gcd(int(g.inside), int(g.n))) if p.options.zero_in_node > 0 else g.n
 
 
 def reduce_and_gather(p, parameters, g):

@@ -320,7 +320,7 @@ def test_the_bubble_shrinks_with_micro_batches_and_interleaving(name, pp, rounds
     assert bubble(with_layout(grid, vpp=2 * vpp)) == pytest.approx(bubble(grid) / 2, rel=1e-9)
 
 
-@settings(derandomize=True, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(derandomize=True, max_examples=40, suppress_health_check=list(HealthCheck))
 @given(st.integers(1, 200), st.integers(1, 64), st.integers(1, 8))
 def test_every_layer_is_dealt_once(layers, pp, vpp):
     assume(pp * vpp <= layers and -layers % (pp * vpp) < pp)
@@ -340,7 +340,7 @@ def test_every_layer_is_dealt_once(layers, pp, vpp):
 
 
 @every_family
-@settings(PATIENT, max_examples=8)
+@settings(PATIENT, max_examples=5)
 @given(data=st.data())
 def test_the_breakdown_adds_up_to_the_step_time(name, data):
     grid = data.draw(grids(name))
@@ -406,7 +406,7 @@ OPERATIONS = {
     "all_to_all": collectives.all_to_all,
     "send": lambda network, size, g: collectives.send(network, size, g.reach / g.n, g.n),
 }
-COLLECTIVE = settings(deadline=None, max_examples=60, derandomize=True)
+COLLECTIVE = settings(deadline=None, max_examples=50, derandomize=True)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

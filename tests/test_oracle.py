@@ -151,7 +151,7 @@ def test_one_plan(name, data):
 @pytest.mark.parametrize("zero", [0, 1])
 @pytest.mark.parametrize("micro_batches", [4, 32])
 def test_leading_layers_beyond_the_first_chunk(zero, micro_batches):
-    """They are dense on later stages too, where the closed form takes the fullest stage to be all mixture: nearly so."""
+    """They stand on later stages too; the closed form takes one of those to be all mixture: at least as much."""
     figures, seen = figures_of("latent attention, shared and leading"), []
     for pp in (2, 4, 8, 16, 32):
         for vpp in range(1, 61 // pp + 1):
@@ -170,11 +170,10 @@ def test_leading_layers_beyond_the_first_chunk(zero, micro_batches):
             )
             grid = single_grid(figures, layout, options)
             found, expected = cost.evaluate(grid), oracle.cost(oracle.plan(grid))
-            assert float(found.time) == pytest.approx(expected.time, rel=0.5)
-            assert float(found.memory) == pytest.approx(expected.memory, rel=0.5)
-            seen.append((pp, vpp, found.time / expected.time - 1, found.memory / expected.memory - 1))
-    print(*seen, sep="\n")
-    assert len(seen) > 5
+            assert 1 - EXACT <= float(found.time) / expected.time <= 1.01
+            assert 1 - EXACT <= float(found.memory) / expected.memory <= 1.07
+            seen += [(pp, vpp)]
+    assert len(seen) >= 4
 
 
 def pooled(grids: list[Grid]) -> Grid:

@@ -4,7 +4,8 @@ A parameter is a factor on one figure of one efficiency entry, on a log scale: 0
 
     sum_i w_i rho(log(predicted_i / measured_i) / s) + sum_j (theta_j / sd_j)^2,   rho(x) = 2 (sqrt(1 + x^2) - 1)
 
-by damped Gauss-Newton steps, robustly (soft L1). Rows are weighted so that a source counts by the square root of its rows.
+by damped Gauss-Newton steps, robustly (soft L1). Rows are weighted so that a source counts by the square root of its
+rows.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ class Efficiencies:
 
 
 LIKELY = 1.25
-"""Of several readings of a run, one is ruled out only if it needs this many times the memory there is: it did run, so what
-is predicted of it may be too much."""
+"""Of several readings of a run, one is ruled out only if it needs this many times the memory there is: it did run,
+so what is predicted of it may be too much."""
 
 
 @dataclass(frozen=True, slots=True)

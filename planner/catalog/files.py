@@ -168,7 +168,7 @@ def read_prices(folder: Path, problems: list[Problem]) -> Iterator[PriceRow]:
 
 def misplaced(folder: Path) -> list[Problem]:
     """Files and folders of a catalog folder that nothing would ever read."""
-    known = (*FOLDERS, "prices")
+    known = (*FOLDERS, "prices", "priors")
     problems = []
     for path in _visible(folder):
         if path.name not in known:

@@ -41,7 +41,9 @@ def leading_layers(shape: Shape, layout: Layout, split: Split) -> Figure:
 
 
 def whole_stage(shape: Shape, layout: Layout, split: Split) -> Figure:
-    """Index of the first stage after the first that holds no leading layers: ``1 + ceil(beyond / ceil(L / (pp vpp)))``."""
+    """Index of the first stage after the first that holds no leading layers: ``1 + ceil(beyond / ceil(L / (pp
+    vpp)))``.
+    """
     beyond = np.maximum(shape.leading_dense - _first_chunk(shape, layout, split), 0.0)
     return 1.0 + np.ceil(beyond / np.ceil(shape.layers / (layout.pp * layout.vpp)))
 

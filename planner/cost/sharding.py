@@ -65,7 +65,14 @@ def replicas(grid: Grid) -> Replicas:
     copies = np.maximum(layout.tp * layout.cp * layout.dp / width, 1.0)
     experts = collectives.group(network, copies, width * np.where(options.pp_inner > 0, layout.pp, 1.0))
     node = options.zero_in_node > 0
-    return Replicas(dense, experts, np.where(node, dense.inside, dense.n), np.where(node, experts.inside, experts.n))
+    return Replicas(
+        dense, experts, np.where(node, _evenly(dense), dense.n), np.where(node, _evenly(experts), experts.n)
+    )
+
+
+def _evenly(g: Group) -> Figure:
+    """Members of one domain that can share a copy so that every copy has as many: ``gcd(inside, n)``."""
+    return np.gcd(np.asarray(g.inside, dtype=np.int64), np.asarray(g.n, dtype=np.int64)).astype(float)
 
 
 def gradient_bytes(grid: Grid, parameters: Figure) -> Figure:

@@ -103,8 +103,8 @@ class RuntimeSection(Record):
     name: str
     release: str
     bytes_per_parameter: dict[str, float]
-    """Held: parameters, gradients. Moved: gradient_wire, parameter_wire. gathers_working_copy: 1 if the sharded fp32 master
-    copy is gathered in 16 bit layer by layer, so that `parameters` are not held a second time."""
+    """Held: parameters, gradients. Moved: gradient_wire, parameter_wire. gathers_working_copy: 1 if the sharded fp32
+    master copy is gathered in 16 bit layer by layer, so that `parameters` are not held a second time."""
 
 
 @dataclass(frozen=True, kw_only=True)

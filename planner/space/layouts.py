@@ -98,7 +98,7 @@ def _of_count(question: Question, count: int, batch: int, experts: int) -> Rows:
     rows = _keep(rows, np.isin(rows["dp"], _allowed(question, "dp", ranks)))
     rows = _cross(rows, "vpp", _allowed(question, "vpp", range(1, layers + 1)))
     rows = _keep(rows, (rows["vpp"] == 1) | (rows["pp"] > 1))
-    rows = _apply(rows, question, ("layer_for_every_chunk", "layers_deal"))
+    rows = _apply(rows, question, ("layer_for_every_chunk", "layers_deal", "stages_alike"))
     rows = _cross(rows, "micro", _allowed(question, "micro", divisors(batch)))
     rows = _apply(rows, question, ("batch_divides", "interleave_fill", "micro_batch_tokens"))
     rows = _cross(rows, "ep", _allowed(question, "ep", divisors(experts)))

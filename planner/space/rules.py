@@ -94,6 +94,15 @@ def _deal(c: Columns, s: Setting) -> Mask:
     return np.asarray(missing < c["pp"] if s.runtime.uneven_stages else missing == 0)
 
 
+def _alike(c: Columns, s: Setting) -> Mask:
+    model = s.workload.model
+    layers, chunks = model.layers + model.encoder_layers, c["pp"] * c["vpp"]
+    every = model.moe.every if model.moe else 1
+    mixed: Mask = (-(-layers // chunks) % every > 0) | (-layers % chunks > 0)
+    uneven = (every > 1) & mixed | (model.encoder_layers > 0)
+    return (c["pp"] == 1) | ~uneven
+
+
 def _batch(c: Columns, s: Setting) -> Mask:
     return np.asarray(c["batch"] % (c["dp"] * c["micro"]) == 0)
 
@@ -124,6 +133,7 @@ RULES = (
         "layers deal to pipeline chunks, at most one short per stage (evenly, if the runtime demands it)",
         _deal,
     ),
+    Rule("stages_alike", "pipeline stages hold the same mix of layers", _alike),
     Rule("batch_divides", "the global batch divides by dp x micro-batch", _batch),
     Rule("interleave_fill", "interleaved schedules need micro-batches in multiples of pp", _interleave),
     Rule("micro_batch_tokens", "a micro-batch has at most 131,072 tokens per rank (or is one sequence)", _tokens),

@@ -1,0 +1,80 @@
+"""The parameters that calibration may move: few, named, physical, each with how far physics lets it go.
+
+Their priors are the entries of ``hardware_catalog/priors``, set from kernel and collective measurements and from what
+frameworks document; a parameter multiplies one figure of one or several entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.accuracy.calibration import Parameter
+
+GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
+MEGATRON = ("megatron-core", "megatron-core@2025", "megatron-core@2024")
+FSDP2 = ("fsdp2", "fsdp2+eager", "fsdp2+rowwise")
+
+_OF_A_GENERATION = (
+    ("matrix.bf16", 0.06, 1.0),
+    ("matrix.fp16", 0.06, 1.0),
+    ("attention", 0.15, 0.9),
+    ("memory", 0.12, 1.0),
+    ("inner_half", 0.3, 1e4),
+    ("nic", 0.1, 1.0),
+    ("scaleup", 0.1, 1.0),
+    ("launch", 0.3, 1e-3),
+    ("quantisation", 0.5, 1.0),
+)
+_LOW_PRECISION = (
+    ("hopper", "fp8", 0.15),
+    ("blackwell", "fp8", 0.15),
+    ("blackwell", "mxfp8", 0.15),
+    ("blackwell", "nvfp4", 0.2),
+)
+_OF_A_RUNTIME = (("vector", 0.2, 3.0), ("attention", 0.2, 2.0), ("dp_overlap", 0.3, 1.0), ("jitter", 0.5, 0.1))
+
+
+def parameters() -> tuple[Parameter, ...]:
+    """All of them, in a fixed order."""
+    return (*_accelerators(), *_runtimes(), *_mixtures())
+
+
+def _accelerators() -> Iterator[Parameter]:
+    for generation in GENERATIONS:
+        for field, sd, most in _OF_A_GENERATION:
+            if not (generation == "volta" and field == "matrix.bf16"):
+                yield Parameter(f"{generation}.{field}", "accelerators", (generation,), field, sd, most)
+    for generation, precision, sd in _LOW_PRECISION:
+        field = f"matrix.{precision}"
+        yield Parameter(f"{generation}.{field}", "accelerators", (generation,), field, sd, 1.0)
+    yield Parameter("blackwell.drift", "accelerators", ("blackwell",), "drift", 0.5, 1.0)
+    yield Parameter("H100-SXM5-96GB.power_capped", "accelerators", ("H100-SXM5-96GB",), "power_capped", 0.1, 1.0)
+
+
+def _runtimes() -> Iterator[Parameter]:
+    for name, entries in (("megatron-core", MEGATRON), ("fsdp", ("fsdp",)), ("fsdp2", FSDP2)):
+        for field, sd, most in _OF_A_RUNTIME:
+            yield Parameter(f"{name}.{field}", "runtimes", entries, field, sd, most)
+    yield Parameter("megatron-core.tp_overlap", "runtimes", MEGATRON, "tp_overlap", 0.2, 1.0)
+    yield Parameter("megatron-core.cp_overlap", "runtimes", MEGATRON, "cp_overlap", 0.1, 1.0)
+    yield Parameter("megatron-core.low_precision_cast", "runtimes", MEGATRON, "low_precision_cast", 0.4, 10.0)
+    yield Parameter("megatron-core@2022.launches", "runtimes", ("megatron-core@2022",), "launches", 0.3, 1e4)
+    yield Parameter("fsdp.launches", "runtimes", ("fsdp",), "launches", 0.4, 1e4)
+    yield Parameter("fsdp2.low_precision_cast", "runtimes", FSDP2, "low_precision_cast", 0.4, 10.0)
+    yield Parameter("fsdp2+rowwise.low_precision_cast", "runtimes", ("fsdp2+rowwise",), "low_precision_cast", 0.4, 20.0)
+    yield Parameter("fsdp2+eager.vector", "runtimes", ("fsdp2+eager",), "vector", 0.3, 5.0)
+    yield Parameter("fsdp2.selective_recompute", "runtimes", FSDP2, "selective_recompute", 0.3, 1.0)
+    yield Parameter("fsdp2.tp_overlap", "runtimes", FSDP2, "tp_overlap", 0.3, 1.0)
+
+
+def _mixtures() -> Iterator[Parameter]:
+    older = ("megatron-core@2025",)
+    yield Parameter("mixture.ep_overlap", "runtimes", MEGATRON, "ep_overlap", 0.4, 0.95)
+    yield Parameter("mixture.grouped_matrix", "runtimes", MEGATRON, "grouped_matrix", 0.2, 1.0)
+    yield Parameter("mixture.expert_imbalance", "runtimes", MEGATRON, "expert_imbalance", 0.1, 1.5)
+    yield Parameter("mixture.expert_launches", "runtimes", MEGATRON, "expert_launches", 0.5, 1e4)
+    yield Parameter("mixture.routed_vector", "runtimes", MEGATRON, "routed_vector", 0.4, 10.0)
+    yield Parameter("mixture@2025.expert_launches", "runtimes", older, "expert_launches", 0.5, 1e4)
+    yield Parameter("mixture@2025.routed_vector", "runtimes", older, "routed_vector", 0.4, 10.0)
+    yield Parameter("mixture@2025.ep_overlap", "runtimes", older, "ep_overlap", 0.5, 0.95)
+    yield Parameter("mixture@2025.grouped_matrix", "runtimes", older, "grouped_matrix", 0.2, 1.0)
