@@ -403,21 +403,6 @@ def chosen(document: schema.PlanSet | schema.Plan, rank: int, where: str) -> sch
     return document.plans[rank - 1]
 
 
-def write(text: str, path: Path) -> None:
-    """Writes beside the target and renames, so that a file that was there is whole until the new one is.
-
-    Raises:
-        WrongQuestion: the place cannot be written to.
-    """
-    beside = path.with_name(f".{path.name}.{id(text):x}.part")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True) if beside.parent.is_dir() else None
-        raise WrongQuestion(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
 def as_json(document: schema.PlanSet | schema.Plan) -> str:
     """The document's JSON text."""
     return json.dumps(dump(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

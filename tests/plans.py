@@ -7,9 +7,13 @@ from planner import api
 from planner.schema.plan import PlanSet
 
 QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "dense": ("llama3-70b", "dgx-h100:16", {"deadline": "90000 h", "max_cost": "$900M"}),
+    "dense": (
+        "llama3-70b",
+        "dgx-h100:16",
+        {"deadline": "90000 h", "max_cost": "$900M", "pins": ("tp=4", "pp=4", "vpp=4", "cp=2", "micro=1")},
+    ),
     "multi-head": ("gpt3-175b", "dgx-a100-80gb:64", {}),
-    "mixture": ("mixtral-8x7b", "dgx-h100:32", {}),
+    "mixture": ("mixtral-8x7b", "dgx-h100:32", {"pins": ("tp=1", "pp=4", "vpp=4")}),
     "latent": ("deepseek-v3", "dgx-h100:64", {}),
     "latent-cheap-start": ("kimi-k2", "dgx-h100:256", {}),
     "alternating-mixture": ("llama4-maverick", "dgx-h100:128", {}),

@@ -180,11 +180,11 @@ def test_korthikanti_table_5_mean_error():
 
 @each(TAB5)
 def test_korthikanti_table_5_order(case):
-    """Selective recomputation with sequence parallelism is faster, by 22.5 to 24.3 % as published."""
+    """Selective recomputation with sequence parallelism is faster, within 5 points of the published 22.5 to 24.3 %."""
     published = 1 - case["sp_selective_s"] / case["full_s"]
     gain = 1 - iteration(case, "selective", True) / iteration(case, "full", False)
     assert 0.22 < published < 0.25
-    assert 0.20 <= gain <= 0.27
+    assert abs(gain - published) <= 0.05
 
 
 # ---- traffic and states ----------------------------------------------------------------------------------------------

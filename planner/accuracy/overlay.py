@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from planner import model_files
 from planner.accuracy.frame import Efficiencies
-from planner.document import write
 
 FOLDERS = {"accelerators": "accelerator_efficiencies", "runtimes": "runtime_efficiencies"}
+_DIGITS = 5
+"""Significant digits of a fitted figure: more would claim more than a fit knows."""
 
 
 def write_overlay(folder: Path, found: Efficiencies, source: str, date: str, name: str = "fitted.toml") -> list[Path]:
@@ -25,33 +27,19 @@ def write_overlay(folder: Path, found: Efficiencies, source: str, date: str, nam
         path.parent.mkdir(parents=True, exist_ok=True)
         entries: Mapping[str, Any] = getattr(found, kind)
         header = f"# Fitted by `clusterwright calibrate`: {source}, {date}. Do not edit; fit again.\n"
-        write(header + "".join(_entry(key, record, source, date) for key, record in entries.items()), path)
+        told = [model_files.dump(_sourced(record, source, date)) for record in entries.values()]
+        model_files.write(path, "\n".join([header, *told]), replace=True)
         written.append(path)
     return written
 
 
-def _entry(key: str, record: Any, source: str, date: str) -> str:
-    lines = [f"\n[{_quoted(key)}]"]
-    for field in dataclasses.fields(record):
-        value = getattr(record, field.name)
-        if field.name in ("id", "assumed", "notes") or value == field.default:
-            continue
-        if field.name == "source":
-            value = f"{source}; prior: {record.source}"
-        lines.append(f"{field.name} = {_toml(date if field.name == 'date' else value)}")
-    return "\n".join(lines) + "\n"
+def _sourced(record: Any, source: str, date: str) -> Any:
+    """The entry with its figures rounded, and where they come from."""
+    rounded = {item.name: _rounded(getattr(record, item.name)) for item in fields(record)}
+    return replace(record, **rounded | {"source": f"{source}; prior: {record.source}", "date": date})
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, str):
-        return _quoted(value, always=True)
+def _rounded(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(v)}" for key, v in value.items()) + " }"
-    return f"{float(value):.5g}"
-
-
-def _quoted(text: str, *, always: bool = False) -> str:
-    if not always and text.replace("-", "").replace("_", "").isalnum():
-        return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c >= " " else f"\\u{ord(c):04x}" for c in escaped) + '"'
+        return {key: _rounded(inner) for key, inner in value.items()}
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value

@@ -177,6 +177,8 @@ def misplaced(folder: Path) -> list[Problem]:
             problems.append(Problem(str(path), 0, "", reason + (f"; did you mean {hint[0]}/?" if hint else "")))
         elif not path.is_dir():
             problems.append(Problem(str(path), 0, "", "must be a folder"))
+        elif path.name == "priors":
+            problems.extend(misplaced(path))
         else:
             suffix = ".csv" if path.name == "prices" else ".toml"
             wrong = [child for child in _visible(path) if child.suffix != suffix]

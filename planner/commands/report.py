@@ -21,10 +21,10 @@ _DAY = 86400.0
 
 def deliver(found: PlanSet, *, as_json: bool, output: Path | None) -> None:
     """Prints the report or the document, and writes the document where asked."""
-    from planner import document
+    from planner import document, model_files
 
     if output is not None:
-        document.write(document.as_json(found), output)
+        model_files.write(output, document.as_json(found), replace=True)
     if as_json:
         render.json(document.dump(found))
         return

@@ -100,7 +100,7 @@ def _alike(c: Columns, s: Setting) -> Mask:
     every = model.moe.every if model.moe else 1
     mixed: Mask = (-(-layers // chunks) % every > 0) | (-layers % chunks > 0)
     uneven = (every > 1) & mixed | (model.encoder_layers > 0)
-    return (c["pp"] == 1) | ~uneven
+    return np.asarray((c["pp"] == 1) | ~uneven)
 
 
 def _batch(c: Columns, s: Setting) -> Mask:
