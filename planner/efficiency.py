@@ -21,6 +21,14 @@ class Reached:
     """What was not measured itself, in words."""
 
 
+def runtime_keys(name: str, release: str, mode: str, generation: str) -> tuple[str, ...]:
+    """Ids under which a runtime's efficiencies may stand, the most particular first.
+
+    ``name+mode``, ``name@release``, ``name/generation`` (kernels that were not written for a generation), ``name``.
+    """
+    return (f"{name}+{mode}", f"{name}@{release}", f"{name}/{generation}", name)
+
+
 def reached(catalog: Catalog, accelerator: Accelerator, runtime: Runtime, release: str) -> Reached:
     """An accelerator's own entry, else its generation's, else the default; a release's own entry, else its
     runtime's.
@@ -31,7 +39,8 @@ def reached(catalog: Catalog, accelerator: Accelerator, runtime: Runtime, releas
         part = parts[DEFAULT]
         fallbacks.append(f"nothing measured on {accelerator.generation}: kernels and links reach what others do")
     stacks = catalog.runtime_efficiencies
-    stack = stacks.get(f"{runtime.id}@{release}") or stacks.get(runtime.id)
+    keys = runtime_keys(runtime.id, release, "", accelerator.generation)
+    stack = next((stacks[key] for key in keys if key in stacks), None)
     if stack is None:
         stack = stacks[DEFAULT]
         fallbacks.append(f"nothing measured with {runtime.id}: overlap and overheads as in other runtimes")

@@ -38,7 +38,7 @@ def core(frame: Frame) -> NDArray[np.intp]:
     return np.array(sorted(newest.values()), dtype=np.intp)
 
 
-def composed(frame: Frame, every: int = 8) -> NDArray[np.intp]:
+def composed(frame: Frame, every: int = 36) -> NDArray[np.intp]:
     """One in so many of the composed rows: enough for the launch pace that only they show."""
     rows = [i for i, run in enumerate(frame.runs) if run.source.startswith(COMPOSED) and run.measured]
     return np.array(rows[::every], dtype=np.intp)

@@ -12,7 +12,7 @@ from planner import binding, cost
 from planner.accuracy.runs import Run
 from planner.catalog import Catalog
 from planner.cost.figures import Array, Device, Grid, Layout, Network, Options, Stack, stacked, taken
-from planner.efficiency import DEFAULT
+from planner.efficiency import DEFAULT, runtime_keys
 from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
 
 
@@ -32,9 +32,9 @@ class Efficiencies:
         """An accelerator's own entry, its generation's, or the default."""
         return self.accelerators.get(name) or self.accelerators.get(generation) or self.accelerators[DEFAULT]
 
-    def runtime(self, name: str, release: str, mode: str) -> RuntimeEfficiency:
-        """A mode's own entry, a release's, the runtime's, or the default."""
-        keys = (f"{name}+{mode}", f"{name}@{release}", name, DEFAULT)
+    def runtime(self, name: str, release: str, mode: str, generation: str) -> RuntimeEfficiency:
+        """The most particular entry there is, or the default."""
+        keys = (*runtime_keys(name, release, mode, generation), DEFAULT)
         return next(self.runtimes[key] for key in keys if key in self.runtimes)
 
 
@@ -137,8 +137,9 @@ class Frame:
         for index in firsts:
             run = self.runs[self._pairs[index][0]]
             runtime = self._catalog.runtime(run.runtime)
-            memory = run.cluster.accelerator.memory if run.cluster else 0.0
-            made = binding.stack(runtime, using.runtime(run.runtime, run.year, run.mode), run.year, memory)
+            assert run.cluster is not None
+            memory, generation = run.cluster.accelerator.memory, run.cluster.accelerator.generation
+            made = binding.stack(runtime, using.runtime(run.runtime, run.year, run.mode, generation), run.year, memory)
             if run.gradients:
                 made = replace(made, gradient_bytes=run.gradients[0], gradient_wire=run.gradients[1])
             found.append(made)

@@ -81,7 +81,7 @@ def choice(groups: Sequence[tuple[Array, Array]]) -> Choice | None:
         return None
     regrets, right, pairs, correlations = [], 0, 0, []
     for predicted, measured in groups:
-        regrets.append(float(measured[int(np.argmin(predicted))] / measured.min() - 1.0))
+        regrets.append(float(measured[int(np.argmin(predicted))] / np.min(measured) - 1.0))
         first, second = np.triu_indices(len(measured), 1)
         ratio = measured[first] / measured[second]
         apart = np.maximum(ratio, 1.0 / ratio) > 1.0 + APART

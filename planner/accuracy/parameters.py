@@ -12,18 +12,19 @@ from planner.accuracy.calibration import Parameter
 
 GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
 MEGATRON = ("megatron-core", "megatron-core@2025", "megatron-core@2024")
-FSDP2 = ("fsdp2", "fsdp2+eager", "fsdp2+rowwise")
+FSDP2 = ("fsdp2", "fsdp2/hopper", "fsdp2+eager", "fsdp2+rowwise")
+FSDP = ("fsdp", "fsdp/hopper")
 
 _OF_A_GENERATION = (
     ("matrix.bf16", 0.06, 1.0),
     ("matrix.fp16", 0.06, 1.0),
     ("attention", 0.15, 0.9),
     ("memory", 0.12, 1.0),
-    ("inner_half", 0.3, 1e4),
+    ("inner_half", 0.2, 1e4),
     ("nic", 0.1, 1.0),
     ("scaleup", 0.1, 1.0),
     ("launch", 0.3, 1e-3),
-    ("quantisation", 0.5, 1.0),
+    ("quantisation", 0.2, 1.0),
 )
 _LOW_PRECISION = (
     ("hopper", "fp8", 0.15),
@@ -52,17 +53,19 @@ def _accelerators() -> Iterator[Parameter]:
 
 
 def _runtimes() -> Iterator[Parameter]:
-    for name, entries in (("megatron-core", MEGATRON), ("fsdp", ("fsdp",)), ("fsdp2", FSDP2)):
+    for name, entries in (("megatron-core", MEGATRON), ("fsdp", FSDP), ("fsdp2", FSDP2)):
         for field, sd, most in _OF_A_RUNTIME:
             yield Parameter(f"{name}.{field}", "runtimes", entries, field, sd, most)
     yield Parameter("megatron-core.tp_overlap", "runtimes", MEGATRON, "tp_overlap", 0.2, 1.0)
     yield Parameter("megatron-core.cp_overlap", "runtimes", MEGATRON, "cp_overlap", 0.1, 1.0)
     yield Parameter("megatron-core.low_precision_cast", "runtimes", MEGATRON, "low_precision_cast", 0.4, 10.0)
     yield Parameter("megatron-core@2022.launches", "runtimes", ("megatron-core@2022",), "launches", 0.3, 1e4)
-    yield Parameter("fsdp.launches", "runtimes", ("fsdp",), "launches", 0.4, 1e4)
+    yield Parameter("fsdp.launches", "runtimes", FSDP, "launches", 0.4, 1e4)
     yield Parameter("fsdp2.low_precision_cast", "runtimes", FSDP2, "low_precision_cast", 0.4, 10.0)
     yield Parameter("fsdp2+rowwise.low_precision_cast", "runtimes", ("fsdp2+rowwise",), "low_precision_cast", 0.4, 20.0)
     yield Parameter("fsdp2+eager.vector", "runtimes", ("fsdp2+eager",), "vector", 0.3, 5.0)
+    newer = ("fsdp/hopper", "fsdp2/hopper", "fsdp2+eager", "fsdp2+rowwise")
+    yield Parameter("flash-attention-2/hopper", "runtimes", newer, "attention", 0.15, 2.0)
     yield Parameter("fsdp2.selective_recompute", "runtimes", FSDP2, "selective_recompute", 0.3, 1.0)
     yield Parameter("fsdp2.tp_overlap", "runtimes", FSDP2, "tp_overlap", 0.3, 1.0)
 

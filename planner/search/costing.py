@@ -40,7 +40,7 @@ def table(problem: Problem, index: int) -> Table:
     block, grid = problem.blocks[index], problem.grid(index)
     key = np.zeros(block.height, dtype=np.int64)
     for name in _KEYS:
-        key = key * (int(block.rows[name].max()) + 1) + block.rows[name]
+        key = key * (int(np.max(block.rows[name])) + 1) + block.rows[name]
     _, first, place = np.unique(key, return_index=True, return_inverse=True)
     return Table(grid, passes(rows_of(grid, first)), place)
 

@@ -157,7 +157,7 @@ def _families(rows: Rows) -> NDArray[np.intp]:
     key = np.zeros(len(rows["tp"]), dtype=np.int64)
     for axis in ("nodes", "batch", "tp", "pp", "cp", "ep", "etp"):
         _, index = np.unique(rows[axis], return_inverse=True)
-        key = key * (int(index.max()) + 1) + index
+        key = key * (int(np.max(index)) + 1) + index
     return np.unique(key, return_inverse=True)[1]
 
 
