@@ -66,6 +66,13 @@ def test_every_command_exists_and_explains_itself(name: str) -> None:
         result = run(name, flag)
         assert (result.returncode, result.stderr) == (0, "")
         assert f"Usage: clusterwright {name}" in result.stdout
+        assert "\\" not in result.stdout
+
+
+@pytest.mark.parametrize("name", ["plan", "estimate", "explain"])
+def test_examples_in_the_help_stand_on_lines_of_their_own(name: str) -> None:
+    examples = [line for line in run(name, "--help").stdout.splitlines() if "clusterwright" in line]
+    assert len([line for line in examples if line.startswith(f"    clusterwright {name} ")]) >= 2
 
 
 @pytest.mark.parametrize(

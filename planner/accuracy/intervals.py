@@ -1,6 +1,7 @@
 """How sure a prediction is: 80 % intervals from cross-validated residuals of comparable runs (split conformal).
 
-Comparable runs share the accelerator's generation and the kind of model (dense, mixture); where too few were measured the
+Comparable runs share the accelerator's generation and the kind of model (dense, mixture); where too few were
+measured the
 next wider set stands in, and the interval widens. The half-width of a set of n residuals ``r = |log(predicted /
 measured)|`` is its ``ceil(0.8 (n + 1)) / n`` quantile; residuals come from fits that left the run's source out.
 """

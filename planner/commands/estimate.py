@@ -17,7 +17,7 @@ from planner.commands.asking import question
 def estimate(
     model: str, settings: tuple[str, ...], cluster: tuple[str, ...], as_json: bool, output: Path | None, **asked: Any
 ) -> int:
-    r"""Predict one given configuration of MODEL: does it fit, how fast is it, what limits it.
+    """Predict one given configuration of MODEL: does it fit, how fast is it, what limits it.
 
     An axis that is not given is neutral: degrees and micro-batch 1, nothing recomputed, overlap where the runtime
     has it. Exits with 1 if it does not fit.
@@ -25,7 +25,7 @@ def estimate(
     \b
       clusterwright estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5
       clusterwright estimate llama3-8b --cluster dgx-a100-80gb:1 --runtime fsdp2 micro=2 recompute=full
-    """
+    """  # noqa: D301 - click reads the control character itself
     from planner import api
     from planner.commands import report
 

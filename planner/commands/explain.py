@@ -12,13 +12,13 @@ import click
 @click.option("--rank", type=int, default=1, show_default=True, metavar="N", help="Which plan of a set.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 def explain(file: Path, rank: int, as_json: bool) -> None:
-    r"""Print the plan or the set of plans in FILE again, with its reasons, after checking it.
+    """Print the plan or the set of plans in FILE again, with its reasons, after checking it.
 
     \b
       clusterwright plan llama3-70b --cluster dgx-h100:16 -o plan.json
       clusterwright explain plan.json
       clusterwright explain plan.json --rank 2
-    """
+    """  # noqa: D301 - click reads the control character itself
     from planner import document, render, verify
     from planner.commands import report
 

@@ -26,7 +26,7 @@ from planner.commands.asking import question
 @click.option("--top", type=int, default=5, show_default=True, metavar="K", help="Plans to list.")
 @click.option("--all", "all_switches", is_flag=True, help="List plans that differ in switches only, too.")
 def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | None, **asked: Any) -> None:
-    r"""Rank the ways to train MODEL on a cluster.
+    """Rank the ways to train MODEL on a cluster.
 
     MODEL is an id (clusterwright models list), a TOML file or a Hugging Face config.json.
 
@@ -34,7 +34,7 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
       clusterwright plan llama3-70b --cluster dgx-h100:16
       clusterwright plan deepseek-v3 --cluster dgx-h100:64..256 --precision fp8 --objective cost
       clusterwright plan llama3-8b --cluster my-cluster.toml --pin tp=1..4 -o plan.json
-    """
+    """  # noqa: D301 - click reads the control character itself
     from planner import api, render
     from planner.commands import report
 
