@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -175,7 +176,13 @@ def _prediction(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.
         mfu=flops / candidate.time / peak,
         model_flops=flops,
         memory=memory_section(prepared, grid, layout["pp"]),
-        intervals={},
+        intervals={
+            "step_time_s": schema.Interval(
+                low=candidate.time * math.exp(-prepared.half_width),
+                high=candidate.time * math.exp(prepared.half_width),
+                basis=f"80 %: residuals of {prepared.comparable} runs, their source left out of the fit",
+            )
+        },
     )
 
 

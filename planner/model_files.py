@@ -173,6 +173,8 @@ def write(path: Path, text: str, *, replace: bool = False) -> None:
     """
     if path.exists() and not replace:
         raise WrongQuestion(f"{path}: exists already; --force replaces it")
+    if not path.name:
+        raise WrongQuestion(f"{path}: cannot be written: names no file")
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         beside.write_text(text, encoding="utf-8")

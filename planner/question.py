@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from planner import binding
+from planner.accuracy import intervals
 from planner.catalog import Catalog
 from planner.cost.goodput import BASIS as GOODPUT_BASIS
 from planner.cost.goodput import Goodput, goodput
@@ -71,6 +72,10 @@ class Prepared:
     figures: Figures
     blocks: tuple[Block, ...]
     targets: tuple[Target, ...]
+    half_width: float
+    """Of the 80 % interval of a step time, on a log scale."""
+    comparable: str
+    """The set of measured runs that it comes from."""
 
 
 def prepare(catalog: Catalog, request: Request) -> Prepared:
@@ -102,7 +107,10 @@ def prepare(catalog: Catalog, request: Request) -> Prepared:
         request.cluster.node.accelerators,
     )
     targets = tuple(_target(request, block) for block in found)
-    return Prepared(request, fitted, figures, found, targets)
+    kind = "moe" if request.workload.model.moe else "dense"
+    generation = request.cluster.accelerator.generation
+    half, comparable = intervals.found(intervals.read(catalog), generation, kind, request.runtime.id)
+    return Prepared(request, fitted, figures, found, targets, half, comparable)
 
 
 def _that_progress(request: Request) -> tuple[int, ...]:

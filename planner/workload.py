@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import get_args
 
-from planner import model_files, model_rules, units
+from planner import families, model_files, model_rules, units
 from planner.errors import WrongQuestion, nearest
 from planner.resources import data
 from planner.schema.workload import Method, Model, Optimizer, Target, Workload
@@ -166,7 +166,7 @@ def _built_in(folder: Path) -> Mapping[str, Path]:
 
 
 def _toml_files(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.glob("*.toml")) if path.name != OPTIMIZERS]
+    return [path for path in sorted(folder.glob("*.toml")) if path.name not in (OPTIMIZERS, *families.FILES)]
 
 
 def _user_folders(extra: Path | None) -> list[Path]:

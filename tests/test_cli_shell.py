@@ -168,19 +168,42 @@ def test_a_defect_asks_for_a_report(
         commands.main(["fake"])
 
 
-def test_a_closed_pipe_is_quiet() -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["models", "list"]], ids=" ".join)
+def test_a_closed_pipe_is_quiet(arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
+    result = _into(write, *arguments)
+    os.close(write)
+    assert (result.returncode, result.stderr) == (commands.PIPE_CLOSED, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+@pytest.mark.parametrize("arguments", [["--help"], ["models", "list"]], ids=" ".join)
+def test_a_full_disk_is_said_in_one_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = _into(full.fileno(), *arguments)
+    said = "clusterwright: the output cannot be written: No space left on device\n"
+    assert (result.returncode, result.stderr) == (2, said)
+
+
+def test_a_closed_output_is_no_error() -> None:
     result = subprocess.run(
-        [sys.executable, str(ROOT / "cli.py"), "--help"],
-        stdout=write,
+        ["sh", "-c", '"$0" "$1" models list >&-', sys.executable, str(ROOT / "cli.py")],
         stderr=subprocess.PIPE,
         encoding="utf-8",
         check=False,
     )
-    os.close(write)
-    assert result.stderr == ""
-    assert result.returncode in (1, 141)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def _into(output: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "cli.py"), *arguments],
+        stdout=output,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        check=False,
+    )
 
 
 def test_it_runs_from_a_folder_with_a_hostile_package(tmp_path: Path) -> None:

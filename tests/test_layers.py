@@ -13,7 +13,7 @@ LAYERS = [
     ["errors", "units", "typeset"],
     ["schema"],
     ["resources"],
-    ["config_reader", "derived", "architectures", "huggingface", "model_files", "model_rules", "parameters"],
+    ["config_reader", "derived", "architectures", "huggingface", "model_files", "model_rules", "parameters", "families"],
     ["catalog", "workload"],
     ["cost"],
     ["binding", "efficiency"],
@@ -37,7 +37,7 @@ ONLY_IN = {
     "numpy": {"space", "cost", "search", "accuracy", "question", "document"},
 }
 """Library -> the rooms that may import it at all."""
-NEVER_AT_THE_TOP = {"pandas", "optuna", "pulp", "highspy", "rich", "jsonschema"}
+NEVER_AT_THE_TOP = {"pandas", "optuna", "pulp", "highspy", "rich", "jsonschema", "torch"}
 """Libraries too slow to import before they are needed."""
 LIGHT = {"errors", "units", "typeset", "render", "commands", ""}
 """Rooms that ``--help`` loads; they import no library but click at module top."""

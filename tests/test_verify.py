@@ -59,6 +59,9 @@ ROUNDING = 1e-12
 """Below this a figure is what rounding left of a zero."""
 
 INPUTS = {
+    # Rest on fits that the document does not hold; that they are in order is checked.
+    "prediction.intervals.step_time_s.high",
+    "prediction.intervals.step_time_s.low",
     "generator.seed",
     "rank",
     # Of several ways to train the same, which one: other figures follow from it only together with fitted ones.

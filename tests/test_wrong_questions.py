@@ -364,6 +364,7 @@ def test_output_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> No
     Path("folder").mkdir()
     assert "missing/plan.json: cannot be written: No such file" in refused(capsys, f"{PLAN} -o missing/plan.json")
     assert "folder: cannot be written" in refused(capsys, f"{PLAN} -o folder")
+    assert "cannot be written: names no file" in refused(capsys, f"{PLAN} -o .")
     assert not list(Path.cwd().glob(".*"))
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.accuracy import intervals
 from planner.accuracy.calibration import Fit, fit, weights
 from planner.accuracy.core import composed, core
 from planner.accuracy.frame import Efficiencies, Frame
+from planner.accuracy.intervals import Width
+from planner.accuracy.metrics import Errors
 from planner.accuracy.parameters import parameters
+from planner.accuracy.validation import described
 from planner.cost.figures import Array
 
 
@@ -51,9 +56,41 @@ def held_out(calibration: Calibration, groups: Sequence[str]) -> Iterator[tuple[
         yield name, np.flatnonzero(inside), frame.predict(found.efficiencies).time[rows[inside]]
 
 
-def cross_validated(calibration: Calibration, groups: Sequence[str]) -> Array:
+def cross_validated(
+    calibration: Calibration, groups: Sequence[str], advance: Callable[[int, str], None] | None = None
+) -> Array:
     """Predicted times of the core, each by a fit that left its group out. Seconds."""
     predicted = np.empty(len(calibration.rows))
-    for _, places, times in held_out(calibration, groups):
+    for name, places, times in held_out(calibration, groups):
         predicted[places] = times
+        if advance:
+            advance(1, name)
     return predicted
+
+
+def document(calibration: Calibration, left_out: Array | None) -> dict[str, Any]:
+    """What was fitted, how far it moved from its priors, and the errors on the runs fitted and left out."""
+    frame, rows, found = calibration.frame, calibration.rows, calibration.fit
+    measured = frame.measured[rows]
+    moved = [
+        {"name": parameter.name, "factor": float(np.exp(theta)), "spread": float(spread)}
+        for parameter, theta, spread in zip(found.parameters, found.theta, found.spread, strict=True)
+    ]
+    fitted = Errors.of(frame.predict(found.efficiencies).time[rows], measured)
+    return {
+        "kind": "calibration",
+        "schema_version": 1,
+        "rows": len(rows),
+        "parameters": len(moved),
+        "degrees_of_freedom": found.freedom,
+        "fit": asdict(fitted) if fitted else None,
+        "left_out": asdict(errors) if left_out is not None and (errors := Errors.of(left_out, measured)) else None,
+        "factors": moved,
+    }
+
+
+def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Width]:
+    """Interval widths from residuals of fits that left each run's source out."""
+    members = [calibration.frame.runs[i] for i in calibration.rows]
+    residuals = np.log(left_out / calibration.frame.measured[calibration.rows])
+    return intervals.widths(residuals, [described(run) for run in members])

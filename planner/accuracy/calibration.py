@@ -12,16 +12,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.accuracy.frame import Efficiencies, Frame
+from planner.accuracy.frame import Efficiencies
 from planner.cost.figures import Array
 
 SCALE = 0.08
 """Relative error beyond which a row counts as an outlier more than as evidence."""
 _STEP = 1e-3
+
+
+class Times(Protocol):
+    """Predictions."""
+
+    @property
+    def time(self) -> Array:
+        """Seconds of every row."""
+        ...
+
+
+class Measured(Protocol):
+    """Rows that something can be fitted to: runs, or kernels."""
+
+    measured: Array
+    """Seconds of every row."""
+
+    def predict(self, using: Efficiencies) -> Times:
+        """What some efficiencies say of every row."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +104,10 @@ def weights(groups: Sequence[str]) -> Array:
 
 
 def fit(
-    frame: Frame,
+    frame: Measured,
     base: Efficiencies,
     parameters: Sequence[Parameter],
-    rows: Array,
+    rows: NDArray[np.intp],
     weight: Array,
     start: Array | None = None,
     rounds: int = 12,

@@ -46,7 +46,8 @@ def composed(frame: Frame, every: int = 36) -> NDArray[np.intp]:
 
 def _counts(run: Run) -> bool:
     return (
-        run.grade == "A"
+        run.family in ("dense", "moe")
+        and run.grade == "A"
         and run.task == "pretrain"
         and run.measured is not None
         and run.id not in OUTLIERS

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import binding, cost
+from planner.accuracy import encoders
 from planner.accuracy.runs import Run
 from planner.catalog import Catalog
 from planner.cost.figures import Array, Device, Grid, Layout, Network, Options, Stack, stacked, taken
@@ -68,12 +69,12 @@ class Frame:
     """Columns of all readings of all runs that can be predicted."""
 
     def __init__(self, catalog: Catalog, runs: Sequence[Run]) -> None:
-        self.runs = [run for run in runs if run.covered]
+        self.runs = [run for run in runs if run.covered and run.variants]
         self._catalog = catalog
         pairs = [(i, variant) for i, run in enumerate(self.runs) for variant in run.variants]
         self.owner = np.array([i for i, _ in pairs], dtype=np.intp)
         self._pairs = pairs
-        shapes = [binding.shape(run.workload) for run in self.runs if run.workload]
+        shapes = [encoders.shape(run) for run in self.runs]
         self._shape = taken(stacked(shapes), self.owner)
         layouts = [Layout(**{name: float(value) for name, value in v.layout.items()}) for _, v in pairs]
         self._layout = stacked(layouts)

@@ -8,13 +8,19 @@ measured)|`` is its ``ceil(0.8 (n + 1)) / n`` quantile; residuals come from fits
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from planner import model_files
+from planner.catalog import Catalog
 from planner.cost.figures import Array
+from planner.errors import WrongQuestion
 
 LEVEL = 0.8
 FEWEST = 8
@@ -60,3 +66,40 @@ def found(known: Mapping[str, Width], generation: str, kind: str, runtime: str) 
             beyond = UNKNOWN if index >= 2 else 1.0
             return known[name].half * beyond, name
     return 0.5, "nothing"
+
+
+FOLDER = "intervals"
+COLUMNS = ("set", "half_width", "runs", "source")
+
+
+def read(catalog: Catalog) -> dict[str, Width]:
+    """The widths of every catalog layer, later ones over earlier ones.
+
+    Raises:
+        WrongQuestion: a file whose rows are not such widths.
+    """
+    known: dict[str, Width] = {}
+    for layer in catalog.layers:
+        for path in sorted((layer.folder / FOLDER).glob("*.csv")):
+            with path.open(encoding="utf-8", newline="") as file:
+                for number, row in enumerate(csv.DictReader(file), 2):
+                    try:
+                        half, runs = float(row["half_width"]), int(row["runs"])
+                    except (KeyError, TypeError, ValueError):
+                        raise WrongQuestion(f"{path}:{number}: expected columns {', '.join(COLUMNS)}") from None
+                    if not 0 <= half < math.inf:
+                        raise WrongQuestion(f"{path}:{number}: half_width must be finite and at least 0")
+                    known[row["set"]] = Width(half, runs)
+    return known
+
+
+def write(folder: Path, known: Mapping[str, Width], source: str, name: str = "time.csv") -> Path:
+    """Writes widths below a catalog folder."""
+    path = folder / FOLDER / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    table.writerows([key, f"{each.half:.4f}", each.runs, source] for key, each in sorted(known.items()))
+    model_files.write(path, text.getvalue(), replace=True)
+    return path

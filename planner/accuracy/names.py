@@ -8,6 +8,7 @@ _ACCELERATORS: tuple[tuple[str, str], ...] = (
     (r"h100.*(96gb|96 gb)", "H100-SXM5-96GB"),
     (r"h100.*pcie", "H100-PCIE-80GB"),
     (r"h100", "H100-SXM5-80GB"),
+    (r"gh200", "GH200-96GB"),
     (r"h200.*nvl", "H200-SXM-141GB"),
     (r"h200", "H200-SXM-141GB"),
     (r"gb300", "GB300"),
@@ -15,6 +16,7 @@ _ACCELERATORS: tuple[tuple[str, str], ...] = (
     (r"b300", "B300-SXM-288GB"),
     (r"b200", "B200-SXM-180GB"),
     (r"a100.*pcie.*80", "A100-PCIE-80GB"),
+    (r"a100.*80.*pcie", "A100-PCIE-80GB"),
     (r"a100.*pcie.*40", "A100-PCIE-40GB"),
     (r"a100.*40\s?gb", "A100-SXM4-40GB"),
     (r"a100", "A100-SXM4-80GB"),
@@ -28,6 +30,9 @@ _ACCELERATORS: tuple[tuple[str, str], ...] = (
     (r"mi300x", "MI300X"),
     (r"mi325x", "MI325X"),
     (r"l40s", "L40S"),
+    (r"\bl40\b", "L40"),
+    (r"\ba40\b", "A40"),
+    (r"\ba30\b", "A30"),
     (r"\bl4\b", "L4"),
     (r"rtx 4090", "RTX-4090"),
     (r"a5000", "RTX-A5000"),
@@ -43,6 +48,7 @@ def accelerator(published: str) -> str | None:
 
 
 MODELS = {
+    "resnet50-v1.5": "resnet50",
     "gpt-22B": "megatron-22b",
     "gpt-175B": "megatron-175b",
     "gpt-530B": "megatron-530b",
@@ -69,6 +75,9 @@ NODES = {
     "MI325X": "mi325x-8",
     "Gaudi2": "gaudi2-8",
     "L40S": "l40s-8",
+    "L40": "l40-8",
+    "A40": "a40-8",
+    "A30": "a30-8",
     "TPU-v4": "tpu-v4-4",
     "TPU-v5e": "tpu-v5e-8",
     "TPU-v5p": "tpu-v5p-4",

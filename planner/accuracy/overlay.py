@@ -16,16 +16,19 @@ _DIGITS = 5
 
 
 def write_overlay(folder: Path, found: Efficiencies, source: str, date: str, name: str = "fitted.toml") -> list[Path]:
-    """Writes ``accelerator_efficiencies/NAME`` and ``runtime_efficiencies/NAME`` below a folder.
+    """Writes ``accelerator_efficiencies/NAME`` and ``runtime_efficiencies/NAME`` below a folder,
+    each if there is something to write.
 
     Raises:
         WrongQuestion: the folder cannot be written to.
     """
     written = []
     for kind, sub in FOLDERS.items():
+        entries: Mapping[str, Any] = getattr(found, kind)
+        if not entries:
+            continue
         path = folder / sub / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        entries: Mapping[str, Any] = getattr(found, kind)
         header = f"# Fitted by `clusterwright calibrate`: {source}, {date}. Do not edit; fit again.\n"
         told = [model_files.dump(_sourced(record, source, date)) for record in entries.values()]
         model_files.write(path, "\n".join([header, *told]), replace=True)

@@ -58,6 +58,8 @@ class Run:
     memory_measured: bool
     """Whether the memory was read off a device rather than computed."""
     out_of_memory: bool
+    states_enough: bool
+    """Whether the row states a shape (or a known model), a batch, and a time or throughput."""
     accelerators: int = 0
     workload: Workload | None = None
     cluster: Cluster | None = None
@@ -71,6 +73,11 @@ class Run:
     gradients: tuple[float, float] | None = None
     """Bytes per parameter that gradients take and that their reduction moves, where they differ from the runtime's."""
     variants: tuple[Variant, ...] = ()
+    """Readings of the plan; empty for families without layouts (:mod:`planner.accuracy.other_families`)."""
+    batch: int = 0
+    """Global batch, samples."""
+    precision: str = ""
+    """Of families without layouts."""
     inferred: tuple[str, ...] = ()
     reason: str = ""
     """Why it cannot be predicted; empty if it can."""
@@ -120,6 +127,7 @@ def _run(row: Mapping[str, str], catalog: Catalog) -> Run:
         measured=None,
         measured_bytes=held * GB if held else None,
         memory_measured=bool(held) and "analytic" not in kind,
+        states_enough=_states_enough(row),
         out_of_memory=bool(re.search(r"\boom\b|out of memory", f"{row.get('metric')} {notes}", re.IGNORECASE)),
     )
     try:
@@ -128,13 +136,23 @@ def _run(row: Mapping[str, str], catalog: Catalog) -> Run:
         return replace(run, reason=str(error))
 
 
+def _states_enough(row: Mapping[str, str]) -> bool:
+    """A transformer states its shape and a time, tokens per second or TFLOP/s; others their batch and samples per
+    second.
+    """
+    rate = any(number(row, name) for name in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"))
+    if row["family"] in ("dense", "moe"):
+        return rate and bool(number(row, "layers")) and bool(number(row, "hidden"))
+    return bool(number(row, "global_batch_seqs")) and (rate or row.get("metric") == "samples_per_s")
+
+
 def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     n = int(required(row, "num_accelerators"))
     accelerator = names.accelerator(run.accelerator)
     if accelerator is None or accelerator not in catalog.accelerators:
         raise _Unpredictable(f"accelerator {run.accelerator!r} is not in the catalog")
     if run.family not in ("dense", "moe"):
-        raise _Unpredictable(f"family {run.family}: only transformers are predicted")
+        return _other(run, row, catalog, accelerator, n)
     inferred: list[str] = []
     model = _model(row)
     batch, sequence = int(required(row, "global_batch_seqs")), int(required(row, "seq_len"))
@@ -166,6 +184,20 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         variants=variants,
         inferred=tuple(inferred),
     )
+
+
+def _other(run: Run, row: Mapping[str, str], catalog: Catalog, accelerator: str, n: int) -> Run:
+    """Encoders under data parallelism, convolutional networks, recommenders."""
+    from planner.accuracy import encoders, other_families
+
+    if row.get("metric") == "time_to_train_min":
+        raise _Unpredictable("time to train is no throughput")
+    cluster = _cluster(row, catalog, accelerator, n)
+    known = replace(run, accelerators=n, cluster=cluster)
+    try:
+        return encoders.filled(known, row, catalog) if run.family == "encoder" else other_families.filled(known, row)
+    except encoders.NotStated as error:
+        raise _Unpredictable(str(error)) from None
 
 
 # ---- cells -----------------------------------------------------------------------------------------------------------

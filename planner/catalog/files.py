@@ -26,6 +26,8 @@ FOLDERS = (
     "runtime_efficiencies",
 )
 """Kinds of entries; a catalog folder holds a folder of TOML files for each, and `prices` with CSV files."""
+BESIDE = ("kernels.csv",)
+"""Files that may stand beside them: the measured kernels that an overlay was fitted to."""
 PRICED = {"accelerator": "accelerators", "node": "nodes"}
 PRICE_COLUMNS = ("kind", "id", "basis", "usd", "region", "date", "source", "low", "high", "assumed")
 MAX_BYTES = 10_000_000
@@ -168,9 +170,11 @@ def read_prices(folder: Path, problems: list[Problem]) -> Iterator[PriceRow]:
 
 def misplaced(folder: Path) -> list[Problem]:
     """Files and folders of a catalog folder that nothing would ever read."""
-    known = (*FOLDERS, "prices", "priors")
+    known = (*FOLDERS, "prices", "priors", "intervals")
     problems = []
     for path in _visible(folder):
+        if path.name in BESIDE and path.is_file():
+            continue
         if path.name not in known:
             hint = nearest(path.stem, known)
             reason = f"not part of a catalog: it has folders {', '.join(known)}"
@@ -180,7 +184,7 @@ def misplaced(folder: Path) -> list[Problem]:
         elif path.name == "priors":
             problems.extend(misplaced(path))
         else:
-            suffix = ".csv" if path.name == "prices" else ".toml"
+            suffix = ".csv" if path.name in ("prices", "intervals") else ".toml"
             wrong = [child for child in _visible(path) if child.suffix != suffix]
             problems.extend(
                 Problem(str(child), 0, "", f"not read: {path.name}/ holds {suffix} files") for child in wrong

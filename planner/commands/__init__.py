@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from planner import __version__, render
-from planner.commands.lazy import LazyCommand, LazyGroup, usage_message
+from planner.commands.lazy import LazyCommand, LazyGroup, PipeClosed, usage_message
 from planner.errors import ClusterwrightError
 
 PROGRAM = "clusterwright"
@@ -21,6 +22,8 @@ COMMANDS = {
         "explain": "Print a written plan again, with its reasons.",
         "catalog": "List, show and check hardware, fabrics, prices and runtimes.",
         "models": "List and show models; import a config.json.",
+        "validate": "Say how far predictions are from measured runs.",
+        "calibrate": "Fit efficiencies to measured runs.",
     }.items()
 }
 """Name -> where the command is and its line in ``--help``."""
@@ -62,15 +65,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     Every error becomes one message on stderr. An unexpected one asks for a report; ``CLUSTERWRIGHT_DEBUG=1`` shows its
     traceback instead.
     """
+    if sys.stdout is None:  # the caller closed it (``>&-``)
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")
     try:
         code = _run(argv)
-        # Buffered output meets a closed pipe only when it is flushed: do it where that can still be handled.
+        # Buffered output meets a closed pipe or a full disk only when it is flushed: do it where that can be handled.
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The interpreter flushes once more at exit, and would complain about the same pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, PipeClosed):
+        _discard_output()
         return PIPE_CLOSED
+    except OSError as error:
+        _discard_output()
+        render.error(f"the output cannot be written: {error.strerror}")
+        return 2
     return code
+
+
+def _discard_output() -> None:
+    """Send what is still buffered nowhere: the interpreter flushes once more at exit, and would meet the same error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -87,9 +100,11 @@ def _run(argv: Sequence[str] | None) -> int:
         return 2
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
+    except PipeClosed:
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is None:
+            raise  # the output's: files name themselves
         return _defect(error)
     return result if isinstance(result, int) else 0
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import click
 
@@ -20,12 +21,34 @@ class LazyCommand(NamedTuple):
     summary: str
 
 
+class PipeClosed(Exception):
+    """The reader of our output has gone. click would exit with 1, which here means that there is no feasible answer."""
+
+
+@contextmanager
+def _own_pipe_error() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise PipeClosed from None
+
+
 class LazyGroup(click.Group):
     """A group that knows its subcommands from a table."""
 
     def __init__(self, *, table: Mapping[str, LazyCommand], **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]  # click's own keyword arguments, passed through
         self.table = table
+
+    def make_context(self, *args: Any, **settings: Any) -> click.Context:
+        """Parse; ``--help`` prints here."""
+        with _own_pipe_error():
+            return super().make_context(*args, **settings)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand."""
+        with _own_pipe_error():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the subcommands, in the table's order."""

@@ -42,6 +42,7 @@ def show(found: PlanSet) -> None:
     _heading(best)
     render.text()
     _ranking(found.plans)
+    _how_sure(found.plans)
     if found.search.alike > 1:
         render.text(
             f"  near-duplicates folded: #1 is the best of {found.search.alike:,} with its degrees (--all lists them)"
@@ -67,6 +68,20 @@ def explained(found: PlanSet | Plan, chosen: Plan) -> None:
     _time(chosen)
     _memory(chosen)
     _assumes(chosen)
+
+
+def _how_sure(plans: Sequence[Plan]) -> None:
+    """The best plan's interval, and which of the others it cannot be told from."""
+    interval = plans[0].prediction.intervals.get("step_time_s")
+    if interval is None:
+        return
+    # Step times compare only where a step is the same work on the same machine.
+    one_job = len({(p.batch.global_, p.cluster.accelerators) for p in plans}) == 1
+    within = [p.rank for p in plans[1:] if one_job and p.prediction.step_time_s <= interval.high]
+    span = f"80 % interval of #1: {_seconds(interval.low)} to {_seconds(interval.high)}"
+    if within and within == list(range(2, within[-1] + 1)):
+        span = f"1-{within[-1]} are not distinguishable ({span})"
+    render.text(f"  {span}")
 
 
 def _heading(plan: Plan) -> None:

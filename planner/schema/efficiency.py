@@ -95,3 +95,11 @@ class RuntimeEfficiency(Entry):
     """Share of the accelerator's memory that the allocator holds without using it."""
     activation_factor: float = 1.05
     """Held activation bytes over counted ones: alignment and fragmentation."""
+    convolution: float = 0.8
+    """Factor on matrix rates of convolutions."""
+    gather: float = 0.5
+    """Factor on the reachable memory rate of gathering and scattering embedding rows."""
+    exchange: float = 0.7
+    """Factor on the reachable link rates of the all-to-all of embedding vectors."""
+    kernel: float = 4.0e-6
+    """Seconds of a kernel beyond its work, in networks of many small ones (convolutions, recommenders)."""

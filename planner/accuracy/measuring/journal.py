@@ -115,7 +115,7 @@ def read(path: Path) -> Table:
             found += [row] if row else []
             left_out += row is None
     except csv.Error as error:
-        raise WrongQuestion(f"{path}:{reader.line_num}: {error}") from None
+        raise WrongQuestion(f"{path}:{reader.reader.line_num}: {error}") from None
     return Table(tuple(found), left_out)
 
 

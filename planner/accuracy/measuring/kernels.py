@@ -20,8 +20,9 @@ from planner.workload import library
 MODELS = ("mpt-1b", "llama3-8b", "llama2-13b", "llama3-70b")
 """Hidden sizes 2048, 4096, 5120 and 8192: plain and gated MLPs, with and without grouped keys and values."""
 SMALL = MODELS[:2]
-SEQUENCES = (1024, 2048, 4096, 8192, 16384)
-HEADS, HEAD_DIM = 32, 128
+SEQUENCES = (512, 1024, 2048, 4096, 8192, 16384)
+HEADS, HEAD_DIM = (32, 8), 128
+"""Of the attention kernel on one rank."""
 ATTENTION_TOKENS = 16384
 """Tokens of one attention kernel: its batch times its sequence."""
 TRIADS = (2**28, 2**29, 2**30, 2**31)
@@ -94,12 +95,12 @@ def _tiny_products(dtypes: Sequence[str]) -> Iterator[Kernel]:
 
 
 def _attention(dtype: str, tiny: bool) -> Iterator[Kernel]:
-    tokens, heads, width = (256, 2, 16) if tiny else (ATTENTION_TOKENS, HEADS, HEAD_DIM)
+    tokens, width = (256, 16) if tiny else (ATTENTION_TOKENS, HEAD_DIM)
     for kind in (FORWARD, BACKWARD):
-        for sequence in (128, 256) if tiny else SEQUENCES:
-            yield Kernel(
-                kind=kind, dtype=dtype, batch=tokens // sequence, heads=heads, head_dim=width, sequence=sequence
-            )
+        for heads in (2,) if tiny else HEADS:
+            for sequence in (128, 256) if tiny else SEQUENCES:
+                batch = tokens // sequence
+                yield Kernel(kind=kind, dtype=dtype, batch=batch, heads=heads, head_dim=width, sequence=sequence)
 
 
 def _triads(dtype: str, tiny: bool) -> Iterator[Kernel]:

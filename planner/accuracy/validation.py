@@ -1,0 +1,184 @@
+"""Predictions of a runs file as it stands, held against its measurements, group by group."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.accuracy import intervals, metrics
+from planner.accuracy.frame import Frame, Prediction
+from planner.accuracy.intervals import Width
+from planner.accuracy.metrics import Errors
+from planner.accuracy.runs import Run
+from planner.cost.figures import Array
+
+BY = {"source": "source", "model": "base", "accelerator": "accelerator"}
+TRANSFORMERS = ("dense", "moe")
+PER_RUN = (
+    "id",
+    "source",
+    "model",
+    "measured_s",
+    "predicted_s",
+    "low_s",
+    "high_s",
+    "error",
+    "memory_bytes",
+    "measured_memory_bytes",
+    "fits",
+    "inferred",
+    "reason",
+)
+"""Columns of the file that ``-o`` writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """All runs of a file, those that were predicted, and their intervals."""
+
+    runs: Sequence[Run]
+    predicted: Sequence[Run]
+    """Those of the frame, in its order."""
+    time: Array
+    low: Array
+    high: Array
+    memory: Array
+    capacity: Array
+    fits: NDArray[np.bool_]
+    readings: Sequence[str]
+    """Of each, what was inferred."""
+
+    @property
+    def measured(self) -> Array:
+        """Seconds per step; NaN where none was measured."""
+        return np.array([run.measured or np.nan for run in self.predicted])
+
+
+def judged(runs: Sequence[Run], frame: Frame, found: Prediction, known: Mapping[str, Width]) -> Judged:
+    """Joins runs, predictions and interval widths."""
+    half = np.array([intervals.found(known, *described(run))[0] for run in frame.runs])
+    return Judged(
+        runs,
+        frame.runs,
+        found.time,
+        found.time * np.exp(-half),
+        found.time * np.exp(half),
+        found.memory,
+        frame.capacity[found.row],
+        found.fits,
+        [", ".join(run.inferred) for run in frame.runs],
+    )
+
+
+def described(run: Run) -> tuple[str, str, str]:
+    """What decides which runs are comparable: generation, kind of model, runtime."""
+    assert run.cluster is not None
+    return run.cluster.accelerator.generation, run.family, run.runtime
+
+
+def report(judgement: Judged, by: str) -> dict[str, Any]:
+    """The whole document: overall, and by source, model or accelerator."""
+    groups = []
+    everything = metrics.by(judgement.runs, BY[by])
+    inside = metrics.by(judgement.predicted, BY[by])
+    for name, members in everything.items():
+        groups.append({"name": name, **_group(judgement, [judgement.runs[i] for i in members], inside.get(name, []))})
+    every = list(range(len(judgement.predicted)))
+    return {
+        "kind": "validation",
+        "schema_version": 1,
+        "by": by,
+        "overall": _group(judgement, judgement.runs, every),
+        "coverage": coverage(judgement.runs),
+        "groups": groups,
+        "not_covered": not_covered(judgement.runs),
+    }
+
+
+def _group(judgement: Judged, runs: Sequence[Run], places: Sequence[int]) -> dict[str, Any]:
+    index = np.array(places, dtype=np.intp)
+    measured = judgement.measured[index]
+    timed = np.isfinite(measured)
+    chosen, actual = index[timed], measured[timed]
+    inside = (judgement.low[chosen] <= actual) & (actual <= judgement.high[chosen])
+    errors = Errors.of(judgement.time[chosen], actual, inside.astype(float))
+    members = [judgement.predicted[i] for i in index]
+    picked = metrics.choice(metrics.job_groups(members, judgement.time[index], measured))
+    return {
+        "n": len(runs),
+        "covered": len(chosen),
+        **(asdict(errors) if errors else dict.fromkeys(Errors.__dataclass_fields__)),
+        "memory": _memory(judgement, index),
+        "oom": _out_of_memory(judgement, index),
+        "choice": asdict(picked) if picked else None,
+    }
+
+
+def _memory(judgement: Judged, index: NDArray[np.intp]) -> dict[str, Any]:
+    """Over runs whose memory was read off a device."""
+    rows = [i for i in index if judgement.predicted[i].memory_measured]
+    actual = np.array([judgement.predicted[i].measured_bytes or np.nan for i in rows])
+    errors = Errors.of(judgement.memory[rows], actual) if rows else None
+    kept = ("mape", "median_ape", "p90_ape", "bias")
+    return {"n": len(rows), **{name: getattr(errors, name) if errors else None for name in kept}}
+
+
+def _out_of_memory(judgement: Judged, index: NDArray[np.intp]) -> dict[str, Any]:
+    """Rows that ran out of memory: how many are foreseen; rows that ran: how many are called infeasible."""
+    ran_out = [i for i in index if judgement.predicted[i].out_of_memory]
+    ran = [i for i in index if judgement.predicted[i].measured and not judgement.predicted[i].out_of_memory]
+    return {
+        "n": len(ran_out),
+        "foreseen": sum(not judgement.fits[i] for i in ran_out),
+        "ran": len(ran),
+        "called_infeasible": sum(not judgement.fits[i] for i in ran),
+    }
+
+
+def coverage(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Of the rows that state enough, how many are predicted; the denominator is what states enough."""
+    asked = {
+        "dense and MoE pre-training, grades A and B": [
+            r for r in runs if r.family in TRANSFORMERS and r.task == "pretrain" and r.grade in "AB" and r.states_enough
+        ],
+        "encoder, CNN and DLRM": [r for r in runs if r.family not in TRANSFORMERS and r.states_enough],
+    }
+    return [
+        {"rows": name, "n": len(rows), "covered": sum(r.covered and r.measured is not None for r in rows)}
+        for name, rows in asked.items()
+    ]
+
+
+def not_covered(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Why rows are not predicted, most frequent first."""
+    reasons = Counter(
+        (run.source, run.reason or "no time or throughput") for run in runs if not run.covered or run.measured is None
+    )
+    return [{"source": s, "reason": reason, "n": n} for (s, reason), n in reasons.most_common()]
+
+
+def per_run(judgement: Judged) -> str:
+    """A CSV of every run: predicted and measured, its interval, what was inferred, why not."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(PER_RUN)
+    place = {run.id: index for index, run in enumerate(judgement.predicted)}
+    for run in judgement.runs:
+        i = place.get(run.id)
+        if i is None:
+            table.writerow([run.id, run.source, run.model, *[""] * 8, "", run.reason])
+            continue
+        error = f"{judgement.time[i] / run.measured - 1:.4f}" if run.measured else ""
+        found = [f"{x:.6g}" for x in (judgement.time[i], judgement.low[i], judgement.high[i])]
+        held = [f"{judgement.memory[i]:.6g}", f"{run.measured_bytes or 0:.6g}" if run.measured_bytes else ""]
+        measured = f"{run.measured:.6g}" if run.measured else ""
+        fits, inferred = bool(judgement.fits[i]), judgement.readings[i]
+        table.writerow([run.id, run.source, run.model, measured, *found, error, *held, fits, inferred, ""])
+    return text.getvalue()

@@ -1,0 +1,106 @@
+"""``clusterwright validate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--by",
+    type=click.Choice(["source", "model", "accelerator"]),
+    default="source",
+    show_default=True,
+    help="What rows are grouped by.",
+)
+@click.option(
+    "-o", "output", type=click.Path(path_type=Path), metavar="FILE", help="Write every run's prediction to a CSV."
+)
+@click.option(
+    "--catalog",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Your own hardware or calibration over the built-in.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
+def validate(file: Path, by: str, output: Path | None, catalog: Path | None, as_json: bool) -> None:
+    """Predict every measured run in FILE as it was configured, and print how far off that is.
+
+    FILE is a CSV with the columns of benchmarks/data/measured_runs.csv; add rows of your own runs the same way.
+    Nothing is
+    searched: what a row leaves out is inferred by stated rules. A run that cannot be predicted counts as not covered.
+
+    \b
+      clusterwright validate benchmarks/data/measured_runs.csv
+      clusterwright validate my-runs.csv --by model -o per-run.csv
+    """  # noqa: D301 - click reads the control character itself
+    from planner import catalog as catalogs
+    from planner import model_files, render
+    from planner.accuracy import intervals, runs, validation
+    from planner.accuracy.frame import Efficiencies, Frame
+
+    known = catalogs.load(catalog)
+    found = runs.read(file, known)
+    frame = Frame(known, found)
+    judgement = validation.judged(found, frame, frame.predict(Efficiencies.of(known)), intervals.read(known))
+    document = validation.report(judgement, by)
+    if output is not None:
+        model_files.write(output, validation.per_run(judgement), replace=True)
+    if as_json:
+        render.json(document)
+        return
+    _show(document, output)
+
+
+def _show(document: dict[str, Any], output: Path | None) -> None:
+    from planner import render
+
+    groups = sorted(document["groups"], key=lambda group: -group["covered"])
+    rows = [_row(group["name"], group) for group in groups if group["covered"]]
+    rows.append(_row("all", document["overall"]))
+    headers = [document["by"], "runs", "covered", "MAPE", "median", "p90", "bias", "Spearman", "in 80 %"]
+    render.table(headers, rows, align="l" + "r" * 8, priority=["Spearman", "p90", "runs"])
+    render.text()
+    overall = document["overall"]
+    for each in document["coverage"]:
+        share = f"{100 * each['covered'] / each['n']:.1f} %" if each["n"] else "-"
+        render.text(f"Coverage  {each['covered']:,} of {each['n']:,} ({share}): {each['rows']}")
+    memory, oom, choice = overall["memory"], overall["oom"], overall["choice"]
+    if memory["n"]:
+        render.text(
+            f"Memory    {memory['n']} measured: MAPE {_percent(memory['mape'])}, bias {_percent(memory['bias'])}"
+        )
+    render.text(
+        f"Fits      {oom['called_infeasible']:,} of {oom['ran']:,} runs that ran are called infeasible; "
+        f"{oom['foreseen']} of {oom['n']} out-of-memory rows are foreseen"
+    )
+    if choice:
+        render.text(
+            f"Choice    {choice['groups']} groups of plans for one job: regret {_percent(choice['mean_regret'])} on "
+            f"average, {_percent(choice['max_regret'])} at most; "
+            f"pairs over 3 % apart in the right order {_percent(choice['pairwise'])}"
+        )
+    for index, each in enumerate(document["not_covered"][:8]):
+        render.text(f"{'Not' if index == 0 else '':10}{each['n']:,} x {each['source']}: {each['reason']}")
+    if output is not None:
+        render.text(f"Next      every run's prediction is in {output}")
+
+
+def _row(name: str, group: dict[str, Any]) -> list[str]:
+    rank = group["spearman"]
+    return [
+        name,
+        f"{group['n']:,}",
+        f"{group['covered']:,}",
+        *(_percent(group[key]) for key in ("mape", "median_ape", "p90_ape", "bias")),
+        "-" if rank is None else f"{rank:.3f}",
+        _percent(group["interval80_coverage"], 0),
+    ]
+
+
+def _percent(value: float | None, places: int = 1) -> str:
+    return "-" if value is None else f"{100 * value:.{places}f} %"

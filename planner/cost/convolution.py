@@ -1,0 +1,156 @@
+"""Step time of a residual network under data parallelism: convolutions as matrix products, and what lies between them.
+
+A convolution of b images is the product ``m = b H W`` (output positions), ``n = channels out``, ``k = channels in x
+kernel^2``; its gradients are ``(m, k, n)`` for the input and ``(k, n, m)`` for the weights. The input pipeline (reading,
+decoding, augmenting images) is not modelled: a run that waits for it is slower than predicted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.cost import collectives
+from planner.cost.compute import Part, product_time
+from planner.cost.figures import Array, Device, Figure, Network
+from planner.cost.software import Software, exposed, stretched
+from planner.schema.families import ConvolutionNetwork, Stage
+
+_KERNELS = Part(2.0, 5.0)
+"""Kernels of a convolution with its normalisation: product, normalise; three reductions and applications, two
+products."""
+IM2COL = 0.1
+"""Share of the window's repeated reads that miss the caches: 0 an implicit product, 1 a matrix written out. Assumed."""
+_STEP_BYTES = 22.0
+"""Traffic of momentum SGD per parameter: momentum and master copy read and written, gradient in, weight out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The convolutions of a network (and its fully connected layer), in order: arrays of one figure a layer."""
+
+    size: Array
+    """Height and width of the output, pixels."""
+    channels_in: Array
+    channels_out: Array
+    kernel: Array
+    stride: Array
+    normalised: Array
+    """1 if a batch normalisation follows."""
+    joined: Array
+    """1 if a shortcut is added to the output."""
+    first: Array
+    """1 for the layer on the image, whose input needs no gradient."""
+
+    @property
+    def weights(self) -> Array:
+        """Elements of a layer's kernel."""
+        return self.channels_in * self.kernel**2 * self.channels_out
+
+    @property
+    def parameters(self) -> int:
+        """Kernels, scale and shift of normalisations, and the fully connected layer's bias: exact."""
+        norms = 2 * self.normalised * self.channels_out + (1 - self.normalised) * self.channels_out
+        return int(np.sum(self.weights + norms))
+
+    @property
+    def products(self) -> Array:
+        """Multiply-adds of a layer's forward pass, per image."""
+        return self.weights * self.size**2
+
+
+def layers(model: ConvolutionNetwork) -> Layers:
+    """Layer by layer: stem, bottleneck blocks with a projected shortcut at the head of each stage, classifier."""
+    size = -(-model.resolution // model.stem_stride)
+    rows = [(size, 3, model.stem_channels, model.stem_kernel, model.stem_stride, 1, 0, 1)]
+    size, channels = -(-size // model.pool_stride), model.stem_channels
+    for stage in model.stages:
+        for block in range(stage.blocks):
+            rows += _block(stage, size, channels, block == 0)
+            size = -(-size // stage.stride) if block == 0 else size
+            channels = stage.channels
+    rows.append((1, channels, model.classes, 1, 1, 0, 0, 0))
+    return Layers(*np.array(rows, dtype=float).T)
+
+
+def _block(stage: Stage, size: int, channels: int, head: bool) -> list[tuple[int, ...]]:
+    stride = stage.stride if head else 1
+    after = -(-size // stride)
+    rows: list[tuple[int, ...]] = [
+        (size, channels, stage.width, 1, 1, 1, 0, 0),
+        (after, stage.width, stage.width, 3, stride, 1, 0, 0),
+        (after, stage.width, stage.channels, 1, 1, 1, 1, 0),
+    ]
+    return [*rows, (after, channels, stage.channels, 1, stride, 1, 0, 0)] if head else rows
+
+
+def step_flops(model: Layers, images: Figure) -> Figure:
+    """FLOPs of a step: forward, weight gradient, and input gradient but for the first layer: ``2 x 3 x products``."""
+    return 2.0 * images * float(np.sum((3.0 - model.first) * model.products))
+
+
+def _column(figure: Array) -> Array:
+    """Layers down, runs across."""
+    return figure[:, None]
+
+
+def products(model: Layers, device: Device, software: Software, images: Figure) -> Part:
+    """Seconds of every layer's convolution, forward and backward: arithmetic or bytes, whichever is longer.
+
+    Bytes: input ``b C_in (s H)^2`` read once and ``im2col`` of the other ``k^2 / s^2 - 1`` times, output ``b C_out H^2``,
+    kernel.
+    """
+    m = images * _column(model.size) ** 2
+    n, k = _column(model.channels_out), _column(model.channels_in * model.kernel**2)
+    unbound = replace(device, memory_rate=np.inf)
+    rate = device.matrix_rate * software.convolution
+    again = 1.0 + IM2COL * (_column(model.kernel) ** 2 - 1.0)
+    read = m * _column(np.minimum(model.stride, model.kernel) ** 2 * model.channels_in) * again
+    moved = software.element * (read + m * n + n * k) / device.memory_rate
+
+    def time(rows: Figure, columns: Figure, inner: Figure) -> Figure:
+        return np.maximum(product_time(unbound, rows, columns, inner, 1.0, rate), moved)
+
+    backward = (1.0 - _column(model.first)) * time(m, k, n) + time(k, n, m)
+    return Part(time(m, n, k), backward)
+
+
+def between(model: Layers, device: Device, software: Software, images: Figure) -> Part:
+    """Seconds of normalisation, activation and joining, bound by memory.
+
+    Elements moved per output element: forward 1 (statistics) + 2 (apply), 1 more to add a shortcut; backward 2
+    (reductions) + 3 (apply), 1 more to hand the gradient to the shortcut.
+    """
+    elements = images * _column(model.size**2 * model.channels_out) * software.element * software.vector
+    normalised, joined = _column(model.normalised), _column(model.joined)
+    return Part(
+        elements * (3.0 * normalised + joined) / device.memory_rate,
+        elements * (5.0 * normalised + joined) / device.memory_rate,
+    )
+
+
+def passes(model: Layers, device: Device, software: Software, images: Figure) -> Part:
+    """Seconds of a whole forward and backward pass over `images` on one device, with what every kernel adds."""
+    total = products(model, device, software, images) + between(model, device, software, images)
+    return Part(
+        np.sum(total.forward + _KERNELS.forward * software.kernel, axis=0),
+        np.sum(total.backward + _KERNELS.backward * software.kernel, axis=0),
+    )
+
+
+def gradient_bytes(model: Layers, software: Software) -> Figure:
+    """Bytes that data-parallel ranks reduce: all parameters in the precision trained in."""
+    return model.parameters * software.element
+
+
+def step_time(
+    model: Layers, device: Device, network: Network, software: Software, batch: Figure, ranks: Figure
+) -> Figure:
+    """Seconds a step takes: ``(forward + backward + all-reduce that shows) jitter + update + overhead``."""
+    work = passes(model, device, software, batch / ranks)
+    group = collectives.group(network, ranks, 1.0)
+    reduce = collectives.all_reduce(network, gradient_bytes(model, software), group)
+    late = exposed(reduce, software.dp_overlap * work.backward, 1.0 / len(model.size))
+    update = model.parameters * _STEP_BYTES / device.memory_rate
+    return stretched(network, software, work.forward + work.backward + late) + update + software.step_overhead

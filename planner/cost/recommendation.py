@@ -1,0 +1,149 @@
+"""Step time of a recommender: model-parallel embedding tables, data-parallel MLPs, an all-to-all between them.
+
+Tables are spread evenly over all ranks (by table, column or row), so that a rank serves ``1/n`` of the lookups of the
+whole batch; pooled vectors go to the ranks that own the samples by an all-to-all forward, their gradients back by
+another. MLPs are replicated and their gradients all-reduced. The input pipeline is not modelled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.cost import collectives
+from planner.cost.compute import Part, product_time
+from planner.cost.figures import Device, Figure, Network
+from planner.cost.software import Software, exposed, stretched
+from planner.schema.families import Recommender
+
+_KERNELS_PER_LAYER = 6.0
+"""Kernels of a dense layer's forward and backward pass: three products, activation, its gradient, bias gradient."""
+_KERNELS = 40.0
+"""The others: index exchange, gathers, sorting of touched rows, interaction, loss, optimizers, concatenations."""
+_STEP_BYTES = 18.0
+"""Traffic of the update of a dense parameter: fp32 master and gradient, 16-bit copy, a state in part. SGD or Adagrad."""
+_DENSE_ELEMENT = 2.0
+"""Bytes per element in :func:`planner.cost.compute.product_time`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One dense layer."""
+
+    inputs: int
+    outputs: int
+    first: bool = False
+    """Its input needs no gradient."""
+
+
+def vectors(model: Recommender) -> int:
+    """Vectors that a sample brings to the interaction: one a table and the bottom MLP's output."""
+    return len(model.tables) + 1
+
+
+def interaction_width(model: Recommender) -> int:
+    """Width of what the top MLP reads: all vectors joined (cross network), or pairwise dots beside the bottom's
+    output, ``v (v - 1) / 2 + d``, rounded up to a multiple of 8 as implementations pad it.
+    """
+    if model.cross_layers:
+        return vectors(model) * model.embedding
+    dots = vectors(model) * (vectors(model) - 1) // 2 + model.embedding
+    return -(-dots // 8) * 8
+
+
+def dense_layers(model: Recommender) -> tuple[Layer, ...]:
+    """Bottom MLP, the factors ``V`` and ``U`` of every cross layer, top MLP."""
+    bottom = (model.dense_features, *model.bottom)
+    width = interaction_width(model)
+    top = (width, *model.top)
+    cross = [Layer(width, model.cross_rank), Layer(model.cross_rank, width)] * model.cross_layers
+    return (
+        *(Layer(a, b, first=i == 0) for i, (a, b) in enumerate(zip(bottom, bottom[1:], strict=False))),
+        *cross,
+        *(Layer(a, b) for a, b in zip(top, top[1:], strict=False)),
+    )
+
+
+def dense_parameters(model: Recommender) -> int:
+    """Weights and biases of the dense layers; a cross layer has one bias (of the whole width)."""
+    weights = sum(layer.inputs * layer.outputs for layer in dense_layers(model))
+    mlps = sum(model.bottom) + sum(model.top)
+    return weights + mlps + model.cross_layers * interaction_width(model)
+
+
+def embedding_bytes(model: Recommender) -> int:
+    """Bytes of all tables, without optimizer state: ``sum(rows) d e``."""
+    return sum(model.tables) * model.embedding * model.table_bytes
+
+
+def exchange_bytes(model: Recommender, element: Figure, samples: Figure) -> Figure:
+    """Send buffer of one rank's all-to-all that owns `samples`: ``samples tables d e``; as much forward as backward."""
+    return samples * len(model.tables) * model.embedding * element
+
+
+def gather_bytes(model: Recommender, element: Figure, samples: Figure) -> Part:
+    """Memory traffic of one rank's tables, of the lookups of `samples` (the batch over the ranks).
+
+    Forward: rows read, pooled vectors written. Backward with the sparse update: gradients of vectors read, each
+    touched row and its optimizer state read and written.
+    """
+    rows = samples * sum(model.lookups) * model.embedding
+    pooled = samples * len(model.tables) * model.embedding * element
+    return Part(
+        rows * model.table_bytes + pooled,
+        pooled + 2.0 * rows * (model.table_bytes + model.state_bytes) + rows * element,
+    )
+
+
+def dense(model: Recommender, device: Device, software: Software, samples: Figure) -> Part:
+    """Seconds of the dense layers' products and activations on one rank."""
+    # The product's bytes are counted in 16 bit; wider elements take as much longer.
+    wide = replace(device, memory_rate=device.memory_rate * _DENSE_ELEMENT / software.element)
+    total = Part(0.0 * samples, 0.0 * samples)
+    for layer in dense_layers(model):
+        a, b = float(layer.inputs), float(layer.outputs)
+        forward = product_time(wide, samples, b, a)
+        backward = product_time(wide, a, b, samples)
+        if not layer.first:
+            backward = backward + product_time(wide, samples, a, b)
+        around = samples * b * software.element * software.vector / device.memory_rate
+        total = total + Part(forward + 2.0 * around, backward + 3.0 * around)
+    return total
+
+
+def interaction(model: Recommender, device: Device, software: Software, samples: Figure) -> Part:
+    """Seconds of joining vectors, bound by memory.
+
+    Dots: vectors read (joined first: twice more) and dots written; backward twice that. Cross layer: ``x0 (U V x + b) +
+    x``, three reads and a write of the whole width, backward six and three.
+    """
+    each = samples * vectors(model) * model.embedding * software.element
+    joined = 3.0 * each + samples * interaction_width(model) * software.element
+    forward = joined + 4.0 * model.cross_layers * each
+    backward = 2.0 * joined + 9.0 * model.cross_layers * each
+    return Part(forward * software.vector / device.memory_rate, backward * software.vector / device.memory_rate)
+
+
+def step_time(
+    model: Recommender, device: Device, network: Network, software: Software, batch: Figure, ranks: Figure
+) -> Figure:
+    """Seconds a step takes.
+
+    ``(gathers + all-to-alls + dense + interaction + all-reduce that shows) jitter + update + kernels + overhead``. The
+    bottom MLP is too short to hide the all-to-all, so none of it is taken to be hidden.
+    """
+    samples = batch / ranks
+    group = collectives.group(network, ranks, 1.0)
+    work = dense(model, device, software, samples) + interaction(model, device, software, samples)
+    moved = gather_bytes(model, software.element, samples)
+    gathers = (moved.forward + moved.backward) / (device.memory_rate * software.gather)
+    links = replace(network, scaleup=network.scaleup * software.exchange, nic=network.nic * software.exchange)
+    once = collectives.all_to_all(links, exchange_bytes(model, software.element, samples), group)
+    parameters = dense_parameters(model)
+    reduce = collectives.all_reduce(network, parameters * software.element, group)
+    late = exposed(reduce, software.dp_overlap * work.backward, 1.0 / len(dense_layers(model)))
+    kernels = (_KERNELS_PER_LAYER * len(dense_layers(model)) + _KERNELS) * software.kernel
+    update = parameters * _STEP_BYTES / device.memory_rate
+    busy = work.forward + work.backward + gathers + 2.0 * once + late
+    return stretched(network, software, busy + kernels) + update + software.step_overhead + 0.0 * np.asarray(batch)
