@@ -7,14 +7,18 @@ FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c '$(FITS)' 2>/dev/null && echo $$python && break; done)
 
-.PHONY: help demo test lint format docs clean
+REAL := .venv-real
+
+.PHONY: help demo test test-real lint format docs accuracy calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
 	@echo "make test    lint, type-check and test everything"
+	@echo "make test-real  measure kernels and training steps with PyTorch (installs it once, into $(REAL))"
 	@echo "make lint    the same without the tests"
 	@echo "make format  reformat the sources"
 	@echo "make docs    refresh the generated pages and the examples in README.md"
+	@echo "make accuracy refresh docs/accuracy.md (a minute); make calibrate refits the shipped efficiencies"
 	@echo "make clean   remove what the other targets made"
 
 demo: $(VENV)/.installed
@@ -22,6 +26,10 @@ demo: $(VENV)/.installed
 
 test: lint
 	$(BIN)/pytest -n auto
+
+# What needs PyTorch, in an environment of its own: everything else is built and tested without it.
+test-real: $(REAL)/.installed
+	$(REAL)/bin/pytest tests/test_measure.py tests/test_measured_steps.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -35,8 +43,14 @@ format: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/generate.py
 
+accuracy: $(VENV)/.installed-dev
+	$(BIN)/python -m docs.accuracy
+
+calibrate: $(VENV)/.installed-dev
+	$(BIN)/clusterwright calibrate benchmarks/data/measured_runs.csv -o hardware_catalog
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	rm -rf $(VENV) $(REAL) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -53,3 +67,10 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	@echo "Installing into $(VENV) with the development tools (once; about a minute) ..."
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
 	@touch $(VENV)/.installed $@
+
+$(REAL)/.installed: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "clusterwright needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python" >&2; exit 2; }
+	@echo "Installing into $(REAL) with PyTorch (once; some minutes) ..."
+	@test -x $(REAL)/bin/python || $(PYTHON) -m venv $(REAL)
+	@$(REAL)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[measure]' pytest hypothesis
+	@touch $@

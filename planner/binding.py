@@ -113,10 +113,10 @@ def maturity(reached: AcceleratorEfficiency, release: str) -> float:
     """What a runtime's release reaches of the mature software's rates: ``exp(-drift (matured - release))``, at most
     1.
     """
-    year = re.match(r"\d{4}(\.\d+)?", release)
-    if year is None:
+    named = re.match(r"(\d{4})(?:\.(\d\d))?$", release)
+    if named is None:
         return 1.0
-    date = float(year[0]) if year[1] else float(year[0]) + 0.5
+    date = float(named[1]) + ((float(named[2]) - 0.5) / 12 if named[2] else 0.5)
     return math.exp(-reached.drift * max(0.0, reached.matured - date))
 
 
@@ -209,6 +209,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, memory: fl
         cp_overlap=reached.cp_overlap,
         ep_overlap=reached.ep_overlap,
         grouped_matrix=reached.grouped_matrix,
+        grouped_low_precision=reached.grouped_low_precision,
         expert_imbalance=reached.expert_imbalance,
         low_precision_cast=reached.low_precision_cast,
         jitter=reached.jitter,

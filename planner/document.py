@@ -381,11 +381,11 @@ def parse(data: object, where: str) -> schema.PlanSet | schema.Plan:
     kinds = {"plan": schema.Plan, "plan-set": schema.PlanSet}
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
-        raise WrongQuestion(f"{where}: kind is {kind!r}; expected plan or plan-set")
+        raise WrongQuestion(f"{where}: kind is {kind!r:.40}; expected plan or plan-set")
     if data.get("schema_version") != schema.SCHEMA_VERSION:
         raise WrongQuestion(
-            f"{where}: schema_version is {data.get('schema_version')!r}, this program reads {schema.SCHEMA_VERSION}; "
-            "write the plan again with this version (clusterwright plan ... -o FILE)"
+            f"{where}: schema_version is {data.get('schema_version')!r:.40}, this program reads "
+            f"{schema.SCHEMA_VERSION}; write the plan again with this version (clusterwright plan ... -o FILE)"
         )
     try:
         document: schema.PlanSet | schema.Plan = _adapter(kinds[kind]).validate_json(json.dumps(data), strict=True)

@@ -62,7 +62,7 @@ def table(
 
 def text(line: str = "") -> None:
     """Print one line. A terminal folds it, hanging under the text behind ``Label  ``; a pipe gets it whole."""
-    width = _width(sys.stdout)
+    width, line = _width(sys.stdout), typeset.harmless(line)
     folded = typeset.fold(line, width) if width else [line]
     label = typeset.label_width(line)
     for number, part in enumerate(folded):
@@ -89,7 +89,8 @@ def error(message: str) -> None:
 def _folded(message: str, stream: TextIO) -> str:
     """Lines of a message broken between words where the stream is a terminal that is too narrow for them."""
     width = _width(stream)
-    lines = [typeset.fold(line, width) if width else [line] for line in message.splitlines()]
+    told = [typeset.harmless(line) for line in message.splitlines()]
+    lines = [typeset.fold(line, width) if width else [line] for line in told]
     return "\n".join(part for line in lines for part in line)
 
 

@@ -44,7 +44,7 @@ def table(
 
 
 def cell(value: object) -> str:
-    """One cell as text on one line: control characters, which could steer a terminal, become spaces."""
+    """One cell as text on one line."""
     if value is None:
         return EMPTY
     if isinstance(value, bool):
@@ -53,7 +53,14 @@ def cell(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.6g}"
-    return "".join(" " if unicodedata.category(char) == "Cc" else char for char in str(value)).strip()
+    return harmless(str(value)).strip()
+
+
+def harmless(line: str) -> str:
+    """The line without control characters, which could steer a terminal: they become spaces."""
+    if line.isascii() and line.isprintable():
+        return line
+    return "".join(" " if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") else char for char in line)
 
 
 def hidden_note(hidden: Sequence[str], width: int | None) -> str:

@@ -187,6 +187,8 @@ def experts(p):
     s, cut, d = p.shape, p.layout, p.device
     here = max(s.experts / cut.ep, 1.0)
     rows, inner, rate = copies(p) / here, s.expert_ffn / cut.etp, d.matrix_rate * p.stack.grouped_matrix
+    if d.low_precision:
+        rate *= p.stack.grouped_low_precision
     return plus(
         trained(p, rows, (1.0 + s.gated) * inner, s.hidden, here, rate),
         trained(p, rows, s.hidden, inner, here, rate),

@@ -236,3 +236,11 @@ def test_model_flops(model, batch):
     layers, s, h, vocab = shape.layers, shape.sequence, shape.hidden, shape.vocab
     expected = 72 * batch * layers * s * h**2 * (1 + s / (6 * h) + vocab / (12 * h * layers))
     assert cost.model_flops(grid_of(shape, {"batch": batch})) == pytest.approx(expected, rel=1e-12)
+
+
+def test_model_flops_of_frozen_weights():
+    """LoRA computes no gradients of the weights: 48 B L s h^2 of the 72, and all of attention's."""
+    shape = figures("megatron-22b", "dgx-a100-80gb:1", "megatron-core").shape
+    layers, s, h, vocab = shape.layers, shape.sequence, shape.hidden, shape.vocab
+    expected = layers * s * h**2 * (48 * (1 + vocab / (12 * h * layers)) + 72 * s / (6 * h))
+    assert cost.model_flops(grid_of(replace(shape, weight_gradient=0.0))) == pytest.approx(expected, rel=1e-12)

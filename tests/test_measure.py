@@ -1,4 +1,4 @@
-"""Kernels measured or read from a table become an accelerator's figures; an interrupted run goes on where it stopped."""
+"""Kernels measured or read from a table become an accelerator's figures; an interrupted run goes on."""
 
 import builtins
 import importlib.util
@@ -317,7 +317,9 @@ def test_a_table_of_other_parts_says_whose_it_is(tmp_path: Path) -> None:
 
 def test_without_torch_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(WrongQuestion, match=r"needs PyTorch, which is not installed here: pip install 'cluster") as said:
+    with pytest.raises(
+        WrongQuestion, match=r"needs PyTorch, which is not installed here: pip install 'cluster"
+    ) as said:
         run_measure(tmp_path / "new", None, "auto", True, render.progress, CATALOG)
     assert said.value.exit_code == 2
     assert "\n" not in str(said.value)

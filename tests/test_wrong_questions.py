@@ -305,6 +305,10 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a faster step": (_step_time, "step_time_s"),
     "other degrees": (_degrees, "dp"),
     "less memory": (_memory, "total_bytes"),
+    "a cheaper runner-up": (lambda d: d["plans"][1]["money"].update(usd_total=1.0), "usd_total"),
+    "a number beyond floats": (lambda d: d["plans"][0]["batch"].update({"global": 10**400}), "batch.global_ is beyond"),
+    "a billion layers": (lambda d: d["plans"][0]["workload"]["shape"].update(layers=10**9), "more than 1,000,000"),
+    "a kind of ten megabytes": (lambda d: d.update(kind="x" * 10**7), "kind is 'xxx"),
 }
 
 
@@ -314,6 +318,17 @@ def test_an_edited_plan_is_refused(name: str, written: dict[str, Any], capsys: p
     edit(written)
     Path("plan.json").write_text(json.dumps(written), encoding="utf-8")
     assert says in refused(capsys, "explain plan.json")
+
+
+def test_control_characters_of_a_plan_do_not_reach_the_terminal(
+    written: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    written["plans"][0]["workload"]["name"] = "red\x1b[31m\u202e"
+    written["reasons"]["why_not"] = ["two\nlines"]
+    Path("plan.json").write_text(json.dumps(written), encoding="utf-8")
+    told = ask(capsys, "explain plan.json").out
+    assert "red [31m ," in told
+    assert "two lines" in told
 
 
 @pytest.mark.parametrize("rank", ["0", "-1", "3", "99999999999999999999"])

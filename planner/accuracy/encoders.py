@@ -3,7 +3,8 @@ transformer model.
 
 MLPerf's BERT counts sequences of up to 512 tokens that are run without padding: of a sequence about 255 tokens are real
 (half of MLPerf's Wikipedia set is padding: Krell et al. 2021, arXiv 2107.02027). Logits are computed for the masked
-positions only, at most 15 % of the tokens (20 of 128, 80 of 512).
+positions only, at most 15 % of the tokens (20 of 128, 80 of 512). NVIDIA's examples bin sequences by length, 64 tokens
+wide, and pad within a bin: half a bin more than the real tokens.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from planner import binding
+from planner.accuracy import names
 from planner.accuracy.runs import Run, Variant, number
 from planner.catalog import Catalog
 from planner.cost.figures import Shape
@@ -22,6 +24,8 @@ MASKED = 0.15
 """Share of positions whose logits are computed."""
 REAL_TOKENS = 255
 """Mean tokens of a sequence of MLPerf's BERT, padding left out."""
+BIN = 64
+"""Width of a bin of lengths in NVIDIA's examples, tokens. From memory of their data loader, not opened."""
 RUNTIME = "pytorch-ddp"
 
 
@@ -49,8 +53,10 @@ def filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     if batch <= 0:
         raise NotStated("global_batch_seqs is not stated")
     packed = run.source.startswith("mlperf")
-    inferred = [f"{REAL_TOKENS} real tokens a sequence"] if packed else []
-    sequence = REAL_TOKENS if packed else int(number(row, "seq_len") or known[run.model].sequence)
+    stated = int(number(row, "seq_len") or known[run.model].sequence)
+    binned = run.source.startswith("nv-") and stated > REAL_TOKENS
+    sequence = REAL_TOKENS + binned * BIN // 2 if packed or binned else stated
+    inferred = [f"{sequence} tokens a sequence of up to {stated}"] if sequence != stated else []
     release = catalog.runtime(RUNTIME).releases[-1 if packed else 0]
     cluster = run.cluster
     assert cluster is not None
@@ -73,7 +79,7 @@ def filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         workload=workload(known[run.model], sequence=sequence, batch=batch, optimizer="adamw"),
         runtime=RUNTIME,
         year=release,
-        date=release,
+        date=names.ROUNDS.get(run.source, release),
         variants=(Variant(layout, options),),
         batch=batch,
         inferred=tuple(inferred),

@@ -85,6 +85,17 @@ NODES = {
 }
 """Accelerator -> the node it is taken to stand in, where a run does not describe it."""
 
+ROUNDS = {
+    "mlperf-v1.1": "2021.12",
+    "mlperf-v2.1": "2022.11",
+    "mlperf-v3.0": "2023.06",
+    "mlperf-v3.1": "2023.11",
+    "mlperf-v4.0": "2024.06",
+    "mlperf-v4.1": "2024.11",
+    "mlperf-v5.0": "2025.06",
+}
+"""MLPerf training round -> when its results were published, as YYYY.MM."""
+
 RUNTIMES: tuple[tuple[str, str], ...] = (
     (r"^(korthikanti|megatron-a100|mt-nlg|bigscience|vtrain)", "megatron-core@2022"),
     (r"^mpt-", "fsdp"),
@@ -121,6 +132,6 @@ def year_of(release: str) -> str:
 
 
 def date_of(release: str) -> str:
-    """``26.04.01`` -> ``2026.29``: a release's name as a decimal year; empty if it says no month."""
+    """``26.04.01`` -> ``2026.04``: a release's name as year and month; empty if it says no month."""
     match = re.match(r"v?(2\d)\.(\d\d)", release) or re.match(r"20(2\d)(\d\d)$", release)
-    return f"{2000 + int(match[1]) + (int(match[2]) - 0.5) / 12:.2f}" if match else ""
+    return f"20{match[1]}.{match[2]}" if match else ""

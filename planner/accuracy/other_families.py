@@ -16,7 +16,7 @@ from planner.catalog import Catalog
 from planner.cost import convolution, recommendation
 from planner.cost.figures import Array, Device, Network, stacked
 from planner.cost.software import Software
-from planner.schema.efficiency import RuntimeEfficiency
+from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
 
 FAMILIES = ("encoder", "cnn", "dlrm")
 UNSTATED_BATCH = {"fp16": 256, "bf16": 256}
@@ -54,12 +54,14 @@ def filled(run: Run, row: Mapping[str, str]) -> Run:
     rate = number(row, "value") if row.get("metric") == "samples_per_s" else None
     tuned = run.source.startswith("mlperf") or "MXNet" in (row.get("notes") or "")
     runtime, year = _TUNED[run.family] if tuned else _EXAMPLES
+    date = names.ROUNDS.get(run.source, year)
     return replace(
         run,
         model=name,
         measured=batch / rate if rate else number(row, "step_time_s"),
         runtime=runtime,
-        year=year,
+        year=year or date[:4],
+        date=date,
         batch=batch,
         precision=precision,
         inferred=tuple(inferred),
@@ -70,14 +72,33 @@ def software(reached: RuntimeEfficiency, precision: str) -> Software:
     """The figures of a framework's efficiencies in one precision."""
     return Software(
         element=4.0 if precision in ("fp32", "tf32") else 2.0,
+        transposed=float(precision == "tf32"),
         convolution=reached.convolution,
         vector=reached.vector,
         gather=reached.gather,
         exchange=reached.exchange,
+        crossing=reached.crossing,
         kernel=reached.kernel,
         dp_overlap=reached.dp_overlap,
         jitter=reached.jitter,
         step_overhead=reached.step_overhead,
+    )
+
+
+def _device(run: Run, reached: AcceleratorEfficiency) -> Device:
+    """The figures of a run's accelerator.
+
+    Young software is slow in memory-bound kernels as in products (:func:`planner.binding.maturity`). The ramp over the
+    inner dimension is a fixed time, so it shrinks with the rate of the precision.
+    """
+    assert run.cluster is not None
+    part = run.cluster.accelerator
+    made = binding.device(part, reached, run.precision, run.date)
+    half = binding.device(part, reached, "fp16", run.date)
+    return replace(
+        made,
+        memory_rate=made.memory_rate * binding.maturity(reached, run.date),
+        inner_half=made.inner_half * made.matrix_rate / half.matrix_rate,
     )
 
 
@@ -88,7 +109,7 @@ def columns(runs: Sequence[Run], using: Efficiencies) -> tuple[Device, Network, 
         assert run.cluster is not None
         part = run.cluster.accelerator
         reached = using.accelerator(part.id, part.generation)
-        devices.append(binding.device(part, reached, run.precision))
+        devices.append(_device(run, reached))
         networks.append(replace(binding.network(run.cluster, reached), accelerators=run.accelerators))
         softwares.append(software(using.runtime(run.runtime, run.year, "", part.generation), run.precision))
     return (

@@ -14,7 +14,9 @@ from planner.cost.figures import Array
 
 FOLDS = 5
 EXAMPLES = ("pytorch-ddp@2020",)
-BOARDS = ("H100-PCIE-80GB", "L40S", "L40", "L4", "A30", "A40")
+HUGECTR = ("hugectr", "hugectr@2021", "hugectr@2022")
+DDP = ("pytorch-ddp", "pytorch-ddp/blackwell")
+BOARDS = ("H100-PCIE-80GB", "L40S", "L40", "L4", "A30", "A40", "A100-PCIE-80GB")
 
 
 def parameters() -> tuple[Parameter, ...]:
@@ -23,14 +25,14 @@ def parameters() -> tuple[Parameter, ...]:
         Parameter("convolution", "runtimes", ("mxnet", *EXAMPLES), "convolution", 0.3, 1.5),
         Parameter("mxnet.vector", "runtimes", ("mxnet",), "vector", 0.3, 4.0),
         Parameter("mxnet.kernel", "runtimes", ("mxnet",), "kernel", 0.4, 1e-4),
-        Parameter("hugectr.gather", "runtimes", ("hugectr",), "gather", 0.4, 1.5),
-        Parameter("hugectr.vector", "runtimes", ("hugectr",), "vector", 0.3, 4.0),
-        Parameter("hugectr.kernel", "runtimes", ("hugectr",), "kernel", 0.4, 1e-4),
-        Parameter("exchange", "runtimes", ("hugectr", *EXAMPLES), "exchange", 0.4, 1.0),
-        Parameter("pytorch-ddp.vector", "runtimes", ("pytorch-ddp",), "vector", 0.3, 4.0),
-        Parameter("pytorch-ddp.dp_overlap", "runtimes", ("pytorch-ddp",), "dp_overlap", 0.3, 1.0),
+        Parameter("hugectr.gather", "runtimes", HUGECTR, "gather", 0.4, 4.0),
+        Parameter("hugectr.kernel", "runtimes", HUGECTR, "kernel", 0.4, 1e-4),
+        Parameter("hugectr.exchange", "runtimes", HUGECTR, "exchange", 0.4, 1.0),
+        Parameter("pytorch-ddp.vector", "runtimes", DDP, "vector", 0.3, 4.0),
+        Parameter("pytorch-ddp.dp_overlap", "runtimes", DDP, "dp_overlap", 0.3, 1.0),
+        Parameter("examples.kernel", "runtimes", EXAMPLES, "kernel", 0.4, 1e-3),
         Parameter("examples.vector", "runtimes", EXAMPLES, "vector", 0.3, 4.0),
-        Parameter("examples.gather", "runtimes", EXAMPLES, "gather", 0.4, 1.5),
+        Parameter("examples.gather", "runtimes", EXAMPLES, "gather", 0.4, 4.0),
         Parameter("boards.power_capped", "accelerators", BOARDS, "power_capped", 0.2, 1.0),
     )
 

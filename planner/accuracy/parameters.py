@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from planner.accuracy.calibration import Parameter
 
 GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
-MEGATRON = ("megatron-core", "megatron-core@2025", "megatron-core@2024")
+MEGATRON = tuple(f"megatron-core{release}" for release in ("", "@2026", "@2025.05", "@2025", "@2024"))
 FSDP2 = ("fsdp2", "fsdp2/hopper", "fsdp2+eager", "fsdp2+rowwise")
 FSDP = ("fsdp", "fsdp/hopper")
 
@@ -71,13 +71,17 @@ def _runtimes() -> Iterator[Parameter]:
 
 
 def _mixtures() -> Iterator[Parameter]:
-    older = ("megatron-core@2025",)
+    earliest = ("megatron-core@2025", "megatron-core@2024")
+    older = ("megatron-core@2025.05",)
     yield Parameter("mixture.ep_overlap", "runtimes", MEGATRON, "ep_overlap", 0.4, 0.95)
     yield Parameter("mixture.grouped_matrix", "runtimes", MEGATRON, "grouped_matrix", 0.2, 1.0)
     yield Parameter("mixture.expert_imbalance", "runtimes", MEGATRON, "expert_imbalance", 0.1, 1.5)
     yield Parameter("mixture.expert_launches", "runtimes", MEGATRON, "expert_launches", 0.5, 1e4)
     yield Parameter("mixture.routed_vector", "runtimes", MEGATRON, "routed_vector", 0.4, 10.0)
-    yield Parameter("mixture@2025.expert_launches", "runtimes", older, "expert_launches", 0.5, 1e4)
-    yield Parameter("mixture@2025.routed_vector", "runtimes", older, "routed_vector", 0.4, 10.0)
-    yield Parameter("mixture@2025.ep_overlap", "runtimes", older, "ep_overlap", 0.5, 0.95)
-    yield Parameter("mixture@2025.grouped_matrix", "runtimes", older, "grouped_matrix", 0.2, 1.0)
+    yield Parameter("mixture.grouped_low_precision", "runtimes", MEGATRON, "grouped_low_precision", 0.2, 1.0)
+    yield Parameter("mixture@2025.grouped_matrix", "runtimes", earliest, "grouped_matrix", 0.2, 1.0)
+    yield Parameter("mixture@2025.05.expert_launches", "runtimes", older, "expert_launches", 0.5, 1e4)
+    yield Parameter("mixture@2025.05.routed_vector", "runtimes", older, "routed_vector", 0.4, 10.0)
+    yield Parameter("mixture@2025.05.ep_overlap", "runtimes", older, "ep_overlap", 0.5, 0.95)
+    yield Parameter("mixture@2025.05.grouped_matrix", "runtimes", older, "grouped_matrix", 0.2, 1.0)
+    yield Parameter("mixture@2026.expert_launches", "runtimes", ("megatron-core@2026",), "expert_launches", 0.5, 1e4)

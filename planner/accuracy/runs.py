@@ -67,7 +67,7 @@ class Run:
     year: str = ""
     """The runtime's release."""
     date: str = ""
-    """The same as a decimal year, where its name says the month; else the year."""
+    """When it was released, as YYYY.MM where its name says the month; else the year."""
     mode: str = ""
     """What the notes say of how it ran (eager, row-wise casts), where that is known to matter."""
     gradients: tuple[float, float] | None = None
@@ -160,8 +160,10 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     if row.get("runtime"):
         runtime, _, year = row["runtime"].partition("@")
     known = catalog.runtime(runtime)
-    if not year or year not in known.releases:
-        year = known.releases[-1] if not year or year > known.releases[-1] else known.releases[0]
+    date = names.date_of(run.release) or year
+    year = max((release for release in known.releases if release <= date), default=known.releases[0])
+    if not date:
+        date = year = known.releases[-1]
         inferred.append(f"release {year}")
     optimizer = "adam-8bit" if "8-bit adam" in (row.get("notes") or "").lower() else "adamw"
     task = "lora" if run.task == "lora" else "pretrain"
@@ -178,7 +180,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         cluster=cluster,
         runtime=runtime,
         year=year,
-        date=names.date_of(run.release) or year,
+        date=date,
         mode=_mode(runtime, row.get("notes") or "", row.get("precision") or ""),
         gradients=_gradients(run, row.get("notes") or ""),
         variants=variants,

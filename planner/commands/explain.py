@@ -24,9 +24,10 @@ def explain(file: Path, rank: int, as_json: bool) -> None:
 
     found = document.load(file)
     chosen = document.chosen(found, rank, str(file))
-    held = chosen.prediction.memory
-    # An estimate may not fit; the report says so. All else must hold.
-    verify.check(chosen, may_exceed_limits=held.total_bytes > held.capacity_bytes)
+    for plan in (chosen,) if as_json else report.printed(found, chosen):
+        held = plan.prediction.memory
+        # An estimate may not fit; the report says so. All else must hold.
+        verify.check(plan, may_exceed_limits=held.total_bytes > held.capacity_bytes)
     if as_json:
         render.json(document.dump(chosen))
     else:

@@ -56,9 +56,14 @@ def show(found: PlanSet) -> None:
     _assumes(best)
 
 
+def printed(found: PlanSet | Plan, chosen: Plan) -> tuple[Plan, ...]:
+    """The plans that a report on `chosen` prints: the whole set for its first plan, else that plan alone."""
+    return found.plans if isinstance(found, PlanSet) and chosen == found.plans[0] else (chosen,)
+
+
 def explained(found: PlanSet | Plan, chosen: Plan) -> None:
-    """A plan from a file: the whole set for its first plan, one plan's own figures otherwise."""
-    if isinstance(found, PlanSet) and chosen.rank == 1:
+    """A plan from a file, as :func:`printed`."""
+    if isinstance(found, PlanSet) and chosen == found.plans[0]:
         show(found)
         return
     _heading(chosen)

@@ -127,7 +127,8 @@ def expert_products(grid: Grid) -> Part:
     local = np.maximum(s.experts / layout.ep, 1.0)
     rows = routed_copies(grid) / local
     inner = s.expert_ffn / layout.etp
-    rate = grid.device.matrix_rate * grid.stack.grouped_matrix
+    slow = 1.0 - grid.device.low_precision * (1.0 - grid.stack.grouped_low_precision)
+    rate = grid.device.matrix_rate * grid.stack.grouped_matrix * slow
     grouped = trained_product(grid, rows, (1.0 + s.gated) * inner, s.hidden, local, rate)
     grouped = grouped + trained_product(grid, rows, s.hidden, inner, local, rate)
     return grouped + trained_product(

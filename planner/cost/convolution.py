@@ -1,8 +1,8 @@
 """Step time of a residual network under data parallelism: convolutions as matrix products, and what lies between them.
 
 A convolution of b images is the product ``m = b H W`` (output positions), ``n = channels out``, ``k = channels in x
-kernel^2``; its gradients are ``(m, k, n)`` for the input and ``(k, n, m)`` for the weights. The input pipeline (reading,
-decoding, augmenting images) is not modelled: a run that waits for it is slower than predicted.
+kernel^2``; its gradients are ``(m, k, n)`` for the input and ``(k, n, m)`` for the weights. The input pipeline
+(reading, decoding, augmenting images) is not modelled: a run that waits for it is slower than predicted.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Layers:
 def layers(model: ConvolutionNetwork) -> Layers:
     """Layer by layer: stem, bottleneck blocks with a projected shortcut at the head of each stage, classifier."""
     size = -(-model.resolution // model.stem_stride)
-    rows = [(size, 3, model.stem_channels, model.stem_kernel, model.stem_stride, 1, 0, 1)]
+    rows: list[tuple[int, ...]] = [(size, 3, model.stem_channels, model.stem_kernel, model.stem_stride, 1, 0, 1)]
     size, channels = -(-size // model.pool_stride), model.stem_channels
     for stage in model.stages:
         for block in range(stage.blocks):
@@ -98,8 +98,8 @@ def _column(figure: Array) -> Array:
 def products(model: Layers, device: Device, software: Software, images: Figure) -> Part:
     """Seconds of every layer's convolution, forward and backward: arithmetic or bytes, whichever is longer.
 
-    Bytes: input ``b C_in (s H)^2`` read once and ``im2col`` of the other ``k^2 / s^2 - 1`` times, output ``b C_out H^2``,
-    kernel.
+    Bytes: input ``b C_in (s H)^2`` read ``1 + im2col (k^2 - 1)`` times, output ``b C_out H^2``, kernel. Where the layout has to be turned, input and output are read and written once more.
+    A weight gradient's inner dimension is split over the units that few output tiles leave idle.
     """
     m = images * _column(model.size) ** 2
     n, k = _column(model.channels_out), _column(model.channels_in * model.kernel**2)
@@ -107,13 +107,14 @@ def products(model: Layers, device: Device, software: Software, images: Figure) 
     rate = device.matrix_rate * software.convolution
     again = 1.0 + IM2COL * (_column(model.kernel) ** 2 - 1.0)
     read = m * _column(np.minimum(model.stride, model.kernel) ** 2 * model.channels_in) * again
-    moved = software.element * (read + m * n + n * k) / device.memory_rate
+    turned = 1.0 + 2.0 * software.transposed
+    moved = software.element * ((read + m * n) * turned + n * k) / device.memory_rate
 
-    def time(rows: Figure, columns: Figure, inner: Figure) -> Figure:
-        return np.maximum(product_time(unbound, rows, columns, inner, 1.0, rate), moved)
-
-    backward = (1.0 - _column(model.first)) * time(m, k, n) + time(k, n, m)
-    return Part(time(m, n, k), backward)
+    split = replace(unbound, quantisation=0.0)
+    forward = np.maximum(product_time(unbound, m, n, k, 1.0, rate), moved)
+    inward = np.maximum(product_time(unbound, m, k, n, 1.0, rate), moved) * (1.0 - _column(model.first))
+    weight = np.maximum(product_time(split, k, n, m, 1.0, rate), moved)
+    return Part(forward, inward + weight)
 
 
 def between(model: Layers, device: Device, software: Software, images: Figure) -> Part:

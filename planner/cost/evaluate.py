@@ -144,10 +144,11 @@ def breakdown(grid: Grid, priced: Passes | None = None) -> dict[str, Figure]:
 
 
 def model_flops(grid: Grid) -> Figure:
-    """FLOPs of a step as MFU counts them: three times the forward products, attention in full, recomputation left out.
+    """FLOPs of a step as MFU counts them: thrice the forward products, attention in full, recomputation left out.
 
     For the GPT block this is ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473);
-    causal masking is not deducted, mixtures count the experts that a token visits.
+    causal masking is not deducted, mixtures count the experts that a token visits. Frozen weights (LoRA) have no
+    gradient: twice the forward products; the adapters' own, about a hundredth, are left out.
     """
     s = grid.shape
     latent = s.kv_rank > 0
@@ -162,7 +163,9 @@ def model_flops(grid: Grid) -> Figure:
     moe = s.experts_per_token * s.expert_ffn + s.shared_ffn
     body = s.layers - s.leading_dense
     mixed = body * s.moe_share
-    per_token = s.layers * (attention + scores) * (1.0 + s.cross_share)
-    per_token = per_token + mlp * ((s.layers - mixed) * s.ffn + mixed * moe)
-    per_token = per_token + mixed * s.experts * s.hidden + s.hidden * s.vocab
-    return 6.0 * grid.layout.batch * s.sequence * per_token
+    products = s.layers * attention * (1.0 + s.cross_share)
+    products = products + mlp * ((s.layers - mixed) * s.ffn + mixed * moe)
+    products = products + mixed * s.experts * s.hidden + s.hidden * s.vocab
+    scores = s.layers * scores * (1.0 + s.cross_share)
+    per_token = 2.0 * (2.0 + s.weight_gradient) * products + 6.0 * scores
+    return grid.layout.batch * s.sequence * per_token

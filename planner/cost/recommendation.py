@@ -8,6 +8,7 @@ another. MLPs are replicated and their gradients all-reduced. The input pipeline
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,7 +23,10 @@ _KERNELS_PER_LAYER = 6.0
 _KERNELS = 40.0
 """The others: index exchange, gathers, sorting of touched rows, interaction, loss, optimizers, concatenations."""
 _STEP_BYTES = 18.0
-"""Traffic of the update of a dense parameter: fp32 master and gradient, 16-bit copy, a state in part. SGD or Adagrad."""
+"""Traffic of the update of a dense parameter: fp32 master and gradient, 16-bit copy, part of a state (SGD, Adagrad)."""
+DISTINCT = 0.3
+"""Distinct rows of a batch over its lookups: popular rows come from caches, and their
+gradients are added up before one update. Assumed."""
 _DENSE_ELEMENT = 2.0
 """Bytes per element in :func:`planner.cost.compute.product_time`."""
 
@@ -59,9 +63,9 @@ def dense_layers(model: Recommender) -> tuple[Layer, ...]:
     top = (width, *model.top)
     cross = [Layer(width, model.cross_rank), Layer(model.cross_rank, width)] * model.cross_layers
     return (
-        *(Layer(a, b, first=i == 0) for i, (a, b) in enumerate(zip(bottom, bottom[1:], strict=False))),
+        *(Layer(a, b, first=i == 0) for i, (a, b) in enumerate(pairwise(bottom))),
         *cross,
-        *(Layer(a, b) for a, b in zip(top, top[1:], strict=False)),
+        *(Layer(a, b) for a, b in pairwise(top)),
     )
 
 
@@ -85,26 +89,27 @@ def exchange_bytes(model: Recommender, element: Figure, samples: Figure) -> Figu
 def gather_bytes(model: Recommender, element: Figure, samples: Figure) -> Part:
     """Memory traffic of one rank's tables, of the lookups of `samples` (the batch over the ranks).
 
-    Forward: rows read, pooled vectors written. Backward with the sparse update: gradients of vectors read, each
-    touched row and its optimizer state read and written.
+    Forward: distinct rows read (caches serve the other lookups), pooled vectors written. Backward with the sparse
+    update: gradients of vectors read; each distinct row and its optimizer state read and written.
     """
-    rows = samples * sum(model.lookups) * model.embedding
+    rows = DISTINCT * samples * sum(model.lookups) * model.embedding
     pooled = samples * len(model.tables) * model.embedding * element
-    return Part(
-        rows * model.table_bytes + pooled,
-        pooled + 2.0 * rows * (model.table_bytes + model.state_bytes) + rows * element,
-    )
+    return Part(rows * model.table_bytes + pooled, pooled + 2.0 * rows * (model.table_bytes + model.state_bytes))
 
 
 def dense(model: Recommender, device: Device, software: Software, samples: Figure) -> Part:
-    """Seconds of the dense layers' products and activations on one rank."""
+    """Seconds of the dense layers' products and activations on one rank.
+
+    A weight gradient's inner dimension is the batch: it is split over the units that few output tiles leave idle.
+    """
     # The product's bytes are counted in 16 bit; wider elements take as much longer.
     wide = replace(device, memory_rate=device.memory_rate * _DENSE_ELEMENT / software.element)
+    split = replace(wide, quantisation=0.0)
     total = Part(0.0 * samples, 0.0 * samples)
     for layer in dense_layers(model):
         a, b = float(layer.inputs), float(layer.outputs)
         forward = product_time(wide, samples, b, a)
-        backward = product_time(wide, a, b, samples)
+        backward = product_time(split, a, b, samples)
         if not layer.first:
             backward = backward + product_time(wide, samples, a, b)
         around = samples * b * software.element * software.vector / device.memory_rate
@@ -113,16 +118,16 @@ def dense(model: Recommender, device: Device, software: Software, samples: Figur
 
 
 def interaction(model: Recommender, device: Device, software: Software, samples: Figure) -> Part:
-    """Seconds of joining vectors, bound by memory.
+    """Seconds of joining vectors, bound by memory; fused kernels everywhere.
 
-    Dots: vectors read (joined first: twice more) and dots written; backward twice that. Cross layer: ``x0 (U V x + b) +
-    x``, three reads and a write of the whole width, backward six and three.
+    Dots: vectors read and dots written; backward twice that. Cross layer ``x0 (U V x + b) + x``: two reads and a
+    write of the whole width beside the product's own, backward twice that.
     """
     each = samples * vectors(model) * model.embedding * software.element
-    joined = 3.0 * each + samples * interaction_width(model) * software.element
-    forward = joined + 4.0 * model.cross_layers * each
-    backward = 2.0 * joined + 9.0 * model.cross_layers * each
-    return Part(forward * software.vector / device.memory_rate, backward * software.vector / device.memory_rate)
+    joined = each + samples * interaction_width(model) * software.element
+    forward = joined + 3.0 * model.cross_layers * each
+    backward = 2.0 * forward
+    return Part(forward / device.memory_rate, backward / device.memory_rate)
 
 
 def step_time(
@@ -139,7 +144,8 @@ def step_time(
     moved = gather_bytes(model, software.element, samples)
     gathers = (moved.forward + moved.backward) / (device.memory_rate * software.gather)
     links = replace(network, scaleup=network.scaleup * software.exchange, nic=network.nic * software.exchange)
-    once = collectives.all_to_all(links, exchange_bytes(model, software.element, samples), group)
+    crossing = exchange_bytes(model, software.element, samples) * software.crossing
+    once = collectives.all_to_all(links, crossing, group)
     parameters = dense_parameters(model)
     reduce = collectives.all_reduce(network, parameters * software.element, group)
     late = exposed(reduce, software.dp_overlap * work.backward, 1.0 / len(dense_layers(model)))

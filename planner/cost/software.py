@@ -15,6 +15,8 @@ class Software:
 
     element: Figure
     """Bytes of an activation or gradient element: 2 in 16 bit, 4 in fp32 and tf32."""
+    transposed: Figure
+    """1 where images lie channels first and tensor cores want them last: convolutions in tf32."""
     convolution: Figure
     """Factor on matrix rates of convolutions."""
     vector: Figure
@@ -23,6 +25,8 @@ class Software:
     """Factor on the memory rate of gathering and scattering embedding rows."""
     exchange: Figure
     """Factor on link rates of the all-to-all of embedding vectors."""
+    crossing: Figure
+    """Share of those vectors that cross: less where frequent rows are replicated."""
     kernel: Figure
     """Seconds of a kernel beyond its work."""
     dp_overlap: Figure

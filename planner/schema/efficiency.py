@@ -72,6 +72,8 @@ class RuntimeEfficiency(Entry):
     """Share of expert all-to-all hidden."""
     grouped_matrix: float = 0.8
     """Factor on matrix rates of grouped (expert) products."""
+    grouped_low_precision: float = 0.7
+    """Further factor on grouped products in 8 bit: operands of few rows are cast group by group."""
     expert_launches: float = 60.0
     """Kernel launches (and waits of like length) that a mixture adds to a layer's forward pass."""
     routed_vector: float = 1.0
@@ -101,5 +103,7 @@ class RuntimeEfficiency(Entry):
     """Factor on the reachable memory rate of gathering and scattering embedding rows."""
     exchange: float = 0.7
     """Factor on the reachable link rates of the all-to-all of embedding vectors."""
+    crossing: float = 1.0
+    """Share of embedding vectors in that all-to-all: less where frequent rows are replicated on every rank."""
     kernel: float = 4.0e-6
     """Seconds of a kernel beyond its work, in networks of many small ones (convolutions, recommenders)."""

@@ -1,4 +1,4 @@
-"""Workloads beyond transformers: convolutional networks and recommenders. Frozen records read from ``models/*.toml``."""
+"""Workloads beyond transformers: convolutional networks and recommenders. Frozen records of ``models/*.toml``."""
 
 from __future__ import annotations
 

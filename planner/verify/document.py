@@ -13,6 +13,10 @@ BYTES = ("parameters", "gradients", "gradient_wire", "parameter_wire", "gathers_
 OPTIMIZER_BYTES = ("state_bytes", "master_bytes", "step_bytes")
 MAY_BE_NEGATIVE = ("slack", "seed")
 """Slack of an estimate that does not fit; seeds are any number."""
+LARGEST = 1e60
+"""Of any number: nothing that is counted or measured comes near, and products of a few still are numbers."""
+MOST_LAYERS = 1_000_000
+"""Layers and chunks that are looked at one by one."""
 
 
 def numbers(value: object, path: str = "") -> Iterator[tuple[str, float]]:
@@ -32,10 +36,12 @@ def numbers(value: object, path: str = "") -> Iterator[tuple[str, float]]:
 
 
 def numbers_are_possible(plan: Plan) -> Iterator[str]:
-    """Everything is finite, and nothing but a slack is negative."""
+    """Everything is a number of some use, and nothing but a slack is negative."""
     for path, number in numbers(plan):
-        if not math.isfinite(number):
+        if isinstance(number, float) and math.isnan(number):
             yield f"{path} is {number}"
+        elif abs(number) > LARGEST:
+            yield f"{path} is beyond {LARGEST:g}"
         elif number < 0 and path.rpartition(".")[2] not in MAY_BE_NEGATIVE:
             yield f"{path} is {number:g}"
 
@@ -89,6 +95,8 @@ def shape_is_a_model(plan: Plan) -> Iterator[str]:
     except ValueError as error:
         yield f"workload.shape: {error}".replace("\n", "; ")
         return
+    if model.layers + model.encoder_layers > MOST_LAYERS or plan.parallelism.vpp > MOST_LAYERS:
+        yield f"workload.shape: more than {MOST_LAYERS:,} layers or chunks"
     if model.id != plan.workload.model:
         yield f"workload.shape is of {model.id}, the plan of {plan.workload.model}"
     if (model.family == "encoder-decoder") != bool(model.encoder_layers):

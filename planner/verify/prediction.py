@@ -46,10 +46,12 @@ def tokens_follow_from_time(c: Claim) -> Iterator[str]:
 def flops_are_counted(c: Claim) -> Iterator[str]:
     """``6 tokens (products + scores)``: forward and twice that backward, two FLOPs a multiply-add, attention in full.
 
-    For the GPT block ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473).
+    For the GPT block ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473). Weights
+    that LoRA freezes have no gradient: ``4 tokens products``.
     """
     per_token = work(c.model, c.plan.workload.sequence)
-    derived = 6.0 * c.step_tokens * (per_token.products + per_token.scores)
+    each = 4.0 if c.plan.workload.method["kind"] == "lora" else 6.0
+    derived = c.step_tokens * (each * per_token.products + 6.0 * per_token.scores)
     yield from unless_same("model_flops", c.plan.prediction.model_flops, derived)
 
 

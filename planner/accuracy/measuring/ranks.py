@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def _rank(rank: int, kernels: list[Kernel], device: str, store: str, results: An
     torch = torch_module()
     import torch.distributed as distributed
 
+    warnings.simplefilter("ignore")  # newer releases rename these collectives; the old names are the ones that all have
     gpu = device.startswith("cuda")
     place = torch.device("cuda", rank) if gpu else torch.device("cpu")
     if gpu:

@@ -1,0 +1,297 @@
+"""Predictions against measurements: how runs are read, how errors are counted, and that they do not get worse."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner import catalog
+from planner.accuracy import calibrate, calibration, intervals, metrics, names, runs
+from planner.accuracy.frame import Efficiencies, Frame
+from planner.accuracy.intervals import Width
+from planner.commands import main
+from planner.errors import WrongQuestion
+from planner.resources import data
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"
+RECORDED = Path(__file__).parent / "golden" / "accuracy.json"
+WORSE = 0.01
+"""A group's mean error may grow by a point before somebody must look."""
+
+
+@pytest.fixture(scope="module")
+def known():
+    return catalog.load()
+
+
+@pytest.fixture(scope="module")
+def read(known):
+    return runs.read(RUNS, known)
+
+
+@pytest.fixture(scope="module")
+def frame(known, read):
+    return Frame(known, read)
+
+
+@pytest.fixture(scope="module")
+def report():
+    import contextlib
+    import io
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main(["validate", str(RUNS), "--json"]) == 0
+    return json.loads(out.getvalue())
+
+
+def table(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("published", "known_as"),
+    [
+        ("H100-96GB-HBM2e-500W (Grand Teton)", "H100-SXM5-96GB"),
+        ("NVIDIA H100-SXM5-80GB", "H100-SXM5-80GB"),
+        ("NVIDIA H100-PCIe-80GB", "H100-PCIE-80GB"),
+        ("NVIDIA A100-SXM4-80GB (400W)", "A100-SXM4-80GB"),
+        ("A100-40GB", "A100-SXM4-40GB"),
+        ("NVIDIA Blackwell GPU (GB200)", "GB200"),
+        ("TPU-trillium", "TPU-v6e"),
+        ("Graphcore IPU GC200", None),
+    ],
+)
+def test_published_accelerators_are_found(published, known_as):
+    assert names.accelerator(published) == known_as
+
+
+@pytest.mark.parametrize(
+    ("release", "year", "date"), [("26.04.01", "2026", "2026.04"), ("v24.11.1", "2024", "2024.11"), ("v4.1", "", "")]
+)
+def test_releases_say_when(release, year, date):
+    assert names.year_of(release) == year
+    assert names.date_of(release) == date
+
+
+# ---- reading runs ----------------------------------------------------------------------------------------------------
+
+
+def test_transformers_are_covered(report):
+    transformers = report["coverage"][0]
+    assert transformers["n"] == 1439
+    assert transformers["covered"] / transformers["n"] >= 0.97
+
+
+def test_what_is_not_covered_says_why(read):
+    assert all(run.reason for run in read if not run.covered)
+    assert all(run.variants for run in read if run.covered and run.family in ("dense", "moe"))
+
+
+def test_what_is_inferred_is_said(read):
+    left_open = [run for run in read if run.covered and len(run.variants) > 1]
+    assert left_open
+    assert all(run.inferred for run in left_open)
+
+
+def test_stated_degrees_are_taken_as_they_are(read):
+    rows = {row["id"]: row for row in table(RUNS)}
+    checked = 0
+    for run in read:
+        row = rows[run.id]
+        if run.variants and row["tp"] and row["pp"] and row["micro_batch"]:
+            layout = run.variants[0].layout
+            stated = [int(float(row[name])) for name in ("tp", "pp", "micro_batch")]
+            assert stated == [layout[name] for name in ("tp", "pp", "micro")]
+            checked += 1
+    assert checked > 1300
+
+
+def test_columns_that_are_missing_are_named(tmp_path, known):
+    path = tmp_path / "runs.csv"
+    path.write_text("id,source\n1,me\n")
+    with pytest.raises(WrongQuestion, match="no column model, family"):
+        runs.read(path, known)
+
+
+def test_an_own_row_is_predicted(tmp_path, known):
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "id,source,model,family,accelerator,num_accelerators,seq_len,global_batch_seqs,tp,pp,micro_batch,precision,"
+        "step_time_s,runtime\nmine-1,mine,llama3-8b,dense,H100,8,8192,128,1,1,1,bf16,12.5,megatron-core@2026\n"
+    )
+    (run,) = runs.read(path, known)
+    assert run.reason == ""
+    assert run.measured == 12.5
+    assert (run.runtime, run.year) == ("megatron-core", "2026")
+
+
+# ---- counting errors -------------------------------------------------------------------------------------------------
+
+
+def test_errors_are_relative_to_what_was_measured():
+    errors = metrics.Errors.of(np.array([1.1, 1.8]), np.array([1.0, 2.0]))
+    assert errors.mape == pytest.approx(0.1)
+    assert errors.bias == pytest.approx(0.0)
+    assert errors.spearman == pytest.approx(1.0)
+
+
+def test_choice_counts_regret_and_pairs():
+    predicted, measured = np.array([1.0, 2.0, 3.0]), np.array([1.2, 1.0, 3.0])
+    found = metrics.choice([(predicted, measured)])
+    assert found.mean_regret == pytest.approx(0.2)
+    assert found.pairwise == pytest.approx(2 / 3)
+
+
+def test_pairs_within_three_per_cent_do_not_count():
+    found = metrics.choice([(np.array([2.0, 1.0, 3.0]), np.array([1.0, 1.02, 3.0]))])
+    assert found.pairwise == 1.0
+
+
+def test_intervals_are_conformal_quantiles():
+    assert intervals.width(np.arange(1, 10) / 10).half == pytest.approx(0.8)
+    found = intervals.widths(np.full(10, 0.1), [("hopper", "dense", "fsdp")] * 10)
+    assert found["hopper/dense"] == Width(0.1, 10)
+    # Nothing comparable: the widest set, half as wide again.
+    assert intervals.found(found, "cdna3", "moe", "fsdp") == (pytest.approx(0.15), "all")
+
+
+def test_malformed_intervals_are_refused(tmp_path):
+    (tmp_path / "intervals").mkdir()
+    (tmp_path / "intervals" / "x.csv").write_text("set,half_width,runs,source\nall,wide,3,me\n")
+    with pytest.raises(WrongQuestion, match=r"x\.csv:2"):
+        intervals.read(catalog.load(tmp_path))
+
+
+# ---- fitting ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_fit_finds_what_was_changed():
+    """Times made with known factors are fitted back: the factors that the runs determine come out."""
+    priors = catalog.load(data("hardware_catalog") / "priors")
+    prior = Efficiencies.of(priors)
+    frame = Frame(priors, runs.read(RUNS, priors))
+    chosen = (
+        calibration.Parameter("matrix", "accelerators", ("hopper",), "matrix.bf16", 0.2, 1.0),
+        calibration.Parameter("attention", "runtimes", ("fsdp/hopper",), "attention", 0.3, 2.0),
+    )
+    truth = np.log([0.9, 1.2])
+    frame.measured = frame.predict(calibration.applied(prior, chosen, truth)).time
+    rows = np.array(
+        [i for i, run in enumerate(frame.runs) if run.source == "mpt-llmfoundry" and "H100" in run.accelerator]
+    )
+    found = calibration.fit(frame, prior, chosen, rows, np.ones(len(rows)))
+    assert found.theta == pytest.approx(truth, abs=0.01)
+    assert 1.5 < found.freedom <= 2
+
+
+def test_a_fit_never_touches_what_it_starts_from():
+    priors = catalog.load(data("hardware_catalog") / "priors")
+    prior = Efficiencies.of(priors)
+    before = repr(prior)
+    calibration.applied(prior, calibrate.parameters(), np.full(len(calibrate.parameters()), 0.3))
+    assert repr(prior) == before
+
+
+def test_parameters_name_entries_and_figures_that_exist():
+    priors = Efficiencies.of(catalog.load(data("hardware_catalog") / "priors"))
+    for parameter in calibrate.parameters():
+        table = getattr(priors, parameter.kind)
+        assert set(parameter.entries) <= set(table), parameter.name
+        name, _, key = parameter.field.partition(".")
+        for entry in parameter.entries:
+            assert hasattr(table[entry], name)
+            assert not key or key in getattr(table[entry], name), parameter.name
+
+
+def test_the_shipped_efficiencies_are_a_fit(known):
+    """Whoever edits them by hand, or forgets to fit again after changing a prior, sees it here."""
+    fitted, priors = known.accelerator_efficiencies, catalog.load(data("hardware_catalog") / "priors")
+    assert set(fitted) == set(priors.accelerator_efficiencies)
+    assert fitted["hopper"].matrix["bf16"] != priors.accelerator_efficiencies["hopper"].matrix["bf16"]
+    assert all(entry.source.startswith(tuple("0123456789")) for entry in fitted.values())
+
+
+# ---- the documents ---------------------------------------------------------------------------------------------------
+
+
+def test_the_document_holds_what_it_promises(report):
+    keys = {"n", "covered", "mape", "median_ape", "p90_ape", "bias", "spearman", "interval80_coverage"}
+    for group in [report["overall"], *report["groups"]]:
+        assert keys <= group.keys()
+        assert {"n", "mape"} <= group["memory"].keys()
+        assert {"n", "foreseen", "called_infeasible"} <= group["oom"].keys()
+    choice = {"groups", "mean_regret", "max_regret", "pairwise", "spearman"}
+    assert choice == report["overall"]["choice"].keys()
+
+
+def test_no_group_got_worse(report):
+    """Regenerate with ``python -m tests.test_accuracy`` after a change that is meant to move errors."""
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
+    found = {group["name"]: group["mape"] for group in report["groups"]}
+    worse = {name: (was, found[name]) for name, was in recorded.items() if found[name] > was + WORSE}
+    assert not worse
+
+
+def test_table_and_per_run_file(tmp_path, capsys):
+    assert main(["validate", str(RUNS), "--by", "accelerator", "-o", str(tmp_path / "each.csv")]) == 0
+    assert "Coverage" in capsys.readouterr().out
+    rows = table(tmp_path / "each.csv")
+    assert len(rows) == 2752
+    assert all(row["reason"] or row["predicted_s"] for row in rows)
+    assert sum(bool(row["predicted_s"]) for row in rows) > 1400
+
+
+def test_calibrate_writes_an_overlay_that_every_command_reads(tmp_path, capsys):
+    few = tmp_path / "few.csv"
+    lines = RUNS.read_text(encoding="utf-8").splitlines(keepends=True)
+    few.write_text("".join([lines[0], *(x for x in lines if x.startswith("mpt-llmfoundry") and "A100-80GB" in x)]))
+    assert main(["calibrate", str(few), "-o", str(tmp_path / "mine"), "--no-cross-validate", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["rows"] > 20
+    assert 0 < document["degrees_of_freedom"] <= 60
+    assert main(["catalog", "check", str(tmp_path / "mine")]) == 0
+    before = main(["plan", "mpt-7b", "--cluster", "dgx-a100-80gb:1", "--runtime", "fsdp", "--json"])
+    shipped = json.loads(capsys.readouterr().out.split("\n", 1)[1]) if before == 0 else {}
+    assert (
+        main(
+            [
+                "plan",
+                "mpt-7b",
+                "--cluster",
+                "dgx-a100-80gb:1",
+                "--runtime",
+                "fsdp",
+                "--json",
+                "--catalog",
+                str(tmp_path / "mine"),
+            ]
+        )
+        == 0
+    )
+    adapted = json.loads(capsys.readouterr().out)
+    assert adapted["plans"][0]["prediction"]["step_time_s"] != shipped["plans"][0]["prediction"]["step_time_s"]
+
+
+def record() -> None:
+    """Write the errors as they are now."""
+    import contextlib
+    import io
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        main(["validate", str(RUNS), "--json"])
+    groups = json.loads(out.getvalue())["groups"]
+    found = {group["name"]: round(group["mape"], 4) for group in groups if group["covered"] >= 5}
+    RECORDED.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    record()
