@@ -31,9 +31,11 @@ def read_text(path: Path) -> str:
     """The text of a file that a person named.
 
     Raises:
-        WrongQuestion: no such file, not readable, larger than 10 MB, or not UTF-8.
+        WrongQuestion: no such file, no regular one, not readable, larger than 10 MB, or not UTF-8.
     """
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise WrongQuestion(f"{path}: not a regular file")
         size = path.stat().st_size
         if size > SIZE_LIMIT:
             raise WrongQuestion(f"{path}: {size:,} bytes; a model file has at most {SIZE_LIMIT:,}")

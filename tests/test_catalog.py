@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -307,8 +308,9 @@ def test_hostile_files_are_refused_without_a_traceback(tmp_path: Path) -> None:
     (own / "nodes" / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     (own / "nodes" / "big.toml").write_bytes(b"#" * 10_000_001)
     (own / "nodes" / "folder.toml").mkdir()
+    os.mkfifo(own / "nodes" / "pipe.toml")
     said = "\n".join(str(problem) for problem in catalog.problems(own))
-    for part in ("deep.toml", "not UTF-8", "at most 10,000,000", "cannot be read"):
+    for part in ("deep.toml", "not UTF-8", "at most 10,000,000", "cannot be read", "not a regular file"):
         assert part in said
 
 

@@ -1,6 +1,7 @@
 """``clusterwright models``: list, show, import."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +182,5 @@ def test_import_leaves_nothing_behind_when_the_question_is_wrong(
     assert "malformed JSON" in refused(capsys, "import", config, "-o", tmp_path / "a.toml")
     assert not (tmp_path / "a.toml").exists()
     assert "No such file" in refused(capsys, "import", tmp_path / "none.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    assert "not a regular file" in refused(capsys, "import", tmp_path / "pipe.json")

@@ -115,7 +115,7 @@ def job_groups(runs: Sequence[Run], predicted: Array, measured: Array) -> list[t
     """Groups of at least three really different plans of one job."""
     found: dict[Hashable, dict[Hashable, int]] = {}
     for index, run in enumerate(runs):
-        if np.isfinite(measured[index]):
+        if np.isfinite(measured[index]) and run.variants:
             found.setdefault(same_job(run), {}).setdefault(plan_of(run), index)
     groups = [np.array(list(plans.values())) for plans in found.values() if len(plans) >= FEWEST]
     return [(predicted[index], measured[index]) for index in groups]

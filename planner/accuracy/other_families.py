@@ -68,6 +68,11 @@ def filled(run: Run, row: Mapping[str, str]) -> Run:
     )
 
 
+def without_layouts(runs: Sequence[Run]) -> list[Run]:
+    """The runs of convolutional networks and recommenders that can be predicted."""
+    return [run for run in runs if run.covered and run.family in _TUNED]
+
+
 def software(reached: RuntimeEfficiency, precision: str) -> Software:
     """The figures of a framework's efficiencies in one precision."""
     return Software(
@@ -154,7 +159,7 @@ class OtherFrame:
     def __init__(self, catalog: Catalog, runs: Sequence[Run]) -> None:
         chosen = [run for run in runs if run.covered and run.family in FAMILIES]
         self._transformers = Frame(catalog, chosen)
-        self._others = [run for run in chosen if not run.variants]
+        self._others = without_layouts(chosen)
         self.runs = [*self._transformers.runs, *self._others]
         self.measured = np.array([run.measured or np.nan for run in self.runs])
 

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from planner.accuracy.calibration import Fit, Parameter, fit, weights
 from planner.accuracy.frame import Efficiencies
 from planner.accuracy.other_families import OtherFrame
+from planner.accuracy.runs import Run
+from planner.catalog import Catalog
 from planner.cost.figures import Array
 
 FOLDS = 5
@@ -38,8 +40,9 @@ def parameters() -> tuple[Parameter, ...]:
 
 
 def timed(frame: OtherFrame) -> NDArray[np.intp]:
-    """Runs with a measured time."""
-    return np.flatnonzero(np.isfinite(frame.measured))
+    """Runs with a measured time of their own."""
+    own = np.array([not run.repeated for run in frame.runs])
+    return np.flatnonzero(np.isfinite(frame.measured) & own)
 
 
 def _weights(frame: OtherFrame, rows: NDArray[np.intp]) -> Array:
@@ -50,6 +53,12 @@ def fitted(frame: OtherFrame, prior: Efficiencies, rows: NDArray[np.intp] | None
     """The parameters fitted to some rows (all that are timed). A family of a source counts as the root of its rows."""
     rows = timed(frame) if rows is None else rows
     return fit(frame, prior, parameters(), rows, _weights(frame, rows))
+
+
+def extended(catalog: Catalog, runs: Sequence[Run], found: Efficiencies) -> Efficiencies:
+    """Efficiencies fitted to transformers, with those of the other families fitted on top of them."""
+    frame = OtherFrame(catalog, runs)
+    return fitted(frame, found).efficiencies if len(timed(frame)) else found
 
 
 def folds(sources: Sequence[str]) -> dict[str, int]:

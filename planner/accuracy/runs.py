@@ -75,7 +75,9 @@ class Run:
     variants: tuple[Variant, ...] = ()
     """Readings of the plan; empty for families without layouts (:mod:`planner.accuracy.other_families`)."""
     batch: int = 0
-    """Global batch, samples."""
+    """Global batch, samples; of encoders and of families without layouts."""
+    repeated: bool = False
+    """Its step time is that of another row of the same result: judged, but not fitted to."""
     precision: str = ""
     """Of families without layouts."""
     inferred: tuple[str, ...] = ()
@@ -192,10 +194,11 @@ def _other(run: Run, row: Mapping[str, str], catalog: Catalog, accelerator: str,
     """Encoders under data parallelism, convolutional networks, recommenders."""
     from planner.accuracy import encoders, other_families
 
-    if row.get("metric") == "time_to_train_min":
+    repeated = row.get("metric") == "time_to_train_min"
+    if repeated and not number(row, "step_time_s"):
         raise _Unpredictable("time to train is no throughput")
     cluster = _cluster(row, catalog, accelerator, n)
-    known = replace(run, accelerators=n, cluster=cluster)
+    known = replace(run, accelerators=n, cluster=cluster, repeated=repeated)
     try:
         return encoders.filled(known, row, catalog) if run.family == "encoder" else other_families.filled(known, row)
     except encoders.NotStated as error:

@@ -61,19 +61,29 @@ class Judged:
         return np.array([run.measured or np.nan for run in self.predicted])
 
 
-def judged(runs: Sequence[Run], frame: Frame, found: Prediction, known: Mapping[str, Width]) -> Judged:
-    """Joins runs, predictions and interval widths."""
-    half = np.array([intervals.found(known, *described(run))[0] for run in frame.runs])
+def judged(
+    runs: Sequence[Run],
+    frame: Frame,
+    found: Prediction,
+    known: Mapping[str, Width],
+    others: Sequence[Run] = (),
+    times: Sequence[float] | Array = (),
+) -> Judged:
+    """Joins runs, predictions and interval widths; `others` are runs without layouts and their times."""
+    predicted = [*frame.runs, *others]
+    half = np.array([intervals.found(known, *described(run))[0] for run in predicted])
+    time = np.concatenate([found.time, np.asarray(times, dtype=float)])
+    unknown = np.full(len(others), np.nan)
     return Judged(
         runs,
-        frame.runs,
-        found.time,
-        found.time * np.exp(-half),
-        found.time * np.exp(half),
-        found.memory,
-        frame.capacity[found.row],
-        found.fits,
-        [", ".join(run.inferred) for run in frame.runs],
+        predicted,
+        time,
+        time * np.exp(-half),
+        time * np.exp(half),
+        np.concatenate([found.memory, unknown]),
+        np.concatenate([frame.capacity[found.row], unknown]),
+        np.concatenate([found.fits, np.ones(len(others), dtype=bool)]),
+        [", ".join(run.inferred) for run in predicted],
     )
 
 
@@ -177,7 +187,11 @@ def per_run(judgement: Judged) -> str:
             continue
         error = f"{judgement.time[i] / run.measured - 1:.4f}" if run.measured else ""
         found = [f"{x:.6g}" for x in (judgement.time[i], judgement.low[i], judgement.high[i])]
-        held = [f"{judgement.memory[i]:.6g}", f"{run.measured_bytes or 0:.6g}" if run.measured_bytes else ""]
+        memory = judgement.memory[i]
+        held = [
+            f"{memory:.6g}" if np.isfinite(memory) else "",
+            f"{run.measured_bytes or 0:.6g}" if run.measured_bytes else "",
+        ]
         measured = f"{run.measured:.6g}" if run.measured else ""
         fits, inferred = bool(judgement.fits[i]), judgement.readings[i]
         table.writerow([run.id, run.source, run.model, measured, *found, error, *held, fits, inferred, ""])

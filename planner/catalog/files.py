@@ -203,6 +203,9 @@ def _visible(folder: Path) -> list[Path]:
 
 def _read_text(path: Path, problems: list[Problem]) -> str | None:
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            problems.append(Problem(str(path), 0, "", "not a regular file"))
+            return None
         size = path.stat().st_size
         if size > MAX_BYTES:
             problems.append(Problem(str(path), 0, "", f"{size:,} bytes; a catalog file has at most {MAX_BYTES:,}"))

@@ -9,7 +9,7 @@ import click
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "-o", "output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Catalog folder to write to."
 )
@@ -19,35 +19,111 @@ import click
     show_default=True,
     help="Leave out each source in turn: the errors to believe, and the intervals.",
 )
+@click.option("--measure", "measures", is_flag=True, help="Time kernels on this machine instead (needs PyTorch).")
+@click.option("--table", type=click.Path(path_type=Path), metavar="FILE", help="Fit a table of timed kernels instead.")
+@click.option("--accelerator", metavar="ID", help="What was timed (default: by the device's own name).")
+@click.option("--device", default="auto", show_default=True, metavar="NAME", help="Device to time: cuda, cuda:1, cpu.")
+@click.option("--tiny", is_flag=True, help="A few small kernels only, to see that it works.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
-def calibrate(file: Path, output: Path, cross_validate: bool, as_json: bool) -> None:
+def calibrate(
+    file: Path | None,
+    output: Path,
+    cross_validate: bool,
+    measures: bool,
+    table: Path | None,
+    accelerator: str | None,
+    device: str,
+    tiny: bool,
+    as_json: bool,
+) -> None:
     """Fit the few physical efficiencies to the measured runs in FILE and write them as a catalog overlay.
 
     Nominal figures are never touched. The fit starts from the priors of the built-in catalog, so that the same file
-    gives the same result however often it is run.
+    gives the same result however often it is run. With --measure or --table, kernels are fitted instead of runs: one
+    accelerator's entry, before any run.
 
     \b
       clusterwright calibrate benchmarks/data/measured_runs.csv -o my-catalog
+      clusterwright calibrate --measure -o my-catalog
       clusterwright plan llama3-8b --cluster dgx-h100:4 --catalog my-catalog
     """  # noqa: D301 - click reads the control character itself
+    if sum((file is not None, measures, table is not None)) != 1:
+        raise click.UsageError("name one of: a FILE of runs, --measure, --table FILE")
+    if file is not None:
+        _from_runs(file, output, cross_validate, as_json)
+    else:
+        _from_kernels(output, table, accelerator, device, tiny, as_json)
+
+
+def _from_kernels(
+    output: Path, table: Path | None, accelerator: str | None, device: str, tiny: bool, as_json: bool
+) -> None:
+    from dataclasses import asdict
+    from functools import partial
+
+    from planner import catalog as catalogs
+    from planner import render
+    from planner.accuracy import measure
+    from planner.errors import WrongQuestion
+
+    known = catalogs.load()
+    if table is not None:
+        if accelerator is None:
+            raise WrongQuestion("--table needs --accelerator ID: which part the kernels were timed on")
+        found = measure.run_table(output, table, accelerator, known)
+    else:
+        bar = partial(render.progress, quiet=as_json)
+        found = measure.run_measure(output, accelerator, device, tiny, bar, known)
+    report = found.report
+    if as_json:
+        render.json(
+            {
+                "kind": "kernel-calibration",
+                "schema_version": 1,
+                "accelerator": found.accelerator,
+                "rows": report.rows,
+                "degrees_of_freedom": report.freedom,
+                "mape": report.mape,
+                "kinds": [asdict(each) for each in report.kinds],
+                "files": [str(path) for path in found.written],
+            }
+        )
+        return
+    rows = [
+        [k.kind, f"{k.rows:,}", *(f"{100 * share:.1f} %" for share in (k.prior_mape, k.mape, k.bias))]
+        for k in report.kinds
+    ]
+    render.table(["kernels", "rows", "MAPE before", "after", "bias"], rows, align="lrrrr")
+    render.text()
+    render.text(
+        f"Fit       {found.accelerator}: {report.rows:,} kernels, {report.freedom:.1f} effective degrees of freedom"
+    )
+    for index, refused in enumerate(found.refused):
+        render.text(f"{'Not' if index == 0 else '':10}{refused}")
+    render.text(f"Next      --catalog {output}     ({', '.join(str(path) for path in found.written)})")
+
+
+def _from_runs(file: Path, output: Path, cross_validate: bool, as_json: bool) -> None:
     import datetime
 
     from planner import catalog as catalogs
     from planner import render
     from planner.accuracy import calibrate as fitting
-    from planner.accuracy import intervals, overlay, runs
+    from planner.accuracy import intervals, other_parameters, overlay, runs
     from planner.accuracy.frame import Efficiencies, Frame
     from planner.errors import WrongQuestion
     from planner.resources import data
 
     priors = catalogs.load(data("hardware_catalog") / "priors")
-    frame = Frame(priors, runs.read(file, priors))
+    read = runs.read(file, priors)
+    frame = Frame(priors, read)
     found = fitting.calibrate(frame, Efficiencies.of(priors))
     if not len(found.rows):
         raise WrongQuestion(f"{file}: no grade A pre-training run with a step time that can be predicted")
     date = datetime.date.today().isoformat()
     source = f"{len(found.rows) + len(found.extra)} runs of {file.name}"
-    written = overlay.write_overlay(output, found.fit.efficiencies, source, date)
+    efficiencies = other_parameters.extended(priors, read, found.fit.efficiencies)
+    written = overlay.write_overlay(output, efficiencies, source, date)
     left_out = None
     if cross_validate:
         sources = [frame.runs[i].group for i in found.rows]

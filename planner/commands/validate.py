@@ -40,13 +40,16 @@ def validate(file: Path, by: str, output: Path | None, catalog: Path | None, as_
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
     from planner import model_files, render
-    from planner.accuracy import intervals, runs, validation
+    from planner.accuracy import intervals, other_families, runs, validation
     from planner.accuracy.frame import Efficiencies, Frame
 
     known = catalogs.load(catalog)
     found = runs.read(file, known)
     frame = Frame(known, found)
-    judgement = validation.judged(found, frame, frame.predict(Efficiencies.of(known)), intervals.read(known))
+    using = Efficiencies.of(known)
+    others = other_families.without_layouts(found)
+    times = other_families.predict(others, using)
+    judgement = validation.judged(found, frame, frame.predict(using), intervals.read(known), others, times)
     document = validation.report(judgement, by)
     if output is not None:
         model_files.write(output, validation.per_run(judgement), replace=True)

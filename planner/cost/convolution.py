@@ -98,7 +98,8 @@ def _column(figure: Array) -> Array:
 def products(model: Layers, device: Device, software: Software, images: Figure) -> Part:
     """Seconds of every layer's convolution, forward and backward: arithmetic or bytes, whichever is longer.
 
-    Bytes: input ``b C_in (s H)^2`` read ``1 + im2col (k^2 - 1)`` times, output ``b C_out H^2``, kernel. Where the layout has to be turned, input and output are read and written once more.
+    Bytes: input ``b C_in (s H)^2`` read ``1 + im2col (k^2 - 1)`` times, output ``b C_out H^2``, kernel.
+    Where the layout has to be turned, input and output are read and written once more.
     A weight gradient's inner dimension is split over the units that few output tiles leave idle.
     """
     m = images * _column(model.size) ** 2

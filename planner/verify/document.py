@@ -13,8 +13,8 @@ BYTES = ("parameters", "gradients", "gradient_wire", "parameter_wire", "gathers_
 OPTIMIZER_BYTES = ("state_bytes", "master_bytes", "step_bytes")
 MAY_BE_NEGATIVE = ("slack", "seed")
 """Slack of an estimate that does not fit; seeds are any number."""
-LARGEST = 1e60
-"""Of any number: nothing that is counted or measured comes near, and products of a few still are numbers."""
+LARGEST = 10**30
+"""Of a whole number: nothing that is counted comes near, and products of a few still convert to floats."""
 MOST_LAYERS = 1_000_000
 """Layers and chunks that are looked at one by one."""
 
@@ -38,10 +38,10 @@ def numbers(value: object, path: str = "") -> Iterator[tuple[str, float]]:
 def numbers_are_possible(plan: Plan) -> Iterator[str]:
     """Everything is a number of some use, and nothing but a slack is negative."""
     for path, number in numbers(plan):
-        if isinstance(number, float) and math.isnan(number):
-            yield f"{path} is {number}"
-        elif abs(number) > LARGEST:
+        if isinstance(number, int) and abs(number) > LARGEST:
             yield f"{path} is beyond {LARGEST:g}"
+        elif not math.isfinite(number):
+            yield f"{path} is {number}"
         elif number < 0 and path.rpartition(".")[2] not in MAY_BE_NEGATIVE:
             yield f"{path} is {number:g}"
 
