@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from planner import catalog, cost
-from planner.accuracy import calibrate, intervals, metrics, runs, validation
+from planner.accuracy import calibrate, intervals, metrics, other_families, runs, validation
 from planner.accuracy.frame import Efficiencies, Frame
 from planner.accuracy.metrics import Errors
 from planner.resources import data
@@ -136,7 +136,9 @@ def page() -> str:
     shipped = catalog.load()
     everything = runs.read(RUNS, shipped)
     whole = Frame(shipped, everything)
-    judgement = validation.judged(everything, whole, whole.predict(Efficiencies.of(shipped)), intervals.read(shipped))
+    using, others = Efficiencies.of(shipped), other_families.without_layouts(everything)
+    known, times = intervals.read(shipped), other_families.predict(others, using)
+    judgement = validation.judged(everything, whole, whole.predict(using), known, others, times)
     report = validation.report(judgement, "source")
     covered = table(
         ["rows", "state enough", "predicted"],

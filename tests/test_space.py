@@ -424,6 +424,7 @@ def test_a_single_plan_is_a_point_of_the_open_grid():
         ("llama3-70b", "pp=5", ("pp=5", "128 accelerators", "pp can be 1, 2, 4, 8, 16, 32, 64")),
         ("llama3-70b", "ep=2", ("ep=2", "a dense model has no experts", "ep can be 1")),
         ("mixtral-8x7b", "ep=3", ("ep=3", "8 experts don't divide by it", "ep can be 1, 2, 4, 8")),
+        ("gpt2-xl", "tp=2", ("tp=2", "25 attention heads don't divide by it", "tp can be 1")),
         ("llama3-70b", "micro=7", ("micro=7", "the batch of 1,024", "micro can be 1, 2, 4")),
         ("llama3-70b", "cp=16", ("cp=16", "1,024 tokens", "cp can be 1, 2, 4, 8")),
         ("llama3-70b", "vpp=90", ("vpp=90", "there are 80 layers", "vpp can be 1, 2, 4, 5")),

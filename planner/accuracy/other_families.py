@@ -158,11 +158,13 @@ class OtherFrame:
 
     def __init__(self, catalog: Catalog, runs: Sequence[Run]) -> None:
         chosen = [run for run in runs if run.covered and run.family in FAMILIES]
-        self._transformers = Frame(catalog, chosen)
+        with_layouts = [run for run in chosen if run.variants]
+        self._transformers = Frame(catalog, with_layouts) if with_layouts else None
         self._others = without_layouts(chosen)
-        self.runs = [*self._transformers.runs, *self._others]
+        self.runs = [*with_layouts, *self._others]
         self.measured = np.array([run.measured or np.nan for run in self.runs])
 
     def predict(self, using: Efficiencies) -> Timed:
         """Every run under some efficiencies, in the order of `runs`."""
-        return Timed(np.concatenate([self._transformers.predict(using).time, predict(self._others, using)]))
+        first = self._transformers.predict(using).time if self._transformers else np.empty(0)
+        return Timed(np.concatenate([first, predict(self._others, using)]))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from planner.accuracy.calibration import Fit, Parameter, fit, weights
 from planner.accuracy.frame import Efficiencies
-from planner.accuracy.other_families import OtherFrame
+from planner.accuracy.other_families import FAMILIES, OtherFrame
 from planner.accuracy.runs import Run
 from planner.catalog import Catalog
 from planner.cost.figures import Array
@@ -57,8 +57,8 @@ def fitted(frame: OtherFrame, prior: Efficiencies, rows: NDArray[np.intp] | None
 
 def extended(catalog: Catalog, runs: Sequence[Run], found: Efficiencies) -> Efficiencies:
     """Efficiencies fitted to transformers, with those of the other families fitted on top of them."""
-    frame = OtherFrame(catalog, runs)
-    return fitted(frame, found).efficiencies if len(timed(frame)) else found
+    known = [run for run in runs if run.covered and run.measured and run.family in FAMILIES]
+    return fitted(OtherFrame(catalog, known), found).efficiencies if known else found
 
 
 def folds(sources: Sequence[str]) -> dict[str, int]:

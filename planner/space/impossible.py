@@ -101,6 +101,8 @@ def _why(question: Question, axis: str) -> str:
     for rule in _rules(question):
         if _stands_without(question, rule):
             return _hint(question, rule.name) or f"{rule.says}. "
+    if axis == "tp" and (name := _against_tp(question, bound)):
+        return _hint(question, name)
     if axis == "micro" and not any(_some(bound, divisors(batch)) for batch in question.batches):
         return f"it has to divide the batch of {_listed(question.batches)}. "
     if axis == "ep" and model.moe and not _some(bound, divisors(model.moe.experts)):
@@ -111,6 +113,14 @@ def _why(question: Question, axis: str) -> str:
     if axis == "cp" and _some(bound, divisors(ranks)) and not _some(bound, (2**i for i in range(32))):
         return "context parallelism goes by powers of two. "
     return f"{ranks:,} accelerators don't split that way. "
+
+
+def _against_tp(question: Question, bound: Bound) -> str:
+    """The first rule that alone forbids every pinned tp that splits the accelerators: several may, all at once."""
+    degrees = np.array([d for d in divisors(question.setting.cluster.accelerators) if bound.allows(d)], dtype=np.int64)
+    of_tp = ("heads_divide", "kv_heads_divide", "hidden_divides", "tp_in_domain")
+    rules = (rule for rule in question.rules() if rule.name in of_tp and len(degrees))
+    return next((rule.name for rule in rules if not rule.holds({"tp": degrees}, question.setting).any()), "")
 
 
 def _some(bound: Bound, values: Iterable[object]) -> bool:
