@@ -16,13 +16,14 @@ from planner import planning, units, workload
 from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.errors import WrongQuestion, nearest
 from planner.question import OBJECTIVES, Request
-from planner.schema.hardware import Cluster, Node, Price, Runtime
+from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 from planner.space.axes import Bound, Pins, parse_pins
 from planner.space.rules import RULE_NAMES
 
-DEFAULT_RUNTIME = "megatron-core"
+DEFAULT_RUNTIMES = ("megatron-core", "maxtext", "deepspeed")
+"""Which is taken unless one is named: the first that runs on the accelerator."""
 DEFAULT_REGION = "us"
 PRICE_BASES = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 _MOST_COUNTS = 16
@@ -91,7 +92,7 @@ def request(model: str, named: str | Sequence[str], asked: Asked) -> tuple[Catal
     """The catalog and the request that a question means."""
     known = load(asked.catalog)
     base, counts = _cluster(known, named, asked)
-    runtime, release = _runtime(known, asked.runtime)
+    runtime, release = _runtime(known, asked.runtime, base.accelerator)
     found = workload.model(model)
     batches = _batches(found, asked.batch)
     asked_workload = workload.workload(
@@ -127,7 +128,7 @@ def request(model: str, named: str | Sequence[str], asked: Asked) -> tuple[Catal
         sold_as=sold_as,
         price_basis=asked.basis,
         inputs=_inputs(known, found, named),
-        assumptions=_left_open(asked, base, found),
+        assumptions=_left_open(asked, base, found, runtime),
     )
 
 
@@ -186,12 +187,17 @@ def _batches(model: Model, text: str | None) -> tuple[int, ...]:
 # ---- the rest of the question ----------------------------------------------------------------------------------------
 
 
-def _runtime(known: Catalog, text: str | None) -> tuple[Runtime, str]:
-    """``megatron-core`` or ``megatron-core@2024``; the newest release unless named."""
-    name, at, release = (DEFAULT_RUNTIME if text is None else text).partition("@")
+def _runtime(known: Catalog, text: str | None, part: Accelerator) -> tuple[Runtime, str]:
+    """``megatron-core`` or ``megatron-core@2024``; unless named, the first default that runs on the accelerator."""
+    able = [name for name, runtime in known.runtimes.items() if part.vendor in runtime.vendors]
+    default = next((name for name in (*DEFAULT_RUNTIMES, *able) if name in able), DEFAULT_RUNTIMES[0])
+    name, at, release = (default if text is None else text).partition("@")
     runtime = known.runtime(name)
     if at and release not in runtime.releases:
         raise WrongQuestion(f"--runtime {text}: releases of {name} are {', '.join(runtime.releases)}")
+    if part.vendor not in runtime.vendors:
+        others = f"these do: {', '.join(able)}" if able else "no runtime in the catalog does (--catalog)"
+        raise WrongQuestion(f"{name} does not run on {part.id} ({part.vendor}); {others}")
     return runtime, release or runtime.releases[-1]
 
 
@@ -285,7 +291,7 @@ def _inputs(known: Catalog, model: Model, named: str | Sequence[str]) -> dict[st
     return found
 
 
-def _left_open(asked: Asked, base: Cluster, model: Model) -> tuple[tuple[str, str, str], ...]:
+def _left_open(asked: Asked, base: Cluster, model: Model, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:
     """What the question did not say and this program chose."""
     open_ones = [
         (asked.batch is None, f"batch of {model.batch:,} sequences", "the model's default", "--batch"),
@@ -296,7 +302,7 @@ def _left_open(asked: Asked, base: Cluster, model: Model) -> tuple[tuple[str, st
             "the model's default",
             "--tokens",
         ),
-        (asked.runtime is None, DEFAULT_RUNTIME, "the default runtime, its newest release", "--runtime"),
+        (asked.runtime is None, runtime.id, "the default runtime, its newest release", "--runtime"),
         (asked.precision is None, "16-bit precision", "8-bit formats change numerics; ask for them", "--precision"),
         (asked.region is None and base.region is not None, f"region {DEFAULT_REGION}", "the default", "--region"),
     ]

@@ -95,7 +95,7 @@ def shape(workload: Workload) -> Shape:
         expert_parameters=counted.expert,
         trained=adapters / counted.total if lora else 1.0,
         weight_gradient=0.0 if lora else 1.0,
-        adapter_flops=3 * adapters / counted.active if lora else 0.0,
+        adapter_flops=1.5 * adapters / counted.active if lora else 0.0,
         state_bytes=workload.optimizer.state_bytes,
         master_bytes=workload.optimizer.master_bytes,
         step_bytes=workload.optimizer.step_bytes,
@@ -147,7 +147,7 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
         launch=reached.launch,
         memory=accelerator.memory,
         host_bandwidth=accelerator.host_bandwidth or HOST_BANDWIDTH,
-        peak_16=sixteen,
+        peak=peak[_PEAK_OF[precision]],
         low_precision=float(precision in LOW_PRECISION),
     )
 

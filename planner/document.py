@@ -168,7 +168,7 @@ def _prediction(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.
     parts = {name: float(seconds) for name, seconds in cost.breakdown(grid).items() if seconds != 0.0}
     flops = float(cost.model_flops(grid))
     accelerators = layout["nodes"] * request.cluster.node.accelerators
-    peak = float(grid.device.peak_16) * accelerators
+    peak = float(grid.device.peak) * accelerators
     return schema.Prediction(
         step_time_s=candidate.time,
         breakdown=parts,

@@ -63,7 +63,8 @@ def _binds(best: Plan, gained: dict[str, float]) -> tuple[str, ...]:
     free = memory.capacity_bytes - memory.total_bytes
     where = f"memory of stage {memory.stage + 1}" if best.parallelism.pp > 1 else "memory"
     left = f"{format_bytes(free)} of {format_bytes(memory.capacity_bytes)} free"
-    told.append(f"{where} ({left if free >= 0 else f'{format_bytes(-free)} too much'})")
+    if free < 0.05 * memory.capacity_bytes or gained.get("memory", 0.0) < -0.005:
+        told.append(f"{where} ({left if free >= 0 else f'{format_bytes(-free)} too much'})")
     told += [f"{c.name}" for c in best.constraints if c.binding and c.name in ("deadline", "budget")]
     parts = best.prediction.breakdown
     largest = max(parts, key=lambda name: parts[name])

@@ -82,6 +82,7 @@ INPUTS = {
     "cluster.pools.*.max_power_w",
     "cluster.pools.*.nic_bytes_per_s",
     "cluster.pools.*.nics_per_node",
+    "cluster.pools.*.peak_flops.fp16",
     "cluster.pools.*.peak_flops.fp32",
     "cluster.pools.*.peak_flops.int8",
     "cluster.pools.*.peak_flops.tf32",

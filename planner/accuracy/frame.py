@@ -12,9 +12,10 @@ from planner import binding, cost
 from planner.accuracy import encoders
 from planner.accuracy.runs import Run
 from planner.catalog import Catalog
-from planner.cost.figures import Array, Device, Grid, Layout, Network, Options, Stack, stacked, taken
+from planner.cost.figures import Array, Device, Grid, Layout, Network, Stack, stacked, taken
 from planner.efficiency import DEFAULT, runtime_keys
 from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
+from planner.space.grid import as_figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Frame:
         self._shape = taken(stacked(shapes), self.owner)
         layouts = [Layout(**{name: float(value) for name, value in v.layout.items()}) for _, v in pairs]
         self._layout = stacked(layouts)
-        self._options = stacked([_options(v.options) for _, v in pairs])
+        self._options = stacked([as_figures(v.options) for _, v in pairs])
         own = [self.runs[i] for i, _ in pairs]
         self._devices = _places(
             [
@@ -156,21 +157,3 @@ class Frame:
         _, first = np.unique(self.owner[order], return_index=True)
         row = order[first]
         return Prediction(time[row], memory[row], fits[row], row)
-
-
-def _options(options: object) -> Options:
-    from planner.space.axes import Options as Chosen
-
-    assert isinstance(options, Chosen)
-    return Options(
-        recompute_layers=options.recompute.layers,
-        recompute_selective=options.recompute.selective,
-        sequence_parallel=float(options.tensor.sequence_parallel),
-        tp_overlap=float(options.tensor.overlap),
-        zero=float(options.sharding.zero),
-        zero_in_node=float(options.sharding.scope == "node"),
-        dp_overlap=float(options.sharding.overlap),
-        p2p_overlap=float(options.p2p_overlap),
-        pp_inner=float(options.pp_inner),
-        offload=float(options.offload),
-    )

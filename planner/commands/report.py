@@ -208,6 +208,7 @@ def _counts(found: PlanSet) -> None:
         nodes = f"{point.accelerators // per_node:,}"
         rows.append([nodes, point.label, _seconds(point.step_time_s), _days(point.days), cost])
     render.table(["nodes", "best plan", "step", "time to train", "cost"], rows, align="rlrrr")
+    render.text(f"  fits from {rows[0][0]} nodes on, of the counts tried")
 
 
 def _search(found: PlanSet) -> None:

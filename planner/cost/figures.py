@@ -82,7 +82,7 @@ class Shape:
     weight_gradient: Figure
     """1 if weight gradients of the base matrices are computed (0: LoRA)."""
     adapter_flops: Figure
-    """Extra products of adapters over the base matrices' (LoRA), a fraction."""
+    """Products of adapters in all three passes (6 a) over the base matrices' in two (4 N): LoRA."""
     state_bytes: Figure
     """Optimizer state per trained parameter, without the master copy."""
     master_bytes: Figure
@@ -111,8 +111,8 @@ class Device:
     memory: Figure
     """Bytes."""
     host_bandwidth: Figure
-    peak_16: Figure
-    """Nominal dense 16-bit peak, FLOP/s: the denominator of MFU."""
+    peak: Figure
+    """Nominal dense peak of the precision trained in, FLOP/s: the denominator of MFU."""
     low_precision: Figure
     """1 if matrix products run in 8 bit and operands must be cast."""
 

@@ -157,6 +157,8 @@ class Region(Entry):
 class Runtime(Entry):
     """A training framework: what it supports, fuses and overlaps. What a runtime cannot express is not searched."""
 
+    vendors: tuple[str, ...] = ("NVIDIA", "AMD")
+    """Makers of the accelerators that it runs on."""
     releases: Annotated[tuple[str, ...], Field(min_length=1)]
     """Dated releases, oldest first; the newest is the default."""
     axes: dict[str, tuple[int | str | bool, ...] | Literal["any"]]

@@ -215,7 +215,7 @@ class Prediction(Record):
     """Cause -> seconds; adds up to `step_time_s`."""
     tokens_per_s: float
     mfu: float
-    """Model FLOP utilisation: FLOPs as in Narayanan et al. 2021 over the dense 16-bit peak."""
+    """Model FLOP utilisation: FLOPs as in Narayanan et al. 2021 over the dense peak of the precision."""
     model_flops: float
     """Per step."""
     memory: MemorySection

@@ -265,18 +265,23 @@ def single_grid(figures: Figures, layout: dict[str, int], options: Options) -> G
         network=replace(figures.network, accelerators=nodes * figures.accelerators_per_node),
         stack=figures.stack,
         layout=Layout(**numbers),
-        options=OptionFigures(
-            recompute_layers=options.recompute.layers,
-            recompute_selective=options.recompute.selective,
-            sequence_parallel=float(options.tensor.sequence_parallel),
-            tp_overlap=float(options.tensor.overlap),
-            zero=float(options.sharding.zero),
-            zero_in_node=float(options.sharding.scope == "node"),
-            dp_overlap=float(options.sharding.overlap),
-            p2p_overlap=float(options.p2p_overlap),
-            pp_inner=float(options.pp_inner),
-            offload=float(options.offload),
-        ),
+        options=as_figures(options),
+    )
+
+
+def as_figures(options: Options) -> OptionFigures:
+    """One value of every option axis, as scalars."""
+    return OptionFigures(
+        recompute_layers=options.recompute.layers,
+        recompute_selective=options.recompute.selective,
+        sequence_parallel=float(options.tensor.sequence_parallel),
+        tp_overlap=float(options.tensor.overlap),
+        zero=float(options.sharding.zero),
+        zero_in_node=float(options.sharding.scope == "node"),
+        dp_overlap=float(options.sharding.overlap),
+        p2p_overlap=float(options.p2p_overlap),
+        pp_inner=float(options.pp_inner),
+        offload=float(options.offload),
     )
 
 

@@ -8,7 +8,7 @@ from planner.schema.plan import Pool
 from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
 from planner.verify.model import work
 
-PEAK_OF = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "fp32": "fp32", "tf32": "tf32"}
+PEAK_OF = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4", "fp32": "fp32", "tf32": "tf32"}
 """Precision -> the data type whose matrix rate it runs at."""
 
 
@@ -55,9 +55,9 @@ def flops_are_counted(c: Claim) -> Iterator[str]:
     yield from unless_same("model_flops", c.plan.prediction.model_flops, derived)
 
 
-def _sixteen_bit(pool: Pool) -> float:
-    """The dense 16-bit peak; 32-bit where there is none."""
-    return max(pool.peak_flops.get("bf16", 0.0), pool.peak_flops.get("fp16", 0.0)) or pool.peak_flops.get("fp32", 0.0)
+def _peak(pool: Pool, precision: str) -> float:
+    """The dense peak of the precision trained in."""
+    return pool.peak_flops.get(PEAK_OF.get(precision, ""), 0.0)
 
 
 def _all(c: Claim, peaks: list[float]) -> float:
@@ -67,11 +67,11 @@ def _all(c: Claim, peaks: list[float]) -> float:
 
 
 def mfu_follows_from_time(c: Claim) -> Iterator[str]:
-    """``mfu = model_flops / (step_time accelerators peak)`` over the dense 16-bit peak."""
+    """``mfu = model_flops / (step_time accelerators peak)`` over the dense peak of the precision."""
     prediction = c.plan.prediction
-    peak = _all(c, [_sixteen_bit(pool) for pool in c.plan.cluster.pools])
+    peak = _all(c, [_peak(pool, c.plan.precision) for pool in c.plan.cluster.pools])
     if peak <= 0:
-        yield "the accelerators have neither a 16-bit nor a 32-bit peak"
+        yield f"the accelerators have no peak in {c.plan.precision}"
         return
     yield from unless_same("mfu", prediction.mfu, prediction.model_flops / prediction.step_time_s / peak)
 
