@@ -165,14 +165,14 @@ def network(cluster: Cluster, reached: AcceleratorEfficiency) -> Network:
     nics = max(node.nics, 1) * (node.nic_bandwidth or fabric.nic_bandwidth)
     bandwidth = link.bandwidth or HOST_BANDWIDTH
     pair = link.pair_bandwidth or bandwidth
-    thin = link.topology in ("mesh", "pairs")
     return Network(
         accelerators=cluster.accelerators,
         domain=domain,
         scaleup=bandwidth * reached.scaleup,
         scaleup_reduce=bandwidth * reached.scaleup_reduce,
         pair=pair * reached.scaleup,
-        mesh=float(thin),
+        mesh=float(link.topology == "mesh"),
+        bridged=float(link.topology == "pairs"),
         scaleup_latency=reached.scaleup_latency,
         nic=nics / per_node * reached.nic,
         nic_latency=fabric.latency,

@@ -43,9 +43,11 @@ def nic(p, g):
 
 
 def in_domain(p, g, rate):
-    """A mesh of pair links gives a group only those links that lead to its members."""
+    """A mesh gives a group only the links that lead to its members; a bridge joins two neighbours."""
     if p.network.mesh > 0:
         return min(rate, p.network.pair * max(g.inside - 1.0, 1.0))
+    if p.network.bridged > 0 and g.reach <= 2:
+        return p.network.pair
     return rate
 
 
@@ -106,7 +108,8 @@ def send(p, size, stride, n):
     if n <= 1:
         return 0.0
     if stride * n <= p.network.domain:
-        return p.network.scaleup_latency + size / p.network.pair
+        bridge = p.network.bridged <= 0 or stride * n <= 2
+        return p.network.scaleup_latency + size / (p.network.pair if bridge else p.network.scaleup)
     rate = p.network.nic * (p.network.spine if stride * n > p.network.leaf else 1.0)
     return p.network.nic_latency + size / rate
 

@@ -385,6 +385,7 @@ def networks(draw) -> Network:
         scaleup_reduce=scaleup * draw(st.floats(1.0, 1.5)),
         pair=scaleup / draw(st.floats(1.0, 8.0)),
         mesh=float(draw(st.booleans())),
+        bridged=0.0,
         scaleup_latency=draw(st.floats(1e-7, 1e-5)),
         nic=draw(st.floats(1e8, 1e11)),
         nic_latency=draw(st.floats(1e-6, 1e-4)),

@@ -68,6 +68,7 @@ FAMILIES = {
     ),
     "mesh of pair links": Family("llama3-8b", "megatron-core", "mi300x-8:8"),
     "cube of pair links": Family("gpt2-xl", "megatron-core", "dgx-v100:8", "2022", "fp16"),
+    "bridged pairs": Family("gpt2-xl", "megatron-core", "quad-rtx6000:8", "2022", "fp16"),
     "no scale-up link": Family("llama3-8b", "megatron-core", "l40s-8:4"),
     "one rack": Family("llama3-70b", "megatron-core", "gb200-nvl72:4"),
     "pod": Family("llama2-7b", "maxtext", "tpu-v5p-4:16"),

@@ -44,7 +44,11 @@ def _nic(network: Network, g: Group) -> Figure:
 
 
 def _inside_rate(network: Network, g: Group, rate: Figure) -> Figure:
-    """B/s per rank in the domain; on a mesh of pair links only those to the group's other members count."""
+    """B/s per rank in the domain; on a mesh of pair links only those to the group's other members count.
+
+    Where bridges join neighbours in pairs, two neighbours have the bridge and every larger group has not.
+    """
+    rate = np.where((network.bridged > 0) & (g.reach <= 2), network.pair, rate)
     return np.where(network.mesh > 0, np.minimum(rate, network.pair * np.maximum(g.inside - 1.0, 1.0)), rate)
 
 
@@ -110,6 +114,7 @@ def send(network: Network, size: Figure, stride: Figure, n: Figure) -> Figure:
     """
     leaves = stride * n > network.domain
     crosses = stride * n > network.leaf
-    rate = np.where(leaves, network.nic * np.where(crosses, network.spine, 1.0), network.pair)
+    inside = np.where((network.bridged > 0) & (stride * n > 2), network.scaleup, network.pair)
+    rate = np.where(leaves, network.nic * np.where(crosses, network.spine, 1.0), inside)
     latency = np.where(leaves, network.nic_latency, network.scaleup_latency)
     return (n > 1) * (latency + size / rate)

@@ -133,6 +133,8 @@ class Network:
     """B/s between two accelerators of a domain."""
     mesh: Figure
     """1 if a group of n reaches only its (n - 1) pair links."""
+    bridged: Figure
+    """1 if only two neighbours share a fast `pair` link, and all others talk at `scaleup`."""
     scaleup_latency: Figure
     nic: Figure
     """Reachable B/s of the NICs, per accelerator."""
