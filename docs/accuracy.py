@@ -80,7 +80,14 @@ def worst(found: calibrate.Calibration, times: np.ndarray, most: int = 10) -> st
     return table(["run", "model", "on", "release", "error", "made of"], rows)
 
 
-def reached(found: calibrate.Calibration, source: np.ndarray, model: np.ndarray, report: dict[str, Any]) -> str:
+def reached(
+    found: calibrate.Calibration,
+    source: np.ndarray,
+    model: np.ndarray,
+    unfitted: np.ndarray,
+    site: tuple[float, float],
+    report: dict[str, Any],
+) -> str:
     """What is asked of predictions, and what they reach."""
     members = [found.frame.runs[i] for i in found.rows]
     measured = found.frame.measured[found.rows]
@@ -105,6 +112,9 @@ def reached(found: calibrate.Calibration, source: np.ndarray, model: np.ndarray,
         ["worst single source, left out", "13 %", f"{percent(worst_source[0])} ({worst_source[1]})"],
         ["rank correlation over all, source left out", "0.995", f"{rank:.4f}" if rank else "-"],
         ["peak memory, measured rows, not fitted", "7 %", percent(overall["memory"]["mape"])],
+        ["after `calibrate --site` on 3 runs of a left-out source, mean over sources", "7 %", percent(site[1])],
+        ["  the same before", "", percent(site[0])],
+        ["no run fitted, dense", "12 %", percent(mape(unfitted, "dense"))],
         ["choice, vtrain-single: mean regret", "4 %", percent(vtrain.mean_regret)],
         ["choice, vtrain-single: pairs > 3 % apart in order", "93 %", percent(vtrain.pairwise)],
         ["choice, other groups: mean regret", "3 %", percent(others.mean_regret)],
@@ -133,6 +143,7 @@ def page() -> str:
     unfitted = frame.predict(found.prior).time[found.rows]
     source = calibrate.cross_validated(found, [run.group for run in members])
     model = calibrate.cross_validated(found, [run.base for run in members])
+    site = calibrate.after_site(found, [run.group for run in members])
     shipped = catalog.load()
     everything = runs.read(RUNS, shipped)
     whole = Frame(shipped, everything)
@@ -166,7 +177,7 @@ def page() -> str:
         runs=len(members),
         parameters=len(fit.parameters),
         freedom=f"{fit.freedom:.1f}",
-        reached=reached(found, source, model, report),
+        reached=reached(found, source, model, unfitted, site, report),
         sources=by_source(
             found, {"no runs": unfitted, "fitted": fitted, "source left out": source, "model left out": model}
         ),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner import catalog
-from planner.accuracy import calibrate, calibration, intervals, metrics, names, runs
+from planner.accuracy import calibrate, calibration, intervals, metrics, names, runs, site
 from planner.accuracy.frame import Efficiencies, Frame
 from planner.accuracy.intervals import Width
 from planner.commands import main
@@ -190,6 +190,37 @@ def test_a_fit_finds_what_was_changed():
     found = calibration.fit(frame, prior, chosen, rows, np.ones(len(rows)))
     assert found.theta == pytest.approx(truth, abs=0.01)
     assert 1.5 < found.freedom <= 2
+
+
+def test_a_site_that_is_slower_throughout_is_learned_from_three_runs(known):
+    frame = Frame(
+        known, [run for run in runs.read(RUNS, known) if run.source == "dgxc-benchmarking" and run.grade == "A"]
+    )
+    shipped = Efficiencies.of(known)
+    frame.measured = 1.1 * frame.predict(shipped).time
+    found = site.adapted(frame, shipped, np.array([3, 40, 90]))
+    before = np.abs(frame.predict(shipped).time / frame.measured - 1).mean()
+    after = np.abs(frame.predict(found.efficiencies).time / frame.measured - 1).mean()
+    assert after < 0.5 * before
+    assert found.freedom < 3
+    moved = site.changed(found, shipped)
+    assert 0 < len(moved.accelerators) <= 3
+
+
+def test_a_site_is_written_as_an_overlay(tmp_path, capsys):
+    lines = RUNS.read_text(encoding="utf-8").splitlines(keepends=True)
+    own = tmp_path / "own.csv"
+    own.write_text("".join([lines[0], *[x for x in lines if x.startswith("torchtitan")][12:16]]))
+    assert main(["calibrate", str(own), "--site", "-o", str(tmp_path / "mine"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["rows"] == 4
+    assert document["fit"]["mape"] <= document["before"]["mape"]
+    assert main(["catalog", "check", str(tmp_path / "mine")]) == 0
+
+
+def test_a_site_needs_its_runs(tmp_path, capsys):
+    assert main(["calibrate", "--site", "--measure", "-o", str(tmp_path)]) == 2
+    assert "--site adapts to measured runs" in capsys.readouterr().err
 
 
 def test_a_fit_never_touches_what_it_starts_from():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.accuracy import intervals
+from planner.accuracy import intervals, site
 from planner.accuracy.calibration import Fit, fit, weights
 from planner.accuracy.core import composed, core
 from planner.accuracy.frame import Efficiencies, Frame
@@ -41,8 +41,8 @@ def calibrate(frame: Frame, prior: Efficiencies) -> Calibration:
     return Calibration(frame, rows, extra, prior, fit(frame, prior, parameters(), every, weight))
 
 
-def held_out(calibration: Calibration, groups: Sequence[str]) -> Iterator[tuple[str, NDArray[np.intp], Array]]:
-    """Leaves out one group of the core at a time: its name, its places in the core, and its predicted times.
+def held_out(calibration: Calibration, groups: Sequence[str]) -> Iterator[tuple[str, NDArray[np.intp], Fit]]:
+    """Leaves out one group of the core at a time: its name, its places in the core, and the fit without it.
 
     `groups` names the group of every run of the core.
     """
@@ -53,7 +53,7 @@ def held_out(calibration: Calibration, groups: Sequence[str]) -> Iterator[tuple[
         kept = np.concatenate([rows[~inside], extra])
         weight = weights([frame.runs[i].source for i in kept])
         found = fit(frame, calibration.prior, parameters(), kept, weight, start=calibration.fit.theta, rounds=8)
-        yield name, np.flatnonzero(inside), frame.predict(found.efficiencies).time[rows[inside]]
+        yield name, np.flatnonzero(inside), found
 
 
 def cross_validated(
@@ -61,21 +61,39 @@ def cross_validated(
 ) -> Array:
     """Predicted times of the core, each by a fit that left its group out. Seconds."""
     predicted = np.empty(len(calibration.rows))
-    for name, places, times in held_out(calibration, groups):
-        predicted[places] = times
+    for name, places, found in held_out(calibration, groups):
+        predicted[places] = calibration.frame.predict(found.efficiencies).time[calibration.rows[places]]
         if advance:
             advance(1, name)
     return predicted
+
+
+def after_site(calibration: Calibration, groups: Sequence[str], few: int = 3, draws: int = 10) -> tuple[float, float]:
+    """Mean over groups of the error on a left-out group's other runs, before and after adapting to `few` of them."""
+    chance = np.random.default_rng(0)
+    frame, before, after = calibration.frame, [], []
+    for _, places, found in held_out(calibration, groups):
+        if len(places) <= few:
+            continue
+        alone = Frame(frame.catalog, [frame.runs[i] for i in calibration.rows[places]])
+        was, now = [], []
+        for _ in range(draws):
+            picked = chance.choice(len(places), few, replace=False)
+            rest = np.setdiff1d(np.arange(len(places)), picked)
+            adapted = site.adapted(alone, found.efficiencies, picked)
+            measured = alone.measured[rest]
+            was.append(np.abs(alone.predict(found.efficiencies).time[rest] / measured - 1).mean())
+            now.append(np.abs(alone.predict(adapted.efficiencies).time[rest] / measured - 1).mean())
+        before.append(float(np.mean(was)))
+        after.append(float(np.mean(now)))
+    return float(np.mean(before)), float(np.mean(after))
 
 
 def document(calibration: Calibration, left_out: Array | None) -> dict[str, Any]:
     """What was fitted, how far it moved from its priors, and the errors on the runs fitted and left out."""
     frame, rows, found = calibration.frame, calibration.rows, calibration.fit
     measured = frame.measured[rows]
-    moved = [
-        {"name": parameter.name, "factor": float(np.exp(theta)), "spread": float(spread)}
-        for parameter, theta, spread in zip(found.parameters, found.theta, found.spread, strict=True)
-    ]
+    moved = _moved(found)
     fitted = Errors.of(frame.predict(found.efficiencies).time[rows], measured)
     return {
         "kind": "calibration",
@@ -87,6 +105,30 @@ def document(calibration: Calibration, left_out: Array | None) -> dict[str, Any]
         "left_out": asdict(errors) if left_out is not None and (errors := Errors.of(left_out, measured)) else None,
         "factors": moved,
     }
+
+
+def site_document(frame: Frame, shipped: Efficiencies, found: Fit) -> dict[str, Any]:
+    """As :func:`document`, of a site's runs: their errors before and after."""
+    before = Errors.of(frame.predict(shipped).time, frame.measured)
+    after = Errors.of(frame.predict(found.efficiencies).time, frame.measured)
+    return {
+        "kind": "calibration",
+        "schema_version": 1,
+        "rows": len(frame.runs),
+        "parameters": len(found.parameters),
+        "degrees_of_freedom": found.freedom,
+        "before": asdict(before) if before else None,
+        "fit": asdict(after) if after else None,
+        "left_out": None,
+        "factors": _moved(found),
+    }
+
+
+def _moved(found: Fit) -> list[dict[str, Any]]:
+    return [
+        {"name": parameter.name, "factor": float(np.exp(theta)), "spread": float(spread)}
+        for parameter, theta, spread in zip(found.parameters, found.theta, found.spread, strict=True)
+    ]
 
 
 def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Width]:

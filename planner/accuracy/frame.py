@@ -71,7 +71,7 @@ class Frame:
 
     def __init__(self, catalog: Catalog, runs: Sequence[Run]) -> None:
         self.runs = [run for run in runs if run.covered and run.variants]
-        self._catalog = catalog
+        self.catalog = catalog
         pairs = [(i, variant) for i, run in enumerate(self.runs) for variant in run.variants]
         self.owner = np.array([i for i, _ in pairs], dtype=np.intp)
         self._pairs = pairs
@@ -138,7 +138,7 @@ class Frame:
         found = []
         for index in firsts:
             run = self.runs[self._pairs[index][0]]
-            runtime = self._catalog.runtime(run.runtime)
+            runtime = self.catalog.runtime(run.runtime)
             assert run.cluster is not None
             memory, generation = run.cluster.accelerator.memory, run.cluster.accelerator.generation
             made = binding.stack(runtime, using.runtime(run.runtime, run.year, run.mode, generation), run.year, memory)

@@ -19,6 +19,9 @@ import click
     show_default=True,
     help="Leave out each source in turn: the errors to believe, and the intervals.",
 )
+@click.option(
+    "--site", is_flag=True, help="FILE holds a few runs of one site: adapt to it, little, from what is shipped."
+)
 @click.option("--measure", "measures", is_flag=True, help="Time kernels on this machine instead (needs PyTorch).")
 @click.option("--table", type=click.Path(path_type=Path), metavar="FILE", help="Fit a table of timed kernels instead.")
 @click.option("--accelerator", metavar="ID", help="What was timed (default: by the device's own name).")
@@ -29,6 +32,7 @@ def calibrate(
     file: Path | None,
     output: Path,
     cross_validate: bool,
+    site: bool,
     measures: bool,
     table: Path | None,
     accelerator: str | None,
@@ -44,12 +48,17 @@ def calibrate(
 
     \b
       clusterwright calibrate benchmarks/data/measured_runs.csv -o my-catalog
+      clusterwright calibrate my-runs.csv --site -o my-catalog
       clusterwright calibrate --measure -o my-catalog
       clusterwright plan llama3-8b --cluster dgx-h100:4 --catalog my-catalog
     """  # noqa: D301 - click reads the control character itself
     if sum((file is not None, measures, table is not None)) != 1:
         raise click.UsageError("name one of: a FILE of runs, --measure, --table FILE")
-    if file is not None:
+    if site and file is None:
+        raise click.UsageError("--site adapts to measured runs: name their FILE")
+    if file is not None and site:
+        _from_site(file, output, as_json)
+    elif file is not None:
         _from_runs(file, output, cross_validate, as_json)
     else:
         _from_kernels(output, table, accelerator, device, tiny, as_json)
@@ -103,6 +112,32 @@ def _from_kernels(
     render.text(f"Next      --catalog {output}     ({', '.join(str(path) for path in found.written)})")
 
 
+def _from_site(file: Path, output: Path, as_json: bool) -> None:
+    import datetime
+
+    from planner import catalog as catalogs
+    from planner import render
+    from planner.accuracy import calibrate as fitting
+    from planner.accuracy import overlay, runs, site
+    from planner.accuracy.frame import Efficiencies, Frame
+    from planner.errors import WrongQuestion
+
+    known = catalogs.load()
+    frame = Frame(known, [run for run in runs.read(file, known) if run.measured])
+    if not frame.runs:
+        raise WrongQuestion(f"{file}: no run with a time that can be predicted")
+    shipped = Efficiencies.of(known)
+    found = site.adapted(frame, shipped)
+    source = f"{len(frame.runs)} runs of {file.name}"
+    moved = site.changed(found, shipped)
+    written = overlay.write_overlay(output, moved, source, datetime.date.today().isoformat(), name="site.toml")
+    document = fitting.site_document(frame, shipped, found) | {"files": [str(path) for path in written]}
+    if as_json:
+        render.json(document)
+    else:
+        _show(document, output)
+
+
 def _from_runs(file: Path, output: Path, cross_validate: bool, as_json: bool) -> None:
     import datetime
 
@@ -147,8 +182,12 @@ def _show(document: dict[str, Any], output: Path) -> None:
     render.text()
     freedom = f"{document['degrees_of_freedom']:.1f} effective degrees of freedom"
     render.text(f"Fit       {document['rows']} runs, {document['parameters']} parameters, {freedom}")
-    for label, key, what in (("Error", "fit", "on the runs fitted"), ("", "left_out", "each source left out")):
-        errors = document[key]
+    for label, key, what in (
+        ("Before", "before", "with what is shipped"),
+        ("Error", "fit", "on the runs fitted"),
+        ("", "left_out", "each source left out"),
+    ):
+        errors = document.get(key)
         if errors:
             held = f"MAPE {100 * errors['mape']:.1f} %, median {100 * errors['median_ape']:.1f} %"
             render.text(f"{label:10}{held}, {what}")
