@@ -8,7 +8,7 @@ import pytest
 
 from planner import cost
 from planner.search import bounded, costing
-from planner.search.bounded import Bounded, lower_bound, survey
+from planner.search.bounded import Bounded, Survey, Waiting, lower_bound, survey
 from planner.search.exhaustive import Exhaustive
 from planner.search.problem import Problem, decode
 from planner.space.grid import rows_of, single_grid
@@ -346,3 +346,13 @@ def test_progress_is_told_of_every_candidate():
     told = []
     Exhaustive().search(space("deepspeed"), told.append)
     assert sum(told) == space("deepspeed").candidates
+
+
+def test_a_row_whose_bound_ties_with_the_worst_kept_is_still_costed() -> None:
+    # Its cost may equal its bound, and then the tie-break may prefer it to the one kept.
+    values = np.array([2.0, 1.0, 3.0, 2.0])
+    waiting = Waiting(space("no replicas"), [Survey(values, np.ones(4), 4, None)])
+    seen: list[int] = []
+    while len(rows := waiting.next(2.0, None)[1]):
+        seen.extend(rows.tolist())
+    assert sorted(seen) == [0, 1, 3]

@@ -102,7 +102,7 @@ class Bounded:
         tables = [costing.table(problem, index) for index in range(len(problem.blocks))]
         surveys = [survey(problem, index, ready) for index, ready in enumerate(tables)]
         kept, front, costed = archive.nothing(), archive.nothing(), 0
-        waiting = _Waiting(problem, surveys)
+        waiting = Waiting(problem, surveys)
         while True:
             index, rows = waiting.next(archive.worst(kept, problem.top), front if self.front else None)
             if not len(rows):
@@ -123,7 +123,7 @@ class Bounded:
         return answer(problem, kept, front, feasible, costed, self.name, least)
 
 
-class _Waiting:
+class Waiting:
     """Rows not yet costed, in order of their bound."""
 
     def __init__(self, problem: Problem, surveys: list[Survey]) -> None:
