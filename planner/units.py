@@ -130,16 +130,6 @@ def format_bytes(value: float, digits: int = 3) -> str:
     return _scaled(value, ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")), digits)
 
 
-def format_bandwidth(value: float, digits: int = 3) -> str:
-    """A rate of bytes, in decimal units: ``450 GB/s``."""
-    return _scaled(value, ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")), digits)
-
-
-def format_flops(value: float, digits: int = 3) -> str:
-    """A rate of floating-point operations: ``989 TFLOP/s``."""
-    return _scaled(value, ((1e18, "EFLOP/s"), (1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s")), digits)
-
-
 def format_seconds(value: float, digits: int = 3) -> str:
     """A duration: ``9.61 s``, ``350 us``, ``13.9 d``."""
     steps = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))

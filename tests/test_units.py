@@ -86,8 +86,6 @@ def test_bits_are_an_eighth_of_bytes_and_binary_is_larger(number: float) -> None
     ("write", "dimension", "low", "high"),
     [
         (units.format_bytes, "bytes", 1.0, 1e15),
-        (units.format_bandwidth, "bandwidth", 1.0, 1e14),
-        (units.format_flops, "compute", 1e9, 1e20),
         (units.format_seconds, "time", 1e-9, 1e8),
         (units.format_count, "count", 1.0, 1e14),
         (units.format_usd, "money", 1.0, 1e11),
