@@ -69,6 +69,12 @@ def text(line: str = "") -> None:
         _print(part, bold=label if number == 0 else 0)
 
 
+def verbatim(text: str) -> None:
+    """Print the text of a file as it is, never folded, so that what is copied from a terminal can be read back."""
+    for line in text.splitlines():
+        _write(sys.stdout, typeset.harmless(line))
+
+
 def json(obj: object) -> None:
     """Print a document as JSON: keys in their own order, indented by two, UTF-8, and no NaN."""
     document = json_module.dumps(obj, indent=2, ensure_ascii=not _speaks_unicode(sys.stdout), allow_nan=False)

@@ -82,7 +82,7 @@ def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_
     if as_json:
         render.json(view.document(found))
     elif output is None:
-        click.echo(text, nl=False)
+        render.verbatim(text)
     else:
         _print(found)
         render.text()
