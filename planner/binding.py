@@ -137,7 +137,7 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
     return Device(
         matrix_rate=rate,
         matrix_rate_16=rate if whole else sixteen * reach_16 * capped,
-        inner_half=reached.inner_half,
+        inner_half=reached.inner_half * rate / (sixteen * reach_16 * capped),
         quantisation=reached.quantisation,
         compute_units=accelerator.compute_units or COMPUTE_UNITS,
         attention_rate=(peak[_PEAK_OF[precision]] if whole else sixteen) * reached.attention * capped,
@@ -209,7 +209,6 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, memory: fl
         cp_overlap=reached.cp_overlap,
         ep_overlap=reached.ep_overlap,
         grouped_matrix=reached.grouped_matrix,
-        grouped_low_precision=reached.grouped_low_precision,
         expert_imbalance=reached.expert_imbalance,
         low_precision_cast=reached.low_precision_cast,
         jitter=reached.jitter,

@@ -29,15 +29,24 @@ def runtime_keys(name: str, release: str, mode: str, generation: str) -> tuple[s
     return (f"{name}+{mode}", f"{name}@{release}", f"{name}/{generation}", name)
 
 
+def accelerator_keys(accelerator: Accelerator) -> tuple[str, ...]:
+    """Ids under which an accelerator's efficiencies may stand, the most particular first: its own, its generation, its
+    vendor.
+    """
+    return (accelerator.id, accelerator.generation, accelerator.vendor)
+
+
 def reached(catalog: Catalog, accelerator: Accelerator, runtime: Runtime, release: str) -> Reached:
-    """An accelerator's own entry, else its generation's, else the default; a release's own entry, else its
+    """An accelerator's own entry, else its generation's, its vendor's, or the default; a release's own entry, else its
     runtime's.
     """
     parts, fallbacks = catalog.accelerator_efficiencies, []
-    part = parts.get(accelerator.id) or parts.get(accelerator.generation)
+    own, generation, vendor = accelerator_keys(accelerator)
+    part = parts.get(own) or parts.get(generation)
     if part is None:
-        part = parts[DEFAULT]
-        fallbacks.append(f"nothing measured on {accelerator.generation}: kernels and links reach what others do")
+        part = parts.get(vendor) or parts[DEFAULT]
+        like = f"what {vendor}'s others are taken to" if vendor in parts else "what others do"
+        fallbacks.append(f"nothing measured on {generation}: kernels and links reach {like}")
     stacks = catalog.runtime_efficiencies
     keys = runtime_keys(runtime.id, release, "", accelerator.generation)
     stack = next((stacks[key] for key in keys if key in stacks), None)

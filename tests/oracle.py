@@ -117,23 +117,26 @@ def send(p, size, stride, n):
 # ---- a layer's work --------------------------------------------------------------------------------------------------
 
 
-def product(p, m, n, k, groups=1.0, rate=None):
+def product(p, m, n, k, groups=1.0, rate=None, written=ELEMENT):
     """2 m n k / rate (1 + k_half / k) (1 + w (q - 1)), no less than its bytes; an empty product is free."""
     d = p.device
     if m == 0 or n == 0 or k == 0:
         return 0.0
     tiles = ceil(m / 128) * ceil(n / 256) * groups
     waves = ceil(tiles / d.compute_units) * d.compute_units / max(tiles, 1.0)
-    seconds = 2.0 * m * n * k / (rate or d.matrix_rate) * (1.0 + d.inner_half / max(k, 1.0))
+    rate = rate or d.matrix_rate
+    ramp = d.inner_half * rate / d.matrix_rate
+    seconds = 2.0 * m * n * k / rate * (1.0 + ramp / max(k, 1.0))
     seconds *= 1.0 + d.quantisation * min(waves - 1.0, 3.0)
-    return groups * max(seconds, ELEMENT * (m * k + k * n + m * n) / d.memory_rate)
+    return groups * max(seconds, (ELEMENT * (m * k + k * n) + written * m * n) / d.memory_rate)
 
 
 def trained(p, m, n, k, groups=1.0, rate=None):
     """Forward; and backward: the gradient of the input, and of the weights where they are trained."""
     back = product(p, m, k, n, groups, rate)
     if p.shape.weight_gradient:
-        back += p.shape.weight_gradient * product(p, k, n, m, groups, rate)
+        added = ELEMENT if p.stack.gathers_working_copy else 2.0 * p.stack.gradient_bytes
+        back += p.shape.weight_gradient * product(p, k, n, m, groups, rate, added)
     more = 1.0 + p.shape.adapter_flops
     return product(p, m, n, k, groups, rate) * more, back * more
 
@@ -190,8 +193,6 @@ def experts(p):
     s, cut, d = p.shape, p.layout, p.device
     here = max(s.experts / cut.ep, 1.0)
     rows, inner, rate = copies(p) / here, s.expert_ffn / cut.etp, d.matrix_rate * p.stack.grouped_matrix
-    if d.low_precision:
-        rate *= p.stack.grouped_low_precision
     return plus(
         trained(p, rows, (1.0 + s.gated) * inner, s.hidden, here, rate),
         trained(p, rows, s.hidden, inner, here, rate),
@@ -220,15 +221,15 @@ def vector_bytes(p, moe):
     cast = p.device.low_precision * p.stack.low_precision_cast * 4.0
     around = t * 10.0 * s.hidden / shard(p)
     total = around + t * 4.0 * (s.heads * s.qk_dim / tp + 0.5 * kv_width(p))
-    total += cast * t * (s.hidden + s.heads * s.v_dim / tp)
+    entering = cast * t * s.hidden * (0.5 + 0.5 / shard(p))
+    total += entering + cast * t * s.heads * s.v_dim / tp
     if moe < 1:
         inner = s.ffn / tp
-        total += (1.0 - moe) * (around + t * function * inner + cast * t * (s.hidden + inner))
+        total += (1.0 - moe) * (around + t * function * inner + entering + cast * t * inner)
     if moe > 0:
         inner, c = s.expert_ffn / p.layout.etp, copies(p)
-        routed = (
-            around + c * (8.0 * s.hidden * p.stack.routed_vector + function * inner) + cast * c * (s.hidden + inner)
-        )
+        moved = (8.0 * s.hidden + cast * (s.hidden + inner)) * p.stack.routed_vector
+        routed = around + c * (moved + function * inner)
         total += moe * (routed + 2.0 * t * s.shared_ffn / tp)
     return total
 
@@ -237,7 +238,8 @@ def tensor_parallel(p, moe):
     """Two regions a layer (one, if a mixture has no shared expert); an all-reduce, or a gather and a scatter."""
     g = group(p, p.layout.tp, 1.0)
     size = ELEMENT * tokens(p) * p.shape.hidden
-    once = 2.0 * gather(p, size, g) if p.options.sequence_parallel > 0 else all_reduce(p, size, g)
+    sizes = 1.5 if p.device.low_precision else 2.0
+    once = sizes * gather(p, size, g) if p.options.sequence_parallel > 0 else all_reduce(p, size, g)
     regions = 2.0 if p.shape.shared_ffn > 0 else 2.0 - moe
     return regions * once * (1.0 - p.options.tp_overlap * p.stack.tp_overlap)
 

@@ -129,7 +129,15 @@ def product(d: dict[str, float], m: float, n: float, k: float, rate: float, quan
     """Arithmetic of ``(m x k)(k x n)``, seconds."""
     tiles = math.ceil(m / 128) * math.ceil(n / 256)
     waves = math.ceil(tiles / d["compute_units"]) * d["compute_units"] / tiles
-    return 2 * m * n * k / rate * (1 + d["inner_half"] / k) * (1 + quantisation * min(waves - 1, 3))
+    return (
+        2
+        * m
+        * n
+        * k
+        / rate
+        * (1 + d["inner_half"] * rate / d["matrix_rate"] / k)
+        * (1 + quantisation * min(waves - 1, 3))
+    )
 
 
 def jitter(net: dict[str, float], s: dict[str, float]) -> float:

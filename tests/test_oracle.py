@@ -171,7 +171,7 @@ def test_leading_layers_beyond_the_first_chunk(zero, micro_batches):
             )
             grid = single_grid(figures, layout, options)
             found, expected = cost.evaluate(grid), oracle.cost(oracle.plan(grid))
-            assert 1 - EXACT <= float(found.time) / expected.time <= 1.01
+            assert 1 - EXACT <= float(found.time) / expected.time <= 1.02
             assert 1 - EXACT <= float(found.memory) / expected.memory <= 1.07
             seen += [(pp, vpp)]
     assert len(seen) >= 4

@@ -18,6 +18,7 @@ from planner.accuracy.metrics import Errors
 from planner.accuracy.parameters import parameters
 from planner.accuracy.validation import described
 from planner.cost.figures import Array
+from planner.efficiency import accelerator_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,22 @@ def cross_validated(
         if advance:
             advance(1, name)
     return predicted
+
+
+def on_new_generations(calibration: Calibration) -> Array:
+    """Log residuals of the core, each predicted as if nothing had been measured on its generation of accelerators: by a
+    fit that left its runs out, with the figures of any accelerator.
+    """
+    frame, rows = calibration.frame, calibration.rows
+    parts = [cluster.accelerator for i in rows if (cluster := frame.runs[i].cluster)]
+    residuals = np.empty(len(rows))
+    for generation, places, found in held_out(calibration, [part.generation for part in parts]):
+        known = found.efficiencies
+        own = {key for part in parts if part.generation == generation for key in accelerator_keys(part)}
+        others = {key: value for key, value in known.accelerators.items() if key not in own}
+        times = frame.predict(Efficiencies(others, known.runtimes)).time[rows[places]]
+        residuals[places] = np.log(times / frame.measured[rows[places]])
+    return residuals
 
 
 def after_site(calibration: Calibration, groups: Sequence[str], few: int = 3, draws: int = 10) -> tuple[float, float]:
@@ -132,7 +149,8 @@ def _moved(found: Fit) -> list[dict[str, Any]]:
 
 
 def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Width]:
-    """Interval widths from residuals of fits that left each run's source out."""
+    """Interval widths from residuals of fits that left each run's source out, or the whole of its generation."""
     members = [calibration.frame.runs[i] for i in calibration.rows]
     residuals = np.log(left_out / calibration.frame.measured[calibration.rows])
-    return intervals.widths(residuals, [described(run) for run in members])
+    known = intervals.widths(residuals, [described(run) for run in members])
+    return known | {intervals.UNMEASURED: intervals.width(np.abs(on_new_generations(calibration)))}

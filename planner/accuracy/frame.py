@@ -13,8 +13,9 @@ from planner.accuracy import encoders
 from planner.accuracy.runs import Run
 from planner.catalog import Catalog
 from planner.cost.figures import Array, Device, Grid, Layout, Network, Stack, stacked, taken
-from planner.efficiency import DEFAULT, runtime_keys
+from planner.efficiency import DEFAULT, accelerator_keys, runtime_keys
 from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
+from planner.schema.hardware import Accelerator
 from planner.space.grid import as_figures
 
 
@@ -30,9 +31,10 @@ class Efficiencies:
         """The catalog's."""
         return Efficiencies(catalog.accelerator_efficiencies, catalog.runtime_efficiencies)
 
-    def accelerator(self, name: str, generation: str) -> AcceleratorEfficiency:
-        """An accelerator's own entry, its generation's, or the default."""
-        return self.accelerators.get(name) or self.accelerators.get(generation) or self.accelerators[DEFAULT]
+    def accelerator(self, part: Accelerator) -> AcceleratorEfficiency:
+        """An accelerator's own entry, its generation's, its vendor's, or the default."""
+        keys = (*accelerator_keys(part), DEFAULT)
+        return next(self.accelerators[key] for key in keys if key in self.accelerators)
 
     def runtime(self, name: str, release: str, mode: str, generation: str) -> RuntimeEfficiency:
         """The most particular entry there is, or the default."""
@@ -116,9 +118,7 @@ class Frame:
             assert cluster is not None
             part = cluster.accelerator
             found.append(
-                binding.device(
-                    part, using.accelerator(part.id, part.generation), variant.options.precision, self.runs[owner].date
-                )
+                binding.device(part, using.accelerator(part), variant.options.precision, self.runs[owner].date)
             )
         return taken(stacked(found), place) if len(found) > 1 else found[0]
 
@@ -129,7 +129,7 @@ class Frame:
             cluster = self.runs[self._pairs[index][0]].cluster
             assert cluster is not None
             part = cluster.accelerator
-            found.append(binding.network(cluster, using.accelerator(part.id, part.generation)))
+            found.append(binding.network(cluster, using.accelerator(part)))
         joined = taken(stacked(found), place) if len(found) > 1 else found[0]
         return replace(joined, accelerators=self._accelerators)
 

@@ -2,8 +2,10 @@
 
 Comparable runs share the accelerator's generation and the kind of model (dense, mixture); where too few were
 measured the
-next wider set stands in, and the interval widens. The half-width of a set of n residuals ``r = |log(predicted /
-measured)|`` is its ``ceil(0.8 (n + 1)) / n`` quantile; residuals come from fits that left the run's source out.
+next wider set stands in, and the interval widens: on a generation that nothing was measured on to what predictions of
+whole generations miss when a fit has seen none of their runs. The half-width of a set of n residuals
+``r = |log(predicted / measured)|`` is its ``ceil(0.8 (n + 1)) / n`` quantile; residuals come from
+fits that left the run's source out.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ LEVEL = 0.8
 FEWEST = 8
 """Residuals that make a set of its own."""
 UNKNOWN = 1.5
-"""Factor on the widest set's half-width where nothing comparable was measured."""
+"""Factor on the wider set's half-width where nothing comparable was measured."""
+UNMEASURED = "unmeasured generation"
+"""The set of residuals of generations that a fit saw no run of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,12 @@ def found(known: Mapping[str, Width], generation: str, kind: str, runtime: str) 
     names = keys(generation, kind, runtime)
     for index, name in enumerate(names):
         if name in known:
-            beyond = UNKNOWN if index >= 2 else 1.0
-            return known[name].half * beyond, name
+            if index < 2:
+                return known[name].half, name
+            wide, new = known[name].half * UNKNOWN, known.get(UNMEASURED)
+            if new and not any(key.startswith(f"{generation}/") for key in known):
+                return max(wide, new.half), UNMEASURED
+            return wide, name
     return 0.5, "nothing"
 
 

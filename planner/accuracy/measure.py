@@ -208,7 +208,7 @@ def of_table(path: Path, part: Accelerator) -> tuple[list[Row], int]:
 
 
 def _prior(catalog: Catalog, part: Accelerator) -> AcceleratorEfficiency:
-    return Efficiencies.of(catalog).accelerator(part.id, part.generation)
+    return Efficiencies.of(catalog).accelerator(part)
 
 
 def _made(folder: Path) -> None:

@@ -93,18 +93,12 @@ def software(reached: RuntimeEfficiency, precision: str) -> Software:
 def _device(run: Run, reached: AcceleratorEfficiency) -> Device:
     """The figures of a run's accelerator.
 
-    Young software is slow in memory-bound kernels as in products (:func:`planner.binding.maturity`). The ramp over the
-    inner dimension is a fixed time, so it shrinks with the rate of the precision.
+    Young software is slow in memory-bound kernels as in products (:func:`planner.binding.maturity`).
     """
     assert run.cluster is not None
     part = run.cluster.accelerator
     made = binding.device(part, reached, run.precision, run.date)
-    half = binding.device(part, reached, "fp16", run.date)
-    return replace(
-        made,
-        memory_rate=made.memory_rate * binding.maturity(reached, run.date),
-        inner_half=made.inner_half * made.matrix_rate / half.matrix_rate,
-    )
+    return replace(made, memory_rate=made.memory_rate * binding.maturity(reached, run.date))
 
 
 def columns(runs: Sequence[Run], using: Efficiencies) -> tuple[Device, Network, Software, Array, Array]:
@@ -113,7 +107,7 @@ def columns(runs: Sequence[Run], using: Efficiencies) -> tuple[Device, Network, 
     for run in runs:
         assert run.cluster is not None
         part = run.cluster.accelerator
-        reached = using.accelerator(part.id, part.generation)
+        reached = using.accelerator(part)
         devices.append(_device(run, reached))
         networks.append(replace(binding.network(run.cluster, reached), accelerators=run.accelerators))
         softwares.append(software(using.runtime(run.runtime, run.year, "", part.generation), run.precision))

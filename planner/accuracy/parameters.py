@@ -11,9 +11,20 @@ from collections.abc import Iterator
 from planner.accuracy.calibration import Parameter
 
 GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
-MEGATRON = tuple(f"megatron-core{release}" for release in ("", "@2026", "@2025.05", "@2025", "@2024"))
+BOARDS = {
+    "ampere": ("A30", "A40", "A100-PCIE-80GB"),
+    "hopper": ("H100-SXM5-96GB", "H100-PCIE-80GB"),
+    "blackwell": ("GB200", "GB300", "B300-SXM-288GB"),
+}
+"""Boards with entries of their own, which move with their generation."""
+ULTRA = ("GB300", "B300-SXM-288GB")
+MEGATRON = tuple(
+    f"megatron-core{release}" for release in ("", "/blackwell", "@2026", "+tokendrop", "@2025.05", "@2025", "@2024")
+)
 FSDP2 = ("fsdp2", "fsdp2/hopper", "fsdp2+eager", "fsdp2+rowwise")
 FSDP = ("fsdp", "fsdp/hopper")
+GROUPED = MEGATRON[:5]
+"""Releases that run experts' products grouped, not one by one."""
 
 _OF_A_GENERATION = (
     ("matrix.bf16", 0.06, 1.0),
@@ -44,11 +55,18 @@ def _accelerators() -> Iterator[Parameter]:
     for generation in GENERATIONS:
         for field, sd, most in _OF_A_GENERATION:
             if not (generation == "volta" and field == "matrix.bf16"):
-                yield Parameter(f"{generation}.{field}", "accelerators", (generation,), field, sd, most)
+                entries = (generation, *BOARDS.get(generation, ()))
+                yield Parameter(f"{generation}.{field}", "accelerators", entries, field, sd, most)
     for generation, precision, sd in _LOW_PRECISION:
         field = f"matrix.{precision}"
-        yield Parameter(f"{generation}.{field}", "accelerators", (generation,), field, sd, 1.0)
-    yield Parameter("blackwell.drift", "accelerators", ("blackwell",), "drift", 0.5, 1.0)
+        entries = (generation, *BOARDS[generation])
+        yield Parameter(f"{generation}.{field}", "accelerators", entries, field, sd, 1.0)
+    blackwell = ("blackwell", *BOARDS["blackwell"])
+    yield Parameter("blackwell.drift", "accelerators", blackwell, "drift", 0.5, 1.0)
+    yield Parameter("blackwell-ultra.attention", "accelerators", ULTRA, "attention", 0.15, 1.0)
+    yield Parameter("GB200.power_capped", "accelerators", ("GB200",), "power_capped", 0.05, 1.2)
+    yield Parameter("GB300.power_capped", "accelerators", ("GB300",), "power_capped", 0.05, 1.2)
+    yield Parameter("GB200.launch", "accelerators", ("GB200", "GB300"), "launch", 0.3, 1e-3)
     yield Parameter("H100-SXM5-96GB.power_capped", "accelerators", ("H100-SXM5-96GB",), "power_capped", 0.1, 1.0)
 
 
@@ -74,14 +92,15 @@ def _mixtures() -> Iterator[Parameter]:
     earliest = ("megatron-core@2025", "megatron-core@2024")
     older = ("megatron-core@2025.05",)
     yield Parameter("mixture.ep_overlap", "runtimes", MEGATRON, "ep_overlap", 0.4, 0.95)
-    yield Parameter("mixture.grouped_matrix", "runtimes", MEGATRON, "grouped_matrix", 0.2, 1.0)
-    yield Parameter("mixture.expert_imbalance", "runtimes", MEGATRON, "expert_imbalance", 0.1, 1.5)
-    yield Parameter("mixture.expert_launches", "runtimes", MEGATRON, "expert_launches", 0.5, 1e4)
+    yield Parameter("mixture.grouped_matrix", "runtimes", GROUPED, "grouped_matrix", 0.1, 1.0)
+    yield Parameter("mixture.expert_launches", "runtimes", MEGATRON, "expert_launches", 0.25, 1e4)
     yield Parameter("mixture.routed_vector", "runtimes", MEGATRON, "routed_vector", 0.4, 10.0)
-    yield Parameter("mixture.grouped_low_precision", "runtimes", MEGATRON, "grouped_low_precision", 0.2, 1.0)
     yield Parameter("mixture@2025.grouped_matrix", "runtimes", earliest, "grouped_matrix", 0.2, 1.0)
-    yield Parameter("mixture@2025.05.expert_launches", "runtimes", older, "expert_launches", 0.5, 1e4)
-    yield Parameter("mixture@2025.05.routed_vector", "runtimes", older, "routed_vector", 0.4, 10.0)
-    yield Parameter("mixture@2025.05.ep_overlap", "runtimes", older, "ep_overlap", 0.5, 0.95)
-    yield Parameter("mixture@2025.05.grouped_matrix", "runtimes", older, "grouped_matrix", 0.2, 1.0)
-    yield Parameter("mixture@2026.expert_launches", "runtimes", ("megatron-core@2026",), "expert_launches", 0.5, 1e4)
+    yield Parameter("mixture@2025.05.routed_vector", "runtimes", older, "routed_vector", 0.3, 10.0)
+    fused = ("megatron-core/blackwell",)
+    yield Parameter("mixture/blackwell.expert_launches", "runtimes", fused, "expert_launches", 0.5, 1e4)
+    yield Parameter("mixture/blackwell.routed_vector", "runtimes", fused, "routed_vector", 0.3, 10.0)
+    yield Parameter("mixture/blackwell.grouped_matrix", "runtimes", fused, "grouped_matrix", 0.2, 1.1)
+    yield Parameter(
+        "mixture+tokendrop.expert_launches", "runtimes", ("megatron-core+tokendrop",), "expert_launches", 0.5, 1e4
+    )

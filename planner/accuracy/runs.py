@@ -340,8 +340,17 @@ def _cluster(row: Mapping[str, str], catalog: Catalog, accelerator: str, n: int)
     if ports and node.kind != "rack" and "Storage" not in network and "Management" not in network:
         node = replace(node, nics=int(ports[1]), nic_bandwidth=int(ports[2]) * 1e9 / 8)
     fabric = catalog.fabric(node.fabric or "infiniband-ndr")
+    if fabric.kind == "ici":
+        fabric = replace(fabric, leaf_nodes=_slice(row, fabric.leaf_nodes * node.accelerators, n) // per_node)
     count = max(1, -(-n // per_node))
     return Cluster(node=replace(node, accelerators=per_node), accelerator=part, count=count, fabric=fabric)
+
+
+def _slice(row: Mapping[str, str], pod: int, n: int) -> int:
+    """Chips of one TPU slice, a scale-up domain: what parameters are sharded over within it, times tp; else the pod."""
+    stated = re.search(r"within slice \((\d+)\)", row.get("sharding") or "")
+    inside = int(stated[1]) * (whole(row, "tp") or 1) if stated else pod
+    return inside if n % inside == 0 else min(pod, n)
 
 
 # ---- what was run ----------------------------------------------------------------------------------------------------
@@ -386,6 +395,8 @@ def _degrees(run: Run, row: Mapping[str, str], work: Workload, n: int, inferred:
     ep = whole(row, "ep", 1) or 1
     etp = whole(row, "etp") or (1 if ep > 1 or not work.model.moe else tp)
     each, micro = work.batch // dp, whole(row, "micro_batch")
+    if micro and run.source.startswith("maxtext"):
+        micro *= tp * cp  # MaxText counts the batch of a chip, whatever the chips share
     if micro is None:
         inferred.append("micro-batch: the fastest that fits")
     micros = [micro] if micro else [m for m in (1, 2, 4, 8, 16) if each % m == 0]
@@ -414,7 +425,7 @@ def _variants(
     zero = int(number(row, "zero_stage") or 0)
     old = runtime == "megatron-core" and names.runtime(run.source, "", "")[1] == "2022"
     text = (row.get("sharding") or "").lower()
-    scope = "node" if "in node" in text else "full"
+    scope = "node" if "in node" in text or "within slice" in text else "full"
     for layout in _degrees(run, row, work, n, inferred):
         tensor = TensorMode(
             bool(stated) if stated is not None else layout["tp"] > 1,
@@ -441,6 +452,8 @@ def _gradients(run: Run, notes: str) -> tuple[float, float] | None:
 
 def _mode(runtime: str, notes: str, precision: str) -> str:
     text = notes.lower()
+    if runtime == "megatron-core":
+        return "tokendrop" if "tokendrop" in text else ""
     if runtime != "fsdp2":
         return ""
     if "eager" in text:

@@ -32,7 +32,7 @@ def _entry(frame: Frame, index: int, using: Efficiencies) -> str:
     cluster = frame.runs[index].cluster
     assert cluster is not None
     part = cluster.accelerator
-    return using.accelerator(part.id, part.generation).id
+    return using.accelerator(part).id
 
 
 def _stack(frame: Frame, index: int, using: Efficiencies) -> str:

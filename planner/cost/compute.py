@@ -37,28 +37,42 @@ class Part:
 NOTHING = Part(0.0, 0.0)
 
 
-def product_time(device: Device, m: Figure, n: Figure, k: Figure, groups: Figure = 1.0, rate: Figure = None) -> Figure:
-    """Seconds of ``groups`` products (m x k)(k x n).
+def product_time(
+    device: Device,
+    m: Figure,
+    n: Figure,
+    k: Figure,
+    groups: Figure = 1.0,
+    rate: Figure = None,
+    written: Figure = _ELEMENT,
+) -> Figure:
+    """Seconds of ``groups`` products (m x k)(k x n) whose results move `written` bytes an element.
 
-    ``t = 2 m n k / rate (1 + k_half / k) (1 + w (q - 1))`` but no less than the bytes ``2 (m k + k n + m n)`` over the
-    memory's rate, with ``q`` the rounding up of output tiles to whole waves over the compute units. Nothing, where a
-    dimension is 0: a projection that the model lacks.
+    ``t = 2 m n k / rate (1 + k_half / k) (1 + w (q - 1))`` but no less than the bytes ``2 (m k + k n) + written m n``
+    over the memory's rate, with ``q`` the rounding up of output tiles to whole waves over the compute units. The ramp
+    is a fixed time: ``k_half`` grows with the rate. Nothing, where a dimension is 0: a projection that the model lacks.
     """
     rate = device.matrix_rate if rate is None else rate
     tiles = np.ceil(m / _TILE_M) * np.ceil(n / _TILE_N) * groups
     waves = np.ceil(tiles / device.compute_units) * device.compute_units / np.maximum(tiles, 1.0)
-    arithmetic = 2.0 * m * n * k / rate * (1.0 + device.inner_half / np.maximum(k, 1.0))
+    half = device.inner_half * rate / device.matrix_rate
+    arithmetic = 2.0 * m * n * k / rate * (1.0 + half / np.maximum(k, 1.0))
     arithmetic = arithmetic * (1.0 + device.quantisation * np.minimum(waves - 1.0, 3.0) * (tiles > 0))
-    traffic = _ELEMENT * (m * k + k * n + m * n) / device.memory_rate
+    traffic = (_ELEMENT * (m * k + k * n) + written * m * n) / device.memory_rate
     return groups * np.maximum(arithmetic, traffic) * (m * n * k > 0)
 
 
 def trained_product(grid: Grid, m: Figure, n: Figure, k: Figure, groups: Figure = 1.0, rate: Figure = None) -> Part:
-    """A product with its two gradients: input ``(m, k, n)`` and, where weights are trained, weight ``(k, n, m)``."""
-    device, shape = grid.device, grid.shape
+    """A product with its two gradients: input ``(m, k, n)`` and, where weights are trained, weight ``(k, n, m)``.
+
+    A runtime that keeps whole gradients adds each micro-batch's to them: it reads and writes them in their own
+    precision. One that gathers working copies writes them once, in 16 bit, and reduces them.
+    """
+    device, shape, stack = grid.device, grid.shape, grid.stack
+    added = np.where(stack.gathers_working_copy > 0, _ELEMENT, 2.0 * stack.gradient_bytes)
     forward = product_time(device, m, n, k, groups, rate)
     inward = product_time(device, m, k, n, groups, rate)
-    weight = product_time(device, k, n, m, groups, rate)
+    weight = product_time(device, k, n, m, groups, rate, added)
     backward = inward + shape.weight_gradient * weight
     adapters = 1.0 + shape.adapter_flops
     return Part(forward * adapters, backward * adapters)
@@ -127,8 +141,7 @@ def expert_products(grid: Grid) -> Part:
     local = np.maximum(s.experts / layout.ep, 1.0)
     rows = routed_copies(grid) / local
     inner = s.expert_ffn / layout.etp
-    slow = 1.0 - grid.device.low_precision * (1.0 - grid.stack.grouped_low_precision)
-    rate = grid.device.matrix_rate * grid.stack.grouped_matrix * slow
+    rate = grid.device.matrix_rate * grid.stack.grouped_matrix
     grouped = trained_product(grid, rows, (1.0 + s.gated) * inner, s.hidden, local, rate)
     grouped = grouped + trained_product(grid, rows, s.hidden, inner, local, rate)
     return grouped + trained_product(
@@ -152,11 +165,16 @@ def _cast_bytes(grid: Grid, width: Figure) -> Figure:
     return grid.device.low_precision * grid.stack.low_precision_cast * 4.0 * tokens(grid) * width
 
 
+def _input_casts(grid: Grid) -> Figure:
+    """The same of a block's input: with sequence parallelism cast on the shard, then gathered and transposed."""
+    return 0.5 * _cast_bytes(grid, grid.shape.hidden) * (1.0 + 1.0 / sequence_shard(grid))
+
+
 def attention_vector_bytes(grid: Grid) -> Figure:
     """Norm and residual (10 h a token), rotary embedding (4 bytes per query and key element), casts of inputs."""
     s = grid.shape
     rotary = 4.0 * (s.heads * s.qk_dim / grid.layout.tp + 0.5 * kv_width(grid))
-    casts = _cast_bytes(grid, s.hidden + s.heads * s.v_dim / grid.layout.tp)
+    casts = _input_casts(grid) + _cast_bytes(grid, s.heads * s.v_dim / grid.layout.tp)
     return tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + rotary) + casts
 
 
@@ -164,18 +182,23 @@ def mlp_vector_bytes(grid: Grid, width: Figure) -> Figure:
     """Norm and residual, the activation function (6 or 4 bytes per inner element), casts of inputs."""
     s = grid.shape
     inner = width / grid.layout.tp
-    casts = _cast_bytes(grid, s.hidden + inner)
+    casts = _input_casts(grid) + _cast_bytes(grid, inner)
     return tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + (4.0 + 2.0 * s.gated) * inner) + casts
 
 
 def expert_vector_bytes(grid: Grid) -> Figure:
-    """Norm and residual, permuting copies to experts and back (8 h a copy), the activation function, casts."""
+    """Norm and residual, permuting copies to experts and back (8 h a copy) and casting them, the activation function.
+
+    ``tokens 10 h / shard + copies (r (8 h + 4 c (h + f / etp)) + (4 + 2 gated) f / etp)``, with r how often a runtime's
+    kernels move a copy, and c its casts.
+    """
     s = grid.shape
     copies = routed_copies(grid)
     inner = s.expert_ffn / grid.layout.etp
-    casts = grid.device.low_precision * grid.stack.low_precision_cast * 4.0 * copies * (s.hidden + inner)
+    casts = grid.device.low_precision * grid.stack.low_precision_cast * 4.0 * (s.hidden + inner)
     own = tokens(grid) * 10.0 * s.hidden / sequence_shard(grid)
-    return own + copies * (8.0 * s.hidden * grid.stack.routed_vector + (4.0 + 2.0 * s.gated) * inner) + casts
+    moved = grid.stack.routed_vector * (8.0 * s.hidden + casts)
+    return own + copies * (moved + (4.0 + 2.0 * s.gated) * inner)
 
 
 def region_bytes(grid: Grid) -> Figure:
@@ -186,14 +209,15 @@ def region_bytes(grid: Grid) -> Figure:
 def tensor_parallel(grid: Grid, blocks: Figure) -> Part:
     """Communication of `blocks` tensor-parallel regions (attention and MLP are two).
 
-    Without sequence parallelism one all-reduce each way; with it a gather before and a scatter after, each way. Overlap
-    hides a share of it behind the products it feeds.
+    Without sequence parallelism one all-reduce each way; with it a gather before and a scatter after, each way; what
+    is gathered in low precision was cast before: half the bytes. Overlap hides a share of it behind the products it
+    feeds.
     """
     network, layout, options = grid.network, grid.layout, grid.options
     ranks = collectives.group(network, layout.tp, 1.0)
     size = region_bytes(grid)
     reduce = collectives.all_reduce(network, size, ranks)
-    scatter = 2.0 * collectives.gather(network, size, ranks)
+    scatter = (2.0 - 0.5 * grid.device.low_precision) * collectives.gather(network, size, ranks)
     shown = 1.0 - options.tp_overlap * grid.stack.tp_overlap
     seconds = blocks * shown * np.where(options.sequence_parallel > 0, scatter, reduce)
     return Part(seconds, seconds)

@@ -180,8 +180,6 @@ class Stack:
     cp_overlap: Figure
     ep_overlap: Figure
     grouped_matrix: Figure
-    grouped_low_precision: Figure
-    """Further factor on grouped products in 8 bit: operands of few rows are cast group by group."""
     expert_imbalance: Figure
     low_precision_cast: Figure
     jitter: Figure

@@ -70,13 +70,11 @@ class RuntimeEfficiency(Entry):
     """Share of the attention time that context-parallel transfers can hide behind."""
     ep_overlap: float
     """Share of expert all-to-all hidden."""
-    grouped_matrix: float = 0.8
+    grouped_matrix: float = 0.9
     """Factor on matrix rates of grouped (expert) products."""
-    grouped_low_precision: float = 0.7
-    """Further factor on grouped products in 8 bit: operands of few rows are cast group by group."""
-    expert_launches: float = 60.0
+    expert_launches: float = 600.0
     """Kernel launches (and waits of like length) that a mixture adds to a layer's forward pass."""
-    routed_vector: float = 1.0
+    routed_vector: float = 2.0
     """Traffic of moving token copies to experts and back over that of fused permutation kernels."""
     expert_imbalance: float = 1.0
     """Tokens at the busiest expert rank over the mean."""

@@ -56,7 +56,7 @@ class Kernels:
 
     def predict(self, using: Efficiencies) -> Times:
         """Every row under the accelerator's entry of some efficiencies."""
-        reached = using.accelerator(self.accelerator.id, self.accelerator.generation)
+        reached = using.accelerator(self.accelerator)
         time = np.empty(len(self.rows))
         for group in self._groups:
             time[group.rows] = _seconds(group, self.accelerator, reached)
