@@ -382,7 +382,9 @@ def _policies(row: Mapping[str, str], inferred: list[str]) -> list[Recompute]:
     return [NO_RECOMPUTE, SELECTIVE, FULL]
 
 
-def _degrees(run: Run, row: Mapping[str, str], work: Workload, n: int, inferred: list[str]) -> Iterator[dict[str, int]]:
+def _degrees(
+    run: Run, row: Mapping[str, str], work: Workload, n: int, inferred: list[str], interleaves: bool
+) -> Iterator[dict[str, int]]:
     tp, pp, cp = (whole(row, name) for name in ("tp", "pp", "cp"))
     if tp is None or pp is None:
         raise _Unpredictable("tp and pp are not stated")
@@ -402,7 +404,7 @@ def _degrees(run: Run, row: Mapping[str, str], work: Workload, n: int, inferred:
     micros = [micro] if micro else [m for m in (1, 2, 4, 8, 16) if each % m == 0]
     vpp = whole(row, "vpp")
     depths = [vpp] if vpp else [1]
-    if vpp is None and pp > 1 and run.source.startswith("megatron-bridge"):
+    if vpp is None and pp > 1 and interleaves:
         layers = work.model.layers / pp
         depths = [v for v in range(1, 13) if v == 1 or (layers / v >= 1 and layers % v == 0)]
         inferred.append("vpp: the fastest that fits")
@@ -426,7 +428,7 @@ def _variants(
     old = runtime == "megatron-core" and names.runtime(run.source, "", "")[1] == "2022"
     text = (row.get("sharding") or "").lower()
     scope = "node" if "in node" in text or "within slice" in text else "full"
-    for layout in _degrees(run, row, work, n, inferred):
+    for layout in _degrees(run, row, work, n, inferred, interleaves=runtime == "megatron-core" and not old):
         tensor = TensorMode(
             bool(stated) if stated is not None else layout["tp"] > 1,
             layout["tp"] > 1
