@@ -47,7 +47,8 @@ accuracy: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.accuracy
 
 calibrate: $(VENV)/.installed-dev
-	$(BIN)/clusterwright calibrate benchmarks/data/measured_runs.csv -o hardware_catalog
+	$(BIN)/clusterwright calibrate benchmarks/data/measured_runs.csv --table benchmarks/data/gemm_measured.csv \
+		-o hardware_catalog
 
 clean:
 	rm -rf $(VENV) $(REAL) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov

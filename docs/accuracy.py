@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from planner import catalog, cost
-from planner.accuracy import calibrate, intervals, metrics, other_families, runs, validation
+from planner.accuracy import calibrate, intervals, metrics, other_families, runs, tables, validation
 from planner.accuracy.frame import Efficiencies, Frame
 from planner.accuracy.metrics import Errors
 from planner.resources import data
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"
+KERNELS = ROOT / "benchmarks" / "data" / "gemm_measured.csv"
 NVIDIA = ("volta", "ampere", "hopper", "blackwell")
 
 
@@ -137,7 +138,7 @@ def page() -> str:
     """The whole page."""
     priors = catalog.load(data("hardware_catalog") / "priors")
     frame = Frame(priors, runs.read(RUNS, priors))
-    found = calibrate.calibrate(frame, Efficiencies.of(priors))
+    found = calibrate.calibrate(frame, tables.informed(Efficiencies.of(priors), priors, KERNELS)[0])
     members = [frame.runs[i] for i in found.rows]
     fitted = frame.predict(found.fit.efficiencies).time[found.rows]
     unfitted = frame.predict(found.prior).time[found.rows]

@@ -1,17 +1,20 @@
 """Predictions against measurements: how runs are read, how errors are counted, and that they do not get worse."""
 
 import csv
+import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from planner import catalog
-from planner.accuracy import calibrate, calibration, intervals, metrics, names, runs, site
+from planner import binding, catalog
+from planner.accuracy import calibrate, calibration, intervals, metrics, names, parameters, runs, site, tables
 from planner.accuracy.frame import Efficiencies, Frame
 from planner.accuracy.intervals import Width
 from planner.commands import main
+from planner.cost.compute import product_time
 from planner.errors import WrongQuestion
 from planner.resources import data
 
@@ -165,6 +168,19 @@ def test_intervals_are_conformal_quantiles():
     assert intervals.found(found, "cdna3", "moe", "fsdp") == (pytest.approx(0.15), "all")
 
 
+def test_a_generation_nothing_was_measured_on_gets_what_left_out_generations_miss():
+    known = intervals.widths(np.full(10, 0.1), [("hopper", "dense", "fsdp")] * 10)
+    known[intervals.UNMEASURED] = Width(0.4, 10)
+    assert intervals.found(known, "cdna3", "dense", "fsdp") == (0.4, intervals.UNMEASURED)
+    assert intervals.found(known, "hopper", "moe", "fsdp") == (pytest.approx(0.15), "all")
+    assert intervals.found(known, "hopper", "dense", "fsdp") == (0.1, "hopper/dense/fsdp")
+
+
+def test_tpu_intervals_cover_runs_that_nothing_was_fitted_to(report):
+    tpu = next(group for group in report["groups"] if group["name"] == "maxtext-tpu")
+    assert tpu["interval80_coverage"] >= 0.75
+
+
 def test_malformed_intervals_are_refused(tmp_path):
     (tmp_path / "intervals").mkdir()
     (tmp_path / "intervals" / "x.csv").write_text("set,half_width,runs,source\nall,wide,3,me\n")
@@ -223,6 +239,45 @@ def test_a_site_is_written_as_an_overlay(tmp_path, capsys):
 def test_a_site_needs_its_runs(tmp_path, capsys):
     assert main(["calibrate", "--site", "--measure", "-o", str(tmp_path)]) == 2
     assert "--site adapts to measured runs" in capsys.readouterr().err
+
+
+def test_kernel_tables_set_the_shape_figures_and_leave_the_level(tmp_path):
+    priors = catalog.load(data("hardware_catalog") / "priors")
+    prior = Efficiencies.of(priors)
+    part = priors.accelerator("A100-SXM4-80GB")
+    slow = replace(prior.accelerator(part), inner_half=900.0, quantisation=0.0)
+    device = binding.device(part, slow, "bf16")
+    lines = ["accelerator,dtype,m,n,k,tflops,source"]
+    for m, n, k in itertools.product((1280, 4096, 8192), (2048, 4096, 8192), (128, 512, 2048, 8192)):
+        rate = 2.0 * m * n * k / float(product_time(device, float(m), float(n), float(k))) / 1e12
+        lines.append(f"A100-SXM4-80GB,bf16,{m},{n},{k},{rate},made")
+    path = tmp_path / "kernels.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found, kernels = tables.informed(prior, priors, path)
+    assert kernels == len(lines) - 1
+    for name in ("ampere", "A30"):
+        assert found.accelerators[name].inner_half == pytest.approx(900, rel=0.1)
+        assert found.accelerators[name].quantisation < 0.5 * prior.accelerators[name].quantisation
+        assert found.accelerators[name].matrix == prior.accelerators[name].matrix
+    assert found.accelerators["hopper"] == prior.accelerators["hopper"]
+
+
+def test_a_table_of_few_kernels_sets_nothing(tmp_path):
+    priors = catalog.load(data("hardware_catalog") / "priors")
+    path = tmp_path / "kernels.csv"
+    path.write_text("accelerator,dtype,m,n,k,tflops\nA100-SXM4-80GB,bf16,4096,4096,4096,200\n", encoding="utf-8")
+    with pytest.raises(WrongQuestion, match="16-bit matrix products"):
+        tables.informed(Efficiencies.of(priors), priors, path)
+
+
+def test_boards_move_with_their_generation():
+    priors = catalog.load(data("hardware_catalog") / "priors")
+    boards = {name for own in parameters.BOARDS.values() for name in own}
+    for generation, own in parameters.BOARDS.items():
+        assert all(priors.accelerators[name].generation == generation for name in own)
+    fitted = set(parameters.BOARDS)
+    extra = {n for n in priors.accelerator_efficiencies if n in priors.accelerators} - boards
+    assert not {name for name in extra if priors.accelerators[name].generation in fitted}
 
 
 def test_a_fit_never_touches_what_it_starts_from():

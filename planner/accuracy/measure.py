@@ -199,12 +199,17 @@ def of_table(path: Path, part: Accelerator) -> tuple[list[Row], int]:
         WrongQuestion: a malformed table, or none of its rows is of this accelerator.
     """
     table: Table = read(path)
-    mine = [row for row in table.rows if part.id in (row.accelerator, names.accelerator(row.accelerator))]
-    kept = [row for row in mine if row.kernel.dtype in ELEMENT and binding.can_train_in(part, row.kernel.dtype)]
+    kept = rows_of(table, part)
     if not kept:
         known = sorted({names.accelerator(row.accelerator) or row.accelerator for row in table.rows})
         raise WrongQuestion(f"{path}: no kernel of {part.id} in it; it has {', '.join(known[:8]) or 'no rows'}")
     return kept, len(table.rows) - len(kept) + table.left_out
+
+
+def rows_of(table: Table, part: Accelerator) -> list[Row]:
+    """The rows of one accelerator, in precisions that it has a peak for."""
+    mine = [row for row in table.rows if part.id in (row.accelerator, names.accelerator(row.accelerator))]
+    return [row for row in mine if row.kernel.dtype in ELEMENT and binding.can_train_in(part, row.kernel.dtype)]
 
 
 def _prior(catalog: Catalog, part: Accelerator) -> AcceleratorEfficiency:

@@ -23,7 +23,12 @@ import click
     "--site", is_flag=True, help="FILE holds a few runs of one site: adapt to it, little, from what is shipped."
 )
 @click.option("--measure", "measures", is_flag=True, help="Time kernels on this machine instead (needs PyTorch).")
-@click.option("--table", type=click.Path(path_type=Path), metavar="FILE", help="Fit a table of timed kernels instead.")
+@click.option(
+    "--table",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Fit a table of timed kernels: instead of runs, or before them.",
+)
 @click.option("--accelerator", metavar="ID", help="What was timed (default: by the device's own name).")
 @click.option("--device", default="auto", show_default=True, metavar="NAME", help="Device to time: cuda, cuda:1, cpu.")
 @click.option("--tiny", is_flag=True, help="A few small kernels only, to see that it works.")
@@ -44,22 +49,23 @@ def calibrate(
 
     Nominal figures are never touched. The fit starts from the priors of the built-in catalog, so that the same file
     gives the same result however often it is run. With --measure or --table, kernels are fitted instead of runs: one
-    accelerator's entry, before any run.
+    accelerator's entry, before any run. With both, kernels come first: how products fall short on small shapes is
+    taken from the table, and the runs adjust the rest.
 
     \b
-      clusterwright calibrate benchmarks/data/measured_runs.csv -o my-catalog
+      clusterwright calibrate benchmarks/data/measured_runs.csv --table benchmarks/data/gemm_measured.csv -o my-catalog
       clusterwright calibrate my-runs.csv --site -o my-catalog
       clusterwright calibrate --measure -o my-catalog
       clusterwright plan llama3-8b --cluster dgx-h100:4 --catalog my-catalog
     """  # noqa: D301 - click reads the control character itself
-    if sum((file is not None, measures, table is not None)) != 1:
+    if sum((file is not None, measures, table is not None and file is None)) != 1 or (site and table is not None):
         raise click.UsageError("name one of: a FILE of runs, --measure, --table FILE")
     if site and file is None:
         raise click.UsageError("--site adapts to measured runs: name their FILE")
     if file is not None and site:
         _from_site(file, output, as_json)
     elif file is not None:
-        _from_runs(file, output, cross_validate, as_json)
+        _from_runs(file, output, table, cross_validate, as_json)
     else:
         _from_kernels(output, table, accelerator, device, tiny, as_json)
 
@@ -138,13 +144,13 @@ def _from_site(file: Path, output: Path, as_json: bool) -> None:
         _show(document, output)
 
 
-def _from_runs(file: Path, output: Path, cross_validate: bool, as_json: bool) -> None:
+def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: bool, as_json: bool) -> None:
     import datetime
 
     from planner import catalog as catalogs
     from planner import render
     from planner.accuracy import calibrate as fitting
-    from planner.accuracy import intervals, other_parameters, overlay, runs
+    from planner.accuracy import intervals, other_parameters, overlay, runs, tables
     from planner.accuracy.frame import Efficiencies, Frame
     from planner.errors import WrongQuestion
     from planner.resources import data
@@ -152,11 +158,16 @@ def _from_runs(file: Path, output: Path, cross_validate: bool, as_json: bool) ->
     priors = catalogs.load(data("hardware_catalog") / "priors")
     read = runs.read(file, priors)
     frame = Frame(priors, read)
-    found = fitting.calibrate(frame, Efficiencies.of(priors))
+    prior, kernels = Efficiencies.of(priors), 0
+    if table is not None:
+        prior, kernels = tables.informed(prior, priors, table)
+    found = fitting.calibrate(frame, prior)
     if not len(found.rows):
         raise WrongQuestion(f"{file}: no grade A pre-training run with a step time that can be predicted")
     date = datetime.date.today().isoformat()
     source = f"{len(found.rows) + len(found.extra)} runs of {file.name}"
+    if table is not None:
+        source += f", shapes by {kernels:,} kernels of {table.name}"
     efficiencies = other_parameters.extended(priors, read, found.fit.efficiencies)
     written = overlay.write_overlay(output, efficiencies, source, date)
     left_out = None
