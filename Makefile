@@ -18,7 +18,7 @@ help:
 	@echo "make lint    the same without the tests"
 	@echo "make format  reformat the sources"
 	@echo "make docs    refresh the generated pages and the examples in README.md"
-	@echo "make accuracy refresh docs/accuracy.md (a minute); make calibrate refits the shipped efficiencies"
+	@echo "make accuracy refresh docs/accuracy.md and its plots (minutes); make calibrate refits the shipped efficiencies"
 	@echo "make clean   remove what the other targets made"
 
 demo: $(VENV)/.installed

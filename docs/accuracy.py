@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from docs import accuracy_plots as plots
+from docs import accuracy_residuals as made_of
 from planner import catalog, cost
 from planner.accuracy import calibrate, intervals, metrics, other_families, runs, tables, validation
 from planner.accuracy.frame import Efficiencies, Frame
@@ -74,11 +76,16 @@ def worst(found: calibrate.Calibration, times: np.ndarray, most: int = 10) -> st
             name: float(np.broadcast_to(value, frame.owner.shape)[row]) / predicted.time[index]
             for name, value in parts.items()
         }
-        largest = sorted(shares.items(), key=lambda item: -item[1])[:4]
+        largest = sorted(shares.items(), key=lambda item: -item[1])[:5]
         told = ", ".join(f"{name} {100 * share:.0f} %" for name, share in largest)
         error = percent(times[place] / measured[place] - 1)
-        rows.append([run.id, run.model, f"{run.accelerators} x {run.accelerator}", run.release or "-", error, told])
-    return table(["run", "model", "on", "release", "error", "made of"], rows)
+        times_ = f"{times[place]:.1f} / {measured[place]:.1f} s"
+        reading = frame.reading(row)
+        degrees = [f"{a}{reading.layout[a]}" for a in ("tp", "pp", "cp", "ep", "dp") if reading.layout[a] > 1]
+        plan = " ".join([*degrees, f"micro {reading.layout['micro']}", reading.options.precision])
+        on = f"{run.accelerators} x {run.accelerator}"
+        rows.append([run.id, run.model, on, plan, run.release or "-", times_, error, told])
+    return table(["run", "model", "on", "plan", "release", "predicted / measured", "error", "made of"], rows)
 
 
 def reached(
@@ -134,8 +141,52 @@ def _choice(found: calibrate.Calibration, wanted: Any) -> metrics.Choice:
     return chosen
 
 
+def drawn(source: made_of.Judged, judgement: validation.Judged, missed: Sequence[made_of.Judged]) -> None:
+    """Writes the page's plots beside it."""
+    folder = ROOT / "docs" / plots.FOLDER
+    runs_ = source.runs
+    families, measured = [run.family for run in runs_], source.measured
+    names, accelerators = [run.source for run in runs_], [run.cluster.accelerator.id for run in runs_ if run.cluster]
+    known = np.flatnonzero(np.isfinite(judgement.measured))
+    every = [plots.FAMILIES[judgement.predicted[i].family] for i in known]
+    panels = [
+        ("Fitted runs, each source left out of its fit", source.times, measured, names),
+        ("Every run in the file, as shipped", judgement.time[known], judgement.measured[known], every),
+    ]
+    plots.save(folder, "predicted-measured", lambda: plots.scatter(panels))
+    title = "Each source left out of its fit"
+    plots.save(folder, "by-source", lambda: plots.strips(title, source.times, measured, names, families))
+    plots.save(folder, "by-accelerator", lambda: plots.strips(title, source.times, measured, accelerators, families))
+    scales = []
+    for family in ("dense", "moe"):
+        kept = source.only(family, None, family)
+        counts = np.array([run.accelerators for run in kept.runs])
+        scales.append((plots.FAMILIES[family], kept.times, kept.measured, counts))
+    plots.save(folder, "by-scale", lambda: plots.by_scale(scales))
+    parts = {judged.title: dict.fromkeys(made_of.KINDS, 0.0) for judged in missed}
+    for judged in missed:
+        parts[judged.title] |= {part.name: part.share for part in made_of.by_group(judged)}
+    plots.save(folder, "residual-parts", lambda: plots.components(parts))
+
+
+def breakdown(source: made_of.Judged, missed: Sequence[made_of.Judged], reached: Sequence[str], every: Any) -> str:
+    """What the residuals of figures that are not reached are made of."""
+    kinds = [f"{kind} (number)" if kind in made_of.KINDS[1:-1] else kind for kind in made_of.KINDS]
+    return BREAKDOWN.format(
+        reached=f"Reached, and so not taken apart: {'; '.join(reached)}." if reached else "",
+        groups=table(["figure", "runs", "asked", "error", *kinds], made_of.groups_table(missed)),
+        effects=table(["figure", "effect", "of the step", "asks for", "explains"], made_of.effects_table(missed)),
+        repeats=table(
+            ["family", "rows differ in", "configurations", "runs", "apart from their mean"],
+            made_of.repeats_table(every),
+        ),
+        ranks=table(["runs of", "number", "of squared rank differences"], made_of.ranks_table(source)),
+        sites=table(["source", "runs", "error", "best factor", "error after it"], made_of.sites_table(source)),
+    )
+
+
 def page() -> str:
-    """The whole page."""
+    """The whole page; its plots are written beside it."""
     priors = catalog.load(data("hardware_catalog") / "priors")
     frame = Frame(priors, runs.read(RUNS, priors))
     found = calibrate.calibrate(frame, tables.informed(Efficiencies.of(priors), priors, KERNELS)[0])
@@ -152,6 +203,14 @@ def page() -> str:
     known, times = intervals.read(shipped), other_families.predict(others, using)
     judgement = validation.judged(everything, whole, whole.predict(using), known, others, times)
     report = validation.report(judgement, "source")
+    left_out = [
+        made_of.Judged("", None, frame, found.fit.efficiencies, found.rows, times_) for times_ in (source, model)
+    ]
+    timed = np.flatnonzero(np.isfinite(whole.measured))
+    as_shipped = made_of.Judged("", None, whole, using, timed, whole.predict(using).time[timed])
+    figures = made_of.figures(*left_out, as_shipped)
+    missed = [figure for figure in figures if figure.missed]
+    drawn(left_out[0], judgement, missed)
     covered = table(
         ["rows", "state enough", "predicted"],
         [
@@ -185,9 +244,41 @@ def page() -> str:
         covered=covered,
         groups=table(["source", "rows", "predicted", "MAPE", "median", "bias", "in 80 % interval"], groups),
         worst=worst(found, source),
+        breakdown=breakdown(left_out[0], missed, [f.title for f in figures if not f.missed], whole.runs),
         moved=table(["parameter", "factor on its prior", "spread (log)"], moved),
     )
 
+
+BREAKDOWN = """
+## What the residuals are made of
+
+For every figure above that is not reached, the squared residuals (logarithm of predicted over measured) are taken apart
+in two ways. {reached}
+
+**By what runs have in common** (crossed random effects; shares of the squared residual, and in brackets how many
+groups there are). "All runs" is a common bias. A share of a source, release, accelerator or model is a bias that its
+runs share, so that one factor a group would mend it; scatter is the rest: runs alike in all of these, predicted
+differently well.
+
+![Squared residuals by what runs have in common](figures/residual-parts.svg)
+
+{groups}
+**By effect** (the share of each effect in the predicted step, regressed on; Shapley values, which add up over effects).
+"Asks for" is the factor on the effect's time, held to 1 within about 30 %, with which residuals would be least. A large
+remainder says that no kind of time is wrong by the same factor everywhere. Effects whose shares go together cannot be
+told apart, and what they explain is split between them.
+
+{effects}
+**Runs of one configuration** differ by what no model of that configuration can know.
+
+{repeats}
+**Rank correlation**: which runs stand at another rank than measured, source left out.
+
+{ranks}
+**Adapting to a site** can mend a source's own bias, not the scatter about it: what the best single factor on all of a
+source's runs, known from all of them, would leave.
+
+{sites}"""
 
 PAGE = """# How accurate is it?
 
@@ -211,11 +302,21 @@ are not modelled. With models left out, the dense figure is carried by torchtita
 settings stand only in notes. Memory: two rows are probably published with the wrong micro-batch, and V100 rows hold
 buffers not modelled.
 
+![Predicted against measured step times](figures/predicted-measured.svg)
+
+The line is a perfect prediction, the dotted ones 20 % to either side.
+{breakdown}
 ## By source
 
 "no runs" are the priors alone: datasheets, kernel and collective tables (and see the caution above).
 
 {sources}
+![Residuals by source](figures/by-source.svg)
+
+![Residuals by accelerator](figures/by-accelerator.svg)
+
+![Residuals by number of accelerators](figures/by-scale.svg)
+
 ## Everything in the file, as shipped
 
 `clusterwright validate benchmarks/data/measured_runs.csv`, rows of every grade and family that can be predicted. TPU

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner import binding, cost
 from planner.accuracy import encoders
-from planner.accuracy.runs import Run
+from planner.accuracy.runs import Run, Variant
 from planner.catalog import Catalog
 from planner.cost.figures import Array, Device, Grid, Layout, Network, Stack, stacked, taken
 from planner.efficiency import DEFAULT, accelerator_keys, runtime_keys
@@ -108,6 +108,10 @@ class Frame:
             layout=self._layout,
             options=self._options,
         )
+
+    def reading(self, row: int) -> Variant:
+        """The reading of a run that a row stands for (:attr:`Prediction.row`)."""
+        return self._pairs[row][1]
 
     def _device(self, using: Efficiencies) -> Device:
         firsts, place = self._devices

@@ -98,7 +98,7 @@ def choice(groups: Sequence[tuple[Array, Array]]) -> Choice | None:
     )
 
 
-def same_job(run: Run) -> Hashable:
+def same_job(run: Run) -> tuple[Hashable, ...]:
     """What runs share that differ in the plan only: source, model, batch, hardware, software."""
     work = run.workload
     assert work is not None
