@@ -37,7 +37,7 @@ def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
     run = _money(request, candidate)
     return schema.Plan(
         rank=rank,
-        generator=schema.Generator(version=__version__, seed=0, inputs=dict(request.inputs or {})),
+        generator=schema.Generator(version=__version__, seed=0, inputs=_inputs(prepared, options.precision)),
         workload=_workload(request),
         cluster=_cluster(request.cluster, layout["nodes"]),
         runtime=_runtime(request),
@@ -64,6 +64,13 @@ def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
         constraints=_constraints(request, candidate, run),
         assumptions=_assumptions(prepared),
     )
+
+
+def _inputs(prepared: Prepared, precision: str) -> dict[str, str]:
+    """What the plan depends on, hashed: a profile of layer times under its file's name."""
+    found = dict(prepared.request.inputs or {})
+    profile = prepared.profiles.get(precision)
+    return found if profile is None else found | {f"profile {profile.source}": profile.sha256}
 
 
 def _workload(request: Request) -> schema.WorkloadSection:
@@ -180,7 +187,8 @@ def _prediction(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.
             "step_time_s": schema.Interval(
                 low=candidate.time * math.exp(-prepared.half_width),
                 high=candidate.time * math.exp(prepared.half_width),
-                basis=f"80 %: residuals of {prepared.comparable} runs, their source left out of the fit",
+                basis=f"80 %: residuals of {prepared.comparable} runs, their source left out of the fit"
+                + ("; layer times modelled" if candidate.options.precision in prepared.profiles else ""),
             )
         },
     )
@@ -293,6 +301,9 @@ def _assumptions(prepared: Prepared) -> tuple[schema.Assumption, ...]:
             if name not in NO_PART_OF_IT
         ]
     found += [schema.Assumption(what="efficiency", why=why, flag="calibrate") for why in prepared.reached.fallbacks]
+    for profile in {each.sha256: each for each in prepared.profiles.values()}.values():
+        found.append(schema.Assumption(what="layer times", why=profile.told(), flag="profile import"))
+    found += [schema.Assumption(what="layer times", why=why, flag="profile import") for why in prepared.unused]
     if request.price is not None and request.price.assumed:
         found.append(schema.Assumption(what="price", why=request.price.assumed, flag="--price"))
     return tuple(found)

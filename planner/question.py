@@ -18,6 +18,9 @@ from planner.cost.money import HOUR_S
 from planner.efficiency import Reached, reached
 from planner.errors import NoAnswer, WrongQuestion
 from planner.parameters import parameters
+from planner.profiles import overlay
+from planner.profiles import profile as profiles
+from planner.profiles.profile import Profile
 from planner.schema.hardware import Cluster, Price, Runtime
 from planner.schema.workload import Workload
 from planner.search.problem import Problem, Target
@@ -76,6 +79,10 @@ class Prepared:
     """Of the 80 % interval of a step time, on a log scale."""
     comparable: str
     """The set of measured runs that it comes from."""
+    profiles: Mapping[str, Profile]
+    """Layer times measured elsewhere that hold here, by precision."""
+    unused: tuple[str, ...]
+    """Profiles of this model and accelerator that do not hold, and why."""
 
 
 def prepare(catalog: Catalog, request: Request) -> Prepared:
@@ -96,6 +103,7 @@ def prepare(catalog: Catalog, request: Request) -> Prepared:
         raise WrongQuestion(impossible.no_options(question))
     fitted = reached(catalog, request.cluster.accelerator, request.runtime, request.release)
     kinds = {name for block in found for name in block.axes.precision}
+    measured, unused = _profiles(catalog, request, kinds)
     figures = Figures(
         binding.shape(request.workload),
         {
@@ -105,12 +113,21 @@ def prepare(catalog: Catalog, request: Request) -> Prepared:
         binding.network(request.cluster, fitted.accelerator),
         binding.stack(request.runtime, fitted.runtime, request.release, request.cluster.accelerator.memory),
         request.cluster.node.accelerators,
+        {name: found.table for name, found in measured.items()},
     )
     targets = tuple(_target(request, block) for block in found)
     kind = "moe" if request.workload.model.moe else "dense"
     generation = request.cluster.accelerator.generation
     half, comparable = intervals.found(intervals.read(catalog), generation, kind, request.runtime.id)
-    return Prepared(request, fitted, figures, found, targets, half, comparable)
+    return Prepared(request, fitted, figures, found, targets, half, comparable, measured, unused)
+
+
+def _profiles(catalog: Catalog, request: Request, kinds: set[str]) -> tuple[dict[str, Profile], tuple[str, ...]]:
+    """The profile that holds in each precision, and why others of the same model and accelerator do not."""
+    known, work, part = overlay.read(catalog), request.workload, request.cluster.accelerator.id
+    found = {name: profiles.fit(known, work, part, name) for name in sorted(kinds)}
+    used = {name: each for name, each in found.items() if each is not None}
+    return used, profiles.reasons(known, used.values(), work, part, kinds)
 
 
 def _that_progress(request: Request) -> tuple[int, ...]:

@@ -269,9 +269,9 @@ def expert_parallel(p):
     return 2.0 * once * (1.0 - p.stack.ep_overlap)
 
 
-def layer(p, moe):
-    """Seconds forward and backward of one layer, `moe` of its MLP a mixture, with what its policy computes again."""
-    s, d, st, t = p.shape, p.device, p.stack, tokens(p)
+def parts(p, moe):
+    """Seconds forward and backward of one layer by cause, `moe` of its MLP a mixture."""
+    s, d, st = p.shape, p.device, p.stack
     matrices = times(plus(*(trained(p, *m) for m in attention_matrices(p))), 1.0 + s.cross_share)
     if moe < 1:
         matrices = plus(matrices, times(mlp(p, s.ffn), 1.0 - moe))
@@ -279,11 +279,57 @@ def layer(p, moe):
         matrices = plus(matrices, times(plus(mlp(p, s.shared_ffn), experts(p)), moe))
     vector = vector_bytes(p, moe) * st.vector / d.memory_rate
     tp, ep = tensor_parallel(p, moe), moe * expert_parallel(p)
-    attention = kernel(p)
-    forward, backward = plus(matrices, attention, (vector, 2.0 * vector), (tp, tp), context_parallel(p), (ep, ep))
+    found = {
+        "matrix": matrices,
+        "attention": kernel(p),
+        "vector": (vector, 2.0 * vector),
+        "tp": (tp, tp),
+        "cp": context_parallel(p),
+        "ep": (ep, ep),
+    }
+    forward, backward = plus(*found.values())
     floor_ = (st.kernels_per_layer + moe * st.expert_launches) * d.launch
-    forward = max(forward, floor_) + st.layer_overhead
-    backward = max(backward, 1.6 * floor_) + 2.0 * st.layer_overhead
+    late = max(floor_ - forward, 0.0) + st.layer_overhead, max(1.6 * floor_ - backward, 0.0) + 2.0 * st.layer_overhead
+    return {**found, "launch": late}
+
+
+def as_profiled(p):
+    """The plan that a profile timed: its degree, nothing else cut or hidden, on the machine as it stands."""
+    m = p.measured
+    layout = SimpleNamespace(**{**vars(p.layout), "tp": m.times.tp, "cp": 1.0, "ep": 1.0, "etp": 1.0})
+    how = {"sequence_parallel": m.times.sequence_parallel, "tp_overlap": 0.0}
+    options = SimpleNamespace(**{**vars(p.options), **how})
+    machine = {"device": m.device, "network": m.network, "stack": m.stack}
+    return SimpleNamespace(**{**vars(p), **machine, "layout": layout, "options": options, "measured": None})
+
+
+def timed(p):
+    """Causes that a profile's layer times hold."""
+    return ("matrix", "attention", "vector", "launch") + (("tp",) if p.measured.times.communication else ())
+
+
+def over(measured, modelled):
+    """Measured over modelled time; 1 where nothing was measured."""
+    return measured / modelled if measured > 0 and modelled > 0 else 1.0
+
+
+def factors(p):
+    """Measured over modelled time of a layer's timed causes, forward and backward."""
+    if p.measured is None:
+        return 1.0, 1.0
+    found = parts(as_profiled(p), 0.0)
+    ahead, back = (sum(found[name][way] for name in timed(p)) for way in (0, 1))
+    return over(p.measured.times.forward, ahead), over(p.measured.times.backward, back)
+
+
+def layer(p, moe):
+    """Seconds forward and backward of one layer, with what its policy computes again."""
+    s, d, st, t = p.shape, p.device, p.stack, tokens(p)
+    found, (ahead, back) = parts(p, moe), factors(p)
+    matrices, attention = found["matrix"], found["attention"]
+    if p.measured is not None:
+        found.update({name: (found[name][0] * ahead, found[name][1] * back) for name in timed(p)})
+    forward, backward = plus(*found.values())
 
     dropped = 0.0
     if st.drops_scores:
@@ -296,8 +342,20 @@ def layer(p, moe):
     if st.drops_linear:
         dropped += st.selective_recompute * matrices[0]
     full = p.options.recompute_layers
-    again = full * forward + p.options.recompute_selective * (1.0 - full) * dropped
+    again = full * forward + p.options.recompute_selective * (1.0 - full) * dropped * ahead
     return forward, backward + again
+
+
+def end(p, seconds, modelled, forward, backward):
+    """An end's seconds, scaled as the profile's are to the model's own."""
+    if p.measured is None:
+        return seconds
+    profiled = modelled(as_profiled(p))
+    times = p.measured.times
+    return (
+        seconds[0] * over(getattr(times, forward), profiled[0]),
+        seconds[1] * over(getattr(times, backward), profiled[1]),
+    )
 
 
 def embedding(p):
@@ -409,7 +467,14 @@ def update(p, stages):
     if p.options.offload > 0:
         moved = p.stack.gradient_wire + p.stack.parameter_wire + p.shape.step_bytes
         return most * p.shape.trained * moved / p.device.host_bandwidth
-    return most * p.shape.trained * p.shape.step_bytes / p.device.memory_rate
+    seconds = most * p.shape.trained * p.shape.step_bytes / p.device.memory_rate
+    if p.measured is None:
+        return seconds
+    s, times = p.shape, p.measured.times
+    whole = s.embedding_parameters + s.final_parameters + (0.0 if s.tied else s.head_parameters)
+    whole += s.layers * (s.attention_parameters + s.mlp_parameters)
+    modelled = whole / times.tp * s.trained * s.step_bytes / p.measured.device.memory_rate
+    return seconds * over(times.update, modelled)
 
 
 def transfer(p):
@@ -428,9 +493,9 @@ def step_time(p):
     for i, layers in enumerate(stages):
         parts = [priced[moe] for moe in layers]
         if i == 0:
-            parts.append(embedding(p))
+            parts.append(end(p, embedding(p), embedding, "embedding_forward", "embedding_backward"))
         if i == len(stages) - 1:
-            parts.append(head(p))
+            parts.append(end(p, head(p), head, "head_forward", "head_backward"))
         seconds.append(plus(*parts))
     whole = [f + b + transfer(p) for f, b in seconds]
     micro_batches = p.layout.batch / (p.layout.dp * p.layout.micro)
@@ -532,4 +597,7 @@ def plan(grid, take=float):
         return SimpleNamespace(**{name: float(take(getattr(figures, name))) for name in type(figures).__slots__})
 
     names = ("shape", "device", "network", "stack", "layout", "options")
-    return SimpleNamespace(**{name: record(getattr(grid, name)) for name in names})
+    found = {name: record(getattr(grid, name)) for name in names}
+    m = grid.measured
+    held = {name: record(getattr(m, name)) for name in ("times", "device", "network", "stack")} if m else None
+    return SimpleNamespace(**found, measured=SimpleNamespace(**held) if held else None)

@@ -17,7 +17,7 @@ LAYERS = [
     ["families"],
     ["catalog", "workload"],
     ["cost"],
-    ["binding", "efficiency"],
+    ["binding", "efficiency", "profiles"],
     ["space"],
     ["search", "accuracy"],
     ["question"],

@@ -12,8 +12,11 @@ from planner import binding, cost
 from planner.accuracy import encoders
 from planner.accuracy.runs import Run, Variant
 from planner.catalog import Catalog
-from planner.cost.figures import Array, Device, Grid, Layout, Network, Stack, stacked, taken
+from planner.cost.figures import Array, Device, Grid, Layout, Measured, Network, Stack, Times, stacked, taken
+from planner.cost.measured import NOTHING, at
 from planner.efficiency import DEFAULT, accelerator_keys, runtime_keys
+from planner.profiles import profile as profiles_
+from planner.profiles.profile import Profile
 from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator
 from planner.space.grid import as_figures
@@ -71,7 +74,7 @@ def _places(keys: Sequence[Hashable]) -> tuple[list[int], NDArray[np.intp]]:
 class Frame:
     """Columns of all readings of all runs that can be predicted."""
 
-    def __init__(self, catalog: Catalog, runs: Sequence[Run]) -> None:
+    def __init__(self, catalog: Catalog, runs: Sequence[Run], profiles: Sequence[Profile] = ()) -> None:
         self.runs = [run for run in runs if run.covered and run.variants]
         self.catalog = catalog
         pairs = [(i, variant) for i, run in enumerate(self.runs) for variant in run.variants]
@@ -82,6 +85,10 @@ class Frame:
         layouts = [Layout(**{name: float(value) for name, value in v.layout.items()}) for _, v in pairs]
         self._layout = stacked(layouts)
         self._options = stacked([as_figures(v.options) for _, v in pairs])
+        used = [self._profile(profiles, run, variant) for run, variant in self._each()]
+        self.profiled = np.unique(self.owner[[each is not None for each in used]])
+        """Runs that a profile of layer times holds for."""
+        self._times = stacked([_times(each, v) for each, (_, v) in zip(used, pairs, strict=True)])
         own = [self.runs[i] for i, _ in pairs]
         self._devices = _places(
             [
@@ -98,15 +105,27 @@ class Frame:
         self.capacity = np.array([r.cluster.accelerator.memory for r in own if r.cluster])
         self.measured = np.array([run.measured or np.nan for run in self.runs])
 
-    def grid(self, using: Efficiencies) -> Grid:
-        """The columns under some efficiencies."""
+    def _each(self) -> list[tuple[Run, Variant]]:
+        return [(self.runs[i], variant) for i, variant in self._pairs]
+
+    def _profile(self, profiles: Sequence[Profile], run: Run, variant: Variant) -> Profile | None:
+        if not profiles or run.workload is None or run.cluster is None:
+            return None
+        return profiles_.fit(profiles, run.workload, run.cluster.accelerator.id, variant.options.precision)
+
+    def grid(self, using: Efficiencies, profiled: bool = True) -> Grid:
+        """The columns under some efficiencies, with layer times of profiles where there are any, or without."""
+        device, network, stack = self._device(using), self._network(using), self._stack(using)
         return Grid(
             shape=self._shape,
-            device=self._device(using),
-            network=self._network(using),
-            stack=self._stack(using),
+            device=device,
+            network=network,
+            stack=stack,
             layout=self._layout,
             options=self._options,
+            measured=Measured(times=self._times, device=device, network=network, stack=stack)
+            if profiled and len(self.profiled)
+            else None,
         )
 
     def reading(self, row: int) -> Variant:
@@ -151,9 +170,9 @@ class Frame:
             found.append(made)
         return taken(stacked(found), place) if len(found) > 1 else found[0]
 
-    def predict(self, using: Efficiencies) -> Prediction:
+    def predict(self, using: Efficiencies, profiled: bool = True) -> Prediction:
         """Every run under some efficiencies; of several readings the fastest that fits, else the leanest."""
-        found = cost.evaluate(self.grid(using))
+        found = cost.evaluate(self.grid(using, profiled))
         time, memory = np.broadcast_to(found.time, self.owner.shape), np.broadcast_to(found.memory, self.owner.shape)
         fits = memory <= self.capacity
         likely = memory <= LIKELY * self.capacity
@@ -161,3 +180,10 @@ class Frame:
         _, first = np.unique(self.owner[order], return_index=True)
         row = order[first]
         return Prediction(time[row], memory[row], fits[row], row)
+
+
+def _times(profile: Profile | None, variant: Variant) -> Times:
+    """What a profile says of a run's plan, as scalars."""
+    if profile is None:
+        return NOTHING
+    return at(profile.table, variant.layout["tp"], variant.layout["micro"])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.accuracy import intervals, metrics
-from planner.accuracy.frame import Frame, Prediction
+from planner.accuracy.frame import Efficiencies, Frame, Prediction
 from planner.accuracy.intervals import Width
 from planner.accuracy.metrics import Errors
 from planner.accuracy.runs import Run
@@ -164,6 +164,18 @@ def coverage(runs: Sequence[Run]) -> list[dict[str, Any]]:
         {"rows": name, "n": len(rows), "covered": sum(r.covered and r.measured is not None for r in rows)}
         for name, rows in asked.items()
     ]
+
+
+def gain(frame: Frame, using: Efficiencies) -> dict[str, Any] | None:
+    """Errors on the runs that a profile of layer times holds for, with it and without; None if it holds for none."""
+    rows = frame.profiled[np.isfinite(frame.measured[frame.profiled])]
+    if not len(rows):
+        return None
+    told: dict[str, Any] = {"n": len(rows)}
+    for name, profiled in (("measured", True), ("modelled", False)):
+        errors = Errors.of(frame.predict(using, profiled).time[rows], frame.measured[rows])
+        told[name] = asdict(errors) if errors else None
+    return told
 
 
 def not_covered(runs: Sequence[Run]) -> list[dict[str, Any]]:

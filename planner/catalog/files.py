@@ -170,7 +170,7 @@ def read_prices(folder: Path, problems: list[Problem]) -> Iterator[PriceRow]:
 
 def misplaced(folder: Path) -> list[Problem]:
     """Files and folders of a catalog folder that nothing would ever read."""
-    known = (*FOLDERS, "prices", "priors", "intervals")
+    known = (*FOLDERS, "prices", "priors", "intervals", "profiles")
     problems = []
     for path in _visible(folder):
         if path.name in BESIDE and path.is_file():
@@ -184,7 +184,7 @@ def misplaced(folder: Path) -> list[Problem]:
         elif path.name == "priors":
             problems.extend(misplaced(path))
         else:
-            suffix = ".csv" if path.name in ("prices", "intervals") else ".toml"
+            suffix = ".csv" if path.name in ("prices", "intervals", "profiles") else ".toml"
             wrong = [child for child in _visible(path) if child.suffix != suffix]
             problems.extend(
                 Problem(str(child), 0, "", f"not read: {path.name}/ holds {suffix} files") for child in wrong

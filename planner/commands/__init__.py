@@ -24,6 +24,7 @@ COMMANDS = {
         "models": "List and show models; import a config.json.",
         "validate": "Say how far predictions are from measured runs.",
         "calibrate": "Fit efficiencies to measured runs.",
+        "profile": "Use layer times measured elsewhere.",
     }.items()
 }
 """Name -> where the command is and its line in ``--help``."""

@@ -220,10 +220,14 @@ def _search(found: PlanSet) -> None:
     render.text(f"Search    optimum of {s.candidates:,} candidates ({s.feasible:,} fit) by {s.objective}{proven}{cpu}")
 
 
+_IN_WORDS = ("calibrate", "profile import")
+"""What may change an assumption that needs its reason to be understood."""
+
+
 def _assumes(plan: Plan) -> None:
     """What was left open and chosen, each with its flag; money and failures; catalog figures that nobody could read."""
     g, price, energy = plan.money.goodput, plan.money.price, plan.energy
-    asked = [f"{a.what} ({a.flag})" for a in plan.assumptions if a.flag not in ("--catalog", "calibrate")]
+    asked = [f"{a.what} ({a.flag})" for a in plan.assumptions if a.flag not in ("--catalog", *_IN_WORDS)]
     lines = [", ".join(asked)] if asked else []
     lines.append(f"goodput {format_percent(g.fraction)}: an interruption every {format_seconds(g.mtbf_s)}; {g.basis}")
     if price is not None:
@@ -234,7 +238,7 @@ def _assumes(plan: Plan) -> None:
     if energy.power_w is not None and energy.usd is not None:
         drawn, paid = format_power(energy.power_w), format_usd(energy.usd)
         lines.append(f"{drawn} while training, {paid} of electricity: {energy.basis}")
-    lines += [a.why for a in plan.assumptions if a.flag == "calibrate"]
+    lines += [a.why for a in plan.assumptions if a.flag in _IN_WORDS]
     figures = [a.what for a in plan.assumptions if a.flag == "--catalog"]
     if figures:
         lines.append(f"not read in any source: {', '.join(figures)} (--catalog)")

@@ -42,15 +42,16 @@ def validate(file: Path, by: str, output: Path | None, catalog: Path | None, as_
     from planner import model_files, render
     from planner.accuracy import intervals, other_families, runs, validation
     from planner.accuracy.frame import Efficiencies, Frame
+    from planner.profiles import overlay
 
     known = catalogs.load(catalog)
     found = runs.read(file, known)
-    frame = Frame(known, found)
+    frame = Frame(known, found, overlay.read(known))
     using = Efficiencies.of(known)
     others = other_families.without_layouts(found)
     times = other_families.predict(others, using)
     judgement = validation.judged(found, frame, frame.predict(using), intervals.read(known), others, times)
-    document = validation.report(judgement, by)
+    document = validation.report(judgement, by) | {"profiles": validation.gain(frame, using)}
     if output is not None:
         model_files.write(output, validation.per_run(judgement), replace=True)
     if as_json:
@@ -87,6 +88,12 @@ def _show(document: dict[str, Any], output: Path | None) -> None:
             f"average, {_percent(choice['max_regret'])} at most; "
             f"pairs over 3 % apart in the right order {_percent(choice['pairwise'])}"
         )
+    if gain := document["profiles"]:
+        told = (
+            f"{name}: MAPE {_percent(gain[key]['mape'])}, bias {_percent(gain[key]['bias'])}"
+            for name, key in (("measured layer times", "measured"), ("modelled ones", "modelled"))
+        )
+        render.text(f"Profile   {gain['n']:,} runs that a profile holds for: {'; '.join(told)}")
     for index, each in enumerate(document["not_covered"][:8]):
         render.text(f"{'Not' if index == 0 else '':10}{each['n']:,} x {each['source']}: {each['reason']}")
     if output is not None:

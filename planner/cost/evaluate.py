@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import compute, memory, pipeline, sharding
+from planner.cost import compute, measured, memory, pipeline, sharding
 from planner.cost.compute import Layer, Part
 from planner.cost.figures import Figure, Grid
 from planner.cost.memory import Memory
@@ -37,8 +37,9 @@ class Passes:
 
 
 def passes(grid: Grid) -> Passes:
-    """Prices both kinds of layer, the embedding and the head."""
-    return Passes(compute.layers(grid), (compute.embedding(grid), compute.head(grid)))
+    """Prices both kinds of layer, the embedding and the head: as modelled, or as measured where that is known."""
+    modelled = compute.layers(grid), (compute.embedding(grid), compute.head(grid))
+    return Passes(*measured.overridden(grid, *modelled))
 
 
 @dataclass(frozen=True, slots=True)

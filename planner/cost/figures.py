@@ -229,6 +229,41 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Times:
+    """Seconds measured on one accelerator at the layout's micro-batch; 0 where nothing was measured."""
+
+    tp: Figure
+    """Tensor-parallel ranks that they were measured with: the layout's, or the nearest."""
+    sequence_parallel: Figure
+    """1 if sequence parallelism was on."""
+    communication: Figure
+    """1 if they hold the layer's tensor-parallel communication."""
+    forward: Figure
+    """One layer, mean over the model's."""
+    backward: Figure
+    embedding_forward: Figure
+    embedding_backward: Figure
+    head_forward: Figure
+    head_backward: Figure
+    update: Figure
+    """The optimizer step of a whole model cut over `tp` ranks, nothing of it sharded over replicas."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """Layer times that override the model's own, and the machine that they hold for.
+
+    What is asked about another machine (a faster link, say) changes the grid's own records and not these, so that
+    measured times change as the model's do.
+    """
+
+    times: Times
+    device: Device
+    network: Network
+    stack: Stack
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Grid:
     """Everything the cost functions read. A single plan is a grid of scalars."""
 
@@ -238,9 +273,10 @@ class Grid:
     stack: Stack
     layout: Layout
     options: Options
+    measured: Measured | None = None
 
 
-Record = TypeVar("Record", Shape, Device, Network, Stack, Layout, Options)
+Record = TypeVar("Record", Shape, Device, Network, Stack, Layout, Options, Times)
 
 
 def mapped(record: Record, change: Callable[[Figure], Figure]) -> Record:

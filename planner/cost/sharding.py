@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import collectives
+from planner.cost import collectives, measured
 from planner.cost.collectives import Group
 from planner.cost.figures import Figure, Grid
 from planner.cost.pipeline import Flow, Split, leading_layers, micro_batches
@@ -142,6 +142,6 @@ def update(grid: Grid, split: Split) -> Figure:
 
     several, many = layout.pp > 1, layout.pp > 2
     parameters = np.maximum(mine(first), np.maximum(many * mine(middle), several * mine(last))) * s.trained
-    on_device = s.step_bytes / grid.device.memory_rate
+    on_device = s.step_bytes / grid.device.memory_rate * measured.update_factor(grid)
     on_host = (stack.gradient_wire + stack.parameter_wire + s.step_bytes) / grid.device.host_bandwidth
     return parameters * np.where(options.offload > 0, on_host, on_device)

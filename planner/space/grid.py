@@ -8,15 +8,16 @@ counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.binding import can_train_in
-from planner.cost.figures import Device, Grid, Layout, Network, Shape, Stack, mapped
+from planner.cost import measured
+from planner.cost.figures import Device, Grid, Layout, Measured, Network, Shape, Stack, Times, mapped, taken
 from planner.cost.figures import Options as OptionFigures
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage
@@ -215,6 +216,8 @@ class Figures:
     """Its number of accelerators is replaced by the row's."""
     stack: Stack
     accelerators_per_node: int
+    profiles: Mapping[str, measured.Table] = field(default_factory=dict)
+    """Layer times measured elsewhere, by the precision that they hold for."""
 
 
 def _along(values: Sequence[float], dimension: int) -> NDArray[np.float64]:
@@ -234,12 +237,14 @@ def open_grid(figures: Figures, block: Block) -> Grid:
         device = replace(device, **{n: _along([getattr(d, n) for d in devices], 0) for n in names})
     columns = {name: column.astype(float) for name, column in rows.items()}
     nodes = columns.pop("nodes")
+    layout = Layout(**columns)
     return Grid(
         shape=figures.shape,
         device=device,
         network=replace(figures.network, accelerators=nodes * figures.accelerators_per_node),
         stack=figures.stack,
-        layout=Layout(**columns),
+        layout=layout,
+        measured=_measured(figures, axes.precision, layout, device),
         options=OptionFigures(
             recompute_layers=_along([p.layers for p in axes.recompute], 1),
             recompute_selective=_along([p.selective for p in axes.recompute], 1),
@@ -255,17 +260,37 @@ def open_grid(figures: Figures, block: Block) -> Grid:
     )
 
 
+def _measured(figures: Figures, precisions: Sequence[str], layout: Layout, device: Device) -> Measured | None:
+    """What profiles say of the layouts in each precision; None if none does."""
+    if not figures.profiles.keys() & set(precisions):
+        return None
+    known = [figures.profiles.get(name) for name in precisions]
+    found = [measured.at(table, layout.tp, layout.micro) if table else measured.NOTHING for table in known]
+    if len(found) == 1:
+        return Measured(times=found[0], device=device, network=figures.network, stack=figures.stack)
+    shape = np.shape(layout.tp)
+
+    def joined(name: str) -> NDArray[np.float64]:
+        each = np.stack([np.broadcast_to(getattr(times, name), shape) for times in found])
+        return each.reshape(len(found), *[1] * (len(OPTION_DIMENSIONS) - 1), *shape)
+
+    times = Times(**{name: joined(name) for name in Times.__dataclass_fields__})
+    return Measured(times=times, device=device, network=figures.network, stack=figures.stack)
+
+
 def single_grid(figures: Figures, layout: dict[str, int], options: Options) -> Grid:
     """One candidate as a grid of scalars."""
     numbers = {name: float(value) for name, value in layout.items()}
     nodes = numbers.pop("nodes")
+    layout_, device = Layout(**numbers), figures.devices[options.precision]
     return Grid(
         shape=figures.shape,
-        device=figures.devices[options.precision],
+        device=device,
         network=replace(figures.network, accelerators=nodes * figures.accelerators_per_node),
         stack=figures.stack,
-        layout=Layout(**numbers),
+        layout=layout_,
         options=as_figures(options),
+        measured=_measured(figures, (options.precision,), layout_, device),
     )
 
 
@@ -295,4 +320,5 @@ def rows_of(grid: Grid, rows: NDArray[np.intp]) -> Grid:
         grid,
         layout=mapped(grid.layout, take),
         network=replace(grid.network, accelerators=take(grid.network.accelerators)),
+        measured=grid.measured and replace(grid.measured, times=taken(grid.measured.times, rows)),
     )

@@ -110,6 +110,14 @@ def intervals_are_ordered(c: Claim) -> Iterator[str]:
             yield f"{name} {value:g} in {interval.low:g}..{interval.high:g}"
 
 
+def measured_times_are_told(c: Claim) -> Iterator[str]:
+    """Each profile of layer times among the inputs stands, by its hash, in an assumption on layer times."""
+    told = " ".join(assumption.why for assumption in c.plan.assumptions if assumption.what == "layer times")
+    for name, digest in c.plan.generator.inputs.items():
+        if name.startswith("profile ") and digest not in told:
+            yield f"{name} is an input, and no assumption says that layer times were measured"
+
+
 CHECKS: tuple[Check, ...] = (
     time_adds_up,
     causes_have_a_reason,
@@ -119,4 +127,5 @@ CHECKS: tuple[Check, ...] = (
     precision_exists,
     hardware_is_not_beaten,
     intervals_are_ordered,
+    measured_times_are_told,
 )
