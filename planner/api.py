@@ -14,6 +14,7 @@ from pathlib import Path
 
 from planner import planning, units, workload
 from planner.catalog import Catalog, cluster, cluster_from_file, load
+from planner.cost import risk
 from planner.errors import WrongQuestion, nearest
 from planner.question import OBJECTIVES, Request
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime
@@ -28,6 +29,7 @@ DEFAULT_REGION = "us"
 PRICE_BASES = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 _MOST_COUNTS = 16
 """Counts or batches that a range is tried at."""
+_LEAST_RISK = 1e-6
 _MOST_PLANS = 1000
 """Plans in one document."""
 
@@ -55,6 +57,8 @@ class Asked:
     price: str | None = None
     """Per accelerator-hour, in place of the catalog's."""
     basis: str = "on-demand"
+    oom_risk: str | float = "5 %"
+    """Largest chance of running out of memory: more than 0, at most 50 % (the median is compared, without slack)."""
     top: int = 5
     all_switches: bool = False
     catalog: Path | None = None
@@ -127,6 +131,7 @@ def request(model: str, named: str | Sequence[str], asked: Asked) -> tuple[Catal
         price=price,
         sold_as=sold_as,
         price_basis=asked.basis,
+        oom_risk=parse_risk(asked.oom_risk),
         inputs=_inputs(known, found, named),
         assumptions=_left_open(asked, base, found, runtime),
     )
@@ -259,6 +264,24 @@ def _positive(flag: str, text: str | None, dimension: str) -> float | None:
         raise WrongQuestion(f"{flag} {error}") from None
     if value <= 0:
         raise WrongQuestion(f"{flag} {text}: must be more than nothing")
+    return value
+
+
+def parse_risk(text: str | float) -> float:
+    """``5 %`` or ``0.05`` as a fraction.
+
+    Raises:
+        WrongQuestion: not a share, or one outside of what a risk can be.
+    """
+    allowed = f"more than 0 and at most {units.format_risk(risk.MOST)}, where the median prediction must just fit"
+    try:
+        value = units.parse(str(text), "share")
+    except units.UnitError as error:
+        raise WrongQuestion(f"--oom-risk {error}") from None
+    if not _LEAST_RISK <= value <= risk.MOST:
+        hint = f"; did you mean {text} %?" if 1.0 <= value <= 50.0 and "%" not in str(text) else ""
+        small = f" (from {units.format_risk(_LEAST_RISK)} on)" if 0.0 < value < _LEAST_RISK else ""
+        raise WrongQuestion(f"--oom-risk {text}: must be {allowed}{small}{hint}")
     return value
 
 

@@ -183,9 +183,24 @@ def network(cluster: Cluster, reached: AcceleratorEfficiency) -> Network:
     )
 
 
-def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, memory: float) -> Stack:
-    """The figures of a runtime's release on accelerators with that much `memory` (bytes)."""
+LOGIT_BYTES = (6.0, 10.0)
+"""Bytes that a logit takes in the loss: fused (16-bit logits, fp32 values of their exponentials), and not."""
+
+
+def _logit_bytes(runtime: Runtime, release: str) -> tuple[float, float]:
+    """Bytes that a logit takes in the loss on a rank with the whole vocabulary, and on one with a share of it."""
+    fused, apart = LOGIT_BYTES
+    since = runtime.fused_loss_since
+    if since and release >= since:
+        return fused, fused
+    whole = runtime.logit_bytes or (fused if runtime.fused_cross_entropy else apart)
+    return whole, runtime.logit_bytes_split or whole
+
+
+def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str) -> Stack:
+    """The figures of a runtime's release."""
     drops = runtime.selective_recompute
+    whole, split = _logit_bytes(runtime, release)
     return Stack(
         parameter_bytes=runtime.parameter_bytes,
         gradient_bytes=runtime.gradient_bytes,
@@ -193,10 +208,18 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, memory: fl
         parameter_wire=runtime.parameter_wire_bytes,
         fused_attention=float(runtime.fused_attention and release >= runtime.fused_attention_since),
         logit_copies=6.0 if runtime.fused_cross_entropy else 10.0,
+        logit_bytes=whole,
+        logit_bytes_split=split,
+        shards_hidden=float(runtime.shards_hidden),
+        gathers_matrices=float(runtime.gathers_matrices),
+        unread_outputs=reached.unread_outputs,
+        keeps_cast_inputs=float(runtime.keeps_cast_inputs),
+        update_bytes=runtime.update_bytes,
         drops_scores=float("scores" in drops),
         drops_activation=float("activation" in drops),
         drops_norms=float("norms" in drops),
         drops_linear=float("linear-half" in drops),
+        drops_kernel=float("kernel-output" in drops),
         gathers_working_copy=float(runtime.gathers_working_copy),
         kernels_per_layer=reached.launches or runtime.kernels_per_layer,
         expert_launches=reached.expert_launches,
@@ -215,6 +238,6 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, memory: fl
         layer_overhead=reached.layer_overhead,
         step_overhead=reached.step_overhead,
         selective_recompute=reached.selective_recompute,
-        resident_bytes=reached.resident_bytes + reached.resident_share * memory,
+        resident_bytes=reached.resident_bytes,
         activation_factor=reached.activation_factor,
     )

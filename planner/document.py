@@ -13,7 +13,7 @@ import numpy as np
 
 from planner import __version__, cost
 from planner.cost import memory as cost_memory
-from planner.cost import money, pipeline, sharding
+from planner.cost import money, pipeline, risk, sharding
 from planner.cost.figures import Grid
 from planner.errors import WrongQuestion
 from planner.parameters import parameters
@@ -61,7 +61,7 @@ def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
         prediction=_prediction(prepared, grid, candidate),
         money=run,
         energy=_energy(request, layout["nodes"], run.days * money.DAY_S),
-        constraints=_constraints(request, candidate, run),
+        constraints=_constraints(prepared, candidate, run),
         assumptions=_assumptions(prepared),
     )
 
@@ -142,6 +142,7 @@ def _runtime(request: Request) -> schema.RuntimeSection:
             "gradient_wire": runtime.gradient_wire_bytes,
             "parameter_wire": runtime.parameter_wire_bytes,
             "gathers_working_copy": float(runtime.gathers_working_copy),
+            "update": runtime.update_bytes,
         },
     )
 
@@ -176,22 +177,30 @@ def _prediction(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.
     flops = float(cost.model_flops(grid))
     accelerators = layout["nodes"] * request.cluster.node.accelerators
     peak = float(grid.device.peak) * accelerators
+    held = memory_section(prepared, grid, layout["pp"])
     return schema.Prediction(
         step_time_s=candidate.time,
         breakdown=parts,
         tokens_per_s=layout["batch"] * request.workload.sequence / candidate.time,
         mfu=flops / candidate.time / peak,
         model_flops=flops,
-        memory=memory_section(prepared, grid, layout["pp"]),
+        memory=held,
         intervals={
             "step_time_s": schema.Interval(
                 low=candidate.time * math.exp(-prepared.half_width),
                 high=candidate.time * math.exp(prepared.half_width),
                 basis=f"80 %: residuals of {prepared.comparable} runs, their source left out of the fit"
                 + ("; layer times modelled" if candidate.options.precision in prepared.profiles else ""),
-            )
+            ),
+            "memory_bytes": _memory_interval(prepared, held.total_bytes),
         },
     )
+
+
+def _memory_interval(prepared: Prepared, held: float) -> schema.Interval:
+    factor, runs = math.exp(prepared.memory_half_width), prepared.memory_comparable
+    basis = f"80 %: residuals of {runs} runs whose peak was measured, each left out of the fit"
+    return schema.Interval(low=held / factor, high=held * factor, basis=basis)
 
 
 def memory_section(prepared: Prepared, grid: Grid, pp: int) -> schema.MemorySection:
@@ -208,8 +217,12 @@ def memory_section(prepared: Prepared, grid: Grid, pp: int) -> schema.MemorySect
         gradients_bytes=float(held.gradients),
         optimizer_bytes=float(held.optimizer),
         activations_bytes=float(held.activations),
-        buffers_bytes=float(held.buffers),
+        buffers_bytes=float(held.buffers + held.copies),
         resident_bytes=float(held.resident),
+        oom_risk=prepared.request.oom_risk,
+        oom_chance=risk.chance(
+            float(held.total), prepared.request.cluster.accelerator.memory, prepared.memory_half_width
+        ),
     )
 
 
@@ -266,11 +279,11 @@ def _energy(request: Request, nodes: int, seconds: float) -> schema.Energy:
     )
 
 
-def _constraints(request: Request, candidate: Candidate, run: schema.Money) -> tuple[schema.Constraint, ...]:
-    capacity = request.cluster.accelerator.memory
+def _constraints(prepared: Prepared, candidate: Candidate, run: schema.Money) -> tuple[schema.Constraint, ...]:
+    request = prepared.request
     accelerators = candidate.layout["nodes"] * request.cluster.node.accelerators
     found = [
-        _constraint("memory", capacity, candidate.memory, "B", near=0.05),
+        _constraint("memory", prepared.usable, candidate.memory, "B", near=0.05),
         _constraint("accelerators", request.cluster.accelerators, accelerators, "", near=0.0),
     ]
     if request.deadline_s is not None:
@@ -348,7 +361,8 @@ def json_schema(kind: type) -> dict[str, Any]:
     """The JSON Schema of a document's kind: every key is there in what is written, and no other."""
     described: dict[str, Any] = _adapter(kind).json_schema(by_alias=True, mode="serialization")
     for record in [described, *described.get("$defs", {}).values()]:
-        record["required"] = list(record["properties"])
+        # What a document written before a field existed lacks has no value; all else must be there.
+        record["required"] = [key for key, told in record["properties"].items() if told.get("default", "") is not None]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
 
 

@@ -17,7 +17,7 @@ from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, Found
 from planner.space.axes import Pins
 from planner.space.grid import single_grid
-from planner.units import format_bytes, format_percent, format_seconds, format_usd
+from planner.units import format_bytes, format_percent, format_risk, format_seconds, format_usd
 from planner.workload import workload
 
 _DAY = 86400.0
@@ -60,10 +60,11 @@ def reasons(prepared: Prepared, found: Found, plans: tuple[Plan, ...]) -> Reason
 def _binds(best: Plan, gained: dict[str, float]) -> tuple[str, ...]:
     told = []
     memory = best.prediction.memory
-    free = memory.capacity_bytes - memory.total_bytes
+    limit = next(k.limit for k in best.constraints if k.name == "memory")
+    free = limit - memory.total_bytes
     where = f"memory of stage {memory.stage + 1}" if best.parallelism.pp > 1 else "memory"
-    left = f"{format_bytes(free)} of {format_bytes(memory.capacity_bytes)} free"
-    if free < 0.05 * memory.capacity_bytes or gained.get("memory", 0.0) < -0.005:
+    left = f"{format_bytes(free)} free of the {format_bytes(limit)} that the risk leaves"
+    if free < 0.05 * limit or gained.get("memory", 0.0) < -0.005:
         told.append(f"{where} ({left if free >= 0 else f'{format_bytes(-free)} too much'})")
     told += [f"{c.name}" for c in best.constraints if c.binding and c.name in ("deadline", "budget")]
     parts = best.prediction.breakdown
@@ -169,11 +170,12 @@ def nothing_fits(catalog: Catalog, prepared: Prepared, found: Found) -> str:
         f"{format_bytes(asked.accelerators * accelerator.memory)}{_states(w)})."
     ]
     if closest is not None:
-        over = closest.memory - accelerator.memory
+        over = closest.memory - prepared.usable
+        leaves = f"--oom-risk {format_risk(request.oom_risk)} leaves {format_bytes(prepared.usable)}"
         degrees = " ".join(f"{a.upper()}{closest.layout[a]}" for a in ("tp", "pp", "cp", "ep") if closest.layout[a] > 1)
         options = closest.options
         lines.append(
-            f"Closest (over by {format_bytes(over)} per accelerator): {degrees or 'DP only'} "
+            f"Closest (over by {format_bytes(over)} per accelerator; {leaves}): {degrees or 'DP only'} "
             f"ZeRO-{options.sharding.zero}, recompute {options.recompute.name}"
             f"{', optimizer offloaded' if options.offload else ''}."
         )

@@ -102,7 +102,7 @@ def estimate(catalog: Catalog, request: Request) -> PlanSet:
     found = Bounded().search(everything)
     plans = (document.plan(prepared, found.best[0], 1),)
     _second_opinion(plans[0], may_exceed_limits=True)
-    fits = found.best[0].memory <= request.cluster.accelerator.memory
+    fits = found.best[0].memory <= prepared.usable
     reasons = explain.reasons(prepared, found, plans)
     if not fits:
         reasons = replace(reasons, why_not=explain.remedies(catalog, request, found.best[0]))

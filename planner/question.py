@@ -12,6 +12,7 @@ import numpy as np
 from planner import binding
 from planner.accuracy import intervals
 from planner.catalog import Catalog
+from planner.cost import risk
 from planner.cost.goodput import BASIS as GOODPUT_BASIS
 from planner.cost.goodput import Goodput, goodput
 from planner.cost.money import HOUR_S
@@ -31,6 +32,7 @@ from planner.space.layouts import Question, layouts
 from planner.space.rules import Setting
 from planner.units import format_seconds
 
+OOM_RISK = 0.05
 OBJECTIVES = ("time", "cost", "energy", "tokens-per-dollar")
 
 
@@ -59,6 +61,8 @@ class Request:
     price_basis: str = "on-demand"
     """The kind of price that was asked for."""
     sold_as: str = ""
+    oom_risk: float = OOM_RISK
+    """Largest chance of running out of memory that a plan may have, up to a half."""
     goodput_basis: str = GOODPUT_BASIS
     inputs: Mapping[str, str] | None = None
     """Input -> sha256 prefix, for the documents."""
@@ -83,6 +87,18 @@ class Prepared:
     """Layer times measured elsewhere that hold here, by precision."""
     unused: tuple[str, ...]
     """Profiles of this model and accelerator that do not hold, and why."""
+    memory_half_width: float
+    """Of the 80 % interval of a peak of memory, on a log scale."""
+    memory_comparable: str
+
+    @property
+    def usable(self) -> float:
+        """Bytes that a predicted peak may reach on an accelerator at the risk asked for."""
+        return self.within(self.request.cluster.accelerator.memory)
+
+    def within(self, capacity: float) -> float:
+        """The same of any capacity."""
+        return risk.usable(capacity, self.memory_half_width, self.request.oom_risk)
 
 
 def prepare(catalog: Catalog, request: Request) -> Prepared:
@@ -111,7 +127,7 @@ def prepare(catalog: Catalog, request: Request) -> Prepared:
             for name in sorted(kinds)
         },
         binding.network(request.cluster, fitted.accelerator),
-        binding.stack(request.runtime, fitted.runtime, request.release, request.cluster.accelerator.memory),
+        binding.stack(request.runtime, fitted.runtime, request.release),
         request.cluster.node.accelerators,
         {name: found.table for name, found in measured.items()},
     )
@@ -119,7 +135,8 @@ def prepare(catalog: Catalog, request: Request) -> Prepared:
     kind = "moe" if request.workload.model.moe else "dense"
     generation = request.cluster.accelerator.generation
     half, comparable = intervals.found(intervals.read(catalog), generation, kind, request.runtime.id)
-    return Prepared(request, fitted, figures, found, targets, half, comparable, measured, unused)
+    memory = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id)
+    return Prepared(request, fitted, figures, found, targets, half, comparable, measured, unused, *memory)
 
 
 def _profiles(catalog: Catalog, request: Request, kinds: set[str]) -> tuple[dict[str, Profile], tuple[str, ...]]:
@@ -181,6 +198,6 @@ def _per_second(request: Request) -> float:
 
 
 def problem(prepared: Prepared, top: int, *, capacity: float | None = None) -> Problem:
-    """The search's view of a prepared request."""
-    memory = prepared.request.cluster.accelerator.memory if capacity is None else capacity
+    """The search's view of a prepared request: a plan may hold what of the capacity the risk leaves."""
+    memory = prepared.usable if capacity is None else prepared.within(capacity)
     return Problem(prepared.figures, prepared.blocks, prepared.targets, memory, top, prepared.request.fold)

@@ -37,6 +37,7 @@ UNITS: dict[str, dict[str, float]] = {
     "price per hour": {"USD/h": 1.0},
     "energy price": {"USD/kWh": 1.0},
     "carbon intensity": {"gCO2e/kWh": 1.0, "kgCO2e/kWh": 1e3},
+    "share": {"%": 0.01, "": 1.0},
     "count": {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12},
 }
 """Dimension -> unit spelling -> factor to the SI (or named) unit that the program computes in."""
@@ -102,6 +103,7 @@ def _example(dimension: str) -> str:
         "price per hour": "'$55.04/h'",
         "energy price": "'0.08 USD/kWh'",
         "carbon intensity": "'380 gCO2e/kWh'",
+        "share": "'5 %' or '0.05'",
         "count": "'2T', '1e6' or 512",
     }[dimension]
 
@@ -151,6 +153,15 @@ def format_usd(value: float, digits: int = 3) -> str:
 def format_power(value: float, digits: int = 3) -> str:
     """Electric power: ``10.2 kW``."""
     return _scaled(value, ((1e6, "MW"), (1e3, "kW"), (1.0, "W")), digits)
+
+
+def format_risk(fraction: float) -> str:
+    """A chance as per cent, to two significant digits: ``5 %``, ``0.12 %``, below a millionth as such."""
+    percent = 100 * fraction
+    if 0 < percent < 1e-4:
+        return "< 0.0001 %"
+    text = f"{percent:.{max(0, 1 - math.floor(math.log10(percent)))}f}" if percent > 0 else "0"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
 
 
 def format_percent(fraction: float, places: int = 1) -> str:

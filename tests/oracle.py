@@ -508,27 +508,42 @@ def step_time(p):
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
+def hidden_shard(p):
+    return p.layout.tp if p.stack.shards_hidden else shard(p)
+
+
 def stored(p, moe):
     """Bytes of activations of one layer: everything, and what the policy keeps (arXiv 2205.05198)."""
     s, cut, st, t = p.shape, p.layout, p.stack, tokens(p)
     twice = 1.0 + s.cross_share
-    norms = 4.0 * t * s.hidden / shard(p)
-    inputs_and_masks = (4.0 + 2.0 * s.dropout) * t * s.hidden / shard(p)
+    one_byte = bool(p.device.low_precision and st.keeps_cast_inputs)
+    norms = 4.0 * t * s.hidden / hidden_shard(p)
+    inputs_and_masks = ((2.0 if one_byte else 4.0) + 2.0 * s.dropout) * t * s.hidden / hidden_shard(p)
     attention = 2.0 * t * (2.0 * s.heads * max(s.qk_dim, s.v_dim) / cut.tp + kv_width(p)) * twice
+    if one_byte:
+        attention -= t * s.heads * s.v_dim / cut.tp * twice
     scores = 0.0
     if not st.fused_attention:
         scores = (4.0 + s.dropout) * t * s.sequence * s.heads / cut.tp * twice
     inner = (1.0 - moe) * t * s.ffn / cut.tp
     inner += moe * (t * s.shared_ffn / cut.tp + copies(p) * s.expert_ffn / cut.etp)
-    linear = attention + 2.0 * (1.0 + s.gated) * inner + moe * 2.0 * copies(p) * s.hidden
-    after = 2.0 * inner
+    linear = attention + 2.0 * (1.0 + s.gated) * inner + moe * (1.0 if one_byte else 2.0) * copies(p) * s.hidden
+    after = (1.0 if one_byte else 2.0) * inner
     everything = norms + inputs_and_masks + linear + after + scores
     kept = everything
     if p.options.recompute_selective:
         kept -= st.drops_scores * scores + st.drops_activation * after + st.drops_norms * norms
         kept -= st.drops_linear * linear / 2.0
-    full = p.options.recompute_layers
-    return everything, full * 2.0 * t * s.hidden / shard(p) + (1.0 - full) * kept
+        kept -= st.drops_kernel * (1.0 if one_byte else 2.0) * t * s.heads * s.v_dim / cut.tp * twice
+        kept += st.unread_outputs * 2.0 * t * s.hidden / hidden_shard(p)
+        if p.options.recompute_modules:
+            if s.kv_rank:
+                heads = s.heads * s.qk_dim / cut.tp + kv_width(p)
+                kept -= 2.0 * t * max(heads - s.query_rank - s.kv_rank, 0.0)
+            if not st.drops_activation:
+                kept -= after
+    full = 1.0 if p.options.recompute_offloaded else p.options.recompute_layers
+    return everything, full * 2.0 * t * s.hidden / hidden_shard(p) + (1.0 - full) * kept
 
 
 def in_flight(p, stage):
@@ -562,26 +577,40 @@ def states(p, dense, spread):
 
 
 def memory(p):
-    """Bytes held by every stage."""
+    """Bytes held by every stage: what is stored, and the larger of what the loss and a layer's backward pass need."""
     s, cut, st, t = p.shape, p.layout, p.stack, tokens(p)
     stages, moe = deal(p), p.shape.moe_share
     holds = held(p, stages)
-    one = (s.attention_parameters + (1.0 - moe) * s.mlp_parameters + moe * s.shared_parameters) / cut.tp
-    one += moe * s.experts * s.expert_parameters / (cut.ep * cut.etp)
+    mlp_here = ((1.0 - moe) * s.mlp_parameters + moe * s.shared_parameters) / cut.tp
+    experts_here = moe * s.experts * s.expert_parameters / (cut.ep * cut.etp)
+    one = s.attention_parameters / cut.tp + mlp_here + experts_here
+    unit = max(mlp_here, experts_here) / (2.0 + s.gated) if st.gathers_matrices else one
     found = []
     for i, layers in enumerate(stages):
-        live = sum(stored(p, m)[1] for m in layers) * in_flight(p, i)
+        stays = sum(stored(p, m)[1] for m in layers) * in_flight(p, i)
         if i == 0:
-            live += in_flight(p, 0) * s.dropout * t * s.hidden / shard(p)
-        if p.options.recompute_layers > 0:
-            live += stored(p, moe)[0]
-        if p.options.zero >= 3:
-            live += 2.0 * st.parameter_wire * one
+            stays += in_flight(p, 0) * s.dropout * t * s.hidden / hidden_shard(p)
+        if not (p.options.sequence_parallel and p.options.tp_overlap):
+            stays += 4.0 * t * s.hidden
         if p.device.low_precision:
-            live += 2.0 * one
+            stays += 2.0 * one
+        if p.options.zero >= 3:
+            stays += 2.0 * st.parameter_wire * unit
+        layer = stored(p, moe)[0] if p.options.recompute_layers > 0 else 0.0
+        if p.options.zero >= 2:
+            layer += s.trained * (2.0 + st.gradient_wire) * unit
+        loss = 0.0
         if i == len(stages) - 1:
-            live += t * s.vocab / cut.tp * st.logit_copies
-        found.append(states(p, *holds[i]) + live * st.activation_factor + st.resident_bytes)
+            loss = t * s.vocab / cut.tp * (st.logit_bytes_split if cut.tp > 1 else st.logit_bytes)
+            if p.options.zero >= 3:
+                loss += st.parameter_wire * s.head_parameters / cut.tp
+        copied = 0.0
+        if not p.options.offload:
+            groups = replicas(p) if p.options.zero >= 1 else None
+            parts = [x / shards(p, groups[k]) if groups else x for k, x in enumerate(holds[i])]
+            copied = st.update_bytes * s.trained * sum(parts)
+        live = (stays + max(layer, loss)) * st.activation_factor
+        found.append(states(p, *holds[i]) + live + copied + st.resident_bytes)
     return found
 
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -30,8 +31,12 @@ def own(tmp_path: Path) -> Path:
     return tmp_path / "own"
 
 
+AS_IN_THE_PROGRAM: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+"""A command keeps the names of its help option from its first call in a process."""
+
+
 def run(*args: str) -> Result:
-    return CliRunner().invoke(catalog, list(args))
+    return CliRunner().invoke(catalog, list(args), **AS_IN_THE_PROGRAM)
 
 
 def lines(*args: str) -> list[list[str]]:
@@ -98,7 +103,7 @@ def test_show_finds_any_kind(entry: str, part: str) -> None:
 )
 def test_a_wrong_question_is_answered_with_the_nearest_right_one(args: tuple[str, ...], says: str) -> None:
     with pytest.raises(WrongQuestion) as caught:
-        CliRunner().invoke(catalog, list(args), catch_exceptions=False)
+        CliRunner().invoke(catalog, list(args), catch_exceptions=False, **AS_IN_THE_PROGRAM)
     assert says in str(caught.value)
 
 

@@ -1,6 +1,6 @@
 """The vectorised cost model agrees with a scalar reading of its equations, in every form that it takes."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from types import MappingProxyType
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner import cost
 from planner.cost.figures import Grid, stacked
-from planner.space.axes import Options, Sharding, TensorMode, recompute
+from planner.space.axes import MODULES, OFFLOADED, Options, Sharding, TensorMode, recompute
 from planner.space.grid import Figures, rows_of, single_grid
 from tests import oracle
 from tests.cases import cluster, figures, problem_of
@@ -118,11 +118,11 @@ def candidates(draw, name: str):
     etp = factor(draw, tp * cp * dp // ep, 8) if experts else 1
     batch = dp * micro * draw(st.integers(1, 64))
     layout = {"tp": tp, "pp": pp, "vpp": vpp, "cp": cp, "ep": ep, "etp": etp, "dp": dp, "micro": micro}
-    policy = draw(st.sampled_from(("none", "selective", "full", "block:0.25", "block:0.5")))
+    policy = draw(st.sampled_from(("none", "selective", "modules", "offloaded", "full", "block:0.25", "block:0.5")))
     flag = st.booleans()
     options = Options(
         family.precision,
-        recompute(policy),
+        {"modules": MODULES, "offloaded": OFFLOADED}.get(policy) or recompute(policy),
         TensorMode(draw(flag), draw(flag)),
         Sharding(draw(st.integers(0, 3)), draw(st.sampled_from(("full", "node"))), draw(flag)),
         draw(flag),
@@ -146,6 +146,8 @@ PATIENT = settings(deadline=None, max_examples=40, derandomize=True, suppress_he
 @given(data=st.data())
 def test_one_plan(name, data):
     grid = single_grid(figures_of(name), *data.draw(candidates(name)))
+    unread = data.draw(st.sampled_from((0.0, 1.0)))
+    grid = replace(grid, stack=replace(grid.stack, unread_outputs=unread))
     agree(cost.evaluate(grid), grid)
 
 

@@ -89,6 +89,7 @@ INPUTS = {
     "cluster.pools.*.scaleup_bytes_per_s",
     "runtime.bytes_per_parameter.gradient_wire",
     "runtime.bytes_per_parameter.parameter_wire",
+    "runtime.bytes_per_parameter.update",
     # A region's price and carbon of electricity are not in the plan.
     "energy.carbon_kg",
     "energy.usd",

@@ -89,6 +89,13 @@ WRONG = {
     f"{PLAN} --top 0": "from 1 to 1,000",
     f"{PLAN} --top -1": "from 1 to 1,000",
     f"{PLAN} --top 99999999999": "from 1 to 1,000",
+    f"{PLAN} --oom-risk 0": "more than 0 and at most 50 %",
+    f"{PLAN} --oom-risk '100 %'": "more than 0 and at most 50 %",
+    f"{PLAN} --oom-risk -5": "more than 0 and at most 50 %",
+    f"{PLAN} --oom-risk '70 %'": "more than 0 and at most 50 %",
+    f"{PLAN} --oom-risk 5": "did you mean 5 %?",
+    f"{PLAN} --oom-risk ''": "'5 %' or '0.05'",
+    f"{ESTIMATE} --oom-risk often": "'5 %' or '0.05'",
     f"{PLAN} --price 3": "'$55.04/h'",
     f"{PLAN} --price -3": "'$55.04/h'",
     f"{PLAN} --price '-$3/h'": "more than nothing",
@@ -444,6 +451,7 @@ FLAGS = {
     "--region": st.sampled_from(["us", "france", "x"]),
     "--price": st.sampled_from(["$2/h", "$1e9/h", "2", "$0/h", "$0.0001/h"]),
     "--basis": st.sampled_from(["on-demand", "spot", "reserved-1y", "reserved-3y"]),
+    "--oom-risk": st.sampled_from(["5 %", "50%", "0.01", "0", "70 %", "x"]),
     "--waive": st.sampled_from(["tp_in_domain", "batch_divides", "layers_deal", "heads_divide", "x"]),
 }
 SEARCH_FLAGS = {

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.accuracy import intervals, site
+from planner.accuracy import intervals, peaks, site
 from planner.accuracy.calibration import Fit, fit, weights
 from planner.accuracy.core import composed, core
 from planner.accuracy.frame import Efficiencies, Frame
@@ -154,3 +154,10 @@ def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Widt
     residuals = np.log(left_out / calibration.frame.measured[calibration.rows])
     known = intervals.widths(residuals, [described(run) for run in members])
     return known | {intervals.UNMEASURED: intervals.width(np.abs(on_new_generations(calibration)))}
+
+
+def memory_widths(frame: Frame, using: Efficiencies) -> dict[str, Width]:
+    """Interval widths of peak memory from every run of a frame whose peak was measured; none without such runs."""
+    rows, residuals = peaks.left_out(frame, using)
+    members = [frame.runs[i] for i in rows]
+    return intervals.memory_widths(residuals, [run.runtime for run in members], [run.group for run in members])

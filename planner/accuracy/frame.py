@@ -45,11 +45,6 @@ class Efficiencies:
         return next(self.runtimes[key] for key in keys if key in self.runtimes)
 
 
-LIKELY = 1.25
-"""Of several readings of a run, one is ruled out only if it needs this many times the memory there is: it did run,
-so what is predicted of it may be too much."""
-
-
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """Of every run: seconds per step, bytes, and which of its readings was taken."""
@@ -58,6 +53,8 @@ class Prediction:
     memory: Array
     fits: NDArray[np.bool_]
     row: NDArray[np.intp]
+    beside: Array
+    """Of the memory, bytes beside the framework's allocator: what the allocator's own count leaves out."""
 
 
 def _places(keys: Sequence[Hashable]) -> tuple[list[int], NDArray[np.intp]]:
@@ -99,7 +96,10 @@ class Frame:
         )
         self._networks = _places([(r.accelerator, repr(r.cluster)) for r in own])
         self._stacks = _places(
-            [(r.runtime, r.year, r.mode, r.gradients, r.cluster.accelerator.id if r.cluster else "") for r in own]
+            [
+                (r.runtime, r.year, r.mode, r.gradients, r.update_bytes, r.cluster.accelerator.id if r.cluster else "")
+                for r in own
+            ]
         )
         self._accelerators = np.array([float(r.accelerators) for r in own])
         self.capacity = np.array([r.cluster.accelerator.memory for r in own if r.cluster])
@@ -163,23 +163,26 @@ class Frame:
             run = self.runs[self._pairs[index][0]]
             runtime = self.catalog.runtime(run.runtime)
             assert run.cluster is not None
-            memory, generation = run.cluster.accelerator.memory, run.cluster.accelerator.generation
-            made = binding.stack(runtime, using.runtime(run.runtime, run.year, run.mode, generation), run.year, memory)
+            generation = run.cluster.accelerator.generation
+            made = binding.stack(runtime, using.runtime(run.runtime, run.year, run.mode, generation), run.year)
             if run.gradients:
                 made = replace(made, gradient_bytes=run.gradients[0], gradient_wire=run.gradients[1])
+            if run.update_bytes:
+                made = replace(made, update_bytes=run.update_bytes)
             found.append(made)
         return taken(stacked(found), place) if len(found) > 1 else found[0]
 
     def predict(self, using: Efficiencies, profiled: bool = True) -> Prediction:
         """Every run under some efficiencies; of several readings the fastest that fits, else the leanest."""
-        found = cost.evaluate(self.grid(using, profiled))
+        grid = self.grid(using, profiled)
+        found = cost.evaluate(grid)
         time, memory = np.broadcast_to(found.time, self.owner.shape), np.broadcast_to(found.memory, self.owner.shape)
         fits = memory <= self.capacity
-        likely = memory <= LIKELY * self.capacity
-        order = np.lexsort((np.where(likely, time, memory), ~likely, self.owner))
+        order = np.lexsort((np.where(fits, time, memory), ~fits, self.owner))
         _, first = np.unique(self.owner[order], return_index=True)
         row = order[first]
-        return Prediction(time[row], memory[row], fits[row], row)
+        beside = np.broadcast_to(grid.stack.resident_bytes, self.owner.shape)
+        return Prediction(time[row], memory[row], fits[row], row, beside[row])
 
 
 def _times(profile: Profile | None, variant: Variant) -> Times:

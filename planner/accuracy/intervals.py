@@ -6,6 +6,8 @@ next wider set stands in, and the interval widens: on a generation that nothing 
 whole generations miss when a fit has seen none of their runs. The half-width of a set of n residuals
 ``r = |log(predicted / measured)|`` is its ``ceil(0.8 (n + 1)) / n`` quantile; residuals come from
 fits that left the run's source out.
+
+Peak memory has sets of its own: runs are comparable that share the runtime, whatever the accelerator and the model.
 """
 
 from __future__ import annotations
@@ -76,12 +78,41 @@ def found(known: Mapping[str, Width], generation: str, kind: str, runtime: str) 
     return 0.5, "nothing"
 
 
+def memory_widths(residuals: Array, runtimes: Sequence[str], sources: Sequence[str]) -> dict[str, Width]:
+    """As :func:`widths`, of peak memory: by runtime, and all together.
+
+    One source's machines and habits are alike: a runtime that only one measured is no surer than all are.
+    """
+    sets: dict[str, list[float]] = {}
+    by: dict[str, set[str]] = {}
+    for residual, runtime, source in zip(np.abs(residuals), runtimes, sources, strict=True):
+        for key in (runtime, "all"):
+            sets.setdefault(key, []).append(float(residual))
+            by.setdefault(key, set()).add(source)
+    everything = width(np.array(sets["all"])) if sets else Width(0.0, 0)
+    found = {"all": everything} if sets else {}
+    for key, each in sets.items():
+        if key != "all" and len(each) >= FEWEST:
+            own = width(np.array(each))
+            found[key] = own if len(by[key]) > 1 else Width(max(own.half, everything.half), own.runs)
+    return found
+
+
+def found_memory(known: Mapping[str, Width], runtime: str) -> tuple[float, str]:
+    """As :func:`found`, of peak memory: wider where no run under the runtime was measured."""
+    if runtime in known:
+        return known[runtime].half, runtime
+    return (known["all"].half * UNKNOWN, "all") if "all" in known else (0.5, "nothing")
+
+
 FOLDER = "intervals"
+TIME, MEMORY = "time", "memory"
+"""What intervals are of. The names of files of memory begin so; all others are of step times."""
 COLUMNS = ("set", "half_width", "runs", "source")
 
 
-def read(catalog: Catalog) -> dict[str, Width]:
-    """The widths of every catalog layer, later ones over earlier ones.
+def read(catalog: Catalog, of: str = TIME) -> dict[str, Width]:
+    """The widths of every catalog layer, later ones over earlier ones; of step times or of peak memory.
 
     Raises:
         WrongQuestion: a file whose rows are not such widths.
@@ -89,6 +120,8 @@ def read(catalog: Catalog) -> dict[str, Width]:
     known: dict[str, Width] = {}
     for layer in catalog.layers:
         for path in sorted((layer.folder / FOLDER).glob("*.csv")):
+            if path.name.startswith(MEMORY) != (of == MEMORY):
+                continue
             with path.open(encoding="utf-8", newline="") as file:
                 for number, row in enumerate(csv.DictReader(file), 2):
                     try:

@@ -20,11 +20,23 @@ from planner.catalog import Catalog
 from planner.errors import WrongQuestion
 from planner.schema.hardware import Accelerator, Cluster
 from planner.schema.workload import MixtureOfExperts, Model, Workload
-from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Options, Recompute, Sharding, TensorMode
+from planner.space.axes import (
+    FULL,
+    MODULES,
+    NO_RECOMPUTE,
+    OFFLOADED,
+    SELECTIVE,
+    Options,
+    Recompute,
+    Sharding,
+    TensorMode,
+)
 from planner.workload import library, workload
 
 REQUIRED = ("id", "source", "model", "family", "accelerator", "num_accelerators", "seq_len", "global_batch_seqs")
 GB = 1e9
+SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25, 0.5))
+"""Recomputation of some layers, tried where a run does not say what it recomputes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,10 @@ class Run:
     """What the notes say of how it ran (eager, row-wise casts), where that is known to matter."""
     gradients: tuple[float, float] | None = None
     """Bytes per parameter that gradients take and that their reduction moves, where they differ from the runtime's."""
+    update_bytes: float = 0.0
+    """Bytes per parameter that copies of gradients take during the update, where another framework shards."""
+    in_allocator: bool = False
+    """Whether the memory measured is what the framework's allocator held: context and communicators are beside it."""
     variants: tuple[Variant, ...] = ()
     """Readings of the plan; empty for families without layouts (:mod:`planner.accuracy.other_families`)."""
     batch: int = 0
@@ -130,12 +146,19 @@ def _run(row: Mapping[str, str], catalog: Catalog) -> Run:
         measured_bytes=held * GB if held else None,
         memory_measured=bool(held) and "analytic" not in kind,
         states_enough=_states_enough(row),
-        out_of_memory=bool(re.search(r"\boom\b|out of memory", f"{row.get('metric')} {notes}", re.IGNORECASE)),
+        in_allocator=bool(re.search(r"reserved|allocated", kind)),
+        out_of_memory=_ran_out(f"{row.get('metric')} {notes}"),
     )
     try:
         return _filled(run, row, catalog)
     except _Unpredictable as error:
         return replace(run, reason=str(error))
+
+
+def _ran_out(text: str) -> bool:
+    """Whether a row's metric or notes say that the run ran out of memory; "not OOM-tested" and "no OOM" do not."""
+    found = re.search(r"(?<!not )(?<!no )(?<!without )\b(oom|out[ -]of[ -]memory)\b(?![ -]test)", text, re.IGNORECASE)
+    return found is not None
 
 
 def _states_enough(row: Mapping[str, str]) -> bool:
@@ -184,7 +207,8 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         year=year,
         date=date,
         mode=_mode(runtime, row.get("notes") or "", row.get("precision") or ""),
-        gradients=_gradients(run, row.get("notes") or ""),
+        gradients=_gradients(run, row, catalog, runtime),
+        update_bytes=catalog.runtime("deepspeed").update_bytes if _deepspeed(row, runtime) else 0.0,
         variants=variants,
         inferred=tuple(inferred),
     )
@@ -372,14 +396,24 @@ def _precision(run: Run, row: Mapping[str, str], inferred: list[str]) -> str:
 def _policies(row: Mapping[str, str], inferred: list[str]) -> list[Recompute]:
     stated = (row.get("activation_recompute") or "").strip()
     known = {"none": NO_RECOMPUTE, "selective": SELECTIVE, "full": FULL}
+    if stated == "selective" and re.search(r"remat \w+_offloaded", row.get("notes") or ""):
+        return [OFFLOADED]
     if stated in known:
         return [known[stated]]
     if stated.startswith("block:"):
         layers = (whole(row, "layers") or 1) / (whole(row, "pp", 1) or 1) / (whole(row, "vpp", 1) or 1)
         share = min(1.0, float(stated[6:]) / max(layers, 1.0))
         return [Recompute(f"block:{share:g}", share, 0.0)]
-    inferred.append("recompute: the fastest that fits")
-    return [NO_RECOMPUTE, SELECTIVE, FULL]
+    inferred.append("recompute: the fastest that fits of none, selective, some blocks, full")
+    return [NO_RECOMPUTE, SELECTIVE, *SOME_BLOCKS, FULL]
+
+
+def _modules(work: Workload, runtime: str, policies: list[Recompute], inferred: list[str]) -> list[Recompute]:
+    """Megatron Core's selective recomputation covers any modules: of mixtures, rows seldom say which."""
+    if runtime != "megatron-core" or not work.model.moe or SELECTIVE not in policies:
+        return policies
+    inferred.append("modules recomputed: attention scores, or also latents and the MLP's function, whichever fits")
+    return [*policies, MODULES]
 
 
 def _degrees(
@@ -421,10 +455,10 @@ def _variants(
     precision = _precision(run, row, inferred)
     if not can_train_in(part, precision):
         raise _Unpredictable(f"{part.id} has no matrix rate in {precision}")
-    policies = _policies(row, inferred)
+    policies = _modules(work, runtime, _policies(row, inferred), inferred)
     notes = row.get("notes") or ""
     stated = number(row, "sequence_parallel")
-    zero = int(number(row, "zero_stage") or 0)
+    zeros = _zero_stages(row, runtime, inferred)
     old = runtime == "megatron-core" and names.runtime(run.source, "", "")[1] == "2022"
     text = (row.get("sharding") or "").lower()
     scope = "node" if "in node" in text or "within slice" in text else "full"
@@ -435,16 +469,37 @@ def _variants(
             and not old
             and (runtime != "fsdp2" or "async tp" in notes.lower() or "asynctp" in notes.lower()),
         )
-        for policy in policies:
-            sharding = Sharding(min(zero, 3), scope, not old)  # type: ignore[arg-type]
+        for policy, zero in product(policies, zeros):
+            sharding = Sharding(zero, scope, not old)  # type: ignore[arg-type]
             yield Variant(
                 layout,
                 Options(precision, policy, tensor, sharding, layout["vpp"] > 1 and not old, False, False),
             )
 
 
-def _gradients(run: Run, notes: str) -> tuple[float, float] | None:
-    """NVIDIA's performance recipes (dgxc, NeMo, Megatron-Bridge) accumulate and reduce in bf16; Composer says which."""
+def _zero_stages(row: Mapping[str, str], runtime: str, inferred: list[str]) -> list[int]:
+    """As stated; unstated, none or the optimizer's states shared (which every recipe of Megatron Core does)."""
+    stated = number(row, "zero_stage")
+    if stated is not None:
+        return [min(int(stated), 3)]
+    if runtime != "megatron-core":
+        return [0]
+    inferred.append("ZeRO stage: 0, or 1 where that does not fit")
+    return [0, 1]
+
+
+def _deepspeed(row: Mapping[str, str], runtime: str) -> bool:
+    """Whether DeepSpeed shards the states of a run of another framework."""
+    return runtime != "deepspeed" and "deepspeed zero" in (row.get("sharding") or "").lower()
+
+
+def _gradients(run: Run, row: Mapping[str, str], catalog: Catalog, runtime: str) -> tuple[float, float] | None:
+    """NVIDIA's performance recipes (dgxc, NeMo, Megatron-Bridge) accumulate and reduce in bf16; Composer says which;
+    DeepSpeed keeps 16-bit gradients.
+    """
+    notes = row.get("notes") or ""
+    if _deepspeed(row, runtime):
+        return catalog.runtime("deepspeed").gradient_bytes, catalog.runtime(runtime).gradient_wire_bytes
     if run.source.startswith(("dgxc", "nemo-", "megatron-bridge", "mlperf")):
         return 2.0, 2.0
     if "/PURE" in notes:

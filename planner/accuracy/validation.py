@@ -17,6 +17,7 @@ from planner.accuracy.frame import Efficiencies, Frame, Prediction
 from planner.accuracy.intervals import Width
 from planner.accuracy.metrics import Errors
 from planner.accuracy.runs import Run
+from planner.cost import risk
 from planner.cost.figures import Array
 
 BY = {"source": "source", "model": "base", "accelerator": "accelerator"}
@@ -31,6 +32,8 @@ PER_RUN = (
     "high_s",
     "error",
     "memory_bytes",
+    "low_memory_bytes",
+    "high_memory_bytes",
     "measured_memory_bytes",
     "fits",
     "inferred",
@@ -50,6 +53,11 @@ class Judged:
     low: Array
     high: Array
     memory: Array
+    """Bytes on the fullest accelerator."""
+    reading: Array
+    """The same as its measurement counts it: what the framework's allocator holds, or all of it."""
+    memory_half: Array
+    """Half-width of the memory's 80 % interval, on a log scale."""
     capacity: Array
     fits: NDArray[np.bool_]
     readings: Sequence[str]
@@ -68,6 +76,7 @@ def judged(
     known: Mapping[str, Width],
     others: Sequence[Run] = (),
     times: Sequence[float] | Array = (),
+    memory_known: Mapping[str, Width] | None = None,
 ) -> Judged:
     """Joins runs, predictions and interval widths; `others` are runs without layouts and their times."""
     predicted = [*frame.runs, *others]
@@ -81,10 +90,25 @@ def judged(
         time * np.exp(-half),
         time * np.exp(half),
         np.concatenate([found.memory, unknown]),
+        np.concatenate([readings(frame, found), unknown]),
+        np.array([intervals.found_memory(memory_known or {}, run.runtime)[0] for run in predicted]),
         np.concatenate([frame.capacity[found.row], unknown]),
         np.concatenate([found.fits, np.ones(len(others), dtype=bool)]),
         [", ".join(run.inferred) for run in predicted],
     )
+
+
+def readings(frame: Frame, found: Prediction) -> Array:
+    """Predicted peaks as their measurements count them: an allocator's own count leaves out what is beside it."""
+    own = np.array([run.in_allocator for run in frame.runs])
+    return np.asarray(found.memory - own * found.beside)
+
+
+def memory_residuals(frame: Frame, found: Prediction) -> tuple[NDArray[np.intp], Array]:
+    """Indices of a frame's runs whose peak was measured, and ``log(predicted / measured)`` of each."""
+    rows = np.array([i for i, run in enumerate(frame.runs) if run.memory_measured and run.measured_bytes], dtype=int)
+    measured = np.array([frame.runs[i].measured_bytes or np.nan for i in rows])
+    return rows, np.log(readings(frame, found)[rows] / measured)
 
 
 def described(run: Run) -> tuple[str, str, str]:
@@ -93,26 +117,28 @@ def described(run: Run) -> tuple[str, str, str]:
     return run.cluster.accelerator.generation, run.family, run.runtime
 
 
-def report(judgement: Judged, by: str) -> dict[str, Any]:
-    """The whole document: overall, and by source, model or accelerator."""
+def report(judgement: Judged, by: str, oom_risk: float = 0.05) -> dict[str, Any]:
+    """The whole document: overall, and by source, model or accelerator; feasibility at 50 % and at a risk."""
     groups = []
     everything = metrics.by(judgement.runs, BY[by])
     inside = metrics.by(judgement.predicted, BY[by])
     for name, members in everything.items():
-        groups.append({"name": name, **_group(judgement, [judgement.runs[i] for i in members], inside.get(name, []))})
+        groups.append(
+            {"name": name, **_group(judgement, [judgement.runs[i] for i in members], inside.get(name, []), oom_risk)}
+        )
     every = list(range(len(judgement.predicted)))
     return {
         "kind": "validation",
         "schema_version": 1,
         "by": by,
-        "overall": _group(judgement, judgement.runs, every),
+        "overall": _group(judgement, judgement.runs, every, oom_risk),
         "coverage": coverage(judgement.runs),
         "groups": groups,
         "not_covered": not_covered(judgement.runs),
     }
 
 
-def _group(judgement: Judged, runs: Sequence[Run], places: Sequence[int]) -> dict[str, Any]:
+def _group(judgement: Judged, runs: Sequence[Run], places: Sequence[int], oom_risk: float) -> dict[str, Any]:
     index = np.array(places, dtype=np.intp)
     measured = judgement.measured[index]
     timed = np.isfinite(measured)
@@ -126,29 +152,43 @@ def _group(judgement: Judged, runs: Sequence[Run], places: Sequence[int]) -> dic
         "covered": len(chosen),
         **(asdict(errors) if errors else dict.fromkeys(Errors.__dataclass_fields__)),
         "memory": _memory(judgement, index),
-        "oom": _out_of_memory(judgement, index),
+        "oom": _out_of_memory(judgement, index, oom_risk),
         "choice": asdict(picked) if picked else None,
     }
 
 
 def _memory(judgement: Judged, index: NDArray[np.intp]) -> dict[str, Any]:
     """Over runs whose memory was read off a device."""
-    rows = [i for i in index if judgement.predicted[i].memory_measured]
+    rows = np.array([i for i in index if judgement.predicted[i].memory_measured], dtype=np.intp)
     actual = np.array([judgement.predicted[i].measured_bytes or np.nan for i in rows])
-    errors = Errors.of(judgement.memory[rows], actual) if rows else None
-    kept = ("mape", "median_ape", "p90_ape", "bias")
+    reading, factor = judgement.reading[rows], np.exp(judgement.memory_half[rows])
+    inside = (reading / factor <= actual) & (actual <= reading * factor)
+    errors = Errors.of(reading, actual, inside.astype(float)) if len(rows) else None
+    kept = ("mape", "median_ape", "p90_ape", "bias", "interval80_coverage")
     return {"n": len(rows), **{name: getattr(errors, name) if errors else None for name in kept}}
 
 
-def _out_of_memory(judgement: Judged, index: NDArray[np.intp]) -> dict[str, Any]:
-    """Rows that ran out of memory: how many are foreseen; rows that ran: how many are called infeasible."""
+def _out_of_memory(judgement: Judged, index: NDArray[np.intp], oom_risk: float) -> dict[str, Any]:
+    """Rows that ran out of memory: how many are foreseen; rows that ran: how many are called infeasible.
+
+    Both at a risk of 50 % (the median prediction against the capacity), and at another.
+    """
     ran_out = [i for i in index if judgement.predicted[i].out_of_memory]
     ran = [i for i in index if judgement.predicted[i].measured and not judgement.predicted[i].out_of_memory]
+    usable = np.array(
+        [risk.usable(c, w, oom_risk) for c, w in zip(judgement.capacity, judgement.memory_half, strict=True)]
+    )
+    careful = ~(judgement.memory > usable)
     return {
         "n": len(ran_out),
         "foreseen": sum(not judgement.fits[i] for i in ran_out),
         "ran": len(ran),
         "called_infeasible": sum(not judgement.fits[i] for i in ran),
+        "at_risk": {
+            "oom_risk": oom_risk,
+            "foreseen": sum(not careful[i] for i in ran_out),
+            "called_infeasible": sum(not careful[i] for i in ran),
+        },
     }
 
 
@@ -195,13 +235,13 @@ def per_run(judgement: Judged) -> str:
     for run in judgement.runs:
         i = place.get(run.id)
         if i is None:
-            table.writerow([run.id, run.source, run.model, *[""] * 8, "", run.reason])
+            table.writerow([run.id, run.source, run.model, *[""] * 10, "", run.reason])
             continue
         error = f"{judgement.time[i] / run.measured - 1:.4f}" if run.measured else ""
         found = [f"{x:.6g}" for x in (judgement.time[i], judgement.low[i], judgement.high[i])]
-        memory = judgement.memory[i]
+        memory, factor = judgement.reading[i], np.exp(judgement.memory_half[i])
         held = [
-            f"{memory:.6g}" if np.isfinite(memory) else "",
+            *(f"{x:.6g}" if np.isfinite(x) else "" for x in (memory, memory / factor, memory * factor)),
             f"{run.measured_bytes or 0:.6g}" if run.measured_bytes else "",
         ]
         measured = f"{run.measured:.6g}" if run.measured else ""

@@ -42,6 +42,13 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         show_default=True,
         help="Which of the catalog's prices.",
     ),
+    click.option(
+        "--oom-risk",
+        default="5 %",
+        show_default=True,
+        metavar="SHARE",
+        help="Chance of running out of memory that a plan may have; at 50 % the median prediction must just fit.",
+    ),
     click.option("--waive", multiple=True, metavar="RULE", help="Drop a rule of the space by name."),
     click.option(
         "--catalog", type=click.Path(path_type=Path), metavar="DIR", help="Your own hardware over the built-in catalog."

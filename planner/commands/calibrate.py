@@ -150,7 +150,7 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
     from planner import catalog as catalogs
     from planner import render
     from planner.accuracy import calibrate as fitting
-    from planner.accuracy import intervals, other_parameters, overlay, runs, tables
+    from planner.accuracy import intervals, other_parameters, overlay, peaks, runs, tables
     from planner.accuracy.frame import Efficiencies, Frame
     from planner.errors import WrongQuestion
     from planner.resources import data
@@ -168,7 +168,7 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
     source = f"{len(found.rows) + len(found.extra)} runs of {file.name}"
     if table is not None:
         source += f", shapes by {kernels:,} kernels of {table.name}"
-    efficiencies = other_parameters.extended(priors, read, found.fit.efficiencies)
+    efficiencies = other_parameters.extended(priors, read, peaks.fitted(frame, found.fit.efficiencies))
     written = overlay.write_overlay(output, efficiencies, source, date)
     left_out = None
     if cross_validate:
@@ -177,6 +177,10 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
             left_out = fitting.cross_validated(found, sources, advance)
         widths = fitting.interval_widths(found, left_out)
         written.append(intervals.write(output, widths, f"{source}, leave-one-source-out, {date}"))
+        held = fitting.memory_widths(frame, efficiencies)
+        if held.get("all", intervals.Width(0.0, 0)).runs >= intervals.FEWEST:
+            told = f"{held['all'].runs} runs of {file.name} whose peak was measured, a fifth left out at a time, {date}"
+            written.append(intervals.write(output, held, told, f"{intervals.MEMORY}.csv"))
     document = fitting.document(found, left_out) | {"files": [str(path) for path in written]}
     if as_json:
         render.json(document)

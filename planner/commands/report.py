@@ -12,6 +12,7 @@ from planner.units import (
     format_count,
     format_percent,
     format_power,
+    format_risk,
     format_seconds,
     format_usd,
 )
@@ -181,9 +182,23 @@ def _memory(plan: Plan) -> None:
     where = f" on stage {m.stage + 1} of {plan.parallelism.pp}" if plan.parallelism.pp > 1 else ""
     told = "  ".join(f"{name} {format_bytes(value)}" for name, value in parts.items() if value > 0)
     render.text(f"Memory    {format_bytes(m.total_bytes)}{where}: {told}")
-    over = m.total_bytes - m.capacity_bytes
-    if over > 0:
-        render.text(f"          does not fit: {format_bytes(over)} over the {format_bytes(m.capacity_bytes)} there are")
+    _headroom(plan)
+
+
+def _headroom(plan: Plan) -> None:
+    """How sure the memory is, and what the risk asked for leaves of it."""
+    m, interval = plan.prediction.memory, plan.prediction.intervals.get("memory_bytes")
+    if interval is not None and m.oom_chance is not None and m.oom_risk is not None:
+        span = f"80 %: {format_bytes(interval.low)} to {format_bytes(interval.high)}"
+        asked = f"--oom-risk {format_risk(m.oom_risk)}"
+        render.text(f"          {span}; runs out with a chance of {format_risk(m.oom_chance)} ({asked})")
+    limit = next((k.limit for k in plan.constraints if k.name == "memory"), m.capacity_bytes)
+    if m.total_bytes > m.capacity_bytes:
+        over = f"{format_bytes(m.total_bytes - m.capacity_bytes)} over the {format_bytes(m.capacity_bytes)} there are"
+        render.text(f"          does not fit: {over}")
+    elif m.total_bytes > limit:
+        over = f"{format_bytes(m.total_bytes - limit)} over the {format_bytes(limit)} that this risk leaves"
+        render.text(f"          too close: {over} of {format_bytes(m.capacity_bytes)}")
 
 
 def _reasons(found: PlanSet) -> None:

@@ -26,8 +26,15 @@ import click
     metavar="DIR",
     help="Your own hardware or calibration over the built-in.",
 )
+@click.option(
+    "--oom-risk",
+    default="5 %",
+    show_default=True,
+    metavar="SHARE",
+    help="Chance of running out of memory at which runs are called infeasible, beside 50 %.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
-def validate(file: Path, by: str, output: Path | None, catalog: Path | None, as_json: bool) -> None:
+def validate(file: Path, by: str, output: Path | None, catalog: Path | None, oom_risk: str, as_json: bool) -> None:
     """Predict every measured run in FILE as it was configured, and print how far off that is.
 
     FILE is a CSV with the columns of benchmarks/data/measured_runs.csv; add rows of your own runs the same way.
@@ -38,20 +45,22 @@ def validate(file: Path, by: str, output: Path | None, catalog: Path | None, as_
       clusterwright validate benchmarks/data/measured_runs.csv
       clusterwright validate my-runs.csv --by model -o per-run.csv
     """  # noqa: D301 - click reads the control character itself
+    from planner import api, model_files, render
     from planner import catalog as catalogs
-    from planner import model_files, render
     from planner.accuracy import intervals, other_families, runs, validation
     from planner.accuracy.frame import Efficiencies, Frame
     from planner.profiles import overlay
 
+    risk = api.parse_risk(oom_risk)
     known = catalogs.load(catalog)
     found = runs.read(file, known)
     frame = Frame(known, found, overlay.read(known))
     using = Efficiencies.of(known)
     others = other_families.without_layouts(found)
     times = other_families.predict(others, using)
-    judgement = validation.judged(found, frame, frame.predict(using), intervals.read(known), others, times)
-    document = validation.report(judgement, by) | {"profiles": validation.gain(frame, using)}
+    widths, memory = intervals.read(known), intervals.read(known, intervals.MEMORY)
+    judgement = validation.judged(found, frame, frame.predict(using), widths, others, times, memory)
+    document = validation.report(judgement, by, risk) | {"profiles": validation.gain(frame, using)}
     if output is not None:
         model_files.write(output, validation.per_run(judgement), replace=True)
     if as_json:
@@ -62,6 +71,7 @@ def validate(file: Path, by: str, output: Path | None, catalog: Path | None, as_
 
 def _show(document: dict[str, Any], output: Path | None) -> None:
     from planner import render
+    from planner.units import format_risk
 
     groups = sorted(document["groups"], key=lambda group: -group["covered"])
     rows = [_row(group["name"], group) for group in groups if group["covered"]]
@@ -76,12 +86,14 @@ def _show(document: dict[str, Any], output: Path | None) -> None:
     memory, oom, choice = overall["memory"], overall["oom"], overall["choice"]
     if memory["n"]:
         render.text(
-            f"Memory    {memory['n']} measured: MAPE {_percent(memory['mape'])}, bias {_percent(memory['bias'])}"
+            f"Memory    {memory['n']} measured: MAPE {_percent(memory['mape'])}, bias {_percent(memory['bias'])}, "
+            f"in 80 % interval {_percent(memory['interval80_coverage'], 0)}"
         )
-    render.text(
-        f"Fits      {oom['called_infeasible']:,} of {oom['ran']:,} runs that ran are called infeasible; "
-        f"{oom['foreseen']} of {oom['n']} out-of-memory rows are foreseen"
-    )
+    for label, each, at in (("Fits", oom, 0.5), ("", oom["at_risk"], oom["at_risk"]["oom_risk"])):
+        render.text(
+            f"{label:10}at a risk of {format_risk(at)}: {each['called_infeasible']:,} of {oom['ran']:,} runs that ran "
+            f"are called infeasible; {each['foreseen']} of {oom['n']} out-of-memory rows are foreseen"
+        )
     if choice:
         render.text(
             f"Choice    {choice['groups']} groups of plans for one job: regret {_percent(choice['mean_regret'])} on "

@@ -159,12 +159,27 @@ class Stack:
     parameter_wire: Figure
     fused_attention: Figure
     logit_copies: Figure
-    """Bytes per logit held on the last stage."""
+    """Bytes per logit that its kernels move; what it holds is `logit_bytes`."""
+    logit_bytes: Figure
+    """Most bytes that a logit takes while the loss and its gradient are computed."""
+    logit_bytes_split: Figure
+    """The same where tensor-parallel ranks share the vocabulary."""
     drops_scores: Figure
     drops_activation: Figure
     drops_norms: Figure
     drops_linear: Figure
+    drops_kernel: Figure
     """What selective recomputation drops, each 0 or 1."""
+    shards_hidden: Figure
+    """1 if tensor-parallel ranks share hidden states whether sequences are parallel or not."""
+    gathers_matrices: Figure
+    """1 if sharded weights are gathered matrix by matrix, 0: layer by layer."""
+    unread_outputs: Figure
+    """Hidden states a layer that selective recomputation keeps and no backward pass reads."""
+    keeps_cast_inputs: Figure
+    """1 if the inputs of 8-bit products are kept in 8 bit for the backward pass."""
+    update_bytes: Figure
+    """Bytes per parameter of a rank's shard that copies of gradients take during the update."""
     gathers_working_copy: Figure
     """1 if weights live as sharded fp32 and a 16-bit copy is gathered layer by layer."""
     kernels_per_layer: Figure
@@ -214,6 +229,10 @@ class Options:
     recompute_layers: Figure
     """Share of the layers whose activations are recomputed in full."""
     recompute_selective: Figure
+    recompute_offloaded: Figure
+    """1: what recomputation keeps beside a layer's input lives in host memory."""
+    recompute_modules: Figure
+    """1: selective recomputation also covers what latents expand to and the MLP's function."""
     sequence_parallel: Figure
     tp_overlap: Figure
     zero: Figure

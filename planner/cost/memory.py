@@ -14,7 +14,7 @@ import numpy as np
 from planner.cost import compute
 from planner.cost.figures import Figure, Grid
 from planner.cost.pipeline import Split, leading_layers, micro_batches, whole_stage
-from planner.cost.sharding import Held, replicas, stage_parameters
+from planner.cost.sharding import Held, Replicas, replicas, stage_parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,38 +27,52 @@ class Activations:
     """What the recomputation policy keeps, on average over layers."""
 
 
+def hidden_shard(grid: Grid) -> Figure:
+    """Ranks that share a stored hidden state."""
+    return np.where(grid.stack.shards_hidden > 0, grid.layout.tp, compute.sequence_shard(grid))
+
+
 def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -> Activations:
     """Bytes one layer stores for one micro-batch.
 
     Outside tensor-parallel regions: inputs of two norms and two blocks, 8 h a token, and two dropout masks. Inside:
-    query,
-    key, value and output of attention, inner activations of the MLP (before and after its function), and unless the
-    kernel is fused the scores, ``5 a s^2 b`` with dropout (4 without).
+    query, key, value and output of attention, inner activations of the MLP (before and after its function), and unless
+    the kernel is fused the scores, ``5 a s^2 b`` with dropout (4 without).
+
+    Where a framework keeps what matrix products read as it was cast, inputs of 8-bit products take one byte: of two
+    blocks, of the output projection, of the MLP's second product. Recomputed modules drop what latents expand to and
+    what the MLP's function gives.
     """
     s, layout, options, stack = grid.shape, grid.layout, grid.options, grid.stack
     fused = stack.fused_attention if fused is None else fused
     t = compute.tokens(grid)
-    shard = compute.sequence_shard(grid)
+    shard = hidden_shard(grid)
+    cast = grid.device.low_precision * stack.keeps_cast_inputs
     norms = 4.0 * t * s.hidden / shard
-    inputs = (4.0 + 2.0 * s.dropout) * t * s.hidden / shard
-    attention = 2.0 * t * (2.0 * s.heads * np.maximum(s.qk_dim, s.v_dim) / layout.tp + compute.kv_width(grid))
-    attention = attention * (1.0 + s.cross_share)
+    inputs = (4.0 - 2.0 * cast + 2.0 * s.dropout) * t * s.hidden / shard
+    heads = 2.0 * t * (2.0 * s.heads * np.maximum(s.qk_dim, s.v_dim) / layout.tp + compute.kv_width(grid))
+    attention = (heads - cast * t * s.heads * s.v_dim / layout.tp) * (1.0 + s.cross_share)
     scores = (1.0 - fused) * (4.0 + s.dropout) * t * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
     copies = compute.routed_copies(grid)
-    before, after = 2.0 * (1.0 + s.gated), 2.0
+    before, after = 2.0 * (1.0 + s.gated), 2.0 - cast
     dense = t * s.ffn / layout.tp
     shared = t * s.shared_ffn / layout.tp
     routed = copies * s.expert_ffn / layout.etp
     inner = (1.0 - moe) * dense + moe * (shared + routed)
-    dispatched = moe * 2.0 * copies * s.hidden
+    dispatched = moe * (2.0 - cast) * copies * s.hidden
     linear = attention + before * inner + dispatched
     full = norms + inputs + linear + after * inner + scores
     dropped = stack.drops_scores * scores + stack.drops_activation * after * inner + stack.drops_norms * norms
-    dropped = dropped + stack.drops_linear * 0.5 * linear
+    dropped = dropped + stack.drops_linear * 0.5 * linear - stack.unread_outputs * 2.0 * t * s.hidden / shard
+    dropped = dropped + stack.drops_kernel * (2.0 - cast) * t * s.heads * s.v_dim / layout.tp * (1.0 + s.cross_share)
+    expanded = s.heads * s.qk_dim / layout.tp + compute.kv_width(grid) - s.query_rank - s.kv_rank
+    modules = (s.kv_rank > 0) * 2.0 * t * np.maximum(expanded, 0.0)
+    modules = modules + (1.0 - stack.drops_activation) * after * inner
     share = options.recompute_layers
-    some = full - options.recompute_selective * dropped
+    some = full - options.recompute_selective * (dropped + options.recompute_modules * modules)
     stored = 2.0 * t * s.hidden / shard
-    return Activations(full, share * stored + (1.0 - share) * some)
+    inputs_only = np.maximum(share, options.recompute_offloaded)
+    return Activations(full, inputs_only * stored + (1.0 - inputs_only) * some)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +84,9 @@ class Memory:
     optimizer: Figure
     activations: Figure
     buffers: Figure
-    """Logits, a layer being recomputed or gathered."""
+    """The loss's logits or a layer being worked on, whichever is more; what is gathered."""
+    copies: Figure
+    """Of gradients, for the update."""
     resident: Figure
     """Context, communicators, workspaces."""
 
@@ -82,7 +98,7 @@ class Memory:
     @property
     def states(self) -> Figure:
         """What does not depend on activations."""
-        return self.parameters + self.gradients + self.optimizer + self.resident
+        return self.parameters + self.gradients + self.optimizer + self.copies + self.resident
 
     @property
     def live(self) -> Figure:
@@ -90,10 +106,11 @@ class Memory:
         return self.activations + self.buffers
 
 
-def _states(grid: Grid, held: Held) -> tuple[Figure, Figure, Figure]:
-    """Parameters, gradients and optimizer states of one stage: each divided by the shards from its ZeRO stage on."""
+def _states(grid: Grid, held: Held, r: Replicas) -> tuple[Figure, Figure, Figure, Figure]:
+    """Parameters, gradients, optimizer states and copies for the update of one stage: each divided by the shards from
+    its ZeRO stage on.
+    """
     s, stack, zero = grid.shape, grid.stack, grid.options.zero
-    r = replicas(grid)
 
     def bytes_of(each: Figure, from_stage: float) -> Figure:
         on = zero >= from_stage
@@ -103,8 +120,10 @@ def _states(grid: Grid, held: Held) -> tuple[Figure, Figure, Figure]:
 
     resident = (1.0 - stack.gathers_working_copy * (zero >= 3)) * stack.parameter_bytes
     master = s.master_bytes * np.where(stack.gathers_working_copy > 0, 1.0, s.trained)
-    optimizer = (s.state_bytes * s.trained + master) * (1.0 - grid.options.offload)
-    return bytes_of(resident, 3.0), bytes_of(stack.gradient_bytes * s.trained, 2.0), bytes_of(optimizer, 1.0)
+    here = 1.0 - grid.options.offload
+    optimizer = (s.state_bytes * s.trained + master) * here
+    copies = bytes_of(stack.update_bytes * s.trained * here, 1.0) if np.any(stack.update_bytes) else 0.0
+    return bytes_of(resident, 3.0), bytes_of(stack.gradient_bytes * s.trained, 2.0), bytes_of(optimizer, 1.0), copies
 
 
 def in_flight(grid: Grid, split: Split) -> tuple[Figure, Figure, Figure]:
@@ -123,40 +142,95 @@ def in_flight(grid: Grid, split: Split) -> tuple[Figure, Figure, Figure]:
     return np.minimum(first, steps), np.minimum(np.maximum(second, 1.0), steps), np.minimum(last, steps)
 
 
+def loss(grid: Grid) -> Figure:
+    """Bytes that turning logits into the loss and its gradient takes at most: ``t V / tp`` times those of one logit."""
+    tp, stack = grid.layout.tp, grid.stack
+    each = np.where(tp > 1, stack.logit_bytes_split, stack.logit_bytes)
+    return compute.tokens(grid) * grid.shape.vocab / tp * each
+
+
+def layer_parameters(grid: Grid) -> Figure:
+    """Parameters of one layer on one rank before data-parallel sharding."""
+    s, layout = grid.shape, grid.layout
+    dense = s.attention_parameters + (1.0 - s.moe_share) * s.mlp_parameters + s.moe_share * s.shared_parameters
+    return dense / layout.tp + s.moe_share * s.experts * s.expert_parameters / (layout.ep * layout.etp)
+
+
+def gathered_parameters(grid: Grid) -> Figure:
+    """Parameters that are gathered, and whose gradients are scattered, at a time: a layer's, or one matrix of its MLP
+    where a compiler cuts finer.
+    """
+    s, layout = grid.shape, grid.layout
+    dense = ((1.0 - s.moe_share) * s.mlp_parameters + s.moe_share * s.shared_parameters) / layout.tp
+    experts = s.moe_share * s.experts * s.expert_parameters / (layout.ep * layout.etp)
+    matrix = np.maximum(dense, experts) / (2.0 + s.gated)
+    return np.where(grid.stack.gathers_matrices > 0, matrix, layer_parameters(grid))
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """Bytes that come and go within a step, on top of what is stored."""
+
+    always: Figure
+    """A gathered layer and the next one, 8-bit copies of weights, a whole hidden state and its gradient."""
+    layer: Figure
+    """A layer's backward pass: what is recomputed, and its gradients before they are sharded."""
+    loss: Figure
+    """Around the loss, on the last stage."""
+
+
+def passing(grid: Grid, full: Figure) -> Passing:
+    """What comes and goes: the loss and a layer's backward pass take turns, so that only the larger counts.
+
+    Sharded weights (ZeRO 3) are gathered a layer ahead, the head's for the loss. Sharded gradients (from ZeRO 2 on) are
+    a layer's 16-bit ones and the copy that is reduced. Sequence-parallel ranks gather a hidden state whole, and its
+    gradient before it is scattered, unless overlap passes them on in pieces. `full` are the activations of a layer
+    that is computed again.
+    """
+    s, options, stack = grid.shape, grid.options, grid.stack
+    unit, t = gathered_parameters(grid), compute.tokens(grid)
+    wire = (options.zero >= 3) * stack.parameter_wire
+    in_pieces = options.sequence_parallel * options.tp_overlap
+    again = (options.recompute_layers > 0) * full
+    gradients = (options.zero >= 2) * s.trained * (2.0 + stack.gradient_wire) * unit
+    casts = 2.0 * grid.device.low_precision * layer_parameters(grid)
+    return Passing(
+        2.0 * wire * unit + casts + (1.0 - in_pieces) * 4.0 * t * s.hidden,
+        again + gradients,
+        loss(grid) + wire * s.head_parameters / grid.layout.tp,
+    )
+
+
 def stages(grid: Grid, split: Split) -> tuple[Memory, Memory, Memory]:
     """Memory of the first stage, the fullest middle one and the last; the accelerator must hold the largest."""
-    s, layout, stack, device = grid.shape, grid.layout, grid.stack, grid.device
+    s, layout, stack = grid.shape, grid.layout, grid.stack
     body, leading = layer_activations(grid, s.moe_share), layer_activations(grid, 0.0)
-    t = compute.tokens(grid)
-    logits = t * s.vocab / layout.tp * stack.logit_copies
-    again = (grid.options.recompute_layers > 0) * body.full
-    per_layer = (
-        s.attention_parameters + (1.0 - s.moe_share) * s.mlp_parameters + s.moe_share * s.shared_parameters
-    ) / layout.tp
-    per_layer = per_layer + s.moe_share * s.experts * s.expert_parameters / (layout.ep * layout.etp)
-    gathered = (grid.options.zero >= 3) * 2.0 * stack.parameter_wire * per_layer
-    casts = device.low_precision * 2.0 * per_layer
+    t, comes, r = compute.tokens(grid), passing(grid, body.full), replicas(grid)
+    within = (comes.always + comes.layer) * stack.activation_factor
+    at_end = (comes.always + np.maximum(comes.layer, comes.loss)) * stack.activation_factor
     alone = layout.pp <= 1
+    first = np.where(alone, at_end, within) if np.any(alone) else within
+    spares = (first, within, at_end)
     lead = leading_layers(s, layout, split)
     flying = in_flight(grid, split)
     held = stage_parameters(grid, split)
     layers = (split.first - lead, split.middle, split.last)
     found = []
-    for index, (micro, n, own) in enumerate(zip(flying, layers, held, strict=True)):
-        parameters, gradients, optimizer = _states(grid, own)
+    for index, (micro, n, own, spare) in enumerate(zip(flying, layers, held, spares, strict=True)):
         activations = micro * n * body.kept
         if index == 0:
             activations = activations + micro * lead * leading.kept
-            activations = activations + micro * s.dropout * t * s.hidden / compute.sequence_shard(grid)
-        spare = again + gathered + casts + ((index == 2) | alone) * logits
+            activations = activations + micro * s.dropout * t * s.hidden / hidden_shard(grid)
         exists = 1.0 if index == 0 else layout.pp > (2 if index == 1 else 1)
+        parameters, gradients, optimizer, copies = (exists * state for state in _states(grid, own, r))
         found.append(
             Memory(
-                exists * parameters,
-                exists * gradients,
-                exists * optimizer,
+                parameters,
+                gradients,
+                optimizer,
                 exists * activations * stack.activation_factor,
-                exists * spare * stack.activation_factor,
+                exists * spare,
+                copies,
                 exists * stack.resident_bytes,
             )
         )

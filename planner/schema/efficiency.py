@@ -89,12 +89,12 @@ class RuntimeEfficiency(Entry):
     selective_recompute: float = 0.0
     """Share of a layer's matrix products computed again under selective recomputation, beyond what is dropped by
     name."""
-    resident_bytes: float = 3.0e9
-    """Bytes beside the model whatever the accelerator: context, communicators, library workspaces."""
-    resident_share: float = 0.075
-    """Share of the accelerator's memory that the allocator holds without using it."""
+    resident_bytes: float = 1.5e9
+    """Bytes beside the framework's allocator: context, communicators, library workspaces."""
+    unread_outputs: float = 0.0
+    """Hidden states a layer that selective recomputation keeps and no backward pass reads: compilers drop them."""
     activation_factor: float = 1.05
-    """Held activation bytes over counted ones: alignment and fragmentation."""
+    """Held over counted live bytes: alignment and fragmentation; 1 where a compiler plans its buffers."""
     convolution: float = 0.8
     """Factor on matrix rates of convolutions."""
     gather: float = 0.5

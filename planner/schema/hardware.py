@@ -184,7 +184,23 @@ class Runtime(Entry):
     """First release with fused attention, where earlier ones in `releases` lack it."""
     fused_cross_entropy: bool = True
     """Logits are turned into the loss without an fp32 copy of their own."""
-    selective_recompute: tuple[Literal["scores", "activation", "norms", "linear-half"], ...] = ("scores",)
+    fused_loss_since: str = ""
+    """First release that compiles the loss into as few copies, where `fused_cross_entropy` is false."""
+    logit_bytes: NotNegative = 0.0
+    """Most bytes that a logit takes while the loss and its gradient are computed; 0: 6 if fused, else 10."""
+    logit_bytes_split: NotNegative = 0.0
+    """The same where tensor-parallel ranks share the vocabulary; 0: as `logit_bytes`."""
+    shards_hidden: bool = False
+    """Hidden states are shared by tensor-parallel ranks always, by width where not by sequence."""
+    gathers_matrices: bool = False
+    """Sharded weights are gathered matrix by matrix, not layer by layer (a compiler places the gathers)."""
+    keeps_cast_inputs: bool = False
+    """Inputs of 8-bit matrix products are kept for the backward pass as they were cast, one byte each."""
+    update_bytes: NotNegative = 0.0
+    """Bytes per parameter of a rank's optimizer shard that flat copies of gradients take during the update."""
+    selective_recompute: tuple[Literal["scores", "activation", "norms", "linear-half", "kernel-output"], ...] = (
+        "scores",
+    )
     """What selective recomputation drops and computes again."""
     kernels_per_layer: NotNegative = 40.0
     """Kernel launches of one layer's forward pass: the floor that the CPU sets."""

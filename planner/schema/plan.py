@@ -104,7 +104,8 @@ class RuntimeSection(Record):
     release: str
     bytes_per_parameter: dict[str, float]
     """Held: parameters, gradients. Moved: gradient_wire, parameter_wire. gathers_working_copy: 1 if the sharded fp32
-    master copy is gathered in 16 bit layer by layer, so that `parameters` are not held a second time."""
+    master copy is gathered in 16 bit layer by layer, so that `parameters` are not held a second time. update: copies of
+    a shard's gradients during the update."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +188,12 @@ class MemorySection(Record):
 
     total_bytes: float
     capacity_bytes: float
+    oom_risk: float | None = None
+    """Largest chance of running out of memory that was asked for; the limit of the memory constraint is what it leaves
+    of the capacity. Not in documents of before 2026-11."""
+    oom_chance: float | None = None
+    """Chance that the true peak exceeds the capacity: ``1 / (1 + (capacity / total)^(ln 9 / ln(high / total)))``, high
+    the upper end of the 80 % interval `memory_bytes`."""
     stage: int
     """Pipeline stage that is fullest, from 0."""
     parameters_bytes: float
@@ -220,6 +227,7 @@ class Prediction(Record):
     """Per step."""
     memory: MemorySection
     intervals: dict[str, Interval]
+    """Of `step_time_s`, and of the total of `memory` as `memory_bytes`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,17 +36,23 @@ RANK_ORDERS: tuple[RankOrder, RankOrder] = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 @dataclass(frozen=True, slots=True)
 class Recompute:
     """A recomputation policy: the share of layers recomputed in full, and whether the rest drops what is named
-    selective.
+    selective, with or without whole modules.
     """
 
     name: str
     layers: float
     selective: float
+    modules: float = 0.0
+    """1: selective with the expansion of latents and the MLP's function; read from runs, not searched."""
+    offloaded: float = 0.0
+    """1: what is kept beside a layer's input lives in host memory; read from runs, not searched."""
 
 
 NO_RECOMPUTE = Recompute("none", 0.0, 0.0)
 SELECTIVE = Recompute("selective", 0.0, 1.0)
 FULL = Recompute("full", 1.0, 0.0)
+MODULES = Recompute("selective", 0.0, 1.0, 1.0)
+OFFLOADED = Recompute("selective", 0.0, 1.0, 0.0, 1.0)
 
 
 def recompute(name: str) -> Recompute:

@@ -248,6 +248,8 @@ def open_grid(figures: Figures, block: Block) -> Grid:
         options=OptionFigures(
             recompute_layers=_along([p.layers for p in axes.recompute], 1),
             recompute_selective=_along([p.selective for p in axes.recompute], 1),
+            recompute_modules=_along([p.modules for p in axes.recompute], 1),
+            recompute_offloaded=_along([p.offloaded for p in axes.recompute], 1),
             sequence_parallel=_along([t.sequence_parallel for t in axes.tensor], 2),
             tp_overlap=_along([t.overlap for t in axes.tensor], 2),
             zero=_along([s.zero for s in axes.sharding], 3),
@@ -299,6 +301,8 @@ def as_figures(options: Options) -> OptionFigures:
     return OptionFigures(
         recompute_layers=options.recompute.layers,
         recompute_selective=options.recompute.selective,
+        recompute_modules=options.recompute.modules,
+        recompute_offloaded=options.recompute.offloaded,
         sequence_parallel=float(options.tensor.sequence_parallel),
         tp_overlap=float(options.tensor.overlap),
         zero=float(options.sharding.zero),

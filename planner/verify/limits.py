@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
+from planner.verify.memory import usable
 
 NEAR = {"memory": 0.05, "accelerators": 0.0, "deadline": 0.02, "budget": 0.02}
 """Constraint -> share of its limit below which what is left counts as nothing: it binds."""
@@ -36,7 +37,7 @@ def slack_is_what_is_left(c: Claim) -> Iterator[str]:
 
 
 def values_are_the_plans(c: Claim) -> Iterator[str]:
-    """A constraint's value is the figure that the plan states elsewhere; memory's limit is the capacity."""
+    """A constraint's value is the figure that the plan states elsewhere; memory's limit is what its risk leaves."""
     memory = c.plan.prediction.memory
     values = {
         "memory": memory.total_bytes,
@@ -51,7 +52,7 @@ def values_are_the_plans(c: Claim) -> Iterator[str]:
         elif constraint.name in values:
             yield f"{constraint.name} limits what the plan does not know"
         if constraint.name == "memory":
-            yield from unless_same("the limit of memory", constraint.limit, memory.capacity_bytes)
+            yield from unless_same("the limit of memory", constraint.limit, usable(c))
 
 
 def limits_hold(c: Claim) -> Iterator[str]:

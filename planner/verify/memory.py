@@ -6,6 +6,7 @@ factors that it does not carry, so they are held between bounds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from planner.verify.finding import TOLERANCE, Check, Claim, same, unless_same
@@ -163,22 +164,71 @@ def activations_are_possible(c: Claim) -> Iterator[str]:
 
 
 def buffers_are_possible(c: Claim) -> Iterator[str]:
-    """Between a 16-bit copy of the logits (last stage) with a gathered layer (ZeRO 3), and all that one layer can need.
+    """Between a 16-bit copy of the logits (last stage) and all that one layer, the loss and the update can need.
 
-    At most 12 bytes a logit, two gathered copies and two casts of the largest layer, and its activations.
+    At most 20 bytes a logit, two gathered copies and two casts of the largest layer, its gradients in 16 bit and as
+    they are reduced, its activations, the whole hidden state and its gradient, the head gathered, and copies for the
+    update.
     """
     p, m = c.plan.parallelism, c.plan.prediction.memory
     if not 0 <= m.stage < len(c.placed) or not c.placed[m.stage]:
         return
     logits = c.tokens * c.model.vocab / p.tp if m.stage == len(c.placed) - 1 else 0.0
     sizes = [x.held.dense / p.tp + x.held.experts / (p.ep * p.etp) for stage in c.placed for x in stage]
-    wire = c.plan.runtime.bytes_per_parameter["parameter_wire"]
-    gathered = wire if p.zero_stage == 3 else 0.0
-    least = 2.0 * logits + gathered * min(sizes)
-    largest = max(_most_of_layer(c, layer) for stage in c.placed for layer in stage)
-    most = FRAGMENTATION * (12.0 * logits + (2.0 * gathered + 4.0) * max(sizes) + largest)
+    each = c.plan.runtime.bytes_per_parameter
+    gathered = each["parameter_wire"] if p.zero_stage == 3 else 0.0
+    least = 2.0 * logits
+    largest = max(_most_of_layer(c, layer) for stage in c.placed for layer in stage) + 4.0 * c.tokens * c.model.hidden
+    weights = (2.0 * gathered + 6.0 + each["gradient_wire"]) * max(sizes) + gathered * last_end(
+        c.model, alone=False
+    ) / p.tp
+    held = stage_parameters(c, m.stage)
+    copied = held.dense / p.tp / dense_shards(c.plan) + held.experts / (p.ep * p.etp) / expert_shards(c.plan)
+    most = FRAGMENTATION * (20.0 * logits + weights + largest) + each.get("update", 0.0) * copied
     if not least * (1 - TOLERANCE) <= m.buffers_bytes <= most:
         yield f"buffers_bytes is {m.buffers_bytes:.6g}, outside {least:.6g}..{most:.6g}"
+
+
+def _spread(c: Claim) -> float:
+    """Log of the upper end of the total's 80 % interval over the total; 0 without an interval."""
+    interval = c.plan.prediction.intervals.get("memory_bytes")
+    return math.log(interval.high / c.plan.prediction.memory.total_bytes) if interval else 0.0
+
+
+def usable(c: Claim) -> float:
+    """``capacity (r / (1 - r))^(log9(high / total))`` bytes: what a risk r leaves; all of it where none was asked."""
+    m = c.plan.prediction.memory
+    if m.oom_risk is None or not 0.0 < m.oom_risk < 1.0:
+        return m.capacity_bytes
+    return float(m.capacity_bytes * (m.oom_risk / (1.0 - m.oom_risk)) ** (_spread(c) / math.log(9.0)))
+
+
+def risk_is_one(c: Claim) -> Iterator[str]:
+    """``0 < risk <= 1 / 2``, stated with its chance and the interval that both rest on, or none of them."""
+    m = c.plan.prediction.memory
+    told = (m.oom_risk is not None, m.oom_chance is not None, "memory_bytes" in c.plan.prediction.intervals)
+    if any(told) and not all(told):
+        yield "of oom_risk, oom_chance and the interval memory_bytes, some are missing"
+    if m.oom_risk is not None and not 0.0 < m.oom_risk <= 0.5:
+        yield f"oom_risk is {m.oom_risk:g}; it must be more than 0 and at most 0.5"
+
+
+def memory_interval_is_even(c: Claim) -> Iterator[str]:
+    """``low high = total^2``: as far below as above, on a log scale."""
+    m, interval = c.plan.prediction.memory, c.plan.prediction.intervals.get("memory_bytes")
+    if interval is not None and interval.low > 0:
+        yield from unless_same("low x high of memory_bytes", interval.low * interval.high, m.total_bytes**2)
+
+
+def chance_follows_from_interval(c: Claim) -> Iterator[str]:
+    """``chance / (1 - chance) = (total / capacity)^(ln 9 / ln(high / total))``: logistic, a tenth beyond each end."""
+    m, spread = c.plan.prediction.memory, _spread(c)
+    if m.oom_chance is None or spread <= 0:
+        return
+    over = math.log(m.total_bytes / m.capacity_bytes) * math.log(9.0) / spread
+    derived = 1.0 / (1.0 + math.exp(-over)) if over > -700.0 else 0.0
+    if not math.isclose(m.oom_chance, derived, rel_tol=1e-6, abs_tol=1e-300):
+        yield f"oom_chance is {m.oom_chance:.9g}, and {derived:.9g} follows from the interval"
 
 
 def offload_takes_states_away(c: Claim) -> Iterator[str]:
@@ -196,4 +246,7 @@ CHECKS: tuple[Check, ...] = (
     activations_are_possible,
     buffers_are_possible,
     offload_takes_states_away,
+    risk_is_one,
+    memory_interval_is_even,
+    chance_follows_from_interval,
 )

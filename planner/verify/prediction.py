@@ -105,7 +105,8 @@ def hardware_is_not_beaten(c: Claim) -> Iterator[str]:
 def intervals_are_ordered(c: Claim) -> Iterator[str]:
     """``low <= high``, and the figure of that name lies between."""
     for name, interval in c.plan.prediction.intervals.items():
-        value = getattr(c.plan.prediction, name, interval.low)
+        total = c.plan.prediction.memory.total_bytes
+        value = total if name == "memory_bytes" else getattr(c.plan.prediction, name, interval.low)
         if not interval.low <= value <= interval.high:
             yield f"{name} {value:g} in {interval.low:g}..{interval.high:g}"
 

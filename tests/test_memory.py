@@ -1,0 +1,163 @@
+"""What is alive at the peak: each effect has its direction and its size."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from planner import cost
+from planner.cost import memory, pipeline, sharding
+from planner.cost.figures import Grid
+from planner.space.axes import (
+    FULL,
+    MODULES,
+    NO_RECOMPUTE,
+    OFFLOADED,
+    SELECTIVE,
+    Options,
+    Recompute,
+    Sharding,
+    TensorMode,
+)
+from planner.space.grid import single_grid
+from tests.cases import figures
+
+ONES = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes"), 1)
+
+
+@cache
+def known(model: str, on: str, runtime: str, release: str, precision: str):
+    return figures(model, on, runtime, release, (precision,))
+
+
+def grid_of(
+    model: str = "llama3-8b",
+    runtime: str = "fsdp2",
+    release: str = "",
+    precision: str = "bf16",
+    *,
+    policy: Recompute = NO_RECOMPUTE,
+    zero: int = 0,
+    overlap: bool = False,
+    **layout: int,
+) -> Grid:
+    tensor = TensorMode(layout.get("tp", 1) > 1, overlap)
+    options = Options(precision, policy, tensor, Sharding(zero, "full", True), False, False, False)
+    degrees = ONES | {"dp": 8, "batch": 64} | layout
+    return single_grid(known(model, "dgx-h100:1", runtime, release, precision), degrees, options)
+
+
+def held(grid: Grid) -> float:
+    return float(cost.evaluate(grid).memory)
+
+
+def passing(grid: Grid) -> memory.Passing:
+    return memory.passing(grid, memory.layer_activations(grid, grid.shape.moe_share).full)
+
+
+def tokens(grid: Grid) -> float:
+    return float(grid.layout.micro * grid.shape.sequence / grid.layout.cp)
+
+
+def kept(grid: Grid) -> float:
+    """Bytes per token of one layer."""
+    return float(memory.layer_activations(grid, grid.shape.moe_share).kept) / tokens(grid)
+
+
+# ---- the loss --------------------------------------------------------------------------------------------------------
+
+
+def test_a_compiled_loss_takes_less():
+    """16-bit logits with three fp32 copies against logits and gradients: 8 bytes a logit."""
+    before, after = grid_of(release="2024"), grid_of(release="2025")
+    less = 8.0 * tokens(before) * before.shape.vocab * before.stack.activation_factor
+    assert held(before) - held(after) == pytest.approx(less, rel=1e-9)
+
+
+def test_a_split_vocabulary_takes_a_share_and_a_copy_more():
+    grid = grid_of(release="2024", tp=4, dp=2)
+    assert float(memory.loss(grid)) == tokens(grid) * grid.shape.vocab / 4 * 18.0
+
+
+def test_the_loss_and_a_layer_take_turns():
+    """Recomputation needs a layer again when the logits are gone: only the larger counts."""
+    grid = grid_of(policy=FULL, micro=4)
+    comes = passing(grid)
+    assert 0 < float(comes.layer) < float(comes.loss)
+    smaller = replace(grid, shape=replace(grid.shape, vocab=0.0, head_parameters=0.0))
+    assert float(passing(smaller).loss) == 0
+    spare = float(memory.stages(smaller, pipeline.split(smaller.shape, smaller.layout))[0].buffers)
+    assert spare == pytest.approx(float(comes.always + comes.layer) * grid.stack.activation_factor)
+
+
+def test_overlap_passes_a_hidden_state_on_in_pieces():
+    whole, pieces = grid_of(tp=8, dp=1), grid_of(tp=8, dp=1, overlap=True)
+    less = 4.0 * tokens(whole) * whole.shape.hidden * whole.stack.activation_factor
+    assert held(whole) - held(pieces) == pytest.approx(less, rel=1e-9)
+
+
+# ---- what is stored --------------------------------------------------------------------------------------------------
+
+
+def test_transformer_engine_keeps_inputs_of_8_bit_products_in_one_byte():
+    """Of two blocks, of the output projection and of the second product of the MLP: 3 h + f bytes a token."""
+    wide, narrow = (grid_of(runtime="megatron-core", precision=precision) for precision in ("bf16", "fp8"))
+    shape = wide.shape
+    assert kept(wide) - kept(narrow) == pytest.approx(2.0 * shape.hidden + shape.heads * shape.v_dim + shape.ffn)
+    assert kept(grid_of(precision="bf16")) == kept(grid_of(precision="fp8"))
+
+
+def test_without_a_compiler_selective_recomputation_keeps_what_nobody_reads():
+    compiled = grid_of(policy=SELECTIVE)
+    eager = replace(compiled, stack=replace(compiled.stack, unread_outputs=1.0))
+    assert kept(eager) - kept(compiled) == 2.0 * compiled.shape.hidden
+    assert kept(replace(grid_of(), stack=eager.stack)) == kept(grid_of())
+
+
+def test_recomputed_modules_drop_what_latents_expand_to():
+    plain, modules = (grid_of("deepseek-v3", "megatron-core", policy=each, ep=8) for each in (SELECTIVE, MODULES))
+    s = plain.shape
+    expanded = s.heads * s.qk_dim + s.kv_heads * (s.qk_dim + s.v_dim) - s.query_rank - s.kv_rank
+    inner = s.shared_ffn + s.experts_per_token * plain.stack.expert_imbalance * s.expert_ffn
+    assert kept(plain) - kept(modules) == pytest.approx(2.0 * (expanded + inner))
+
+
+# ---- what is gathered and copied -------------------------------------------------------------------------------------
+
+
+def test_layers_are_gathered_whole_and_one_ahead():
+    grid = grid_of(zero=3)
+    layer = float(memory.layer_parameters(grid))
+    assert float(passing(grid).always) == pytest.approx(4.0 * layer + 4.0 * tokens(grid) * grid.shape.hidden)
+    assert float(passing(grid).layer) == pytest.approx((2.0 + 4.0) * layer)
+    assert float(passing(grid_of()).layer) == 0
+
+
+def test_a_compiler_gathers_matrix_by_matrix():
+    grid = grid_of(runtime="fsdp", zero=3)
+    finer = replace(grid, stack=replace(grid.stack, gathers_matrices=1.0))
+    assert float(memory.gathered_parameters(finer)) == grid.shape.hidden * grid.shape.ffn
+    assert held(finer) < held(grid)
+
+
+@pytest.mark.parametrize(("zero", "shards"), [(0, 1), (1, 8), (2, 8)])
+def test_deepspeed_copies_the_gradients_of_its_shard(zero, shards):
+    grid = grid_of(runtime="deepspeed", zero=zero)
+    without = replace(grid, stack=replace(grid.stack, update_bytes=0.0))
+    whole = sharding.stage_parameters(grid, pipeline.split(grid.shape, grid.layout))[0].dense
+    assert held(grid) - held(without) == pytest.approx(6.0 * float(whole) / shards)
+
+
+def test_no_memory_is_set_aside_for_the_allocator():
+    """What it may need beyond the prediction is the risk's to say."""
+    small, large = (figures("llama3-8b", on, "megatron-core").stack for on in ("dgx-a100-40gb:1", "dgx-h100:1"))
+    assert small.resident_bytes == large.resident_bytes
+
+
+def test_what_is_offloaded_leaves_a_layers_input():
+    """MaxText's remat policies that end in _offloaded; its ranks share hidden states by width."""
+    kept_there = grid_of(runtime="maxtext", policy=SELECTIVE, tp=4, dp=2)
+    offloaded = grid_of(runtime="maxtext", policy=OFFLOADED, tp=4, dp=2)
+    assert kept(offloaded) == 2.0 * offloaded.shape.hidden / 4 < kept(kept_there)
+    apart = replace(offloaded, options=replace(offloaded.options, sequence_parallel=0.0))
+    assert kept(apart) == kept(offloaded)
