@@ -69,6 +69,8 @@ STACKS: dict[str, Callable[[Stack, Frame], Stack]] = {
     "6 or 10 bytes a logit whatever the loss": _plain_loss,
     "no output kept in vain without a compiler": _without(unread_outputs=0.0),
     "whole layers gathered where the compiler gathers matrices": _without(gathers_matrices=0.0),
+    "MaxText's hidden states held whole by every tensor-parallel rank": _without(shards_hidden=0.0),
+    "its attention kernels' outputs kept": _without(drops_kernel=0.0),
     "no flat gradient copies in DeepSpeed's update": _without(update_bytes=0.0),
 }
 READINGS: dict[str, Callable[[Run], Sequence[runs.Variant]]] = {
@@ -76,6 +78,10 @@ READINGS: dict[str, Callable[[Run], Sequence[runs.Variant]]] = {
     "selective recomputation of mixtures is attention alone": lambda run: _least(
         run, lambda v: v.options.recompute.modules
     ),
+    "what a policy offloads is kept": lambda run: [
+        replace(v, options=replace(v.options, recompute=replace(v.options.recompute, offloaded=0.0)))
+        for v in run.variants
+    ],
     "unstated recomputation is none": lambda run: _least(run, lambda v: v.options.recompute.layers),
 }
 
