@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.accuracy import intervals, peaks, site
+from planner.accuracy import intervals, other_parameters, peaks, site
 from planner.accuracy.calibration import Fit, fit, weights
 from planner.accuracy.core import composed, core
 from planner.accuracy.frame import Efficiencies, Frame
 from planner.accuracy.intervals import Width
 from planner.accuracy.metrics import Errors
+from planner.accuracy.other_families import FAMILIES, OtherFrame
 from planner.accuracy.parameters import parameters
+from planner.accuracy.runs import Run
 from planner.accuracy.validation import described
+from planner.catalog import Catalog
 from planner.cost.figures import Array
 from planner.efficiency import accelerator_keys
 
@@ -154,6 +157,20 @@ def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Widt
     residuals = np.log(left_out / calibration.frame.measured[calibration.rows])
     known = intervals.widths(residuals, [described(run) for run in members])
     return known | {intervals.UNMEASURED: intervals.width(np.abs(on_new_generations(calibration)))}
+
+
+def other_widths(catalog: Catalog, runs: Sequence[Run], prior: Efficiencies) -> dict[str, Width]:
+    """Interval widths of encoders, convolutional networks and recommenders, a fifth of their sources left out at a
+    time; none where they are from one source.
+    """
+    frame = OtherFrame(catalog, [run for run in runs if run.covered and run.measured and run.family in FAMILIES])
+    members = [frame.runs[i] for i in other_parameters.timed(frame)] if frame.runs else []
+    if len({run.source for run in members}) < 2:
+        return {}
+    measured = frame.measured[other_parameters.timed(frame)]
+    residuals = np.log(other_parameters.cross_validated(frame, prior) / measured)
+    known = intervals.widths(residuals, [described(run) for run in members])
+    return {key: each for key, each in known.items() if key != "all"}
 
 
 def memory_widths(frame: Frame, using: Efficiencies) -> dict[str, Width]:

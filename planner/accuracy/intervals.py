@@ -33,6 +33,8 @@ UNKNOWN = 1.5
 """Factor on the wider set's half-width where nothing comparable was measured."""
 UNMEASURED = "unmeasured generation"
 """The set of residuals of generations that a fit saw no run of."""
+TRANSFORMERS = ("dense", "moe")
+"""Kinds of model whose runs show what a generation's kernels reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def found(known: Mapping[str, Width], generation: str, kind: str, runtime: str) 
             if index < 2:
                 return known[name].half, name
             wide, new = known[name].half * UNKNOWN, known.get(UNMEASURED)
-            if new and not any(key.startswith(f"{generation}/") for key in known):
+            if new and not any(f"{generation}/{fitted}" in known for fitted in TRANSFORMERS):
                 return max(wide, new.half), UNMEASURED
             return wide, name
     return 0.5, "nothing"

@@ -175,7 +175,7 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
         sources = [frame.runs[i].group for i in found.rows]
         with render.progress("leave one source out", len(set(sources)), quiet=as_json) as advance:
             left_out = fitting.cross_validated(found, sources, advance)
-        widths = fitting.interval_widths(found, left_out)
+        widths = fitting.interval_widths(found, left_out) | fitting.other_widths(priors, read, prior)
         written.append(intervals.write(output, widths, f"{source}, leave-one-source-out, {date}"))
         held = fitting.memory_widths(frame, efficiencies)
         if held.get("all", intervals.Width(0.0, 0)).runs >= intervals.FEWEST:
