@@ -367,7 +367,8 @@ def head(p):
     """Logits in 16 bit, and passes over them for the loss."""
     width = p.shape.vocab / p.layout.tp
     passes = tokens(p) * width * (2.0 + p.stack.logit_copies) / p.device.memory_rate
-    return plus(trained(p, tokens(p), width, p.shape.hidden, 1.0, p.device.matrix_rate_16), (passes, passes))
+    once = plus(trained(p, tokens(p), width, p.shape.hidden, 1.0, p.device.matrix_rate_16), (passes, passes))
+    return times(once, p.shape.losses)
 
 
 # ---- stages ----------------------------------------------------------------------------------------------------------

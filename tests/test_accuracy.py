@@ -180,6 +180,22 @@ def test_an_allocators_own_count_leaves_out_what_is_beside_it(frame, known):
     assert any(run.in_allocator for run in frame.runs)
 
 
+def test_a_multi_token_prediction_module_costs_a_layer_and_another_loss(read, known):
+    run = next(r for r in read if r.base == "deepseek-v3" and r.variants and r.workload.ahead)
+    assert any("multi-token prediction" in each for each in run.inferred)
+    without = replace(run, workload=replace(run.workload, ahead=0))
+    using = Efficiencies.of(known)
+    pair = Frame(known, [run, without])
+    grid = pair.grid(using)
+    owner = pair.owner
+    assert set(grid.shape.layers[owner == 0]) == {62} and set(grid.shape.layers[owner == 1]) == {61}
+    assert set(grid.shape.losses[owner == 0]) == {2} and set(grid.shape.losses[owner == 1]) == {1}
+    times = pair.predict(using).time
+    assert times[1] < times[0] < 1.15 * times[1]
+    told = [r for r in read if r.base == "deepseek-v3" and r.workload and not r.workload.ahead]
+    assert told and len(told) < 6
+
+
 def test_columns_that_are_missing_are_named(tmp_path, known):
     path = tmp_path / "runs.csv"
     path.write_text("id,source\n1,me\n")

@@ -193,6 +193,9 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     optimizer = "adam-8bit" if "8-bit adam" in (row.get("notes") or "").lower() else "adamw"
     task = "lora" if run.task == "lora" else "pretrain"
     work = workload(model, sequence=sequence, batch=batch, tokens=1e12, method=task, optimizer=optimizer)
+    if run.base == "deepseek-v3" and "w/o mtp" not in (row.get("notes") or "").lower():
+        work = replace(work, ahead=1)
+        inferred.append("one multi-token prediction module, as its recipe trains")
     cluster = _cluster(row, catalog, accelerator, n)
     variants = tuple(_variants(run, row, work, n, runtime, cluster.accelerator, inferred))
     if not variants:

@@ -328,11 +328,11 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
 
 
 def head(grid: Grid) -> Part:
-    """Logits in 16 bit and the loss over them, on the last stage."""
+    """Logits in 16 bit and the loss over them, on the last stage; again for each multi-token prediction module."""
     s, t = grid.shape, tokens(grid)
     logits = trained_product(grid, t, s.vocab / grid.layout.tp, s.hidden, 1.0, grid.device.matrix_rate_16)
     passes = t * s.vocab / grid.layout.tp * (2.0 + grid.stack.logit_copies) / grid.device.memory_rate
-    return logits + Part(passes, passes)
+    return (logits + Part(passes, passes)).scaled(s.losses)
 
 
 def embedding(grid: Grid) -> Part:

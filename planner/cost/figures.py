@@ -48,6 +48,8 @@ class Shape:
     kv_up: Figure
     """Width that the key/value latent expands to, all heads (latent attention), else 0."""
     vocab: Figure
+    losses: Figure
+    """Times that the head and its loss are computed: 1, and once more for each multi-token prediction module."""
     sequence: Figure
     """Tokens per sequence."""
     attended: Figure

@@ -175,3 +175,6 @@ class Workload:
     """Tokens to train on."""
     method: Method
     optimizer: Optimizer
+    ahead: int = 0
+    """Multi-token prediction modules trained beside the model (arXiv 2412.19437): each another layer, and the head and
+    loss once more."""
