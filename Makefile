@@ -8,13 +8,15 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c '$(FITS)' 2>/dev/null && echo $$python && break; done)
 
 REAL := .venv-real
+LAUNCHERS := .venv-launchers
 
-.PHONY: help demo test test-real lint format docs accuracy calibrate clean
+.PHONY: help demo test test-real test-launchers lint format docs accuracy calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
 	@echo "make test    lint, type-check and test everything"
 	@echo "make test-real  measure kernels and training steps with PyTorch (installs it once, into $(REAL))"
+	@echo "make test-launchers  exported files through the launchers' own parsers (installs those once, into $(LAUNCHERS))"
 	@echo "make lint    the same without the tests"
 	@echo "make format  reformat the sources"
 	@echo "make docs    refresh the generated pages and the examples in README.md"
@@ -30,6 +32,11 @@ test: lint
 # What needs PyTorch, in an environment of its own: everything else is built and tested without it.
 test-real: $(REAL)/.installed
 	$(REAL)/bin/pytest tests/test_measure.py tests/test_measured_steps.py
+
+# Real parsers, in environments of their own: their dependencies and ours do not mix. MEGATRON_LM=DIR adds a checkout of
+# Megatron-LM, whose parser is not published; CRDS=DIR the custom resource definitions of JobSet and Trainer.
+test-launchers: $(VENV)/.installed-dev $(LAUNCHERS)/torch/.installed $(LAUNCHERS)/skypilot/.installed
+	LAUNCHERS=$(LAUNCHERS) $(BIN)/pytest -n auto -rs tests/launchers
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -51,7 +58,7 @@ calibrate: $(VENV)/.installed-dev
 		-o hardware_catalog
 
 clean:
-	rm -rf $(VENV) $(REAL) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	rm -rf $(VENV) $(REAL) $(LAUNCHERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -74,4 +81,13 @@ $(REAL)/.installed: pyproject.toml
 	@echo "Installing into $(REAL) with PyTorch (once; some minutes) ..."
 	@test -x $(REAL)/bin/python || $(PYTHON) -m venv $(REAL)
 	@$(REAL)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[measure]' pytest hypothesis
+	@touch $@
+
+$(LAUNCHERS)/%/.installed: tests/launchers/requirements-%.txt $(wildcard tests/launchers/requirements-*-build.txt)
+	@test -n "$(PYTHON)" || { echo "clusterwright needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python" >&2; exit 2; }
+	@echo "Installing the launchers of $< into $(@D) (once; some minutes) ..."
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check -r $< setuptools wheel
+	@test ! -f $(<:.txt=-build.txt) || \
+		$(@D)/bin/python -m pip install -qq --disable-pip-version-check --no-build-isolation -r $(<:.txt=-build.txt)
 	@touch $@

@@ -20,6 +20,7 @@ COMMANDS = {
         "plan": "Rank the ways to train a model on a cluster.",
         "estimate": "Predict one given configuration, and what limits it.",
         "explain": "Print a written plan again, with its reasons.",
+        "export": "Write a plan as files that a launcher starts.",
         "catalog": "List, show and check hardware, fabrics, prices and runtimes.",
         "models": "List and show models; import a config.json.",
         "validate": "Say how far predictions are from measured runs.",

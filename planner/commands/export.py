@@ -1,0 +1,168 @@
+"""``clusterwright export``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from planner.export import Bundle
+    from planner.export.target import Exporter
+    from planner.schema.plan import Plan
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--to", "target", required=True, metavar="TARGET", help="megatron, megatron+slurm, ...; list: all.")
+@click.option("-o", "output", type=click.Path(path_type=Path), metavar="DIR", help="Folder (default: FILE-TARGET).")
+@click.option("--rank", type=int, metavar="N", help="That plan of a set alone (default: a folder for each).")
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Fill in what a plan does not say.")
+@click.option("--force", is_flag=True, help="Replace a folder that export wrote.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+def export(
+    file: Path | None,
+    target: str,
+    output: Path | None,
+    rank: int | None,
+    given: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write the plan or the plans in FILE as files that a launcher starts.
+
+    Targets chain: a trainer (what runs), settings, a starter (on which nodes).
+
+    \b
+      clusterwright export plan.json --to megatron+slurm
+      clusterwright export plan.json --to torchtitan --rank 2 --set save=/checkpoints
+      clusterwright export --to list
+    """  # noqa: D301 - click reads the control character itself
+    from planner import export as room
+
+    if target == "list":
+        _list(as_json)
+        return
+    if file is None:
+        raise click.UsageError("Missing argument 'FILE': a plan that clusterwright plan -o FILE wrote.")
+    exporters = room.parts(target)
+    plans, alone = _plans(file, rank)
+    bundles, refused = _bundles(plans, exporters, _settings(given), alone)
+    folder = output or Path(f"{file.name.removesuffix('.json')}-{target}")
+    room.write(folder, bundles, replace=force)
+    if as_json:
+        _as_json(folder, bundles, refused)
+    else:
+        _report(folder, bundles, refused)
+
+
+def _plans(file: Path, rank: int | None) -> tuple[Sequence[Plan], bool]:
+    """The plans to write, each checked; and whether it is one that goes into the folder itself.
+
+    An estimate that does not fit is refused here: it would only stop on the cluster.
+    """
+    from planner import document, verify
+    from planner.schema.plan import PlanSet
+
+    found = document.load(file)
+    alone = not isinstance(found, PlanSet) or rank is not None or len(found.plans) == 1
+    plans = (document.chosen(found, rank or 1, str(file)),) if alone else found.plans  # type: ignore[union-attr]
+    for plan in plans:
+        verify.check(plan)
+    return plans, alone
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    from planner.errors import WrongQuestion
+
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise WrongQuestion(f"--set {text}: write NAME=VALUE")
+        if name in found:
+            raise WrongQuestion(f"--set {name}: given twice")
+        found[name] = value
+    return found
+
+
+def _bundles(
+    plans: Sequence[Plan], exporters: Sequence[Exporter], given: dict[str, str], alone: bool
+) -> tuple[dict[str, Bundle], list[str]]:
+    """Folder's name -> its files; and why the plans that a target cannot express are left out (unless all are)."""
+    from planner import export as room
+    from planner.errors import WrongQuestion
+
+    made, refused = {}, []
+    for plan in plans:
+        try:
+            made["" if alone else f"rank-{plan.rank}"] = room.bundle(plan, exporters, given)
+        except WrongQuestion as error:
+            refused.append(str(error))
+    if not made:
+        raise WrongQuestion("\n".join(refused[:1] if len(set(refused)) == 1 else refused))
+    return made, refused
+
+
+def _report(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> None:
+    from planner import render
+
+    for name, bundle in bundles.items():
+        render.text(f"Wrote     {folder / name}: {', '.join(bundle.files)}")
+    first = next(iter(bundles.values()))
+    render.text(f"Start     {first.start}")
+    for setting in first.missing:
+        render.text(f"Fill in   <{setting.name}>: {setting.says} (--set {setting.name}=...)")
+    for loss in first.losses:
+        render.text(f"Lossy     {loss.field}: {loss.why}")
+    for why in refused:
+        render.text(f"Left out  {why}")
+
+
+def _as_json(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> None:
+    import json
+
+    from planner import render
+
+    written = {str(folder / name): json.loads(bundle.files["target.json"]) for name, bundle in bundles.items()}
+    render.json({"kind": "export", "folders": written, "left_out": refused})
+
+
+def _list(as_json: bool) -> None:
+    from planner import render
+    from planner.export import EXPORTERS
+    from planner.export.bundle import says
+
+    if as_json:
+        render.json(
+            {
+                name: {
+                    "title": e.title,
+                    "version": e.version,
+                    "role": e.role,
+                    "level": e.level,
+                    "expresses": {axis: says(allowed) for axis, allowed in e.expresses.items()},
+                    "settings": {s.name: s.says for s in e.settings},
+                }
+                for name, e in EXPORTERS.items()
+            }
+        )
+        return
+    rows = [(name, e.role, e.version, e.level, e.title, _limits(e)) for name, e in EXPORTERS.items()]
+    headers = ("target", "role", "version", "tried", "writes", "limits")
+    render.table(headers, rows, align="llllll", priority=("limits", "version", "tried"))
+    render.text()
+    render.text("Chain a trainer, settings and a starter with +: megatron+slurm. --json lists all that each expresses.")
+
+
+def _limits(exporter: Exporter) -> str:
+    """What a target cannot express, in short: axes that stay at 1, and lists."""
+    from planner.export.bundle import says
+
+    limited = {axis: allowed for axis, allowed in exporter.expresses.items() if allowed != "any"}
+    ones = [axis for axis, allowed in limited.items() if allowed == (1,)]
+    short = [f"{'/'.join(ones)} 1"] if ones else []
+    short += [f"{axis} {says(limited[axis])}" for axis in ("zero", "precision", "family") if axis in limited]
+    return "; ".join(short)

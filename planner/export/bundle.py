@@ -1,0 +1,176 @@
+"""A plan as a folder's files: what ``export`` writes, before it is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner import document
+from planner.errors import WrongQuestion, nearest
+from planner.export import facts, quoting, start, torchrun
+from planner.export.registry import EXPORTERS
+from planner.export.target import Allowed, Exporter, Job, Loss, Setting, placeholder
+from planner.schema.plan import Plan
+from planner.units import format_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Files of one plan for one target, and what there is to say of them."""
+
+    target: str
+    files: Mapping[str, str]
+    """Name -> text; names are this program's own and have no folders in them."""
+    missing: tuple[Setting, ...]
+    """Placeholders that stand in the files."""
+    losses: tuple[Loss, ...]
+    start: str
+
+
+def bundle(plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str]) -> Bundle:
+    """The files of a plan that has passed :mod:`planner.verify`.
+
+    Raises:
+        WrongQuestion: a setting that no target has, or a plan that one of them cannot express.
+    """
+    values = settings(exporters, given)
+    _refuse(plan, exporters)
+    target = "+".join(exporter.name for exporter in exporters)
+    losses = tuple(loss for exporter in exporters for loss in exporter.loses(plan))
+    header = _header(plan, target)
+    job = Job(files={torchrun.PLAN: document.as_json(plan)})
+    for exporter in exporters:
+        if exporter.role == "starter":
+            job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
+        job = exporter.emit(plan, job, values)
+    if start.NAME not in job.files:
+        job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
+    missing = tuple(s for s in _offered(exporters).values() if _stands(placeholder(s.name), values, job))
+    files = {name: _announced(name, text, missing) for name, text in job.files.items()}
+    made = Bundle(target, files, missing, losses, job.start)
+    said = _described(plan, exporters, job, made, values)
+    return replace(made, files={"README": _readme(plan, made), "target.json": said, **files})
+
+
+def settings(exporters: Sequence[Exporter], given: Mapping[str, str]) -> dict[str, str]:
+    """Every setting of the targets: as given, by default, or as its placeholder.
+
+    Raises:
+        WrongQuestion: a name that none of them has.
+    """
+    offered = _offered(exporters)
+    for name, value in given.items():
+        if name not in offered:
+            near = nearest(name, offered)
+            hint = f"did you mean {near[0]}?" if near else f"settings are {', '.join(offered)}"
+            raise WrongQuestion(f"--set {quoting.line(name)}: no such setting of this target; {hint}")
+        if "\0" in value:
+            raise WrongQuestion(f"--set {name}: a NUL byte cannot be part of a command or a file")
+    defaults = {n: placeholder(n) if s.default is None else s.default for n, s in offered.items()}
+    return {**defaults, **given}
+
+
+def _offered(exporters: Sequence[Exporter]) -> dict[str, Setting]:
+    return {setting.name: setting for exporter in exporters for setting in exporter.settings}
+
+
+# ---- what cannot be expressed ----------------------------------------------------------------------------------------
+
+
+def refusals(plan: Plan, exporter: Exporter) -> Iterator[str]:
+    """Why a plan cannot be started with a target."""
+    found = facts.values(plan)
+    for axis, allowed in exporter.expresses.items():
+        if not _allows(allowed, found[axis]):
+            yield f"{axis} {found[axis]} (it has {says(allowed)})"
+            if axis == "family":
+                return  # the rest would only repeat that the model is of another kind
+    yield from exporter.refuses(plan)
+
+
+def _allows(allowed: Allowed, value: object) -> bool:
+    return allowed == "any" or value in allowed
+
+
+def says(allowed: Allowed) -> str:
+    """What an exporter expresses on an axis, in words."""
+    return allowed if isinstance(allowed, str) else ", ".join(_word(value) for value in allowed)
+
+
+def _word(value: object) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
+def _refuse(plan: Plan, exporters: Sequence[Exporter]) -> None:
+    for exporter in exporters:
+        why = list(refusals(plan, exporter))
+        if why:
+            able = [e.name for e in EXPORTERS.values() if e.role == exporter.role and not any(refusals(plan, e))]
+            instead = f"; these can: {', '.join(able)}" if able else ""
+            raise WrongQuestion(f"plan {plan.rank} cannot be written for {exporter.name}: {'; '.join(why)}{instead}")
+
+
+# ---- what is said about it -------------------------------------------------------------------------------------------
+
+
+def _header(plan: Plan, target: str) -> str:
+    p = plan.parallelism
+    return (
+        f"{plan.workload.name} on {plan.cluster.name}: {target}, plan {plan.rank}\n"
+        f"TP {p.tp}, PP {p.pp}, VPP {p.vpp}, CP {p.cp}, EP {p.ep}, DP {p.dp}, ZeRO-{p.zero_stage}, {plan.precision}, "
+        f"{format_seconds(plan.prediction.step_time_s)} a step predicted"
+    )
+
+
+def _stands(mark: str, values: Mapping[str, str], job: Job) -> bool:
+    """Whether a placeholder was left, and reached a file (some settings matter to some plans only)."""
+    if mark not in values.values():
+        return False
+    return any(mark in text for name, text in job.files.items() if name != torchrun.PLAN)
+
+
+def _announced(name: str, text: str, missing: Sequence[Setting]) -> str:
+    """The file with a list of its placeholders at its top, where its syntax has comments."""
+    here = [s for s in missing if placeholder(s.name) in text]
+    if not here or name.endswith((".json", ".csv")):
+        return text
+    note = quoting.comments("\n".join(["Fill in:", *(f"  {placeholder(s.name)}: {s.says}" for s in here)]))
+    lines = text.splitlines(keepends=True)
+    after = next(i for i, line in enumerate(lines) if not line.startswith(("#!", "# ")))
+    return "".join([*lines[:after], note, *lines[after:]])
+
+
+def _readme(plan: Plan, made: Bundle) -> str:
+    """Four lines."""
+    step = format_seconds(plan.prediction.step_time_s)
+    fill = ", ".join(f"{placeholder(s.name)} ({s.says})" for s in made.missing)
+    lost = "; ".join(f"{loss.field} ({loss.why})" for loss in made.losses)
+    lines = (
+        f"{plan.workload.name} on {plan.cluster.name} with {made.target}: {step} a step predicted.",
+        f"Start: {made.start}",
+        f"Fill in: {fill or 'nothing'}{' (clusterwright export --set NAME=VALUE)' if fill else ''}",
+        f"Not taken over: {lost or 'nothing'}",
+    )
+    return "".join(quoting.line(line) + "\n" for line in lines)
+
+
+def _described(plan: Plan, exporters: Sequence[Exporter], job: Job, made: Bundle, values: Mapping[str, str]) -> str:
+    said: dict[str, Any] = {
+        "kind": "target",
+        "target": made.target,
+        "plan": {"rank": plan.rank, "model": plan.workload.model, "cluster": plan.cluster.name},
+        "launchers": [
+            {"name": e.name, "version": e.version, "level": e.level, "validated_by": e.validated_by} for e in exporters
+        ],
+        "argv": list(job.argv),
+        "command": list(job.command),
+        "environment": dict(job.environment),
+        "files": sorted([*made.files, "README", "target.json"]),
+        "start": made.start,
+        "placeholders": {setting.name: setting.says for setting in made.missing},
+        "settings": {name: value for name, value in values.items() if value != placeholder(name)},
+        "lossy": [{"field": loss.field, "why": loss.why} for loss in made.losses],
+    }
+    return json.dumps(said, indent=2, ensure_ascii=False) + "\n"

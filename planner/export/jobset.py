@@ -1,0 +1,82 @@
+"""Kubernetes JobSet: ``jobset.yaml``, one replicated job a pool. ``jobset.x-k8s.io/v1alpha2``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from planner.export import quoting, start
+from planner.export.facts import vendor_resource
+from planner.export.target import Exporter, Job, Setting, Values
+from planner.schema.plan import Plan, Pool
+
+NAME = "jobset.yaml"
+
+
+def emit(plan: Plan, job: Job, values: Values) -> Job:
+    """A JobSet whose pods each are a node: the script travels in the command, with the files that it reads."""
+    name = quoting.slug(plan.workload.model)
+    first = 0
+    groups = []
+    for index, pool in enumerate(plan.cluster.pools):
+        groups.append(_group(plan, job, values, name, index, first))
+        first += pool.count
+    document = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": values["namespace"]},
+        "spec": {
+            "network": {"enableDNSHostnames": True, "subdomain": name},
+            "successPolicy": {"operator": "All"},
+            "failurePolicy": {"maxRestarts": 3},
+            "replicatedJobs": groups,
+        },
+    }
+    return replace(job, files={**job.files, NAME: quoting.yaml(document)}, start=f"kubectl apply -f {NAME}")
+
+
+def _group(plan: Plan, job: Job, values: Values, name: str, index: int, first: int) -> dict[str, Any]:
+    """One pool; its pods' ranks follow those of the pools before it."""
+    pool = plan.cluster.pools[index]
+    script = (
+        f"export NODE_RANK=$((JOB_COMPLETION_INDEX + {first}))\n"
+        f"export MASTER_ADDR={name}-pool-0-0-0.{name}\n"
+        f"export NPROC_PER_NODE={pool.accelerators_per_node}\n" + start.self_contained(plan, job)
+    )
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "trainer", **container(values["image"], script), "resources": resources(pool)}],
+    }
+    job_template = {
+        "parallelism": pool.count,
+        "completions": pool.count,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "template": {"spec": pod},
+    }
+    return {"name": f"pool-{index}", "replicas": 1, "template": {"spec": job_template}}
+
+
+def container(image: str, script: str) -> dict[str, Any]:
+    """Image and command. Kubernetes expands ``$(NAME)`` in a command and reads ``$$`` as ``$``: neither is meant."""
+    return {"image": image, "command": ["bash", "-c", re.sub(r"\$(?=[$(])", "$$", script)]}
+
+
+def resources(pool: Pool) -> dict[str, Any]:
+    """All accelerators of a node."""
+    return {"limits": {vendor_resource(pool): pool.accelerators_per_node}}
+
+
+IMAGE = Setting("image", "container image with the framework in it")
+EXPORTER = Exporter(
+    name="jobset",
+    title="Kubernetes JobSet",
+    version="v1alpha2",
+    role="starter",
+    expresses={"pools": "any"},
+    settings=(IMAGE, Setting("namespace", "Kubernetes namespace", "default")),
+    emit=emit,
+    level="parsed",
+    validated_by="the schema of the CRD jobset.x-k8s.io/v1alpha2, unknown fields refused; no CEL, no webhooks",
+)

@@ -1,0 +1,281 @@
+"""Megatron-LM: ``pretrain_gpt.py`` with its arguments and environment.
+
+Flags read in, and tried on, NVIDIA/Megatron-LM core_v0.16.1 and d98e8a64 (0.20).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from planner.export import facts, start
+from planner.export.target import Exporter, Job, Loss, Program, Setting, Values
+from planner.schema.plan import Plan
+
+PRECISION = {
+    "fp32": (),
+    "bf16": ("--bf16",),
+    "fp16": ("--fp16",),
+    "fp8": ("--bf16", "--fp8-format", "hybrid", "--fp8-recipe", "delayed"),
+    "mxfp8": ("--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"),
+}
+FSDP_STRATEGY = {2: "optim_grads", 3: "optim_grads_params"}
+CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
+
+
+def emit(plan: Plan, job: Job, values: Values) -> Job:
+    """The command of one node."""
+    argv = (
+        *_parallelism(plan),
+        *_model(plan.workload.shape, plan.workload.sequence, plan.parallelism.tp),
+        *_batch(plan),
+        *_memory(plan),
+        *_training(plan, values),
+    )
+    return Job(
+        command=(*start.rendezvous(plan, values), Program(values["megatron-lm"] + "/pretrain_gpt.py"), *argv),
+        argv=argv,
+        environment={**job.environment, **environment(plan), **plan.env},
+        files=job.files,
+        needed=job.needed,
+    )
+
+
+def environment(plan: Plan) -> dict[str, str]:
+    """``CUDA_DEVICE_MAX_CONNECTIONS``: 1 for tensor or context parallelism before Blackwell, never 1 for FSDP."""
+    p = plan.parallelism
+    if p.zero_stage >= 2:
+        return {CONNECTIONS: "8"}
+    older = any("fp4" not in pool.peak_flops for pool in plan.cluster.pools)
+    return {CONNECTIONS: "1"} if older and (p.tp > 1 or p.cp > 1) else {}
+
+
+def layout(plan: Plan) -> str:
+    """Chunks as a layout string: ``Et*7|t*9|t*9|t*7L`` (E embedding, t layer, L loss, | border)."""
+    sizes = [f"t*{n}" if n > 1 else "t" for n in facts.chunks(plan)]
+    return "|".join(("E" if i == 0 else "") + s + ("L" if i == len(sizes) - 1 else "") for i, s in enumerate(sizes))
+
+
+def _parallelism(plan: Plan) -> Iterator[str]:
+    p = plan.parallelism
+    yield from ("--tensor-model-parallel-size", str(p.tp), "--pipeline-model-parallel-size", str(p.pp))
+    if facts.values(plan)["stages"] == "uneven":
+        yield from ("--pipeline-model-parallel-layout", layout(plan))
+    elif p.vpp > 1:
+        yield from ("--num-virtual-stages-per-pipeline-rank", str(p.vpp))
+    yield from ("--context-parallel-size", str(p.cp))
+    yield from ("--expert-model-parallel-size", str(p.ep)) if p.ep > 1 else ()
+    yield from ("--expert-tensor-parallel-size", str(p.etp)) if plan.workload.shape.get("moe") else ()
+    yield from ("--sequence-parallel",) if p.sequence_parallel else ()
+    yield from ("--use-tp-pp-dp-mapping",) if p.rank_order == "tp-cp-ep-pp-dp" else ()
+    yield from ("--tp-comm-overlap",) if plan.overlap.tp else ()
+    yield from ("--no-overlap-p2p-communication",) if p.vpp > 1 and not plan.overlap.p2p else ()
+    yield from _sharding(plan)
+
+
+def _sharding(plan: Plan) -> Iterator[str]:
+    p = plan.parallelism
+    if p.zero_stage:
+        yield "--use-distributed-optimizer"
+        if facts.replicas(plan) > 1:
+            yield from ("--num-distributed-optimizer-instances", str(facts.replicas(plan)))
+    if p.zero_stage >= 2:
+        yield from ("--use-megatron-fsdp", "--data-parallel-sharding-strategy", FSDP_STRATEGY[p.zero_stage])
+        yield from ("--no-gradient-accumulation-fusion", "--ckpt-format", "fsdp_dtensor")
+    if plan.overlap.dp:
+        yield "--overlap-grad-reduce"
+        yield from ("--overlap-param-gather",) if p.zero_stage else ()
+
+
+def _model(shape: dict[str, Any], sequence: int, tp: int) -> Iterator[str]:
+    yield from ("--num-layers", str(shape["layers"]), "--hidden-size", str(shape["hidden"]))
+    yield from ("--ffn-hidden-size", str(shape["ffn"]), "--num-attention-heads", str(shape["heads"]))
+    yield from _attention(shape)
+    yield from ("--seq-length", str(sequence))
+    positions = shape["learned_positions"]
+    yield from ("--max-position-embeddings", str(max(positions, sequence)))
+    yield from ("--position-embedding-type", "learned_absolute" if positions else "rope")
+    yield from ("--normalization", {"rms": "RMSNorm", "layer": "LayerNorm"}[shape["norm"]])
+    yield from ("--swiglu",) if shape["gated"] else ()
+    yield from _biases(shape)
+    yield from () if shape["tied"] else ("--untie-embeddings-and-output-weights",)
+    yield from ("--vocab-size", str(shape["vocab"]), "--make-vocab-size-divisible-by", str(_padding(shape, tp)))
+    rate = "0.1" if shape["dropout"] else "0.0"
+    yield from ("--attention-dropout", rate, "--hidden-dropout", rate)
+    yield from _experts(shape["moe"], shape["layers"]) if shape["moe"] else ()
+
+
+def _attention(shape: dict[str, Any]) -> Iterator[str]:
+    latent, window = shape["latent"], shape["window"]
+    if latent:
+        yield "--multi-latent-attention"
+        yield from ("--q-lora-rank", str(latent["query_rank"])) if latent["query_rank"] else ()
+        yield from ("--kv-lora-rank", str(latent["kv_rank"]), "--qk-head-dim", str(latent["nope_dim"]))
+        yield from ("--qk-pos-emb-head-dim", str(latent["rope_dim"]), "--v-head-dim", str(latent["value_dim"]))
+    else:
+        yield from ("--kv-channels", str(shape["head_dim"]))
+        if shape["kv_heads"] != shape["heads"]:
+            yield from ("--group-query-attention", "--num-query-groups", str(shape["kv_heads"]))
+    yield from ("--qk-layernorm",) if shape["qk_norm"] != "none" or latent else ()
+    if window:
+        yield from ("--window-size", f"({window['size'] - 1},0)")
+        yield from ("--window-attn-skip-freq", _pattern(windowed(shape))) if window["every"] > 1 else ()
+
+
+def windowed(shape: dict[str, Any]) -> list[int]:
+    """1 for every layer with a window, 0 for a full one, in order."""
+    every, inverted = shape["window"]["every"], shape["window"]["inverted"]
+    return [int((layer % every != every - 1) if inverted else (layer % every == 0)) for layer in range(shape["layers"])]
+
+
+def mixtures(moe: dict[str, Any], layers: int) -> list[int]:
+    """1 for every layer that is a mixture of experts, 0 for a dense one, in order."""
+    lead, every = moe["leading_dense_layers"], moe["every"]
+    return [int(layer >= lead and (layer - lead) % every == every - 1) for layer in range(layers)]
+
+
+def _pattern(flags: list[int]) -> str:
+    """A list as the Python expression that Megatron reads: ``([0]*3+[1]*58)``."""
+    return "(" + "+".join(f"[{flag}]*{len([*same])}" for flag, same in groupby(flags)) + ")"
+
+
+def _biases(shape: dict[str, Any]) -> tuple[str, ...]:
+    """Megatron has biases on all linear layers, on none, or on queries, keys and values alone."""
+    if shape["output_bias"] and shape["mlp_bias"]:
+        return ()
+    return ("--disable-bias-linear", *(("--add-qkv-bias",) if shape["qkv_bias"] else ()))
+
+
+def _padding(shape: dict[str, Any], tp: int) -> int:
+    """The largest divisor, of Megatron's 128, with which the vocabulary stays as it is."""
+    return math.gcd(shape["vocab"] // tp, 128) if shape["vocab"] % tp == 0 else 1
+
+
+def _experts(moe: dict[str, Any], layers: int) -> Iterator[str]:
+    yield from ("--num-experts", str(moe["experts"]), "--moe-router-topk", str(moe["experts_per_token"]))
+    yield from ("--moe-router-pre-softmax",) if moe["experts_per_token"] == 1 else ()
+    yield from ("--moe-ffn-hidden-size", str(moe["ffn"]))
+    if moe["shared_ffn"]:
+        yield from ("--moe-shared-expert-intermediate-size", str(moe["shared_ffn"]))
+        yield from ("--moe-shared-expert-gate",) if moe["shared_gate"] else ()
+    where = mixtures(moe, layers)
+    yield from ("--moe-layer-freq", _pattern(where)) if not all(where) else ()
+    yield from ("--moe-token-dispatcher-type", "alltoall", "--moe-grouped-gemm")
+
+
+def _batch(plan: Plan) -> Iterator[str]:
+    yield from ("--micro-batch-size", str(plan.batch.micro), "--global-batch-size", str(plan.batch.global_))
+
+
+def _memory(plan: Plan) -> Iterator[str]:
+    policy = plan.recompute.policy
+    if policy == "selective":
+        yield from ("--recompute-granularity", "selective", "--recompute-modules", "core_attn")
+    elif policy != "none":
+        method = "uniform" if policy == "full" else "block"
+        number = 1 if policy == "full" else recomputed(plan)
+        yield from ("--recompute-granularity", "full", "--recompute-method", method)
+        yield from ("--recompute-num-layers", str(number))
+    if plan.offload.get("optimizer"):
+        yield from ("--optimizer-cpu-offload", "--optimizer-offload-fraction", "1.0")
+        yield "--use-precision-aware-optimizer"
+
+
+def recomputed(plan: Plan) -> int:
+    """Layers of a chunk that ``block`` recomputes: the plan's share of the largest chunk, rounded up."""
+    return math.ceil(plan.recompute.layers_fraction * max(facts.chunks(plan)))
+
+
+def _training(plan: Plan, values: Values) -> Iterator[str]:
+    yield from PRECISION[plan.precision]
+    yield from ("--cross-entropy-loss-fusion", "--optimizer", "sgd" if _sgd(plan) else "adam")
+    yield from ("--lr", values["lr"], "--train-iters", str(facts.steps(plan)))
+    yield from ("--finetune", "--load", values["load"]) if plan.workload.method["kind"] == "finetune" else ()
+    yield from ("--save", values["save"], "--save-interval", str(facts.steps_between_checkpoints(plan)))
+    yield from ("--data-path", values["data-path"])
+    yield from ("--tokenizer-type", values["tokenizer-type"], "--tokenizer-model", values["tokenizer-model"])
+
+
+def _sgd(plan: Plan) -> bool:
+    return str(plan.workload.optimizer["id"]).startswith("sgd")
+
+
+def refuses(plan: Plan) -> Iterator[str]:
+    """What ``validate_args`` or a layer would stop at, and what has no flag."""
+    p, shape = plan.parallelism, plan.workload.shape
+    yield from facts.stages_fill_pools(plan)
+    if p.vpp > 1 and p.pp == 2 and not plan.overlap.p2p:
+        yield "interleaving on 2 stages needs overlapped transfers (p2p_overlap)"
+    if p.sequence_parallel and p.tp == 1:
+        yield "sequence parallelism without tensor parallelism (Megatron would switch it off with a warning)"
+    if plan.overlap.tp and not p.sequence_parallel:
+        yield "--tp-comm-overlap needs sequence parallelism"
+    if shape["moe"] and p.tp > 1 and not p.sequence_parallel:
+        yield "a mixture of experts with tensor parallelism needs sequence parallelism (Megatron stops at run time)"
+    if shape["embedding_width"] not in (0, shape["hidden"]):
+        yield "an embedding narrower than the model has no flag"
+    if shape["norms_per_layer"] > 2:
+        yield f"{shape['norms_per_layer']} norms a layer have no flag"
+    if plan.offload.get("optimizer") and p.zero_stage != 1:
+        yield "--optimizer-cpu-offload goes with the distributed optimizer (ZeRO-1)"
+    if plan.env.get(CONNECTIONS, environment(plan).get(CONNECTIONS)) != environment(plan).get(CONNECTIONS):
+        yield f"env {CONNECTIONS}={plan.env[CONNECTIONS]}: this plan needs {environment(plan)[CONNECTIONS]}"
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """Fields without a flag that leave the job what it is."""
+    shape = plan.workload.shape
+    yield from facts.other_runtime(plan, ("megatron-core",))
+    yield from facts.shape_losses(plan)
+    biases = (shape["qkv_bias"], shape["output_bias"], shape["mlp_bias"])
+    if biases not in ((False,) * 3, (True,) * 3, (True, False, False)):
+        yield Loss("workload.shape biases", "Megatron has them on all linear layers, on none, or on q, k and v alone")
+    if shape["qk_norm"] == "full":
+        yield Loss("workload.shape.qk_norm", "--qk-layernorm normalises each head, not all heads together")
+    if shape["moe"] and (shape["moe"]["router_bias"] or shape["moe"]["expert_bias"]):
+        yield Loss("workload.shape.moe", "biases of the router or of experts are not set")
+    for name in ("extra_parameters", "extra_parameters_per_layer", "token_types"):
+        if shape[name]:
+            yield Loss(f"workload.shape.{name}", "not part of pretrain_gpt.py's model")
+    if shape["vocab"] % plan.parallelism.tp:
+        yield Loss("workload.shape.vocab", f"padded to a multiple of tp {plan.parallelism.tp}")
+    share = plan.recompute.layers_fraction * max(facts.chunks(plan))
+    if plan.recompute.policy.startswith("block") and share != recomputed(plan):
+        yield Loss("recompute.layers_fraction", f"rounded up to {recomputed(plan)} layers of a chunk")
+
+
+EXPORTER = Exporter(
+    name="megatron",
+    title="Megatron-LM pretrain_gpt.py",
+    version="core_v0.16.1",
+    role="trainer",
+    expresses={
+        **dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "stages", "pools", "sequence_parallel"), "any"),
+        "zero": (0, 1, 2, 3),
+        "zero_scope": ("full", "node"),
+        "recompute": ("none", "selective", "full", "block"),
+        "offload": ("none", "optimizer"),
+        "precision": tuple(PRECISION),
+        "rank_order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
+        "method": ("pretrain", "finetune"),
+        "optimizer": ("adamw", "sgd-momentum", "sgd"),
+        "family": ("decoder",),
+    },
+    settings=(
+        Setting("megatron-lm", "folder of a Megatron-LM checkout"),
+        Setting("data-path", "indexed dataset (prefix of .bin and .idx)"),
+        Setting("tokenizer-model", "tokenizer file or Hugging Face id"),
+        Setting("save", "folder for checkpoints"),
+        Setting("load", "folder of the checkpoint to start from"),
+        Setting("tokenizer-type", "kind of tokenizer", "HuggingFaceTokenizer"),
+        Setting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
+        Setting("master-port", "port on node 0", "29500"),
+    ),
+    emit=emit,
+    refuses=refuses,
+    loses=loses,
+    level="validated",
+    validated_by="parse_args, validate_args, core_transformer_config_from_args of core_v0.16.1 and d98e8a64",
+)

@@ -1,0 +1,44 @@
+"""torchrun: a script of one's own on every accelerator, with the plan beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.export import facts, start
+from planner.export.target import Exporter, Job, Loss, Program, Setting, Values
+from planner.schema.plan import Plan
+
+PLAN = "plan.json"
+
+
+def emit(plan: Plan, job: Job, values: Values) -> Job:
+    """``torchrun ... SCRIPT``; the script reads the plan from the file that ``CLUSTERWRIGHT_PLAN`` names."""
+    return Job(
+        command=(*start.rendezvous(plan, values), Program(values["script"])),
+        environment={**job.environment, **plan.env, "CLUSTERWRIGHT_PLAN": PLAN},
+        files=job.files,
+        needed=(*job.needed, PLAN),
+    )
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """It starts processes: everything else is the script's to read."""
+    yield Loss("parallelism, batch, precision, recompute", "left to the script, which finds them in plan.json")
+    yield from facts.shape_losses(plan)
+
+
+SCRIPT = Setting("script", "training script, started on every accelerator")
+PORT = Setting("master-port", "port on node 0", "29500")
+EXPORTER = Exporter(
+    name="torchrun",
+    title="torchrun with a script of your own",
+    version="torch 2.13.0",
+    role="trainer",
+    expresses={"pools": "any"},
+    settings=(SCRIPT, PORT),
+    emit=emit,
+    refuses=facts.stages_fill_pools,
+    loses=loses,
+    level="parsed",
+    validated_by="bash: start.sh run with a stand-in for torchrun",
+)

@@ -1,0 +1,76 @@
+"""Where the real launchers are installed (``make test-launchers``), and how their readers are asked."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.export import bundle, parts
+from planner.schema.plan import Plan
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+READERS = Path(__file__).resolve().parent
+ENVIRONMENTS = {
+    "megatron": "torch",
+    "torchtitan": "torch",
+    "deepspeed": "torch",
+    "accelerate": "torch",
+    "skypilot": "skypilot",
+}
+
+
+def python(name: str) -> Path:
+    """The interpreter that has the launcher; skips the test where it is not installed."""
+    folder = os.environ.get("LAUNCHERS", "")
+    if not folder:
+        pytest.skip("the launchers' own parsers run in environments of their own: make test-launchers")
+    found = ROOT / folder / ENVIRONMENTS[name] / "bin" / "python"
+    assert found.exists(), f"{name} is not installed: make test-launchers"
+    return found
+
+
+def checkout() -> str:
+    """The Megatron-LM checkout that MEGATRON_LM names; its parser is not published as a package."""
+    found = os.environ.get("MEGATRON_LM", "")
+    if not Path(found, "megatron", "training", "arguments.py").exists():
+        pytest.skip("MEGATRON_LM names no checkout of NVIDIA/Megatron-LM")
+    return found
+
+
+def given(target: str) -> dict[str, str]:
+    """A value for every setting without a default."""
+    named = {"tokenizer-type": "NullTokenizer"} if "megatron" in target else {}
+    return named | {s.name: f"/given/{s.name}" for e in parts(target) for s in e.settings if s.default is None}
+
+
+def export(plan: Plan, target: str, folder: Path) -> dict[str, Any]:
+    """Writes a plan's files into a folder, and says what a reader may need to know of it."""
+    made = bundle(plan, parts(target), given(target))
+    folder.mkdir(parents=True)
+    for name, text in made.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    said = json.loads(made.files["target.json"])
+    return {
+        "folder": str(folder),
+        "argv": said["argv"],
+        "environment": said["environment"],
+        "world": plan.cluster.accelerators,
+        "dp": plan.parallelism.dp,
+        "older": any("fp4" not in pool.peak_flops for pool in plan.cluster.pools),
+    }
+
+
+def ask(name: str, jobs: Sequence[dict[str, Any]], folder: Path, *before: str) -> list[dict[str, Any]]:
+    """What the launcher's reader says of every job: ``{values}`` or ``{error}``."""
+    questions, answers = folder / "jobs.json", folder / "answers.json"
+    questions.write_text(json.dumps(list(jobs)), encoding="utf-8")
+    command = [python(name), READERS / f"read_{name}.py", *before, questions, answers]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: list[dict[str, Any]] = json.loads(answers.read_text(encoding="utf-8"))
+    assert len(found) == len(jobs)
+    return found

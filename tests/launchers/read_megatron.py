@@ -1,0 +1,93 @@
+"""Run by Megatron-LM's environment: its own parser and validator on jobs. ``read_megatron.py CHECKOUT JOBS ANSWERS``.
+
+``JOBS`` is a JSON list of ``{argv, environment, world, older}``. Nothing is started: functions that ask CUDA for its
+generation are replaced, and what only exists on a GPU is switched off.
+"""
+
+import os
+import sys
+import typing
+
+import typing_extensions
+from answering import answer
+
+if not hasattr(typing, "override"):
+    typing.override = typing_extensions.override  # newer checkouts need Python 3.12
+
+OFF_GPU = ["--transformer-impl", "local", "--no-rope-fusion", "--no-persist-layer-norm"]
+
+
+def read(job, arguments, torch):
+    """What Megatron makes of one job."""
+    from megatron.core.num_microbatches_calculator import (
+        destroy_num_microbatches_calculator,
+        get_num_microbatches,
+        init_num_microbatches_calculator,
+    )
+
+    arguments.get_device_arch_version = lambda: 9 if job["older"] else 10
+    torch.cuda.get_device_capability = lambda *_: (9, 0)
+    os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
+    os.environ.update({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(job["world"]), **job["environment"]})
+    sys.argv = ["pretrain_gpt.py", *job["argv"], *OFF_GPU]
+    args = arguments.parse_args()
+    arguments.validate_args(args, {})
+    config = arguments.core_transformer_config_from_args(args)
+    destroy_num_microbatches_calculator()
+    init_num_microbatches_calculator(0, None, args.global_batch_size, args.micro_batch_size, args.data_parallel_size)
+    return {
+        "tp": args.tensor_model_parallel_size,
+        "pp": args.pipeline_model_parallel_size,
+        "vpp": args.virtual_pipeline_model_parallel_size or 1,
+        "cp": args.context_parallel_size,
+        "ep": args.expert_model_parallel_size,
+        "etp": args.expert_tensor_parallel_size,
+        "dp": args.data_parallel_size,
+        "world": args.world_size,
+        "micro": args.micro_batch_size,
+        "global": args.global_batch_size,
+        "accumulation": get_num_microbatches(),
+        "sequence_parallel": args.sequence_parallel,
+        "distributed_optimizer": args.use_distributed_optimizer,
+        "instances": args.num_distributed_optimizer_instances,
+        "fsdp": args.data_parallel_sharding_strategy if args.use_megatron_fsdp else None,
+        "recompute": [config.recompute_granularity, config.recompute_method, config.recompute_num_layers],
+        "layers": config.num_layers,
+        "hidden": config.hidden_size,
+        "ffn": config.ffn_hidden_size,
+        "heads": config.num_attention_heads,
+        "groups": config.num_query_groups,
+        "experts": config.num_moe_experts,
+        "gated": config.gated_linear_unit,
+        "bf16": config.bf16,
+        "fp16": config.fp16,
+        "fp8": config.fp8,
+        "fp8_recipe": config.fp8_recipe,
+        "sequence": args.seq_length,
+        "vocab": args.vocab_size,
+        "tied": not args.untie_embeddings_and_output_weights,
+        "overlap": [args.overlap_grad_reduce, args.overlap_param_gather, args.overlap_p2p_comm, args.tp_comm_overlap],
+        "pp_inner": args.use_tp_pp_dp_mapping,
+        "offload": args.optimizer_cpu_offload,
+        "chunks": chunks(config.pipeline_model_parallel_layout),
+        "moe_layers": config.moe_layer_freq if isinstance(config.moe_layer_freq, list) else None,
+        "windows": config.window_attn_skip_freq
+        if isinstance(getattr(config, "window_attn_skip_freq", None), list)
+        else None,
+        "window": list(config.window_size) if config.window_size else None,
+    }
+
+
+def chunks(layout):
+    """Layers of every chunk in the order of the layers, where a layout says them."""
+    if layout is None:
+        return None
+    stages, chunked = layout.pipeline_model_parallel_size, layout.virtual_pipeline_model_parallel_size
+    return [sum(t.name == "decoder" for t in layout.layout[s][c]) for c in range(chunked) for s in range(stages)]
+
+
+sys.path.insert(0, sys.argv[1])
+import torch  # noqa: E402
+from megatron.training import arguments  # noqa: E402
+
+answer(read, arguments, torch)

@@ -1,0 +1,188 @@
+"""Plans spread over what exporters say they can express: what conformance tests and the real validators run on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+from planner import api
+from planner.export import EXPORTERS
+from planner.export.bundle import refusals
+from planner.schema.plan import CommunicationRule, Plan, Stage
+
+H100, B200, A100 = "dgx-h100", "dgx-b200", "dgx-a100-80gb"
+MEGATRON = (
+    ("llama3-8b", f"{H100}:1", "tp=2"),
+    ("llama3-8b", f"{H100}:2", "tp=4 pp=2"),
+    ("llama3-8b", f"{H100}:4", "zero=0"),
+    ("llama3-8b", f"{H100}:4", "zero=2"),
+    ("llama3-8b", f"{H100}:4", "zero=3 tp=2"),
+    ("llama3-8b", f"{H100}:4", "zero=1 zero_scope=node"),
+    ("llama3-8b", f"{H100}:4", "zero=3 zero_scope=node"),
+    ("llama3-8b", f"{H100}:4", "cp=4 micro=2"),
+    ("llama3-8b", f"{H100}:4", "tp=2 cp=2 pp=2 vpp=4"),
+    ("llama3-8b", f"{H100}:4", "recompute=full tp=2 sequence_parallel=off"),
+    ("llama3-8b", f"{H100}:4", "recompute=selective pp=4"),
+    ("llama3-8b", f"{H100}:4", "recompute=block:0.5 pp=2 vpp=2"),
+    ("llama3-8b", f"{H100}:4", "precision=fp8 tp=4 tp_overlap=on"),
+    ("llama3-8b", f"{H100}:4", "precision=fp16 micro=4"),
+    ("llama3-8b", f"{H100}:2", "precision=fp32 tp=8"),
+    ("llama3-8b", f"{B200}:2", "precision=mxfp8 tp=2"),
+    ("llama3-8b", f"{B200}:2", "tp=4 cp=2"),
+    ("llama3-8b", f"{H100}:4", "offload=optimizer"),
+    ("llama3-70b", f"{H100}:16", "tp=4 pp=4 vpp=4 cp=2"),
+    ("llama3-70b", f"{H100}:16", "tp=8 pp=4 rank_order=tp-cp-ep-pp-dp"),
+    ("llama3-70b", f"{H100}:16", "tp=4 pp=32"),
+    ("llama3-70b", f"{H100}:16", "tp=8 pp=16 vpp=5"),
+    ("llama3-70b", f"{H100}:16", "tp=4 pp=8 vpp=5"),
+    ("llama3-70b", f"{H100}:16", "tp=8 pp=2 vpp=4 p2p_overlap=on"),
+    ("llama3-70b", f"{H100}:12", "tp=8 pp=12"),
+    ("llama3.1-405b", f"{H100}:64", "tp=8 pp=16 vpp=4"),
+    ("gpt3-175b", f"{A100}:32", "tp=8 pp=8"),
+    ("gpt2", f"{A100}:1", ""),
+    ("gpt2", f"{A100}:1", "tp=4 dp_overlap=off"),
+    ("opt-1.3b", f"{A100}:1", "tp=2"),
+    ("mixtral-8x7b", f"{H100}:4", "ep=8 pp=2"),
+    ("mixtral-8x7b", f"{H100}:4", "ep=4 tp=2 etp=2"),
+    ("mixtral-8x7b", f"{H100}:4", "ep=8 tp=2 pp=2"),
+    ("mixtral-8x7b", f"{H100}:8", "ep=8 tp=4 etp=1 pp=2"),
+    ("qwen3-30b-a3b", f"{H100}:4", "ep=8"),
+    ("qwen3-30b-a3b", f"{H100}:4", "ep=8 cp=2"),
+    ("qwen3-30b-a3b", f"{H100}:8", "ep=16 tp=2 pp=4"),
+    ("qwen3-8b", f"{H100}:4", "tp=2"),
+    ("deepseek-v3", f"{H100}:64", "ep=32 pp=16 tp=1"),
+    ("deepseek-v3", f"{H100}:128", "ep=64 pp=8 tp=2"),
+    ("gpt-oss-20b", f"{H100}:2", "ep=4"),
+    ("llama4-scout", f"{H100}:16", "ep=16 tp=4"),
+)
+FSDP = (
+    ("llama3-8b", f"{H100}:1", ""),
+    ("llama3-8b", f"{H100}:2", "tp=2"),
+    ("llama3-8b", f"{H100}:2", "tp=8"),
+    ("llama3-8b", f"{H100}:4", "cp=2"),
+    ("llama3-8b", f"{H100}:4", "cp=4 tp=2"),
+    ("llama3-8b", f"{H100}:4", "zero_scope=node"),
+    ("llama3-8b", f"{H100}:4", "zero_scope=node tp=2"),
+    ("llama3-8b", f"{H100}:4", "zero_scope=node tp=2 cp=2"),
+    ("llama3-8b", f"{H100}:4", "micro=2 recompute=full"),
+    ("llama3-8b", f"{H100}:4", "micro=4 recompute=selective"),
+    ("llama3-8b", f"{H100}:4", "pp=2"),
+    ("llama3-8b", f"{H100}:4", "pp=4 vpp=2"),
+    ("llama3-8b", f"{H100}:4", "pp=4 tp=2 vpp=4"),
+    ("llama3-8b", f"{H100}:4", "pp=2 cp=2 tp=2"),
+    ("llama3-8b", f"{H100}:8", "tp=8 pp=8"),
+    ("llama3-8b", f"{H100}:4", "precision=fp8"),
+    ("llama3-8b", f"{H100}:4", "precision=fp8 tp=2 recompute=full"),
+    ("llama3-8b", f"{B200}:4", "precision=mxfp8 tp=2"),
+    ("llama3-8b", f"{H100}:4", "tp=2 tp_overlap=on"),
+    ("llama3-70b", f"{H100}:16", "tp=8"),
+    ("llama3-70b", f"{H100}:16", "tp=8 pp=4"),
+    ("llama3-70b", f"{H100}:16", "tp=4 pp=32"),
+    ("llama3-70b", f"{H100}:16", "tp=8 pp=8 vpp=2"),
+    ("llama3-70b", f"{H100}:12", "tp=8 pp=12"),
+    ("llama3.1-405b", f"{H100}:64", "tp=8 pp=16 vpp=4"),
+    ("llama3-70b", f"{H100}:16", "tp=4 cp=4 recompute=full"),
+    ("llama3.1-405b", f"{H100}:64", "tp=8 pp=16"),
+    ("llama3.1-405b", f"{H100}:64", "tp=8 pp=8 recompute=full"),
+    ("qwen3-8b", f"{H100}:4", "tp=2"),
+    ("qwen3-8b", f"{H100}:4", "tp=2 pp=2"),
+    ("qwen3-30b-a3b", f"{H100}:4", "ep=8"),
+    ("qwen3-30b-a3b", f"{H100}:4", "ep=8 pp=2"),
+    ("qwen3-30b-a3b", f"{H100}:8", "ep=16 tp=2"),
+    ("mixtral-8x7b", f"{H100}:8", "ep=8 cp=2"),
+)
+DEEPSPEED = (
+    *(("llama3-8b", f"{H100}:{n}", f"zero={z}") for n in (1, 4, 16) for z in (0, 1, 2, 3)),
+    *(("llama3-8b", f"{H100}:4", f"zero={z} offload=optimizer micro=2") for z in (1, 2, 3)),
+    *(("llama3-8b", f"{H100}:4", f"zero={z} recompute=full micro=8") for z in (1, 2, 3)),
+    *(("llama3-8b", f"{H100}:4", f"zero=1 tp={tp} pp={pp}") for tp in (1, 2, 4) for pp in (1, 2, 4)),
+    ("llama3-8b", f"{H100}:4", "zero=3 zero_scope=node"),
+    ("llama3-8b", f"{H100}:4", "zero=2 precision=fp16"),
+    ("llama3-8b", f"{H100}:4", "zero=3 precision=fp32"),
+    ("llama3-8b", f"{H100}:4", "zero=3 tp=2 dp_overlap=off"),
+    ("opt-1.3b", f"{A100}:2", "zero=2"),
+    ("gpt2", f"{A100}:1", "zero=1"),
+    ("llama3-70b", f"{H100}:16", "zero=3 recompute=full"),
+)
+DDP = (
+    ("bert-large", "dgx-a100-40gb:4", ""),
+    ("bert-large", "dgx-a100-40gb:4", "precision=fp16 micro=4"),
+    ("vit-l16", "dgx-a100-40gb:2", "micro=8"),
+    ("gpt2", f"{A100}:1", "micro=2"),
+)
+RUNTIMES = {"megatron-core": MEGATRON, "fsdp2": FSDP, "deepspeed": DEEPSPEED, "pytorch-ddp": DDP}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan, by what was asked."""
+
+    runtime: str
+    model: str
+    cluster: str
+    settings: str
+
+    def __str__(self) -> str:
+        return f"{self.runtime}/{self.model}/{self.cluster}/{self.settings}"
+
+
+@cache
+def plan(case: Case) -> Plan:
+    """The plan that estimate makes of a case."""
+    found = api.estimate(case.model, case.cluster, case.settings.split(), runtime=case.runtime)
+    return found.plans[0]
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    for runtime, asked in RUNTIMES.items():
+        yield from (Case(runtime, *question) for question in asked)
+
+
+def expressible(name: str, runtimes: tuple[str, ...] | None = None) -> list[tuple[str, Plan]]:
+    """The plans that an exporter says it can express, each with what was asked; a few on two pools, and with rules."""
+    exporter = EXPORTERS[name]
+    wanted = [case for case in cases() if runtimes is None or case.runtime in runtimes]
+    found = [
+        (str(case), _with_rules(plan(case), number) if name == "nccl-tuner" else plan(case))
+        for number, case in enumerate(wanted)
+    ]
+    found += [(f"{asked} on two pools", two_pools(p)) for asked, p in found if p.parallelism.pp in (2, 4)][:4]
+    return [(asked, p) for asked, p in found if not [*refusals(p, exporter)]]
+
+
+def two_pools(whole: Plan) -> Plan:
+    """The same plan with the first half of its stages on one kind of node and the second half on another."""
+    pool = whole.cluster.pools[0]
+    half = replace(pool, count=pool.count // 2)
+    pools = (half, replace(half, node="dgx-h200", accelerator="H200-SXM-141GB"))
+    p = whole.parallelism
+    stages = tuple(replace(stage, pool=int(index >= p.pp // 2)) for index, stage in enumerate(p.stages))
+    batch = replace(whole.batch, per_pool=(whole.batch.global_ // 2, whole.batch.global_ // 2))
+    return replace(
+        whole,
+        cluster=replace(whole.cluster, pools=pools),
+        parallelism=replace(p, stages=stages),
+        batch=batch,
+    )
+
+
+def uneven(whole: Plan, layers: tuple[int, ...]) -> Plan:
+    """The same plan with its stages' layers dealt by hand."""
+    p = whole.parallelism
+    stages = tuple(Stage(pool=0, layers=n, tp=p.tp, dp=p.dp) for n in layers)
+    return replace(whole, parallelism=replace(p, stages=stages))
+
+
+def _with_rules(whole: Plan, number: int) -> Plan:
+    """Rules for NCCL: two borders that move with the number."""
+    ops = ("all-reduce", "all-gather", "reduce-scatter")
+    borders = (0, 1 << (10 + number % 7), 1 << (20 + number % 5), 1 << 33)
+    choices = (("tree", "ll"), ("ring", "ll128"), ("ring", "simple"))
+    rules = [
+        CommunicationRule(
+            op=op, group="dp", bytes_min=low, bytes_max=high - 1, backend="nccl", algorithm=algorithm, protocol=protocol
+        )
+        for op in ops[: 1 + number % 3]
+        for low, high, (algorithm, protocol) in zip(borders, borders[1:], choices, strict=False)
+    ]
+    return replace(whole, communication=tuple(rules))

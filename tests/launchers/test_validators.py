@@ -1,0 +1,291 @@
+"""The launchers' own parsers take what is exported and read the plan's values out of it; broken files they refuse.
+
+Nothing here runs unless the launchers are installed: ``make test-launchers``.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.export import accelerate, facts, megatron, skypilot
+from planner.schema.plan import Plan
+from tests.launchers.environments import ask, checkout, export, python
+from tests.launchers.spread import expressible
+
+Values = dict[str, Any]
+FEWEST = 30
+"""Plans an exporter is tried on."""
+
+
+def values_of_megatron(plan: Plan) -> Values:
+    p, shape, moe = plan.parallelism, plan.workload.shape, plan.workload.shape["moe"]
+    chunks = facts.chunks(plan)
+    policy = plan.recompute.policy
+    recompute: list[object] = [None, None, None]
+    if policy != "none":
+        recompute = ["selective", None, None] if policy == "selective" else ["full", "uniform", 1]
+    if policy.startswith("block"):
+        recompute = ["full", "block", megatron.recomputed(plan)]
+    latent = shape["latent"] is not None
+    mixed = megatron.mixtures(moe, shape["layers"]) if moe else []
+    return {
+        **{name: getattr(p, name) for name in ("tp", "pp", "vpp", "cp", "ep", "dp", "sequence_parallel")},
+        "etp": p.etp if moe else p.tp,
+        "world": plan.cluster.accelerators,
+        "micro": plan.batch.micro,
+        "global": plan.batch.global_,
+        "accumulation": plan.batch.accumulation,
+        "distributed_optimizer": p.zero_stage > 0,
+        "instances": p.dp * p.cp // p.dp_shard if p.zero_stage else 1,
+        "fsdp": {2: "optim_grads", 3: "optim_grads_params"}.get(p.zero_stage),
+        "recompute": recompute,
+        "layers": shape["layers"],
+        "hidden": shape["hidden"],
+        "ffn": shape["ffn"],
+        "heads": shape["heads"],
+        "groups": shape["heads"] if latent else shape["kv_heads"],
+        "experts": moe["experts"] if moe else None,
+        "gated": shape["gated"],
+        "bf16": plan.precision in ("bf16", "fp8", "mxfp8"),
+        "fp16": plan.precision == "fp16",
+        "fp8": {"fp8": "hybrid", "mxfp8": "e4m3"}.get(plan.precision),
+        "fp8_recipe": "mxfp8" if plan.precision == "mxfp8" else "delayed",
+        "sequence": plan.workload.sequence,
+        "vocab": shape["vocab"],
+        "tied": shape["tied"],
+        "overlap": [
+            plan.overlap.dp,
+            plan.overlap.dp and p.zero_stage > 0,
+            plan.overlap.p2p,
+            plan.overlap.tp,
+        ],
+        "pp_inner": p.rank_order == "tp-cp-ep-pp-dp",
+        "offload": bool(plan.offload["optimizer"]),
+        "chunks": chunks if len(set(chunks)) > 1 else None,
+        "moe_layers": mixed if mixed and not all(mixed) else None,
+        "windows": megatron.windowed(shape) if shape["window"] and shape["window"]["every"] > 1 else None,
+        "window": [shape["window"]["size"] - 1, 0] if shape["window"] else None,
+    }
+
+
+def values_of_torchtitan(plan: Plan) -> Values:
+    p, shape, moe = plan.parallelism, plan.workload.shape, plan.workload.shape["moe"]
+    shard = max(p.dp_shard // p.cp, 1) if p.zero_stage else 1
+    converted = {"fp8": ["Float8Linear"], "mxfp8": ["MXFP8Linear"]}
+    return {
+        **{name: getattr(p, name) for name in ("tp", "pp", "cp", "ep")},
+        "mesh": [p.dp // shard, shard],
+        "world": plan.cluster.accelerators,
+        "micro": plan.batch.micro,
+        "local": plan.batch.global_ // p.dp if p.pp > 1 else plan.batch.micro,
+        "global": plan.batch.global_,
+        "sequence": plan.workload.sequence,
+        "layers": shape["layers"],
+        "hidden": shape["hidden"],
+        "vocab": shape["vocab"],
+        "tied": shape["tied"],
+        "heads": shape["heads"],
+        "groups": shape["kv_heads"],
+        "experts": moe["experts"] if moe else None,
+        "chunks": facts.chunks(plan) if p.pp > 1 else None,
+        "schedule": {"none": "none", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"}[p.schedule],
+        "reshard": {0: "default", 2: "never", 3: "always"}[p.zero_stage],
+        "recompute": {"none": "NoneType", "selective": "SelectiveAC", "full": "FullAC"}[plan.recompute.policy],
+        "converted": converted.get(plan.precision, []),
+        "parameter_dtype": "float32" if plan.precision == "fp32" else "bfloat16",
+        "async_tp": plan.overlap.tp,
+    }
+
+
+def values_of_deepspeed(plan: Plan) -> Values:
+    p = plan.parallelism
+    return {
+        "global": plan.batch.global_,
+        "micro": plan.batch.micro,
+        "accumulation": plan.batch.accumulation,
+        "zero": p.zero_stage,
+        "bf16": plan.precision == "bf16",
+        "fp16": plan.precision == "fp16",
+        "offload": bool(plan.offload["optimizer"]),
+        "hpz": p.dp_shard if p.zero_scope == "node" else 1,
+        "overlap": plan.overlap.dp and p.zero_stage > 0,
+        "tp": p.tp,
+        "pp": p.pp,
+    }
+
+
+def values_of_accelerate(plan: Plan) -> Values:
+    p, engine = plan.parallelism, accelerate.route(plan)
+    sharded = engine == "FSDP"
+    return {
+        "engine": engine,
+        "precision": "no" if plan.precision == "fp32" else plan.precision,
+        "machines": sum(pool.count for pool in plan.cluster.pools),
+        "world": plan.cluster.accelerators,
+        "product": plan.cluster.accelerators if sharded else None,
+        "mesh": [p.dp * p.cp // p.dp_shard, p.dp_shard // p.cp] if sharded else None,
+        "tp": p.tp,
+        "cp": p.cp,
+        "reshard": p.zero_stage == 3 if sharded else None,
+        "recompute": plan.recompute.policy == "full" if sharded else None,
+        "zero": p.zero_stage if engine == "DEEPSPEED" else None,
+    }
+
+
+def values_of_skypilot(plan: Plan) -> Values:
+    (pool,) = plan.cluster.pools
+    return {
+        "nodes": pool.count,
+        "accelerators": {skypilot.ACCELERATORS[pool.accelerator]: pool.accelerators_per_node},
+        "spot": False,
+        "network": "best" if pool.count > 1 else None,
+        "run": skypilot.SCRIPT,
+        "name": plan.workload.model.replace(".", "-"),
+    }
+
+
+EXPECTED: dict[str, Callable[[Plan], Values]] = {
+    "megatron": values_of_megatron,
+    "torchtitan": values_of_torchtitan,
+    "deepspeed": values_of_deepspeed,
+    "accelerate": values_of_accelerate,
+    "skypilot": values_of_skypilot,
+}
+
+
+def _before(name: str) -> tuple[str, ...]:
+    return (checkout(),) if name == "megatron" else ()
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_launcher_reads_the_plan(name: str, tmp_path: Path) -> None:
+    python(name)
+    before = _before(name)
+    plans = expressible(name)
+    assert len(plans) >= FEWEST
+    jobs = [export(plan, name, tmp_path / str(number)) for number, (_, plan) in enumerate(plans)]
+    for (asked, plan), found in zip(plans, ask(name, jobs, tmp_path, *before), strict=True):
+        assert "error" not in found, f"{asked}: {found['error']}"
+        assert found["values"] == EXPECTED[name](plan), asked
+
+
+# ---- what they must refuse -------------------------------------------------------------------------------------------
+
+
+def _argument(*changes: str) -> Callable[[dict[str, Any]], None]:
+    """Replaces the value of an option, or adds options."""
+
+    def change(job: dict[str, Any]) -> None:
+        for option, value in zip(changes[::2], changes[1::2], strict=True):
+            argv = job["argv"]
+            if option in argv:
+                argv[argv.index(option) + 1] = value
+            else:
+                argv += [option, *([value] if value else [])]
+
+    return change
+
+
+def _without(option: str) -> Callable[[dict[str, Any]], None]:
+    return lambda job: job["argv"].remove(option)
+
+
+def _world(count: int) -> Callable[[dict[str, Any]], None]:
+    return lambda job: job.update(world=count)
+
+
+def _environment(**values: str) -> Callable[[dict[str, Any]], None]:
+    return lambda job: job.update(environment=values)
+
+
+def _text(file: str, old: str, new: str) -> Callable[[dict[str, Any]], None]:
+    def change(job: dict[str, Any]) -> None:
+        path = Path(job["folder"], file)
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    return change
+
+
+DENSE = "megatron-core/llama3-70b/dgx-h100:16/tp=4 pp=4 vpp=4 cp=2"
+WHOLE = "megatron-core/llama3-70b/dgx-h100:16/tp=8 pp=4 rank_order=tp-cp-ep-pp-dp"
+BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
+    "megatron": [
+        (DENSE, _argument("--tensor-model-parallel-size", "3")),
+        (WHOLE, _argument("--num-layers", "79")),
+        (DENSE, _world(100)),
+        (DENSE, _argument("--no-such-flag", "1")),
+        (DENSE, _without("--use-distributed-optimizer")),
+        (DENSE, _without("--overlap-grad-reduce")),
+        (DENSE, _argument("--pipeline-model-parallel-layout", "Et*20|t*20|t*20|t*19L")),
+        (DENSE, _argument("--global-batch-size", "1022")),
+        (DENSE, _argument("--expert-model-parallel-size", "8")),
+        (DENSE, _argument("--fp16", "")),
+        (DENSE, _environment(CUDA_DEVICE_MAX_CONNECTIONS="8")),
+        ("megatron-core/llama3-8b/dgx-h100:4/zero=3 tp=2", _environment(CUDA_DEVICE_MAX_CONNECTIONS="1")),
+        ("megatron-core/llama3-70b/dgx-h100:12/tp=8 pp=12", _argument("--pipeline-model-parallel-layout", "Et|tL")),
+        ("megatron-core/mixtral-8x7b/dgx-h100:4/ep=8 pp=2", _argument("--num-experts", "12")),
+    ],
+    "torchtitan": [
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _argument("--parallelism.tensor_parallel_degree", "two")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _argument("--parallelism.tensor_paralel_degree", "2")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _argument("--parallelism.tensor_parallel_degree", "3")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _argument("--config", "no_such_function")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _argument("--job.config_file", "job.toml")),
+        ("fsdp2/llama3-8b/dgx-h100:4/pp=2", _without("--training.disable_cuda_graphs")),
+        ("fsdp2/llama3-8b/dgx-h100:4/pp=2", _argument("--parallelism.pipeline_parallel_microbatch_size", "7")),
+        ("fsdp2/llama3-8b/dgx-h100:4/pp=2", _argument("--parallelism.pipeline_parallel_layers_per_stage", "5")),
+        ("fsdp2/qwen3-30b-a3b/dgx-h100:4/ep=8", _without("--training.disable_cuda_graphs")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("plan_config.py", "n_heads=HEADS", "heads=HEADS")),
+    ],
+    "deepspeed": [
+        ("deepspeed/llama3-8b/dgx-h100:4/zero=2", _text("ds_config.json", '"stage": 2', '"stage": 7')),
+        ("deepspeed/llama3-8b/dgx-h100:4/zero=2", _text("ds_config.json", "overlap_comm", "overlap_com")),
+        (
+            "deepspeed/llama3-8b/dgx-h100:4/zero=2",
+            _text("ds_config.json", '"train_batch_size": 512', '"train_batch_size": 500'),
+        ),
+        ("deepspeed/llama3-8b/dgx-h100:4/zero=2", lambda job: job.update(dp=16)),
+        (
+            "deepspeed/llama3-8b/dgx-h100:4/zero=2",
+            _text("ds_config.json", '"bf16"', '"fp16": {"enabled": true}, "bf16"'),
+        ),
+        (
+            "deepspeed/llama3-8b/dgx-h100:4/zero=3",
+            _text("ds_config.json", '"stage": 3', '"stage": 3, "mics_shard_size": 8'),
+        ),
+    ],
+    "accelerate": [
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("accelerate.yaml", "num_machines", "num_machine")),
+        (
+            "fsdp2/llama3-8b/dgx-h100:2/tp=2",
+            _text("accelerate.yaml", "distributed_type: FSDP", "distributed_type: FSPD"),
+        ),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("accelerate.yaml", "tp_size: 2", "tp_size: 0")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("accelerate.yaml", "tp_size: 2", "tp_sise: 2")),
+    ],
+    "skypilot": [
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.yaml", "num_nodes", "num_node")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.yaml", "num_nodes: 2", "num_nodes: two")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.yaml", "H100:8", "H100:x")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.yaml", "network_tier: best", "network_tier: fastest")),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_launcher_refuses_what_is_broken(name: str, tmp_path: Path) -> None:
+    python(name)
+    before = _before(name)
+    plans = dict(expressible(name))
+    jobs = []
+    for number, (asked, change) in enumerate(BROKEN[name]):
+        job = export(plans[asked], name, tmp_path / str(number))
+        change(job)
+        jobs.append(job)
+    for number, found in enumerate(ask(name, jobs, tmp_path, *before)):
+        assert "error" in found, f"{name} takes broken case {number}: {json.dumps(found)[:300]}"

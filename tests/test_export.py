@@ -1,0 +1,491 @@
+"""Every exporter keeps the same promises: complete files, data that stays data, reasons for refusals, whole folders."""
+
+import json
+import os
+import shlex
+import subprocess
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from planner import document
+from planner.errors import WrongQuestion
+from planner.export import EXPORTERS, bundle, jobset, parts, torchrun, write
+from planner.export.bundle import refusals
+from planner.export.facts import AXES, chunks
+from planner.export.start import NAME as START
+from planner.schema.plan import CommunicationRule, Plan
+from tests.launchers.environments import given
+from tests.launchers.spread import Case, expressible, plan, two_pools, uneven
+
+PLANS = Path(__file__).parent / "golden" / "plans"
+GOLDEN = Path(__file__).parent / "golden" / "export"
+REGENERATE = os.environ.get("CLUSTERWRIGHT_REGENERATE") == "1"
+DENSE = Case("megatron-core", "llama3-70b", "dgx-h100:16", "tp=4 pp=4 vpp=4 cp=2")
+SHARDED = Case("fsdp2", "llama3-8b", "dgx-h100:4", "zero_scope=node tp=2")
+PIPED = Case("megatron-core", "llama3-8b", "dgx-h100:4", "recompute=selective pp=4")
+TRAINERS = [name for name, exporter in EXPORTERS.items() if exporter.role == "trainer"]
+STARTERS = [name for name, exporter in EXPORTERS.items() if exporter.role == "starter"]
+RULE = CommunicationRule(
+    op="all-reduce", group="dp", bytes_min=0, bytes_max=1e9, backend="nccl", algorithm="ring", protocol="simple"
+)
+
+
+def ruled(whole: Plan, *rules: CommunicationRule) -> Plan:
+    return replace(whole, communication=rules or (RULE,))
+
+
+def files(whole: Plan, target: str, **more: str) -> dict[str, str]:
+    return dict(bundle(whole, parts(target), given(target) | more).files)
+
+
+@cache
+def some(name: str) -> Plan:
+    """A plan that a trainer or any other target can express."""
+    return plan(SHARDED) if name in ("torchtitan", "accelerate") else expressible(name)[0][1]
+
+
+# ---- conformance -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_a_bundle_is_complete(name: str) -> None:
+    found = expressible(name)
+    assert len(found) >= 30
+    for number, (asked, whole) in enumerate(found):
+        target = parts(name)
+        made = bundle(whole, target, {})
+        assert all(Path(file).name == file for file in made.files), asked
+        said = json.loads(made.files["target.json"])
+        assert said["files"] == sorted(made.files), asked
+        assert len(made.files["README"].splitlines()) == 4, asked
+        assert made.start in made.files["README"], asked
+        assert set(said["placeholders"]) == {setting.name for setting in made.missing}, asked
+        texts = [text for file, text in made.files.items() if file not in ("README", "target.json", torchrun.PLAN)]
+        for setting in made.missing:
+            assert any(f"<{setting.name}>" in text for text in texts), asked
+        assert number >= 5 or bundle(whole, target, {}) == made, f"{asked}: the same plan gives other bytes"
+        filled = bundle(whole, target, given("+".join(e.name for e in target)))
+        assert not filled.missing, asked
+        assert "Fill in: nothing" in filled.files["README"], asked
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_what_a_target_declares_is_an_axis(name: str) -> None:
+    assert set(EXPORTERS[name].expresses) <= set(AXES)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize("starter", STARTERS)
+def test_trainers_and_starters_chain(trainer: str, starter: str) -> None:
+    made = bundle(some(trainer), parts(f"{starter}+{trainer}"), {})
+    assert made.target == f"{trainer}+{starter}"
+    assert START in made.files
+    assert made.start != f"bash {START}"
+
+
+def test_the_plan_travels_with_its_files() -> None:
+    whole = plan(DENSE)
+    assert document.parse(json.loads(files(whole, "megatron")[torchrun.PLAN]), "plan.json") == whole
+
+
+def test_settings_of_a_tuner_reach_every_node() -> None:
+    made = files(ruled(plan(DENSE)), "megatron+nccl-tuner+jobset")
+    script = container(made["jobset.yaml"])
+    assert "export NCCL_TUNER_CONFIG_FILE=nccl_tuner.csv" in script
+    assert "allreduce,0,1000000000,ring,simple,-1,-1,-1" in script
+
+
+# ---- golden files ----------------------------------------------------------------------------------------------------
+
+KEPT = {
+    "megatron+slurm": "dense",
+    "megatron": "uneven",
+    "megatron+skypilot": "mixture",
+    "torchtitan": "fsdp",
+    "torchtitan+trainjob": "fsdp",
+    "deepspeed": "deepspeed",
+    "deepspeed+jobset": "deepspeed",
+    "accelerate": "fsdp",
+    "accelerate+slurm": "deepspeed",
+    "torchrun": "dense",
+}
+"""Target -> the kept plan whose files are kept."""
+
+
+@pytest.mark.parametrize("target", KEPT)
+def test_files_are_as_kept(target: str) -> None:
+    kept = document.chosen(document.load(PLANS / "1" / f"{KEPT[target]}.json"), 1, "")
+    made = {name: text for name, text in bundle(kept, parts(target), {}).files.items() if name != torchrun.PLAN}
+    folder = GOLDEN / target
+    if REGENERATE:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in made.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    assert made == {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("path", sorted(PLANS.rglob("*.json")), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_plan_ever_released_is_read(path: Path) -> None:
+    found = document.load(path)
+    assert document.chosen(found, 1, path.name).schema_version == int(path.parent.name)
+
+
+# ---- hostile names ---------------------------------------------------------------------------------------------------
+
+HOSTILE = (
+    "$(touch canary)",
+    "`touch canary`",
+    "a; touch canary",
+    "a && touch canary",
+    "a | touch canary",
+    "a\ntouch canary",
+    "a\r\ntouch canary",
+    "'; touch canary; '",
+    '"; touch canary; "',
+    "$((1+1))",
+    "${HOME}",
+    "$HOME",
+    "~root",
+    "*",
+    "?",
+    "[a-z]",
+    "{a,b}",
+    "> canary",
+    "< /etc/passwd",
+    "&",
+    "#",
+    "a #b",
+    "!!",
+    "\\",
+    "\\n",
+    "a\\",
+    "--flag",
+    "-rf /",
+    "-",
+    "--",
+    "=",
+    "a=b",
+    "../../canary",
+    "/etc/passwd",
+    "a/b",
+    " ",
+    "  lead",
+    "trail  ",
+    "\t",
+    "\x1b[31mred",
+    "\x07",
+    "%s%n",
+    "yes",
+    "null",
+    "1e5",
+    "12:30",
+    "- item",
+    "key: value",
+    "{{ jinja }}",
+    "&anchor *alias",
+    "!!python/object:os.system",
+    "---",
+    "...",
+    "é漢字🎉",
+    "\u2028line",
+    "\x85next",
+    "#SBATCH --uid=0",
+    "\n#SBATCH --uid=0",
+    "a\n---\nkind: Pod",
+    "$(VAR) $$ $$(VAR)",
+    "EOF\ntouch canary",
+    '""" + open("canary", "w") + """',
+    "a" * 300,
+)
+STUB = """#!/usr/bin/env bash
+printf '%s\\0' "$(basename "$0")" "$@" > "$SAID"
+"""
+
+
+def named(whole: Plan, name: str) -> Plan:
+    """The plan with the name wherever a plan has a text that a person or a file chose."""
+    pools = tuple(replace(pool, node=name) for pool in whole.cluster.pools)
+    return replace(
+        whole,
+        workload=replace(whole.workload, name=name, model=name),
+        cluster=replace(whole.cluster, name=name, pools=pools, region=name),
+        env={"NAME": name},
+    )
+
+
+def container(text: str) -> str:
+    """The script of the only container of a Kubernetes document, as Kubernetes would hand it to bash."""
+    found = yaml.safe_load(text)["spec"]
+    made = found.get("trainer") or found["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    assert made["command"][:2] == ["bash", "-c"]
+    return expanded(made["command"][2])
+
+
+def expanded(text: str) -> str:
+    """What Kubernetes makes of a command: ``$$`` is ``$``, and ``$(NAME)`` a variable (here: none may be left)."""
+    out, rest = "", text
+    while rest:
+        if rest.startswith("$$"):
+            out, rest = out + "$", rest[2:]
+        else:
+            assert not rest.startswith("$("), "Kubernetes would expand this"
+            out, rest = out + rest[0], rest[1:]
+    return out
+
+
+def run(command: list[str], folder: Path, tools: Path, **environment: str) -> list[str]:
+    """Words of the command that the last stub was called with."""
+    said = tools / "said"
+    path = {"PATH": f"{tools}:{os.environ['PATH']}", "SAID": str(said)}
+    rank = {"NODE_RANK": "0", "MASTER_ADDR": "node0", "JOB_COMPLETION_INDEX": "0", "PET_MASTER_ADDR": "node0"}
+    done = subprocess.run(
+        command, cwd=folder, env=path | rank | environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return said.read_bytes().decode().split("\0")[:-1]
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A folder of stand-ins for what the scripts start."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for name in ("torchrun", "accelerate"):
+        (folder / name).write_text(STUB, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_hostile_names_stay_data(name: str, tmp_path: Path, tools: Path) -> None:
+    assert len(HOSTILE) >= 50
+    for number, text in enumerate(HOSTILE):
+        hostile = {key: text for key in given(name) if key not in ("lr", "tokenizer-type")}
+        folder = tmp_path / str(number)
+        write(folder, {"": bundle(named(some(name), text), parts(name), given(name) | hostile)})
+        before = sorted(path.name for path in folder.iterdir())
+        words = run(["bash", START], folder, tools)
+        command = json.loads((folder / "target.json").read_text(encoding="utf-8"))["command"]
+        expected = [{"$NODE_RANK": "0", "$MASTER_ADDR": "node0"}.get(word, word) for word in command]
+        assert words == expected, repr(text)
+        assert any(text in word for word in words), repr(text)
+        assert sorted(path.name for path in folder.iterdir()) == before, f"{text!r} was run"
+        assert len((folder / "README").read_text(encoding="utf-8").split("\n")) == 5, repr(text)
+        for file in folder.glob("*.json"):
+            json.loads(file.read_text(encoding="utf-8"))
+        for file in folder.glob("*.yaml"):
+            assert yaml.safe_load(file.read_text(encoding="utf-8"))["num_processes"] == 32
+        for file in folder.glob("*.py"):
+            compile(file.read_text(encoding="utf-8"), file.name, "exec")
+
+
+@pytest.mark.parametrize("starter", ["jobset", "trainjob"])
+def test_hostile_names_stay_data_in_kubernetes(starter: str, tmp_path: Path, tools: Path) -> None:
+    target = f"deepspeed+{starter}"
+    whole = some("deepspeed")
+    shapes = set()
+    for number, text in enumerate(HOSTILE):
+        made = files(named(whole, text), target, script=text, image=text)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        words = run(["bash", "-c", container(made[f"{starter}.yaml"])], folder, tools)
+        assert words[words.index("29500") + 1] == text
+        assert sorted(path.name for path in folder.iterdir()) == ["ds_config.json"], f"{text!r} was run"
+        assert (folder / "ds_config.json").read_text(encoding="utf-8") == made["ds_config.json"]
+        shapes.add(json.dumps(outline(yaml.safe_load(made[f"{starter}.yaml"]))))
+    assert len(shapes) == 1, "a name changed the shape of the document"
+
+
+def outline(value: Any) -> Any:
+    """The keys and types of a document."""
+    if isinstance(value, dict):
+        return {key: outline(inner) for key, inner in value.items()}
+    return [outline(inner) for inner in value] if isinstance(value, list) else type(value).__name__
+
+
+def test_hostile_names_stay_data_in_slurm_and_skypilot() -> None:
+    for text in HOSTILE:
+        made = files(named(plan(DENSE), text), "megatron+slurm")
+        options = [line for line in made["job.sbatch"].splitlines() if line.startswith("#SBATCH")]
+        assert len(options) == 7, repr(text)
+        assert subprocess.run(["bash", "-n"], input=made["job.sbatch"], text=True, check=False).returncode == 0
+        if any(not (c.isalnum() or c in "._-,/+") for c in text):
+            with pytest.raises(WrongQuestion, match="SBATCH"):
+                files(plan(DENSE), "megatron+slurm", partition=text)
+        task = yaml.safe_load(files(named(plan(DENSE), text), "megatron+skypilot", infra=text)["task.yaml"])
+        assert task["resources"]["infra"] == text
+        assert task["num_nodes"] == 16
+
+
+def test_a_bad_name_of_a_variable_is_refused() -> None:
+    for name in ("A B", "A;B", "1A", "", "A=B", "A\nB"):
+        with pytest.raises(WrongQuestion, match="not a name of an environment variable"):
+            files(replace(plan(DENSE), env={name: "1"}), "megatron")
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+def why_not(whole: Plan, name: str) -> str:
+    return "; ".join(refusals(whole, EXPORTERS[name]))
+
+
+def changed(whole: Plan, **parallelism: Any) -> Plan:
+    return replace(whole, parallelism=replace(whole.parallelism, **parallelism))
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_what_is_not_declared_is_refused(name: str) -> None:
+    exporter, whole = EXPORTERS[name], some(name)
+    assert not why_not(whole, name)
+    strange: dict[str, Plan] = {
+        **{axis: changed(whole, **{axis: 3}) for axis in ("tp", "pp", "vpp", "cp", "ep", "etp")},
+        "zero": changed(whole, zero_stage=1),
+        "precision": replace(whole, precision="int4"),
+        "recompute": replace(whole, recompute=replace(whole.recompute, policy="block:0.5")),
+        "offload": replace(whole, offload={"optimizer": True}),
+        "method": replace(whole, workload=replace(whole.workload, method={"kind": "lora"})),
+        "optimizer": replace(whole, workload=replace(whole.workload, optimizer={"id": "adafactor"})),
+        "rank_order": changed(whole, rank_order="tp-cp-ep-pp-dp"),
+    }
+    for axis, other in strange.items():
+        allowed = exporter.expresses.get(axis, "any")
+        value = {"zero": 1, "precision": "int4", "recompute": "block", "offload": "optimizer"}.get(axis)
+        value = {"method": "lora", "optimizer": "adafactor", "rank_order": "tp-cp-ep-pp-dp"}.get(axis, value)
+        if allowed != "any" and (value or 3) not in allowed:
+            assert axis in why_not(other, name), axis
+
+
+def test_a_refusal_names_the_rule_and_who_can() -> None:
+    with pytest.raises(WrongQuestion, match=r"deepspeed: vpp 4 \(it has 1\); cp 2 \(it has 1\).*these can: megatron"):
+        files(plan(DENSE), "deepspeed")
+
+
+def test_a_model_of_another_family_is_refused_once() -> None:
+    bert = plan(Case("pytorch-ddp", "bert-large", "dgx-a100-40gb:4", ""))
+    assert why_not(bert, "megatron") == "family encoder (it has decoder)"
+
+
+def test_mixed_pools_keep_their_order() -> None:
+    mixed = two_pools(plan(PIPED))
+    text = files(mixed, "megatron+slurm")["job.sbatch"]
+    first, second = text.split("#SBATCH hetjob\n")
+    assert "#SBATCH --nodes=2\n" in first
+    assert "#SBATCH --nodes=2\n" in second
+    assert text.count("--het-group=") == 2
+    groups = yaml.safe_load(files(mixed, "megatron+jobset")["jobset.yaml"])["spec"]["replicatedJobs"]
+    assert [group["name"] for group in groups] == ["pool-0", "pool-1"]
+    assert "JOB_COMPLETION_INDEX + 2" in json.dumps(groups[1])
+    for name in ("skypilot", "trainjob"):
+        assert "pools 2 (it has 1)" in why_not(mixed, name)
+    reverse = tuple(replace(stage, pool=1 - stage.pool) for stage in mixed.parallelism.stages)
+    assert "pool after pool" in why_not(changed(mixed, stages=reverse), "megatron")
+    lopsided = tuple(replace(stage, pool=int(index > 0)) for index, stage in enumerate(mixed.parallelism.stages))
+    assert "its stages use" in why_not(changed(mixed, stages=lopsided), "megatron")
+    unlike = (replace(mixed.parallelism.stages[0], tp=2), *mixed.parallelism.stages[1:])
+    assert "different tensor" in why_not(changed(mixed, stages=unlike), "megatron")
+
+
+def test_stages_of_unlike_length_become_a_layout() -> None:
+    whole = uneven(plan(PIPED), (6, 10, 10, 6))
+    assert "Et*6|t*10|t*10|t*6L" in shlex.split(files(whole, "megatron")[START])
+    assert "stages uneven (it has even)" in why_not(whole, "deepspeed")
+    titan = uneven(plan(Case("fsdp2", "llama3-8b", "dgx-h100:4", "pp=2")), (14, 18))
+    module = files(titan, "torchtitan")["plan_config.py"]
+    assert "'layers.13'], ['layers.14'" in module
+    assert "layers_per_stage" not in files(titan, "torchtitan")[START]
+
+
+def test_chunks_follow_the_layers() -> None:
+    whole = plan(Case("megatron-core", "llama3.1-405b", "dgx-h100:64", "tp=8 pp=16 vpp=4"))
+    found = chunks(whole)
+    assert len(found) == 64
+    assert sum(found) == 126
+    assert [sum(found[stage::16]) for stage in range(16)] == [stage.layers for stage in whole.parallelism.stages]
+    assert found[0] == 1
+    assert found[-1] == 1
+
+
+# ---- targets and settings --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("megatorn", "no target 'megatorn'. Did you mean megatron?"),
+        ("zzz", "Targets are megatron, torchtitan"),
+        ("megatron+torchtitan", "megatron and torchtitan are both a trainer; keep one"),
+        ("slurm+jobset", "slurm and jobset are both a starter; keep one"),
+        ("slurm+slurm", "slurm is named twice"),
+        ("", "no target ''"),
+    ],
+)
+def test_wrong_targets_are_told(target: str, says: str) -> None:
+    with pytest.raises(WrongQuestion) as told:
+        parts(target)
+    assert says in str(told.value)
+
+
+def test_unknown_settings_are_told() -> None:
+    with pytest.raises(WrongQuestion, match="did you mean data-path"):
+        bundle(plan(DENSE), parts("megatron"), {"data-pth": "x"})
+    with pytest.raises(WrongQuestion, match="NUL"):
+        bundle(plan(DENSE), parts("megatron"), {"data-path": "a\0b"})
+    with pytest.raises(WrongQuestion, match="lr=fast: not a number"):
+        bundle(some("deepspeed"), parts("deepspeed"), {"lr": "fast"})
+
+
+# ---- folders ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = bundle(plan(DENSE), parts("megatron"), {})
+    original = Path.write_text
+
+    def full(self: Path, *args: Any, **settings: Any) -> int:
+        if self.name == START:
+            raise OSError(28, "No space left on device")
+        return original(self, *args, **settings)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(WrongQuestion, match="No space left"):
+        write(tmp_path / "out", {"": made})
+    assert not [*tmp_path.iterdir()]
+
+
+def test_only_its_own_folders_are_replaced(tmp_path: Path) -> None:
+    made = bundle(plan(DENSE), parts("megatron"), {})
+    out = tmp_path / "out"
+    write(out, {"rank-1": made})
+    with pytest.raises(WrongQuestion, match="not empty"):
+        write(out, {"": made})
+    write(out, {"": made}, replace=True)
+    assert sorted(path.name for path in out.iterdir()) == sorted(made.files)
+    (out / "mine.txt").write_text("notes", encoding="utf-8")
+    with pytest.raises(WrongQuestion, match="did not write"):
+        write(out, {"": made}, replace=True)
+    assert (out / "mine.txt").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_link_or_a_file_in_the_way_is_left_alone(tmp_path: Path) -> None:
+    made = bundle(plan(DENSE), parts("megatron"), {})
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for name in ("file", "link"):
+        with pytest.raises(WrongQuestion, match="no folder"):
+            write(tmp_path / name, {"": made}, replace=True)
+    with pytest.raises(WrongQuestion, match="cannot be written"):
+        write(tmp_path / "file" / "inner", {"": made})
+    assert not [*(tmp_path / "elsewhere").iterdir()]
+
+
+def test_kubernetes_keeps_dollars(tmp_path: Path) -> None:
+    script = "echo $$ $(date) $((1+2)) $HOME $$(x) $$$(y)"
+    assert expanded(jobset.container("image", script)["command"][2]) == script

@@ -1,0 +1,95 @@
+"""``clusterwright export`` as it is typed."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from planner import document
+from tests.asking import ask
+from tests.launchers.spread import Case, plan
+
+TRANSCRIPT = Path(__file__).parent / "golden" / "transcripts" / "export.txt"
+KEPT = Path(__file__).parent / "golden" / "plans" / "1" / "dense.json"
+LINES = (
+    "export plan.json --to megatron+slurm --rank 1",
+    "export plan.json --to megatron+slurm --rank 1",
+    "export plan.json --to megatron+slurm --rank 1 --force --set save=/ckpt --set data-path=/data",
+    "export plan.json --to torchtitan",
+    "export plan.json --to torchrun+jobset -o both",
+    "export plan.json --to megatron+slrm",
+    "export plan.json --to megatron --set data-pth=/data",
+    "export plan.json --to megatron --set data-path",
+    "export plan.json --to megatron --rank 7",
+    "export missing.json --to megatron",
+    "export --to megatron",
+    "export --to list",
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.json").write_bytes(KEPT.read_bytes())
+    return tmp_path
+
+
+def test_transcript(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for line in LINES:
+        answer = ask(capsys, line)
+        shown.append(f"$ clusterwright {line}\n{answer.report}{answer.err}[{answer.code}]\n")
+    transcript = "\n".join(shown)
+    if os.environ.get("CLUSTERWRIGHT_REGENERATE"):
+        TRANSCRIPT.write_text(transcript, encoding="utf-8")
+    assert transcript == TRANSCRIPT.read_text(encoding="utf-8"), "CLUSTERWRIGHT_REGENERATE=1 if this is meant"
+
+
+def test_json_says_what_was_written(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    answer = ask(capsys, "export plan.json --to megatron+slurm -o out --json")
+    assert answer.code == 0
+    assert [*answer.document["folders"]] == ["out/rank-1", "out/rank-2"]
+    for name, said in answer.document["folders"].items():
+        assert sorted(path.name for path in (folder / name).iterdir()) == said["files"]
+        assert os.access(folder / name / "start.sh", os.X_OK)
+
+
+def test_plans_that_a_target_cannot_express_are_left_out(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    found = json.loads(KEPT.read_text(encoding="utf-8"))
+    found["plans"][1] = {**document.dump(plan(Case("fsdp2", "llama3-8b", "dgx-h100:2", "tp=2"))), "rank": 2}
+    (folder / "plan.json").write_text(json.dumps(found), encoding="utf-8")
+    answer = ask(capsys, "export plan.json --to torchtitan -o out")
+    assert answer.code == 0
+    assert "Left out  plan 1 cannot be written for torchtitan" in answer.report
+    assert [path.name for path in (folder / "out").iterdir()] == ["rank-2"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"parallelism": {"tp": 8}}, "tp x pp x cp x dp is 256, the cluster has 128"),
+        ({"batch": {"micro": 3}}, "is not the global batch"),
+        ({"schema_version": 99}, "schema_version is 99, this program reads 1; write the plan again"),
+        ({"batch": {"size": 3}}, "batch.size"),
+    ],
+)
+def test_a_plan_edited_into_a_contradiction_is_refused(
+    change: dict[str, object], says: str, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    found = json.loads(KEPT.read_text(encoding="utf-8"))["plans"][0]
+    for key, value in change.items():
+        found[key] = {**found[key], **value} if isinstance(value, dict) else value
+    (folder / "plan.json").write_text(json.dumps(found), encoding="utf-8")
+    answer = ask(capsys, "export plan.json --to megatron")
+    assert answer.code == 2
+    assert says in answer.err
+    assert [path.name for path in folder.iterdir()] == ["plan.json"]
+
+
+def test_a_plan_that_does_not_fit_is_not_written(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    ask(capsys, "estimate llama3-70b --cluster dgx-h100:16 tp=2 pp=2 -o plan.json")
+    answer = ask(capsys, "export plan.json --to megatron")
+    assert answer.code == 2
+    assert "memory" in answer.err
+    assert [path.name for path in folder.iterdir()] == ["plan.json"]

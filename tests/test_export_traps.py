@@ -1,0 +1,277 @@
+"""Where a launcher takes what is wrong without a word, export refuses it before anything is written: a test a trap."""
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from planner import verify
+from planner.errors import WrongQuestion
+from planner.export import EXPORTERS, accelerate, bundle, deepspeed, facts, megatron, nccl_tuner, parts, torchtitan
+from planner.export.bundle import refusals
+from planner.schema.plan import CommunicationRule, Plan
+from tests.launchers.environments import given
+from tests.launchers.spread import Case, expressible, plan
+
+OPTIONS = Path(__file__).parent / "golden" / "launchers" / "megatron_options.txt"
+DENSE = plan(Case("megatron-core", "llama3-70b", "dgx-h100:16", "tp=4 pp=4 vpp=4 cp=2"))
+MIXTURE = plan(Case("megatron-core", "mixtral-8x7b", "dgx-h100:4", "ep=8 tp=2 pp=2"))
+SHARDED = plan(Case("fsdp2", "llama3-8b", "dgx-h100:2", "tp=2"))
+
+
+def why_not(whole: Plan, name: str) -> str:
+    return "; ".join(refusals(whole, EXPORTERS[name]))
+
+
+def argv(whole: Plan, target: str = "megatron") -> list[str]:
+    found: list[str] = json.loads(bundle(whole, parts(target), given(target)).files["target.json"])["argv"]
+    return found
+
+
+def environment(whole: Plan, target: str = "megatron") -> dict[str, str]:
+    found: dict[str, str] = json.loads(bundle(whole, parts(target), given(target)).files["target.json"])["environment"]
+    return found
+
+
+def changed(whole: Plan, **parallelism: Any) -> Plan:
+    return replace(whole, parallelism=replace(whole.parallelism, **parallelism))
+
+
+# ---- Megatron --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cluster", "settings", "connections"),
+    [
+        ("dgx-h100:4", "zero=0", None),
+        ("dgx-h100:4", "cp=4 micro=2", "1"),
+        ("dgx-h100:2", "tp=4 pp=2", "1"),
+        ("dgx-h100:4", "zero=3 tp=2", "8"),
+        ("dgx-h100:4", "zero=2", "8"),
+        ("dgx-b200:2", "tp=4 cp=2", None),
+    ],
+)
+def test_connections_follow_the_generation(cluster: str, settings: str, connections: str | None) -> None:
+    whole = plan(Case("megatron-core", "llama3-8b", cluster, settings))
+    assert environment(whole).get("CUDA_DEVICE_MAX_CONNECTIONS") == connections
+
+
+def test_an_environment_that_contradicts_the_degrees_is_refused() -> None:
+    assert "this plan needs 1" in why_not(replace(DENSE, env={megatron.CONNECTIONS: "8"}), "megatron")
+    assert not why_not(replace(DENSE, env={megatron.CONNECTIONS: "1", "OTHER": "x"}), "megatron")
+
+
+def test_a_mixture_with_tensor_parallelism_needs_sequence_parallelism() -> None:
+    assert not why_not(MIXTURE, "megatron")
+    assert "needs sequence parallelism" in why_not(changed(MIXTURE, sequence_parallel=False), "megatron")
+
+
+def test_sequence_parallelism_alone_is_refused() -> None:
+    alone = replace(changed(DENSE, tp=1), overlap=replace(DENSE.overlap, tp=False))
+    assert "sequence parallelism without tensor parallelism" in why_not(alone, "megatron")
+
+
+def test_transformer_engine_is_never_switched_off() -> None:
+    for _, whole in expressible("megatron"):
+        assert not {"--transformer-impl", "--no-rope-fusion", "--mock-data"} & set(argv(whole))
+
+
+def test_a_batch_that_does_not_divide_never_reaches_megatron() -> None:
+    odd = replace(DENSE, batch=replace(DENSE.batch, global_=1022, per_pool=(1022,)))
+    with pytest.raises(verify.Inconsistent, match="not the global batch"):
+        verify.check(odd, may_exceed_limits=True)
+
+
+def test_fewer_key_value_heads_than_ranks_are_legal() -> None:
+    stages = tuple(replace(stage, tp=16, dp=2) for stage in DENSE.parallelism.stages)
+    whole = changed(DENSE, tp=16, cp=1, dp=2, dp_shard=2, stages=stages)
+    assert whole.workload.shape["kv_heads"] == 8
+    assert not why_not(whole, "megatron")
+
+
+def test_layouts_hold_every_layer() -> None:
+    for asked, whole in expressible("megatron"):
+        told = argv(whole)
+        if "--pipeline-model-parallel-layout" in told:
+            layout = told[told.index("--pipeline-model-parallel-layout") + 1]
+            sizes = [int(n or 1) for n in re.findall(r"t(?:\*(\d+))?", layout)]
+            assert sum(sizes) == whole.workload.shape["layers"], asked
+            assert len(sizes) == whole.parallelism.pp * whole.parallelism.vpp, asked
+        else:
+            assert len(set(facts.chunks(whole))) == 1, asked
+
+
+def test_every_option_is_in_both_revisions() -> None:
+    lines = [line.split() for line in OPTIONS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    known = {name for name, *revisions in lines if revisions == ["12"]}
+    for asked, whole in expressible("megatron"):
+        assert {word for word in argv(whole) if word.startswith("--")} <= known, asked
+
+
+def test_interleaving_on_two_stages_needs_overlap() -> None:
+    whole = plan(Case("megatron-core", "llama3-70b", "dgx-h100:16", "tp=8 pp=2 vpp=4 p2p_overlap=on"))
+    assert not why_not(whole, "megatron")
+    assert "overlapped transfers" in why_not(replace(whole, overlap=replace(whole.overlap, p2p=False)), "megatron")
+
+
+def test_checkpoints_have_an_interval() -> None:
+    told = argv(DENSE)
+    seconds = int(told[told.index("--save-interval") + 1]) * DENSE.prediction.step_time_s
+    assert seconds == pytest.approx(
+        DENSE.money.goodput.checkpoint_interval_s, rel=0.5, abs=DENSE.prediction.step_time_s
+    )
+
+
+# ---- torchtitan ------------------------------------------------------------------------------------------------------
+
+
+def test_torchtitan_gets_no_toml() -> None:
+    made = bundle(SHARDED, parts("torchtitan"), {})
+    assert not [name for name in made.files if name.endswith(".toml")]
+    assert "--job.config_file" not in made.files["start.sh"]
+
+
+def test_the_mesh_of_torchtitan_fills_the_world() -> None:
+    for asked, whole in expressible("torchtitan"):
+        told = dict(pairwise(argv(whole, "torchtitan")))
+        degrees = ("data_parallel_replicate", "data_parallel_shard", "tensor_parallel", "context_parallel")
+        product = int(told["--parallelism.pipeline_parallel_degree"])
+        for name in degrees:
+            product *= int(told[f"--parallelism.{name}_degree"])
+        assert product == whole.cluster.accelerators, asked
+
+
+def test_pipelines_and_experts_run_without_cuda_graphs() -> None:
+    for asked, whole in expressible("torchtitan"):
+        needs = whole.parallelism.pp > 1 or whole.parallelism.ep > 1
+        assert ("--training.disable_cuda_graphs" in argv(whole, "torchtitan")) == needs, asked
+
+
+def test_formats_and_recomputation_are_in_the_module() -> None:
+    whole = plan(Case("fsdp2", "llama3-8b", "dgx-h100:4", "precision=fp8 tp=2 recompute=full"))
+    module = torchtitan.module(whole)
+    assert "CONVERTERS = [Float8LinearConverter" in module
+    assert "RECOMPUTE = FullAC.Config()" in module
+    assert "CONVERTERS = []" in torchtitan.module(SHARDED)
+
+
+# ---- DeepSpeed -------------------------------------------------------------------------------------------------------
+
+GOOD = {
+    "train_batch_size": 512,
+    "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 16,
+    "zero_optimization": {"stage": 1},
+    "bf16": {"enabled": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"zero_optimisation": {"stage": 3}}, "DeepSpeed would ignore it; did you mean zero_optimization?"),
+        ({"gradient_clip": 1.0}, "did you mean gradient_clipping?"),
+        ({"elasticity": {"enabled": True}}, "elastic training is gone"),
+        ({"zero_optimization": {"stage": 3, "mics_shard_size": 8}}, "MiCS is gone"),
+        ({"train_batch_size": 500}, "micro-batch 4 x accumulation 16 x dp 8 is not 500"),
+        ({"sequence_parallel_size": 2}, "x dp 4 is not 512"),
+        ({"fp16": {"enabled": True}}, "bf16 and fp16 are both enabled"),
+        ({"pipeline": {"stages": 2}, "zero_optimization": {"stage": 2}}, "ZeRO 0 or 1, not 2"),
+    ],
+)
+def test_deepspeed_files_are_checked(change: dict[str, Any], says: str) -> None:
+    deepspeed.lint(GOOD, 8, 1)
+    with pytest.raises(WrongQuestion) as told:
+        deepspeed.lint(GOOD | change, 8, 1)
+    assert says in str(told.value)
+
+
+def test_a_pipeline_of_deepspeed_goes_with_little_zero() -> None:
+    whole = plan(Case("deepspeed", "llama3-8b", "dgx-h100:4", "zero=1 tp=2 pp=2"))
+    assert not why_not(whole, "deepspeed")
+    assert "ZeRO 0 or 1, not 3" in why_not(changed(whole, zero_stage=3), "deepspeed")
+
+
+# ---- Accelerate ------------------------------------------------------------------------------------------------------
+
+
+def test_accelerate_multiplies_its_degrees() -> None:
+    settings = accelerate.configuration(SHARDED, given("accelerate") | {"master-port": "1"})
+    accelerate.lint(settings, 16)
+    with pytest.raises(WrongQuestion, match="num_processes is 16, the cluster has 32"):
+        accelerate.lint(settings, 32)
+    inner = settings["parallelism_config"]
+    with pytest.raises(WrongQuestion, match="make 32 processes, not 16"):
+        accelerate.lint(settings | {"parallelism_config": inner | {"parallelism_config_tp_size": 4}}, 16)
+    replicas = {"parallelism_config_dp_replicate_size": 8, "parallelism_config_dp_shard_size": 1}
+    with pytest.raises(WrongQuestion, match="replicas without shards"):
+        accelerate.lint(settings | {"parallelism_config": inner | replicas}, 16)
+
+
+# ---- starters --------------------------------------------------------------------------------------------------------
+
+
+def test_skypilot_gets_only_accelerators_that_exist() -> None:
+    (pool,) = DENSE.cluster.pools
+    unknown = replace(DENSE, cluster=replace(DENSE.cluster, pools=(replace(pool, accelerator="H999"),)))
+    assert "no known name for H999" in why_not(unknown, "skypilot")
+
+
+def test_a_trainjob_counts_processes_as_a_number() -> None:
+    made = bundle(DENSE, parts("megatron+trainjob"), given("megatron+trainjob"))
+    trainer = yaml.safe_load(made.files["trainjob.yaml"])["spec"]["trainer"]
+    assert (trainer["numNodes"], trainer["numProcPerNode"]) == (16, 8)
+    assert trainer["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": 8}}
+
+
+def test_names_in_kubernetes_are_labels() -> None:
+    for name in ("Llama 3.1 405B", "9lives", "---", "é", "a" * 99, ""):
+        whole = replace(DENSE, workload=replace(DENSE.workload, model=name))
+        made = bundle(whole, parts("megatron+jobset"), given("megatron+jobset"))
+        label = yaml.safe_load(made.files["jobset.yaml"])["metadata"]["name"]
+        assert re.fullmatch(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?", label), name
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("", "8"), ("h100", "h100:8")])
+def test_gpu_lines_of_slurm_parse(kind: str, expected: str) -> None:
+    settings = given("megatron+slurm") | {"gpu-type": kind}
+    text = bundle(DENSE, parts("megatron+slurm"), settings).files["job.sbatch"]
+    (asked,) = re.findall(r"^#SBATCH --gpus-per-node=(?:([a-z0-9_]+:)?(\d+))$", text, re.MULTILINE)
+    assert "".join(asked) == expected
+
+
+# ---- NCCL ------------------------------------------------------------------------------------------------------------
+
+
+def rule(**changes: Any) -> CommunicationRule:
+    usual = {"op": "all-reduce", "group": "dp", "backend": "nccl", "algorithm": "ring", "protocol": "simple"}
+    return CommunicationRule(**{**usual, "bytes_min": 0, "bytes_max": 1 << 20, **changes})
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ((), "no communication rules"),
+        ((rule(op="all-to-all"),), "would be read as allreduce"),
+        ((rule(op="send-recv"),), "would be read as allreduce"),
+        ((rule(algorithm="rong"),), "would be read as ring"),
+        ((rule(protocol="ll256"),), "would be read as simple"),
+        ((rule(bytes_min=1 << 33, bytes_max=1 << 34),), "match no row"),
+        ((rule(), rule(bytes_min=1 << 22, bytes_max=1 << 23)), "no row for allreduce between"),
+        ((rule(), rule(bytes_min=1 << 10, bytes_max=1 << 23)), "overlap"),
+    ],
+)
+def test_every_word_for_nccl_is_checked(rules: tuple[CommunicationRule, ...], says: str) -> None:
+    assert says in why_not(replace(DENSE, communication=rules), "nccl-tuner")
+
+
+def test_sizes_above_four_gigabytes_are_told() -> None:
+    whole = replace(DENSE, communication=(rule(bytes_max=1 << 34),))
+    assert nccl_tuner.row(whole.communication[0]).split(",")[2] == "4294967295"
+    losses = bundle(whole, parts("megatron+nccl-tuner"), {}).losses
+    assert any("4,294,967,295" in loss.why for loss in losses)
