@@ -34,7 +34,8 @@ test-real: $(REAL)/.installed
 	$(REAL)/bin/pytest tests/test_measure.py tests/test_measured_steps.py
 
 # Real parsers, in environments of their own: their dependencies and ours do not mix. MEGATRON_LM=DIR adds a checkout of
-# Megatron-LM, whose parser is not published; CRDS=DIR the custom resource definitions of JobSet and Trainer.
+# Megatron-LM, whose parser is not published; CRDS=DIR the custom resource definitions of JobSet and Trainer; SLURM=DIR
+# a tree with slurmctld and slurmd.
 test-launchers: $(VENV)/.installed-dev $(LAUNCHERS)/torch/.installed $(LAUNCHERS)/skypilot/.installed
 	LAUNCHERS=$(LAUNCHERS) $(BIN)/pytest -n auto -rs tests/launchers
 

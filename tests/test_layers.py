@@ -22,7 +22,7 @@ LAYERS = [
     ["search", "accuracy"],
     ["question"],
     ["document"],
-    ["explain", "verify"],
+    ["comparison", "explain", "verify"],
     ["planning"],
     ["api"],
     ["export"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import os
 import sys
 from collections.abc import Sequence
@@ -14,13 +15,22 @@ from planner.commands.lazy import LazyCommand, LazyGroup, PipeClosed, usage_mess
 from planner.errors import ClusterwrightError
 
 PROGRAM = "clusterwright"
+
+
+def _spelt(name: str) -> str:
+    """A command's module and function: its name, with ``_`` behind it where Python has taken that."""
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
 COMMANDS = {
-    name: LazyCommand(f"planner.commands.{name}", name, summary)
+    name: LazyCommand(f"planner.commands.{_spelt(name)}", _spelt(name), summary)
     for name, summary in {
         "plan": "Rank the ways to train a model on a cluster.",
         "estimate": "Predict one given configuration, and what limits it.",
         "explain": "Print a written plan again, with its reasons.",
+        "compare": "Say what one plan gains over another.",
         "export": "Write a plan as files that a launcher starts.",
+        "import": "Read a launcher's configuration into a plan.",
         "catalog": "List, show and check hardware, fabrics, prices and runtimes.",
         "models": "List and show models; import a config.json.",
         "validate": "Say how far predictions are from measured runs.",

@@ -80,6 +80,6 @@ EXPORTER = Exporter(
         Setting("gpu-type", "type of GPU as the cluster's gres.conf names it", ""),
     ),
     emit=emit,
-    level="parsed",
-    validated_by="bash -n, and a golden file",
+    level="dry-scheduled",
+    validated_by="sbatch --test-only, and jobs run on slurmctld and slurmd 22.05.8, without the GPU lines",
 )

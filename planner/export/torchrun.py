@@ -37,8 +37,7 @@ EXPORTER = Exporter(
     expresses={"pools": "any"},
     settings=(SCRIPT, PORT),
     emit=emit,
-    refuses=facts.stages_fill_pools,
     loses=loses,
-    level="parsed",
-    validated_by="bash: start.sh run with a stand-in for torchrun",
+    level="ran-cpu",
+    validated_by="training on CPU (torch 2.13.0, gloo) from exported plans, losses equal to one process within 1e-5",
 )

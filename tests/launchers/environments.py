@@ -19,6 +19,7 @@ ENVIRONMENTS = {
     "torchtitan": "torch",
     "deepspeed": "torch",
     "accelerate": "torch",
+    "torchrun": "torch",
     "skypilot": "skypilot",
 }
 

@@ -1,0 +1,40 @@
+"""Start a training job from the JSON of a plan alone: nothing of Clusterwright is imported.
+
+``python start_from_plan.py plan.json train.py --rank-of-node 0 --address node0`` starts ``train.py`` under torchrun on every
+accelerator of this node, with the plan's degrees and batch in its environment. Without ``--run`` it only says what it would.
+"""
+
+import argparse
+import json
+import os
+import shlex
+from pathlib import Path
+
+READS = 1
+"""Version of the plan's schema that this program reads."""
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("plan", type=Path)
+parser.add_argument("script")
+parser.add_argument("--rank-of-node", type=int, default=0)
+parser.add_argument("--address", default="127.0.0.1")
+parser.add_argument("--run", action="store_true")
+asked = parser.parse_args()
+
+document = json.loads(asked.plan.read_text(encoding="utf-8"))
+plan = document["plans"][0] if document["kind"] == "plan-set" else document
+if plan["schema_version"] != READS:
+    parser.error(f"{asked.plan}: schema version {plan['schema_version']}; this program reads {READS}")
+
+pools, degrees, batch = plan["cluster"]["pools"], plan["parallelism"], plan["batch"]
+nodes = [pool["accelerators_per_node"] for pool in pools for _ in range(pool["count"])]
+assert sum(nodes) == degrees["tp"] * degrees["pp"] * degrees["cp"] * degrees["dp"], "the plan does not fill its cluster"
+
+told = {name.upper(): str(degrees[name]) for name in ("tp", "pp", "cp", "dp", "ep", "zero_stage")}
+told |= {"GLOBAL_BATCH": str(batch["global"]), "MICRO_BATCH": str(batch["micro"]), "PRECISION": plan["precision"]}
+told |= {"LAYERS_OF_STAGES": ",".join(str(stage["layers"]) for stage in degrees["stages"]), **plan["env"]}
+command = ["torchrun", f"--nnodes={len(nodes)}", f"--nproc-per-node={nodes[asked.rank_of_node]}"]
+command += [f"--node-rank={asked.rank_of_node}", f"--master-addr={asked.address}", "--master-port=29500", asked.script]
+print(shlex.join([*(f"{name}={value}" for name, value in told.items()), *command]))
+if asked.run:
+    os.execvpe(command[0], command, os.environ | told)

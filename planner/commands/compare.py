@@ -1,0 +1,79 @@
+"""``clusterwright compare``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from planner.comparison import Comparison
+    from planner.schema.plan import Plan
+
+_DAY = 86400.0
+
+
+@click.command()
+@click.argument("mine", type=click.Path(path_type=Path))
+@click.argument("best", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+def compare(mine: Path, best: Path, as_json: bool) -> None:
+    """Say what the first plan in BEST gains over the first plan in MINE, and where they differ.
+
+    \b
+      clusterwright import megatron.sh --from megatron --cluster dgx-h100:16 -o mine.json
+      clusterwright plan llama3-70b --cluster dgx-h100:16 -o best.json
+      clusterwright compare mine.json best.json
+    """  # noqa: D301 - click reads the control character itself
+    from dataclasses import asdict
+
+    from planner import comparison, document, render, verify
+
+    plans = [document.chosen(document.load(file), 1, str(file)) for file in (mine, best)]
+    for plan in plans:
+        held = plan.prediction.memory
+        verify.check(plan, may_exceed_limits=held.total_bytes > held.capacity_bytes)
+    found = comparison.compare(plans[0], plans[1])
+    if as_json:
+        render.json({"kind": "comparison", **asdict(found)})
+        return
+    names = (mine.stem, best.stem) if mine.stem != best.stem else (str(mine), str(best))
+    render.table(("", *names), [*found.differing, *_figures(*plans)], align="lll")
+    render.text()
+    for line in _told(found, names[1], *plans):
+        render.text(line)
+
+
+def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
+    """What is predicted of both."""
+    from planner.units import format_bytes, format_count, format_percent, format_seconds, format_usd
+
+    a, b = first.prediction, second.prediction
+    yield "step", format_seconds(a.step_time_s), format_seconds(b.step_time_s)
+    yield "tokens/s", format_count(a.tokens_per_s), format_count(b.tokens_per_s)
+    yield "MFU", format_percent(a.mfu), format_percent(b.mfu)
+    yield "memory/GPU", format_bytes(a.memory.total_bytes), format_bytes(b.memory.total_bytes)
+    yield "time", format_seconds(first.money.days * _DAY), format_seconds(second.money.days * _DAY)
+    if first.money.usd_total is not None and second.money.usd_total is not None:
+        yield "cost", format_usd(first.money.usd_total), format_usd(second.money.usd_total)
+
+
+def _told(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[str]:
+    """The answer in words."""
+    from planner.units import format_percent, format_seconds, format_usd
+
+    share = abs(found.tokens - 1.0)
+    faster = f"{format_percent(share)} {'more' if found.tokens >= 1 else 'fewer'} tokens per second"
+    money = "" if found.usd is None else f", {format_usd(abs(found.usd))} {'saved' if found.usd <= 0 else 'more'}"
+    time = f"{format_seconds(abs(found.days) * _DAY)} {'sooner' if found.days <= 0 else 'later'}"
+    yield f"Gain      {name}: {faster}, done {time}{money}"
+    if not found.distinguishable:
+        yield "How sure  within the 80 % interval of the first: the prediction cannot tell the two apart"
+    if found.questions:
+        yield f"Beware    they answer different questions: other {', '.join(found.questions)}"
+    for plan, which in ((first, "first"), (second, "second")):
+        held = plan.prediction.memory
+        if held.total_bytes > held.capacity_bytes:
+            yield f"Beware    the {which} does not fit into memory"

@@ -1,0 +1,59 @@
+"""``clusterwright import``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("import", context_settings={"ignore_unknown_options": True})
+@click.argument("configuration")
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    type=click.Choice(["megatron", "torchtitan", "deepspeed"]),
+    help="What the configuration is for.",
+)
+@click.option("--cluster", multiple=True, required=True, metavar="NODE:COUNT", help="Where it runs: dgx-h100:16.")
+@click.option("--model", metavar="ID", help="Model, where the configuration does not say its shape.")
+@click.option("--seq", "sequence", type=int, metavar="N", help="Tokens per sequence, where it does not say.")
+@click.option("--batch", metavar="N", help="Global batch in sequences, where it does not say.")
+@click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 1T.")
+@click.option("--precision", metavar="P", help="Precision, where it does not say.")
+@click.option("--recompute", metavar="POLICY", help="none, selective or full, where it does not say.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan instead of the report.")
+@click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan to a file.")
+def import_(
+    configuration: str,
+    source: str,
+    cluster: tuple[str, ...],
+    model: str | None,
+    recompute: str | None,
+    as_json: bool,
+    output: Path | None,
+    **asked: str | int | None,
+) -> int:
+    """Read CONFIGURATION, a command line or a file with one (deepspeed: its JSON file), into a plan with predictions.
+
+    A command line is one word, in quotes. Exits with 1 if it does not fit.
+
+    \b
+      clusterwright import train.sh --from megatron --cluster dgx-h100:16 -o mine.json
+      clusterwright import ds_config.json --from deepspeed --model llama3-8b --cluster dgx-a100-80gb:4
+      clusterwright compare mine.json best.json
+    """  # noqa: D301 - click reads the control character itself
+    from planner import render
+    from planner.commands import report
+    from planner.export import reading
+
+    pinned = {} if recompute is None else {"recompute": recompute}
+    found = reading.plan(source, configuration, cluster, model=model, pinned=pinned, **asked)
+    report.deliver(found.plans, as_json=as_json, output=output)
+    if not as_json:
+        for line in found.differs:
+            render.text(f"Differs   {line}")
+        if found.unread:
+            render.text(f"Not read  {', '.join(found.unread)}: no field of a plan stands for them")
+    return 0 if found.plans.search.feasible else 1

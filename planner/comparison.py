@@ -1,0 +1,94 @@
+"""Two plans side by side: where they differ, what the second gains, and whether a prediction can tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from planner.schema.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What changes from the first plan to the second."""
+
+    questions: tuple[str, ...]
+    """Why the two do not answer one question: other work or other machines."""
+    differing: tuple[tuple[str, str, str], ...]
+    """(axis, first, second)."""
+    step: float
+    """Seconds of a step, second over first, for one batch: < 1 is faster."""
+    days: float
+    """Days of the whole run, second less first."""
+    usd: float | None
+    """Its price, second less first."""
+    tokens: float
+    """Tokens per second, second over first."""
+    distinguishable: bool
+    """Whether the second's rate lies outside the first's 80 % interval."""
+
+
+def compare(first: Plan, second: Plan) -> Comparison:
+    """What the second plan gains over the first.
+
+    Rates are compared in tokens per second, so that plans with different batches compare: ``r = t2 / t1``. The first's
+    interval of step times, as rates: ``[b1 s1 / high, b1 s1 / low]``.
+    """
+    interval = first.prediction.intervals.get("step_time_s")
+    work = first.batch.global_ * first.workload.sequence
+    rate = second.prediction.tokens_per_s
+    inside = interval is not None and work / interval.high <= rate <= work / interval.low
+    paid = (first.money.usd_total, second.money.usd_total)
+    return Comparison(
+        questions=tuple(_questions(first, second)),
+        differing=tuple((axis, a, b) for axis, a, b in _axes(first, second) if a != b),
+        step=second.prediction.step_time_s / first.prediction.step_time_s,
+        days=second.money.days - first.money.days,
+        usd=None if paid[0] is None or paid[1] is None else paid[1] - paid[0],
+        tokens=rate / first.prediction.tokens_per_s,
+        distinguishable=not inside,
+    )
+
+
+def _questions(first: Plan, second: Plan) -> Iterator[str]:
+    a, b = first.workload, second.workload
+    pairs = (
+        ("models", a.parameters, b.parameters),
+        ("lengths of sequences", a.sequence, b.sequence),
+        ("tokens to train on", abs(a.tokens - b.tokens) > first.batch.global_ * a.sequence, False),
+        ("methods", a.method, b.method),
+        ("optimizers", a.optimizer, b.optimizer),
+        ("global batches", first.batch.global_, second.batch.global_),
+        ("clusters", _machines(first), _machines(second)),
+    )
+    yield from (what for what, one, other in pairs if one != other)
+
+
+def _machines(plan: Plan) -> tuple[tuple[str, int], ...]:
+    return tuple((pool.node, pool.count) for pool in plan.cluster.pools)
+
+
+def _axes(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
+    for one, other in zip(_named(first), _named(second), strict=True):
+        yield one[0], one[1], other[1]
+
+
+def _named(plan: Plan) -> Iterator[tuple[str, str]]:
+    p = plan.parallelism
+    yield "runtime", f"{plan.runtime.name} {plan.runtime.release}"
+    for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp"):
+        yield axis.upper(), str(getattr(p, axis))
+    yield "micro-batch", str(plan.batch.micro)
+    yield "batch", f"{plan.batch.global_:,}"
+    yield "ZeRO", f"{p.zero_stage}{' in a node' if p.zero_scope == 'node' else ''}"
+    yield "precision", plan.precision
+    yield "recompute", plan.recompute.policy
+    yield "sequence parallel", _word(p.sequence_parallel)
+    yield "overlap TP / DP / p2p", " / ".join(_word(o) for o in (plan.overlap.tp, plan.overlap.dp, plan.overlap.p2p))
+    yield "rank order", p.rank_order
+    yield "offload", "optimizer" if plan.offload.get("optimizer") else "none"
+    yield "layers of stages", ", ".join(str(stage.layers) for stage in p.stages)
+
+
+def _word(on: bool) -> str:
+    return "on" if on else "off"

@@ -1,0 +1,86 @@
+"""What a configuration says, in the planner's own words."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.errors import WrongQuestion
+
+Options = dict[str, list[str]]
+"""Option without its dashes -> its values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A configuration as axes of a plan; what it leaves open is not there."""
+
+    runtime: str
+    settings: Mapping[str, object]
+    """Axis -> value, as ``estimate`` takes them."""
+    batch: int | None = None
+    sequence: int | None = None
+    precision: str | None = None
+    steps: int | None = None
+    method: str = "pretrain"
+    shape: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of a model, where the configuration has them."""
+    model: str | None = None
+    """Id of a model that the configuration names."""
+    shards: int | None = None
+    """Ranks that share the sharded states, where it says so."""
+    chunks: Sequence[int] | None = None
+    """Layers of every pipeline chunk, where they are dealt by hand."""
+    unread: Sequence[str] = ()
+    """Options that no field of a plan stands for."""
+
+
+def options(words: Sequence[str], known: Sequence[str] = ()) -> Options:
+    """``--name value ...`` and ``--name=value`` as a mapping; words before the first option are left out."""
+    found: Options = {}
+    name = None
+    for word in words:
+        if word.startswith("--") and len(word) > 2:
+            name, equals, value = word[2:].partition("=")
+            found[name] = [value] if equals else []
+        elif name is not None:
+            found[name].append(word)
+    return found
+
+
+def words(text: str) -> list[str]:
+    """Words of a command or of a script with one, comments and line ends left out.
+
+    Raises:
+        WrongQuestion: a quote that does not end.
+    """
+    try:
+        return shlex.split(text.replace("\\\n", " "), comments=True)
+    except ValueError as error:
+        raise WrongQuestion(f"not a command: {error}") from None
+
+
+def number(found: Options, name: str, default: int | None = None) -> int | None:
+    """The whole number behind an option.
+
+    Raises:
+        WrongQuestion: it is none.
+    """
+    if name not in found:
+        return default
+    text = found[name][0] if found[name] else ""
+    try:
+        return int(text)
+    except ValueError:
+        raise WrongQuestion(f"--{name} {text}: not a whole number") from None
+
+
+def degree(found: Options, name: str, default: int = 1) -> int:
+    """As :func:`number`, at least 1."""
+    value = number(found, name, default)
+    assert value is not None
+    if value < 1:
+        raise WrongQuestion(f"--{name} {value}: must be at least 1")
+    return value

@@ -1,0 +1,168 @@
+"""A present configuration as a plan: read, completed by what the caller says, priced by ``estimate``."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from planner import api, model_files, workload
+from planner.errors import WrongQuestion
+from planner.export import facts
+from planner.export.reading import deepspeed, megatron, torchtitan
+from planner.export.reading.found import Found
+from planner.schema.plan import PlanSet
+from planner.schema.workload import Model
+
+SOURCES: dict[str, Callable[[str], Found]] = {
+    "megatron": megatron.read,
+    "torchtitan": torchtitan.read,
+    "deepspeed": deepspeed.read,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The plan of a present configuration, and what of it the plan does not show."""
+
+    plans: PlanSet
+    unread: Sequence[str]
+    differs: Sequence[str]
+
+
+def read(source: str, text: str) -> Found:
+    """What a configuration says; `text` is a command, or names a file with one."""
+    return SOURCES[source](_text(text))
+
+
+def _text(text: str) -> str:
+    """The file's text if there is such a file, else the text itself, unless that is only a name.
+
+    Raises:
+        WrongQuestion: it looks like the name of a file that does not exist.
+    """
+    try:
+        named = Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name
+        named = False
+    if not named and re.fullmatch(r"[^\s{\[-]\S*", text):
+        raise WrongQuestion(f"{text}: no such file")
+    return model_files.read_text(Path(text)) if named else text
+
+
+def plan(
+    source: str,
+    text: str,
+    cluster: Sequence[str],
+    *,
+    model: str | None = None,
+    pinned: Mapping[str, str] = MappingProxyType({}),
+    **asked: Any,
+) -> Present:
+    """The configuration priced on a cluster.
+
+    Args:
+        source: One of :data:`SOURCES`.
+        text: A command line, or the name of a file.
+        cluster: As ``estimate`` takes it.
+        model: Id or file; where the configuration has the shape, it is not needed.
+        pinned: Axes that the configuration does not say, or that are to be other than it says.
+        asked: What the configuration does not say (sequence, tokens, region, ...), as ``estimate`` takes it.
+
+    Raises:
+        WrongQuestion: it cannot be read, or no plan can say it.
+    """
+    found = read(source, text)
+    said = {
+        "runtime": found.runtime,
+        "batch": None if found.batch is None else str(found.batch),
+        "sequence": found.sequence,
+        "precision": found.precision,
+        "method": found.method,
+        "tokens": _tokens(found),
+        **{name: value for name, value in asked.items() if value is not None},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        name = _model(found, model, source, Path(folder))
+        found = _interleaved(found, source, _text(text), name)
+        settings = [f"{axis}={value}" for axis, value in {**found.settings, **pinned}.items()]
+        priced = api.estimate(name, list(cluster), settings, **said)
+    best = priced.plans[0]
+    if source == "deepspeed":
+        deepspeed.check(_text(text), best.cluster.accelerators)
+    return Present(priced, found.unread, tuple(_differences(found, best)))
+
+
+def _tokens(found: Found) -> str | None:
+    """Tokens of all its steps, where it says them."""
+    if found.steps is None or found.batch is None or found.sequence is None:
+        return None
+    return str(found.steps * found.batch * found.sequence)
+
+
+def _model(found: Found, model: str | None, source: str, folder: Path) -> str:
+    """The model asked for, the one the configuration names or has the shape of, or a file with that shape."""
+    if model is not None:
+        return model
+    if found.model is not None:
+        workload.model(found.model)
+        return found.model
+    if not found.shape:
+        raise WrongQuestion(f"--from {source}: the configuration does not say which model; name it (--model llama3-8b)")
+    alike = [known for known in map(workload.model, workload.library()) if _same(known, found.shape)]
+    if alike:  # several differ only in what the configuration leaves open (the vocabulary): the one with its length
+        return min(alike, key=lambda known: known.sequence != found.sequence).id
+    path = folder / "imported.toml"
+    made = model_files.validated(Model, _table(found), "imported", path)
+    path.write_text(model_files.dump(made), encoding="utf-8")
+    return str(path)
+
+
+def _same(model: Model, shape: Any) -> bool:
+    """Whether a model of the library has the shape, but for what the configuration leaves open."""
+    for field, value in shape.items():
+        have = getattr(model, field)
+        if field == "moe":
+            if have is None or any(getattr(have, name) != inner for name, inner in value.items()):
+                return False
+        elif have != value:
+            return False
+    return (model.moe is None) == ("moe" not in shape) and model.family == "decoder" and model.latent is None
+
+
+def _table(found: Found) -> dict[str, Any]:
+    batch, sequence = found.batch or 1, found.sequence or 1
+    return {
+        "name": "imported model",
+        "source": "the imported configuration",
+        "vocab": 50_257,
+        "sequence": sequence,
+        "batch": batch,
+        "tokens": (found.steps or 1) * batch * sequence,
+        **found.shape,
+    }
+
+
+def _interleaved(found: Found, source: str, text: str, model: str) -> Found:
+    """Torchtitan says layers of a chunk rather than chunks of a rank."""
+    each = torchtitan.layers_per_chunk(text) if source == "torchtitan" else None
+    if each is None:
+        return found
+    pp = int(str(found.settings["pp"]))
+    return replace(found, settings={**found.settings, "vpp": max(workload.model(model).layers // pp // each, 1)})
+
+
+def _differences(found: Found, priced: Any) -> list[str]:
+    """Where the plan had to differ from the configuration."""
+    p = priced.parallelism
+    differs = []
+    if found.chunks is not None and list(found.chunks) != facts.chunks(priced):
+        differs.append(f"stages hold {list(found.chunks)} layers; predicted as {facts.chunks(priced)}")
+    shards = p.dp * p.cp // found.shards if found.shards else None
+    if shards is not None and p.zero_stage and shards not in (p.dp_shard, p.dp_shard // p.cp * p.cp):
+        differs.append(f"states are sharded over {shards} ranks; predicted over {p.dp_shard}")
+    return differs

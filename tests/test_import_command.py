@@ -1,0 +1,178 @@
+"""``clusterwright import`` and ``compare``: what export wrote reads back to the same plan; wrong files are told."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from planner import comparison
+from planner.errors import WrongQuestion
+from planner.export import EXPORTERS, bundle, facts, parts, reading
+from planner.export.start import NAME as START
+from planner.schema.plan import Plan
+from tests.asking import ask
+from tests.launchers.environments import given
+from tests.launchers.spread import Case, expressible, plan
+
+MINE = (
+    "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2 --num-layers 80 --hidden-size 8192 "
+    "--num-attention-heads 64 --ffn-hidden-size 28672 --swiglu --group-query-attention --num-query-groups 8 "
+    "--normalization RMSNorm --untie-embeddings-and-output-weights --disable-bias-linear --seq-length 8192 "
+    "--position-embedding-type rope --micro-batch-size 1 --global-batch-size 1024 --bf16 --use-distributed-optimizer "
+    "--sequence-parallel --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+    "--log-interval 10"
+)
+LIKE = (
+    "tp",
+    "pp",
+    "vpp",
+    "cp",
+    "ep",
+    "etp",
+    "dp",
+    "dp_shard",
+    "zero_stage",
+    "zero_scope",
+    "sequence_parallel",
+    "stages",
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def same(a: Plan, b: Plan) -> bool:
+    """Whether two plans train the same thing the same way."""
+    return (
+        all(getattr(a.parallelism, name) == getattr(b.parallelism, name) for name in LIKE)
+        and a.batch == b.batch
+        and a.precision == b.precision
+        and a.workload.sequence == b.workload.sequence
+        and a.workload.parameters == b.workload.parameters
+        and a.recompute.policy[:5] == b.recompute.policy[:5]
+        and a.offload == b.offload
+    )
+
+
+def cluster(whole: Plan) -> list[str]:
+    (pool,) = whole.cluster.pools
+    return [f"{pool.node}:{pool.count}"]
+
+
+@pytest.mark.parametrize(
+    ("target", "runtime"), [("megatron", "megatron-core"), ("torchtitan", "fsdp2"), ("deepspeed", "deepspeed")]
+)
+def test_what_export_wrote_reads_back(target: str, runtime: str) -> None:
+    found = [(asked, p) for asked, p in expressible(target, (runtime,)) if len(p.cluster.pools) == 1][::2]
+    assert len(found) >= 10
+    for asked, whole in found:
+        made = bundle(whole, parts(target), given(target)).files
+        text = made["ds_config.json"] if target == "deepspeed" else made[START]
+        shown = target == "megatron"
+        complete = shown and not whole.workload.shape["latent"] and not [*EXPORTERS[target].loses(whole)]
+        pinned = {} if shown else {"recompute": whole.recompute.policy}
+        if target == "torchtitan" and len(set(facts.chunks(whole))) > 1:
+            pinned["vpp"] = str(whole.parallelism.vpp)  # the module deals the layers, not the command
+        present = reading.plan(
+            target,
+            text,
+            cluster(whole),
+            model=None if complete else whole.workload.model,
+            sequence=whole.workload.sequence if target == "deepspeed" else None,
+            precision=None if shown or target == "deepspeed" else whole.precision,
+            pinned=pinned,
+        )
+        assert same(present.plans.plans[0], whole), asked
+        assert not present.differs, asked
+
+
+def test_a_command_line_finds_its_model(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = ask(capsys, f"import '{MINE}' --from megatron --cluster dgx-h100:16 -o mine.json")
+    assert answer.code == 0, answer.err
+    assert "Llama 3 70B" in answer.report
+    assert "Not read  log-interval: no field of a plan stands for them" in answer.report
+    ask(capsys, "plan llama3-70b --cluster dgx-h100:16 -o best.json")
+    answer = ask(capsys, "compare mine.json best.json")
+    assert answer.code == 0
+    assert "Gain      best: " in answer.report
+    assert " more tokens per second, done " in answer.report
+    assert "recompute" in answer.report
+    assert "Beware" not in answer.report
+    gained = ask(capsys, "compare mine.json best.json --json").document
+    assert gained["tokens"] > 1.1
+    assert gained["usd"] < 0
+    assert gained["distinguishable"] is True
+
+
+def test_a_shape_that_is_in_no_library_is_taken_as_it_is() -> None:
+    present = reading.plan("megatron", MINE.replace("28672", "24576"), ["dgx-h100:16"])
+    (best,) = present.plans.plans
+    assert best.workload.name == "imported model"
+    assert best.workload.shape["ffn"] == 24576
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "says"),
+    [
+        ("megatron", "hello world", "no option of Megatron-LM"),
+        (
+            "megatron",
+            "--tensor-model-parallel-size two --num-layers 2",
+            "--tensor-model-parallel-size two: not a whole",
+        ),
+        ("megatron", "--tensor-model-parallel-size 0 --num-layers 2", "must be at least 1"),
+        ("megatron", "--tp 'unfinished", "not a command"),
+        ("megatron", "--tensor-model-parallel-size 2", "does not say which model"),
+        ("megatron", f"{MINE} --pipeline-model-parallel-layout Et|t|tL", "3 segments; pp 2"),
+        ("megatron", f"{MINE} --pipeline-model-parallel-layout __import__", "not a layout"),
+        ("megatron", f"{MINE} --num-experts 8 --moe-layer-freq __import__('os')", "not a list such as"),
+        ("megatron", f"{MINE} --num-experts 8 --moe-layer-freq ([0]*99999999)", "not a list such as"),
+        ("megatron", f"{MINE} --use-megatron-fsdp --data-parallel-sharding-strategy all", "choose no_shard"),
+        ("torchtitan", "missing.sh", "missing.sh: no such file"),
+        ("torchtitan", "nothing here", "no option of torchtitan"),
+        ("deepspeed", "{", "not JSON"),
+        ("deepspeed", "[]", "a JSON object is expected"),
+        ("deepspeed", '{"zero_optimization": 3}', "zero_optimization is 3"),
+        ("deepspeed", '{"zero_optimization": {"stage": "3"}}', "a whole number is expected"),
+        ("deepspeed", '{"zero_optimisation": {"stage": 3}}', "did you mean zero_optimization"),
+    ],
+)
+def test_what_cannot_be_read_is_told(source: str, text: str, says: str) -> None:
+    with pytest.raises(WrongQuestion) as told:
+        reading.plan(source, text, ["dgx-h100:16"], model=None if "which model" in says else "llama3-70b")
+    assert says in str(told.value)
+
+
+def test_layouts_are_read() -> None:
+    found = reading.read("megatron", f"{MINE} --pipeline-model-parallel-layout E(t*9|)*2t*20|t*20tL")
+    assert found.chunks == [9, 9, 20, 21]
+
+
+def test_stages_dealt_by_hand_are_told() -> None:
+    present = reading.plan("megatron", f"{MINE} --pipeline-model-parallel-layout Et*38|t*42L", ["dgx-h100:16"])
+    assert present.differs == ("stages hold [38, 42] layers; predicted as [40, 40]",)
+
+
+def test_other_questions_are_told() -> None:
+    one = plan(Case("megatron-core", "llama3-8b", "dgx-h100:4", "zero=0"))
+    other = plan(Case("megatron-core", "llama3-8b", "dgx-h100:1", "tp=2"))
+    assert comparison.compare(one, one).questions == ()
+    assert comparison.compare(one, one).tokens == 1.0
+    assert not comparison.compare(one, one).distinguishable
+    assert not comparison.compare(one, one).differing
+    assert comparison.compare(one, other).questions == ("clusters",)
+    longer = replace(one, workload=replace(one.workload, sequence=1, tokens=1e15))
+    assert comparison.compare(one, longer).questions == ("lengths of sequences", "tokens to train on")
+
+
+def test_gains_are_those_of_the_figures() -> None:
+    one = plan(Case("megatron-core", "llama3-8b", "dgx-h100:4", "zero=0"))
+    faster = replace(one, prediction=replace(one.prediction, tokens_per_s=2 * one.prediction.tokens_per_s))
+    found = comparison.compare(one, faster)
+    assert found.tokens == pytest.approx(2)
+    assert found.distinguishable
+    assert json.loads(json.dumps(found.days)) == 0
