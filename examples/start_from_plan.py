@@ -1,7 +1,8 @@
 """Start a training job from the JSON of a plan alone: nothing of Clusterwright is imported.
 
-``python start_from_plan.py plan.json train.py --rank-of-node 0 --address node0`` starts ``train.py`` under torchrun on every
-accelerator of this node, with the plan's degrees and batch in its environment. Without ``--run`` it only says what it would.
+``python start_from_plan.py plan.json train.py --rank-of-node 0 --address node0 --run`` starts ``train.py`` under
+torchrun on every accelerator of this node, the plan's degrees and batch in its environment; without ``--run`` it only
+says what it would start.
 """
 
 import argparse

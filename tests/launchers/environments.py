@@ -15,6 +15,7 @@ from planner.schema.plan import Plan
 ROOT = Path(__file__).resolve().parent.parent.parent
 READERS = Path(__file__).resolve().parent
 ENVIRONMENTS = {
+    "megatron_core": "torch",
     "megatron": "torch",
     "torchtitan": "torch",
     "deepspeed": "torch",
