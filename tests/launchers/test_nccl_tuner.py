@@ -1,4 +1,4 @@
-"""NVIDIA's example tuner plugin, asked what it chooses with an exported table. ``NCCL_TUNER=FILE`` names its shared object."""
+"""NVIDIA's example tuner plugin, asked what it chooses by an exported table. ``NCCL_TUNER=FILE``: its shared object."""
 
 import ctypes
 import os
