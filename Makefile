@@ -36,7 +36,7 @@ test-real: $(REAL)/.installed
 # Real parsers, in environments of their own: their dependencies and ours do not mix. MEGATRON_LM=DIR adds a checkout of
 # Megatron-LM, whose parser is not published; CRDS=DIR the custom resource definitions of JobSet and Trainer; SLURM=DIR
 # a tree with slurmctld and slurmd; NCCL_TUNER=FILE the example tuner plugin.
-test-launchers: $(VENV)/.installed-dev $(LAUNCHERS)/torch/.installed $(LAUNCHERS)/skypilot/.installed
+test-launchers: $(VENV)/.installed-dev $(foreach name,torch skypilot dstack,$(LAUNCHERS)/$(name)/.installed)
 	LAUNCHERS=$(LAUNCHERS) $(BIN)/pytest -n auto -rs tests/launchers
 
 lint: $(VENV)/.installed-dev

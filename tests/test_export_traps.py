@@ -229,6 +229,19 @@ def test_a_trainjob_counts_processes_as_a_number() -> None:
     assert trainer["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": 8}}
 
 
+def test_a_pytorchjob_counts_processes_as_a_text() -> None:
+    made = bundle(DENSE, parts("megatron+pytorchjob"), given("megatron+pytorchjob"))
+    spec = yaml.safe_load(made.files["pytorchjob.yaml"])["spec"]
+    assert spec["nprocPerNode"] == "8"
+    assert {name: part["replicas"] for name, part in spec["pytorchReplicaSpecs"].items()} == {"Master": 1, "Worker": 15}
+
+
+def test_a_gang_of_volcano_starts_whole() -> None:
+    made = bundle(DENSE, parts("megatron+volcano"), given("megatron+volcano"))
+    spec = yaml.safe_load(made.files["volcano.yaml"])["spec"]
+    assert spec["minAvailable"] == sum(task["replicas"] for task in spec["tasks"]) == 16
+
+
 def test_names_in_kubernetes_are_labels() -> None:
     for name in ("Llama 3.1 405B", "9lives", "---", "é", "a" * 99, ""):
         whole = replace(DENSE, workload=replace(DENSE.workload, model=name))

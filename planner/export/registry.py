@@ -6,18 +6,25 @@ from planner.errors import WrongQuestion, nearest
 from planner.export import (
     accelerate,
     deepspeed,
+    dstack,
     jobset,
     megatron,
     nccl_tuner,
+    pytorchjob,
     skypilot,
     slurm,
     torchrun,
     torchtitan,
     trainjob,
+    volcano,
 )
 from planner.export.target import Exporter
 
-_MODULES = (megatron, torchtitan, deepspeed, accelerate, torchrun, slurm, skypilot, jobset, trainjob, nccl_tuner)
+_MODULES = (
+    *(megatron, torchtitan, deepspeed, accelerate, torchrun),
+    *(slurm, skypilot, jobset, trainjob, pytorchjob, volcano, dstack),
+    nccl_tuner,
+)
 EXPORTERS: dict[str, Exporter] = {module.EXPORTER.name: module.EXPORTER for module in _MODULES}
 ROLES = ("trainer", "settings", "starter")
 """In the order in which they take the job."""

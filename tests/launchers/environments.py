@@ -22,6 +22,7 @@ ENVIRONMENTS = {
     "accelerate": "torch",
     "torchrun": "torch",
     "skypilot": "skypilot",
+    "dstack": "dstack",
 }
 
 

@@ -21,6 +21,8 @@ from tests.launchers.spread import expressible
 KINDS = {
     "jobset": ("jobset.x-k8s.io_jobsets.yaml", "v1alpha2"),
     "trainjob": ("trainer.kubeflow.org_trainjobs.yaml", "v1alpha1"),
+    "pytorchjob": ("kubeflow.org_pytorchjobs.yaml", "v1"),
+    "volcano": ("batch.volcano.sh_jobs.yaml", "v1alpha1"),
 }
 
 
@@ -82,6 +84,18 @@ BROKEN: dict[str, list[tuple[tuple[str | int, ...], str, Any]]] = {
         (("spec", "trainer"), "command", "torchrun"),
         (("spec",), "runtimeReference", {"name": "x"}),
     ],
+    "pytorchjob": [
+        (("spec",), "nprocPerNode", 8),
+        (("spec",), "pytorchReplicaSpec", {}),
+        (("spec", "pytorchReplicaSpecs", "Master"), "replicas", "one"),
+        (("spec", "pytorchReplicaSpecs", "Master"), "replica", 1),
+    ],
+    "volcano": [
+        (("spec",), "minAvailible", 4),
+        (("spec",), "minAvailable", "four"),
+        (("spec", "tasks", 0), "replica", 1),
+        (("spec", "plugins"), "svc", "on"),
+    ],
 }
 
 
@@ -97,5 +111,7 @@ def test_broken_resources_are_refused(name: str) -> None:
             inner = inner[step]
         inner[key] = value
         assert not checks.is_valid(broken), f"{name} takes {key}: {value}"
-    del good["spec"]["runtimeRef" if name == "trainjob" else "replicatedJobs"]
-    assert name == "jobset" or not checks.is_valid(good)
+    required = {"trainjob": "runtimeRef", "pytorchjob": "pytorchReplicaSpecs"}
+    if name in required:
+        del good["spec"][required[name]]
+        assert not checks.is_valid(good)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from planner.export import accelerate, facts, megatron, skypilot
+from planner.export import accelerate, dstack, facts, megatron, skypilot
 from planner.schema.plan import Plan
 from tests.launchers.environments import ask, checkout, export, python
 from tests.launchers.spread import expressible
@@ -147,12 +147,25 @@ def values_of_skypilot(plan: Plan) -> Values:
     }
 
 
+def values_of_dstack(plan: Plan) -> Values:
+    (pool,) = plan.cluster.pools
+    return {
+        "type": "task",
+        "name": plan.workload.model.replace(".", "-"),
+        "nodes": pool.count,
+        "gpus": [dstack.ACCELERATORS[pool.accelerator]],
+        "count": [pool.accelerators_per_node] * 2,
+        "commands": 1,
+    }
+
+
 EXPECTED: dict[str, Callable[[Plan], Values]] = {
     "megatron": values_of_megatron,
     "torchtitan": values_of_torchtitan,
     "deepspeed": values_of_deepspeed,
     "accelerate": values_of_accelerate,
     "skypilot": values_of_skypilot,
+    "dstack": values_of_dstack,
 }
 
 
@@ -273,6 +286,12 @@ BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.yaml", "num_nodes: 2", "num_nodes: two")),
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.yaml", "H100:8", "H100:x")),
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.yaml", "network_tier: best", "network_tier: fastest")),
+    ],
+    "dstack": [
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.dstack.yml", "nodes: 2", "node: 2")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.dstack.yml", "nodes: 2", "nodes: 0")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.dstack.yml", "count: 8", "count: x")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.dstack.yml", "type: task", "type: tsk")),
     ],
 }
 
