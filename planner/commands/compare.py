@@ -33,8 +33,7 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
 
     plans = [document.chosen(document.load(file), 1, str(file)) for file in (mine, best)]
     for plan in plans:
-        held = plan.prediction.memory
-        verify.check(plan, may_exceed_limits=held.total_bytes > held.capacity_bytes)
+        verify.check(plan, may_exceed_limits=_too_large(plan))
     found = comparison.compare(plans[0], plans[1])
     if as_json:
         render.json({"kind": "comparison", **asdict(found)})
@@ -74,6 +73,10 @@ def _told(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[s
     if found.questions:
         yield f"Beware    they answer different questions: other {', '.join(found.questions)}"
     for plan, which in ((first, "first"), (second, "second")):
-        held = plan.prediction.memory
-        if held.total_bytes > held.capacity_bytes:
+        if _too_large(plan):
             yield f"Beware    the {which} does not fit into memory"
+
+
+def _too_large(plan: Plan) -> bool:
+    """Whether it does not fit into memory: an imported configuration may not."""
+    return any(limit.name == "memory" and limit.value > limit.limit for limit in plan.constraints)
