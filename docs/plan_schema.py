@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "planner" / "schema" / "plan.py"
+PROCUREMENT = ROOT / "planner" / "schema" / "procurement.py"
 PAGE = ROOT / "docs" / "plan-schema.md"
 TABLES = re.compile(r"(<!-- fields -->\n).*(<!-- end of fields -->\n)", re.DOTALL)
 
@@ -32,9 +33,9 @@ UNITS = {
 """Field names, as far as they say it, and the unit; the first match wins."""
 
 
-def _classes() -> Iterator[tuple[str, str, list[tuple[str, str, str]]]]:
+def _classes(source: Path = SOURCE) -> Iterator[tuple[str, str, list[tuple[str, str, str]]]]:
     """``(record, its docstring, [(field, type, docstring), ...])`` in the order of the source."""
-    for node in ast.parse(SOURCE.read_text(encoding="utf-8")).body:
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef) and node.name != "Record":
             yield node.name, ast.get_docstring(node) or "", list(_fields(node))
 
@@ -50,13 +51,15 @@ def _fields(record: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
 
 
 def schemas() -> dict[Path, str]:
-    """The text of both schemas, with what the records' docstrings say of the fields."""
+    """The text of all schemas, with what the records' docstrings say of the fields."""
     from planner import document
     from planner.schema.plan import Plan, PlanSet
+    from planner.schema.procurement import Procurement
 
-    told = {name: {field: says for field, _, says in fields} for name, _, fields in _classes()}
+    records = [*_classes(), *_classes(PROCUREMENT)]
+    told = {name: {field: says for field, _, says in fields} for name, _, fields in records}
     found = {}
-    for kind, name in ((Plan, "plan"), (PlanSet, "plan-set")):
+    for kind, name in ((Plan, "plan"), (PlanSet, "plan-set"), (Procurement, "procurement")):
         schema = document.json_schema(kind)
         for record in [schema, *schema.get("$defs", {}).values()]:
             for field, described in record["properties"].items():

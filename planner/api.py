@@ -92,9 +92,11 @@ def estimate(model: str, cluster: str | Sequence[str], settings: Sequence[str] =
     return planning.estimate(known, replace(wanted, pins=pins))
 
 
-def request(model: str, named: str | Sequence[str], asked: Asked) -> tuple[Catalog, Request]:
-    """The catalog and the request that a question means."""
-    known = load(asked.catalog)
+def request(
+    model: str, named: str | Sequence[str], asked: Asked, *, known: Catalog | None = None
+) -> tuple[Catalog, Request]:
+    """The catalog (read unless given) and the request that a question means."""
+    known = known or load(asked.catalog)
     base, counts = _cluster(known, named, asked)
     runtime, release = _runtime(known, asked.runtime, base.accelerator)
     found = workload.model(model)

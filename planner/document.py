@@ -351,7 +351,7 @@ _adapter: Callable[[Any], Any] = cache(_build_adapter)
 """Pydantic's reader and writer of a record, built once: building takes longer than using."""
 
 
-def dump(document: schema.PlanSet | schema.Plan) -> dict[str, Any]:
+def dump(document: schema.Record) -> dict[str, Any]:
     """A document as JSON types, keys in the order of the records."""
     dumped: dict[str, Any] = _adapter(type(document)).dump_python(document, mode="json", by_alias=True)
     return dumped
@@ -435,6 +435,6 @@ def chosen(document: schema.PlanSet | schema.Plan, rank: int, where: str) -> sch
     return document.plans[rank - 1]
 
 
-def as_json(document: schema.PlanSet | schema.Plan) -> str:
+def as_json(document: schema.Record) -> str:
     """The document's JSON text."""
     return json.dumps(dump(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -14,7 +14,7 @@ from planner.accuracy import intervals
 from planner.catalog import Catalog
 from planner.cost import risk
 from planner.cost.goodput import BASIS as GOODPUT_BASIS
-from planner.cost.goodput import Goodput, goodput
+from planner.cost.goodput import RESTART_S, Goodput, goodput
 from planner.cost.money import HOUR_S
 from planner.efficiency import Reached, reached
 from planner.errors import NoAnswer, WrongQuestion
@@ -64,6 +64,9 @@ class Request:
     oom_risk: float = OOM_RISK
     """Largest chance of running out of memory that a plan may have, up to a half."""
     goodput_basis: str = GOODPUT_BASIS
+    restart_s: float = RESTART_S
+    preemptions_per_node_s: float = 0.0
+    """Of instances that their owner may take back."""
     inputs: Mapping[str, str] | None = None
     """Input -> sha256 prefix, for the documents."""
     assumptions: tuple[tuple[str, str, str], ...] = ()
@@ -166,7 +169,13 @@ def goodput_of(request: Request, nodes: object) -> Goodput:
     state = parameters(request.workload.model).total * (2.0 + optimizer.state_bytes + optimizer.master_bytes)
     accelerators = np.asarray(nodes, dtype=float) * request.cluster.node.accelerators
     host = request.cluster.accelerator.host_bandwidth or binding.HOST_BANDWIDTH
-    return goodput(accelerators, state / accelerators, host)
+    return goodput(
+        accelerators,
+        state / accelerators,
+        host,
+        restart=request.restart_s,
+        preemptions_per_s=np.asarray(nodes, dtype=float) * request.preemptions_per_node_s,
+    )
 
 
 def _target(request: Request, block: Block) -> Target:

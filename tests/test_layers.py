@@ -25,6 +25,7 @@ LAYERS = [
     ["comparison", "explain", "verify"],
     ["planning"],
     ["api"],
+    ["procure"],
     ["export"],
     ["render"],
     ["commands"],

@@ -170,7 +170,7 @@ def read_prices(folder: Path, problems: list[Problem]) -> Iterator[PriceRow]:
 
 def misplaced(folder: Path) -> list[Problem]:
     """Files and folders of a catalog folder that nothing would ever read."""
-    known = (*FOLDERS, "prices", "priors", "intervals", "profiles")
+    known = (*FOLDERS, "prices", "priors", "intervals", "profiles", "parts")
     problems = []
     for path in _visible(folder):
         if path.name in BESIDE and path.is_file():

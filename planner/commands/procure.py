@@ -1,0 +1,80 @@
+"""``clusterwright procure``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("portfolio", required=False, type=FILE, metavar="[PORTFOLIO.toml]")
+@click.option("--model", metavar="MODEL", help="Without a portfolio: what is trained.")
+@click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 2T.")
+@click.option("--method", type=click.Choice(["pretrain", "finetune", "lora"]), help="What of the model is trained.")
+@click.option("--batch", metavar="N", help="Global batch in sequences.")
+@click.option("--seq", "sequence", type=int, metavar="N", help="Tokens per sequence.")
+@click.option("--precision", metavar="P", help="bf16, fp16, fp8, mxfp8 (default: 16 bit).")
+@click.option("--budget", metavar="USD", help="All that may be spent, e.g. '$5M'.")
+@click.option("--power", metavar="W", help="For machines of your own, at the plug, e.g. 400kW.")
+@click.option("--within", "--deadline", "within", metavar="TIME", help="When it must be done, e.g. 60d.")
+@click.option(
+    "--objective",
+    type=click.Choice(["time", "cost", "tokens-per-dollar", "carbon"]),
+    help="What is best (default: least cost).",
+)
+@click.option("--node", "nodes", multiple=True, metavar="ID", help="Only these nodes (default: all that have a price).")
+@click.option("--ways", metavar="LIST", help="buy, on-demand, spot, reserved-1y, reserved-3y; several with commas.")
+@click.option("--region", metavar="ID", help="Where machines of your own stand (default: us).")
+@click.option("--top", type=click.IntRange(1, 20), default=3, show_default=True, metavar="K", help="Alternatives.")
+@click.option("--sweep", metavar="LIMIT=A..B", help="The best at several values of a limit: budget=1M..20M.")
+@click.option("--as-of", metavar="DATE", help="Day from which the age of prices counts (default: today).")
+@click.option("--quick", is_flag=True, help="Only the alternatives: no marginal values, no sensitivity.")
+@click.option("--time-limit", type=click.FloatRange(1), default=60, show_default=True, metavar="S", help="A program.")
+@click.option("--catalog", type=FILE, metavar="DIR", help="Your own hardware and prices over the built-in catalog.")
+@click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
+@click.option("-o", "output", type=FILE, metavar="FILE", help="Write the document to a file.")
+def procure(
+    portfolio: Path | None,
+    top: int,
+    sweep: str | None,
+    quick: bool,
+    time_limit: float,
+    catalog: Path | None,
+    as_json: bool,
+    output: Path | None,
+    **flags: Any,
+) -> None:
+    """Say what to buy or rent for a portfolio of jobs, wired how, and how to train on it.
+
+    An integer program over exactly planned columns, with the gap that was proven, what binds and what more of it is
+    worth.
+
+    \b
+      clusterwright procure examples/portfolios/pretrain-8b.toml
+      clusterwright procure --model llama3-8b --tokens 2T --budget '$5M' --within 60d
+      clusterwright procure lab.toml --sweep budget=1M..20M
+    """  # noqa: D301 - click reads the control character itself
+    from planner import render
+    from planner.catalog import load
+    from planner.commands import procure_view
+    from planner.procure import asking, procuring
+    from planner.procure.solve import Settings
+
+    known = load(catalog)
+    wanted = asking.asked(known, portfolio, asking.Flags(**flags))
+    settings = Settings(time_limit_s=time_limit)
+    bar = None if as_json else render.progress
+    if sweep is not None:
+        from planner.procure import sweeping
+
+        procure_view.deliver_sweep(
+            sweeping.swept(known, wanted, sweep, settings=settings, progress=bar), as_json=as_json, output=output
+        )
+        return
+    depth = procuring.Depth(top=top, marginal=not quick, sensitivity=not quick)
+    found = procuring.procure(known, wanted, depth=depth, settings=settings, progress=bar)
+    procure_view.deliver(found, as_json=as_json, output=output)

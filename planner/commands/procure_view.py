@@ -1,0 +1,234 @@
+"""A procurement on one screen: the answer, the alternatives, what binds and what it is worth, what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner import render
+from planner.units import format_count, format_percent, format_power, format_usd
+
+if TYPE_CHECKING:
+    from planner.schema.procurement import Alternative, JobDone, MarginalValue, Procurement
+
+_SHOWN = 6
+"""Assumptions on the screen; the document has all."""
+Money = Callable[[float], str]
+
+
+def deliver(found: Procurement, *, as_json: bool, output: Path | None) -> None:
+    """Prints the report or the document, and writes the document where asked."""
+    from planner import document, model_files
+
+    if output is not None:
+        model_files.write(output, document.as_json(found), replace=True)
+    if as_json:
+        render.json(document.dump(found))
+        return
+    show(found)
+    render.text()
+    if output is not None:
+        render.text(f"Next      {output} holds the bill, the calendar and the training plans of every alternative")
+    else:
+        render.text("Next      -o offer.json writes bills, calendars and training plans; --sweep budget=A..B the front")
+
+
+def money(found: Procurement) -> Money:
+    """Amounts in the question's currency."""
+    currency = found.question.currency
+    if currency.code == "USD":
+        return format_usd
+    return lambda usd: format_usd(usd / currency.usd).replace("$", f"{currency.code} ")
+
+
+def show(found: Procurement) -> None:
+    """The whole report."""
+    said = money(found)
+    _headline(found, said)
+    render.text()
+    _alternatives(found, said)
+    render.text()
+    _jobs(found.alternatives[0])
+    render.text()
+    _bill(found.alternatives[0], said)
+    render.text()
+    _binding(found, said)
+    _rent_or_buy(found)
+    _sensitivity(found, said)
+    _rests_on(found)
+
+
+def _headline(found: Procurement, said: Money) -> None:
+    best, sure = found.alternatives[0], found.optimality
+    last = max(best.workloads, key=lambda job: job.finish_day)
+    parts = sum(pool.accelerators for pool in best.pools)
+    proven = f"gap {format_percent(sure.gap, 2 if sure.gap else 0)}"
+    render.text(
+        f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {said(best.cost.total_usd)}, done day "
+        f"{best.done_day:.0f} (80 %: {last.finish_low:.0f}-{last.finish_high:.0f}), {proven}"
+    )
+    limits = [
+        f"{name.replace('_', ' ')} {_limited(name, value, said)}" for name, value in found.question.limits.items()
+    ]
+    objective = {"time": "earliest completion", "cost": "least cost", "carbon": "least carbon"}
+    render.text(
+        f"{objective.get(found.question.objective, 'most tokens per dollar')} within {', '.join(limits) or 'no limit'}"
+    )
+
+
+def _limited(name: str, value: float, said: Money) -> str:
+    kind = name.partition(":")[0]
+    if kind in ("budget", "capital", "monthly"):
+        return said(value)
+    if kind in ("deadline", "horizon"):
+        return f"{value:,.0f} d"
+    return format_power(value) if kind == "power" else f"{value:,.0f} kg" if kind == "carbon" else f"{value:,.0f}"
+
+
+def _alternatives(found: Procurement, said: Money) -> None:
+    headers = ["#", "what", "done", "total", "per 1T tokens", "power", "carbon"]
+    rows = [
+        [
+            a.rank,
+            a.what,
+            f"{a.done_day:,.0f} d",
+            said(a.cost.total_usd),
+            said(1e12 / a.tokens_per_usd) if a.tokens_per_usd else None,
+            format_power(a.power_w) if a.power_w else None,
+            f"{a.carbon_kg / 1000:,.1f} t",
+        ]
+        for a in found.alternatives
+    ]
+    render.table(headers, rows, align="rlrrrrr", priority=["carbon", "per 1T tokens", "power"])
+    for a in found.alternatives:
+        if a.cost.capital_usd:
+            render.text(
+                f"  #{a.rank}: {said(a.cost.capital_usd)} of capital, of which this work uses {said(a.cost.used_usd)}"
+            )
+
+
+def _jobs(best: Alternative) -> None:
+    rows = [[job.name, _where(job), format_count(job.tokens), format_count(job.tokens_per_s),
+             f"{job.days:,.1f} d", f"{job.finish_day:,.1f} d", f"{job.deadline_day:,.0f} d", _degrees(job)]
+            for job in best.workloads]  # fmt: skip
+    render.table(
+        ["workload", "on", "tokens", "tokens/s", "takes", "done", "due", "plan"],
+        rows,
+        align="llrrrrrl",
+        priority=["plan", "tokens", "tokens/s"],
+    )
+
+
+def _where(job: JobDone) -> str:
+    return ", ".join(job.pools)
+
+
+def _degrees(job: JobDone) -> str:
+    p = job.plan.parallelism
+    named = {"TP": p.tp, "PP": p.pp, "CP": p.cp, "EP": p.ep, "DP": p.dp}
+    return " ".join(f"{name}{n}" for name, n in named.items() if n > 1) or "one rank"
+
+
+def _bill(best: Alternative, said: Money) -> None:
+    rows: list[list[Any]] = [
+        [line.item, line.kind, f"{line.count:,.0f}{f' {line.unit}' if line.unit else ''}",
+         format_usd(line.unit_price_usd, 6), said(line.usd), line.date or None]
+        for line in best.bill_of_materials
+    ]  # fmt: skip
+    render.table(["item", "kind", "count", "each", "amount", "price of"], rows, align="llrrrl", priority=["kind"])
+    years = [f"year {year.year} {said(year.total_usd)}" for year in best.cost.by_year if year.total_usd]
+    if len(years) > 1:
+        render.text(f"By year   {', '.join(years)}")
+
+
+def _binding(found: Procurement, said: Money) -> None:
+    best = found.alternatives[0]
+    names = ", ".join(name.replace("_", " ").replace(":", " of ") for name in found.binding) or "nothing"
+    loose = [
+        f"{c.name.replace('_', ' ')} ({format_percent(c.slack / c.limit, 0)} unused)"
+        for c in best.constraints
+        if not c.binding and c.limit and not c.name.startswith(("deadline", "horizon"))
+    ]
+    render.text(f"Binds     {names}{f'; not binding: {chr(44).join(loose)}' if loose else ''}")
+    worth = [_worth(value, said) for value in found.marginal_values if value.gain > 0]
+    if found.marginal_values:
+        render.text(f"More of   {'; '.join(worth) or 'any limit by its usual step buys nothing'}")
+
+
+def _worth(value: MarginalValue, said: Money) -> str:
+    step = {"USD": said(value.step), "W": format_power(value.step), "d": f"{value.step:.0f} d"}
+    gain = {
+        "USD": f"saves {said(value.gain)}",
+        "d": f"is {value.gain:.1f} d earlier",
+        "kg": f"saves {value.gain / 1000:,.1f} t CO2e",
+    }
+    amount = step.get(value.unit, f"{value.step:,.0f} {value.unit}".rstrip())
+    name = value.limit.replace("_", " ").replace(":", " of ")
+    return f"{name} (+{amount}) {gain.get(value.gain_unit, f'brings {format_count(value.gain)} tokens per USD')}"
+
+
+def _rent_or_buy(found: Procurement) -> None:
+    shown = sorted(found.break_even, key=lambda x: x.owned_usd_per_accelerator_hour)[:2]
+    for n, each in enumerate(shown):
+        months = f"{each.months:.0f} months of full use" if each.months else "never"
+        render.text(
+            f"{'Buy?      ' if n == 0 else '          '}{each.buy}: ${each.owned_usd_per_accelerator_hour:.2f} an "
+            f"accelerator-hour against ${each.rented_usd_per_accelerator_hour:.2f} rented ({each.rent}); pays back "
+            f"after {months}, or above {format_percent(each.utilisation, 0)} use"
+        )
+
+
+def _sensitivity(found: Procurement, said: Money) -> None:
+    turned = [
+        f"prices {x.prices - 1:+.0%}: {'the same kinds' if x.same else x.what}"
+        + (f", {said(x.value)}" if found.optimality.unit == "USD" else "")
+        for x in found.sensitivity
+    ]
+    if turned:
+        render.text(f"If        {'; '.join(turned)}")
+
+
+def _rests_on(found: Procurement) -> None:
+    if found.stale_prices:
+        render.text(f"Stale     older than a year on {found.question.as_of}: {'; '.join(found.stale_prices[:_SHOWN])}")
+    currency = found.question.currency
+    if currency.code != "USD":
+        render.text(f"Rate      1 {currency.code} = {currency.usd:g} USD, {currency.date} {currency.source}".rstrip())
+    for n, each in enumerate(found.assumptions[:_SHOWN]):
+        render.text(f"{'Assumes   ' if n == 0 else '          '}{each.what}: {each.why} ({each.flag})")
+    if len(found.assumptions) > _SHOWN:
+        render.text(f"          and {len(found.assumptions) - _SHOWN} more in the document (--json)")
+    sure = found.optimality
+    render.text(
+        f"Search    {sure.pools:,} things to acquire, {sure.columns:,} planned exactly; "
+        f"bound {sure.bound:,.6g} {sure.unit}, proven to a gap of {format_percent(sure.gap, 2)}"
+    )
+
+
+def deliver_sweep(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
+    """The best at several values of one limit."""
+    import json
+
+    from planner import model_files
+
+    if output is not None:
+        model_files.write(output, json.dumps(found, indent=2) + "\n", replace=True)
+    if as_json:
+        render.json(found)
+        return
+    kind = "money" if found["limit"] in ("budget", "capital", "monthly") else found["limit"]
+    rows = [
+        [
+            format_usd(p["limit"]) if kind == "money" else f"{p['limit']:,.4g}",
+            p["what"] or "no answer",
+            f"{p['done_day']:,.1f} d" if p["what"] else None,
+            format_usd(p["total_usd"]) if p["what"] else None,
+            f"{p['carbon_kg'] / 1000:,.1f} t" if p["what"] else None,
+            "yes" if p["front"] else "",
+        ]
+        for p in found["points"]
+    ]
+    render.table([found["limit"], "what", "done", "total", "carbon", "on the front"], rows, align="rlrrrl")
+    render.text()
+    render.text(f"{found['objective']} at each value; on the front: no smaller {found['limit']} does as well")

@@ -1,0 +1,122 @@
+"""A question on one line, made the portfolio that says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from planner.catalog import Catalog
+from planner.catalog.files import Document
+from planner.errors import WrongQuestion
+from planner.procure.portfolio import WAYS, Portfolio
+from planner.procure.reading import portfolio
+
+DEFAULT_HORIZON = "12 months"
+FLAGS = "flags"
+"""Where a problem of the short form stands."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What the command line may say, as text; with a portfolio file, what it changes there."""
+
+    model: str | None = None
+    tokens: str | None = None
+    method: str | None = None
+    batch: str | None = None
+    sequence: int | None = None
+    precision: str | None = None
+    budget: str | None = None
+    power: str | None = None
+    within: str | None = None
+    objective: str | None = None
+    ways: str | None = None
+    nodes: Sequence[str] = ()
+    region: str | None = None
+    as_of: str | None = None
+
+
+def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
+    """The portfolio of a file, with what the flags change; or of the flags alone.
+
+    Raises:
+        WrongQuestion: neither a file nor a model, both, or any problem of theirs.
+    """
+    if path is None and flags.model is None:
+        raise WrongQuestion(
+            "what for? Give a portfolio file, or --model and --tokens: "
+            "clusterwright procure --model llama3-8b --tokens 2T --budget '$5M' --within 60d"
+        )
+    for node in flags.nodes:
+        catalog.node(node)
+    if path is not None and flags.model is not None:
+        raise WrongQuestion("a portfolio file and --model: the file names its workloads; give one of the two")
+    if path is None:
+        return _narrowed(portfolio(Document(Path(FLAGS), "", _from_flags(flags)), catalog), flags)
+    found = _document(path)
+    said = {"as_of": flags.as_of, "objective": flags.objective, "regions": flags.region}
+    limits = {"budget": flags.budget, "power": flags.power}
+    data = {**found.data, **{key: value for key, value in said.items() if value is not None}}
+    table = data.get("limits", {})
+    if isinstance(table, dict):
+        data["limits"] = {**table, **{key: value for key, value in limits.items() if value is not None}}
+    if flags.within is not None:
+        rows = data.get("workloads", [])
+        data["workloads"] = [{**row, "deadline": flags.within} if isinstance(row, dict) else row for row in rows]
+    return _narrowed(portfolio(Document(found.path, found.text, data), catalog), flags)
+
+
+def _narrowed(found: Portfolio, flags: Flags) -> Portfolio:
+    """Only the candidates that the flags name."""
+    named = tuple(way.strip() for way in flags.ways.split(",")) if flags.ways else WAYS
+    for way in named:
+        if way not in WAYS:
+            raise WrongQuestion(f"--ways {flags.ways}: {way!r} is none of {', '.join(WAYS)}")
+    ways = tuple(way for way in WAYS if way in named)
+    kept = []
+    for candidate in found.candidates:
+        left = tuple(way for way in candidate.ways if way in ways)
+        if left and (not flags.nodes or candidate.node in flags.nodes):
+            kept.append(replace(candidate, ways=left))
+    if not kept and not found.owned:
+        raise WrongQuestion("--ways and --node leave no candidate (clusterwright catalog list nodes)")
+    return replace(found, candidates=tuple(kept))
+
+
+def _document(path: Path) -> Document:
+    from planner.catalog.files import Problem, read_document
+
+    problems: list[Problem] = []
+    document = read_document(path, problems)
+    if document is None:
+        raise WrongQuestion("\n".join(str(problem) for problem in problems))
+    return document
+
+
+def _from_flags(flags: Flags) -> dict[str, Any]:
+    job = {
+        "name": flags.model,
+        "model": flags.model,
+        "tokens": flags.tokens,
+        "method": flags.method,
+        "batch": flags.batch,
+        "sequence": flags.sequence,
+        "precision": flags.precision,
+        "deadline": flags.within if flags.within else None,
+    }
+    top = {
+        "currency": "USD",
+        "name": flags.model,
+        "as_of": flags.as_of,
+        "horizon": flags.within if flags.within else DEFAULT_HORIZON,
+        "objective": flags.objective,
+        "regions": flags.region,
+    }
+    limits = {"budget": flags.budget, "power": flags.power}
+    return {
+        **{key: value for key, value in top.items() if value is not None},
+        "limits": {key: value for key, value in limits.items() if value is not None},
+        "workloads": [{key: value for key, value in job.items() if value is not None}],
+    }

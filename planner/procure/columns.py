@@ -1,0 +1,162 @@
+"""How long each job takes on each pool: the exact plan search, asked once for what many pools share.
+
+What a pool costs and where it stands do not change its speed, so one search answers for every price, region and copy;
+and one search answers for every size of a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from planner import document
+from planner.api import request
+from planner.catalog import Catalog
+from planner.cost import money
+from planner.errors import NoAnswer, WrongQuestion
+from planner.procure.pools import Pool
+from planner.procure.portfolio import Job
+from planner.question import Request, goodput_of, prepare, problem
+from planner.schema.hardware import Price
+from planner.schema.plan import Plan
+from planner.search.each import best_of_each
+from planner.search.problem import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One job on one pool."""
+
+    job: int
+    pool: int
+    days: float
+    """Wall time of the whole job, failures and checkpoints included."""
+    tokens_per_s: float
+    """Of wall time."""
+
+
+class _Speed(NamedTuple):
+    """A key that equal speeds share: the job's work, and the machine without price and place."""
+
+    job: tuple[object, ...]
+    machine: tuple[object, ...]
+
+
+class Throughputs:
+    """Plans found so far; each search is made once, when it is first needed."""
+
+    def __init__(self, catalog: Catalog, jobs: Sequence[Job], pools: Sequence[Pool]) -> None:
+        self._catalog = catalog
+        self._jobs, self._pools = jobs, pools
+        self._found: dict[_Speed, dict[int, Candidate]] = {}
+        self._why: dict[_Speed, str] = {}
+        self._requests: dict[tuple[object, ...], Request] = {}
+        self._counts: dict[tuple[object, ...], set[int]] = {}
+        for pool in pools:
+            self._counts.setdefault(_machine(pool), set()).add(pool.cluster.count)
+
+    def columns(self, advance: Callable[[int], None] | None = None) -> list[Column]:
+        """Every (job, pool) that trains and keeps the job's least throughput."""
+        found = []
+        for p in range(len(self._pools)):
+            for j, job in enumerate(self._jobs):
+                column = self.column(j, p)
+                if column is not None and column.tokens_per_s >= job.min_tokens_per_s:
+                    found.append(column)
+            if advance:
+                advance(1)
+        return found
+
+    def column(self, j: int, p: int) -> Column | None:
+        """One job on one pool; None where it does not fit."""
+        job, pool = self._jobs[j], self._pools[p]
+        candidate = self._candidate(job, pool)
+        if candidate is None:
+            return None
+        wanted = self._request(job, pool)
+        good = goodput_of(wanted, pool.cluster.count).fraction
+        if float(good) <= 0:
+            return None
+        steps = money.steps(job.tokens, candidate.layout["batch"], wanted.workload.sequence)
+        seconds = float(money.wall_time(candidate.time, steps, good))
+        return Column(j, p, seconds / money.DAY_S, job.tokens / seconds)
+
+    def why_not(self, job: Job) -> list[str]:
+        """What the searches that found nothing for a job said, each once."""
+        return list(dict.fromkeys(why for key, why in self._why.items() if key.job == _work(job)))
+
+    def plan(self, column: Column) -> Plan:
+        """The training plan behind a column, as ``clusterwright plan`` would write it for that cluster."""
+        job, pool = self._jobs[column.job], self._pools[column.pool]
+        candidate = self._candidate(job, pool)
+        assert candidate is not None
+        quote = pool.quote
+        price = None
+        if quote is not None and pool.hired:
+            price = Price(
+                basis="spot" if pool.way == "spot" else "on-demand",
+                usd=quote.usd,
+                date=quote.date,
+                source=quote.source,
+                region=quote.region,
+                assumed=quote.assumed,
+            )
+        wanted = replace(
+            self._request(job, pool),
+            cluster=pool.cluster,
+            counts=(pool.cluster.count,),
+            price=price,
+            sold_as=pool.node.id,
+        )
+        wanted = replace(wanted, workload=replace(wanted.workload, tokens=job.tokens))
+        return document.plan(prepare(self._catalog, wanted), candidate, 1)
+
+    def _candidate(self, job: Job, pool: Pool) -> Candidate | None:
+        key = _Speed(_work(job), _machine(pool))
+        if key not in self._found:
+            self._found[key] = self._searched(key, job, pool)
+        return self._found[key].get(pool.cluster.count)
+
+    def _searched(self, key: _Speed, job: Job, pool: Pool) -> dict[int, Candidate]:
+        counts = tuple(sorted(self._counts[key.machine]))
+        # The domain of a pod grows with its hosts: there each size is a machine of its own.
+        try:
+            wanted = replace(self._request(job, pool), counts=counts, restart_s=0.0, preemptions_per_node_s=0.0)
+            wanted = replace(wanted, cluster=replace(pool.cluster, count=max(counts)))
+            return best_of_each(problem(prepare(self._catalog, wanted), 1))
+        except (WrongQuestion, NoAnswer) as error:
+            self._why[key] = f"{pool.node.id}: {error}".splitlines()[0]
+            return {}
+
+    def _request(self, job: Job, pool: Pool) -> Request:
+        key = (_work(job), pool.node.id)
+        if key not in self._requests:
+            asked = replace(job.asked, catalog=None)
+            _, self._requests[key] = request(job.model, f"{pool.node.id}:1", asked, known=self._catalog)
+        return replace(
+            self._requests[key],
+            cluster=pool.cluster,
+            restart_s=pool.restart_s,
+            preemptions_per_node_s=pool.preemptions_per_node_s,
+        )
+
+
+def _work(job: Job) -> tuple[object, ...]:
+    """What of a job its speed depends on."""
+    return (job.model, replace(job.asked, tokens=None))
+
+
+def _machine(pool: Pool) -> tuple[object, ...]:
+    """What of a pool its speed depends on."""
+    cluster, node = pool.cluster, pool.cluster.node
+    alone = cluster.count if cluster.fabric.kind == "ici" else 0
+    return (
+        cluster.accelerator.id,
+        node.accelerators,
+        repr(node.scaleup),
+        node.nics,
+        node.nic_bandwidth,
+        repr(replace(cluster.fabric, assumed={})),
+        alone,
+    )

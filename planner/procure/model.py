@@ -1,0 +1,364 @@
+"""The integer program: which pools to hold, which job runs on which, and when. Every constraint has a name.
+
+Sets: jobs j, pools p, spans t between any two days on which something begins or ends (with months where a monthly limit
+holds). ``D[j,p]`` days that j takes on p, ``L[t]`` days of a span.
+
+Variables: ``hold[p]`` whole number of copies held; ``run[j,p]`` 1 if j runs on p; ``work[j,p]`` days that it runs,
+``D run`` but where more tokens are worth something; ``day[j,p,t]`` those of a span.
+
+Hired pools (by the hour) are no variable of their own: each job hires its own. Copies of a held pool are equal, and a
+job may move between them; by McNaughton's rule (1959) a span's jobs fit on ``hold`` copies if none needs more than the
+span and all together no more than ``hold L[t]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from planner.procure.columns import Column
+from planner.procure.pools import Pool
+from planner.procure.portfolio import DAYS_PER_MONTH, Job, Portfolio
+
+if TYPE_CHECKING:
+    pass
+
+FAR = 40 * 365.25
+"""Days: a deadline that no longer limits anything."""
+TONNE = 1000.0
+MILLION = 1e6
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A question made computable: jobs, pools and the columns that join them."""
+
+    asked: Portfolio
+    pools: Sequence[Pool]
+    columns: Sequence[Column]
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs."""
+        return self.asked.jobs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """The instance turned a little: what is minimised, which limits are off or moved, what is forbidden."""
+
+    minimise: str = "cost"
+    """cost, carbon, tokens (the negative of them), or the name of a limit whose use is minimised."""
+    per_million_tokens: float = 0.0
+    """US dollars that a million tokens are worth: with it, jobs may run on beyond their tokens."""
+    dropped: frozenset[str] = frozenset()
+    moved: Mapping[str, float] = field(default_factory=dict)
+    """Limit -> its value in place of the question's."""
+    cut: tuple[frozenset[str], ...] = ()
+    """Families of earlier answers: exactly these must not be used again."""
+    without: frozenset[str] = frozenset()
+    """Ways to come by nodes that are closed."""
+    latest: float | None = None
+    """Day by which every job must be done."""
+    scale: float = 1.0
+    """On the work of every job."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A named limit as it stands in the program."""
+
+    name: str
+    value: float
+    unit: str
+
+
+@dataclass
+class Program:
+    """A program with its variables and expressions, ready to be solved."""
+
+    problem: Any
+    spans: list[tuple[float, float]]
+    hold: dict[int, Any]
+    run: dict[tuple[int, int], Any]
+    work: dict[tuple[int, int], Any]
+    day: dict[tuple[int, int, int], Any]
+    use: dict[str, Any]
+    """Limit -> what it limits, in its unit."""
+    cost: Any
+    tokens: Any
+    """In millions."""
+
+
+def limits(asked: Portfolio, pools: Sequence[Pool]) -> list[Limit]:
+    """The limits that the question names, in the order in which they are told."""
+    given = asked.limits
+    units = {"budget": "USD", "capital": "USD", "monthly": "USD", "power": "W", "racks": "", "switch_ports": "",
+             "carbon": "kg"}  # fmt: skip
+    found = [
+        Limit(name, getattr(given, name), unit) for name, unit in units.items() if getattr(given, name) is not None
+    ]
+    most = {pool.node.id: pool.at_most for pool in pools if pool.at_most is not None and pool.way != "own"}
+    found += [Limit(f"quantity:{node}", float(count), "") for node, count in sorted(most.items())]
+    found += [Limit(f"deadline:{job.name}", job.deadline_day, "d") for job in asked.jobs if job.given_deadline]
+    return found + (
+        [Limit("horizon", asked.horizon_days, "d")] if not all(j.given_deadline for j in asked.jobs) else []
+    )
+
+
+def deadline(job: Job, variant: Variant) -> float:
+    """The day by which a job must be done under a variant."""
+    name = f"deadline:{job.name}" if job.given_deadline else "horizon"
+    day = FAR if name in variant.dropped else variant.moved.get(name, job.deadline_day)
+    return day if variant.latest is None else min(day, variant.latest)
+
+
+def window(instance: Instance, j: int, p: int, variant: Variant) -> tuple[float, float]:
+    """From when to when a job may run on a pool."""
+    job, pool = instance.jobs[j], instance.pools[p]
+    return max(job.release_day, pool.start_day), min(deadline(job, variant), pool.end_day)
+
+
+def spans(instance: Instance, variant: Variant) -> list[tuple[float, float]]:
+    """The days between which nothing begins or ends."""
+    used = {c.pool for c in instance.columns}
+    last = max(deadline(job, variant) for job in instance.jobs)
+    points = {0.0, last}
+    for job in instance.jobs:
+        points |= {job.release_day, deadline(job, variant)}
+    for p in used:
+        points |= {instance.pools[p].start_day, instance.pools[p].end_day}
+    if _monthly(instance.asked, variant) is not None:
+        points |= {n * DAYS_PER_MONTH for n in range(int(min(last, 20 * 12 * DAYS_PER_MONTH) / DAYS_PER_MONTH) + 1)}
+    days = sorted(point for point in points if 0 <= point <= last)
+    return [(a, b) for a, b in pairwise(days) if b - a > 1e-9]
+
+
+def _monthly(asked: Portfolio, variant: Variant) -> float | None:
+    if "monthly" in variant.dropped and variant.minimise != "monthly":
+        return None
+    return variant.moved.get("monthly", asked.limits.monthly) if asked.limits.monthly is not None else None
+
+
+def build(instance: Instance, variant: Variant) -> Program:
+    """The program of a variant. Columns that cannot end in their window are left out."""
+    import pulp
+
+    program = Program(pulp.LpProblem("procure", pulp.LpMinimize), spans(instance, variant), {}, {}, {}, {}, {}, 0, 0)
+    _variables(program, instance, variant)
+    _assign(program, instance)
+    _held_where_run(program, instance)
+    _time(program, instance, variant)
+    _money(program, instance)
+    _limits(program, instance, variant)
+    _owned(program, instance)
+    _cuts(program, instance, variant)
+    program.problem.setObjective(_objective(program, instance, variant))
+    return program
+
+
+def _variables(program: Program, instance: Instance, variant: Variant) -> None:
+
+    more = variant.per_million_tokens > 0
+    for c in instance.columns:
+        if instance.pools[c.pool].way in variant.without:
+            continue
+        start, end = window(instance, c.job, c.pool, variant)
+        days = c.days * variant.scale
+        if days > (end - start) * (1 + 1e-12):
+            continue
+        key = (c.job, c.pool)
+        run = program.run[key] = program.problem.add_variable(f"run_{c.job}_{c.pool}", cat="Binary")
+        if more:
+            work = program.work[key] = program.problem.add_variable(f"work_{c.job}_{c.pool}", 0)
+            program.problem += work >= days * run, f"enough_{c.job}_{c.pool}"
+            program.problem += work <= (end - start) * run, f"window_{c.job}_{c.pool}"
+        else:
+            program.work[key] = days * run
+    for p in sorted({p for _, p in program.run}):
+        if not instance.pools[p].hired:
+            program.hold[p] = program.problem.add_variable(f"hold_{p}", 0, instance.pools[p].copies, cat="Integer")
+
+
+def _assign(program: Program, instance: Instance) -> None:
+    """``assign[j]``: ``sum_p run[j,p] = 1``, every job runs on one pool."""
+    import pulp
+
+    for j in range(len(instance.jobs)):
+        runs = [run for (job, _), run in program.run.items() if job == j]
+        program.problem += pulp.lpSum(runs) == 1, f"assign_{j}"
+
+
+def _held_where_run(program: Program, instance: Instance) -> None:
+    """``held[j,p]``: ``run[j,p] <= hold[p]``; ``needed[p]``: ``hold[p] <= sum_j run[j,p]``, nothing is held idle."""
+    import pulp
+
+    for (j, p), run in program.run.items():
+        if p in program.hold:
+            program.problem += run <= program.hold[p], f"held_{j}_{p}"
+    for p, hold in program.hold.items():
+        program.problem += hold <= pulp.lpSum(r for (_, q), r in program.run.items() if q == p), f"needed_{p}"
+
+
+def _time(program: Program, instance: Instance, variant: Variant) -> None:
+    """``spread[j,p]``: ``sum_t day[j,p,t] = work[j,p]``; ``room[p,t]``: ``sum_j day[j,p,t] <= hold[p] L[t]``."""
+    import pulp
+
+    monthly = _monthly(instance.asked, variant) is not None
+    rooms: dict[tuple[int, int], list[Any]] = {}
+    for (j, p), work in program.work.items():
+        if p not in program.hold and not monthly:
+            continue
+        start, end = window(instance, j, p, variant)
+        inside = [t for t, (a, b) in enumerate(program.spans) if a >= start - 1e-9 and b <= end + 1e-9]
+        days: dict[int, Any] = {inside[0]: work} if len(inside) == 1 else {}
+        if not days:
+            for t in inside:
+                length = program.spans[t][1] - program.spans[t][0]
+                days[t] = program.problem.add_variable(f"day_{j}_{p}_{t}", 0, length)
+            program.problem += pulp.lpSum(days.values()) == work, f"spread_{j}_{p}"
+        for t, day in days.items():
+            program.day[j, p, t] = day
+            rooms.setdefault((p, t), []).append(day)
+    for (p, t), listed in rooms.items():
+        if p in program.hold:
+            length = program.spans[t][1] - program.spans[t][0]
+            program.problem += pulp.lpSum(listed) <= length * program.hold[p], f"room_{p}_{t}"
+
+
+def _money(program: Program, instance: Instance) -> None:
+    """``cost = sum_p hold (charge + held) + sum work rate``; ``tokens = sum work rate``, in millions."""
+    import pulp
+
+    rate = {(c.job, c.pool): c.tokens_per_s for c in instance.columns}
+    by_day = [instance.pools[p].day_usd * work for (_, p), work in program.work.items()]
+    held = [(instance.pools[p].fixed_charge + instance.pools[p].held_usd) * x for p, x in program.hold.items()]
+    program.cost = pulp.lpSum(by_day + held)
+    program.tokens = pulp.lpSum(rate[key] * 86400.0 / MILLION * work for key, work in program.work.items())
+
+
+def _limits(program: Program, instance: Instance, variant: Variant) -> None:
+    """Every limit as ``use <= value``, both over the value: ``budget``, ``capital``, ``power``, ``racks``,
+    ``switch_ports``, ``carbon``, ``quantity:NODE`` and ``monthly`` (one a month).
+    """
+    import pulp
+
+    pools = instance.pools
+
+    def held(figure: Any) -> Any:
+        return pulp.lpSum(figure(pools[p]) * x for p, x in program.hold.items())
+
+    def worked(figure: Any) -> Any:
+        return pulp.lpSum(figure(pools[p]) * work for (_, p), work in program.work.items())
+
+    program.use = {
+        "budget": held(lambda q: q.capital + q.held_usd) + worked(lambda q: q.day_usd),
+        "capital": held(lambda q: q.capital),
+        "power": held(lambda q: q.power),
+        "racks": held(lambda q: q.racks),
+        "switch_ports": held(lambda q: q.switch_ports),
+        "carbon": worked(lambda q: q.day_kg),
+    }
+    for limit in limits(instance.asked, pools):
+        if limit.name.startswith("quantity:"):
+            program.use[limit.name] = _quantity(program, pools, limit.name.partition(":")[2])
+        value = variant.moved.get(limit.name, limit.value)
+        if limit.name in variant.dropped or limit.name not in program.use:
+            continue
+        scale = value or 1.0
+        program.problem += program.use[limit.name] / scale <= value / scale, limit.name.replace(":", "_")
+    monthly = _monthly(instance.asked, variant)
+    if monthly is not None:
+        if "monthly" in variant.dropped:
+            most = program.use["monthly"] = program.problem.add_variable("most_in_a_month", 0)
+        for n, spent in _by_month(program, instance):
+            if "monthly" in variant.dropped:
+                program.problem += spent <= most, f"monthly_{n}"
+            else:
+                program.problem += spent / monthly <= 1, f"monthly_{n}"
+
+
+def _quantity(program: Program, pools: Sequence[Pool], node: str) -> Any:
+    """Nodes of a type, bought or hired; hired ones are counted as if all jobs ran at once."""
+    import pulp
+
+    held = [pools[p].nodes * x for p, x in program.hold.items() if pools[p].node.id == node and pools[p].way != "own"]
+    hired = [pools[p].nodes * run for (_, p), run in program.run.items() if pools[p].hired and pools[p].node.id == node]
+    return pulp.lpSum(held + hired)
+
+
+def _by_month(program: Program, instance: Instance) -> list[tuple[int, Any]]:
+    """What is spent in each month, without capital: holding by its days, use by its days."""
+    import pulp
+
+    months: dict[int, list[Any]] = {}
+    for (_, p, t), day in program.day.items():
+        months.setdefault(int(program.spans[t][0] / DAYS_PER_MONTH + 1e-9), []).append(instance.pools[p].day_usd * day)
+    found = []
+    for n in range(int(max(b for _, b in program.spans) / DAYS_PER_MONTH - 1e-9) + 1):
+        held = [share * instance.pools[p].month_usd * x for p, x in program.hold.items()
+                if (share := month_share(instance.pools[p], n)) > 0]  # fmt: skip
+        terms = held + months.get(n, [])
+        if terms:
+            found.append((n, pulp.lpSum(terms)))
+    return found
+
+
+def month_share(pool: Pool, month: int) -> float:
+    """Share of a month (from 0) for which a pool is held."""
+    a, b = month * DAYS_PER_MONTH, (month + 1) * DAYS_PER_MONTH
+    return max(0.0, min(b, pool.start_day + pool.held_days) - max(a, pool.start_day)) / DAYS_PER_MONTH
+
+
+def _owned(program: Program, instance: Instance) -> None:
+    """``owned[node]``: ``sum_p nodes hold[p] <= count``; what is there is divided, not multiplied."""
+    import pulp
+
+    for owned in instance.asked.owned:
+        used = [instance.pools[p].nodes * x for p, x in program.hold.items()
+                if instance.pools[p].way == "own" and instance.pools[p].node.id == owned.node]  # fmt: skip
+        if used:
+            program.problem += pulp.lpSum(used) <= owned.count, f"owned_{owned.node}"
+
+
+def _cuts(program: Program, instance: Instance, variant: Variant) -> None:
+    """``uses[f]`` 1 if a pool of family f runs a job; ``cut[n]``: not exactly the families of an earlier answer."""
+    import pulp
+
+    if not variant.cut:
+        return
+    by_family: dict[str, list[Any]] = {}
+    for (_, p), run in program.run.items():
+        by_family.setdefault(instance.pools[p].family, []).append(run)
+    uses = {}
+    for n, (name, runs) in enumerate(sorted(by_family.items())):
+        used = uses[name] = program.problem.add_variable(f"uses_{n}", cat="Binary")
+        program.problem += used <= pulp.lpSum(runs), f"used_{n}"
+        for m, run in enumerate(runs):
+            program.problem += run <= used, f"uses_if_run_{n}_{m}"
+    for n, names in enumerate(variant.cut):
+        if names <= uses.keys():  # else what was used then cannot be used now
+            inside = pulp.lpSum(uses[name] for name in names)
+            outside = pulp.lpSum(used for name, used in uses.items() if name not in names)
+            program.problem += inside - outside <= len(names) - 1, f"cut_{n}"
+
+
+def _objective(program: Program, instance: Instance, variant: Variant) -> Any:
+    """US dollars over a thousand; kilograms over a thousand; or the use of a limit over its value."""
+    if variant.per_million_tokens > 0:
+        return program.cost / 1e3 - variant.per_million_tokens / 1e3 * program.tokens
+    if variant.minimise == "cost":
+        return program.cost / 1e3
+    if variant.minimise == "carbon":
+        return program.use["carbon"] / TONNE
+    scale = next(
+        (limit.value for limit in limits(instance.asked, instance.pools) if limit.name == variant.minimise), 1.0
+    )
+    return program.use[variant.minimise] / (scale or 1.0)
+
+
+def moved(variant: Variant, name: str, value: float) -> Variant:
+    """The variant with one limit moved."""
+    return replace(variant, moved={**variant.moved, name: value})

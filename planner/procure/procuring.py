@@ -1,0 +1,281 @@
+"""The whole way from a portfolio to a verified answer."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+
+from planner import __version__
+from planner.catalog import Catalog
+from planner.errors import NoAnswer
+from planner.procure import answer, breakeven, infeasible, marginal, pruning
+from planner.procure.alternatives import families, ranked
+from planner.procure.columns import Column, Throughputs
+from planner.procure.model import Instance, Variant, limits
+from planner.procure.pools import Pool, pools
+from planner.procure.portfolio import Portfolio
+from planner.procure.prices import TERM_DAYS, is_stale
+from planner.procure.solve import USUAL, Settings, best
+from planner.schema import procurement as schema
+from planner.schema.plan import Assumption, Generator
+from planner.units import format_count, format_power, format_usd
+from planner.verify import Inconsistent
+from planner.verify import procurement as verify
+
+Progress = Callable[[str, float], AbstractContextManager[Callable[[int], None]]]
+PRICE_SWING = (0.8, 1.2)
+TOP = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Depth:
+    """How much of the answer is wanted beside the best."""
+
+    top: int = TOP
+    marginal: bool = True
+    sensitivity: bool = True
+
+
+@dataclass(frozen=True)
+class Posed:
+    """A question with everything computed that its programs need."""
+
+    instance: Instance
+    speeds: Throughputs
+    columns: Sequence[Column]
+    """All of them, dominated ones too."""
+
+
+def pose(catalog: Catalog, asked: Portfolio, progress: Progress | None = None) -> Posed:
+    """Pools and their columns.
+
+    Raises:
+        NoAnswer: a job fits on nothing that can be had; the message says why.
+    """
+    offered = pools(catalog, asked)
+    speeds = Throughputs(catalog, asked.jobs, offered)
+    with progress("plans", len(offered)) if progress else nullcontext() as advance:
+        columns = speeds.columns(advance)
+    for j, job in enumerate(asked.jobs):
+        if not any(c.job == j for c in columns):
+            reasons = "\n".join(f"  {why}" for why in speeds.why_not(job)[:4])
+            least = f" at {job.min_tokens_per_s:,.0f} tokens/s" if job.min_tokens_per_s else ""
+            raise NoAnswer(
+                f"{job.name}: {job.model} trains{least} on none of the {len(offered)} candidates.\n{reasons}".rstrip()
+            )
+    return Posed(_pruned(asked, offered, columns), speeds, columns)
+
+
+def _pruned(asked: Portfolio, offered: Sequence[Pool], columns: Sequence[Column]) -> Instance:
+    whole = Instance(asked, offered, columns)
+    return replace(whole, columns=pruning.undominated(whole))
+
+
+def procure(
+    catalog: Catalog,
+    asked: Portfolio,
+    *,
+    depth: Depth = Depth(),
+    settings: Settings = USUAL,
+    progress: Progress | None = None,
+) -> schema.Procurement:
+    """The best ways to come by what the portfolio needs, verified.
+
+    Raises:
+        WrongQuestion: a candidate cannot be priced.
+        NoAnswer: the limits conflict; the message names the smallest set that does, and what would relax it.
+    """
+    started, cpu = time.perf_counter(), time.process_time()
+    posed = pose(catalog, asked, progress)
+    instance = posed.instance
+    found = ranked(instance, asked.objective, depth.top, settings)
+    if not found:
+        raise NoAnswer(told(asked, infeasible.conflict(instance, settings)))
+    alternatives = tuple(
+        answer.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(found, 1)
+    )
+    first, sign = found[0], -1e6 if asked.objective == "tokens-per-dollar" else 1.0
+    result = schema.Procurement(
+        generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
+        question=_question(instance),
+        optimality=schema.Optimality(
+            gap=first.gap,
+            bound=first.bound * sign,
+            value=first.value * sign,
+            unit=answer.UNITS[asked.objective],
+            method="integer program over exactly planned columns",
+            pools=len(instance.pools),
+            columns=len(posed.columns),
+        ),
+        alternatives=alternatives,
+        binding=tuple(c.name for c in alternatives[0].constraints if c.binding),
+        marginal_values=marginal.marginal_values(instance, first, settings) if depth.marginal else (),
+        break_even=breakeven.break_evens(asked, instance.pools),
+        sensitivity=tuple(_sensitivity(catalog, posed, settings)) if depth.sensitivity else (),
+        stale_prices=tuple(_stale(asked, instance, alternatives)),
+        assumptions=tuple(_assumptions(asked, instance, alternatives)),
+        meta={
+            "wall_s": round(time.perf_counter() - started, 3),
+            "cpu_s": round(time.process_time() - cpu, 3),
+            "host": platform.machine(),
+        },
+    )
+    try:
+        verify.check(result)
+    except Inconsistent as error:
+        raise AssertionError(f"the answer does not hold: {error}") from error
+    return result
+
+
+def _question(instance: Instance) -> schema.Asked:
+    asked = instance.asked
+    exchange = asked.exchange
+    return schema.Asked(
+        name=asked.name,
+        as_of=asked.as_of,
+        horizon_days=asked.horizon_days,
+        objective=asked.objective,
+        charge=asked.charge,
+        currency=schema.Currency(code=exchange.code, usd=exchange.usd, date=exchange.date, source=exchange.source),
+        limits={limit.name: limit.value for limit in limits(asked, instance.pools)},
+        owned={owned.node: owned.count for owned in asked.owned},
+    )
+
+
+def repriced(catalog: Catalog, posed: Posed, factor: float) -> Instance:
+    """The instance with all catalog prices of nodes turned; speeds stay."""
+    asked = replace(posed.instance.asked, price_factor=factor)
+    return _pruned(asked, pools(catalog, asked), posed.columns)
+
+
+def _sensitivity(catalog: Catalog, posed: Posed, settings: Settings) -> Iterator[schema.Sensitivity]:
+    asked = posed.instance.asked
+    sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
+    usual = best(posed.instance, Variant(), asked.objective, settings)
+    for factor in PRICE_SWING:
+        instance = repriced(catalog, posed, factor)
+        found = best(instance, Variant(), asked.objective, settings)
+        if found is not None and usual is not None:
+            same = families(instance, found) == families(posed.instance, usual)
+            yield schema.Sensitivity(
+                prices=factor, value=found.value * sign, what=answer.what(instance, found), same=same
+            )
+
+
+def _stale(asked: Portfolio, instance: Instance, alternatives: tuple[schema.Alternative, ...]) -> Iterator[str]:
+    used = {pool.id for alternative in alternatives for pool in alternative.pools}
+    told_ = set()
+    for pool in instance.pools:
+        quote = pool.quote
+        if pool.id in used and quote is not None and is_stale(quote.date, asked.as_of):
+            line = f"{pool.node.id} {pool.way}: {quote.usd:,.2f} USD of {quote.date or 'no date'}"
+            if line not in told_:
+                told_.add(line)
+                yield line
+
+
+def _assumptions(
+    asked: Portfolio, instance: Instance, alternatives: tuple[schema.Alternative, ...]
+) -> Iterator[Assumption]:
+    used = {pool.id for alternative in alternatives for pool in alternative.pools}
+    chosen = [pool for pool in instance.pools if pool.id in used]
+    for what, why, flag in asked.assumptions:
+        yield Assumption(what=what, why=why, flag=flag)
+    for node, why in dict.fromkeys((pool.node.id, pool.quote.assumed) for pool in chosen if pool.quote):
+        if why:
+            yield Assumption(what=f"price of {node}", why=why, flag="price = { ... }")
+    yield from _of_owning(asked, [pool for pool in chosen if pool.way == "buy"])
+    if any(pool.way == "spot" for pool in chosen):
+        rate = asked.reliability.preemptions_per_node_day
+        yield Assumption(
+            what=f"a spot node is taken back {rate:g} times a day",
+            why="assumed; no provider states it",
+            flag="[reliability] preemptions_per_node_day",
+        )
+    if any(pool.way in TERM_DAYS for pool in chosen):
+        yield Assumption(what="a reserved term is paid whole", why="as it is sold", flag="ways")
+    for why in dict.fromkeys(
+        a.what + ": " + a.why for x in alternatives for j in x.workloads for a in j.plan.assumptions
+    ):
+        what, _, reason = why.partition(": ")
+        yield Assumption(what=what, why=reason, flag="the workload's own keys, or --catalog")
+
+
+def _of_owning(asked: Portfolio, bought: list[Pool]) -> Iterator[Assumption]:
+    if not bought:
+        return
+    owner, hall, restart = asked.ownership, asked.hall, asked.reliability.restart_without_spares_s / 3600
+    charge = (
+        "its whole price"
+        if asked.charge == "cash"
+        else f"its share of {owner.life_years:g} years at {owner.interest:.0%}"
+    )
+    yield Assumption(
+        what=f"a purchase counts with {charge}",
+        why="the default" if asked.charge == "cash" else "as asked",
+        flag="charge",
+    )
+    yield Assumption(
+        what=f"maintenance {owner.maintenance:.0%} a year, load {owner.load:.0%} of peak power, "
+        f"colocation {owner.colocation_usd_per_kw_month:g} USD/kW-month",
+        why="CBRE 2023 rate; Epoch AI load; maintenance from memory",
+        flag="[ownership]",
+    )
+    yield Assumption(
+        what=f"repair {asked.reliability.repair_days:g} days, restart {restart:g} h without a spare node",
+        why="assumed; no opened source gives it",
+        flag="[reliability]",
+    )
+    yield Assumption(
+        what=f"a server takes {hall.node_units['server']} of {hall.rack_units} rack units",
+        why="typical; no opened source gives it",
+        flag="[hall]",
+    )
+
+
+def told(asked: Portfolio, found: infeasible.Conflict) -> str:
+    """A conflict as a message: what conflicts, and the ways out."""
+    values = {name: value for name, value in _values(asked)}
+    named = ", ".join(f"{_named(name)} {_said(name, values.get(name))}" for name in found.limits)
+    if not found.limits:
+        return "no answer exists even without the limits: a job does not fit on anything within its time."
+    lines = [f"no way to do all of it: {named} conflict{'s' if len(found.limits) == 1 else ''} with the work; without "
+             f"{'it' if len(found.limits) == 1 else 'any one of them'} there is an answer."]  # fmt: skip
+    ways = [f"{_named(name)} {_said(name, value)}" for name, value in found.relaxed.items()]
+    if 0 < found.work < 1:
+        tokens = sum(job.tokens for job in asked.jobs) * found.work
+        ways.append(f"{found.work:.0%} of the work ({format_count(tokens)} tokens)")
+    if ways:
+        lines.append(f"Any one of these is enough: {'; '.join(ways)}.")
+    return "\n".join(lines)
+
+
+def _values(asked: Portfolio) -> Iterator[tuple[str, float]]:
+    for name in ("budget", "capital", "monthly", "power", "racks", "switch_ports", "carbon"):
+        if (value := getattr(asked.limits, name)) is not None:
+            yield name, value
+    for job in asked.jobs:
+        yield f"deadline:{job.name}", job.deadline_day
+    for candidate in asked.candidates:
+        if candidate.at_most is not None:
+            yield f"quantity:{candidate.node}", candidate.at_most
+    yield "horizon", asked.horizon_days
+
+
+def _named(name: str) -> str:
+    kind, _, of = name.partition(":")
+    return {"deadline": f"deadline of {of}", "quantity": f"nodes of {of}"}.get(kind, kind.replace("_", " "))
+
+
+def _said(name: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    kind = name.partition(":")[0]
+    if kind in ("budget", "capital", "monthly"):
+        return format_usd(value)
+    if kind in ("deadline", "horizon"):
+        return f"{value:,.1f} d".replace(".0 d", " d")
+    return format_power(value) if kind == "power" else f"{value:,.0f} kg" if kind == "carbon" else f"{value:,.0f}"

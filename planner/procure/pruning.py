@@ -1,0 +1,51 @@
+"""Columns that no answer needs: beaten by others in everything that any limit or objective counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.procure.columns import Column
+from planner.procure.model import Instance
+from planner.procure.pools import Pool
+
+
+def undominated(instance: Instance) -> list[Column]:
+    """The columns without those of dominated pools.
+
+    Pools compare within a family (the same nodes come by in the same way), so that an alternative of another kind is
+    never lost. One is dominated if another can be had as often, takes no more nodes, money, power, racks or ports, is
+    there as long, and does every job that it does in no more time, for no more money and carbon.
+    """
+    families: dict[tuple[str, int], dict[int, dict[int, float]]] = {}
+    for c in instance.columns:
+        pool = instance.pools[c.pool]
+        # Each job hires for itself: there the comparison is job by job.
+        key = (pool.family, c.job if pool.hired else -1)
+        families.setdefault(key, {}).setdefault(c.pool, {})[c.job] = c.days
+    kept = {(key[1], p) for key, days in families.items() for p in _front(instance.pools, days)}
+    return [c for c in instance.columns if (-1, c.pool) in kept or (c.job, c.pool) in kept]
+
+
+def _front(pools: Sequence[Pool], days: dict[int, dict[int, float]]) -> set[int]:
+    ordered = sorted(days, key=lambda p: (pools[p].fixed_charge + pools[p].held_usd, sum(days[p].values()), p))
+    front: list[int] = []
+    for p in ordered:
+        if not any(_dominates(pools[q], days[q], pools[p], days[p]) for q in front):
+            front.append(p)
+    return set(front)
+
+
+def _dominates(one: Pool, ours: dict[int, float], other: Pool, theirs: dict[int, float]) -> bool:
+    if not (theirs.keys() <= ours.keys() and one.copies >= other.copies and _no_more(one, other)):
+        return False
+    return all(
+        ours[j] <= days
+        and ours[j] * one.day_usd <= days * other.day_usd
+        and ours[j] * one.day_kg <= days * other.day_kg
+        for j, days in theirs.items()
+    )
+
+
+def _no_more(one: Pool, other: Pool) -> bool:
+    held = ("nodes", "capital", "fixed_charge", "month_usd", "held_usd", "power", "racks", "switch_ports", "start_day")
+    return all(getattr(one, name) <= getattr(other, name) for name in held) and one.end_day >= other.end_day

@@ -1,0 +1,498 @@
+"""A portfolio file (TOML) to a checked :class:`Portfolio`: every problem at once, with file, line and key."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from datetime import date
+from pathlib import Path
+from typing import Any, TypeVar
+
+from planner import units, workload
+from planner.api import Asked
+from planner.catalog import Catalog
+from planner.catalog.files import Document, Problem, read_document
+from planner.errors import ClusterwrightError, WrongQuestion, nearest
+from planner.procure import amounts
+from planner.procure.offers import everything
+from planner.procure.ownership import Ownership
+from planner.procure.portfolio import (
+    CHARGES,
+    DAYS_PER_MONTH,
+    OBJECTIVES,
+    WAYS,
+    Candidate,
+    Exchange,
+    Hall,
+    Job,
+    Limits,
+    Owned,
+    Portfolio,
+    Reliability,
+)
+
+T = TypeVar("T")
+DAY_S = 86400.0
+MOST_JOBS = 500
+MOST_NODES = 100_000
+LONGEST_DAYS = 20 * 365.25
+WIRINGS = ("rail-optimised", "fat-tree", "rail-only", "dragonfly", "torus")
+_TOP = (
+    "name", "currency", "exchange", "as_of", "horizon", "objective", "charge", "regions", "limits", "workloads",
+    "candidates", "owned", "ownership", "hall", "reliability",
+)  # fmt: skip
+_JOB = (
+    "name", "model", "tokens", "samples", "deadline", "release", "every", "priority", "min_throughput", "batch",
+    "sequence", "method", "rank", "optimizer", "runtime", "precision", "pins",
+)  # fmt: skip
+_CANDIDATE = (
+    "node", "ways", "counts", "at_most", "min_order", "wirings", "nics", "fabric", "regions", "delivery", "copies",
+    "price",
+)  # fmt: skip
+
+
+@dataclass
+class _Reader:
+    """Collects what is wrong, so that one message can tell it all."""
+
+    document: Document
+    catalog: Catalog
+    exchange: Exchange = field(default_factory=Exchange)
+    problems: list[Problem] = field(default_factory=list)
+
+    def wrong(self, where: tuple[str | int, ...], reason: str) -> None:
+        key = ".".join(str(part) for part in where)
+        self.problems.append(Problem(str(self.document.path), self.document.line(where), key, reason))
+
+    def keys(self, table: Any, known: Iterable[str], where: tuple[str | int, ...]) -> dict[str, Any]:
+        """The table, its unknown keys told."""
+        if not isinstance(table, dict):
+            self.wrong(where, "expected a table")
+            return {}
+        for key in table:
+            if key not in known:
+                near = nearest(key, known)
+                self.wrong((*where, key), f"unknown key{f'; did you mean {near[0]}?' if near else ''}")
+        return table
+
+    def value(
+        self, table: dict[str, Any], key: str, where: tuple[str | int, ...], read: Callable[[Any], T]
+    ) -> T | None:
+        """One value as `read` understands it; None if it is missing or wrong."""
+        if key not in table:
+            return None
+        try:
+            return read(table[key])
+        except (units.UnitError, ClusterwrightError, ValueError, TypeError) as error:
+            self.wrong((*where, key), str(error))
+            return None
+
+    def money(self, text: object) -> float:
+        return amounts.usd(text, self.exchange)
+
+
+def read(path: Path, catalog: Catalog) -> Portfolio:
+    """The portfolio that a file describes.
+
+    Raises:
+        WrongQuestion: every problem of the file, with line and key.
+    """
+    problems: list[Problem] = []
+    document = read_document(path, problems)
+    if document is None:
+        raise WrongQuestion("\n".join(str(problem) for problem in problems))
+    return portfolio(document, catalog)
+
+
+def portfolio(document: Document, catalog: Catalog) -> Portfolio:
+    """As :func:`read`, from TOML that was read already (or made from flags)."""
+    r = _Reader(document, catalog)
+    given = r.keys(document.data, _TOP, ())
+    r.exchange = _exchange(r, given)
+    horizon = r.value(given, "horizon", (), _span)
+    if "horizon" not in given:
+        r.wrong(("horizon",), 'missing; write for example horizon = "12 months"')
+    horizon = horizon or 0.0
+    as_of = r.value(given, "as_of", (), _iso) or date.today().isoformat()
+    found = Portfolio(
+        name=str(given.get("name", document.path.stem)),
+        as_of=as_of,
+        horizon_days=horizon,
+        objective=r.value(given, "objective", (), _one_of(OBJECTIVES)) or "cost",
+        charge=r.value(given, "charge", (), _one_of(CHARGES)) or "cash",
+        regions=r.value(given, "regions", (), lambda x: _regions(catalog, x)) or ("us",),
+        limits=_limits(r, given.get("limits", {})),
+        jobs=_jobs(r, given.get("workloads"), horizon),
+        candidates=_candidates(r, given.get("candidates"), horizon, as_of),
+        owned=_owned(r, given.get("owned", [])),
+        ownership=_ownership(r, given.get("ownership", {})),
+        hall=_hall(r, given.get("hall", {})),
+        reliability=_reliability(r, given.get("reliability", {})),
+        exchange=r.exchange,
+        inputs={
+            f"portfolio {document.path.name}": hashlib.sha256(document.text.encode()).hexdigest()[:16],
+            **{f"catalog {origin}": digest for origin, digest in catalog.versions().items()},
+        },
+    )
+    if not found.candidates and not found.owned and "candidates" in given:
+        r.wrong(("candidates",), "none, and no nodes are owned: there is nothing to train on")
+    if r.problems:
+        raise WrongQuestion("\n".join(str(problem) for problem in sorted(set(r.problems))))
+    return found
+
+
+def _exchange(r: _Reader, given: dict[str, Any]) -> Exchange:
+    code = given.get("currency")
+    if not isinstance(code, str) or not re.fullmatch(r"[A-Z]{3}", code):
+        r.wrong(("currency",), 'missing or no code; write currency = "USD"')
+        return Exchange()
+    table = r.keys(given.get("exchange", {}), ("usd", "date", "source"), ("exchange",))
+    if code == "USD":
+        if table:
+            r.wrong(("exchange",), "US dollars need no rate")
+        return Exchange()
+    usd = r.value(table, "usd", ("exchange",), _positive)
+    dated = r.value(table, "date", ("exchange",), _iso)
+    if usd is None or not dated:
+        r.wrong(
+            ("exchange",), f'{code} needs its rate: [exchange] usd = 1.08 (US dollars for one), date = "2026-11-20"'
+        )
+    return Exchange(code=code, usd=usd or 1.0, date=dated or "", source=str(table.get("source", "")))
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+def _span(text: object) -> float:
+    """Days of ``"60 d"`` or ``"12 months"``."""
+    months = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*months?\s*", text) if isinstance(text, str) else None
+    days = float(months[1]) * DAYS_PER_MONTH if months else units.parse(text, "time") / DAY_S  # type: ignore[arg-type]
+    if not 0 < days <= LONGEST_DAYS:
+        raise units.UnitError(f"{text!r}: must be more than nothing and at most 20 years")
+    return days
+
+
+def _delay(text: object) -> float:
+    """Days, none allowed."""
+    return 0.0 if isinstance(text, str) and re.fullmatch(r"\s*0\s*(d|days?|months?)\s*", text) else _span(text)
+
+
+def _iso(text: object) -> str:
+    if isinstance(text, date):
+        return text.isoformat()
+    try:
+        return date.fromisoformat(str(text)).isoformat()
+    except ValueError:
+        raise ValueError(f'{text!r} is no date; write for example "2026-11-20"') from None
+
+
+def _positive(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
+        raise ValueError(f"{value!r}: must be a number above 0")
+    return float(value)
+
+
+def _share(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"{value!r}: must be a number from 0 to 1")
+    return float(value)
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_NODES:
+        raise ValueError(f"{value!r}: must be a whole number from 1 to {MOST_NODES:,}")
+    return value
+
+
+def _one_of(choices: tuple[Any, ...]) -> Callable[[object], Any]:
+    def read(value: object) -> Any:
+        if value not in choices:
+            near = nearest(str(value), choices)
+            hint = f"did you mean {near[0]}?" if near else f"choose {', '.join(choices)}"
+            raise ValueError(f"{value!r}: {hint}")
+        return value
+
+    return read
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _regions(catalog: Catalog, value: object) -> tuple[str, ...]:
+    return tuple(catalog.region(str(name)).id for name in _list(value))
+
+
+def _watts(text: object) -> float:
+    return _above_nothing(text, units.parse(text, "power"))  # type: ignore[arg-type]
+
+
+def _above_nothing(text: object, value: float) -> float:
+    if value <= 0:
+        raise units.UnitError(f"{text!r}: must be more than nothing")
+    return value
+
+
+def _weight(text: object) -> float:
+    """Kilograms of ``"120 t"`` or ``"900 kg"``."""
+    match = re.fullmatch(r"\s*([\d.,]+)\s*(kg|t)(?:\s*CO2e?)?\s*", text) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(f"{text!r}: write for example '120 t' or '900 kg'")
+    return _above_nothing(text, float(match[1].replace(",", "")) * (1000.0 if match[2] == "t" else 1.0))
+
+
+def _rate(text: object) -> float:
+    """Tokens per second of ``"1.2M tokens/s"``."""
+    match = re.fullmatch(r"\s*(.*?)\s*tokens/s\s*", text) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(f"{text!r} has no unit; write for example '1.2M tokens/s'")
+    return _above_nothing(text, units.parse(match[1], "count"))
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _limits(r: _Reader, table: Any) -> Limits:
+    where = ("limits",)
+    known = [f.name for f in fields(Limits)]
+    table = r.keys(table, known, where)
+
+    def money(text: object) -> float:
+        return _above_nothing(text, r.money(text))
+
+    return Limits(
+        budget=r.value(table, "budget", where, money),
+        capital=r.value(table, "capital", where, r.money),
+        monthly=r.value(table, "monthly", where, money),
+        power=r.value(table, "power", where, _watts),
+        racks=r.value(table, "racks", where, _positive),
+        switch_ports=r.value(table, "switch_ports", where, _positive),
+        carbon=r.value(table, "carbon", where, _weight),
+    )
+
+
+def _jobs(r: _Reader, rows: Any, horizon: float) -> tuple[Job, ...]:
+    if not isinstance(rows, list) or not rows:
+        r.wrong(("workloads",), "missing; write at least one [[workloads]] with name, model and deadline")
+        return ()
+    found = [job for n, row in enumerate(rows) for job in _job(r, row, ("workloads", n), horizon)]
+    seen: set[str] = set()
+    for n, job in enumerate(rows):
+        name = job.get("name") if isinstance(job, dict) else None
+        if isinstance(name, str) and name in seen:
+            r.wrong(("workloads", n, "name"), f"{name!r} stands twice; every workload needs a name of its own")
+        seen.add(str(name))
+    if len(found) > MOST_JOBS:
+        r.wrong(("workloads",), f"{len(found):,} jobs; at most {MOST_JOBS} are planned together")
+    return tuple(found)
+
+
+def _job(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: float) -> Iterable[Job]:
+    row = r.keys(row, _JOB, where)
+    asked = r.value({"model": row}, "model", where, _asked)
+    if "model" not in row:
+        r.wrong((*where, "model"), 'missing; write for example model = "llama3-8b"')
+    model = r.value(row, "model", where, lambda name: workload.model(str(name)))
+    if asked is None or model is None:
+        return
+    trained = r.value({"model": 0}, "model", where, lambda _: _workload(model.id, asked))
+    if trained is None:
+        return
+    samples = r.value(row, "samples", where, lambda x: _above_nothing(x, units.parse(x, "count")))
+    if samples is not None and "tokens" in row:
+        r.wrong((*where, "samples"), "say tokens or samples, not both")
+    tokens = samples * trained.sequence if samples is not None else trained.tokens
+    release = r.value(row, "release", where, _delay) or 0.0
+    deadline = r.value(row, "deadline", where, _span)
+    if deadline is not None and deadline > horizon > 0:
+        r.wrong((*where, "deadline"), f"is past the horizon of {horizon:,.0f} days")
+    if deadline is not None and deadline <= release:
+        r.wrong((*where, "deadline"), "is not after the release")
+    every = r.value(row, "every", where, _span)
+    priority = row.get("priority", 0)
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        r.wrong((*where, "priority"), f"{priority!r}: must be a whole number; the highest goes first")
+        priority = 0
+    least = r.value(row, "min_throughput", where, _rate) or 0.0
+    name = str(row.get("name", model.id))
+    for suffix, start, end in _times(release, deadline, every, horizon):
+        yield Job(
+            name=name + suffix,
+            model=str(row["model"]),
+            asked=asked,
+            tokens=tokens,
+            release_day=start,
+            deadline_day=end,
+            given_deadline=deadline is not None or every is not None,
+            priority=priority,
+            min_tokens_per_s=least,
+        )
+
+
+def _times(
+    release: float, deadline: float | None, every: float | None, horizon: float
+) -> list[tuple[str, float, float]]:
+    """Once, or once in every whole period: suffix of the name, release, deadline."""
+    if every is None:
+        return [("", release, horizon if deadline is None else deadline)]
+    n = int((horizon - release) / every + 1e-9)
+    within = every if deadline is None else min(deadline - release, every)
+    return [(f"#{i + 1}", release + i * every, release + i * every + within) for i in range(n)]
+
+
+def _asked(row: dict[str, Any]) -> Asked:
+    names = {f.name for f in fields(Asked)}
+    said = {key: row[key] for key in row if key in names and key not in ("deadline", "pins")}
+    said = {
+        key: str(value) if key in ("batch", "tokens", "runtime", "precision") else value for key, value in said.items()
+    }
+    return Asked(**said, pins=tuple(str(pin) for pin in _list(row.get("pins", []))))
+
+
+def _workload(model: str, asked: Asked) -> Any:
+    if asked.batch is not None and not asked.batch.isdigit():
+        raise ValueError(f"batch = {asked.batch!r}: one whole number here")
+    return workload.workload(
+        model,
+        sequence=asked.sequence,
+        batch=int(asked.batch) if asked.batch else None,
+        tokens=asked.tokens,
+        method=asked.method,
+        rank=asked.rank,
+        optimizer=asked.optimizer,
+    )
+
+
+def _candidates(r: _Reader, rows: Any, horizon: float, as_of: str) -> tuple[Candidate, ...]:
+    if rows is None:
+        return everything(r.catalog, as_of)
+    if not isinstance(rows, list):
+        r.wrong(("candidates",), "write [[candidates]] tables")
+        return ()
+    found = [_candidate(r, row, ("candidates", n), horizon) for n, row in enumerate(rows)]
+    return tuple(candidate for candidate in found if candidate is not None)
+
+
+def _candidate(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: float) -> Candidate | None:
+    row = r.keys(row, _CANDIDATE, where)
+    node = r.value(row, "node", where, lambda name: r.catalog.node(str(name)).id)
+    if "node" not in row:
+        r.wrong((*where, "node"), 'missing; write for example node = "dgx-h100"')
+    ways = r.value(row, "ways", where, lambda x: tuple(_one_of(WAYS)(way) for way in _list(x)))
+    if "ways" not in row:
+        r.wrong((*where, "ways"), f"missing; any of {', '.join(WAYS)}")
+    price = r.value(row, "price", where, lambda x: _price(r, x, ways or ()))
+    delivery = r.value(row, "delivery", where, _delay) or 0.0
+    if delivery >= horizon > 0:
+        r.wrong((*where, "delivery"), f"is not before the end of the horizon of {horizon:,.0f} days")
+    counts = r.value(row, "counts", where, lambda x: tuple(sorted({_whole(n) for n in _list(x)}))) or ()
+    if node is None or ways is None:
+        return None
+    amount, dated, source = price or (None, "", "")
+    return Candidate(
+        node=node,
+        ways=ways,
+        counts=counts,
+        at_most=r.value(row, "at_most", where, _whole),
+        min_order=r.value(row, "min_order", where, _whole) or 1,
+        wirings=r.value(row, "wirings", where, lambda x: tuple(_wiring(w) for w in _list(x))) or (("", 1.0),),
+        nics=r.value(row, "nics", where, _whole),
+        fabric=r.value(row, "fabric", where, lambda name: r.catalog.fabric(str(name)).id),
+        regions=r.value(row, "regions", where, lambda x: _regions(r.catalog, x)) or (),
+        delivery_day=delivery,
+        copies=r.value(row, "copies", where, _whole),
+        price_usd=amount,
+        price_date=dated,
+        price_source=source,
+    )
+
+
+def _wiring(text: object) -> tuple[str, float]:
+    """``"fat-tree 2:1"`` -> topology and oversubscription."""
+    match = re.fullmatch(r"([a-z-]+)(?:\s+(\d+(?:\.\d+)?):1)?", str(text))
+    if match is None or match[1] not in WIRINGS:
+        raise ValueError(f"{text!r}: write {', '.join(WIRINGS)}, with '2:1' behind it for oversubscription")
+    over = float(match[2] or 1.0)
+    if over < 1:
+        raise ValueError(f"{text!r}: oversubscription is at least 1:1")
+    return match[1], over
+
+
+def _price(r: _Reader, given: Any, ways: tuple[str, ...]) -> tuple[float, str, str]:
+    """``{usd = "$40/h", date = ..., source = ...}``: one way, its price, and where that comes from."""
+    if not isinstance(given, dict) or set(given) - {"amount", "date", "source"} or "amount" not in given:
+        raise ValueError('write price = { amount = "$40/h", date = "2026-11-20", source = "our quote" }')
+    if len(ways) != 1:
+        raise ValueError("a price of your own goes with one way; write a candidate for each")
+    text = str(given["amount"])
+    hourly = text.replace(" ", "").endswith("/h")
+    if hourly == (ways[0] == "buy"):
+        raise ValueError(
+            f"{text!r}: {'a purchase is not paid by the hour' if hourly else 'say what an hour costs: /h'}"
+        )
+    amount = r.money(re.sub(r"\s*/\s*h$", "", text))
+    return amount, _iso(given.get("date", "")), str(given.get("source", "the portfolio"))
+
+
+def _owned(r: _Reader, rows: Any) -> tuple[Owned, ...]:
+    found = []
+    for n, row in enumerate(rows if isinstance(rows, list) else [rows]):
+        where: tuple[str | int, ...] = ("owned", n)
+        row = r.keys(row, ("node", "count", "fabric", "region"), where)
+        node = r.value(row, "node", where, lambda name: r.catalog.node(str(name)).id)
+        count = r.value(row, "count", where, _whole)
+        if node is None or count is None:
+            if "node" not in row or "count" not in row:
+                r.wrong(where, 'say what and how many: node = "dgx-a100-80gb", count = 2')
+            continue
+        fabric = r.value(row, "fabric", where, lambda name: r.catalog.fabric(str(name)).id)
+        region = r.value(row, "region", where, lambda name: r.catalog.region(str(name)).id)
+        found.append(Owned(node=node, count=count, fabric=fabric, region=region))
+    names = [each.node for each in found]
+    for name in {name for name in names if names.count(name) > 1}:
+        r.wrong(("owned",), f"{name} stands twice; add the counts up")
+    return tuple(found)
+
+
+def _ownership(r: _Reader, table: Any) -> Ownership:
+    where = ("ownership",)
+    known = ("interest", "life", "load", "colocation_per_kw_month", "maintenance", "staff_per_accelerator_year")
+    table = r.keys(table, known, where)
+    plain = Ownership()
+    said = {
+        "interest": r.value(table, "interest", where, _share),
+        "life_years": r.value(table, "life", where, lambda x: _span(x) / 365.25),
+        "load": r.value(table, "load", where, _share),
+        "colocation_usd_per_kw_month": r.value(table, "colocation_per_kw_month", where, r.money),
+        "maintenance": r.value(table, "maintenance", where, _share),
+        "staff_usd_per_accelerator_year": r.value(table, "staff_per_accelerator_year", where, r.money),
+    }
+    return Ownership(**{key: getattr(plain, key) if value is None else value for key, value in said.items()})
+
+
+def _hall(r: _Reader, table: Any) -> Hall:
+    where = ("hall",)
+    table = r.keys(table, ("rack_units", "cooling_per_rack"), where)
+    return Hall(
+        rack_units=r.value(table, "rack_units", where, _whole) or 48,
+        cooling_per_rack=r.value(table, "cooling_per_rack", where, _watts),
+    )
+
+
+def _reliability(r: _Reader, table: Any) -> Reliability:
+    where = ("reliability",)
+    known = ("preemptions_per_node_day", "repair", "spare_risk", "restart_without_spares")
+    table = r.keys(table, known, where)
+    plain = Reliability()
+    preempted = r.value(table, "preemptions_per_node_day", where, _positive)
+    repair = r.value(table, "repair", where, _span)
+    risk = r.value(table, "spare_risk", where, _share)
+    restart = r.value(table, "restart_without_spares", where, lambda x: units.parse(x, "time"))
+    return Reliability(
+        preemptions_per_node_day=plain.preemptions_per_node_day if preempted is None else preempted,
+        repair_days=plain.repair_days if repair is None else repair,
+        spare_risk=plain.spare_risk if risk is None else risk,
+        restart_without_spares_s=plain.restart_without_spares_s if restart is None else restart,
+    )

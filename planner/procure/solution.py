@@ -1,0 +1,43 @@
+"""The answer of a program as plain numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Days of a job on a pool in one span."""
+
+    job: int
+    pool: int
+    start: float
+    end: float
+    days: float
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What is held, which job runs where, and what that comes to."""
+
+    hold: dict[int, int]
+    run: dict[int, int]
+    """Job -> pool."""
+    work: dict[int, float]
+    """Job -> days that it runs."""
+    pieces: tuple[Piece, ...]
+    """By span, where the program had to say; empty for jobs on hired pools that may start at once."""
+    value: float
+    bound: float
+    """No answer is better than this."""
+    use: dict[str, float]
+    cost: float
+    tokens: float
+    """In millions."""
+    latest: float | None = None
+    """The variant's own last day."""
+
+    @property
+    def gap(self) -> float:
+        """``|value - bound| / |value|``."""
+        return abs(self.value - self.bound) / max(abs(self.value), 1e-9)

@@ -1,0 +1,93 @@
+"""The front over one limit: the best answer at several values of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from planner import units
+from planner.catalog import Catalog
+from planner.errors import WrongQuestion
+from planner.procure import answer, procuring
+from planner.procure.amounts import usd
+from planner.procure.model import Variant
+from planner.procure.portfolio import Portfolio
+from planner.procure.schedule import makespan
+from planner.procure.solve import USUAL, Settings, best
+
+POINTS = 8
+MONEY = ("budget", "capital", "monthly")
+SWEPT = (*MONEY, "power", "racks")
+
+
+def swept(
+    catalog: Catalog,
+    asked: Portfolio,
+    text: str,
+    *,
+    settings: Settings = USUAL,
+    progress: procuring.Progress | None = None,
+) -> dict[str, Any]:
+    """The best answer at each of several values of a limit, geometrically spaced, and which of them are on the front.
+
+    Raises:
+        WrongQuestion: not ``LIMIT=A..B``, or no limit that can be swept.
+    """
+    from dataclasses import replace
+
+    name, low, high = _range(asked, text)
+    limits = replace(asked.limits, **{name: high})
+    posed = procuring.pose(catalog, replace(asked, limits=limits), progress)
+    points: list[dict[str, Any]] = []
+    reached = None
+    for n in range(POINTS):
+        value = low * (high / low) ** (n / (POINTS - 1))
+        found = best(posed.instance, Variant(moved={name: value}), asked.objective, settings)
+        if found is None:
+            points.append({"limit": value, "what": "", "front": False})
+            continue
+        better = reached is None or found.value < reached - 2 * settings.gap * abs(reached)
+        reached = found.value if better else reached
+        points.append(
+            {
+                "limit": value,
+                "what": answer.what(posed.instance, found),
+                "value": found.value,
+                "gap": found.gap,
+                "done_day": makespan(posed.instance, found),
+                "total_usd": found.cost,
+                "carbon_kg": found.use["carbon"],
+                "front": better,
+            }
+        )
+    return {
+        "kind": "procurement-sweep",
+        "schema_version": 1,
+        "limit": name,
+        "objective": asked.objective,
+        "points": points,
+    }
+
+
+def _range(asked: Portfolio, text: str) -> tuple[str, float, float]:
+    match = re.fullmatch(r"([a-z_]+)=(.+)\.\.(.+)", text.replace(" ", ""))
+    if match is None or match[1] not in SWEPT:
+        raise WrongQuestion(f"--sweep {text}: write LIMIT=A..B with one of {', '.join(SWEPT)}, e.g. budget=1M..20M")
+    low, high = (_value(asked, match[1], part, text) for part in (match[2], match[3]))
+    if not 0 < low < high:
+        raise WrongQuestion(f"--sweep {text}: the first value must be above nothing and below the second")
+    return match[1], low, high
+
+
+def _value(asked: Portfolio, name: str, part: str, text: str) -> float:
+    try:
+        if name in MONEY:
+            bare = re.fullmatch(r"[\d.,]+[kMB]?", part)
+            return (
+                usd(f"{part[:-1]} {part[-1]}{asked.exchange.code}", asked.exchange)
+                if bare and part[-1] in "kMB"
+                else (usd(f"{part} {asked.exchange.code}" if bare else part, asked.exchange))
+            )
+        return units.parse(part, "power" if name == "power" else "count")
+    except units.UnitError as error:
+        raise WrongQuestion(f"--sweep {text}: {error}") from None

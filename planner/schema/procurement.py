@@ -1,0 +1,249 @@
+"""The document of a procurement: ranked alternatives, each with its bill, its calendar and its training plans.
+
+SI units but for what people buy by: days, US dollars, kilowatt-hours, kilograms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from planner.schema.plan import Assumption, Constraint, Generator, Plan, Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Currency(Record):
+    """The currency of the question; amounts in the document are US dollars."""
+
+    code: str
+    usd: float
+    """US dollars for one."""
+    date: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked(Record):
+    """The question, as far as the answer must keep to it."""
+
+    name: str
+    as_of: str
+    horizon_days: float
+    objective: Literal["time", "cost", "tokens-per-dollar", "carbon"]
+    charge: Literal["cash", "amortised"]
+    """Whether a purchase counts whole, or by the share of its life that the horizon takes."""
+    currency: Currency
+    limits: dict[str, float]
+    """Name -> value: US dollars, watts, kilograms, days, counts."""
+    owned: dict[str, int]
+    """Node -> how many there are already."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimality(Record):
+    """How good the first alternative is."""
+
+    gap: float
+    bound: float
+    """Nothing better than this exists among the candidates."""
+    value: float
+    unit: str
+    method: str
+    pools: int
+    """Things that could be acquired."""
+    columns: int
+    """Jobs on pools that were planned exactly."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line(Record):
+    """A line of the bill: ``usd = count x unit_price_usd`` to the cent."""
+
+    pool: str
+    item: str
+    kind: Literal[
+        "node", "network", "head node", "I/O node", "storage", "rental", "energy", "facility", "maintenance", "staff"
+    ]
+    count: float
+    unit: str
+    unit_price_usd: float
+    usd: float
+    source: str
+    date: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Year(Record):
+    """What is spent in one year of the horizon, from 1."""
+
+    year: int
+    capital_usd: float
+    rental_usd: float
+    running_usd: float
+    total_usd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost(Record):
+    """What it costs. US dollars."""
+
+    total_usd: float
+    """What is minimised: all cash, or cash with capital replaced by its charge."""
+    cash_usd: float
+    """All that is paid."""
+    capital_usd: float
+    charged_usd: float
+    """What of the capital counts."""
+    used_usd: float
+    """Share of the capital for the days that machines work, over their life."""
+    by_kind: dict[str, float]
+    by_year: tuple[Year, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolBought(Record):
+    """Nodes that act as one cluster, and how they are come by."""
+
+    id: str
+    way: Literal["own", "buy", "on-demand", "spot", "reserved-1y", "reserved-3y"]
+    node: str
+    count: int
+    """Nodes that train, in each copy."""
+    spares: int
+    copies: int
+    accelerators: int
+    """In all copies, spares left out."""
+    wiring: str
+    region: str
+    start_day: float
+    end_day: float | None
+    month_usd: float
+    """For one copy while it is held."""
+    held_days: float
+    day_usd: float
+    """For one copy while it works."""
+    power_w: float
+    """One copy, provided at the plug; 0 for machines of others."""
+    node_power_w: float
+    network_power_w: float
+    load: float
+    pue: float
+    usd_per_kwh: float
+    grams_per_kwh: float
+    racks: float
+    switch_ports: float
+    utilisation: float
+    """Share of the time from its start to the horizon in which it works."""
+    price_date: str
+    stale: bool
+    """Whether the price is older than a year, or undated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch(Record):
+    """A time without a break on one copy of a pool."""
+
+    pool: str
+    copy: int
+    start_day: float
+    end_day: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobDone(Record):
+    """One job: where and when it runs, and the plan that launches it."""
+
+    name: str
+    model: str
+    tokens: float
+    days: float
+    """Wall time that the tokens take."""
+    tokens_per_s: float
+    release_day: float
+    deadline_day: float
+    finish_day: float
+    finish_low: float
+    finish_high: float
+    """80 % interval of the finish, from that of the step time."""
+    pools: tuple[str, ...]
+    schedule: tuple[Stretch, ...]
+    plan: Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alternative(Record):
+    """One answer."""
+
+    rank: int
+    what: str
+    value: float
+    """Of the objective, in its unit."""
+    bill_of_materials: tuple[Line, ...]
+    cost: Cost
+    power_w: float
+    racks: float
+    carbon_kg: float
+    tokens_per_usd: float | None
+    usd_per_peak_pflops: float | None
+    """Capital over dense 16-bit peak of what is bought."""
+    done_day: float
+    pools: tuple[PoolBought, ...]
+    workloads: tuple[JobDone, ...]
+    constraints: tuple[Constraint, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginalValue(Record):
+    """What more of a limit would bring, by solving again."""
+
+    limit: str
+    step: float
+    unit: str
+    gain: float
+    """Improvement of the objective; 0 where none."""
+    gain_unit: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BreakEven(Record):
+    """From how many months of use buying is cheaper than renting, for one kind of node."""
+
+    buy: str
+    rent: str
+    owned_usd_per_accelerator_hour: float
+    """Of the total cost of ownership, at full use."""
+    rented_usd_per_accelerator_hour: float
+    utilisation: float
+    """Share of its life above which owning is cheaper; above 1: never."""
+    months: float | None
+    """Of full use until rent would have paid for the purchase; None where rent never does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity(Record):
+    """The best answer with all catalog prices of nodes turned."""
+
+    prices: float
+    value: float
+    what: str
+    same: bool
+    """Whether the same kinds of nodes are come by in the same way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Procurement(Record):
+    """The answer."""
+
+    kind: Literal["procurement"] = "procurement"
+    schema_version: Literal[1] = 1
+    generator: Generator
+    question: Asked
+    optimality: Optimality
+    alternatives: tuple[Alternative, ...]
+    binding: tuple[str, ...]
+    marginal_values: tuple[MarginalValue, ...]
+    break_even: tuple[BreakEven, ...]
+    sensitivity: tuple[Sensitivity, ...]
+    stale_prices: tuple[str, ...]
+    assumptions: tuple[Assumption, ...]
+    meta: dict[str, Any]

@@ -1,0 +1,210 @@
+"""Small procurements made up for tests, and an independent way to answer them: try everything."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from planner.api import Asked
+from planner.catalog import cluster, load
+from planner.procure.columns import Column
+from planner.procure.model import Instance
+from planner.procure.pools import Item, Pool
+from planner.procure.portfolio import Job, Limits, Portfolio
+
+CATALOG = load()
+NODES = ("dgx-h100", "dgx-a100-80gb", "p5.48xlarge", "p4de.24xlarge")
+HORIZON = 100.0
+NO_LIMITS = Limits()
+
+
+def job(n: int, deadline: float, release: float = 0.0, **more: object) -> Job:
+    return Job(
+        name=f"job {n}",
+        model="llama3-8b",
+        asked=Asked(),
+        tokens=1e9 * (n + 1),
+        release_day=release,
+        deadline_day=deadline,
+        given_deadline=True,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def bought(n: int, capital: float, month: float = 0.0, day: float = 0.0, **more: object) -> Pool:
+    # Two kinds of nodes, so that families differ; what things cost is made up.
+    held = HORIZON - float(more.get("start_day", 0.0))  # type: ignore[arg-type]
+    return Pool(
+        id=f"buy {n}",
+        way="buy",
+        cluster=cluster(CATALOG, NODES[n % 2], 1, None, "us"),
+        items=(Item("box", "node", 1, capital, "made up", "2026"),),
+        fixed_charge=capital,
+        month_usd=month,
+        held_days=held,
+        day_usd=day,
+        running={"facility": month},
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def hired(n: int, day: float, **more: object) -> Pool:
+    return Pool(
+        id=f"rent {n}",
+        way="on-demand" if n % 2 else "spot",
+        cluster=cluster(CATALOG, NODES[2 + n % 2], 1, None, "us"),
+        copies=3,
+        day_usd=day,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def portfolio(jobs: tuple[Job, ...], objective: str = "cost", limits: Limits = NO_LIMITS) -> Portfolio:
+    return Portfolio(
+        name="made up",
+        as_of="2026-11-20",
+        horizon_days=HORIZON,
+        objective=objective,  # type: ignore[arg-type]
+        jobs=jobs,
+        candidates=(),
+        limits=limits,
+    )
+
+
+def random_instance(seed: int, *, copies: int = 1) -> Instance:
+    """One to three jobs, one to two pools to buy and as many to hire, and limits that often bind.
+
+    With several copies all jobs have one window, so that whether they fit is a sum.
+    """
+    r = random.Random(seed)
+    alike = copies > 1
+    jobs = tuple(
+        job(n, 60.0 if alike else r.choice([30.0, 60.0, 100.0]), 0.0 if alike else r.choice([0.0, 0.0, 0.0, 10.0]))
+        for n in range(r.randint(2 if alike else 1, 3))
+    )
+    pools: list[Pool] = [
+        bought(
+            n,
+            r.uniform(50, 900) * 1e3,
+            r.uniform(0, 5e3),
+            r.uniform(0, 500),
+            power=r.uniform(5e3, 5e4),
+            racks=float(r.randint(1, 3)),
+            day_kg=r.uniform(10, 900),
+            start_day=r.choice([0.0, 0.0, 20.0]),
+            copies=copies,
+        )
+        for n in range(r.randint(1, 2))
+    ]
+    pools += [
+        hired(n, r.uniform(1e3, 3e4) * (5 if alike else 1), day_kg=r.uniform(10, 900)) for n in range(r.randint(1, 2))
+    ]
+    columns = [
+        Column(j, p, days, jobs[j].tokens / days / 86400)
+        for j in range(len(jobs))
+        for p in range(len(pools))
+        if r.random() < 0.9 and (days := r.uniform(3, 70))
+    ]
+    limits = Limits(
+        budget=r.choice([None, r.uniform(2e5, 2e6)]),
+        capital=r.choice([None, None, r.uniform(5e4, 9e5)]),
+        power=r.choice([None, r.uniform(1e4, 8e4)]),
+        racks=r.choice([None, float(r.randint(1, 4))]),
+        carbon=r.choice([None, None, r.uniform(5e3, 6e4)]),
+    )
+    return Instance(portfolio(jobs, "cost", limits), pools, columns)
+
+
+@dataclass(frozen=True)
+class Answer:
+    run: tuple[int, ...]
+    cost: float
+    cash: float
+    carbon: float
+    done: float
+
+
+def answers(instance: Instance) -> Iterator[Answer]:
+    """Every assignment that keeps all limits, with what it costs; held pools in one copy only."""
+    days = {(c.job, c.pool): c.days for c in instance.columns}
+    for run in itertools.product(range(len(instance.pools)), repeat=len(instance.jobs)):
+        if any((j, p) not in days for j, p in enumerate(run)):
+            continue
+        found = _answer(instance, run, days)
+        if found is not None:
+            yield found
+
+
+def _answer(instance: Instance, run: tuple[int, ...], days: dict[tuple[int, int], float]) -> Answer | None:
+    pools, limits = instance.pools, instance.asked.limits
+    done, copies = 0.0, dict.fromkeys(range(len(pools)), 1)
+    for p in set(run):
+        mine = [j for j, q in enumerate(run) if q == p]
+        if pools[p].copies > 1 and not pools[p].hired:
+            window = instance.jobs[0].deadline_day - pools[p].start_day
+            copies[p] = max(1, math.ceil(sum(days[j, p] for j in mine) / window - 1e-12))
+            if copies[p] > pools[p].copies or max(days[j, p] for j in mine) > window:
+                return None
+            continue
+        if pools[p].hired:
+            ends = [_alone(instance, j, p, days) for j in mine]
+        else:
+            ends = _shared(instance, mine, p, days)
+        if any(end > instance.jobs[j].deadline_day + 1e-9 for j, end in zip(mine, ends, strict=True)):
+            return None
+        done = max(done, *ends)
+    held = [pools[p] for p in set(run) if not pools[p].hired for _ in range(copies[p])]
+    worked = [(pools[p], days[j, p]) for j, p in enumerate(run)]
+    capital = sum(pool.items[0].unit_price_usd for pool in held)
+    running = sum(pool.month_usd * pool.held_days / (365.25 / 12) for pool in held)
+    running += sum(pool.day_usd * d for pool, d in worked)
+    carbon = sum(pool.day_kg * d for pool, d in worked)
+    for limit, use in (
+        (limits.budget, capital + running),
+        (limits.capital, capital),
+        (limits.power, sum(pool.power for pool in held)),
+        (limits.racks, sum(pool.racks for pool in held)),
+        (limits.carbon, carbon),
+    ):
+        if limit is not None and use > limit:
+            return None
+    return Answer(run, capital + running, capital + running, carbon, done)
+
+
+def _alone(instance: Instance, j: int, p: int, days: dict[tuple[int, int], float]) -> float:
+    return max(instance.jobs[j].release_day, instance.pools[p].start_day) + days[j, p]
+
+
+def _shared(instance: Instance, mine: list[int], p: int, days: dict[tuple[int, int], float]) -> list[float]:
+    """Ends under earliest deadline first with interruption, in steps from event to event."""
+    left = {j: days[j, p] for j in mine}
+    ends: dict[int, float] = {}
+    now = 0.0
+    starts = {j: max(instance.jobs[j].release_day, instance.pools[p].start_day) for j in mine}
+    while left:
+        ready = [j for j in left if starts[j] <= now + 1e-12]
+        coming = [starts[j] for j in left if starts[j] > now + 1e-12]
+        if not ready:
+            now = min(coming)
+            continue
+        first = min(ready, key=lambda j: (instance.jobs[j].deadline_day, j))
+        step = min([left[first]] + [day - now for day in coming])
+        now, left[first] = now + step, left[first] - step
+        if left[first] <= 1e-12:
+            ends[first] = now
+            del left[first]
+    return [ends[j] for j in mine]
+
+
+def best_value(instance: Instance, objective: str) -> float:
+    """The best value there is; infinite where nothing keeps the limits."""
+    found = list(answers(instance))
+    value = {"cost": lambda a: a.cost, "carbon": lambda a: a.carbon, "time": lambda a: a.done}[objective]
+    return min((value(a) for a in found), default=math.inf)
+
+
+def with_limits(instance: Instance, **limits: float | None) -> Instance:
+    return replace(instance, asked=replace(instance.asked, limits=replace(instance.asked.limits, **limits)))

@@ -1,0 +1,242 @@
+"""The integer program finds what trying everything finds, and behaves as an optimum must."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from planner.procure import infeasible, marginal, pruning
+from planner.procure.alternatives import families, ranked
+from planner.procure.columns import Column
+from planner.procure.model import FAR, Instance, Variant, limits
+from planner.procure.portfolio import DAYS_PER_MONTH, Limits
+from planner.procure.schedule import calendar, makespan
+from planner.procure.solve import Settings, best, solve
+from tests.procuring import answers, best_value, bought, hired, job, portfolio, random_instance, with_limits
+
+SETTINGS = Settings(gap=1e-9)
+SEEDS = range(240)
+
+
+@pytest.mark.parametrize("objective", ["cost", "carbon", "time"])
+def test_agrees_with_trying_everything(objective: str) -> None:
+    some = 0
+    for seed in SEEDS:
+        instance = random_instance(seed)
+        wanted = best_value(instance, objective)
+        found = best(instance, Variant(), objective, SETTINGS)
+        if math.isinf(wanted):
+            assert found is None, seed
+            continue
+        some += 1
+        assert found is not None, seed
+        assert found.value == pytest.approx(wanted, rel=2e-4 if objective == "time" else 1e-6), seed
+        assert found.bound <= wanted * (1 + 1e-6), seed
+        # The same with dominated columns left out.
+        pruned = best(replace(instance, columns=pruning.undominated(instance)), Variant(), objective, SETTINGS)
+        assert pruned is not None and pruned.value == pytest.approx(found.value, rel=2e-4), seed
+    assert 80 < some < len(SEEDS)  # both kinds of questions occur
+
+
+@pytest.mark.parametrize("objective", ["cost", "carbon"])
+def test_agrees_with_trying_everything_in_several_copies(objective: str) -> None:
+    several = 0
+    for seed in range(120):
+        instance = random_instance(seed, copies=3)
+        wanted = best_value(instance, objective)
+        found = best(instance, Variant(), objective, SETTINGS)
+        assert (found is None) == math.isinf(wanted), seed
+        if found is not None:
+            assert found.value == pytest.approx(wanted, rel=1e-6), seed
+            several += any(n > 1 for n in found.hold.values())
+            assert all(s.copy < max(found.hold.get(s.pool, 1), 1) for s in calendar(instance, found))
+    assert several > 3
+
+
+def _ratio_by_hand(instance: Instance) -> float:
+    """Most tokens per dollar of one job: on each pool it runs just its tokens, or all its time."""
+    ratios = []
+    for c in instance.columns:
+        pool = instance.pools[c.pool]
+        window = instance.jobs[0].deadline_day - max(instance.jobs[0].release_day, pool.start_day)
+        fixed = 0.0 if pool.hired else pool.fixed_charge + pool.held_usd
+        for days in (c.days, window):
+            cash = fixed + pool.day_usd * days
+            limit = instance.asked.limits.budget
+            if c.days <= window and (limit is None or cash <= limit):
+                ratios.append(c.tokens_per_s * 86400 * days / cash)
+    return max(ratios, default=0.0)
+
+
+def test_most_tokens_per_dollar_of_one_job() -> None:
+    answered = 0
+    for seed in range(60):
+        whole = random_instance(seed)
+        instance = Instance(
+            replace(whole.asked, jobs=whole.jobs[:1], limits=Limits()),
+            whole.pools,
+            [c for c in whole.columns if c.job == 0],
+        )
+        wanted = _ratio_by_hand(instance)
+        found = best(instance, Variant(), "tokens-per-dollar", SETTINGS)
+        if not wanted:
+            assert found is None
+            continue
+        answered += 1
+        assert found is not None
+        assert -found.value * 1e6 == pytest.approx(wanted, rel=1e-5), seed
+        assert found.bound <= found.value * (1 - 1e-9)
+    assert answered > 30
+
+
+@pytest.mark.parametrize("name", ["budget", "power", "capital", "racks", "carbon"])
+def test_more_of_a_limit_is_never_worse(name: str) -> None:
+    for seed in range(25):
+        instance = random_instance(seed)
+        have = getattr(instance.asked.limits, name)
+        if have is None:
+            continue
+        values = []
+        for factor in (0.7, 1.0, 1.5):
+            found = best(with_limits(instance, **{name: have * factor}), Variant(), "cost", SETTINGS)
+            values.append(math.inf if found is None else found.value)
+        assert values[0] >= values[1] * (1 - 1e-6) and values[1] >= values[2] * (1 - 1e-6), seed
+
+
+def test_more_time_is_never_worse() -> None:
+    for seed in range(25):
+        instance = random_instance(seed)
+        later = replace(
+            instance.asked, jobs=tuple(replace(j, deadline_day=j.deadline_day * 1.4) for j in instance.jobs)
+        )
+        found = best(instance, Variant(), "cost", SETTINGS)
+        if found is not None:
+            more = best(replace(instance, asked=later), Variant(), "cost", SETTINGS)
+            assert more is not None and more.value <= found.value * (1 + 1e-6)
+
+
+def test_a_dominated_pool_is_never_chosen() -> None:
+    for seed in range(25):
+        instance = random_instance(seed)
+        # A worse twin of the first pool: dearer and slower, otherwise the same.
+        twin = replace(instance.pools[0], id="worse", fixed_charge=instance.pools[0].fixed_charge * 1.1 + 1.0)
+        twin = replace(twin, items=tuple(replace(i, unit_price_usd=i.unit_price_usd * 1.1 + 1) for i in twin.items))
+        last = len(instance.pools)
+        slower = [Column(c.job, last, c.days * 1.05, c.tokens_per_s / 1.05) for c in instance.columns if c.pool == 0]
+        copies = len(instance.jobs)
+        pools = [replace(instance.pools[0], copies=copies), *instance.pools[1:], replace(twin, copies=copies)]
+        both = Instance(instance.asked, pools, [*instance.columns, *slower])
+        assert all(c.pool != last for c in pruning.undominated(both))
+        found = best(both, Variant(), "cost", SETTINGS)
+        assert found is None or last not in found.run.values(), seed
+
+
+def test_copies_share_a_span_by_mcnaughton() -> None:
+    # Three jobs of 20 days on two copies by day 30: only if one of them is cut and moved.
+    jobs = tuple(job(n, 30.0) for n in range(3))
+    pool = bought(0, 1e5, copies=3)
+    instance = Instance(portfolio(jobs), [pool], [Column(n, 0, 20.0, 1e3) for n in range(3)])
+    found = best(instance, Variant(), "cost", SETTINGS)
+    assert found is not None and found.hold == {0: 2}
+    stretches = calendar(instance, found)
+    for one in stretches:
+        for other in stretches:
+            if one is not other and (one.copy == other.copy or one.job == other.job):
+                assert one.end <= other.start + 1e-6 or other.end <= one.start + 1e-6
+    assert makespan(instance, found) == pytest.approx(30.0)
+    tight = replace(instance, asked=replace(instance.asked, jobs=tuple(replace(j, deadline_day=29.0) for j in jobs)))
+    more = best(tight, Variant(), "cost", SETTINGS)
+    assert more is not None and more.hold == {0: 3}
+
+
+def test_a_monthly_limit_spreads_rent_over_months() -> None:
+    # 20 days at 3,000 USD; a month pays for 10: two months' worth, the second one right at its start.
+    instance = Instance(
+        portfolio((job(0, 100.0),), "time", Limits(monthly=30_000.0)), [hired(1, 3_000.0)], [Column(0, 0, 20.0, 1e3)]
+    )
+    found = best(instance, Variant(), "time", SETTINGS)
+    assert found is not None
+    assert found.value == pytest.approx(DAYS_PER_MONTH + 10, rel=1e-3)
+    none = replace(instance, asked=replace(instance.asked, jobs=(job(0, 35.0),)))
+    assert best(none, Variant(), "cost", SETTINGS) is None
+
+
+def test_owned_nodes_are_divided_not_multiplied() -> None:
+    from planner.procure.portfolio import Owned
+
+    own = replace(bought(0, 0.0), way="own", items=(), fixed_charge=0.0, held_days=0.0, copies=2, day_usd=10.0)
+    jobs = (job(0, 30.0), job(1, 30.0))
+    asked = replace(portfolio(jobs), owned=(Owned(node=own.node.id, count=1),))
+    pools = [own, hired(1, 900.0)]
+    instance = Instance(asked, pools, [Column(j, p, 20.0, 1e3) for j in range(2) for p in range(2)])
+    found = best(instance, Variant(), "cost", SETTINGS)
+    assert found is not None and sorted(found.run.values()) == [0, 1]  # one at home, one rented
+
+
+def test_alternatives_differ_in_kind_and_get_worse() -> None:
+    for seed in range(12):
+        instance = random_instance(seed)
+        found = ranked(instance, "cost", 4, SETTINGS)
+        kinds = [families(instance, solution) for solution in found]
+        assert len(set(kinds)) == len(kinds)
+        values = [solution.value for solution in found]
+        assert values == sorted(values)
+        if found:
+            assert values[0] == pytest.approx(best_value(instance, "cost"), rel=1e-6)
+
+
+def test_marginal_values_are_what_solving_again_finds() -> None:
+    for seed in range(12):
+        instance = random_instance(seed)
+        first = best(instance, Variant(), "cost", SETTINGS)
+        if first is None:
+            continue
+        for value in marginal.marginal_values(instance, first, SETTINGS):
+            if value.limit in ("budget", "power", "capital", "racks", "carbon"):
+                have = getattr(instance.asked.limits, value.limit)
+                again = best_value(with_limits(instance, **{value.limit: have + value.step}), "cost")
+                assert value.gain == pytest.approx(first.value - again, abs=1e-5 * first.value), (seed, value.limit)
+
+
+def test_conflicts_are_smallest_and_relaxations_suffice() -> None:
+    told = 0
+    for seed in SEEDS:
+        instance = random_instance(seed)
+        if not math.isinf(best_value(instance, "cost")) or told >= 8:
+            continue
+        if (
+            best(instance, Variant(dropped=frozenset(x.name for x in limits(instance.asked, instance.pools))), "cost")
+            is None
+        ):
+            continue  # no limit is to blame
+        told += 1
+        found = infeasible.conflict(instance, SETTINGS)
+        everything = frozenset(limit.name for limit in limits(instance.asked, instance.pools))
+        assert solve(instance, Variant(dropped=everything - set(found.limits)), SETTINGS) is None
+        for name in found.limits:
+            others = everything - set(found.limits) | {name}
+            assert solve(instance, Variant(dropped=others), SETTINGS) is not None, (seed, name)
+        for name, value in found.relaxed.items():
+            enough = Variant(moved={name: value * (1 + 1e-6) + 1e-6})
+            assert solve(instance, enough, SETTINGS) is not None, (seed, name)
+            if not name.startswith("deadline"):
+                assert solve(instance, Variant(moved={name: value * (1 - 1e-3)}), SETTINGS) is None, (seed, name)
+    assert told >= 4
+
+
+def test_cbc_finds_the_same() -> None:
+    for seed in range(6):
+        instance = random_instance(seed)
+        ours = best(instance, Variant(), "cost", SETTINGS)
+        theirs = best(instance, Variant(), "cost", replace(SETTINGS, solver="cbc"))
+        assert (ours is None) == (theirs is None)
+        if ours and theirs:
+            assert ours.value == pytest.approx(theirs.value, rel=1e-6)
+
+
+def test_the_oracle_counts_what_it_should() -> None:
+    instance = Instance(portfolio((job(0, 30.0),)), [hired(1, 1_000.0)], [Column(0, 0, 20.0, 1e3)])
+    assert [a.cost for a in answers(instance)] == [20_000.0]
+    assert FAR > 10_000
