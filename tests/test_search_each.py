@@ -29,8 +29,32 @@ def test_each_count_has_the_plan_that_it_has_alone(model: str, cluster: str, obj
         except ClusterwrightError:
             alone = ()
         if not alone:
-            assert count not in together
+            assert (0, count) not in together
             continue
-        found = together[count]
+        found = together[0, count]
         assert (found.value, found.time, found.memory) == (alone[0].value, alone[0].time, alone[0].memory)
         assert (found.layout, found.options) == (alone[0].layout, alone[0].options)
+
+
+def test_several_wirings_at_once_are_what_each_is_alone() -> None:
+    known, asked = request("llama3-8b", "dgx-h100:2..8", Asked())
+    fabrics = [
+        replace(asked.cluster.fabric, leaf_nodes=n, oversubscription=o) for n, o in ((32, 1.0), (1, 4.0), (2, 8.0))
+    ]
+    wired = [replace(asked, cluster=replace(asked.cluster, fabric=fabric)) for fabric in fabrics]
+    prepared = [prepare(known, each) for each in wired]
+    networks = [each.figures.network for each in prepared]
+    together = best_of_each(problem(prepared[0], 1), networks)
+    times = set()
+    for n, each in enumerate(prepared):
+        alone = best_of_each(problem(each, 1))
+        for count in asked.counts:
+            one, other = together[n, count], alone[0, count]
+            assert (one.time, one.memory, one.layout, one.options) == (
+                other.time,
+                other.memory,
+                other.layout,
+                other.options,
+            )
+            times.add(one.time)
+    assert len(times) > len(asked.counts)  # thinner networks are slower

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from planner import document
+from planner import binding, document
 from planner.api import request
 from planner.catalog import Catalog
 from planner.cost import money
@@ -18,7 +18,7 @@ from planner.errors import NoAnswer, WrongQuestion
 from planner.procure.pools import Pool
 from planner.procure.portfolio import Job
 from planner.question import Request, goodput_of, prepare, problem
-from planner.schema.hardware import Price
+from planner.schema.hardware import Cluster, Price
 from planner.schema.plan import Plan
 from planner.search.each import best_of_each
 from planner.search.problem import Candidate
@@ -36,11 +36,23 @@ class Column:
     """Of wall time."""
 
 
-class _Speed(NamedTuple):
-    """A key that equal speeds share: the job's work, and the machine without price and place."""
+Key = tuple[object, ...]
 
-    job: tuple[object, ...]
-    machine: tuple[object, ...]
+
+class _Speed(NamedTuple):
+    """A key that equal speeds share: the job's work, and the machine without price, place and wiring."""
+
+    job: Key
+    machine: Key
+
+
+@dataclass
+class _Machine:
+    """What is asked of one machine: the sizes and the wirings in which it may be had."""
+
+    counts: set[int]
+    fabrics: dict[Key, Cluster]
+    """Wiring -> a cluster that has it."""
 
 
 class Throughputs:
@@ -49,12 +61,15 @@ class Throughputs:
     def __init__(self, catalog: Catalog, jobs: Sequence[Job], pools: Sequence[Pool]) -> None:
         self._catalog = catalog
         self._jobs, self._pools = jobs, pools
-        self._found: dict[_Speed, dict[int, Candidate]] = {}
+        self._found: dict[_Speed, dict[tuple[Key, int], Candidate]] = {}
         self._why: dict[_Speed, str] = {}
-        self._requests: dict[tuple[object, ...], Request] = {}
-        self._counts: dict[tuple[object, ...], set[int]] = {}
-        for pool in pools:
-            self._counts.setdefault(_machine(pool), set()).add(pool.cluster.count)
+        self._requests: dict[Key, Request] = {}
+        self._machines: dict[Key, _Machine] = {}
+        self._keys = [(_machine(pool), _wiring(pool)) for pool in pools]
+        for pool, (machine, wiring) in zip(pools, self._keys, strict=True):
+            known = self._machines.setdefault(machine, _Machine(set(), {}))
+            known.counts.add(pool.cluster.count)
+            known.fabrics.setdefault(wiring, pool.cluster)
 
     def columns(self, advance: Callable[[int], None] | None = None) -> list[Column]:
         """Every (job, pool) that trains and keeps the job's least throughput."""
@@ -71,7 +86,7 @@ class Throughputs:
     def column(self, j: int, p: int) -> Column | None:
         """One job on one pool; None where it does not fit."""
         job, pool = self._jobs[j], self._pools[p]
-        candidate = self._candidate(job, pool)
+        candidate = self._candidate(j, p)
         if candidate is None:
             return None
         wanted = self._request(job, pool)
@@ -82,6 +97,11 @@ class Throughputs:
         seconds = float(money.wall_time(candidate.time, steps, good))
         return Column(j, p, seconds / money.DAY_S, job.tokens / seconds)
 
+    @property
+    def searches(self) -> int:
+        """Searches made so far."""
+        return len(self._found)
+
     def why_not(self, job: Job) -> list[str]:
         """What the searches that found nothing for a job said, each once."""
         return list(dict.fromkeys(why for key, why in self._why.items() if key.job == _work(job)))
@@ -89,7 +109,7 @@ class Throughputs:
     def plan(self, column: Column) -> Plan:
         """The training plan behind a column, as ``clusterwright plan`` would write it for that cluster."""
         job, pool = self._jobs[column.job], self._pools[column.pool]
-        candidate = self._candidate(job, pool)
+        candidate = self._candidate(column.job, column.pool)
         assert candidate is not None
         quote = pool.quote
         price = None
@@ -112,22 +132,33 @@ class Throughputs:
         wanted = replace(wanted, workload=replace(wanted.workload, tokens=job.tokens))
         return document.plan(prepare(self._catalog, wanted), candidate, 1)
 
-    def _candidate(self, job: Job, pool: Pool) -> Candidate | None:
-        key = _Speed(_work(job), _machine(pool))
+    def _candidate(self, j: int, p: int) -> Candidate | None:
+        job, pool = self._jobs[j], self._pools[p]
+        machine, wiring = self._keys[p]
+        key = _Speed(_work(job), machine)
         if key not in self._found:
             self._found[key] = self._searched(key, job, pool)
-        return self._found[key].get(pool.cluster.count)
+        return self._found[key].get((wiring, pool.cluster.count))
 
-    def _searched(self, key: _Speed, job: Job, pool: Pool) -> dict[int, Candidate]:
-        counts = tuple(sorted(self._counts[key.machine]))
-        # The domain of a pod grows with its hosts: there each size is a machine of its own.
+    def _searched(self, key: _Speed, job: Job, pool: Pool) -> dict[tuple[Key, int], Candidate]:
+        """The best plan on every size and wiring of a machine, by one search."""
+        known = self._machines[key.machine]
+        counts = tuple(sorted(known.counts))
+        wirings = list(known.fabrics)
         try:
             wanted = replace(self._request(job, pool), counts=counts, restart_s=0.0, preemptions_per_node_s=0.0)
-            wanted = replace(wanted, cluster=replace(pool.cluster, count=max(counts)))
-            return best_of_each(problem(prepare(self._catalog, wanted), 1))
+            prepared = prepare(self._catalog, replace(wanted, cluster=replace(pool.cluster, count=counts[-1])))
         except (WrongQuestion, NoAnswer) as error:
             self._why[key] = f"{pool.node.id}: {error}".splitlines()[0]
             return {}
+        networks = [
+            binding.network(replace(cluster, count=counts[-1]), prepared.reached.accelerator)
+            for cluster in known.fabrics.values()
+        ]
+        found = best_of_each(problem(prepared, 1), networks)
+        if not found:
+            self._why[key] = f"{pool.node.id}: nothing fits into memory"
+        return {(wirings[n], count): candidate for (n, count), candidate in found.items()}
 
     def _request(self, job: Job, pool: Pool) -> Request:
         key = (_work(job), pool.node.id)
@@ -147,16 +178,16 @@ def _work(job: Job) -> tuple[object, ...]:
     return (job.model, replace(job.asked, tokens=None))
 
 
-def _machine(pool: Pool) -> tuple[object, ...]:
-    """What of a pool its speed depends on."""
+def _machine(pool: Pool) -> Key:
+    """What of a pool its speed depends on, but for the wiring."""
     cluster, node = pool.cluster, pool.cluster.node
+    # The domain of a pod grows with its hosts: there each size is a machine of its own.
     alone = cluster.count if cluster.fabric.kind == "ici" else 0
-    return (
-        cluster.accelerator.id,
-        node.accelerators,
-        repr(node.scaleup),
-        node.nics,
-        node.nic_bandwidth,
-        repr(replace(cluster.fabric, assumed={})),
-        alone,
-    )
+    own = (cluster.accelerator.id, node.accelerators, repr(node.scaleup), node.nics, node.nic_bandwidth)
+    return (*own, cluster.fabric.id, alone)
+
+
+def _wiring(pool: Pool) -> Key:
+    """How a pool is wired, where that may differ."""
+    fabric = pool.cluster.fabric
+    return (fabric.topology, fabric.leaf_nodes, fabric.oversubscription)

@@ -13,12 +13,12 @@ from planner.cost.figures import Grid
 from planner.search import archive
 from planner.search.archive import Hits
 from planner.search.problem import Problem, flat_indices
-from planner.space.grid import Block, rows_of
+from planner.space.grid import WIRED, Block, rows_of
 
 CHUNK = 1 << 17
 """Candidates costed at a time: their arrays stay in the processor's cache."""
 
-_KEYS = ("tp", "cp", "ep", "etp", "micro")
+_KEYS = ("tp", "cp", "ep", "etp", "micro", WIRED)
 """What the cost of one micro-batch depends on."""
 
 
@@ -39,7 +39,7 @@ def table(problem: Problem, index: int) -> Table:
     """Prices each distinct micro-batch of a block once."""
     block, grid = problem.blocks[index], problem.grid(index)
     key = np.zeros(block.height, dtype=np.int64)
-    for name in _KEYS:
+    for name in (n for n in _KEYS if n in block.rows):
         key = key * (int(np.max(block.rows[name])) + 1) + block.rows[name]
     _, first, place = np.unique(key, return_index=True, return_inverse=True)
     return Table(grid, passes(rows_of(grid, first)), place)

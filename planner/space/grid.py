@@ -37,6 +37,8 @@ from planner.space.axes import (
 from planner.space.layouts import Rows
 
 ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
+WIRED = "wired"
+"""A row's network, where `Figures.network` holds several as columns."""
 OPTION_DIMENSIONS = ("precision", "recompute", "tensor", "sharding", "p2p_overlap", "pp_inner", "offload")
 
 
@@ -237,11 +239,15 @@ def open_grid(figures: Figures, block: Block) -> Grid:
         device = replace(device, **{n: _along([getattr(d, n) for d in devices], 0) for n in names})
     columns = {name: column.astype(float) for name, column in rows.items()}
     nodes = columns.pop("nodes")
+    network = figures.network
+    if columns.pop(WIRED, None) is not None:
+        wired = rows[WIRED]
+        network = mapped(network, lambda figure: figure[wired] if isinstance(figure, np.ndarray) else figure)
     layout = Layout(**columns)
     return Grid(
         shape=figures.shape,
         device=device,
-        network=replace(figures.network, accelerators=nodes * figures.accelerators_per_node),
+        network=replace(network, accelerators=nodes * figures.accelerators_per_node),
         stack=figures.stack,
         layout=layout,
         measured=_measured(figures, axes.precision, layout, device),
@@ -323,6 +329,6 @@ def rows_of(grid: Grid, rows: NDArray[np.intp]) -> Grid:
     return replace(
         grid,
         layout=mapped(grid.layout, take),
-        network=replace(grid.network, accelerators=take(grid.network.accelerators)),
+        network=mapped(grid.network, take),
         measured=grid.measured and replace(grid.measured, times=taken(grid.measured.times, rows)),
     )

@@ -1,0 +1,115 @@
+"""How long a large procurement takes: pools, exactly planned columns, the integer program, and the memory of it all.
+
+Sixty node types for sale, each wired in five ways, in four regions; eight workloads over twelve months with a limit on
+every month's running costs. CPU seconds of one process; peak memory of the process.
+
+    python benchmarks/procure.py [--json] [--tiny]
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks import measure
+from planner import catalog as catalogs
+from planner.api import Asked
+from planner.procure import pruning
+from planner.procure.columns import Throughputs
+from planner.procure.model import Instance, Variant
+from planner.procure.pools import pools
+from planner.procure.portfolio import Candidate, Job, Limits, Portfolio
+from planner.procure.solve import Settings, best
+from planner.workload import model
+
+NODES, SIZES = 60, (2, 8, 32, 128)
+WIRINGS = (("", 1.0), ("rail-optimised", 2.0), ("fat-tree", 1.0), ("fat-tree", 4.0), ("dragonfly", 1.0))
+REGIONS = ("us-texas", "us-virginia", "de", "no")
+MONTHS = 12
+WORKLOADS = (
+    ("llama3-8b", 2e12), ("llama3-70b", 5e11), ("mistral-7b", 1e12), ("qwen2.5-14b", 1e12),
+    ("llama2-13b", 5e11), ("gpt-oss-20b", 1e12), ("qwen3-32b", 5e11), ("llama3.2-3b", 4e12),
+)  # fmt: skip
+USD_PER_ACCELERATOR = 25_000.0
+GAP = 0.01
+
+
+def portfolio(catalog: catalogs.Catalog, nodes: int, workloads: int) -> Portfolio:
+    """The question: every type has a price, the catalog's or one made up."""
+    types = [node for node in catalog.nodes.values() if node.fabric and catalog.fabric(node.fabric).kind != "ici"]
+    days = MONTHS * 365.25 / 12
+    return Portfolio(
+        name="benchmark",
+        as_of="2026-11-20",
+        horizon_days=days,
+        regions=REGIONS,
+        limits=Limits(budget=3e8, capital=2.5e8, monthly=6e6, power=2e7, racks=400.0),
+        jobs=tuple(
+            Job(name=name, model=name, asked=Asked(), tokens=tokens, deadline_day=days * (0.5 + 0.5 * (n % 2)),
+                given_deadline=True, priority=n)
+            for n, (name, tokens) in enumerate(WORKLOADS[:workloads])
+        ),
+        candidates=tuple(
+            Candidate(node=node.id, ways=("buy",), counts=SIZES, wirings=WIRINGS,
+                      price_usd=_price(node), price_date="2026-11", price_source="made up")
+            for node in types[:nodes]
+        ),
+    )  # fmt: skip
+
+
+def _price(node: catalogs.cluster.__class__ | object) -> float:
+    known = [price.usd for price in getattr(node, "prices", ()) if price.basis == "purchase"]
+    return float(known[0]) if known else USD_PER_ACCELERATOR * getattr(node, "accelerators", 1)
+
+
+def measured(nodes: int, workloads: int) -> dict[str, object]:
+    """One run's figures."""
+    known = catalogs.load()
+    asked = portfolio(known, nodes, workloads)
+    marks = [time.process_time()]
+    offered = pools(known, asked)
+    marks.append(time.process_time())
+    speeds = Throughputs(known, asked.jobs, offered)
+    columns = speeds.columns()
+    marks.append(time.process_time())
+    whole = Instance(asked, offered, columns)
+    instance = Instance(asked, offered, pruning.undominated(whole))
+    found = best(instance, Variant(), "cost", Settings(gap=GAP, time_limit_s=60.0))
+    marks.append(time.process_time())
+    steps = [round(b - a, 2) for a, b in pairwise(marks)]
+    return {
+        "nodes": len(asked.candidates),
+        "wirings": len(WIRINGS),
+        "regions": len(REGIONS),
+        "workloads": workloads,
+        "months": MONTHS,
+        "pools": len(offered),
+        "searches": speeds.searches,
+        "columns": len(columns),
+        "undominated": len(instance.columns),
+        "pools_cpu_s": steps[0],
+        "columns_cpu_s": steps[1],
+        "solve_cpu_s": steps[2],
+        "gap": None if found is None else found.gap,
+        "value": None if found is None else found.value,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measures the question and prints what was found."""
+    options = measure.arguments(__doc__, argv)
+    row = measured(4, 2) if options.tiny else measured(NODES, len(WORKLOADS))
+    measure.show({"procurement": row, "machine": measure.machine()}, [row], options.json)
+
+
+if __name__ == "__main__":
+    for name, _ in WORKLOADS:
+        model(name)
+    main()
