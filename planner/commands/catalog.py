@@ -116,6 +116,51 @@ def check(folder: Path | None, extra: Path | None, as_json: bool) -> None:
         raise click.exceptions.Exit(PROBLEMS)
 
 
+@catalog.command("import-prices")
+@click.argument("folder", type=FOLDER, metavar="DIR")
+@click.option("-o", "output", type=FOLDER, metavar="CATALOG", help="Catalog folder of your own that gets the prices.")
+@click.option("--date", "imported_on", metavar="DATE", help="Day to write beside the prices (default: today).")
+@click.option("--force", is_flag=True, help="Replace prices that were imported before.")
+@CATALOG
+@JSON
+def import_prices(
+    folder: Path, output: Path | None, imported_on: str | None, force: bool, extra: Path | None, as_json: bool
+) -> None:
+    """Read SkyPilot's price lists into a catalog folder of your own.
+
+    DIR is ~/.sky/catalogs/v8 or one cloud's folder in it. Only prices of instances that the catalog knows are taken;
+    what cannot be mapped is listed and left out.
+
+    \b
+      clusterwright catalog import-prices ~/.sky/catalogs/v8 -o my-catalog
+      clusterwright plan llama3-8b --cluster p5.48xlarge:8 --catalog my-catalog
+    """  # noqa: D301 - click reads the control character itself
+    from datetime import date
+
+    from planner import model_files, render
+    from planner.catalog import load, skypilot
+    from planner.errors import WrongQuestion
+
+    try:
+        day = date.fromisoformat(imported_on).isoformat() if imported_on else date.today().isoformat()
+    except ValueError:
+        raise WrongQuestion(f"--date {imported_on}: no date; write for example 2026-11-20") from None
+    found = skypilot.read(folder.expanduser(), load(extra), day)
+    if not found.prices:
+        raise WrongQuestion(f"{folder}: no price of any instance in the catalog; {len(found.refused)} rows refused")
+    if output is not None:
+        (output / "prices").mkdir(parents=True, exist_ok=True)
+        model_files.write(output / "prices" / "skypilot.csv", skypilot.as_csv(found), replace=force)
+    from planner.commands.catalog_view import imported
+
+    if as_json:
+        refused = [refusal._asdict() for refusal in found.refused]
+        document = {"kind": "catalog-import", "schema_version": 1, "prices": found.prices, "refused": refused}
+        render.json(document)
+        return
+    imported(found, output)
+
+
 def _overview(known: Catalog, as_json: bool) -> None:
     from planner import render
     from planner.catalog import BUILT_IN, FOLDERS

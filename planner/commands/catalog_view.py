@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from planner import units
+from planner import render, units
 from planner.schema.hardware import Accelerator, Entry, Fabric, Link, Node, Region, Runtime
+
+if TYPE_CHECKING:
+    from planner.catalog.skypilot import Imported
 
 Row = list[str]
 _NOTHING = "-"
@@ -170,3 +175,23 @@ def _shown(name: str, value: object) -> str:
 
 def _usd(value: float) -> str:
     return units.format_usd(value)
+
+
+_REFUSED_SHOWN = 8
+
+
+def imported(found: Imported, output: Path | None) -> None:
+    """What an import took and what it left out."""
+    rows = [[row["id"], row["basis"], f"${float(row['usd']):,.2f}", row["low"], row["high"], row["region"]]
+            for row in found.prices]  # fmt: skip
+    render.table(["instance", "price", "USD/h", "low", "high", "regions"], rows, align="llrrrl")
+    render.text()
+    counted = Counter((refusal.what, refusal.reason) for refusal in found.refused)
+    for (what, reason), n in counted.most_common(_REFUSED_SHOWN):
+        render.text(f"left out  {what}: {reason}{f' ({n} rows)' if n > 1 else ''}")
+    if len(counted) > _REFUSED_SHOWN:
+        render.text(f"          and {len(counted) - _REFUSED_SHOWN} more (--json lists every row)")
+    if output is None:
+        render.text("Next      -o my-catalog writes them there; plan and procure take --catalog my-catalog")
+    else:
+        render.text(f"Next      plan and procure take --catalog {output}")

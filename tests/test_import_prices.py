@@ -1,0 +1,373 @@
+"""SkyPilot's price lists: every trap that they are known for, on samples written for these tests."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from planner import catalog as catalogs
+from planner.catalog import skypilot
+from planner.commands import cli, main
+from planner.errors import WrongQuestion
+
+DAY = "2026-11-20"
+
+
+def gpus(name: str, count: int, mib: int) -> str:
+    """As AWS's list writes it: a Python literal with single quotes."""
+    memory = f"'MemoryInfo': {{'SizeInMiB': {mib}}}"
+    return f"{{'Gpus': [{{'Name': '{name}', 'Count': {count}, {memory}}}], 'TotalGpuMemoryInMiB': {mib}}}"
+
+
+H100, A100 = gpus("H100", 8, 81_920), gpus("A100", 8, 40_960)
+COLUMNS = {
+    "aws": "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,"
+    "Price,SpotPrice,Region,AvailabilityZone,Arch",
+    "azure": "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,Generation",
+    "gcp": "InstanceType,vCPUs,MemoryGiB,AcceleratorName,AcceleratorCount,GpuInfo,"
+    "Region,AvailabilityZone,Price,SpotPrice",
+    "lambda": "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,GpuInfo,SpotPrice",
+}
+ROWS: dict[str, list[dict[str, str]]] = {
+    "aws": [
+        # Zones differ wildly: the median counts, not the least.
+        *[
+            {
+                "InstanceType": "p4d.24xlarge",
+                "AcceleratorName": "A100",
+                "AcceleratorCount": "8.0",
+                "GpuInfo": A100,
+                "Price": "21.9576",
+                "SpotPrice": spot,
+                "Region": "us-east-1",
+                "AvailabilityZone": f"us-east-1{zone}",
+            }
+            for zone, spot in (("a", "2.47"), ("b", "8.12"), ("c", "21.85"))
+        ],
+        # Elsewhere is not asked while there are prices of the United States.
+        {
+            "InstanceType": "p4d.24xlarge",
+            "AcceleratorName": "A100",
+            "AcceleratorCount": "8",
+            "GpuInfo": A100,
+            "Price": "35.0",
+            "SpotPrice": "",
+            "Region": "ap-northeast-1",
+            "AvailabilityZone": "a",
+        },
+        # Capacity blocks only: a spot price and no other.
+        {
+            "InstanceType": "p5e.48xlarge",
+            "AcceleratorName": "H200",
+            "AcceleratorCount": "8",
+            "GpuInfo": gpus("H200", 8, 144_384),
+            "Price": "",
+            "SpotPrice": "19.54",
+            "Region": "us-west-2",
+            "AvailabilityZone": "b",
+        },
+        # A node's memory written for each chip.
+        {
+            "InstanceType": "trn2.48xlarge",
+            "AcceleratorName": "Trainium2",
+            "AcceleratorCount": "16",
+            "GpuInfo": gpus("Trainium2", 16, 524_288),
+            "Price": "",
+            "SpotPrice": "23.06",
+            "Region": "us-east-2",
+            "AvailabilityZone": "a",
+        },
+        {
+            "InstanceType": "m7i.large",
+            "AcceleratorName": "",
+            "AcceleratorCount": "",
+            "GpuInfo": "",
+            "Price": "0.1",
+            "SpotPrice": "",
+            "Region": "us-east-1",
+            "AvailabilityZone": "a",
+        },
+        {
+            "InstanceType": "p9.unheard",
+            "AcceleratorName": "H100",
+            "AcceleratorCount": "8",
+            "GpuInfo": H100,
+            "Price": "1",
+            "SpotPrice": "",
+            "Region": "us-east-1",
+            "AvailabilityZone": "a",
+        },
+        {
+            "InstanceType": "p5.48xlarge",
+            "AcceleratorName": "H100",
+            "AcceleratorCount": "8",
+            "GpuInfo": H100,
+            "Price": "-5",
+            "SpotPrice": "",
+            "Region": "us-east-1",
+            "AvailabilityZone": "a",
+        },
+        {
+            "InstanceType": "p5.48xlarge",
+            "AcceleratorName": "H100",
+            "AcceleratorCount": "8",
+            "GpuInfo": "{'Gpus': __import__('os').getcwd()}",
+            "Price": "55.04",
+            "SpotPrice": "60",
+            "Region": "us-east-1",
+            "AvailabilityZone": "b",
+        },
+    ],
+    "azure": [
+        # Twelve accelerators that are eight, and a spot price that is none.
+        {
+            "InstanceType": "Standard_ND96isr_H100_v5",
+            "AcceleratorName": "H100",
+            "AcceleratorCount": "12",
+            "GpuInfo": "H100",
+            "Price": "98.32",
+            "SpotPrice": "98.32",
+            "Region": "eastus",
+        },
+    ],
+    "gcp": [
+        # The host, and in a row of its own what it is useless without.
+        {
+            "InstanceType": "a2-highgpu-8g",
+            "AcceleratorName": "A100",
+            "AcceleratorCount": "8",
+            "GpuInfo": "A100",
+            "Price": "5.92",
+            "SpotPrice": "1.80",
+            "Region": "us-central1",
+            "AvailabilityZone": "us-central1-a",
+        },
+        {
+            "InstanceType": "",
+            "AcceleratorName": "A100",
+            "AcceleratorCount": "8",
+            "GpuInfo": "A100",
+            "Price": "23.44",
+            "SpotPrice": "7.01",
+            "Region": "us-central1",
+            "AvailabilityZone": "us-central1-a",
+        },
+        # In this zone the accelerators have no row.
+        {
+            "InstanceType": "a2-highgpu-8g",
+            "AcceleratorName": "A100",
+            "AcceleratorCount": "8",
+            "GpuInfo": "A100",
+            "Price": "1.0",
+            "SpotPrice": "",
+            "Region": "us-central1",
+            "AvailabilityZone": "us-central1-f",
+        },
+        # 9,216 cores are 4,608 chips; eight chips of v5e are eight.
+        {
+            "InstanceType": "",
+            "AcceleratorName": "tpu-v5p-9216",
+            "AcceleratorCount": "1",
+            "GpuInfo": "tpu-v5p-9216",
+            "Price": "19353.60",
+            "SpotPrice": "",
+            "Region": "us-east5",
+            "AvailabilityZone": "us-east5-a",
+        },
+        {
+            "InstanceType": "",
+            "AcceleratorName": "tpu-v5litepod-8",
+            "AcceleratorCount": "1",
+            "GpuInfo": "tpu-v5litepod-8",
+            "Price": "9.6",
+            "SpotPrice": "4.8",
+            "Region": "us-west4",
+            "AvailabilityZone": "us-west4-a",
+        },
+        {
+            "InstanceType": "",
+            "AcceleratorName": "tpu-v9-8",
+            "AcceleratorCount": "1",
+            "GpuInfo": "",
+            "Price": "9.6",
+            "SpotPrice": "",
+            "Region": "us-west4",
+            "AvailabilityZone": "us-west4-a",
+        },
+    ],
+    "lambda": [
+        {
+            "InstanceType": "gpu_8x_h100_sxm5",
+            "AcceleratorName": "H100",
+            "AcceleratorCount": "8",
+            "GpuInfo": gpus("H100", 8, 81_559),
+            "Price": "31.92",
+            "Region": "us-west-1",
+            "SpotPrice": "",
+        },
+        # GiB where MiB should stand.
+        {
+            "InstanceType": "gpu_8x_a100_80gb_sxm4",
+            "AcceleratorName": "A100-80GB",
+            "AcceleratorCount": "8",
+            "GpuInfo": gpus("A100", 8, 80),
+            "Price": "22.32",
+            "Region": "us-west-1",
+            "SpotPrice": "",
+        },
+        # Half the memory: not the accelerator that the catalog means.
+        {
+            "InstanceType": "gpu_8x_v100",
+            "AcceleratorName": "V100",
+            "AcceleratorCount": "8",
+            "GpuInfo": gpus("V100", 8, 8_192),
+            "Price": "6.32",
+            "Region": "us-west-1",
+            "SpotPrice": "",
+        },
+    ],
+}
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> Path:
+    for cloud, rows in ROWS.items():
+        path = tmp_path / "v8" / cloud / "vms.csv"
+        path.parent.mkdir(parents=True)
+        with path.open("w", encoding="utf-8", newline="") as out:
+            writer = csv.DictWriter(out, COLUMNS[cloud].split(","), restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+    return tmp_path / "v8"
+
+
+def imported(lists: Path) -> tuple[dict[tuple[str, str], dict[str, str]], list[str]]:
+    found = skypilot.read(lists, catalogs.load(), DAY)
+    return {(row["id"], row["basis"]): row for row in found.prices}, [f"{r.what}: {r.reason}" for r in found.refused]
+
+
+@pytest.mark.parametrize(
+    ("name", "basis", "usd"),
+    [
+        ("p4d.24xlarge", "on-demand", 21.9576),
+        ("p4d.24xlarge", "spot", 8.12),
+        ("p5e.48xlarge", "spot", 19.54),
+        ("trn2.48xlarge", "spot", 23.06),
+        ("p5.48xlarge", "on-demand", 55.04),
+        ("ND96isr_H100_v5", "on-demand", 98.32),
+        ("a2-highgpu-8g", "on-demand", 29.36),
+        ("a2-highgpu-8g", "spot", 8.81),
+        ("tpu-v5p-4", "on-demand", 16.8),
+        ("tpu-v5e-8", "on-demand", 9.6),
+        ("tpu-v5e-8", "spot", 4.8),
+        ("lambda-8x-h100", "on-demand", 31.92),
+        ("lambda-8x-a100-80gb", "on-demand", 22.32),
+    ],
+)
+def test_a_price_is_what_a_node_costs_an_hour(lists: Path, name: str, basis: str, usd: float) -> None:
+    row = imported(lists)[0][name, basis]
+    assert float(row["usd"]) == pytest.approx(usd, rel=1e-5)
+    assert row["date"] == DAY
+
+
+@pytest.mark.parametrize(
+    ("name", "basis"),
+    [
+        ("p5e.48xlarge", "on-demand"),
+        ("p5.48xlarge", "spot"),
+        ("ND96isr_H100_v5", "spot"),
+        ("lambda-8x-v100", "on-demand"),
+    ],
+)
+def test_what_is_no_price_is_left_out(lists: Path, name: str, basis: str) -> None:
+    assert (name, basis) not in imported(lists)[0]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "p9.unheard: no such instance in the catalog",
+        "p5.48xlarge: a price of -5 USD/h",
+        "a2-highgpu-8g: lists the host only",
+        "tpu-v9-8: no host of that generation",
+        "gpu_8x_v100: 8 GiB an accelerator are listed",
+    ],
+)
+def test_what_cannot_be_mapped_is_listed(lists: Path, said: str) -> None:
+    assert any(line.startswith(said) for line in imported(lists)[1])
+
+
+def test_the_range_over_zones_is_kept(lists: Path) -> None:
+    row = imported(lists)[0]["p4d.24xlarge", "spot"]
+    assert (row["low"], row["high"]) == ("2.47", "21.85")
+    assert row["region"] == "us-east-1"
+
+
+def test_spot_is_never_above_on_demand(lists: Path) -> None:
+    found = imported(lists)[0]
+    for (name, basis), row in found.items():
+        if basis == "spot" and (name, "on-demand") in found:
+            assert float(row["usd"]) < float(found[name, "on-demand"]["usd"])
+
+
+def test_columns_are_read_by_name(lists: Path) -> None:
+    before = imported(lists)[0]
+    for cloud, columns in COLUMNS.items():
+        path = lists / cloud / "vms.csv"
+        with path.open("w", encoding="utf-8", newline="") as out:
+            writer = csv.DictWriter(out, columns.split(",")[::-1], restval="")
+            writer.writeheader()
+            writer.writerows(ROWS[cloud])
+    assert imported(lists)[0] == before
+
+
+def test_the_overlay_renews_prices(lists: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    run = ["catalog", "import-prices", str(lists), "-o", str(own), "--date", DAY]
+    shown = CliRunner().invoke(cli, run)
+    assert shown.exit_code == 0, shown.output
+    assert "left out" in shown.output and f"--catalog {own}" in shown.output
+    assert catalogs.problems(own) == []
+    price = next(p for p in catalogs.load(own).node("p5.48xlarge").prices if p.basis == "on-demand")
+    assert (price.usd, price.date) == (55.04, DAY)
+    # Not twice without being told to.
+    assert main(run) == 2
+    assert main([*run, "--force"]) == 0
+
+
+def test_one_cloud_alone_and_json(lists: Path) -> None:
+    shown = CliRunner().invoke(cli, ["catalog", "import-prices", str(lists / "aws"), "--json", "--date", DAY])
+    data = json.loads(shown.output)
+    assert data["kind"] == "catalog-import"
+    assert {row["id"] for row in data["prices"]} == {"p4d.24xlarge", "p5.48xlarge", "p5e.48xlarge", "trn2.48xlarge"}
+    assert all({"file", "line", "what", "reason"} == refusal.keys() for refusal in data["refused"])
+
+
+def test_wrong_folders_are_refused(tmp_path: Path) -> None:
+    for folder, said in ((tmp_path / "none", "no such folder"), (tmp_path, "holds no <cloud>/vms.csv")):
+        with pytest.raises(WrongQuestion, match=said):
+            skypilot.read(folder, catalogs.load(), DAY)
+    path = tmp_path / "aws" / "vms.csv"
+    path.parent.mkdir()
+    path.write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(WrongQuestion, match="no column InstanceType"):
+        skypilot.read(tmp_path, catalogs.load(), DAY)
+    assert main(["catalog", "import-prices", str(tmp_path), "--date", "soon"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("info", "accelerator", "mib"),
+    [
+        ({"Gpus": [{"MemoryInfo": {"SizeInMiB": 81_920}}]}, "H100", 81_920.0),
+        ({"Gpus": [{"MemoryInfo": {"SizeInMiB": 80}}]}, "H100", 81_920.0),
+        ({"Gpus": [{"MemoryInfo": {"SizeInMiB": 524_288}}]}, "Trainium2", 98_304.0),
+        ("H100", "H100", None),
+        ({"Gpus": []}, "H100", None),
+    ],
+)
+def test_memory_as_listed(info: object, accelerator: str, mib: float | None) -> None:
+    assert skypilot.memory_mib(info, accelerator) == mib
