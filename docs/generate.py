@@ -68,6 +68,7 @@ def cli_page() -> str:
 def refreshed(page: str) -> str:
     """A page with the output of its examples as the program prints it today."""
     with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "examples").symlink_to(ROOT / "examples")
         return EXAMPLE.sub(lambda found: _refresh(found, Path(folder)), page)
 
 

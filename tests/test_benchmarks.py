@@ -143,3 +143,10 @@ def _some_rows(problem: Problem, index: int) -> tuple[Array, Array]:
 
 def _differ(array: Array, dimension: int, i: int, j: int) -> bool:
     return not np.array_equal(np.take(array, i, dimension), np.take(array, j, dimension))
+
+
+def test_a_procurement_is_measured_step_by_step() -> None:
+    row = _printed("procure")["procurement"]
+    assert row["gap"] <= 0.01
+    assert {"columns_cpu_s", "columns_wall_s", "solve_cpu_s", "solve_wall_s", "peak_bytes"} <= row.keys()
+    assert 0 < row["undominated"] < row["columns"]

@@ -319,3 +319,14 @@ def test_break_even_is_rent_over_what_owning_saves(home: Path) -> None:
         ratio = each.owned_usd_per_accelerator_hour / each.rented_usd_per_accelerator_hour
         assert each.utilisation == pytest.approx(ratio)
         assert each.months is None or each.months > 0
+
+
+def test_searching_side_by_side_finds_the_same(home: Path) -> None:
+    from planner.procure.columns import Throughputs
+    from planner.procure.pools import pools
+
+    known = load()
+    asked = reading.read(lab(home), known)
+    offered = pools(known, asked)
+    alone, together = (Throughputs(known, asked.jobs, offered).columns(processes=n) for n in (1, 2))
+    assert alone == together

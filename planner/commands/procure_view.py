@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from planner.schema.procurement import Alternative, JobDone, MarginalValue, Procurement
 
 _SHOWN = 6
+_MOST_NAMED = 4
+"""Deadlines that the headline names."""
 """Assumptions on the screen; the document has all."""
 Money = Callable[[float], str]
 
@@ -62,19 +64,29 @@ def show(found: Procurement) -> None:
 def _headline(found: Procurement, said: Money) -> None:
     best, sure = found.alternatives[0], found.optimality
     last = max(best.workloads, key=lambda job: job.finish_day)
-    parts = sum(pool.accelerators for pool in best.pools)
+    # What jobs hire one after the other is counted once.
+    parts = sum(pool.accelerators // (pool.copies if pool.way in ("on-demand", "spot") else 1) for pool in best.pools)
     proven = f"gap {format_percent(sure.gap, 2 if sure.gap else 0)}"
     render.text(
         f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {said(best.cost.total_usd)}, done day "
         f"{best.done_day:.0f} (80 %: {last.finish_low:.0f}-{last.finish_high:.0f}), {proven}"
     )
-    limits = [
-        f"{name.replace('_', ' ')} {_limited(name, value, said)}" for name, value in found.question.limits.items()
-    ]
+    told = dict(found.question.limits)
+    dates = [name for name in told if name.startswith("deadline:")]
+    if len(dates) > _MOST_NAMED:
+        told = {name: value for name, value in told.items() if name not in dates}
+    limits = [f"{_named(name)} {_limited(name, value, said)}" for name, value in told.items()]
+    limits += [f"{len(dates)} deadlines"] if len(dates) > _MOST_NAMED else []
     objective = {"time": "earliest completion", "cost": "least cost", "carbon": "least carbon"}
     render.text(
         f"{objective.get(found.question.objective, 'most tokens per dollar')} within {', '.join(limits) or 'no limit'}"
     )
+
+
+def _named(limit: str) -> str:
+    """A limit as people say it: ``deadline of base``, ``nodes of p5.48xlarge``."""
+    kind, _, of = limit.partition(":")
+    return f"{'nodes' if kind == 'quantity' else kind} of {of}" if of else kind.replace("_", " ")
 
 
 def _limited(name: str, value: float, said: Money) -> str:
@@ -109,15 +121,34 @@ def _alternatives(found: Procurement, said: Money) -> None:
 
 
 def _jobs(best: Alternative) -> None:
-    rows = [[job.name, _where(job), format_count(job.tokens), format_count(job.tokens_per_s),
-             f"{job.days:,.1f} d", f"{job.finish_day:,.1f} d", f"{job.deadline_day:,.0f} d", _degrees(job)]
-            for job in best.workloads]  # fmt: skip
+    rows = [
+        [
+            f"{job.name.partition('#')[0]} ({times} times)" if times > 1 else job.name,
+            _where(job),
+            format_count(job.tokens),
+            format_count(job.tokens_per_s),
+            f"{job.days:,.1f} d",
+            f"{job.finish_day:,.1f} d",
+            f"{job.deadline_day:,.0f} d",
+            _degrees(job),
+        ]
+        for job, times in _once(best.workloads)
+    ]
     render.table(
         ["workload", "on", "tokens", "tokens/s", "takes", "done", "due", "plan"],
         rows,
         align="llrrrrrl",
         priority=["plan", "tokens", "tokens/s"],
     )
+
+
+def _once(jobs: Sequence[JobDone]) -> list[tuple[JobDone, int]]:
+    """What recurs (``name#1``, ``name#2``) on the same machines, once: its last time, and how often."""
+    last: dict[tuple[str, tuple[str, ...]], tuple[JobDone, int]] = {}
+    for job in jobs:
+        key = (job.name.partition("#")[0] if "#" in job.name else job.name, job.pools)
+        last[key] = (job, last[key][1] + 1 if key in last else 1)
+    return list(last.values())
 
 
 def _where(job: JobDone) -> str:
@@ -133,7 +164,7 @@ def _degrees(job: JobDone) -> str:
 def _bill(best: Alternative, said: Money) -> None:
     rows: list[list[Any]] = [
         [line.item, line.kind, f"{line.count:,.0f}{f' {line.unit}' if line.unit else ''}",
-         format_usd(line.unit_price_usd, 6), said(line.usd), line.date or None]
+         f"${line.unit_price_usd:,.2f}", said(line.usd), line.date or None]
         for line in best.bill_of_materials
     ]  # fmt: skip
     render.table(["item", "kind", "count", "each", "amount", "price of"], rows, align="llrrrl", priority=["kind"])
@@ -144,13 +175,14 @@ def _bill(best: Alternative, said: Money) -> None:
 
 def _binding(found: Procurement, said: Money) -> None:
     best = found.alternatives[0]
-    names = ", ".join(name.replace("_", " ").replace(":", " of ") for name in found.binding) or "nothing"
+    names = ", ".join(_named(name) for name in found.binding) or "nothing"
     loose = [
-        f"{c.name.replace('_', ' ')} ({format_percent(c.slack / c.limit, 0)} unused)"
+        f"{_named(c.name)} ({format_percent(c.slack / c.limit, 0)} unused)"
         for c in best.constraints
         if not c.binding and c.limit and not c.name.startswith(("deadline", "horizon"))
     ]
-    render.text(f"Binds     {names}{f'; not binding: {chr(44).join(loose)}' if loose else ''}")
+    rest = f"; not binding: {', '.join(loose)}" if loose else ""
+    render.text(f"Binds     {names}{rest}")
     worth = [_worth(value, said) for value in found.marginal_values if value.gain > 0]
     if found.marginal_values:
         render.text(f"More of   {'; '.join(worth) or 'any limit by its usual step buys nothing'}")
@@ -164,7 +196,7 @@ def _worth(value: MarginalValue, said: Money) -> str:
         "kg": f"saves {value.gain / 1000:,.1f} t CO2e",
     }
     amount = step.get(value.unit, f"{value.step:,.0f} {value.unit}".rstrip())
-    name = value.limit.replace("_", " ").replace(":", " of ")
+    name = _named(value.limit)
     return f"{name} (+{amount}) {gain.get(value.gain_unit, f'brings {format_count(value.gain)} tokens per USD')}"
 
 

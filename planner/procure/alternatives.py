@@ -11,15 +11,18 @@ from planner.procure.solution import Solution
 from planner.procure.solve import Settings, best
 
 
-def ranked(instance: Instance, objective: str, top: int, settings: Settings) -> list[Solution]:
-    """Up to `top` answers, best first; two of them never come by the same nodes in the same ways."""
-    first = best(instance, Variant(), objective, settings)
+def ranked(instance: Instance, lean: Instance, objective: str, top: int, settings: Settings) -> list[Solution]:
+    """Up to `top` answers, best first; two of them never come by the same nodes in the same ways.
+
+    `lean` is the instance without what other nodes of the same way dominate: enough where only the best is wanted.
+    """
+    first = best(lean, Variant(), objective, settings)
     if first is None:
         return []
     found = [first]
-    for narrowed in (_other_ways, _other_nodes):
+    for chosen, narrowed in ((lean, _other_ways), (instance, _other_nodes)):
         while len(found) < top:
-            solution = best(instance, narrowed(instance, found), objective, settings)
+            solution = best(chosen, narrowed(instance, found), objective, settings)
             if solution is None:
                 break
             found.append(solution)
@@ -28,8 +31,9 @@ def ranked(instance: Instance, objective: str, top: int, settings: Settings) -> 
 
 def _other_ways(instance: Instance, found: list[Solution]) -> Variant:
     ways = {instance.pools[p].way for solution in found for p in solution.run.values()}
-    cut = tuple(families(instance, solution) for solution in found)
-    return Variant(without=frozenset(ways - {"own"}), cut=cut)
+    closed = frozenset(ways - {"own"})
+    # Where nothing is closed there is nothing new to find.
+    return Variant(without=closed, cut=tuple(families(instance, solution) for solution in found))
 
 
 def _other_nodes(instance: Instance, found: list[Solution]) -> Variant:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from planner.cost import money
 from planner.procure import prices
 from planner.procure.columns import Column, Throughputs
-from planner.procure.model import Instance, limits, month_share
+from planner.procure.model import Instance, limits
 from planner.procure.pools import Pool, node_power
 from planner.procure.portfolio import DAYS_PER_MONTH, DAYS_PER_YEAR
-from planner.procure.schedule import Stretch, calendar, finish
+from planner.procure.schedule import Stretch, calendar, finish, most_in_a_month
 from planner.procure.solution import Solution
 from planner.schema import procurement as schema
 from planner.schema.plan import Constraint
@@ -64,11 +64,12 @@ def what(instance: Instance, solution: Solution) -> str:
     for p in sorted({*solution.hold, *solution.run.values()}):
         pool = instance.pools[p]
         copies = solution.hold.get(p) or sum(1 for q in solution.run.values() if q == p)
-        times = f"{copies} x " if copies > 1 else ""
+        times = f"{copies} x " if copies > 1 and not pool.hired else ""
+        jobs = f" for {copies} jobs" if copies > 1 and pool.hired else ""
         verb = {"own": "use", "buy": "buy"}.get(pool.way, "rent")
         how = "" if pool.way in ("own", "buy", "on-demand") else f" {pool.way}"
         spare = f" (+{pool.spares} spare)" if pool.spares else ""
-        said.append(f"{verb} {times}{pool.cluster.count} {pool.node.id}{how}{spare}")
+        said.append(f"{verb} {times}{pool.cluster.count} {pool.node.id}{how}{spare}{jobs}")
     return ", ".join(said)
 
 
@@ -270,7 +271,7 @@ def _use(
     use = {
         "budget": round(sum(line.usd for line in bill), 2),
         "capital": round(sum(line.usd for line in bill if line.kind in CAPITAL), 2),
-        "monthly": _most_in_a_month(instance, solution, stretches),
+        "monthly": most_in_a_month(instance, solution, stretches),
         "power": sum(pools[p].power * n for p, n in hold.items()),
         "racks": sum(pools[p].racks * n for p, n in hold.items()),
         "switch_ports": sum(pools[p].switch_ports * n for p, n in hold.items()),
@@ -285,19 +286,6 @@ def _use(
             hired = sum(pools[p].nodes for p in solution.run.values() if pools[p].hired and pools[p].node.id == node)
             use[limit.name] = float(held + hired)
     return use
-
-
-def _most_in_a_month(instance: Instance, solution: Solution, stretches: Sequence[Stretch]) -> float:
-    last = max([s.end for s in stretches] + [_until(instance.pools[p]) for p in solution.hold])
-    most = 0.0
-    for n in range(int(last / DAYS_PER_MONTH) + 1):
-        a, b = n * DAYS_PER_MONTH, (n + 1) * DAYS_PER_MONTH
-        held = sum(
-            month_share(instance.pools[p], n) * instance.pools[p].month_usd * x for p, x in solution.hold.items()
-        )
-        used = sum(max(0.0, min(b, s.end) - max(a, s.start)) * instance.pools[s.pool].day_usd for s in stretches)
-        most = max(most, held + used)
-    return most
 
 
 def _constraints(instance: Instance, use: dict[str, float], done: Sequence[schema.JobDone]) -> list[Constraint]:

@@ -6,7 +6,9 @@ and one search answers for every size of a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -36,6 +38,9 @@ class Column:
     """Of wall time."""
 
 
+MANY = 32
+"""Searches from which on it pays to begin other processes."""
+MOST_PROCESSES = 8
 Key = tuple[object, ...]
 
 
@@ -55,6 +60,14 @@ class _Machine:
     """Wiring -> a cluster that has it."""
 
 
+class _Task(NamedTuple):
+    """One search."""
+
+    job: Job
+    pool: Pool
+    machine: _Machine
+
+
 class Throughputs:
     """Plans found so far; each search is made once, when it is first needed."""
 
@@ -71,17 +84,41 @@ class Throughputs:
             known.counts.add(pool.cluster.count)
             known.fabrics.setdefault(wiring, pool.cluster)
 
-    def columns(self, advance: Callable[[int], None] | None = None) -> list[Column]:
-        """Every (job, pool) that trains and keeps the job's least throughput."""
-        found = []
-        for p in range(len(self._pools)):
-            for j, job in enumerate(self._jobs):
-                column = self.column(j, p)
-                if column is not None and column.tokens_per_s >= job.min_tokens_per_s:
-                    found.append(column)
-            if advance:
-                advance(1)
-        return found
+    def columns(self, advance: Callable[[int], None] | None = None, processes: int | None = None) -> list[Column]:
+        """Every (job, pool) that trains and keeps the job's least throughput.
+
+        Arguments:
+            advance: told of every search that is done; there are :attr:`wanted` of them.
+            processes: that search side by side; by default as many as there are cores, and one for a small question.
+        """
+        self._search(advance, processes)
+        found = (self.column(j, p) for p in range(len(self._pools)) for j in range(len(self._jobs)))
+        return [c for c in found if c is not None and c.tokens_per_s >= self._jobs[c.job].min_tokens_per_s]
+
+    @property
+    def wanted(self) -> int:
+        """Searches that all columns take, less those made."""
+        return len(self._open())
+
+    def _open(self) -> dict[_Speed, _Task]:
+        tasks: dict[_Speed, _Task] = {}
+        for p, pool in enumerate(self._pools):
+            for job in self._jobs:
+                key = _Speed(_work(job), self._keys[p][0])
+                if key not in self._found and key not in tasks:
+                    tasks[key] = _Task(job, pool, self._machines[key.machine])
+        return tasks
+
+    def _search(self, advance: Callable[[int], None] | None, processes: int | None) -> None:
+        tasks = self._open()
+        side_by_side = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if len(tasks) >= MANY else 1)
+        with _answers(self._catalog, list(tasks.values()), side_by_side) as answers:
+            for key, (found, why) in zip(tasks, answers, strict=True):
+                self._found[key] = found
+                if why:
+                    self._why[key] = why
+                if advance:
+                    advance(1)
 
     def column(self, j: int, p: int) -> Column | None:
         """One job on one pool; None where it does not fit."""
@@ -137,40 +174,74 @@ class Throughputs:
         machine, wiring = self._keys[p]
         key = _Speed(_work(job), machine)
         if key not in self._found:
-            self._found[key] = self._searched(key, job, pool)
+            self._found[key], why = _searched(self._catalog, _Task(job, pool, self._machines[machine]))
+            if why:
+                self._why[key] = why
         return self._found[key].get((wiring, pool.cluster.count))
-
-    def _searched(self, key: _Speed, job: Job, pool: Pool) -> dict[tuple[Key, int], Candidate]:
-        """The best plan on every size and wiring of a machine, by one search."""
-        known = self._machines[key.machine]
-        counts = tuple(sorted(known.counts))
-        wirings = list(known.fabrics)
-        try:
-            wanted = replace(self._request(job, pool), counts=counts, restart_s=0.0, preemptions_per_node_s=0.0)
-            prepared = prepare(self._catalog, replace(wanted, cluster=replace(pool.cluster, count=counts[-1])))
-        except (WrongQuestion, NoAnswer) as error:
-            self._why[key] = f"{pool.node.id}: {error}".splitlines()[0]
-            return {}
-        networks = [
-            binding.network(replace(cluster, count=counts[-1]), prepared.reached.accelerator)
-            for cluster in known.fabrics.values()
-        ]
-        found = best_of_each(problem(prepared, 1), networks)
-        if not found:
-            self._why[key] = f"{pool.node.id}: nothing fits into memory"
-        return {(wirings[n], count): candidate for (n, count), candidate in found.items()}
 
     def _request(self, job: Job, pool: Pool) -> Request:
         key = (_work(job), pool.node.id)
         if key not in self._requests:
-            asked = replace(job.asked, catalog=None)
-            _, self._requests[key] = request(job.model, f"{pool.node.id}:1", asked, known=self._catalog)
+            self._requests[key] = _request(self._catalog, job, pool)
         return replace(
             self._requests[key],
             cluster=pool.cluster,
             restart_s=pool.restart_s,
             preemptions_per_node_s=pool.preemptions_per_node_s,
         )
+
+
+def _request(catalog: Catalog, job: Job, pool: Pool) -> Request:
+    return request(job.model, f"{pool.node.id}:1", replace(job.asked, catalog=None), known=catalog)[1]
+
+
+def _searched(catalog: Catalog, task: _Task) -> tuple[dict[tuple[Key, int], Candidate], str]:
+    """The best plan on every size and wiring of a machine, by one search; and where there is none, why."""
+    job, pool, known = task
+    counts = tuple(sorted(known.counts))
+    wirings = list(known.fabrics)
+    try:
+        # Failures scale a run and do not change which plan is best.
+        wanted = replace(_request(catalog, job, pool), counts=counts, restart_s=0.0)
+        prepared = prepare(catalog, replace(wanted, cluster=replace(pool.cluster, count=counts[-1])))
+    except (WrongQuestion, NoAnswer) as error:
+        return {}, f"{pool.node.id}: {error}".splitlines()[0]
+    networks = [
+        binding.network(replace(cluster, count=counts[-1]), prepared.reached.accelerator)
+        for cluster in known.fabrics.values()
+    ]
+    found = best_of_each(problem(prepared, 1), networks)
+    why = "" if found else f"{pool.node.id}: nothing fits into memory"
+    return {(wirings[n], count): candidate for (n, count), candidate in found.items()}, why
+
+
+@contextmanager
+def _answers(
+    catalog: Catalog, tasks: Sequence[_Task], processes: int
+) -> Iterator[Iterator[tuple[dict[tuple[Key, int], Candidate], str]]]:
+    """The searches' answers in their order, made in one process or several."""
+    if processes <= 1 or len(tasks) <= 1:
+        yield (_searched(catalog, task) for task in tasks)
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    # Fresh processes: a fork of one that has threads (a progress bar, a solver) may hang.
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, fresh, _begin, (catalog,)) as pool:
+        yield pool.map(_searched_elsewhere, tasks, chunksize=2)
+
+
+_HELD: list[Catalog] = []
+"""What a process that only searches was begun with."""
+
+
+def _begin(catalog: Catalog) -> None:
+    _HELD.append(catalog)
+
+
+def _searched_elsewhere(task: _Task) -> tuple[dict[tuple[Key, int], Candidate], str]:
+    return _searched(_HELD[-1], task)
 
 
 def _work(job: Job) -> tuple[object, ...]:

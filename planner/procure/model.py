@@ -130,13 +130,14 @@ def spans(instance: Instance, variant: Variant) -> list[tuple[float, float]]:
         points |= {job.release_day, deadline(job, variant)}
     for p in used:
         points |= {instance.pools[p].start_day, instance.pools[p].end_day}
-    if _monthly(instance.asked, variant) is not None:
+    if monthly_limit(instance.asked, variant) is not None:
         points |= {n * DAYS_PER_MONTH for n in range(int(min(last, 20 * 12 * DAYS_PER_MONTH) / DAYS_PER_MONTH) + 1)}
     days = sorted(point for point in points if 0 <= point <= last)
     return [(a, b) for a, b in pairwise(days) if b - a > 1e-9]
 
 
-def _monthly(asked: Portfolio, variant: Variant) -> float | None:
+def monthly_limit(asked: Portfolio, variant: Variant) -> float | None:
+    """What may be spent in a month under a variant; None where that is not limited."""
     if "monthly" in variant.dropped and variant.minimise != "monthly":
         return None
     return variant.moved.get("monthly", asked.limits.monthly) if asked.limits.monthly is not None else None
@@ -206,7 +207,7 @@ def _time(program: Program, instance: Instance, variant: Variant) -> None:
     """``spread[j,p]``: ``sum_t day[j,p,t] = work[j,p]``; ``room[p,t]``: ``sum_j day[j,p,t] <= hold[p] L[t]``."""
     import pulp
 
-    monthly = _monthly(instance.asked, variant) is not None
+    monthly = monthly_limit(instance.asked, variant) is not None
     rooms: dict[tuple[int, int], list[Any]] = {}
     for (j, p), work in program.work.items():
         if p not in program.hold and not monthly:
@@ -269,7 +270,7 @@ def _limits(program: Program, instance: Instance, variant: Variant) -> None:
             continue
         scale = value or 1.0
         program.problem += program.use[limit.name] / scale <= value / scale, limit.name.replace(":", "_")
-    monthly = _monthly(instance.asked, variant)
+    monthly = monthly_limit(instance.asked, variant)
     if monthly is not None:
         if "monthly" in variant.dropped:
             most = program.use["monthly"] = program.problem.add_variable("most_in_a_month", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import cast
 
 from planner import catalog as catalogs
@@ -404,16 +405,19 @@ def _io(asked: Portfolio, cluster: Cluster) -> tuple[float, float]:
 
     A checkpoint is written in a tenth of the time between two of them; gradients never reach these machines.
     """
-    largest = kept = rate = 0.0
+    rate, states = 0.0, tuple(_state(job.model, job.asked.optimizer) for job in asked.jobs)
     host = cluster.accelerator.host_bandwidth or HOST_BANDWIDTH
-    for job in asked.jobs:
-        opt = optimizer(job.asked.optimizer)
-        state = parameters(find_model(job.model)).total * (2.0 + opt.state_bytes + opt.master_bytes)
+    for state in set(states):
         good = goodput(cluster.accelerators, state / cluster.accelerators, host)
-        largest = max(largest, state)
         rate = max(rate, state / (DRAIN * float(good.interval)))
-        kept += job.tokens * TOKEN_BYTES
-    return rate, kept + COPIES_KEPT * largest
+    return rate, sum(job.tokens for job in asked.jobs) * TOKEN_BYTES + COPIES_KEPT * max(states)
+
+
+@lru_cache(maxsize=256)
+def _state(model: str, named: str) -> float:
+    """Bytes of a checkpoint: weights and optimizer states."""
+    used = optimizer(named)
+    return parameters(find_model(model)).total * (2.0 + used.state_bytes + used.master_bytes)
 
 
 # ---- energy ----------------------------------------------------------------------------------------------------------

@@ -44,6 +44,8 @@ class Posed:
     """A question with everything computed that its programs need."""
 
     instance: Instance
+    lean: Instance
+    """Without what another node, come by in the same way, dominates."""
     speeds: Throughputs
     columns: Sequence[Column]
     """All of them, dominated ones too."""
@@ -57,7 +59,7 @@ def pose(catalog: Catalog, asked: Portfolio, progress: Progress | None = None) -
     """
     offered = pools(catalog, asked)
     speeds = Throughputs(catalog, asked.jobs, offered)
-    with progress("plans", len(offered)) if progress else nullcontext() as advance:
+    with progress("plans", speeds.wanted) if progress else nullcontext() as advance:
         columns = speeds.columns(advance)
     for j, job in enumerate(asked.jobs):
         if not any(c.job == j for c in columns):
@@ -66,12 +68,12 @@ def pose(catalog: Catalog, asked: Portfolio, progress: Progress | None = None) -
             raise NoAnswer(
                 f"{job.name}: {job.model} trains{least} on none of the {len(offered)} candidates.\n{reasons}".rstrip()
             )
-    return Posed(_pruned(asked, offered, columns), speeds, columns)
-
-
-def _pruned(asked: Portfolio, offered: Sequence[Pool], columns: Sequence[Column]) -> Instance:
     whole = Instance(asked, offered, columns)
-    return replace(whole, columns=pruning.undominated(whole))
+    return Posed(_pruned(whole), _pruned(whole, across=True), speeds, columns)
+
+
+def _pruned(whole: Instance, *, across: bool = False) -> Instance:
+    return replace(whole, columns=pruning.undominated(whole, across=across))
 
 
 def procure(
@@ -91,9 +93,9 @@ def procure(
     started, cpu = time.perf_counter(), time.process_time()
     posed = pose(catalog, asked, progress)
     instance = posed.instance
-    found = ranked(instance, asked.objective, depth.top, settings)
+    found = ranked(instance, posed.lean, asked.objective, depth.top, settings)
     if not found:
-        raise NoAnswer(told(asked, infeasible.conflict(instance, settings)))
+        raise NoAnswer(told(asked, infeasible.conflict(posed.lean, settings)))
     alternatives = tuple(
         answer.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(found, 1)
     )
@@ -112,7 +114,7 @@ def procure(
         ),
         alternatives=alternatives,
         binding=tuple(c.name for c in alternatives[0].constraints if c.binding),
-        marginal_values=marginal.marginal_values(instance, first, settings) if depth.marginal else (),
+        marginal_values=marginal.marginal_values(posed.lean, first, settings) if depth.marginal else (),
         break_even=breakeven.break_evens(asked, instance.pools),
         sensitivity=tuple(_sensitivity(catalog, posed, settings)) if depth.sensitivity else (),
         stale_prices=tuple(_stale(asked, instance, alternatives)),
@@ -148,18 +150,18 @@ def _question(instance: Instance) -> schema.Asked:
 def repriced(catalog: Catalog, posed: Posed, factor: float) -> Instance:
     """The instance with all catalog prices of nodes turned; speeds stay."""
     asked = replace(posed.instance.asked, price_factor=factor)
-    return _pruned(asked, pools(catalog, asked), posed.columns)
+    return _pruned(Instance(asked, pools(catalog, asked), posed.columns), across=True)
 
 
 def _sensitivity(catalog: Catalog, posed: Posed, settings: Settings) -> Iterator[schema.Sensitivity]:
     asked = posed.instance.asked
     sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
-    usual = best(posed.instance, Variant(), asked.objective, settings)
+    usual = best(posed.lean, Variant(), asked.objective, settings)
     for factor in PRICE_SWING:
         instance = repriced(catalog, posed, factor)
         found = best(instance, Variant(), asked.objective, settings)
         if found is not None and usual is not None:
-            same = families(instance, found) == families(posed.instance, usual)
+            same = families(instance, found) == families(posed.lean, usual)
             yield schema.Sensitivity(
                 prices=factor, value=found.value * sign, what=answer.what(instance, found), same=same
             )

@@ -9,18 +9,19 @@ from planner.procure.model import Instance
 from planner.procure.pools import Pool
 
 
-def undominated(instance: Instance) -> list[Column]:
+def undominated(instance: Instance, *, across: bool = False) -> list[Column]:
     """The columns without those of dominated pools.
 
     Pools compare within a family (the same nodes come by in the same way), so that an alternative of another kind is
-    never lost. One is dominated if another can be had as often, takes no more nodes, money, power, racks or ports, is
-    there as long, and does every job that it does in no more time, for no more money and carbon.
+    never lost; or `across` nodes within a way, where only the best is wanted. One is dominated if another can be had as
+    often, takes no more money, power, racks or ports, is there as long, and does every job that it does in no more
+    time, for no more money and carbon.
     """
     families: dict[tuple[str, int], dict[int, dict[int, float]]] = {}
     for c in instance.columns:
         pool = instance.pools[c.pool]
         # Each job hires for itself: there the comparison is job by job.
-        key = (pool.family, c.job if pool.hired else -1)
+        key = (pool.way if across else pool.family, c.job if pool.hired else -1)
         families.setdefault(key, {}).setdefault(c.pool, {})[c.job] = c.days
     kept = {(key[1], p) for key, days in families.items() for p in _front(instance.pools, days)}
     return [c for c in instance.columns if (-1, c.pool) in kept or (c.job, c.pool) in kept]
@@ -47,5 +48,7 @@ def _dominates(one: Pool, ours: dict[int, float], other: Pool, theirs: dict[int,
 
 
 def _no_more(one: Pool, other: Pool) -> bool:
-    held = ("nodes", "capital", "fixed_charge", "month_usd", "held_usd", "power", "racks", "switch_ports", "start_day")
+    if one.at_most is not None and (one.node.id != other.node.id or one.nodes > other.nodes):
+        return False  # it may not be there to take the other's place
+    held = ("capital", "fixed_charge", "month_usd", "held_usd", "power", "racks", "switch_ports", "start_day")
     return all(getattr(one, name) <= getattr(other, name) for name in held) and one.end_day >= other.end_day

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.procure.model import Instance
+from planner.procure.model import Instance, month_share
+from planner.procure.portfolio import DAYS_PER_MONTH
 from planner.procure.solution import Piece, Solution
 
 EPS = 1e-7
@@ -26,13 +27,12 @@ class Stretch:
 def calendar(instance: Instance, solution: Solution) -> tuple[Stretch, ...]:
     """Every stretch of every job, by start. Jobs on hired pools start at once unless a monthly limit spreads them."""
     found: list[Stretch] = []
-    monthly = instance.asked.limits.monthly is not None
     for p in sorted(set(solution.run.values())):
         jobs = [j for j, q in solution.run.items() if q == p]
         pieces = [piece for piece in solution.pieces if piece.pool == p]
         if instance.pools[p].hired:
             found += _hired(instance, solution, p, jobs, pieces)
-        elif monthly:
+        elif solution.by_month:
             found += _wrapped(pieces)
         else:
             found += _earliest_deadline(instance, solution, p, jobs) or _wrapped(pieces)
@@ -47,6 +47,22 @@ def finish(stretches: Sequence[Stretch], job: int) -> float:
 def makespan(instance: Instance, solution: Solution) -> float:
     """The day on which all is done."""
     return max(s.end for s in calendar(instance, solution))
+
+
+def most_in_a_month(instance: Instance, solution: Solution, stretches: Sequence[Stretch]) -> float:
+    """US dollars spent in the dearest month, without capital."""
+    last = max(
+        [s.end for s in stretches] + [instance.pools[p].start_day + instance.pools[p].held_days for p in solution.hold]
+    )
+    most = 0.0
+    for n in range(int(last / DAYS_PER_MONTH) + 1):
+        a, b = n * DAYS_PER_MONTH, (n + 1) * DAYS_PER_MONTH
+        held = sum(
+            month_share(instance.pools[p], n) * instance.pools[p].month_usd * x for p, x in solution.hold.items()
+        )
+        used = sum(max(0.0, min(b, s.end) - max(a, s.start)) * instance.pools[s.pool].day_usd for s in stretches)
+        most = max(most, held + used)
+    return most
 
 
 def _hired(

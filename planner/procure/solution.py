@@ -34,6 +34,8 @@ class Solution:
     cost: float
     tokens: float
     """In millions."""
+    by_month: bool = False
+    """Whether the pieces say when each month's work is done, as a monthly limit needs it."""
     latest: float | None = None
     """The variant's own last day."""
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.errors import NoAnswer
-from planner.procure.model import FAR, Instance, Program, Variant, build
-from planner.procure.schedule import makespan
+from planner.procure.model import FAR, Instance, Program, Variant, build, monthly_limit
+from planner.procure.schedule import calendar, makespan, most_in_a_month
 from planner.procure.solution import Piece, Solution
 
 GAP = 1e-4
@@ -31,7 +31,21 @@ USUAL = Settings()
 
 
 def solve(instance: Instance, variant: Variant, settings: Settings = USUAL) -> Solution | None:
-    """The best answer of one variant, or None if there is none."""
+    """The best answer of one variant, or None if there is none.
+
+    A monthly limit makes a program many times larger, and seldom matters: it is left out first, and what is then best
+    is best if it keeps the limit.
+    """
+    limit = monthly_limit(instance.asked, variant)
+    if limit is None or variant.minimise == "monthly":
+        return _solved(instance, variant, settings)
+    without = _solved(instance, replace(variant, dropped=variant.dropped | {"monthly"}), settings)
+    if without is None or most_in_a_month(instance, without, calendar(instance, without)) <= limit:
+        return without
+    return _solved(instance, variant, settings)
+
+
+def _solved(instance: Instance, variant: Variant, settings: Settings) -> Solution | None:
     program = build(instance, variant)
     if len({j for j, _ in program.run}) < len(instance.jobs):
         return None  # some job fits nowhere in its window
@@ -42,7 +56,7 @@ def solve(instance: Instance, variant: Variant, settings: Settings = USUAL) -> S
         raise NoAnswer(f"no answer was found in {settings.time_limit_s:g} s, and none was excluded; allow more time")
     value = float(objective.value())
     found = _read(program, instance, value, _bound(program.problem, value, settings))
-    return replace(found, latest=variant.latest)
+    return replace(found, latest=variant.latest, by_month=monthly_limit(instance.asked, variant) is not None)
 
 
 def _run(problem: Any, settings: Settings) -> bool:

@@ -42,7 +42,7 @@ def swept(
     reached = None
     for n in range(POINTS):
         value = low * (high / low) ** (n / (POINTS - 1))
-        found = best(posed.instance, Variant(moved={name: value}), asked.objective, settings)
+        found = best(posed.lean, Variant(moved={name: value}), asked.objective, settings)
         if found is None:
             points.append({"limit": value, "what": "", "front": False})
             continue

@@ -162,8 +162,10 @@ def _cost(
         allowed = (held <= problem.capacity) & (time <= target.limit[part])
         value = np.where(allowed, time * target.weight[part], np.inf).reshape(-1, len(part))
         option = np.argmin(value, axis=0)
-        for column, row in enumerate(part):
-            least, group = value[option[column], column], groups[row]
+        leasts = value[option, np.arange(len(part))]
+        for column in np.flatnonzero(leasts <= best.value[groups[part]]):
+            row, least = part[column], leasts[column]
+            group = groups[row]
             # Rows of one group stand in their own order, so that a flat index without the network breaks ties the same.
             flat = int(option[column]) * block.height + int(row)
             if (least, index, flat) < (best.value[group], best.block[group], best.flat[group]) and np.isfinite(least):
