@@ -241,3 +241,22 @@ def test_the_oracle_counts_what_it_should() -> None:
     instance = Instance(portfolio((job(0, 30.0),)), [hired(1, 1_000.0)], [Column(0, 0, 20.0, 1e3)])
     assert [a.cost for a in answers(instance)] == [20_000.0]
     assert FAR > 10_000
+
+
+def test_a_slower_and_cheaper_pool_is_kept() -> None:
+    # The cheap one takes too long for the deadline; the dear one does not.
+    slow, fast = bought(0, 1e5, copies=1), bought(0, 2e5, copies=1)
+    instance = Instance(portfolio((job(0, 30.0),)), [slow, fast], [Column(0, 0, 40.0, 1e3), Column(0, 1, 20.0, 2e3)])
+    for across in (False, True):
+        kept = replace(instance, columns=pruning.undominated(instance, across=across))
+        found = best(kept, Variant(), "cost", SETTINGS)
+        assert found is not None and found.run == {0: 1}
+    # Dearer and slower is not.
+    dear = bought(0, 3e5, copies=1)
+    worse = replace(instance, pools=[dear, fast])
+    assert [c.pool for c in pruning.undominated(worse)] == [1]
+    # What may run out does not stand for another node.
+    scarce = replace(
+        worse, pools=[replace(slow, fixed_charge=3e5), replace(fast, at_most=1, cluster=bought(1, 1).cluster)]
+    )
+    assert [c.pool for c in pruning.undominated(scarce, across=True)] == [0, 1]

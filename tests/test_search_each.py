@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from planner.api import Asked, request
 from planner.errors import ClusterwrightError
 from planner.question import prepare, problem
-from planner.search.bounded import Bounded
-from planner.search.each import best_of_each
+from planner.search.bounded import Bounded, survey
+from planner.search.costing import table
+from planner.search.each import best_of_each, fastest
 
 
 @pytest.mark.parametrize(
@@ -58,3 +60,23 @@ def test_several_wirings_at_once_are_what_each_is_alone() -> None:
             )
             times.add(one.time)
     assert len(times) > len(asked.counts)  # thinner networks are slower
+
+
+def test_the_bound_for_several_wirings_is_below_that_of_each() -> None:
+    known, asked = request("llama3-70b", "dgx-h100:8..16", Asked())
+    prepared = prepare(known, asked)
+    thin = replace(asked.cluster.fabric, leaf_nodes=1, oversubscription=8.0, latency=asked.cluster.fabric.latency * 9)
+    other = prepare(known, replace(asked, cluster=replace(asked.cluster, fabric=thin)))
+    networks = [prepared.figures.network, other.figures.network]
+    lower = 0
+    for order in (networks, networks[::-1]):
+        together = fastest(order)
+        whole = problem(prepared, 1)
+        for index in range(len(whole.blocks)):
+            bounds = [
+                survey(posed, index, table(posed, index)).value
+                for posed in (replace(whole, figures=replace(whole.figures, network=n)) for n in (together, *order))
+            ]
+            assert np.all(bounds[0] <= bounds[1]) and np.all(bounds[0] <= bounds[2])
+            lower += int(np.count_nonzero(bounds[0] < np.maximum(bounds[1], bounds[2])))
+    assert lower  # the wiring matters to some

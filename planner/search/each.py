@@ -45,8 +45,8 @@ def best_of_each(problem: Problem, networks: Sequence[Network] = ()) -> dict[tup
         networks: what the cluster may be wired with; the problem's own if none are given.
     """
     wired = tuple(networks) or (problem.figures.network,)
-    fastest = replace(problem, figures=replace(problem.figures, network=_fastest(wired)))
-    surveys = [bounded.survey(fastest, i, costing.table(fastest, i)).value for i in range(len(problem.blocks))]
+    bound = replace(problem, figures=replace(problem.figures, network=fastest(wired)))
+    surveys = [bounded.survey(bound, i, costing.table(bound, i)).value for i in range(len(problem.blocks))]
     bounds = [np.tile(values, len(wired)) for values in surveys]
     whole = _repeated(problem, wired)
     tables = [costing.table(whole, i) for i in range(len(whole.blocks))]
@@ -64,7 +64,7 @@ def best_of_each(problem: Problem, networks: Sequence[Network] = ()) -> dict[tup
     return {name: _plain(candidate) for name, candidate in found.items()}
 
 
-def _fastest(networks: Sequence[Network]) -> Network:
+def fastest(networks: Sequence[Network]) -> Network:
     """A network that none of them beats in anything."""
     fields = {
         name: (min if name in LESS_IS_FASTER else max)(getattr(network, name) for network in networks)
