@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import equations
 import plan_schema
+import procurement
 
 ROOT = Path(__file__).resolve().parent.parent
 HELP_WIDTH = 100
@@ -108,7 +109,9 @@ def pages() -> dict[Path, str]:
     found |= plan_schema.pages()
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         page = found.get(path) or path.read_text(encoding="utf-8")
-        if EXAMPLE.search(page):
+        if path == procurement.PAGE:
+            found[path] = procurement.filled(refreshed(procurement.skeleton()))
+        elif EXAMPLE.search(page):
             found[path] = refreshed(page)
     return found
 

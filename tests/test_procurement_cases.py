@@ -3,10 +3,12 @@
 ``tests/test_docs.py`` holds the printed answers to what the program prints today.
 """
 
+import importlib.util
 import re
 import tomllib
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -33,6 +35,19 @@ def figure(pattern: str, text: str) -> float:
     return float(number.rstrip("kM")) * {"k": 1e3, "M": 1e6}.get(number[-1], 1.0)
 
 
+def _page_maker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_procurement", ROOT / "docs" / "procurement.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_prose_quotes_the_answers() -> None:
+    page = (ROOT / "docs" / "procurement.md").read_text(encoding="utf-8")
+    assert page == _page_maker().with_answers_of(page), "run `make docs`"
+
+
 @pytest.mark.parametrize("name", PORTFOLIOS)
 def test_every_portfolio_is_a_case_with_a_proven_answer(name: str) -> None:
     prose, printed = case(name)
@@ -41,19 +56,18 @@ def test_every_portfolio_is_a_case_with_a_proven_answer(name: str) -> None:
 
 
 def test_a_small_group_rents() -> None:
-    prose, printed = case("fine-tuning-group")
+    _, printed = case("fine-tuning-group")
     assert "\nRent 1 lambda-4x-a6000 for 16 jobs" in printed
     total = figure(r"EUR ([\d.]+k), done", printed)
-    assert total == figure(r"Rent: EUR ([\d,]+)\.", prose) < 30_000
+    assert total < 30_000
     bought = figure(r"\n\d  buy 1 ws-8xrtx3090 +\d+ d +EUR ([\d.]+k)", printed)
     assert bought > 5 * total
 
 
 def test_an_8b_model_is_rented_and_not_bought() -> None:
-    prose, printed = case("pretrain-8b")
+    _, printed = case("pretrain-8b")
     spot, usual, buy = (figure(rf"\n{n}  .*?\d+ d +\$([\d.]+[kM])", printed) for n in (1, 2, 3))
     assert spot < usual < buy <= 5e6
-    assert spot == figure(r"\$([\d,]+) on spot", prose)
     hours = figure(r"rental +([\d,]+) node-hours", printed)
     assert hours * figure(r"node-hours +\$([\d.]+)", printed) == pytest.approx(spot, rel=0.01)
     # 2T tokens at the rate that is printed.
@@ -63,8 +77,8 @@ def test_an_8b_model_is_rented_and_not_bought() -> None:
 
 
 def test_four_models_keep_capital_and_power() -> None:
-    prose, printed = case("four-models")
-    assert figure(r"done day (\d+)", printed) == figure(r"done on day (\d+)", prose) < 365
+    _, printed = case("four-models")
+    assert figure(r"done day (\d+)", printed) < 365
     assert figure(r"#1: \$([\d.]+M) of capital", printed) <= 100e6
     assert figure(r"\n1  .*?([\d.]+) MW", printed) <= 15
     assert figure(r"\n1  .*? d +\$([\d.]+M)", printed) <= 130.5e6
@@ -77,7 +91,6 @@ def test_manoa_reproduces_both_bounds() -> None:
     capital = figure(r"#1: \$([\d.]+k) of capital", printed)
     assert capital < bounds["claimed_usd_under"]
     assert capital / bounds["gpus"] < bounds["implied_usd_per_gpu_max"]
-    assert figure(r"\$([\d,]+) a GPU", prose) == pytest.approx(capital / bounds["gpus"], rel=0.002)
     assert bounds["fp32_pflops_pcie_1329MHz"] > bounds["claimed_pflops_over"]
     assert figure(r"peak is ([\d.]+) PFLOP/s", prose) == pytest.approx(bounds["fp32_pflops_pcie_1329MHz"], rel=0.001)
     assert capital / (bounds["fp32_pflops_pcie_1329MHz"] * 1000) < bounds["implied_usd_per_fp32_tflops_max"]
@@ -86,10 +99,9 @@ def test_manoa_reproduces_both_bounds() -> None:
 
 
 def test_owned_machines_are_used_first() -> None:
-    prose, printed = case("owned-and-rented")
+    _, printed = case("owned-and-rented")
     assert "\nUse 2 dgx-a100-80gb, rent 1 p5.48xlarge spot" in printed
     total = figure(r"\): \$([\d.]+k), done", printed)
     rent, energy = figure(r"node-hours +\$[\d.]+ +\$([\d.]+k)", printed), figure(r"kWh +\$[\d.]+ +\$([\d.]+)", printed)
     assert total == pytest.approx(rent + energy, rel=0.01)
-    assert total == figure(r"\$([\d,]+)\.\*\*", prose)
     assert "own 2 x dgx-a100-80gb" in printed and "dgx-v100" not in printed.split("item ")[0].split("workload")[1]
