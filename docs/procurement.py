@@ -1,12 +1,13 @@
 """The text of ``docs/procurement.md``: five portfolios, what the program answers, and prose that quotes those answers.
 
-A figure in the prose is written as ``{{pattern}}``: what the pattern's group finds in the answer printed below it. So the
-words cannot say other numbers than the program; where a pattern finds nothing, the prose has to be thought over.
+A figure in the prose is written as ``{{pattern}}``: what the pattern's group finds in the answer printed below it. So
+the words cannot say other numbers than the program; where a pattern finds nothing, the prose has to be thought over.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "procurement.md"
 PROSE = ROOT / "docs" / "procurement.toml"
+WIDTH = 120
 _FIGURE = re.compile(r"\{\{(.+?)\}\}")
 
 
@@ -55,7 +57,9 @@ def _quoted(section: str) -> str:
             raise SystemExit(f"docs/procurement.toml: {pattern[1]!r} is not in the answer: think the prose over")
         return " ".join(found[1].split())
 
-    return _FIGURE.sub(figure, prose) + mark + printed
+    title, *paragraphs = _FIGURE.sub(figure, prose).strip().split("\n\n")
+    folded = [textwrap.fill(" ".join(text.split()), WIDTH, break_long_words=False) for text in paragraphs]
+    return "\n\n".join([title, *folded]) + f"\n\n{mark}{printed}"
 
 
 def with_answers_of(page: str) -> str:
