@@ -24,6 +24,8 @@ LAYERS = [
     ["document"],
     ["comparison", "explain", "verify"],
     ["planning"],
+    ["mixed"],
+    ["runtime"],
     ["api"],
     ["procure"],
     ["export"],
@@ -36,7 +38,7 @@ RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
 ONLY_IN = {
     "rich": {"render"},
     "click": {"commands"},
-    "numpy": {"space", "cost", "search", "accuracy", "question", "document"},
+    "numpy": {"space", "cost", "search", "accuracy", "question", "document", "mixed", "runtime"},
 }
 """Library -> the rooms that may import it at all."""
 NEVER_AT_THE_TOP = {"pandas", "optuna", "pulp", "highspy", "rich", "jsonschema", "torch"}
