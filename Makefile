@@ -31,7 +31,7 @@ test: lint
 
 # What needs PyTorch, in an environment of its own: everything else is built and tested without it.
 test-real: $(REAL)/.installed
-	$(REAL)/bin/pytest tests/test_measure.py tests/test_measured_steps.py
+	$(REAL)/bin/pytest tests/test_measure.py tests/test_measured_steps.py tests/test_runtime_real.py
 
 # Real parsers, in environments of their own: their dependencies and ours do not mix. MEGATRON_LM=DIR adds a checkout of
 # Megatron-LM, whose parser is not published; CRDS=DIR the custom resource definitions of JobSet and Trainer; SLURM=DIR

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner import planning, units, workload
+from planner import planning, pooled, units, workload
 from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.cost import risk
 from planner.errors import WrongQuestion, nearest
+from planner.mixed.pools import Pools
 from planner.question import OBJECTIVES, Request
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime
 from planner.schema.plan import PlanSet
@@ -61,6 +62,10 @@ class Asked:
     """Largest chance of running out of memory: more than 0, at most 50 % (the median is compared, without slack)."""
     top: int = 5
     all_switches: bool = False
+    accelerators: str | None = None
+    """Several kinds of accelerators, in place of clusters: ``A100:4,V100:4``."""
+    links: tuple[str, ...] = ()
+    """Links between pools: ``POOL/POOL=25 Gbit/s``."""
     catalog: Path | None = None
 
 
@@ -73,8 +78,74 @@ def plan(
         WrongQuestion: a name, a value or a combination that cannot be.
         NoAnswer: no plan fits or keeps the limits.
     """
-    known, wanted = request(model, cluster, Asked(**asked))  # type: ignore[arg-type]
+    said = Asked(**asked)  # type: ignore[arg-type]
+    if several(cluster, said):
+        from planner.mixed import planning as mixed_planning
+
+        return mixed_planning.plan(*pooled_request(model, cluster, said), progress)
+    known, wanted = request(model, cluster, said)
     return planning.plan(known, wanted, progress)
+
+
+def several(cluster: str | Sequence[str], asked: Asked) -> bool:
+    """Whether a question names more than one pool, or accelerators without nodes."""
+    texts = [cluster] if isinstance(cluster, str) else cluster
+    return asked.accelerators is not None or len(texts) > 1 or any("@" in text for text in texts)
+
+
+def pooled_request(model: str, named: str | Sequence[str], asked: Asked) -> tuple[Catalog, Request, Pools]:
+    """The catalog, the request and the pools that a question about several pools means.
+
+    Raises:
+        WrongQuestion: a name, a count, a link or a price that cannot be.
+    """
+    known = load(asked.catalog)
+    region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
+    texts = [named] if isinstance(named, str) else list(named)
+    bases: list[tuple[Cluster, str]] = []
+    for text in texts:
+        plain, zone = pooled.zoned(text)
+        if re.fullmatch(r"[^:]+:0", plain):
+            known.node(plain.partition(":")[0])
+            continue
+        base, counts = _cluster(known, plain, asked)
+        if len(counts) != 1:
+            raise WrongQuestion(f"--cluster {text}: one count for each of several pools; what is not used is left out")
+        bases.append((base, zone))
+    if asked.accelerators is not None:
+        found = pooled.of_accelerators(known, asked.accelerators, asked.fabric, region)
+        bases += [(each, "") for each in found]
+    if not bases:
+        raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
+    called = pooled.names(bases)
+    given = pooled.prices(asked.price, called) if asked.price is not None else {}
+    paid = []
+    for name, (base, _) in zip(called, bases, strict=True):
+        paid.append(_price(known, base.node, replace(asked, price=given.get(name, given.get("")))))
+    first = bases[0][0]
+    _, wanted = request(model, f"{first.node.id}:1", replace(asked, price=None, fabric=None))
+    for base, _ in bases:
+        _runtime(known, asked.runtime or wanted.runtime.id, base.accelerator)
+    wanted = replace(
+        wanted,
+        cluster=first,
+        counts=(first.count,),
+        price=paid[0][0],
+        sold_as=paid[0][1],
+        inputs=_inputs(known, wanted.workload.model, texts),
+        assumptions=(*wanted.assumptions, *_meant(asked, bases)),
+    )
+    return known, wanted, pooled.pools(bases, paid, asked.links)
+
+
+def _meant(asked: Asked, bases: Sequence[tuple[Cluster, str]]) -> tuple[tuple[str, str, str], ...]:
+    """Which accelerators and nodes stand for those that were named without nodes."""
+    if asked.accelerators is None:
+        return ()
+    return tuple(
+        (f"{c.accelerators:,} x {c.accelerator.id} in {c.count:,} x {c.node.id}", "the usual node", "--cluster")
+        for c, _ in bases
+    )
 
 
 def estimate(model: str, cluster: str | Sequence[str], settings: Sequence[str] = (), **asked: object) -> PlanSet:
@@ -144,8 +215,10 @@ def request(
 
 def _cluster(known: Catalog, named: str | Sequence[str], asked: Asked) -> tuple[Cluster, tuple[int, ...]]:
     texts = [named] if isinstance(named, str) else list(named)
+    if not texts:
+        raise WrongQuestion("on what? --cluster dgx-h100:16, or --accelerators A100:4,V100:8")
     if len(texts) != 1:
-        raise WrongQuestion("one --cluster at a time: mixed pools are not planned yet")
+        raise WrongQuestion("one --cluster here; clusterwright plan takes several pools")
     text = texts[0]
     region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
     if text.endswith(".toml") or "/" in text:

@@ -19,7 +19,7 @@ from planner.errors import WrongQuestion
 from planner.parameters import parameters
 from planner.question import Prepared, Request, goodput_of
 from planner.schema import plan as schema
-from planner.schema.hardware import Cluster
+from planner.schema.hardware import Cluster, Fabric
 from planner.search.problem import Candidate
 from planner.space.grid import single_grid
 
@@ -38,9 +38,9 @@ def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
     return schema.Plan(
         rank=rank,
         generator=schema.Generator(version=__version__, seed=0, inputs=_inputs(prepared, options.precision)),
-        workload=_workload(request),
+        workload=workload_section(request),
         cluster=_cluster(request.cluster, layout["nodes"]),
-        runtime=_runtime(request),
+        runtime=runtime_section(request),
         parallelism=_parallelism(prepared, grid, candidate),
         batch=schema.Batch(
             global_=layout["batch"],
@@ -73,7 +73,8 @@ def _inputs(prepared: Prepared, precision: str) -> dict[str, str]:
     return found if profile is None else found | {f"profile {profile.source}": profile.sha256}
 
 
-def _workload(request: Request) -> schema.WorkloadSection:
+def workload_section(request: Request) -> schema.WorkloadSection:
+    """What is trained."""
     w, model = request.workload, request.workload.model
     counted = parameters(model)
     return schema.WorkloadSection(
@@ -100,9 +101,10 @@ def _plain(record: Any) -> dict[str, Any]:
     return dumped
 
 
-def _cluster(cluster: Cluster, count: int) -> schema.ClusterSection:
-    node, accelerator, fabric, link = cluster.node, cluster.accelerator, cluster.fabric, cluster.scaleup
-    pool = schema.Pool(
+def pool_section(cluster: Cluster, count: int) -> schema.Pool:
+    """`count` nodes of a cluster."""
+    node, accelerator, link = cluster.node, cluster.accelerator, cluster.scaleup
+    return schema.Pool(
         node=node.id,
         count=count,
         accelerator=accelerator.id,
@@ -114,24 +116,34 @@ def _cluster(cluster: Cluster, count: int) -> schema.ClusterSection:
         nic_bytes_per_s=node.nic_bandwidth,
         max_power_w=node.max_power,
     )
+
+
+def fabric_section(fabric: Fabric) -> schema.FabricSection:
+    """The network between nodes."""
+    return schema.FabricSection(
+        id=fabric.id,
+        kind=fabric.kind,
+        nic_bytes_per_s=fabric.nic_bandwidth,
+        latency_s=fabric.latency,
+        topology=fabric.topology,
+        leaf_nodes=fabric.leaf_nodes,
+        oversubscription=fabric.oversubscription,
+    )
+
+
+def _cluster(cluster: Cluster, count: int) -> schema.ClusterSection:
+    node = cluster.node
     return schema.ClusterSection(
         name=cluster.name or f"{node.id}:{count}",
         accelerators=count * node.accelerators,
-        pools=(pool,),
-        fabric=schema.FabricSection(
-            id=fabric.id,
-            kind=fabric.kind,
-            nic_bytes_per_s=fabric.nic_bandwidth,
-            latency_s=fabric.latency,
-            topology=fabric.topology,
-            leaf_nodes=fabric.leaf_nodes,
-            oversubscription=fabric.oversubscription,
-        ),
+        pools=(pool_section(cluster, count),),
+        fabric=fabric_section(cluster.fabric),
         region=cluster.region.id if cluster.region else None,
     )
 
 
-def _runtime(request: Request) -> schema.RuntimeSection:
+def runtime_section(request: Request) -> schema.RuntimeSection:
+    """The training framework."""
     runtime = request.runtime
     return schema.RuntimeSection(
         name=runtime.id,
@@ -283,17 +295,17 @@ def _constraints(prepared: Prepared, candidate: Candidate, run: schema.Money) ->
     request = prepared.request
     accelerators = candidate.layout["nodes"] * request.cluster.node.accelerators
     found = [
-        _constraint("memory", prepared.usable, candidate.memory, "B", near=0.05),
-        _constraint("accelerators", request.cluster.accelerators, accelerators, "", near=0.0),
+        constraint("memory", prepared.usable, candidate.memory, "B", near=0.05),
+        constraint("accelerators", request.cluster.accelerators, accelerators, "", near=0.0),
     ]
     if request.deadline_s is not None:
-        found.append(_constraint("deadline", request.deadline_s, run.days * money.DAY_S, "s", near=0.02))
+        found.append(constraint("deadline", request.deadline_s, run.days * money.DAY_S, "s", near=0.02))
     if request.max_cost_usd is not None and run.usd_total is not None:
-        found.append(_constraint("budget", request.max_cost_usd, run.usd_total, "USD", near=0.02))
+        found.append(constraint("budget", request.max_cost_usd, run.usd_total, "USD", near=0.02))
     return tuple(found)
 
 
-def _constraint(name: str, limit: float, value: float, unit: str, *, near: float) -> schema.Constraint:
+def constraint(name: str, limit: float, value: float, unit: str, *, near: float) -> schema.Constraint:
     """A limit counts as binding when less than `near` of it is left."""
     slack = limit - value
     return schema.Constraint(

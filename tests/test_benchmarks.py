@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import measure, search_speed
+from benchmarks import measure, search_speed, uneven_batches
 from benchmarks.spaces import SPACES, Space, posed, tiny, values
 from planner.cost.figures import Array
 from planner.search import bounded, costing
@@ -150,3 +150,27 @@ def test_a_procurement_is_measured_step_by_step() -> None:
     assert row["gap"] <= 0.01
     assert {"columns_cpu_s", "columns_wall_s", "solve_cpu_s", "solve_wall_s", "peak_bytes"} <= row.keys()
     assert 0 < row["undominated"] < row["columns"]
+
+
+def test_mixed_prints_gaps_and_what_simpler_plans_take() -> None:
+    (row,) = _printed("mixed")["problems"]
+    assert row["gap"] < 0.02
+    assert row["step_s"] <= row["even_step_s"] and row["step_s"] <= row["best_pool_step_s"]
+    assert sum(row["breakdown"].values()) == pytest.approx(row["step_s"])
+
+
+def test_uneven_batches_trains_on_the_models_that_are_shipped() -> None:
+    (row,) = _printed("uneven_batches")["workloads"]
+    assert row["ours_s"] < row["even_adaptive_s"] < row["even_fixed_s"]
+
+
+def test_uneven_batches_fits_a_table(tmp_path: Path) -> None:
+    """On a made-up table of exact lines, the batch sizes left out are predicted exactly."""
+    table = tmp_path / "steps.csv"
+    lines = ["source,app,gpu_pool,placement_gpus_per_node,local_bsz,step_time_s,sync_time_s"]
+    for app, pool in [(a, p) for a in uneven_batches.APPS for p in uneven_batches.POOLS]:
+        lines += [f"made up,{app},{pool},1,{b},{0.01 * b + 0.05 + 0.002},0.002" for b in (4, 8, 16, 32, 64, 128)]
+    table.write_text("\n".join(lines), encoding="utf-8")
+    errors = [e for measured in uneven_batches.steps_of(table).values() for e in uneven_batches.fitted(measured)[1]]
+    assert len(errors) == 3 * len(uneven_batches.APPS) * len(uneven_batches.POOLS)
+    assert max(errors) < 1e-9

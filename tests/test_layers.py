@@ -26,6 +26,7 @@ LAYERS = [
     ["planning"],
     ["mixed"],
     ["runtime"],
+    ["pooled"],
     ["api"],
     ["procure"],
     ["export"],

@@ -57,8 +57,8 @@ WRONG = {
     f"{PLAN} --method full": "'lora'",
     f"{PLAN} --basis sport": "'spot'",
     f"{PLAN} --catalog nowhere": "no such catalog folder: nowhere",
-    f"{PLAN} --cluster dgx-h100:8": "one --cluster at a time",
-    "plan llama3-8b": "missing option '--cluster'",
+    f"estimate{PLAN.removeprefix('plan')} --cluster dgx-h100:8": "one --cluster here",
+    "plan llama3-8b": "on what? --cluster dgx-h100:16",
     # Counts and sizes.
     "plan llama3-8b --cluster dgx-h100": "Write dgx-h100:16",
     "plan llama3-8b --cluster dgx-h100:": "not a count",

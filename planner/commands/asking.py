@@ -14,9 +14,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--cluster",
         multiple=True,
-        required=True,
         metavar="NODE:COUNT",
-        help="Nodes to train on: dgx-h100:16, dgx-h100:8..64 to try several counts, or a FILE.toml of your own.",
+        help="Nodes to train on: dgx-h100:16, dgx-h100:8..64 to try several counts, or a FILE.toml of your own."
+        " Several make one job of unlike pools (plan only); NODE:COUNT@ZONE says where each stands.",
     ),
     click.option("--fabric", metavar="ID", help="Network between nodes (default: the node's usual one)."),
     click.option("--region", metavar="ID", help="Where it runs: electricity and carbon (default: us)."),

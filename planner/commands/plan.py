@@ -13,6 +13,8 @@ from planner.commands.asking import question
 @click.command()
 @click.argument("model")
 @question
+@click.option("--accelerators", metavar="KIND:N,..", help="Accelerators of several kinds: A100:4,V100:4,RTX6000:8.")
+@click.option("--link", "links", multiple=True, metavar="A/B=RATE", help="Link between two pools: 'a/b=25 Gbit/s'.")
 @click.option("--pin", "pins", multiple=True, metavar="AXIS=VALUE", help="Fix or bound axes: tp=8,pp=4..16.")
 @click.option(
     "--objective",
@@ -34,6 +36,7 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
       clusterwright plan llama3-70b --cluster dgx-h100:16
       clusterwright plan deepseek-v3 --cluster dgx-h100:64..256 --precision fp8 --objective cost
       clusterwright plan llama3-8b --cluster my-cluster.toml --pin tp=1..4 -o plan.json
+      clusterwright plan gpt2-xl --cluster dgx-a100-40gb:4 --cluster dgx-v100:8
     """  # noqa: D301 - click reads the control character itself
     from planner import api, render
     from planner.commands import report

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from planner import render
+from planner.commands import report_mixed
 from planner.schema.plan import Plan, PlanSet
 from planner.units import (
     format_bytes,
@@ -40,6 +41,9 @@ def deliver(found: PlanSet, *, as_json: bool, output: Path | None) -> None:
 def show(found: PlanSet) -> None:
     """The whole report of a set."""
     best = found.plans[0]
+    if any(each.parallelism.groups or each.cluster != best.cluster for each in found.plans) and not found.front:
+        _mixed(found)
+        return
     _heading(best)
     render.text()
     _ranking(found.plans)
@@ -57,6 +61,24 @@ def show(found: PlanSet) -> None:
     _assumes(best)
 
 
+def _mixed(found: PlanSet) -> None:
+    """The report of a set of plans over several pools."""
+    best = found.plans[0]
+    _heading(best)
+    render.text()
+    report_mixed.ranking(found.plans, _seconds, _days)
+    _how_sure(found.plans)
+    render.text()
+    if best.parallelism.groups:
+        report_mixed.groups(best)
+        render.text()
+    _time(best)
+    _memory(best)
+    _reasons(found)
+    report_mixed.search(found)
+    _assumes(best)
+
+
 def printed(found: PlanSet | Plan, chosen: Plan) -> tuple[Plan, ...]:
     """The plans that a report on `chosen` prints: the whole set for its first plan, else that plan alone."""
     return found.plans if isinstance(found, PlanSet) and chosen == found.plans[0] else (chosen,)
@@ -69,7 +91,12 @@ def explained(found: PlanSet | Plan, chosen: Plan) -> None:
         return
     _heading(chosen)
     render.text()
-    _ranking((chosen,))
+    if chosen.parallelism.groups:
+        report_mixed.ranking((chosen,), _seconds, _days)
+        render.text()
+        report_mixed.groups(chosen)
+    else:
+        _ranking((chosen,))
     render.text()
     _time(chosen)
     _memory(chosen)
@@ -96,6 +123,10 @@ def _heading(plan: Plan) -> None:
     render.text(
         f"{w.name}, {method[w.method['kind']]}, {w.sequence:,} tokens/sequence, batch {plan.batch.global_:,} sequences"
     )
+    if plan.parallelism.groups:
+        report_mixed.pools(plan)
+        render.text(f"{plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")
+        return
     nics = ""
     if pool.nics_per_node and cluster.accelerators > pool.accelerators_per_node:
         gbit = (pool.nic_bytes_per_s or cluster.fabric.nic_bytes_per_s) * 8 / 1e9
@@ -205,7 +236,8 @@ def _reasons(found: PlanSet) -> None:
     reasons = found.reasons
     render.text("Binds     " + "; ".join(reasons.binds))
     told = [f"{name} {100 * change:+.1f} %" for name, change in reasons.gains.items() if abs(change) >= 0.0005]
-    render.text("10 % more  " + ("  ".join(told) if told else "of anything changes nothing") + " step time")
+    if reasons.gains:
+        render.text("10 % more  " + ("  ".join(told) if told else "of anything changes nothing") + " step time")
     label = "Why not" if len(found.plans) > 1 else "Mend"
     for index, line in enumerate(reasons.why_not):
         render.text((f"{label:10}" if index == 0 else " " * 10) + line)
@@ -247,7 +279,8 @@ def _assumes(plan: Plan) -> None:
     lines.append(f"goodput {format_percent(g.fraction)}: an interruption every {format_seconds(g.mtbf_s)}; {g.basis}")
     if price is not None:
         told = [f"{price.node} {price.basis} {format_usd(price.usd_per_hour)}/h", price.region, price.date]
-        lines.append(f"{', '.join(x for x in told if x)} (--price, --basis)")
+        others = [f"{p.node} {format_usd(p.usd_per_hour)}/h" for p in plan.money.prices[1:]]
+        lines.append(f"{', '.join(x for x in (*told, *others) if x)} (--price, --basis)")
     else:
         lines.append("no price in the catalog for this node (--price)")
     if energy.power_w is not None and energy.usd is not None:

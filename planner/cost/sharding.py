@@ -106,24 +106,29 @@ def exposed(grid: Grid, split: Split, flow: Flow) -> Figure:
     ``overlap x`` that pass, and the last bucket (one layer's share) always shows. Sharded parameters (ZeRO 3) are
     gathered before and reduced after every micro-batch; otherwise once a step.
     """
-    layout, options, stack = grid.layout, grid.options, grid.stack
+    layout = grid.layout
     first, middle, last = stage_parameters(grid, split)
     several, many = layout.pp > 1, layout.pp > 2
     dense = np.maximum(first.dense, np.maximum(many * middle.dense, several * last.dense))
     experts = np.maximum(first.experts, np.maximum(many * middle.experts, several * last.experts))
+    return exposed_beside(grid, Held(dense, experts), split.first, flow.forward, flow.backward)
+
+
+def exposed_beside(grid: Grid, held: Held, layers: Figure, forward: Figure, backward: Figure) -> Figure:
+    """As :func:`exposed`, of `held` parameters beside passes of so many seconds over so many layers."""
+    layout, options, stack = grid.layout, grid.options, grid.stack
     r = replicas(grid)
-    reduce_dense, gather_dense = _reduce_and_gather(grid, dense, r.dense, r.dense_shards)
-    reduce_experts, gather_experts = _reduce_and_gather(grid, experts, r.experts, r.expert_shards)
+    reduce_dense, gather_dense = _reduce_and_gather(grid, held.dense, r.dense, r.dense_shards)
+    reduce_experts, gather_experts = _reduce_and_gather(grid, held.experts, r.experts, r.expert_shards)
     reduce, gather = reduce_dense + reduce_experts, gather_dense + gather_experts
     whole = options.zero >= 3
     steps = micro_batches(layout)
     reductions = np.where(options.zero >= 2, steps, 1.0)
     gathers = np.where(whole | ((options.zero >= 2) & (stack.gathers_working_copy > 0)), steps, 1.0)
     hidden = options.dp_overlap * stack.dp_overlap
-    shown = options.dp_overlap / np.maximum(split.first, 1.0)
-    backward = reduce + whole * gather
-    late = np.maximum(backward - hidden * flow.backward, shown * reduce)
-    early = np.maximum(gather - hidden * flow.forward, shown * gather)
+    shown = options.dp_overlap / np.maximum(layers, 1.0)
+    late = np.maximum(reduce + whole * gather - hidden * backward, shown * reduce)
+    early = np.maximum(gather - hidden * forward, shown * gather)
     return reductions * late + gathers * early
 
 

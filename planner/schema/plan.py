@@ -70,6 +70,10 @@ class Pool(Record):
     nics_per_node: int
     nic_bytes_per_s: float | None
     max_power_w: float | None
+    zone: str = ""
+    """Where it stands, as asked; pools of one zone share a network."""
+    offered: int | None = None
+    """Nodes that there were to choose from, where a plan over several pools may leave some out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +90,17 @@ class FabricSection(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PoolLink(Record):
+    """What joins two pools."""
+
+    pools: tuple[int, int]
+    bytes_per_s: float
+    """Of one node, one direction."""
+    latency_s: float
+    basis: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClusterSection(Record):
     """What it runs on."""
 
@@ -93,7 +108,10 @@ class ClusterSection(Record):
     accelerators: int
     pools: tuple[Pool, ...]
     fabric: FabricSection
+    """Of the first pool."""
     region: str | None
+    links: tuple[PoolLink, ...] = ()
+    """Between pools."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +137,42 @@ class Stage(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupStage(Record):
+    """One stage of the pipelines of a group."""
+
+    pool: int
+    layers: int
+    tp: int
+    cp: int
+    ep: int
+    recompute: str
+    time_s: float
+    """Of one micro-batch, forward and backward, with transfers."""
+    memory_bytes: float
+    """On each of its accelerators."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group(Record):
+    """Like pipelines of a plan over several pools. A copy is `width` pipelines side by side."""
+
+    copies: int
+    width: int
+    """Pipelines that share optimizer states (ZeRO 1) and experts."""
+    micro: int
+    """Sequences of a micro-batch of one pipeline."""
+    micro_batches: int
+    """Of one pipeline, in a step; the last may be smaller."""
+    sequences: int
+    """Of the global batch, on all copies together."""
+    time_s: float
+    """From the start of a step to its end on this group."""
+    stages: tuple[GroupStage, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Parallelism(Record):
-    """How ranks are cut."""
+    """How ranks are cut. Where there are groups, degrees are the largest of them, and dp counts all pipelines."""
 
     tp: int
     pp: int
@@ -137,6 +189,8 @@ class Parallelism(Record):
     zero_stage: ZeroStage
     zero_scope: ZeroScope
     stages: tuple[Stage, ...]
+    groups: tuple[Group, ...] = ()
+    """Pipelines of a plan over several pools; empty where all are alike."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,6 +322,8 @@ class Money(Record):
     tokens_per_usd: float | None
     price: PriceUsed | None
     goodput: Goodput
+    prices: tuple[PriceUsed, ...] = ()
+    """One for each pool, where a plan uses several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,6 +401,8 @@ class SearchSection(Record):
     alike: int
     """Near-duplicates that the first plan is the best of: same degrees, precision and recomputation, other
     micro-batches, interleaving and switches."""
+    gap: float = 0.0
+    """How much better, at most, a plan of the space could be than the best one found (relative)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 from planner.errors import ClusterwrightError
 from planner.schema.plan import Plan
-from planner.verify import document, limits, memory, money, prediction, ranks
+from planner.verify import document, groups, limits, memory, money, prediction, ranks
 from planner.verify.finding import Check, Claim, Violation
 from planner.verify.model import read
 
@@ -28,6 +28,16 @@ CHECKS: tuple[Check, ...] = (
     limits.limits_hold,
 )
 """All checks on what a plan says, in the order in which they run once the document's own are passed."""
+UNLIKE_CHECKS: tuple[Check, ...] = (
+    *groups.CHECKS,
+    memory.parameters_are_counted,
+    memory.memory_adds_up,
+    *(check for check in prediction.CHECKS if check is not prediction.causes_have_a_reason),
+    *(check for check in money.CHECKS if check is not money.dollars_follow_from_days),
+    *limits.CHECKS,
+    limits.limits_hold,
+)
+"""The same for a plan whose pipelines are unlike (over several pools)."""
 
 
 class Inconsistent(ClusterwrightError):
@@ -49,7 +59,8 @@ def violations(plan: Plan) -> list[Violation]:
     if found:
         return found
     claim = Claim(plan, read(plan.workload.shape))
-    return [*_told((check.__name__, check(claim)) for check in CHECKS)]
+    checks = UNLIKE_CHECKS if plan.parallelism.groups else CHECKS
+    return [*_told((check.__name__, check(claim)) for check in checks)]
 
 
 def _told(checks: Iterable[tuple[str, Iterator[str]]]) -> Iterator[Violation]:

@@ -1,0 +1,233 @@
+"""From a question about several pools to ranked, verified plans."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from planner import planning, verify
+from planner.catalog import Catalog
+from planner.errors import ClusterwrightError, NoAnswer, WrongQuestion
+from planner.mixed import document, problem, search
+from planner.mixed.pools import Pool, Pools, merged
+from planner.question import Request
+from planner.schema.plan import Plan, PlanSet, Reasons, SearchSection
+from planner.units import format_percent
+
+FEW = 3
+"""Up to so many pools every set of them is searched by itself, so that one more pool never makes the answer worse."""
+
+
+Refused = list[tuple[str, ClusterwrightError]]
+"""Pools without a plan, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The plans of one search with their objectives, and how it went."""
+
+    plans: tuple[tuple[float, Plan], ...]
+    gap: float
+    """How much less a step's objective could be, at most, than the best that was found (relative)."""
+    kinds: int
+    errors: tuple[ClusterwrightError, ...]
+    """Why sets of pools have no plan."""
+
+
+def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.Progress | None = None) -> PlanSet:
+    """Searches which of the pools to use and how, against each pool alone, and returns the best plans, verified.
+
+    Pools without nodes are as if absent, pools that are alike are one; where one is left, this is
+    :func:`planner.planning.plan`.
+
+    Raises:
+        WrongQuestion: no pool has nodes, or the pools cannot work together as asked.
+        NoAnswer: nothing fits, or nothing keeps the limits.
+    """
+    pools = Pools(merged(offered.all), offered.given)
+    if not pools.all:
+        raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
+    if len(pools.all) == 1:
+        return planning.plan(catalog, _on_one(request, pools.all[0], whole=True), progress)
+    started, cpu = time.perf_counter(), time.process_time()
+    alone, errors = _alone(catalog, request, pools.all)
+    refused = [f"{name} alone: {str(error).splitlines()[0]}" for name, error in errors]
+    with progress("search", 0.0) if progress else nullcontext() as advance:
+        searched = [_over(catalog, request, pools, batch, alone, advance) for batch in request.batches]
+    found = [(value, each) for value, each, _ in alone]
+    found += [entry for s in searched for entry in s.plans if _adds(entry, found[: len(alone)])]
+    if not found:
+        wrong = [error for s in searched for error in s.errors]
+        if wrong and all(isinstance(error, WrongQuestion) for error in (*wrong, *(e for _, e in errors))):
+            raise WrongQuestion("\n".join([str(wrong[0]), *refused]))
+        raise NoAnswer(_nothing(request, pools, refused))
+    ranked = sorted(found, key=lambda entry: entry[0])[: request.top]
+    plans = tuple(replace(each, rank=rank) for rank, (_, each) in enumerate(ranked, 1))
+    for each in plans:
+        verify.check(each)
+    gap = max(s.gap for s in searched)
+    candidates = sum(s.kinds for s in searched) + sum(n for _, _, n in alone)
+    return PlanSet(
+        search=SearchSection(
+            candidates=candidates,
+            feasible=candidates,
+            costed=candidates,
+            proven_optimal=gap <= search.GAP_BY_RATE,
+            method="branch and bound over integer programs; each pool alone by lower bound",
+            objective=request.objective,
+            alike=1,
+            gap=gap,
+        ),
+        plans=plans,
+        reasons=_reasons(request, pools, plans, refused),
+        front=(),
+        meta={
+            "wall_s": round(time.perf_counter() - started, 3),
+            "cpu_s": round(time.process_time() - cpu, 3),
+            "host": platform.machine(),
+        },
+    )
+
+
+def _on_one(request: Request, pool: Pool, *, whole: bool) -> Request:
+    """The same question on one pool: all of it, or (where fewer nodes may be better) doublings up to it."""
+    count = pool.count
+    counts = (count,) if whole else tuple(sorted({2**i for i in range(count.bit_length()) if 2**i <= count} | {count}))
+    return replace(request, cluster=pool.cluster, counts=counts, price=pool.price, sold_as=pool.sold_as)
+
+
+def _adds(entry: tuple[float, Plan], alone: Sequence[tuple[float, Plan]]) -> bool:
+    """Whether a plan is over several pools, or better than what the search of its one pool found."""
+    value, each = entry
+    pools = each.cluster.pools
+    same = [known for known, plan in alone if plan.cluster.pools[0].node == pools[0].node]
+    return len(pools) > 1 or value < min(same, default=float("inf"))
+
+
+def value_of(request: Request, each: Plan) -> float:
+    """The objective that a plan reaches: seconds, dollars or joules for all tokens."""
+    if request.objective == "time":
+        return each.money.days
+    if request.objective == "energy":
+        return each.energy.energy_j if each.energy.energy_j is not None else float("inf")
+    return each.money.usd_total if each.money.usd_total is not None else float("inf")
+
+
+def _alone(catalog: Catalog, request: Request, each: Sequence[Pool]) -> tuple[list[tuple[float, Plan, int]], Refused]:
+    """The best plan of every pool by itself, from the search of one cluster; and why others have none."""
+    found: list[tuple[float, Plan, int]] = []
+    refused: Refused = []
+    limited = request.deadline_s is not None or request.max_cost_usd is not None
+    for pool in each:
+        asked = replace(_on_one(request, pool, whole=request.objective == "time" and not limited), top=1)
+        try:
+            best = planning.plan(catalog, asked)
+        except ClusterwrightError as error:
+            refused.append((pool.name, error))
+            continue
+        found.append((value_of(request, best.plans[0]), best.plans[0], best.search.candidates))
+    return found, refused
+
+
+def _over(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[tuple[float, Plan, int]],
+          advance: object) -> Searched:  # fmt: skip
+    """Mixed plans for one batch: of every set of pools by itself where there are few, else of all at once.
+
+    A set is searched below what its own subsets reach, so that what it finds depends on nothing else.
+    """
+    each = pools.all
+    few = len(each) <= FEW
+    subsets = [part for size in range(1, len(each) + 1) for part in combinations(each, size)] if few else [each]
+    plans: list[tuple[float, Plan]] = []
+    bound, kinds = float("inf"), 0
+    reached: dict[frozenset[str], float] = {}
+    errors: list[ClusterwrightError] = []
+    for part in subsets:
+        names = frozenset(p.name for p in part)
+        try:
+            prepared = problem.prepare(catalog, request, Pools(tuple(part), pools.given), batch)
+        except ClusterwrightError as error:
+            errors.append(error)
+            continue
+        within = [value for known, value in reached.items() if known < names]
+        within += [_of_step(request, plan) for _, plan, _ in alone if _stands_on(plan, part, batch)]
+        known = min(within, default=float("inf"))
+        found = search.search(prepared.setting, known, advance=_steps(advance), all_pools=few)
+        written = [document.plan(catalog, prepared, mixed, 1) for mixed in found.best]
+        plans += [(value_of(request, doc), doc) for doc in written]
+        reached[names] = min([known, *(mixed.value for mixed in found.best)])
+        bound = min(bound, found.bound)
+        kinds += len(prepared.setting.kinds)
+    best = min(reached.values(), default=float("inf"))
+    gap = max(1.0 - bound / best, 0.0) if math.isfinite(best) else 0.0
+    return Searched(tuple(plans), gap, kinds, tuple(errors))
+
+
+def _stands_on(plan: Plan, part: Sequence[Pool], batch: int) -> bool:
+    """Whether a plan of one pool, of the same batch, is on one of these."""
+    return plan.batch.global_ == batch and plan.cluster.pools[0].node in {p.cluster.node.id for p in part}
+
+
+def _of_step(request: Request, plan: Plan) -> float:
+    """The search's objective (a step's seconds, or times nodes and weight) that a plan of one pool reaches."""
+    step, pool = plan.prediction.step_time_s, plan.cluster.pools[0]
+    if request.objective == "time":
+        return step
+    weight = pool.count * (pool.max_power_w or 0.0) if request.objective == "energy" else plan.money.usd_per_hour
+    return step * weight if weight else float("inf")
+
+
+def _steps(advance: object) -> search.Advance | None:
+    return advance if callable(advance) else None
+
+
+def _nothing(request: Request, pools: Pools, refused: Sequence[str]) -> str:
+    names = " + ".join(f"{p.name}:{p.count}" for p in pools.all)
+    limits = request.deadline_s is not None or request.max_cost_usd is not None
+    why = "keeps the limits" if limits else "fits into memory"
+    told = [f"No plan on {names} {why}, neither over several pools nor on one.", *refused]
+    if limits:
+        told.append("What would do: a later deadline (--deadline) or a larger budget (--max-cost).")
+    return "\n".join(told)
+
+
+def _reasons(request: Request, pools: Pools, plans: Sequence[Plan], refused: Sequence[str]) -> Reasons:
+    best = plans[0]
+    told = [f"{name} of the step" for name in _largest(best)]
+    memory = best.prediction.memory
+    free = 1.0 - memory.total_bytes / memory.capacity_bytes
+    if free < 0.05:
+        told.insert(0, f"memory of stage {memory.stage + 1} ({format_percent(free)} free)")
+    left = [_left_out(best, pool) for pool in pools.all]
+    why_not = [text for text in left if text]
+    for other in plans[1:]:
+        slower = value_of(request, other) / value_of(request, best) - 1.0
+        words = {"time": "slower", "energy": "more energy"}.get(request.objective, "dearer")
+        why_not.append(f"#{other.rank} {_where(other)}: {format_percent(slower)} {words}")
+    return Reasons(binds=tuple(told), gains={}, why_not=(*why_not, *refused))
+
+
+def _largest(best: Plan) -> list[str]:
+    parts = best.prediction.breakdown
+    name = max(parts, key=lambda each: parts[each])
+    return [f"{name} {format_percent(parts[name] / best.prediction.step_time_s, 0)}"]
+
+
+def _where(each: Plan) -> str:
+    """The pools that a plan uses, by node and count."""
+    return " + ".join(f"{p.count:,} x {p.node}{'@' + p.zone if p.zone else ''}" for p in each.cluster.pools)
+
+
+def _left_out(best: Plan, pool: Pool) -> str:
+    """What the best plan leaves of a pool, in words; empty where it uses all of it."""
+    node = pool.cluster.node.id
+    used = sum(p.count for p in best.cluster.pools if p.node == node and p.zone in (pool.zone, ""))
+    if used >= pool.count:
+        return ""
+    many = "all" if not used else f"{pool.count - used:,} of"
+    return f"left out: {many} {pool.count:,} x {node}: the best plan found is no better with them"

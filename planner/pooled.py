@@ -1,0 +1,154 @@
+"""Several pools in plain words: ``--cluster`` given more than once, ``--accelerators``, ``--link``, a zone, a price."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import gcd
+
+from planner import units
+from planner.catalog import Catalog, cluster
+from planner.errors import WrongQuestion, nearest
+from planner.mixed.pools import Link, Pool, Pools
+from planner.schema.hardware import Cluster, Node, Price
+
+
+def zoned(text: str) -> tuple[str, str]:
+    """``dgx-a100-40gb:4@zone-b``: the cluster, and the zone it stands in."""
+    named, at, zone = text.partition("@")
+    if at and not re.fullmatch(r"[A-Za-z0-9._-]+", zone):
+        raise WrongQuestion(f"--cluster {text}: {zone!r} is not the name of a zone; write {named}@zone-a")
+    return named, zone
+
+
+def names(clusters: Sequence[tuple[Cluster, str]]) -> tuple[str, ...]:
+    """What pools are called: their node, with the zone if they have one; numbered where that is still the same."""
+    plain = [f"{c.node.id}{'@' + zone if zone else ''}" for c, zone in clusters]
+    return tuple(
+        name if plain.count(name) == 1 else f"{name}#{plain[: i + 1].count(name)}" for i, name in enumerate(plain)
+    )
+
+
+def pools(clusters: Sequence[tuple[Cluster, str]], prices: Sequence[tuple[Price | None, str]],
+          links: Sequence[str]) -> Pools:  # fmt: skip
+    """Pools with their prices and links.
+
+    Raises:
+        WrongQuestion: a link between pools that there are not, or a rate that is none.
+    """
+    called = names(clusters)
+    found = tuple(
+        Pool(name=name, cluster=c, price=price, sold_as=sold, zone=zone)
+        for name, (c, zone), (price, sold) in zip(called, clusters, prices, strict=True)
+    )
+    return Pools(found, dict(_link(text, called) for text in links))
+
+
+def _link(text: str, known: Sequence[str]) -> tuple[frozenset[str], Link]:
+    """``A/B=25 Gbit/s`` or ``A/B=25 Gbit/s,20 us``."""
+    ends, equals, figures = text.partition("=")
+    pair = ends.split("/")
+    if not equals or len(pair) != 2:
+        raise WrongQuestion(f"--link {text}: write POOL/POOL='25 Gbit/s', with a latency if known: '25 Gbit/s,20 us'")
+    for name in pair:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"did you mean {near[0]}?" if near else f"pools are {', '.join(known)}"
+            raise WrongQuestion(f"--link {text}: no pool {name!r}; {hint}")
+    if pair[0] == pair[1]:
+        raise WrongQuestion(f"--link {text}: both ends are {pair[0]}; inside a pool the fabric counts (--fabric)")
+    rate, _, latency = figures.partition(",")
+    try:
+        bandwidth = units.parse(rate.strip(), "bandwidth")
+        seconds = units.parse(latency.strip(), "time") if latency else 2e-5
+    except units.UnitError as error:
+        raise WrongQuestion(f"--link {text}: {error}") from None
+    if bandwidth <= 0 or seconds < 0:
+        raise WrongQuestion(f"--link {text}: a link has a rate above 0 and a latency of at least 0")
+    return frozenset(pair), Link(bandwidth, seconds, "as given (--link)")
+
+
+def prices(text: str, known: Sequence[str]) -> Mapping[str, str]:
+    """``$2/h`` for every pool (under the empty name), or ``POOL=$2/h,POOL=$1/h``."""
+    if "=" not in text:
+        return {"": text}
+    found = {}
+    for part in text.split(","):
+        name, _, price = part.strip().partition("=")
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"did you mean {near[0]}?" if near else f"pools are {', '.join(known)}"
+            raise WrongQuestion(f"--price {part}: no pool {name!r}; {hint}")
+        found[name] = price
+    return found
+
+
+# ---- accelerators without nodes --------------------------------------------------------------------------------------
+
+
+def of_accelerators(known: Catalog, text: str, fabric: str | None, region: str | None) -> list[Cluster]:
+    """``A100:4,V100:4``: so many accelerators of each kind, in the smallest nodes of the catalog that hold them.
+
+    Raises:
+        WrongQuestion: a name that no accelerator has, or a count that is none.
+    """
+    found = []
+    for part in text.split(","):
+        name, colon, count = part.strip().partition(":")
+        if not colon or not re.fullmatch(r"\d{1,7}", count):
+            raise WrongQuestion(f"--accelerators {part.strip()}: how many? Write {name}:4")
+        if int(count):
+            found.append(_some(known, accelerator(known, name), int(count), fabric, region))
+    return found
+
+
+def accelerator(known: Catalog, name: str) -> str:
+    """An accelerator by its id, or by how that starts (``A100``, ``RTX6000``).
+
+    Of several (A100-PCIE-40GB, A100-SXM4-80GB) the first that a node of the catalog holds is meant.
+    """
+
+    def plain(text: str) -> str:
+        return re.sub(r"[^a-z0-9]", "", text.lower())
+
+    exact = [entry for entry in known.accelerators if plain(entry) == plain(name)]
+    begins = [entry for entry in known.accelerators if re.match(rf"{re.escape(name)}(-|$)", entry, re.IGNORECASE)]
+    begins = begins or [entry for entry in known.accelerators if plain(name) and plain(entry).startswith(plain(name))]
+    held = [node.accelerator for node in known.nodes.values()]
+    usual = [entry for entry in begins if "SXM" in entry and entry in held]
+    for chosen in (exact, usual, [entry for entry in begins if entry in held]):
+        if chosen:
+            return chosen[0]
+    near = nearest(name, known.accelerators)
+    hint = f" Did you mean {', '.join(near)}?" if near else ""
+    raise WrongQuestion(f"--accelerators {name}: no such accelerator in a node.{hint} (clusterwright catalog list)")
+
+
+def _some(known: Catalog, part: str, count: int, fabric: str | None, region: str | None) -> Cluster:
+    """So many accelerators: whole nodes where they fill some, else a part of one with its share of ports and power."""
+    holding = [node for node in known.nodes.values() if node.accelerator == part]
+    filled = [node for node in holding if count % node.accelerators == 0]
+    node = (
+        max(filled, key=lambda n: n.accelerators) if filled else min(holding, key=lambda n: abs(n.accelerators - count))
+    )
+    each = node.accelerators if filled else gcd(count, node.accelerators) if count > node.accelerators else count
+    usual = cluster(known, node.id, 1, fabric or _usual(node), region)
+    return replace(usual, node=_share(usual.node, each), count=count // each)
+
+
+def _usual(node: Node) -> str | None:
+    return None if node.fabric else "ethernet-25g"
+
+
+def _share(node: Node, accelerators: int) -> Node:
+    if accelerators == node.accelerators:
+        return node
+    share = accelerators / node.accelerators
+    return replace(
+        node,
+        accelerators=accelerators,
+        nics=max(1, round(node.nics * share)),
+        max_power=None if node.max_power is None else node.max_power * share,
+        prices=tuple(replace(price, usd=price.usd * share) for price in node.prices),
+    )

@@ -1,0 +1,53 @@
+"""Who works on how many samples: from a plan's document, and so that every rank that runs has one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def of_plan(path: str | Path, rank: int = 1) -> tuple[int, ...]:
+    """Samples of every data-parallel rank of a step, groups and copies in the plan's order.
+
+    Args:
+        path: A document that ``clusterwright plan -o FILE`` wrote.
+        rank: Which plan of a set.
+
+    Raises:
+        ValueError: the plan cuts layers or tensors over ranks, which DistributedDataParallel does not.
+    """
+    document: Mapping[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    plan = document["plans"][rank - 1] if document.get("kind") == "plan-set" else document
+    parallelism, batch = plan["parallelism"], int(plan["batch"]["global"])
+    if max(parallelism[axis] for axis in ("tp", "pp", "cp", "ep")) > 1:
+        raise ValueError("this plan uses more than data parallelism; pin tp=1 pp=1 for DistributedDataParallel")
+    groups = parallelism.get("groups") or [{"copies": parallelism["dp"], "width": 1, "sequences": batch}]
+    found: list[int] = []
+    for group in groups:
+        found += evenly(int(group["sequences"]), int(group["copies"]) * int(group["width"]))
+    return tuple(found)
+
+
+def evenly(samples: int, ranks: int) -> list[int]:
+    """Samples dealt one by one: shares differ by at most one."""
+    each, rest = divmod(samples, ranks)
+    return [each + (rank < rest) for rank in range(ranks)]
+
+
+def none_idle(batches: Sequence[float]) -> tuple[int, ...]:
+    """The same shares with at least one sample each, taken from the largest: a rank that runs can't be left out.
+
+    Raises:
+        ValueError: there are fewer samples than ranks.
+    """
+    found = np.asarray(batches, dtype=np.int64).copy()
+    if found.sum() < len(found):
+        raise ValueError(f"a batch of {int(found.sum())} is too small for {len(found)} ranks")
+    for index in np.flatnonzero(found == 0):
+        found[np.argmax(found)] -= 1
+        found[index] = 1
+    return tuple(int(n) for n in found)

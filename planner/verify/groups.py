@@ -1,0 +1,162 @@
+"""A plan whose pipelines are unlike: groups of them over several pools, with layers and micro-batches of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.schema.plan import Group, GroupStage
+from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
+from planner.verify.memory import trained
+from planner.verify.model import Held, first_end, last_end, layers
+
+
+def groups_are_possible(c: Claim) -> Iterator[str]:
+    """Every group has copies, pipelines, samples and stages, on pools that exist."""
+    pools = len(c.plan.cluster.pools)
+    for i, g in enumerate(c.plan.parallelism.groups):
+        if min(g.copies, g.width, g.micro, g.micro_batches, g.sequences, len(g.stages)) < 1 or g.time_s <= 0:
+            yield f"group {i} has {g.copies} copies of {g.width} pipelines, {g.sequences} sequences in {g.time_s:g} s"
+        for n, s in enumerate(g.stages):
+            if not 0 <= s.pool < pools:
+                yield f"stage {n} of group {i} is on pool {s.pool}; there are {pools}"
+            if min(s.layers, s.tp, s.cp, s.ep) < 1 or s.time_s <= 0:
+                yield f"stage {n} of group {i} has {s.layers} layers, tp {s.tp}, cp {s.cp}, ep {s.ep}"
+
+
+def _ranks(g: Group, s: GroupStage) -> int:
+    return g.copies * g.width * s.tp * s.cp
+
+
+def ranks_fit_the_pools(c: Claim) -> Iterator[str]:
+    """``sum over groups of copies width tp cp <= nodes per_node`` on every pool, ``nodes <= offered``, none idle."""
+    cluster = c.plan.cluster
+    owned = sum(pool.count * pool.accelerators_per_node for pool in cluster.pools)
+    if owned != cluster.accelerators:
+        yield f"the pools have {owned:,} accelerators, the cluster {cluster.accelerators:,}"
+    for i, pool in enumerate(cluster.pools):
+        taken = sum(_ranks(g, s) for g in c.plan.parallelism.groups for s in g.stages if s.pool == i)
+        if taken > pool.count * pool.accelerators_per_node:
+            yield f"{taken:,} ranks on the {pool.count * pool.accelerators_per_node:,} accelerators of {pool.node}"
+        if taken <= (pool.count - 1) * pool.accelerators_per_node:
+            yield f"{taken:,} ranks leave nodes of {pool.node} idle, and the plan counts {pool.count}"
+        if pool.offered is not None and pool.count > pool.offered:
+            yield f"{pool.count:,} nodes of {pool.node}; {pool.offered:,} are offered"
+
+
+def layers_are_all_dealt(c: Claim) -> Iterator[str]:
+    """Every pipeline holds every layer once."""
+    total = len(layers(c.model))
+    for i, g in enumerate(c.plan.parallelism.groups):
+        if sum(s.layers for s in g.stages) != total:
+            yield f"group {i} holds {sum(s.layers for s in g.stages)} of {total} layers"
+
+
+def batch_is_shared(c: Claim) -> Iterator[str]:
+    """``sum of sequences = batch``, and none does more than ``copies width micro micro_batches``."""
+    b = c.plan.batch
+    groups = c.plan.parallelism.groups
+    if sum(g.sequences for g in groups) != b.global_:
+        yield f"the groups' {sum(g.sequences for g in groups):,} sequences are not the batch of {b.global_:,}"
+    for i, g in enumerate(groups):
+        most = g.copies * g.width * g.micro * g.micro_batches
+        if g.sequences > most:
+            yield f"group {i} has {g.sequences:,} sequences for {most:,} places"
+    if sum(b.per_pool) != b.global_ or len(b.per_pool) != len(c.plan.cluster.pools):
+        yield f"the pools' batches {list(b.per_pool)} do not add up to {b.global_:,}, one for each pool"
+
+
+def tensor_divides(c: Claim) -> Iterator[str]:
+    """``a % tp = 0``, ``h % tp = 0``, k divides by tp or tp by k, tp within a node; ``E % ep = 0``; sequences by cp."""
+    m, length = c.model, c.plan.workload.sequence
+    experts = m.moe.experts if m.moe else 1
+    for i, g in enumerate(c.plan.parallelism.groups):
+        for n, s in enumerate(g.stages):
+            if m.heads % s.tp or m.hidden % s.tp or (m.kv_heads % s.tp and s.tp % m.kv_heads):
+                yield f"stage {n} of group {i}: {m.heads} heads, {m.kv_heads} key/value heads over tp {s.tp}"
+            if experts % s.ep or s.ep > g.width * s.tp * s.cp:
+                yield f"stage {n} of group {i}: {experts} experts over ep {s.ep}"
+            if s.cp > 1 and (length % (2 * s.cp) or length // s.cp % s.tp):
+                yield f"stage {n} of group {i}: {length:,} tokens over cp {s.cp}"
+
+
+def times_follow(c: Claim) -> Iterator[str]:
+    """The step ends with the slowest group, and no group ends before ``(M - 1) max + sum`` of its stages."""
+    groups = c.plan.parallelism.groups
+    slowest = max(g.time_s for g in groups)
+    yield from unless_same("step_time_s", c.plan.prediction.step_time_s, slowest)
+    for i, g in enumerate(groups):
+        times = [s.time_s for s in g.stages]
+        least = (g.micro_batches - 1) * max(times) + sum(times)
+        if g.time_s < least * (1 - TOLERANCE):
+            yield f"group {i} ends after {g.time_s:.6g} s; its stages need {least:.6g} s"
+
+
+def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
+    """States and the inputs of all layers in flight fit into what a stage is said to hold, and that into its pool.
+
+    ``parameters + gradients + optimizer / width`` of ``layers / tp`` and the ends, ``(pp - i) layers 2 micro s h / (cp
+    tp)``.
+    """
+    every, w = layers(c.model), c.plan.workload
+    for i, g in enumerate(c.plan.parallelism.groups):
+        start = 0
+        for n, s in enumerate(g.stages):
+            own = every[start : start + s.layers]
+            start += s.layers
+            held = sum((layer.held for layer in own), Held(0, 0))
+            ends = first_end(c.model) if n == 0 else 0
+            ends += last_end(c.model, alone=len(g.stages) == 1) if n == len(g.stages) - 1 else 0
+            least = _states(c, g, s, held + Held(ends, 0))
+            flying = min(len(g.stages) - n, g.micro_batches)
+            least += flying * s.layers * 2.0 * g.micro * w.sequence * c.model.hidden / (s.cp * s.tp)
+            capacity = c.plan.cluster.pools[s.pool].accelerator_memory_bytes
+            if s.memory_bytes < least * (1 - TOLERANCE):
+                yield f"stage {n} of group {i} needs at least {least:.6g} B, and is said to hold {s.memory_bytes:.6g} B"
+            if s.memory_bytes > capacity * (1 + TOLERANCE):
+                yield f"stage {n} of group {i} holds {s.memory_bytes:.6g} B of {capacity:.6g} B"
+
+
+def _states(c: Claim, g: Group, s: GroupStage, held: Held) -> float:
+    """Bytes of parameters, gradients and optimizer states on one rank, these over all that may share them."""
+    each, optimizer, share = c.plan.runtime.bytes_per_parameter, c.plan.workload.optimizer, trained(c)
+    whole = held.dense / s.tp + held.experts / s.ep
+    shards = g.width * s.cp if c.plan.parallelism.zero_stage else 1
+    state = (optimizer["state_bytes"] + optimizer["master_bytes"]) * share
+    return float(whole * (each["parameters"] + each["gradients"] * share) + state * whole / shards)
+
+
+def fullest_stage_is_told(c: Claim) -> Iterator[str]:
+    """The memory section is that of the stage with the largest share of its accelerator in use."""
+    m, pools = c.plan.prediction.memory, c.plan.cluster.pools
+    shares = [
+        s.memory_bytes / pools[s.pool].accelerator_memory_bytes for g in c.plan.parallelism.groups for s in g.stages
+    ]
+    yield from unless_same("memory.total_bytes / capacity_bytes", m.total_bytes / m.capacity_bytes, max(shares))
+
+
+def dollars_follow_from_pools(c: Claim) -> Iterator[str]:
+    """``usd_per_hour = sum(nodes price)``, ``usd_total = usd_per_hour 24 days``."""
+    money, pools = c.plan.money, c.plan.cluster.pools
+    if money.usd_per_hour is None or money.usd_total is None:
+        if money.usd_total is not None or money.prices:
+            yield "some amounts are known without the others"
+        return
+    if len(money.prices) != len(pools):
+        yield f"{len(money.prices)} prices for {len(pools)} pools"
+        return
+    hourly = sum(pool.count * price.usd_per_hour for pool, price in zip(pools, money.prices, strict=True))
+    yield from unless_same("usd_per_hour", money.usd_per_hour, hourly)
+    yield from unless_same("usd_total", money.usd_total, money.usd_per_hour * 24.0 * money.days)
+
+
+CHECKS: tuple[Check, ...] = (
+    groups_are_possible,
+    ranks_fit_the_pools,
+    layers_are_all_dealt,
+    batch_is_shared,
+    tensor_divides,
+    times_follow,
+    memory_fits_stage_by_stage,
+    fullest_stage_is_told,
+    dollars_follow_from_pools,
+)

@@ -1,0 +1,345 @@
+"""Plans over several pools: against the cost of one cluster, against every plan there is, and on the command line."""
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner import api, cost, document, verify
+from planner.cost import risk
+from planner.errors import WrongQuestion
+from planner.mixed import assignment, dealing, pipelines, problem, search, stages
+from planner.mixed.assignment import Columns, Offer
+from planner.mixed.document import dealt, stage_memory
+from planner.mixed.pools import Pools, default_link, merged
+from planner.mixed.problem import Prepared
+from planner.schema.plan import Plan, PlanSet
+from planner.space.axes import Options, Sharding, TensorMode
+from planner.space.grid import single_grid
+from tests.asking import ask
+
+SMALL = ("ws-4xrtx6000:2", "t4-4:2")
+
+
+def posed(model: str, clusters: tuple[str, ...], **asked: Any) -> Prepared:
+    known, wanted, pools = api.pooled_request(model, clusters, api.Asked(**asked))
+    return problem.prepare(known, wanted, pools, wanted.batches[-1])
+
+
+def planned(*clusters: str, model: str = "gpt2-medium", **asked: Any) -> PlanSet:
+    return api.plan(model, clusters, **{"batch": "64", **asked})
+
+
+# ---- the one cost model ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("model", "node"), [("gpt2-medium", "dgx-v100:2"), ("mixtral-8x7b", "dgx-h100:8")])
+def test_even_pipelines_on_one_pool_cost_what_one_cluster_costs(model: str, node: str) -> None:
+    """Step time and every stage's memory of kinds that divide evenly, against the grid of one plan."""
+    prepared = posed(model, (node,), batch="512")
+    setting, kinds = prepared.setting, prepared.setting.kinds
+    layers, accelerators = int(prepared.figures[0].shape.layers), prepared.pools.all[0].cluster.accelerators
+    rng, compared = np.random.default_rng(1), 0
+    for index in rng.permutation(len(kinds)):
+        chain, rows, deal, _ = dealt(prepared, int(index))
+        pp, width = chain[0][1], int(kinds.width[index])
+        policies = {int(p) for p in deal.policy[0]}
+        even = layers % pp == 0 and len(set(deal.layers[0])) == 1 and len(policies) == 1
+        steps, rest = divmod(512, int(kinds.samples[index]))
+        # One bundle with all replicas (there, states are sharded as in one cluster), and a pipeline that is filled.
+        if not even or kinds.usage[index, 0] != accelerators or rest or steps < pp:
+            continue
+        found = search.settle(setting, np.array([index]), np.array([1]))
+        grid = _as_one_plan(prepared, int(index), pp, int(policies.pop()), width)
+        expected = cost.evaluate(grid)
+        assert found is not None
+        ends = abs(found.time / float(expected.time) - 1)
+        assert ends < (1e-12 if pp == 1 else 0.01), (chain, rows, found.time, float(expected.time))
+        held = [_held(prepared, int(index), i) for i in range(pp)]
+        assert max(held) == pytest.approx(float(expected.memory), rel=1e-12)
+        compared += 1
+        if compared == 12:
+            return
+    assert compared >= 5
+
+
+def _as_one_plan(prepared: Prepared, kind: int, pp: int, policy: int, width: int) -> Any:
+    kinds, table = prepared.setting.kinds, prepared.tables[0]
+    row = int(kinds.ways[kind, 0])
+    ways = table.ways
+    tp, cp = int(ways.tp[row]), int(ways.cp[row])
+    options = Options(
+        prepared.precision,
+        table.policies[policy],
+        TensorMode(tp > 1, tp > 1),
+        Sharding(1 if width * cp > 1 else 0, "full", True),
+        False,
+        False,
+        False,
+    )
+    layout = {"tp": tp, "pp": pp, "vpp": 1, "cp": cp, "ep": int(ways.ep[row]), "etp": 1, "dp": width,
+              "micro": int(ways.micro[row]), "batch": 512, "nodes": prepared.pools.all[0].count}  # fmt: skip
+    return single_grid(prepared.figures[0], layout, options)
+
+
+def _held(prepared: Prepared, kind: int, stage: int) -> float:
+    chain, rows, deal, _ = dealt(prepared, kind)
+    at, pool, role, depth = pipelines.places(chain)[stage]
+    found = stage_memory(prepared, pool, rows[at], int(deal.policy[0, stage]), int(deal.layers[0, stage]), role, depth)
+    return float(np.ravel(found.total)[0])
+
+
+def test_room_is_what_memory_leaves() -> None:
+    """One layer more than there is room for exceeds what the risk leaves; so many do not."""
+    prepared = posed("gpt2-medium", SMALL)
+    for pool, table in enumerate(prepared.tables):
+        whole = prepared.pools.all[pool].cluster.accelerator.memory
+        capacity = risk.usable(whole, prepared.memory_spread[0], prepared.request.oom_risk)
+        for role, depth in (("alone", 1), ("first", 3), ("middle", 2), ("last", 1)):
+            room = table.room[:, 0, stages.ROLES.index(role), depth - 1]
+            for row in range(0, len(room), 7):
+                for layers, fits in ((int(room[row]), True), (int(room[row]) + 1, False)):
+                    if layers >= 1:
+                        held = stage_memory(prepared, pool, row, 0, layers, role, depth)
+                        assert (float(np.ravel(held.total)[0]) <= capacity) == fits
+
+
+# ---- the search ------------------------------------------------------------------------------------------------------
+
+
+def small_setting(seed: int) -> search.Setting:
+    """Few kinds on few nodes, so that every plan can be tried."""
+    prepared = posed("gpt2", ("ws-4xrtx6000:1", "t4-4:1"), batch="24")
+    kinds = prepared.setting.kinds
+    picked = np.random.default_rng(seed).choice(np.flatnonzero(kinds.usage.sum(-1) <= 4), 6, replace=False)
+    return dataclasses.replace(prepared.setting, kinds=kinds.taken(picked))
+
+
+def every_plan(setting: search.Setting) -> float:
+    """The least step time over all numbers of bundles of every kind that fit the pools."""
+    have = np.array(setting.offer.nodes) * np.array(setting.offer.per_node)
+    most = [int(np.min(have[use > 0] // use[use > 0])) for use in setting.kinds.usage]
+    best = float("inf")
+    for counts in itertools.product(*(range(m + 1) for m in most)):
+        copies = np.array(counts)
+        if np.any(copies @ setting.kinds.usage > have) or not copies.any():
+            continue
+        rows = np.flatnonzero(copies)
+        found = search.settle(setting, rows, copies[rows])
+        best = min(best, found.time if found else best)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_search_finds_the_best_of_all_plans(seed: int) -> None:
+    setting = small_setting(seed)
+    best = every_plan(setting)
+    found = search.search(setting, gap=1e-3)
+    assert found.best[0].time == pytest.approx(best, rel=2e-3)
+    assert found.bound <= best * (1 + 1e-9)
+
+
+def test_the_integer_program_agrees_with_trying_all() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(10):
+        usage = rng.integers(0, 4, (4, 2)) + np.array([[1, 0], [0, 1], [1, 0], [0, 1]])
+        columns = Columns(usage, rng.integers(1, 9, 4).astype(float), np.ones(4, dtype=np.int64))
+        offer = Offer((3, 4), (2, 2), (1.0, 1.7), 12)
+        best = float("inf")
+        for counts in itertools.product(range(9), repeat=4):
+            need = np.array(counts) @ usage
+            nodes = -(-need // 2)
+            if np.all(nodes <= offer.nodes) and np.array(counts) @ columns.delivered >= 12 and sum(counts) <= 6:
+                best = min(best, float(nodes @ np.array(offer.weights)))
+        found = assignment.assign(columns, offer, 6, whole=True, gap=0.0)
+        assert (found.value if found else float("inf")) == pytest.approx(best)
+
+
+def test_identical_pools_are_one_cluster() -> None:
+    whole = planned("t4-4:4")
+    cut = planned("t4-4:1", "t4-4:3")
+    assert [p.cluster for p in cut.plans] == [p.cluster for p in whole.plans]
+    assert [p.prediction for p in cut.plans] == [p.prediction for p in whole.plans]
+    assert cut.search == whole.search
+
+
+def test_a_pool_without_nodes_is_as_if_absent() -> None:
+    with_none, without = planned("ws-4xrtx6000:2", "t4-4:0"), planned("ws-4xrtx6000:2")
+    assert [p.prediction for p in with_none.plans] == [p.prediction for p in without.plans]
+    with pytest.raises(WrongQuestion, match="no pool has any nodes"):
+        planned("t4-4:0", "ws-4xrtx6000:0")
+
+
+def test_one_more_pool_never_makes_it_worse() -> None:
+    pools = ("quad-rtx6000:1", "t4-4:1", "ws-4xa5000:1")
+    best = {
+        names: planned(*names, model="bert-base", pins=("tp=1", "pp=1..2")).plans[0].money.days
+        for size in (1, 2, 3)
+        for names in itertools.combinations(pools, size)
+    }
+    for names, fewer in itertools.product(best, best):
+        if set(fewer) < set(names):
+            assert best[names] <= best[fewer]
+    assert any(best[names] < min(best[name,] for name in names) for names in best if len(names) == 2)
+
+
+def test_a_pool_too_slow_to_help_is_left_out_and_said_to_be() -> None:
+    found = planned("dgx-h100:1", "t4-4:1@far")
+    assert [p.node for p in found.plans[0].cluster.pools] == ["dgx-h100"]
+    assert any("left out" in line and "t4-4" in line for line in found.reasons.why_not)
+
+
+def test_money_and_deadlines_hold() -> None:
+    asked = ("dgx-a100-40gb:1", "dgx-v100:1")
+    fast = planned(*asked)
+    cheap = planned(*asked, objective="cost")
+    most, least = fast.plans[0].money.usd_total, cheap.plans[0].money.usd_total
+    assert most is not None and least is not None
+    assert least <= min(p.money.usd_total or 1e99 for p in fast.plans)
+    cap = 0.5 * (most + least)
+    capped = planned(*asked, max_cost=f"${cap:.2f}")
+    assert all((p.money.usd_total or 1e99) <= cap * (1 + 1e-9) for p in capped.plans)
+    assert capped.plans[0].money.days >= fast.plans[0].money.days
+
+
+def test_stages_stand_on_both_pools_where_one_alone_has_too_few_accelerators() -> None:
+    found = planned("ws-4xrtx6000:1", "t4-4:1", pins=("pp=5",))
+    assert any(len({s.pool for s in g.stages}) == 2 for g in found.plans[0].parallelism.groups)
+
+
+# ---- documents -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mixed() -> PlanSet:
+    found = planned("dgx-a100-40gb:2", "dgx-v100:2", model="llama2-13b", batch="128")
+    assert found.plans[0].parallelism.groups
+    return found
+
+
+def test_documents_come_back_as_they_were(mixed: PlanSet) -> None:
+    assert document.parse(json.loads(document.as_json(mixed)), "here") == mixed
+
+
+def changed(plan: Plan, path: str, value: Any) -> Plan:
+    """The plan with one field replaced, wherever it is."""
+    name, _, rest = path.partition(".")
+    if name.isdigit():
+        raise AssertionError(path)
+    old = getattr(plan, name)
+    if isinstance(old, tuple):
+        index, _, inner = rest.partition(".")
+        item = changed(old[int(index)], inner, value)
+        return dataclasses.replace(plan, **{name: (*old[: int(index)], item, *old[int(index) + 1 :])})
+    if not rest:
+        return dataclasses.replace(plan, **{name: value(old) if callable(value) else value})
+    return dataclasses.replace(plan, **{name: changed(old, rest, value)})
+
+
+BREAKS = [
+    ("parallelism.groups.0.copies", lambda x: x + 40, "ranks_fit_the_pools"),
+    ("cluster.pools.0.count", lambda x: x + 3, "ranks_fit_the_pools"),
+    ("parallelism.groups.0.stages.0.layers", lambda x: x + 1, "layers_are_all_dealt"),
+    ("parallelism.groups.0.sequences", lambda x: x + 1, "batch_is_shared"),
+    ("parallelism.groups.0.stages.0.tp", 3, "tensor_divides"),
+    ("parallelism.groups.0.stages.0.time_s", lambda x: 9 * x, "times_follow"),
+    ("parallelism.groups.0.stages.0.memory_bytes", 1e9, "memory_fits_stage_by_stage"),
+    ("parallelism.groups.0.stages.0.memory_bytes", 1e12, "memory_fits_stage_by_stage"),
+    ("parallelism.groups.0.stages.0.pool", 7, "groups_are_possible"),
+    ("prediction.memory.resident_bytes", lambda x: 2 * x + 1, "memory_adds_up"),
+    ("prediction.step_time_s", lambda x: 0.9 * x, "times_follow"),
+    ("money.usd_per_hour", lambda x: x + 1, "dollars_follow_from_pools"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "name"), BREAKS)
+def test_what_cannot_be_is_found(mixed: PlanSet, path: str, value: Any, name: str) -> None:
+    try:
+        found = {violation.name for violation in verify.violations(changed(mixed.plans[0], path, value))}
+    except IndexError:
+        found = {"groups_are_possible"}
+    assert name in found
+
+
+def test_the_breakdown_adds_up_and_groups_end_with_the_step(mixed: PlanSet) -> None:
+    for plan in mixed.plans:
+        assert sum(plan.prediction.breakdown.values()) == pytest.approx(plan.prediction.step_time_s, rel=1e-9)
+        if plan.parallelism.groups:
+            assert max(g.time_s for g in plan.parallelism.groups) == plan.prediction.step_time_s
+
+
+# ---- the command line ------------------------------------------------------------------------------------------------
+
+
+def test_a_mixed_plan_is_shown_written_and_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "plan.json"
+    shown = ask(capsys, f"plan bert-large --accelerators A100:4,V100:4,RTX6000:8 --batch 64 -o {file}")
+    assert shown.code == 0
+    for words in ("A100-SXM4-40GB", "V100-SXM2", "RTX-6000", "pipelines", "gap"):
+        assert words in shown.out
+    again = ask(capsys, f"explain {file}")
+    assert again.code == 0
+    assert "pipelines" in again.out
+
+
+WRONG = [
+    ("--cluster dgx-a100-40g:1 --cluster t4-4:1", "dgx-a100-40gb"),
+    ("--accelerators A1000:4", "no such accelerator"),
+    ("--accelerators A100", "how many"),
+    ("--cluster t4-4:1 --cluster dgx-v100:1 --link 't4-4/dgx-v10=1 Gbit/s'", "did you mean dgx-v100"),
+    ("--cluster t4-4:1 --cluster dgx-v100:1 --link 't4-4=1 Gbit/s'", "write POOL/POOL"),
+    ("--cluster t4-4:1 --cluster dgx-v100:1 --link 't4-4/dgx-v100=1 Gbps!'", "--link"),
+    ("--cluster t4-4:1..4 --cluster dgx-v100:1", "one count"),
+    ("--cluster t4-4:1 --cluster dgx-v100:1 --runtime megatron-core@nothing", "releases"),
+    ("--cluster t4-4:1 --cluster tpu-v5e-8:1", "does not run on"),
+    ("--cluster 't4-4:1@a b' --cluster dgx-v100:1", "name of a zone"),
+    ("--cluster t4-4:1 --cluster dgx-v100:1 --price t4=$1/h", "no pool"),
+    ("--cluster t4-4:1 --cluster dgx-v100:1 --precision bf16", "share no precision"),
+    ("--cluster t4-4:1 --cluster dgx-v100:1 --pin tp=64", "no stage can run on t4-4"),
+    ("", "on what?"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), WRONG)
+def test_wrong_questions_say_what_is_wrong(words: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = ask(capsys, f"plan gpt2 {words}")
+    assert found.code == 2
+    assert says in " ".join(found.err.split())
+
+
+def test_a_model_that_fits_nowhere_has_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    found = ask(capsys, "plan llama3.1-405b --cluster t4-4:1 --cluster ws-4xrtx6000:1")
+    assert found.code == 1
+    assert "t4-4" in found.err
+
+
+# ---- pools -----------------------------------------------------------------------------------------------------------
+
+
+def test_links_have_stated_defaults() -> None:
+    _, _, pools = api.pooled_request("gpt2", ("dgx-v100:1", "ws-4xrtx6000:1", "t4-4:1@far"), api.Asked())
+    a, b, far = pools.all
+    assert default_link(a, b).bandwidth == 25e9 / 8
+    assert default_link(a, far).bandwidth == 10e9 / 8
+    assert "assumed" in default_link(a, far).basis
+    given = Pools(pools.all, {frozenset((a.name, b.name)): default_link(a, far)})
+    assert given.link(b, a).bandwidth == 10e9 / 8
+
+
+def test_merging_keeps_what_differs() -> None:
+    _, _, pools = api.pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2", "dgx-v100:1@far"), api.Asked())
+    assert [p.count for p in merged(pools.all)] == [3, 1]
+
+
+def test_the_deal_of_a_document_is_the_best(mixed: PlanSet) -> None:
+    """No other deal of a kind's layers has a faster slowest stage."""
+    prepared = posed("llama2-13b", ("dgx-a100-40gb:2", "dgx-v100:2"), batch="128")
+    for index in np.random.default_rng(0).integers(0, len(prepared.setting.kinds), 5):
+        _, _, deal, of = dealt(prepared, int(index))
+        layers = int(prepared.figures[0].shape.layers)
+        _, time = dealing.best_deal(of, layers, 10**6)
+        assert float(deal.slowest[0]) == pytest.approx(time / 10**6, rel=1e-4)
