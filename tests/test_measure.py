@@ -111,7 +111,7 @@ def test_a_precision_that_the_prior_lacks_is_added() -> None:
 
 
 def test_a_figure_beyond_what_is_possible_is_said_to_be_at_its_limit() -> None:
-    rows = [replace(row, seconds=row.seconds / 3) for row in _rows(TRUTH, 0.0) if row.kernel.kind == MATRIX]
+    rows = [replace(row, seconds=row.seconds / 5) for row in _rows(TRUTH, 0.0) if row.kernel.kind == MATRIX]
     _, report = fit_kernels(rows, H100, PRIOR)
     assert next(figure for figure in report.figures if figure.name == "matrix.bf16").at_limit
 
