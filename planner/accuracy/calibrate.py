@@ -153,9 +153,13 @@ def _moved(found: Fit) -> list[dict[str, Any]]:
 
 def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Width]:
     """Interval widths from residuals of fits that left each run's source out, or the whole of its generation."""
-    members = [calibration.frame.runs[i] for i in calibration.rows]
-    residuals = np.log(left_out / calibration.frame.measured[calibration.rows])
-    known = intervals.widths(residuals, [described(run) for run in members])
+    frame, rows, extra = calibration.frame, calibration.rows, calibration.extra
+    weight = weights([frame.runs[i].source for i in rows])
+    without = fit(frame, calibration.prior, parameters(), rows, weight, start=calibration.fit.theta, rounds=8)
+    times = np.concatenate([left_out, frame.predict(without.efficiencies).time[extra]])
+    every = np.concatenate([rows, extra])
+    residuals = np.log(times / frame.measured[every])
+    known = intervals.widths(residuals, [described(frame.runs[i]) for i in every])
     return known | {intervals.UNMEASURED: intervals.width(np.abs(on_new_generations(calibration)))}
 
 

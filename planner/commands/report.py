@@ -35,7 +35,7 @@ def deliver(found: PlanSet, *, as_json: bool, output: Path | None) -> None:
     if output is not None:
         render.text(f"Next      clusterwright explain {output}     (the plan is in {output})")
     else:
-        render.text("Next      -o plan.json writes the plan; clusterwright explain plan.json prints it again")
+        render.text("Next      -o plan.json writes the plan; clusterwright export plan.json --to list: what starts it")
 
 
 def show(found: PlanSet) -> None:
