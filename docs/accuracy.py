@@ -141,6 +141,17 @@ def reached(
     return table(["figure", "asked", "reached"], rows)
 
 
+def sureness(found: calibrate.Calibration, left_out: np.ndarray, known: Any) -> list[str]:
+    """How many runs lie inside their 80 % interval, their source left out of the fit: all, and the worst large source."""
+    members = [found.frame.runs[i] for i in found.rows]
+    half = np.array([intervals.found(known, *validation.described(run))[0] for run in members])
+    inside = np.abs(np.log(left_out / found.frame.measured[found.rows])) <= half
+    by = {name: inside[[run.source == name for run in members]] for name in {run.source for run in members}}
+    share, name = min((float(each.mean()), name) for name, each in by.items() if len(each) >= 20)
+    title = "80 % intervals, source left out: runs inside; least of a source of 20 runs"
+    return [title, "75-85 %; 65 %", f"{percent(float(inside.mean()), 0)}; {percent(share, 0)} ({name})"]
+
+
 def beyond(
     found: calibrate.Calibration, everything: Sequence[runs.Run], judgement: validation.Judged
 ) -> list[list[str]]:
@@ -374,7 +385,15 @@ def page() -> str:
         parameters=len(fit.parameters),
         freedom=f"{fit.freedom:.1f}",
         reached=reached(
-            found, source, model, unfitted, site, report, whole, using, beyond(found, everything, judgement)
+            found,
+            source,
+            model,
+            unfitted,
+            site,
+            report,
+            whole,
+            using,
+            [sureness(found, source, known), *beyond(found, everything, judgement)],
         ),
         sources=by_source(
             found, {"no runs": unfitted, "fitted": fitted, "source left out": source, "model left out": model}

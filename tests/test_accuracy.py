@@ -239,18 +239,34 @@ def test_pairs_within_three_per_cent_do_not_count():
 
 def test_intervals_are_conformal_quantiles():
     assert intervals.width(np.arange(1, 10) / 10).half == pytest.approx(0.8)
-    found = intervals.widths(np.full(10, 0.1), [("hopper", "dense", "fsdp")] * 10)
+    found = intervals.widths(np.full(10, 0.1), [("hopper", "dense", "fsdp")] * 10, ["one", "two"] * 5)
     assert found["hopper/dense"] == Width(0.1, 10)
     # Nothing comparable: the widest set, half as wide again.
     assert intervals.found(found, "cdna3", "moe", "fsdp") == (pytest.approx(0.15), "all")
 
 
 def test_a_generation_nothing_was_measured_on_gets_what_left_out_generations_miss():
-    known = intervals.widths(np.full(10, 0.1), [("hopper", "dense", "fsdp")] * 10)
+    known = intervals.widths(np.full(10, 0.1), [("hopper", "dense", "fsdp")] * 10, ["one", "two"] * 5)
     known[intervals.UNMEASURED] = Width(0.4, 10)
     assert intervals.found(known, "cdna3", "dense", "fsdp") == (0.4, intervals.UNMEASURED)
     assert intervals.found(known, "hopper", "moe", "fsdp") == (pytest.approx(0.15), "all")
     assert intervals.found(known, "hopper", "dense", "fsdp") == (0.1, "hopper/dense/fsdp")
+    assert intervals.found(known, "hopper", "dense", "maxtext") == (pytest.approx(0.15), "hopper/dense")
+
+
+def test_one_source_is_no_surer_than_the_wider_sets():
+    residuals = np.array([0.01] * 10 + [0.2] * 10)
+    what = [("hopper", "dense", "fsdp")] * 10 + [("hopper", "dense", "megatron-core")] * 10
+    found = intervals.widths(residuals, what, ["one"] * 10 + ["two", "three"] * 5)
+    assert found["hopper/dense/fsdp"].half == pytest.approx(0.2)
+    assert intervals.widths(residuals, what, ["one", "two"] * 10)["hopper/dense/fsdp"].half == pytest.approx(0.01)
+
+
+def test_intervals_cover_what_they_say_overall_and_in_every_large_source(report):
+    assert 0.75 <= report["overall"]["interval80_coverage"] <= 0.88
+    large = [group for group in report["groups"] if group["covered"] >= 20]
+    assert len(large) > 10
+    assert {g["name"]: g["interval80_coverage"] for g in large if g["interval80_coverage"] < 0.65} == {}
 
 
 def test_tpu_intervals_cover_runs_that_nothing_was_fitted_to(report):

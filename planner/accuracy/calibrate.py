@@ -159,7 +159,8 @@ def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Widt
     times = np.concatenate([left_out, frame.predict(without.efficiencies).time[extra]])
     every = np.concatenate([rows, extra])
     residuals = np.log(times / frame.measured[every])
-    known = intervals.widths(residuals, [described(frame.runs[i]) for i in every])
+    members = [frame.runs[i] for i in every]
+    known = intervals.widths(residuals, [described(run) for run in members], [run.group for run in members])
     return known | {intervals.UNMEASURED: intervals.width(np.abs(on_new_generations(calibration)))}
 
 
@@ -173,7 +174,7 @@ def other_widths(catalog: Catalog, runs: Sequence[Run], prior: Efficiencies) -> 
         return {}
     measured = frame.measured[other_parameters.timed(frame)]
     residuals = np.log(other_parameters.cross_validated(frame, prior) / measured)
-    known = intervals.widths(residuals, [described(run) for run in members])
+    known = intervals.widths(residuals, [described(run) for run in members], [run.group for run in members])
     return {key: each for key, each in known.items() if key != "all"}
 
 

@@ -30,7 +30,7 @@ LEVEL = 0.8
 FEWEST = 8
 """Residuals that make a set of its own."""
 UNKNOWN = 1.5
-"""Factor on the wider set's half-width where nothing comparable was measured."""
+"""Factor on a wider set's half-width where nothing under the same runtime, or nothing comparable, was measured."""
 UNMEASURED = "unmeasured generation"
 """The set of residuals of generations that a fit saw no run of."""
 TRANSFORMERS = ("dense", "moe")
@@ -57,13 +57,26 @@ def keys(generation: str, kind: str, runtime: str) -> tuple[str, ...]:
     return (f"{generation}/{kind}/{runtime}", f"{generation}/{kind}", kind, "all")
 
 
-def widths(residuals: Array, described: Sequence[tuple[str, str, str]]) -> dict[str, Width]:
-    """Every set's width; `described` gives (generation, kind, runtime) of each residual."""
+def widths(residuals: Array, described: Sequence[tuple[str, str, str]], sources: Sequence[str]) -> dict[str, Width]:
+    """Every set's width; `described` gives (generation, kind, runtime) of each residual.
+
+    One source's machines and habits are alike: a set that only one measured is no narrower than the two next wider.
+    """
     sets: dict[str, list[float]] = {}
-    for residual, what in zip(np.abs(residuals), described, strict=True):
-        for key in keys(*what):
+    by: dict[str, set[str]] = {}
+    wider: dict[str, tuple[str, ...]] = {}
+    for residual, what, source in zip(np.abs(residuals), described, sources, strict=True):
+        names = keys(*what)
+        for place, key in enumerate(names):
             sets.setdefault(key, []).append(float(residual))
-    return {key: width(np.array(found)) for key, found in sets.items() if len(found) >= FEWEST or key == "all"}
+            by.setdefault(key, set()).add(source)
+            wider[key] = names[place + 1 :]
+    own = {key: width(np.array(found)) for key, found in sets.items() if len(found) >= FEWEST or key == "all"}
+    found = {}
+    for key, each in own.items():
+        least = [own[name].half for name in wider[key] if name in own][:2] if len(by[key]) < 2 else []
+        found[key] = Width(max([each.half, *least]), each.runs)
+    return found
 
 
 def found(known: Mapping[str, Width], generation: str, kind: str, runtime: str) -> tuple[float, str]:
@@ -71,8 +84,10 @@ def found(known: Mapping[str, Width], generation: str, kind: str, runtime: str) 
     names = keys(generation, kind, runtime)
     for index, name in enumerate(names):
         if name in known:
-            if index < 2:
+            if index == 0:
                 return known[name].half, name
+            if index == 1:
+                return known[name].half * UNKNOWN, name
             wide, new = known[name].half * UNKNOWN, known.get(UNMEASURED)
             if new and not any(f"{generation}/{fitted}" in known for fitted in TRANSFORMERS):
                 return max(wide, new.half), UNMEASURED
