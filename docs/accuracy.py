@@ -142,7 +142,7 @@ def reached(
 
 
 def sureness(found: calibrate.Calibration, left_out: np.ndarray, known: Any) -> list[str]:
-    """How many runs lie inside their 80 % interval, their source left out of the fit: all, and the worst large source."""
+    """How many runs lie inside their 80 % interval, their source left out of the fit: all, and the worst source."""
     members = [found.frame.runs[i] for i in found.rows]
     half = np.array([intervals.found(known, *validation.described(run))[0] for run in members])
     inside = np.abs(np.log(left_out / found.frame.measured[found.rows])) <= half
