@@ -107,7 +107,7 @@ def can_train_in(accelerator: Accelerator, precision: str) -> bool:
     """Whether the accelerator has a matrix rate for the precision (mxfp8 needs Blackwell or CDNA 4's block scaling)."""
     if precision in ("mxfp8", "nvfp4") and accelerator.generation not in ("blackwell", "cdna4"):
         return False
-    return _PEAK_OF[precision] in accelerator.peak
+    return _PEAK_OF.get(precision) in accelerator.peak
 
 
 def maturity(reached: AcceleratorEfficiency, release: str) -> float:

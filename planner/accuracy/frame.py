@@ -77,6 +77,12 @@ class Frame:
         pairs = [(i, variant) for i, run in enumerate(self.runs) for variant in run.variants]
         self.owner = np.array([i for i, _ in pairs], dtype=np.intp)
         self._pairs = pairs
+        self.measured = np.array([run.measured or np.nan for run in self.runs])
+        self.profiled = np.array([], dtype=np.intp)
+        """Runs that a profile of layer times holds for."""
+        self.capacity = np.array([r.cluster.accelerator.memory for i, _ in pairs if (r := self.runs[i]).cluster])
+        if not pairs:
+            return  # no columns: nothing is predicted
         shapes = [encoders.shape(run) for run in self.runs]
         self._shape = taken(stacked(shapes), self.owner)
         layouts = [Layout(**{name: float(value) for name, value in v.layout.items()}) for _, v in pairs]
@@ -84,7 +90,6 @@ class Frame:
         self._options = stacked([as_figures(v.options) for _, v in pairs])
         used = [self._profile(profiles, run, variant) for run, variant in self._each()]
         self.profiled = np.unique(self.owner[[each is not None for each in used]])
-        """Runs that a profile of layer times holds for."""
         self._times = stacked([_times(each, v) for each, (_, v) in zip(used, pairs, strict=True)])
         own = [self.runs[i] for i, _ in pairs]
         self._devices = _places(
@@ -102,8 +107,6 @@ class Frame:
             ]
         )
         self._accelerators = np.array([float(r.accelerators) for r in own])
-        self.capacity = np.array([r.cluster.accelerator.memory for r in own if r.cluster])
-        self.measured = np.array([run.measured or np.nan for run in self.runs])
 
     def _each(self) -> list[tuple[Run, Variant]]:
         return [(self.runs[i], variant) for i, variant in self._pairs]
@@ -174,6 +177,9 @@ class Frame:
 
     def predict(self, using: Efficiencies, profiled: bool = True) -> Prediction:
         """Every run under some efficiencies; of several readings the fastest that fits, else the leanest."""
+        if not self.runs:
+            nothing = np.array([])
+            return Prediction(nothing, nothing, nothing.astype(bool), nothing.astype(np.intp), nothing)
         grid = self.grid(using, profiled)
         found = cost.evaluate(grid)
         time, memory = np.broadcast_to(found.time, self.owner.shape), np.broadcast_to(found.memory, self.owner.shape)

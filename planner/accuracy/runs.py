@@ -114,7 +114,7 @@ def read(path: Path, catalog: Catalog) -> list[Run]:
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
+            reader = csv.DictReader(file, restval="")
             missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
             if missing:
                 raise WrongQuestion(f"{path}: no column {', '.join(missing)}; see docs/accuracy.md for the columns")
@@ -151,8 +151,8 @@ def _run(row: Mapping[str, str], catalog: Catalog) -> Run:
     )
     try:
         return _filled(run, row, catalog)
-    except _Unpredictable as error:
-        return replace(run, reason=str(error))
+    except (_Unpredictable, WrongQuestion) as error:
+        return replace(run, reason=" ".join(str(error).split()))
 
 
 def _ran_out(text: str) -> bool:
@@ -405,8 +405,13 @@ def _policies(row: Mapping[str, str], inferred: list[str]) -> list[Recompute]:
         return [known[stated]]
     if stated.startswith("block:"):
         layers = (whole(row, "layers") or 1) / (whole(row, "pp", 1) or 1) / (whole(row, "vpp", 1) or 1)
-        share = min(1.0, float(stated[6:]) / max(layers, 1.0))
+        blocks = re.fullmatch(r"block:(\d+)", stated)
+        if blocks is None:
+            raise _Unpredictable(f"activation_recompute {stated!r}: block: takes a number of layers, as block:2")
+        share = min(1.0, int(blocks[1]) / max(layers, 1.0))
         return [Recompute(f"block:{share:g}", share, 0.0)]
+    if stated:
+        raise _Unpredictable(f"activation_recompute {stated!r}: none, selective, full and block:N are known")
     inferred.append("recompute: the fastest that fits of none, selective, some blocks, full")
     return [NO_RECOMPUTE, SELECTIVE, *SOME_BLOCKS, FULL]
 

@@ -231,9 +231,9 @@ def per_run(judgement: Judged) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(PER_RUN)
-    place = {run.id: index for index, run in enumerate(judgement.predicted)}
+    place = {id(run): index for index, run in enumerate(judgement.predicted)}  # a user's ids may repeat
     for run in judgement.runs:
-        i = place.get(run.id)
+        i = place.get(id(run))
         if i is None:
             table.writerow([run.id, run.source, run.model, *[""] * 10, "", run.reason])
             continue

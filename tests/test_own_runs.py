@@ -1,0 +1,102 @@
+"""Runs files of a user: rows that are odd, impossible or too few are told, and never end a command."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.commands import main
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"
+GOOD = {
+    "id": "mine-1",
+    "source": "mine",
+    "model": "llama3-8b",
+    "family": "dense",
+    "accelerator": "H100",
+    "num_accelerators": "8",
+    "seq_len": "8192",
+    "global_batch_seqs": "128",
+    "tp": "1",
+    "pp": "1",
+    "micro_batch": "1",
+    "precision": "bf16",
+    "step_time_s": "12.5",
+    "runtime": "megatron-core@2026",
+    "activation_recompute": "none",
+}
+
+
+def wrote(tmp_path, *rows, also=()):
+    """A runs file of good rows with some cells changed."""
+    path = tmp_path / "mine.csv"
+    columns = list(dict.fromkeys([*GOOD, *also, *(name for row in rows for name in row)]))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, columns, restval="")
+        table.writeheader()
+        table.writerows(GOOD | row for row in rows)
+    return path
+
+
+def validated(capsys, path, *options):
+    """The document of `validate`."""
+    assert main(["validate", str(path), "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [{"accelerator": "Gaudi3"}],
+        [{"tp": "16"}],
+        [{"tp": ""}],
+        [{"model": "resnet50", "family": "cnn", "precision": "fp16", "metric": "samples_per_s", "value": "1000"}],
+    ],
+)
+def test_a_file_without_a_predictable_transformer_is_judged(tmp_path, capsys, rows):
+    path = wrote(tmp_path, *rows)
+    document = validated(capsys, path)
+    assert document["overall"]["n"] == len(rows)
+    assert main(["validate", str(path)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"precision": "bf15"}, "no matrix rate in bf15"),
+        ({"activation_recompute": "block:x"}, "block:x"),
+        ({"activation_recompute": "some"}, "none, selective, full and block:N"),
+        ({"runtime": "nosuch"}, "nosuch"),
+        ({"seq_len": "1e30"}, ""),
+        ({"global_batch_seqs": "1e19"}, ""),
+    ],
+)
+def test_one_bad_cell_leaves_out_its_row_only(tmp_path, capsys, cells, reason):
+    document = validated(capsys, wrote(tmp_path, {}, cells, {"family": "encoder", "precision": "bf15"}))
+    assert (document["overall"]["n"], document["overall"]["covered"]) == (3, 1)
+    assert any(reason in each["reason"] and each["reason"] for each in document["not_covered"])
+
+
+def test_a_row_that_ends_early_leaves_out_itself(tmp_path, capsys):
+    path = wrote(tmp_path, {})
+    path.write_text(path.read_text(encoding="utf-8") + "mine-2,mine\n", encoding="utf-8")
+    assert validated(capsys, path)["overall"]["covered"] == 1
+
+
+def test_runs_of_one_id_keep_their_own_predictions(tmp_path):
+    path = wrote(tmp_path, {}, {"global_batch_seqs": "256", "step_time_s": "25"}, {"tp": "16"})
+    assert main(["validate", str(path), "-o", str(tmp_path / "each.csv")]) == 0
+    with (tmp_path / "each.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["measured_s"] for row in rows] == ["12.5", "25", ""]
+    assert float(rows[1]["predicted_s"]) > 1.5 * float(rows[0]["predicted_s"])
+    assert "tp 16" in rows[2]["reason"]
+
+
+def test_a_site_without_runs_is_told_in_a_sentence(tmp_path, capsys):
+    assert main(["calibrate", str(wrote(tmp_path)), "--site", "-o", str(tmp_path / "out")]) == 2
+    assert "no run with a time that can be predicted" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
