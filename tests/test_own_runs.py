@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from planner import catalog
+from planner.accuracy import names, runs
 from planner.commands import main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,3 +102,33 @@ def test_a_site_without_runs_is_told_in_a_sentence(tmp_path, capsys):
     assert main(["calibrate", str(wrote(tmp_path)), "--site", "-o", str(tmp_path / "out")]) == 2
     assert "no run with a time that can be predicted" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("published", "known_as"),
+    [
+        ("V100-PCIE-32GB", "V100-PCIE-32GB"),
+        ("Tesla V100 PCIe 16GB", "V100-PCIE-16GB"),
+        ("V100-32GB PCIe", "V100-PCIE-32GB"),
+        ("V100-SXM2-32GB", "V100-SXM2-32GB"),
+    ],
+)
+def test_boards_are_not_taken_for_modules(published, known_as):
+    assert names.accelerator(published) == known_as
+
+
+def test_every_catalog_id_is_itself():
+    known = catalog.load().accelerators
+    assert {names.accelerator(name, known) for name in known} == set(known)
+    assert names.accelerator("h100-mine", ["H100-mine"]) == "H100-mine"
+
+
+def test_an_accelerator_of_ones_own_catalog_is_taken_as_it_is(tmp_path):
+    text = (ROOT / "hardware_catalog" / "accelerators" / "nvidia.toml").read_text(encoding="utf-8")
+    start = text.index("[H100-SXM5-80GB]")
+    entry = text[start : text.index("\n[", start)].replace("H100-SXM5-80GB", "H100-mine")
+    (tmp_path / "own" / "accelerators").mkdir(parents=True)
+    (tmp_path / "own" / "accelerators" / "own.toml").write_text(entry + "\n", encoding="utf-8")
+    known = catalog.load(tmp_path / "own")
+    (run,) = runs.read(wrote(tmp_path, {"accelerator": "H100-mine"}), known)
+    assert run.reason == "no node with H100-mine in the catalog"

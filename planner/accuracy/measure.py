@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +108,7 @@ def run_table(folder: Path, table: Path, accelerator: str, catalog: Catalog) -> 
         WrongQuestion: a malformed table, no row of that accelerator, or a file that cannot be written.
     """
     part = catalog.accelerator(accelerator)
-    rows, left_out = of_table(table, part)
+    rows, left_out = of_table(table, part, catalog.accelerators)
     _made(folder)
     return _fitted(folder, table, part, catalog, Measurement(tuple(rows), 0, ()), left_out, f"table {table.name}")
 
@@ -117,7 +117,7 @@ def fit_table(path: Path, accelerator: str, catalog: Catalog | None = None) -> A
     """The figures of an accelerator by a kernel table alone; see :func:`run_table`."""
     known = catalog or catalogs.load()
     part = known.accelerator(accelerator)
-    return fit_kernels(of_table(path, part)[0], part, _prior(known, part))[0]
+    return fit_kernels(of_table(path, part, known.accelerators)[0], part, _prior(known, part))[0]
 
 
 def measure(
@@ -192,23 +192,24 @@ def _timed(
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-def of_table(path: Path, part: Accelerator) -> tuple[list[Row], int]:
+def of_table(path: Path, part: Accelerator, known: Iterable[str] = ()) -> tuple[list[Row], int]:
     """A table's rows of one accelerator, in precisions that it has a peak for, and how many rows are left out.
 
     Raises:
         WrongQuestion: a malformed table, or none of its rows is of this accelerator.
     """
     table: Table = read(path)
-    kept = rows_of(table, part)
+    kept = rows_of(table, part, known)
     if not kept:
-        known = sorted({names.accelerator(row.accelerator) or row.accelerator for row in table.rows})
-        raise WrongQuestion(f"{path}: no kernel of {part.id} in it; it has {', '.join(known[:8]) or 'no rows'}")
+        there = sorted({names.accelerator(row.accelerator, known) or row.accelerator for row in table.rows})
+        raise WrongQuestion(f"{path}: no kernel of {part.id} in it; it has {', '.join(there[:8]) or 'no rows'}")
     return kept, len(table.rows) - len(kept) + table.left_out
 
 
-def rows_of(table: Table, part: Accelerator) -> list[Row]:
-    """The rows of one accelerator, in precisions that it has a peak for."""
-    mine = [row for row in table.rows if part.id in (row.accelerator, names.accelerator(row.accelerator))]
+def rows_of(table: Table, part: Accelerator, known: Iterable[str] = ()) -> list[Row]:
+    """The rows of one accelerator, in precisions that it has a peak for; `known` are the catalog's ids."""
+    ids = (part.id, *known)
+    mine = [row for row in table.rows if names.accelerator(row.accelerator, ids) == part.id]
     return [row for row in mine if row.kernel.dtype in ELEMENT and binding.can_train_in(part, row.kernel.dtype)]
 
 

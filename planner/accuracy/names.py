@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _ACCELERATORS: tuple[tuple[str, str], ...] = (
     (r"h100.*(96gb|96 gb)", "H100-SXM5-96GB"),
@@ -20,6 +21,8 @@ _ACCELERATORS: tuple[tuple[str, str], ...] = (
     (r"a100.*pcie.*40", "A100-PCIE-40GB"),
     (r"a100.*40\s?gb", "A100-SXM4-40GB"),
     (r"a100", "A100-SXM4-80GB"),
+    (r"v100.*(pcie.*32|32.*pcie)", "V100-PCIE-32GB"),
+    (r"v100.*pcie", "V100-PCIE-16GB"),
     (r"v100.*16gb", "V100-SXM2-16GB"),
     (r"v100", "V100-SXM2-32GB"),
     (r"tpu-?v4", "TPU-v4"),
@@ -34,16 +37,22 @@ _ACCELERATORS: tuple[tuple[str, str], ...] = (
     (r"\ba40\b", "A40"),
     (r"\ba30\b", "A30"),
     (r"\bl4\b", "L4"),
-    (r"rtx 4090", "RTX-4090"),
+    (r"rtx[ -]4090", "RTX-4090"),
     (r"a5000", "RTX-A5000"),
     (r"a10g", "A10G"),
 )
 """Pattern (lower case) -> id in the catalog, first match wins."""
 
 
-def accelerator(published: str) -> str | None:
-    """The catalog's id of an accelerator as a table names it; None if it is in no catalog."""
-    text = published.lower()
+def accelerator(published: str, known: Iterable[str] = ()) -> str | None:
+    """The catalog's id of an accelerator as a table names it; None if it is in no catalog.
+
+    A name that is one of the `known` ids, however it is capitalised, is taken as it is.
+    """
+    text = published.strip().lower()
+    own = next((each for each in known if each.lower() == text), None)
+    if own is not None:
+        return own
     return next((known for pattern, known in _ACCELERATORS if re.search(pattern, text)), None)
 
 

@@ -173,7 +173,7 @@ def _states_enough(row: Mapping[str, str]) -> bool:
 
 def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     n = int(required(row, "num_accelerators"))
-    accelerator = names.accelerator(run.accelerator)
+    accelerator = names.accelerator(run.accelerator, catalog.accelerators)
     if accelerator is None or accelerator not in catalog.accelerators:
         raise _Unpredictable(f"accelerator {run.accelerator!r} is not in the catalog")
     if run.family not in ("dense", "moe"):
@@ -383,14 +383,12 @@ def _slice(row: Mapping[str, str], pod: int, n: int) -> int:
 # ---- what was run ----------------------------------------------------------------------------------------------------
 
 
-def _precision(run: Run, row: Mapping[str, str], inferred: list[str]) -> str:
+def _precision(run: Run, row: Mapping[str, str], part: Accelerator, inferred: list[str]) -> str:
     """As stated; unstated MLPerf rows on parts with 8-bit matrix units run in fp8, others in 16 bit."""
     stated = (row.get("precision") or "").strip()
     if stated:
         return stated
-    fast = any(
-        name in (names.accelerator(run.accelerator) or "") for name in ("H100", "H200", "B200", "GB", "B300", "MI3")
-    )
+    fast = any(name in part.id for name in ("H100", "H200", "B200", "GB", "B300", "MI3"))
     chosen = "fp8" if fast and run.source >= "mlperf-v3" else "bf16"
     inferred.append(f"precision {chosen}")
     return chosen
@@ -460,7 +458,7 @@ def _degrees(
 def _variants(
     run: Run, row: Mapping[str, str], work: Workload, n: int, runtime: str, part: Accelerator, inferred: list[str]
 ) -> Iterator[Variant]:
-    precision = _precision(run, row, inferred)
+    precision = _precision(run, row, part, inferred)
     if not can_train_in(part, precision):
         raise _Unpredictable(f"{part.id} has no matrix rate in {precision}")
     policies = _modules(work, runtime, _policies(row, inferred), inferred)

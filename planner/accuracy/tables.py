@@ -41,7 +41,7 @@ def informed(prior: Efficiencies, catalog: Catalog, table: Path) -> tuple[Effici
     kernels = 0
     timed = read(table)
     for part in catalog.accelerators.values():
-        rows = [row for row in rows_of(timed, part) if row.kernel.dtype in PRECISIONS]
+        rows = [row for row in rows_of(timed, part, catalog.accelerators) if row.kernel.dtype in PRECISIONS]
         if len(rows) >= FEWEST:
             entry, _ = fit_kernels(rows, part, prior.accelerator(part))
             shapes.setdefault(part.generation, []).append(entry)
