@@ -132,3 +132,39 @@ def test_an_accelerator_of_ones_own_catalog_is_taken_as_it_is(tmp_path):
     known = catalog.load(tmp_path / "own")
     (run,) = runs.read(wrote(tmp_path, {"accelerator": "H100-mine"}), known)
     assert run.reason == "no node with H100-mine in the catalog"
+
+
+MIXTURE = {
+    "model": "own",
+    "family": "moe",
+    "layers": "8",
+    "hidden": "1024",
+    "heads": "8",
+    "num_experts": "8",
+    "topk": "2",
+}
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"step_time_s": "-12.5"}, "step_time_s -12.5 is negative"),
+        ({"memory_gb_per_gpu": "-3"}, "memory_gb_per_gpu -3 is negative"),
+        ({"step_time_s": "fast"}, "step_time_s 'fast' is no number"),
+        ({"step_time_s": "inf"}, "step_time_s 'inf' is no number"),
+        ({"num_accelerators": "8.5"}, "num_accelerators 8.5 is not whole"),
+        ({"tp": "1.5"}, "tp 1.5 is not whole"),
+        ({"pp": "0.5"}, "pp 0.5 is not whole"),
+        ({"num_accelerators": "64", "pp": "64"}, "pp 64 is more than the model's 32 layers"),
+        ({"num_accelerators": "96", "tp": "3"}, "tp 3 does not divide the model's 32 heads"),
+        ({"ep": "2"}, "ep 2, but the model has no experts"),
+        (MIXTURE | {"topk": "9"}, "topk 9 is more than 8 experts"),
+        (MIXTURE | {"ep": "3"}, "ep 3 does not divide the model's 8 experts"),
+        (MIXTURE | {"ep": "8", "num_accelerators": "4"}, "ep 8 is more than 4 accelerators"),
+        ({"task": "inference"}, "task 'inference'"),
+    ],
+)
+def test_what_no_run_can_have_been_is_not_covered(tmp_path, cells, reason):
+    good, bad = runs.read(wrote(tmp_path, MIXTURE, cells), catalog.load())
+    assert good.covered, good.reason
+    assert bad.reason.startswith(reason)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from planner.accuracy import names
+from planner.accuracy import impossible, names
 from planner.binding import can_train_in
 from planner.catalog import Catalog
 from planner.errors import WrongQuestion
@@ -172,6 +172,8 @@ def _states_enough(row: Mapping[str, str]) -> bool:
 
 
 def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
+    if why := impossible.cell(row):
+        raise _Unpredictable(why)
     n = int(required(row, "num_accelerators"))
     accelerator = names.accelerator(run.accelerator, catalog.accelerators)
     if accelerator is None or accelerator not in catalog.accelerators:
@@ -180,6 +182,8 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         return _other(run, row, catalog, accelerator, n)
     inferred: list[str] = []
     model = _model(row)
+    if why := impossible.cut(model, n, {name: whole(row, name) for name in ("tp", "pp", "ep")}):
+        raise _Unpredictable(why)
     batch, sequence = int(required(row, "global_batch_seqs")), int(required(row, "seq_len"))
     runtime, year = names.runtime(run.source, row.get("sharding") or "", run.release)
     if row.get("runtime"):
@@ -289,6 +293,8 @@ def _own_shape(row: Mapping[str, str], name: str, layers: int, hidden: int) -> M
     ffn = whole(row, "ffn_hidden") or 4 * hidden
     moe = None
     if experts and topk:
+        if topk > experts:
+            raise _Unpredictable(f"topk {topk} is more than {experts} experts")
         moe = MixtureOfExperts(experts=experts, experts_per_token=topk, ffn=whole(row, "moe_ffn_hidden") or ffn)
     sequence = int(required(row, "seq_len"))
     return Model(

@@ -1,0 +1,51 @@
+"""What no run can have been: negative measurements, halves of an accelerator, degrees that do not cut the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from planner.schema.workload import Model
+
+MEASURED = ("step_time_s", "memory_gb_per_gpu", "tokens_per_s_per_gpu", "tflops_per_gpu", "value")
+COUNTS = (
+    *("num_accelerators", "accelerators_per_node", "seq_len", "global_batch_seqs", "micro_batch"),
+    *("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "layers", "hidden", "heads", "kv_heads", "num_experts", "topk"),
+)
+TASKS = ("pretrain", "mlperf-pretrain", "lora", "sft", "finetune")
+
+
+def cell(row: Mapping[str, str]) -> str:
+    """Why a row's cells cannot be of a run, each by itself; empty if they can."""
+    task = row.get("task") or TASKS[0]
+    if task not in TASKS:
+        return f"task {task!r}: {', '.join(TASKS)} are known"
+    for name in (*MEASURED, *COUNTS):
+        text = (row.get(name) or "").strip()
+        try:
+            value = float(text) if text else 0.0
+        except ValueError:
+            return f"{name} {text!r} is no number"
+        if not math.isfinite(value):
+            return f"{name} {text!r} is no number"
+        if value < 0:
+            return f"{name} {text} is negative"
+        if name in COUNTS and not value.is_integer():
+            return f"{name} {text} is not whole"
+    return ""
+
+
+def cut(model: Model, n: int, degrees: Mapping[str, int | None]) -> str:
+    """Why `n` accelerators cannot have run a model under some degrees (tp, pp, ep); empty if they can."""
+    tp, pp, ep = (degrees.get(name) or 1 for name in ("tp", "pp", "ep"))
+    if pp > model.layers:
+        return f"pp {pp} is more than the model's {model.layers} layers"
+    if model.heads % tp:
+        return f"tp {tp} does not divide the model's {model.heads} heads"
+    if ep == 1:
+        return ""
+    if model.moe is None:
+        return f"ep {ep}, but the model has no experts"
+    if model.moe.experts % ep:
+        return f"ep {ep} does not divide the model's {model.moe.experts} experts"
+    return f"ep {ep} is more than {n} accelerators" if ep > n else ""
