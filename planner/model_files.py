@@ -167,6 +167,18 @@ def dump(entry: Entry) -> str:
     return "\n".join(lines) + "\n"
 
 
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, if they are not there.
+
+    Raises:
+        WrongQuestion: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WrongQuestion(f"{folder}: cannot be written: {error.strerror or error}") from None
+
+
 def write(path: Path, text: str, *, replace: bool = False) -> None:
     """Write a file whole or not at all: beside it first, then renamed over it.
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from planner import catalog
-from planner.accuracy import names, runs
+from planner.accuracy import intervals, names, runs
 from planner.commands import main
+from planner.errors import WrongQuestion
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"
@@ -168,3 +169,45 @@ def test_what_no_run_can_have_been_is_not_covered(tmp_path, cells, reason):
     good, bad = runs.read(wrote(tmp_path, MIXTURE, cells), catalog.load())
     assert good.covered, good.reason
     assert bad.reason.startswith(reason)
+
+
+def test_nothing_is_fitted_to_no_run(tmp_path, capsys):
+    for rows in ([], [{"tp": "16"}], [{"grade": "C"}]):
+        assert main(["calibrate", str(wrote(tmp_path, *rows)), "-o", str(tmp_path / "out")]) == 2
+        assert "no grade A pre-training run" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+
+
+def test_runs_of_one_source_are_fitted_without_leaving_it_out(tmp_path, capsys):
+    path = wrote(tmp_path, {}, {"global_batch_seqs": "256", "step_time_s": "25"})
+    assert main(["calibrate", str(path), "-o", str(tmp_path / "out"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["left_out"] is None
+    assert document["skipped"] == ["all runs are of mine: no source can be left out, the shipped intervals stay"]
+    assert not (tmp_path / "out" / "intervals").exists()
+
+
+def test_runs_on_one_generation_say_nothing_of_others(tmp_path, capsys):
+    path = wrote(tmp_path, {}, {"source": "hers", "step_time_s": "13"})
+    assert main(["calibrate", str(path), "-o", str(tmp_path / "out")]) == 0
+    assert "all runs are on hopper" in capsys.readouterr().out
+    assert "unmeasured" not in (tmp_path / "out" / "intervals" / "time.csv").read_text(encoding="utf-8")
+
+
+def test_an_interrupted_fit_leaves_nothing(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("planner.accuracy.calibrate.interval_widths", interrupted)
+    path = wrote(tmp_path, {}, {"source": "hers", "step_time_s": "13"})
+    assert main(["calibrate", str(path), "-o", str(tmp_path / "out")]) != 0
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
+    (tmp_path / "taken").write_text("", encoding="utf-8")
+    command = ["calibrate", str(wrote(tmp_path, {})), "--no-cross-validate", "-o", str(tmp_path / "taken")]
+    assert main(command) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    with pytest.raises(WrongQuestion, match="cannot be written"):
+        intervals.write(tmp_path / "taken", {}, "")

@@ -22,6 +22,7 @@ from planner.accuracy.validation import described
 from planner.catalog import Catalog
 from planner.cost.figures import Array
 from planner.efficiency import accelerator_keys
+from planner.errors import WrongQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,17 @@ class Calibration:
 
 
 def calibrate(frame: Frame, prior: Efficiencies) -> Calibration:
-    """Fits all parameters to the core of a frame."""
+    """Fits all parameters to the core of a frame.
+
+    Raises:
+        WrongQuestion: it has no core run.
+    """
     rows, extra = core(frame), composed(frame)
+    if not len(rows):
+        raise WrongQuestion(
+            "no grade A pre-training run with a step time that can be predicted; "
+            "`clusterwright validate` says why of each"
+        )
     every = np.concatenate([rows, extra])
     weight = weights([frame.runs[i].source for i in every])
     return Calibration(frame, rows, extra, prior, fit(frame, prior, parameters(), every, weight))
@@ -109,8 +119,21 @@ def after_site(calibration: Calibration, groups: Sequence[str], few: int = 3, dr
     return float(np.mean(before)), float(np.mean(after))
 
 
-def document(calibration: Calibration, left_out: Array | None) -> dict[str, Any]:
-    """What was fitted, how far it moved from its priors, and the errors on the runs fitted and left out."""
+def skipped(calibration: Calibration) -> list[str]:
+    """Which cross-validation its runs do not allow, in words."""
+    members = [calibration.frame.runs[i] for i in calibration.rows]
+    found = []
+    if len({run.group for run in members}) < 2:
+        return [f"all runs are of {members[0].group}: no source can be left out, the shipped intervals stay"]
+    if len(generations := {described(run)[0] for run in members}) < 2:
+        found.append(f"all runs are on {generations.pop()}: nothing learned of unmeasured generations")
+    return found
+
+
+def document(calibration: Calibration, left_out: Array | None, left: Sequence[str] = ()) -> dict[str, Any]:
+    """What was fitted, how far it moved from its priors, and the errors on the runs fitted and left out; `left` says
+    which cross-validation was not made.
+    """
     frame, rows, found = calibration.frame, calibration.rows, calibration.fit
     measured = frame.measured[rows]
     moved = _moved(found)
@@ -123,6 +146,7 @@ def document(calibration: Calibration, left_out: Array | None) -> dict[str, Any]
         "degrees_of_freedom": found.freedom,
         "fit": asdict(fitted) if fitted else None,
         "left_out": asdict(errors) if left_out is not None and (errors := Errors.of(left_out, measured)) else None,
+        "skipped": list(left),
         "factors": moved,
     }
 
@@ -152,7 +176,9 @@ def _moved(found: Fit) -> list[dict[str, Any]]:
 
 
 def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Width]:
-    """Interval widths from residuals of fits that left each run's source out, or the whole of its generation."""
+    """Interval widths from residuals of fits that left each run's source out, or the whole of its generation;
+    nothing of unmeasured generations where all runs are of one.
+    """
     frame, rows, extra = calibration.frame, calibration.rows, calibration.extra
     weight = weights([frame.runs[i].source for i in rows])
     without = fit(frame, calibration.prior, parameters(), rows, weight, start=calibration.fit.theta, rounds=8)
@@ -161,6 +187,8 @@ def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Widt
     residuals = np.log(times / frame.measured[every])
     members = [frame.runs[i] for i in every]
     known = intervals.widths(residuals, [described(run) for run in members], [run.group for run in members])
+    if len({described(frame.runs[i])[0] for i in rows}) < 2:
+        return known
     return known | {intervals.UNMEASURED: intervals.width(np.abs(on_new_generations(calibration)))}
 
 

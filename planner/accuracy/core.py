@@ -32,7 +32,7 @@ def core(frame: Frame) -> NDArray[np.intp]:
     for index, run in enumerate(frame.runs):
         if not _counts(run):
             continue
-        key = _configuration(run) if run.source == "megatron-bridge" else run.id
+        key = _configuration(run) if run.source == "megatron-bridge" else index
         if key not in newest or frame.runs[newest[key]].release < run.release:
             newest[key] = index
     return np.array(sorted(newest.values()), dtype=np.intp)

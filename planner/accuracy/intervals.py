@@ -154,7 +154,7 @@ def read(catalog: Catalog, of: str = TIME) -> dict[str, Width]:
 def write(folder: Path, known: Mapping[str, Width], source: str, name: str = "time.csv") -> Path:
     """Writes widths below a catalog folder."""
     path = folder / FOLDER / name
-    path.parent.mkdir(parents=True, exist_ok=True)
+    model_files.make_folder(path.parent)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)

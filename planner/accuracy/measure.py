@@ -22,6 +22,7 @@ from planner.accuracy.measuring.timing import Bench, Refused
 from planner.accuracy.overlay import write_overlay
 from planner.catalog import Catalog
 from planner.errors import WrongQuestion
+from planner.model_files import make_folder
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator
 
@@ -95,7 +96,7 @@ def run_measure(
     """
     place = device_of(device)
     part = catalog.accelerator(accelerator or recognised(place, catalog))
-    _made(folder)
+    make_folder(folder / "accelerator_efficiencies")
     found = measure(place, folder / JOURNAL, accelerator=part, tiny=tiny, progress=progress, ranks=ranks)
     version = found.rows[0].torch if found.rows else ""
     return _fitted(folder, folder / JOURNAL, part, catalog, found, 0, f"measured with PyTorch {version}")
@@ -109,7 +110,7 @@ def run_table(folder: Path, table: Path, accelerator: str, catalog: Catalog) -> 
     """
     part = catalog.accelerator(accelerator)
     rows, left_out = of_table(table, part, catalog.accelerators)
-    _made(folder)
+    make_folder(folder / "accelerator_efficiencies")
     return _fitted(folder, table, part, catalog, Measurement(tuple(rows), 0, ()), left_out, f"table {table.name}")
 
 
@@ -215,13 +216,6 @@ def rows_of(table: Table, part: Accelerator, known: Iterable[str] = ()) -> list[
 
 def _prior(catalog: Catalog, part: Accelerator) -> AcceleratorEfficiency:
     return Efficiencies.of(catalog).accelerator(part)
-
-
-def _made(folder: Path) -> None:
-    try:
-        (folder / "accelerator_efficiencies").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WrongQuestion(f"{folder}: cannot be written: {error.strerror or error}") from None
 
 
 def _fitted(

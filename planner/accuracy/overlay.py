@@ -28,7 +28,7 @@ def write_overlay(folder: Path, found: Efficiencies, source: str, date: str, nam
         if not entries:
             continue
         path = folder / sub / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        model_files.make_folder(path.parent)
         header = f"# Fitted by `clusterwright calibrate`: {source}, {date}. Do not edit; fit again.\n"
         told = [model_files.dump(_sourced(record, source, date)) for record in entries.values()]
         model_files.write(path, "\n".join([header, *told]), replace=True)

@@ -161,27 +161,29 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
     prior, kernels = Efficiencies.of(priors), 0
     if table is not None:
         prior, kernels = tables.informed(prior, priors, table)
-    found = fitting.calibrate(frame, prior)
-    if not len(found.rows):
-        raise WrongQuestion(f"{file}: no grade A pre-training run with a step time that can be predicted")
+    try:
+        found = fitting.calibrate(frame, prior)
+    except WrongQuestion as error:
+        raise WrongQuestion(f"{file}: {error}") from None
     date = datetime.date.today().isoformat()
     source = f"{len(found.rows) + len(found.extra)} runs of {file.name}"
     if table is not None:
         source += f", shapes by {kernels:,} kernels of {table.name}"
     efficiencies = other_parameters.extended(priors, read, peaks.fitted(frame, found.fit.efficiencies))
-    written = overlay.write_overlay(output, efficiencies, source, date)
-    left_out = None
-    if cross_validate:
+    left_out, left, widths = None, fitting.skipped(found) if cross_validate else [], []
+    if cross_validate and len({run.group for run in (frame.runs[i] for i in found.rows)}) > 1:
         sources = [frame.runs[i].group for i in found.rows]
         with render.progress("leave one source out", len(set(sources)), quiet=as_json) as advance:
             left_out = fitting.cross_validated(found, sources, advance)
-        widths = fitting.interval_widths(found, left_out) | fitting.other_widths(priors, read, prior)
-        written.append(intervals.write(output, widths, f"{source}, leave-one-source-out, {date}"))
+        times = fitting.interval_widths(found, left_out) | fitting.other_widths(priors, read, prior)
+        widths.append((times, f"{source}, leave-one-source-out, {date}", f"{intervals.TIME}.csv"))
         held = fitting.memory_widths(frame, efficiencies)
         if held.get("all", intervals.Width(0.0, 0)).runs >= intervals.FEWEST:
             told = f"{held['all'].runs} runs of {file.name} whose peak was measured, a fifth left out at a time, {date}"
-            written.append(intervals.write(output, held, told, f"{intervals.MEMORY}.csv"))
-    document = fitting.document(found, left_out) | {"files": [str(path) for path in written]}
+            widths.append((held, told, f"{intervals.MEMORY}.csv"))
+    written = overlay.write_overlay(output, efficiencies, source, date)  # only now: an interrupted fit leaves nothing
+    written += [intervals.write(output, *each) for each in widths]
+    document = fitting.document(found, left_out, left) | {"files": [str(path) for path in written]}
     if as_json:
         render.json(document)
     else:
@@ -206,4 +208,6 @@ def _show(document: dict[str, Any], output: Path) -> None:
         if errors:
             held = f"MAPE {100 * errors['mape']:.1f} %, median {100 * errors['median_ape']:.1f} %"
             render.text(f"{label:10}{held}, {what}")
+    for index, each in enumerate(document.get("skipped", [])):
+        render.text(f"{'Not done' if index == 0 else '':10}{each}")
     render.text(f"Next      --catalog {output}     ({', '.join(document['files'])})")
