@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner import catalog
-from planner.accuracy import intervals, names, runs
+from planner.accuracy import impossible, intervals, names, runs
 from planner.commands import main
 from planner.errors import WrongQuestion
 
@@ -211,3 +211,26 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
     assert "cannot be written" in capsys.readouterr().err
     with pytest.raises(WrongQuestion, match="cannot be written"):
         intervals.write(tmp_path / "taken", {}, "")
+
+
+def test_what_was_inferred_is_counted(tmp_path, capsys):
+    path = wrote(tmp_path, {"activation_recompute": ""}, {"micro_batch": ""}, {"micro_batch": "", "zero_stage": "1"})
+    found = validated(capsys, path)["inferred"]
+    assert found["micro-batch: the fastest that fits"] == 2
+    assert found["recompute: the fastest that fits of none, selective, some blocks, full"] == 1
+    assert main(["validate", str(path)]) == 0
+    assert "2 x micro-batch: the fastest that fits" in " ".join(capsys.readouterr().out.split())
+
+
+def test_choice_has_the_same_keys_where_nothing_was_chosen(tmp_path, capsys):
+    choice = validated(capsys, wrote(tmp_path, {}))["overall"]["choice"]
+    assert choice == {"groups": 0, "mean_regret": None, "max_regret": None, "pairwise": None, "spearman": None}
+
+
+def test_a_missing_column_points_at_the_page_that_lists_them(tmp_path, capsys):
+    path = tmp_path / "runs.csv"
+    path.write_text("id,source\n1,me\n", encoding="utf-8")
+    assert main(["validate", str(path)]) == 2
+    assert "docs/runs.md" in capsys.readouterr().err
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in page for name in (*runs.REQUIRED, *impossible.COUNTS) if name not in ("dp",))

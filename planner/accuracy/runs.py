@@ -117,7 +117,7 @@ def read(path: Path, catalog: Catalog) -> list[Run]:
             reader = csv.DictReader(file, restval="")
             missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
             if missing:
-                raise WrongQuestion(f"{path}: no column {', '.join(missing)}; see docs/accuracy.md for the columns")
+                raise WrongQuestion(f"{path}: no column {', '.join(missing)}; see docs/runs.md for the columns")
             return [_run(row, catalog) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise WrongQuestion(f"{path}: {getattr(error, 'strerror', None) or error}") from None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from planner.accuracy import intervals, metrics
 from planner.accuracy.frame import Efficiencies, Frame, Prediction
 from planner.accuracy.intervals import Width
-from planner.accuracy.metrics import Errors
+from planner.accuracy.metrics import Choice, Errors
 from planner.accuracy.runs import Run
 from planner.cost import risk
 from planner.cost.figures import Array
@@ -135,6 +135,7 @@ def report(judgement: Judged, by: str, oom_risk: float = 0.05) -> dict[str, Any]
         "coverage": coverage(judgement.runs),
         "groups": groups,
         "not_covered": not_covered(judgement.runs),
+        "inferred": inferred(judgement.runs),
     }
 
 
@@ -153,7 +154,7 @@ def _group(judgement: Judged, runs: Sequence[Run], places: Sequence[int], oom_ri
         **(asdict(errors) if errors else dict.fromkeys(Errors.__dataclass_fields__)),
         "memory": _memory(judgement, index),
         "oom": _out_of_memory(judgement, index, oom_risk),
-        "choice": asdict(picked) if picked else None,
+        "choice": asdict(picked) if picked else {name: None for name in Choice.__dataclass_fields__} | {"groups": 0},
     }
 
 
@@ -216,6 +217,12 @@ def gain(frame: Frame, using: Efficiencies) -> dict[str, Any] | None:
         errors = Errors.of(frame.predict(using, profiled).time[rows], frame.measured[rows])
         told[name] = asdict(errors) if errors else None
     return told
+
+
+def inferred(runs: Sequence[Run]) -> dict[str, int]:
+    """How many predicted rows each rule of inference touched, most first."""
+    rules = Counter(rule for run in runs if run.covered for rule in set(run.inferred))
+    return dict(rules.most_common())
 
 
 def not_covered(runs: Sequence[Run]) -> list[dict[str, Any]]:

@@ -94,7 +94,7 @@ def _show(document: dict[str, Any], output: Path | None) -> None:
             f"{label:10}at a risk of {format_risk(at)}: {each['called_infeasible']:,} of {oom['ran']:,} runs that ran "
             f"are called infeasible; {each['foreseen']} of {oom['n']} out-of-memory rows are foreseen"
         )
-    if choice:
+    if choice["groups"]:
         render.text(
             f"Choice    {choice['groups']} groups of plans for one job: regret {_percent(choice['mean_regret'])} on "
             f"average, {_percent(choice['max_regret'])} at most; "
@@ -106,6 +106,8 @@ def _show(document: dict[str, Any], output: Path | None) -> None:
             for name, key in (("measured layer times", "measured"), ("modelled ones", "modelled"))
         )
         render.text(f"Profile   {gain['n']:,} runs that a profile holds for: {'; '.join(told)}")
+    for index, (rule, count) in enumerate(document["inferred"].items()):
+        render.text(f"{'Inferred' if index == 0 else '':10}{count:,} x {rule}")
     for index, each in enumerate(document["not_covered"][:8]):
         render.text(f"{'Not' if index == 0 else '':10}{each['n']:,} x {each['source']}: {each['reason']}")
     if output is not None:
