@@ -234,3 +234,21 @@ def test_a_missing_column_points_at_the_page_that_lists_them(tmp_path, capsys):
     assert "docs/runs.md" in capsys.readouterr().err
     page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in page for name in (*runs.REQUIRED, *impossible.COUNTS) if name not in ("dp",))
+
+
+def test_a_site_fitted_again_gives_the_same(tmp_path, monkeypatch):
+    command = ["calibrate", str(wrote(tmp_path, {})), "--site", "-o", str(tmp_path / "out")]
+    assert main(command) == 0
+    first = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.toml")}
+    monkeypatch.setenv("CLUSTERWRIGHT_CATALOG", str(tmp_path / "out"))
+    assert main(command) == 0
+    assert first == {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.toml")}
+
+
+@pytest.mark.parametrize("name", ["fitted.toml", "H100-SXM5-80GB.toml"])
+def test_a_site_does_not_go_where_another_fit_hides_it(tmp_path, capsys, name):
+    folder = tmp_path / "out" / "accelerator_efficiencies"
+    folder.mkdir(parents=True)
+    (folder / name).write_text("", encoding="utf-8")
+    assert main(["calibrate", str(wrote(tmp_path, {})), "--site", "-o", str(tmp_path / "out")]) == 2
+    assert "name another folder with -o" in capsys.readouterr().err

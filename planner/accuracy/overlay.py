@@ -9,6 +9,7 @@ from typing import Any
 
 from planner import model_files
 from planner.accuracy.frame import Efficiencies
+from planner.errors import WrongQuestion
 
 FOLDERS = {"accelerators": "accelerator_efficiencies", "runtimes": "runtime_efficiencies"}
 _DIGITS = 5
@@ -34,6 +35,19 @@ def write_overlay(folder: Path, found: Efficiencies, source: str, date: str, nam
         model_files.write(path, "\n".join([header, *told]), replace=True)
         written.append(path)
     return written
+
+
+def check_free(folder: Path, name: str) -> None:
+    """Makes sure that an overlay file of that name would neither repeat entries of a folder nor be hidden by them.
+
+    Raises:
+        WrongQuestion: the folder holds fitted entries in other files.
+    """
+    others = [path for sub in FOLDERS.values() for path in sorted((folder / sub).glob("*.toml")) if path.name != name]
+    if others:
+        raise WrongQuestion(
+            f"{others[0]}: holds another fit, which {name} would repeat or be hidden by; name another folder with -o"
+        )
 
 
 def _sourced(record: Any, source: str, date: str) -> Any:

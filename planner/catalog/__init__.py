@@ -2,12 +2,13 @@
 
 from planner.catalog.cluster import cluster, cluster_from_file
 from planner.catalog.files import FOLDERS, Problem
-from planner.catalog.store import BUILT_IN, Catalog, UnknownName, load, problems, version
+from planner.catalog.store import BUILT_IN, Catalog, Layer, UnknownName, load, problems, version
 
 __all__ = [
     "BUILT_IN",
     "FOLDERS",
     "Catalog",
+    "Layer",
     "Problem",
     "UnknownName",
     "cluster",
