@@ -16,6 +16,7 @@ from planner.catalog import load
 from planner.commands import cli, main
 from planner.errors import NoAnswer, WrongQuestion
 from planner.procure import procuring, reading
+from planner.procure.pools import pools
 from planner.procure.procuring import Depth
 from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
@@ -205,6 +206,20 @@ WRONG = {
     "a deadline past the horizon": ({}, '"90 d"', '"900 d"', "is past the horizon"),
     "a deadline before the release": ({"job": 'release = "95 d"'}, "", "", "is not after the release"),
     "a duplicate": ({}, '"tuned"', '"base"', "stands twice"),
+    "two without a name": (
+        {"second": '[[workloads]]\nmodel = "llama3-8b"\n[[workloads]]\nmodel = "llama3-8b"'},
+        "",
+        "",
+        "'llama3-8b' stands twice",
+    ),
+    "a name that a periodic one makes": ({"job": 'every = "90 d"'}, '"tuned"', '"base#1"', "'base#1' stands twice"),
+    "a period past the horizon": ({"second": 'every = "7 months"'}, "", "", "workloads.1.every: not one period"),
+    "a price of nothing": (
+        {"tail": 'price = { amount = "$0/h", date = "2026-11-20" }'},
+        '["on-demand", "spot"]',
+        '["spot"]',
+        "must be more than nothing",
+    ),
     "an unknown node": ({}, '"hgx-h100"', '"hgx-h10"', "no node 'hgx-h10'"),
     "an unknown model": ({}, 'model = "llama3-8b"\ntokens', 'model = "llama3-8"\ntokens', "no model 'llama3-8'"),
     "an unknown key": ({"limits": 'budgget = "$1"'}, "", "", "unknown key; did you mean budget?"),
@@ -321,9 +336,33 @@ def test_break_even_is_rent_over_what_owning_saves(home: Path) -> None:
         assert each.months is None or each.months > 0
 
 
+def test_two_offers_of_one_node_are_told_apart(tmp_path: Path) -> None:
+    tail = """price = { amount = "$50/h", date = "2026-11-20" }
+[[candidates]]
+node = "p5.48xlarge"
+ways = ["spot"]
+counts = [8]
+price = { amount = "$40/h", date = "2026-11-20" }
+delivery = "1 d"
+[[candidates]]
+node = "hgx-h100"
+ways = ["buy"]
+counts = [2]
+nics = 2
+"""
+    text = lab(tmp_path, tail=tail).read_text(encoding="utf-8").replace('["on-demand", "spot"]', '["spot"]')
+    path = tmp_path / "two.toml"
+    path.write_text(text, encoding="utf-8")
+    known = load()
+    ids = [pool.id for pool in pools(known, reading.read(path, known))]
+    assert len(set(ids)) == len(ids)
+    assert "spot 8 x p5.48xlarge from day 1 at 40.00 USD" in ids
+    assert any(name.startswith("buy 2 x hgx-h100") and "with 2 NICs" in name for name in ids)
+    verify.check(procuring.procure(known, reading.read(path, known), depth=Depth(top=2, marginal=False)))
+
+
 def test_searching_side_by_side_finds_the_same(home: Path) -> None:
     from planner.procure.columns import Throughputs
-    from planner.procure.pools import pools
 
     known = load()
     asked = reading.read(lab(home), known)

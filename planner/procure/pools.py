@@ -147,9 +147,37 @@ def pools(catalog: Catalog, asked: Portfolio) -> list[Pool]:
     found = [pool for owned in asked.owned for pool in _owned(catalog, asked, owned)]
     for candidate in asked.candidates:
         for way in candidate.ways:
-            offers = list(_offered(catalog, asked, candidate, way))
-            found += offers
-    return found
+            found += _offered(catalog, asked, candidate, way)
+    return _told_apart(found)
+
+
+def _told_apart(found: list[Pool]) -> list[Pool]:
+    """The pools, those of one name with what they differ in behind it (or a number where that is nothing)."""
+    groups: dict[str, list[Pool]] = {}
+    for pool in found:
+        groups.setdefault(pool.id, []).append(pool)
+    names: dict[str, int] = {}
+    told = []
+    for pool in found:
+        alike = [_details(other) for other in groups[pool.id]]
+        mine = _details(pool)
+        said = [text for n, text in enumerate(mine) if text and len({other[n] for other in alike}) > 1]
+        name = " ".join([pool.id, *said])
+        names[name] = names.get(name, 0) + 1
+        told.append(replace(pool, id=name if names[name] == 1 else f"{name} #{names[name]}"))
+    return told
+
+
+def _details(pool: Pool) -> tuple[str, ...]:
+    """What pools of one name may differ in."""
+    region = pool.cluster.region
+    return (
+        f"in {region.id}" if region else "",
+        f"with {pool.node.nics} NICs",
+        f"on {pool.cluster.fabric.id}",
+        f"from day {pool.start_day:g}",
+        f"at {pool.quote.usd:,.2f} USD" if pool.quote else "",
+    )
 
 
 def _owned(catalog: Catalog, asked: Portfolio, owned: Owned) -> Iterator[Pool]:
@@ -304,11 +332,6 @@ def _bought(
                 [f"buy {cluster.count} x {cluster.node.id}"]
                 + ([f"{wiring}"] if wiring else [])
                 + ([f"+{spares} spare"] if spares else [])
-                + (
-                    [f"in {cluster.region.id}"]
-                    if cluster.region and len(candidate.regions or asked.regions) > 1
-                    else []
-                )
             ),
             way="buy",
             cluster=cluster,

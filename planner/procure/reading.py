@@ -277,13 +277,13 @@ def _jobs(r: _Reader, rows: Any, horizon: float) -> tuple[Job, ...]:
     if not isinstance(rows, list) or not rows:
         r.wrong(("workloads",), "missing; write at least one [[workloads]] with name, model and deadline")
         return ()
-    found = [job for n, row in enumerate(rows) for job in _job(r, row, ("workloads", n), horizon)]
-    seen: set[str] = set()
-    for n, job in enumerate(rows):
-        name = job.get("name") if isinstance(job, dict) else None
-        if isinstance(name, str) and name in seen:
+    found: list[Job] = []
+    for n, row in enumerate(rows):
+        jobs = list(_job(r, row, ("workloads", n), horizon))
+        # A model's id names a workload without a name, and a periodic one's runs are name#1, name#2 and so on.
+        for name in sorted({job.name for job in found} & {job.name for job in jobs})[:1]:
             r.wrong(("workloads", n, "name"), f"{name!r} stands twice; every workload needs a name of its own")
-        seen.add(str(name))
+        found += jobs
     if len(found) > MOST_JOBS:
         r.wrong(("workloads",), f"{len(found):,} jobs; at most {MOST_JOBS} are planned together")
     return tuple(found)
@@ -311,6 +311,10 @@ def _job(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: float) -> 
     if deadline is not None and deadline <= release:
         r.wrong((*where, "deadline"), "is not after the release")
     every = r.value(row, "every", where, _span)
+    if every is not None and horizon > 0 and release + every > horizon * (1 + 1e-9):
+        r.wrong(
+            (*where, "every"), f"not one period of {every:,.4g} days ends within the horizon of {horizon:,.0f} days"
+        )
     priority = row.get("priority", 0)
     if isinstance(priority, bool) or not isinstance(priority, int):
         r.wrong((*where, "priority"), f"{priority!r}: must be a whole number; the highest goes first")
@@ -432,7 +436,7 @@ def _price(r: _Reader, given: Any, ways: tuple[str, ...]) -> tuple[float, str, s
         raise ValueError(
             f"{text!r}: {'a purchase is not paid by the hour' if hourly else 'say what an hour costs: /h'}"
         )
-    amount = r.money(re.sub(r"\s*/\s*h$", "", text))
+    amount = _above_nothing(text, r.money(re.sub(r"\s*/\s*h$", "", text)))
     return amount, _iso(given.get("date", "")), str(given.get("source", "the portfolio"))
 
 
