@@ -28,7 +28,7 @@ def _plan_schema() -> ModuleType:
 
 
 plan_schema = _plan_schema()
-LATER = {"MemorySection": {"oom_risk", "oom_chance"}, "Pool": {"offered"}}
+LATER = {"MemorySection": {"oom_risk", "oom_chance"}, "Pool": {"offered"}, "PoolBought": {"offer"}}
 """Record -> fields of schema version 1 that documents written before they existed do not have."""
 
 

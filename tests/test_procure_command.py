@@ -214,6 +214,12 @@ WRONG = {
     ),
     "a name that a periodic one makes": ({"job": 'every = "90 d"'}, '"tuned"', '"base#1"', "'base#1' stands twice"),
     "a period past the horizon": ({"second": 'every = "7 months"'}, "", "", "workloads.1.every: not one period"),
+    "a deadline past the next run": (
+        {"second": 'every = "10 d"\ndeadline = "30 d"'},
+        "",
+        "",
+        "is after the next run's release",
+    ),
     "a price of nothing": (
         {"tail": 'price = { amount = "$0/h", date = "2026-11-20" }'},
         '["on-demand", "spot"]',
@@ -359,6 +365,43 @@ nics = 2
     assert "spot 8 x p5.48xlarge from day 1 at 40.00 USD" in ids
     assert any(name.startswith("buy 2 x hgx-h100") and "with 2 NICs" in name for name in ids)
     verify.check(procuring.procure(known, reading.read(path, known), depth=Depth(top=2, marginal=False)))
+
+
+@pytest.mark.parametrize(
+    "flag", [("--tokens", "1T"), ("--method", "lora"), ("--batch", "8"), ("--seq", "512"), ("--precision", "fp8")]
+)
+def test_what_the_file_says_is_not_said_again(
+    flag: tuple[str, str], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["procure", str(lab(home)), *flag]) == 2
+    assert f"a portfolio file and {flag[0]}" in capsys.readouterr().err
+
+
+def test_rented_machines_stand_where_the_candidate_says(tmp_path: Path) -> None:
+    known = load()
+    path = lab(tmp_path, tail='regions = ["fr", "us-texas"]')
+    hired = [pool for pool in pools(known, reading.read(path, known)) if pool.hired]
+    places = {pool.cluster.region.id for pool in hired if pool.cluster.region}
+    assert places == {"fr", "us-texas"}
+    clean, dirty = (
+        min(x.day_kg for x in hired if x.cluster.region is known.region(name)) for name in ("fr", "us-texas")
+    )
+    assert clean < dirty / 3
+
+
+def test_every_offer_has_its_own_number_of_nodes(tmp_path: Path) -> None:
+    tail = """at_most = 8
+[[candidates]]
+node = "p5.48xlarge"
+ways = ["spot"]
+counts = [8]
+at_most = 9
+"""
+    known = load()
+    found = procuring.procure(known, reading.read(lab(tmp_path, tail=tail), known), depth=Depth(top=1, marginal=False))
+    limits = {name: value for name, value in found.question.limits.items() if name.startswith("quantity:")}
+    assert limits == {"quantity:p5.48xlarge on-demand/spot": 8.0, "quantity:p5.48xlarge spot": 9.0}
+    verify.check(found)
 
 
 def test_searching_side_by_side_finds_the_same(home: Path) -> None:

@@ -106,6 +106,33 @@ def test_more_of_a_limit_is_never_worse(name: str) -> None:
         assert values[0] >= values[1] * (1 - 1e-6) and values[1] >= values[2] * (1 - 1e-6), seed
 
 
+def _two_after_one_another(second: float, **more: object) -> Instance:
+    """Two jobs of 10 days, the second from a day on, and one offer to hire."""
+    jobs = (job(0, 20.0), job(1, 40.0, second))
+    columns = [Column(j, 0, 10.0, 1e3) for j in range(2)]
+    return Instance(portfolio(jobs), [replace(hired(0, 100.0), **more)], columns)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scarce", [{"at_most": 1, "offer": "it"}, {"copies": 1}])
+def test_hired_nodes_count_while_they_are_hired(scarce: dict[str, object]) -> None:
+    at_once = _two_after_one_another(0.0, **scarce)
+    assert best(at_once, Variant(), "cost", SETTINGS) is None
+    later = _two_after_one_another(20.0, **scarce)
+    found = best(later, Variant(), "cost", SETTINGS)
+    assert found is not None and set(found.run) == {0, 1}
+    if "at_most" in scarce:
+        assert infeasible.conflict(at_once, SETTINGS).relaxed["quantity:it"] == pytest.approx(2.0)
+
+
+def test_scarce_machines_need_what_they_dominate() -> None:
+    jobs = (job(0, 20.0), job(1, 20.0))
+    offered = [replace(hired(0, 100.0), copies=1), replace(hired(2, 200.0), copies=1)]
+    instance = Instance(portfolio(jobs), offered, [Column(j, p, 10.0, 1e3) for j in range(2) for p in range(2)])
+    lean = replace(instance, columns=pruning.undominated(instance, across=True))
+    found = best(lean, Variant(), "cost", SETTINGS)
+    assert found is not None and sorted(found.run.values()) == [0, 1]
+
+
 def test_more_time_is_never_worse() -> None:
     for seed in range(25):
         instance = random_instance(seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from planner.cost import money
 from planner.procure import prices
@@ -11,7 +11,7 @@ from planner.procure.columns import Column, Throughputs
 from planner.procure.model import Instance, limits
 from planner.procure.pools import Pool, node_power
 from planner.procure.portfolio import DAYS_PER_MONTH, DAYS_PER_YEAR
-from planner.procure.schedule import Stretch, calendar, finish, most_in_a_month
+from planner.procure.schedule import EPS, Stretch, calendar, finish, most_in_a_month
 from planner.procure.solution import Solution
 from planner.schema import procurement as schema
 from planner.schema.plan import Constraint
@@ -232,6 +232,7 @@ def _pool(instance: Instance, solution: Solution, p: int, stretches: Sequence[St
         id=pool.id,
         way=pool.way,  # type: ignore[arg-type]
         node=pool.node.id,
+        offer=pool.offer,
         count=pool.cluster.count,
         spares=pool.spares,
         copies=copies,
@@ -279,13 +280,16 @@ def _use(
     }
     for limit in limits(instance.asked, pools):
         if limit.name.startswith("quantity:"):
-            node = limit.name.partition(":")[2]
-            held = sum(
-                pools[p].nodes * n for p, n in hold.items() if pools[p].node.id == node and pools[p].way != "own"
-            )
-            hired = sum(pools[p].nodes for p in solution.run.values() if pools[p].hired and pools[p].node.id == node)
-            use[limit.name] = float(held + hired)
+            use[limit.name] = _nodes(pools, hold, stretches, limit.name.partition(":")[2])
     return use
+
+
+def _nodes(pools: Sequence[Pool], hold: Mapping[int, int], stretches: Sequence[Stretch], offer: str) -> float:
+    """Nodes of an offer that are held, and the most that are hired at a time."""
+    held = sum(pools[p].nodes * n for p, n in hold.items() if pools[p].offer == offer)
+    hired = [s for s in stretches if pools[s.pool].hired and pools[s.pool].offer == offer]
+    together = (sum(pools[x.pool].nodes for x in hired if x.start <= s.start + EPS < x.end) for s in hired)
+    return float(held + max(together, default=0))
 
 
 def _constraints(instance: Instance, use: dict[str, float], done: Sequence[schema.JobDone]) -> list[Constraint]:

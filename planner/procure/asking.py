@@ -16,6 +16,15 @@ from planner.procure.reading import portfolio
 DEFAULT_HORIZON = "12 months"
 FLAGS = "flags"
 """Where a problem of the short form stands."""
+OF_A_WORKLOAD = {
+    "model": "model",
+    "tokens": "tokens",
+    "method": "method",
+    "batch": "batch",
+    "sequence": "seq",
+    "precision": "precision",
+}
+"""Flags that describe the one workload of the short form, as they are typed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +60,12 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
         )
     for node in flags.nodes:
         catalog.node(node)
-    if path is not None and flags.model is not None:
-        raise WrongQuestion("a portfolio file and --model: the file names its workloads; give one of the two")
+    for flag in OF_A_WORKLOAD if path is not None else ():
+        if getattr(flags, flag) is not None:
+            raise WrongQuestion(
+                f"a portfolio file and --{OF_A_WORKLOAD[flag]}: the file says how its workloads are trained; "
+                "write it there, or leave the file out"
+            )
     if path is None:
         return _narrowed(portfolio(Document(Path(FLAGS), "", _from_flags(flags)), catalog), flags)
     found = _document(path)

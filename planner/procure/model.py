@@ -100,8 +100,8 @@ def limits(asked: Portfolio, pools: Sequence[Pool]) -> list[Limit]:
     found = [
         Limit(name, getattr(given, name), unit) for name, unit in units.items() if getattr(given, name) is not None
     ]
-    most = {pool.node.id: pool.at_most for pool in pools if pool.at_most is not None and pool.way != "own"}
-    found += [Limit(f"quantity:{node}", float(count), "") for node, count in sorted(most.items())]
+    most = {pool.offer: pool.at_most for pool in pools if pool.at_most is not None and pool.way != "own"}
+    found += [Limit(f"quantity:{offer}", float(count), "") for offer, count in sorted(most.items())]
     found += [Limit(f"deadline:{job.name}", job.deadline_day, "d") for job in asked.jobs if job.given_deadline]
     return found + (
         [Limit("horizon", asked.horizon_days, "d")] if not all(j.given_deadline for j in asked.jobs) else []
@@ -155,6 +155,7 @@ def build(instance: Instance, variant: Variant) -> Program:
     _money(program, instance)
     _limits(program, instance, variant)
     _owned(program, instance)
+    _copies(program, instance, variant)
     _cuts(program, instance, variant)
     program.problem.setObjective(_objective(program, instance, variant))
     return program
@@ -242,7 +243,7 @@ def _money(program: Program, instance: Instance) -> None:
 
 def _limits(program: Program, instance: Instance, variant: Variant) -> None:
     """Every limit as ``use <= value``, both over the value: ``budget``, ``capital``, ``power``, ``racks``,
-    ``switch_ports``, ``carbon``, ``quantity:NODE`` and ``monthly`` (one a month).
+    ``switch_ports``, ``carbon``, ``quantity:OFFER`` and ``monthly`` (one a month).
     """
     import pulp
 
@@ -264,7 +265,7 @@ def _limits(program: Program, instance: Instance, variant: Variant) -> None:
     }
     for limit in limits(instance.asked, pools):
         if limit.name.startswith("quantity:"):
-            program.use[limit.name] = _quantity(program, pools, limit.name.partition(":")[2])
+            program.use[limit.name] = _quantity(program, instance, variant, limit.name.partition(":")[2])
         value = variant.moved.get(limit.name, limit.value)
         if limit.name in variant.dropped or limit.name not in program.use:
             continue
@@ -281,13 +282,48 @@ def _limits(program: Program, instance: Instance, variant: Variant) -> None:
                 program.problem += spent / monthly <= 1, f"monthly_{n}"
 
 
-def _quantity(program: Program, pools: Sequence[Pool], node: str) -> Any:
-    """Nodes of a type, bought or hired; hired ones are counted as if all jobs ran at once."""
+def _quantity(program: Program, instance: Instance, variant: Variant, offer: str) -> Any:
+    """``most[o] >= sum_p nodes hold[p] + sum_{j,p} nodes run[j,p]`` in each span, j that may run in it: nodes of an
+    offer that are bought, or hired at a time.
+    """
     import pulp
 
-    held = [pools[p].nodes * x for p, x in program.hold.items() if pools[p].node.id == node and pools[p].way != "own"]
-    hired = [pools[p].nodes * run for (_, p), run in program.run.items() if pools[p].hired and pools[p].node.id == node]
-    return pulp.lpSum(held + hired)
+    pools = instance.pools
+    held = pulp.lpSum(pools[p].nodes * x for p, x in program.hold.items() if pools[p].offer == offer)
+    hired = [key for key in program.run if pools[key[1]].hired and pools[key[1]].offer == offer]
+    if not hired:
+        return held
+    most = program.problem.add_variable(f"most_{'_'.join(offer.split())}", 0)
+    for n, keys in enumerate(_at_a_time(program, instance, variant, hired)):
+        nodes = [pools[p].nodes * program.run[j, p] for j, p in keys]
+        program.problem += held + pulp.lpSum(nodes) <= most, f"nodes_{'_'.join(offer.split())}_{n}"
+    return most
+
+
+def _at_a_time(
+    program: Program, instance: Instance, variant: Variant, keys: Sequence[tuple[int, int]]
+) -> list[tuple[tuple[int, int], ...]]:
+    """Which of the jobs on their pools may run at the same time: one tuple a span, each once."""
+    windows = {key: window(instance, *key, variant) for key in keys}
+    found = (
+        tuple(key for key, (start, end) in windows.items() if start < b - 1e-9 and end > a + 1e-9)
+        for a, b in program.spans
+    )
+    return list(dict.fromkeys(each for each in found if each))
+
+
+def _copies(program: Program, instance: Instance, variant: Variant) -> None:
+    """``copies[p,t]``: ``sum_j run[j,p] <= copies[p]``, j that may run on hired p in span t."""
+    import pulp
+
+    for p in sorted({p for _, p in program.run}):
+        keys = [key for key in program.run if key[1] == p]
+        if not instance.pools[p].hired or len(keys) <= instance.pools[p].copies:
+            continue
+        for n, alike in enumerate(_at_a_time(program, instance, variant, keys)):
+            if len(alike) > instance.pools[p].copies:
+                runs = pulp.lpSum(program.run[key] for key in alike)
+                program.problem += runs <= instance.pools[p].copies, f"copies_{p}_{n}"
 
 
 def _by_month(program: Program, instance: Instance) -> list[tuple[int, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import cast
@@ -94,6 +94,9 @@ class Pool:
     restart_s: float = RESTART_S
     preemptions_per_node_s: float = 0.0
     at_most: int | None = None
+    """Nodes that can be had of `offer`."""
+    offer: str = ""
+    """The candidate that it belongs to: its node, and where there are several of that node, what tells them apart."""
     running: dict[str, float] = field(default_factory=dict)
     """What `month_usd` consists of."""
 
@@ -145,10 +148,17 @@ def pools(catalog: Catalog, asked: Portfolio) -> list[Pool]:
         WrongQuestion: a candidate has no price, or none of its sizes can be had.
     """
     found = [pool for owned in asked.owned for pool in _owned(catalog, asked, owned)]
-    for candidate in asked.candidates:
+    for offer, candidate in zip(offers(asked.candidates), asked.candidates, strict=True):
         for way in candidate.ways:
-            found += _offered(catalog, asked, candidate, way)
+            found += (replace(pool, offer=offer) for pool in _offered(catalog, asked, candidate, way))
     return _told_apart(found)
+
+
+def offers(candidates: Sequence[Candidate]) -> list[str]:
+    """A name for each candidate: its node; its ways, too, where several have that node; a number if need be."""
+    nodes = [candidate.node for candidate in candidates]
+    named = [c.node if nodes.count(c.node) == 1 else f"{c.node} {'/'.join(c.ways)}" for c in candidates]
+    return [name if named.count(name) == 1 else f"{name} #{named[: n + 1].count(name)}" for n, name in enumerate(named)]
 
 
 def _told_apart(found: list[Pool]) -> list[Pool]:
@@ -193,6 +203,7 @@ def _owned(catalog: Catalog, asked: Portfolio, owned: Owned) -> Iterator[Pool]:
             day_usd=_energy_per_day(asked, cluster, 0.0, count),
             day_kg=_carbon_per_day(asked, cluster, 0.0, count),
             at_most=owned.count,
+            offer=f"own {owned.node}",
         )
 
 
@@ -219,7 +230,8 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: Candidate, way: Way)
     )
     if not counts:
         raise WrongQuestion(f"{candidate.node}: no size from {candidate.min_order} to {candidate.at_most} can be had")
-    regions = candidate.regions or asked.regions if way == "buy" else (_sold_in(catalog, quote, asked),)
+    elsewhere = asked.regions if way == "buy" else (_sold_in(catalog, quote, asked),)
+    regions = candidate.regions or elsewhere
     for region in regions:
         for count in counts:
             joined = catalogs.cluster(catalog, candidate.node, count, candidate.fabric, region)

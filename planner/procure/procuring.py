@@ -15,7 +15,7 @@ from planner.procure import answer, breakeven, infeasible, marginal, pruning
 from planner.procure.alternatives import families, ranked
 from planner.procure.columns import Column, Throughputs
 from planner.procure.model import Instance, Variant, limits
-from planner.procure.pools import Pool, pools
+from planner.procure.pools import Pool, offers, pools
 from planner.procure.portfolio import Portfolio
 from planner.procure.prices import TERM_DAYS, is_stale
 from planner.procure.solve import USUAL, Settings, best
@@ -261,9 +261,9 @@ def _values(asked: Portfolio) -> Iterator[tuple[str, float]]:
             yield name, value
     for job in asked.jobs:
         yield f"deadline:{job.name}", job.deadline_day
-    for candidate in asked.candidates:
+    for offer, candidate in zip(offers(asked.candidates), asked.candidates, strict=True):
         if candidate.at_most is not None:
-            yield f"quantity:{candidate.node}", candidate.at_most
+            yield f"quantity:{offer}", candidate.at_most
     yield "horizon", asked.horizon_days
 
 

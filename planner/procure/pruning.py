@@ -23,15 +23,17 @@ def undominated(instance: Instance, *, across: bool = False) -> list[Column]:
         # Each job hires for itself: there the comparison is job by job.
         key = (pool.way if across else pool.family, c.job if pool.hired else -1)
         families.setdefault(key, {}).setdefault(c.pool, {})[c.job] = c.days
-    kept = {(key[1], p) for key, days in families.items() for p in _front(instance.pools, days)}
+    # Where fewer can be hired than there are jobs, what is dominated may be needed beside what dominates it.
+    scarce = {p for p, q in enumerate(instance.pools) if q.hired and q.copies < len(instance.jobs)}
+    kept = {(key[1], p) for key, days in families.items() for p in _front(instance.pools, days, scarce)}
     return [c for c in instance.columns if (-1, c.pool) in kept or (c.job, c.pool) in kept]
 
 
-def _front(pools: Sequence[Pool], days: dict[int, dict[int, float]]) -> set[int]:
+def _front(pools: Sequence[Pool], days: dict[int, dict[int, float]], scarce: set[int]) -> set[int]:
     ordered = sorted(days, key=lambda p: (pools[p].fixed_charge + pools[p].held_usd, sum(days[p].values()), p))
     front: list[int] = []
     for p in ordered:
-        if not any(_dominates(pools[q], days[q], pools[p], days[p]) for q in front):
+        if not any(_dominates(pools[q], days[q], pools[p], days[p]) for q in front if q not in scarce):
             front.append(p)
     return set(front)
 
@@ -48,7 +50,7 @@ def _dominates(one: Pool, ours: dict[int, float], other: Pool, theirs: dict[int,
 
 
 def _no_more(one: Pool, other: Pool) -> bool:
-    if one.at_most is not None and (one.node.id != other.node.id or one.nodes > other.nodes):
+    if one.at_most is not None and (one.offer != other.offer or one.nodes > other.nodes):
         return False  # it may not be there to take the other's place
     held = ("capital", "fixed_charge", "month_usd", "held_usd", "power", "racks", "switch_ports", "start_day")
     return all(getattr(one, name) <= getattr(other, name) for name in held) and one.end_day >= other.end_day

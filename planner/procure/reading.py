@@ -315,6 +315,8 @@ def _job(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: float) -> 
         r.wrong(
             (*where, "every"), f"not one period of {every:,.4g} days ends within the horizon of {horizon:,.0f} days"
         )
+    if deadline is not None and every is not None and deadline - release > every * (1 + 1e-9):
+        r.wrong((*where, "deadline"), f"is after the next run's release; every {every:,.4g} days one run is to be done")
     priority = row.get("priority", 0)
     if isinstance(priority, bool) or not isinstance(priority, int):
         r.wrong((*where, "priority"), f"{priority!r}: must be a whole number; the highest goes first")
@@ -342,7 +344,7 @@ def _times(
     if every is None:
         return [("", release, horizon if deadline is None else deadline)]
     n = int((horizon - release) / every + 1e-9)
-    within = every if deadline is None else min(deadline - release, every)
+    within = every if deadline is None else deadline - release
     return [(f"#{i + 1}", release + i * every, release + i * every + within) for i in range(n)]
 
 

@@ -113,6 +113,8 @@ class PoolBought(Record):
     copies: int
     accelerators: int
     """In all copies, spares left out."""
+    offer: str = ""
+    """The candidate that it was chosen from, as a limit on its number names it."""
     wiring: str
     region: str
     start_day: float

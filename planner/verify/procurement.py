@@ -201,10 +201,21 @@ def _carbon(a: Alternative, pool: PoolBought) -> float:
     return watts * 24 * _days(a, pool) / 1000 * pool.grams_per_kwh / 1000
 
 
-def _nodes(a: Alternative, node: str) -> float:
-    found = [pool for pool in a.pools if pool.node == node and pool.way != "own"]
-    jobs = {pool.id: sum(1 for job in a.workloads if pool.id in job.pools) for pool in found}
-    return float(sum((x.count + x.spares) * (jobs[x.id] if x.way in HIRED else x.copies) for x in found))
+def _nodes(a: Alternative, offer: str) -> float:
+    """Nodes of an offer: those held, and the most that are hired on any day."""
+    found = {pool.id: pool for pool in a.pools if pool.offer == offer}
+    held = sum((x.count + x.spares) * x.copies for x in found.values() if x.way not in HIRED)
+    hired = {pool.id: pool.count + pool.spares for pool in found.values() if pool.way in HIRED}
+    times = [s for job in a.workloads for s in job.schedule if s.pool in hired]
+    # Whoever ends on a day makes room for whoever begins on it.
+    changes = sorted(
+        [(s.end_day - CALENDAR / 2, -hired[s.pool]) for s in times] + [(s.start_day, hired[s.pool]) for s in times]
+    )
+    now = most = 0
+    for _, by in changes:
+        now += by
+        most = max(most, now)
+    return float(held + most)
 
 
 def _most_in_a_month(a: Alternative) -> float:
