@@ -15,9 +15,11 @@ from planner import document
 from planner.catalog import load
 from planner.commands import cli, main
 from planner.errors import NoAnswer, WrongQuestion
-from planner.procure import procuring, reading
+from planner.procure import asking, procuring, reading
+from planner.procure.model import Variant
 from planner.procure.pools import pools
 from planner.procure.procuring import Depth
+from planner.procure.solve import best
 from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
 
@@ -402,6 +404,20 @@ at_most = 9
     limits = {name: value for name, value in found.question.limits.items() if name.startswith("quantity:")}
     assert limits == {"quantity:p5.48xlarge on-demand/spot": 8.0, "quantity:p5.48xlarge spot": 9.0}
     verify.check(found)
+
+
+def test_more_time_costs_no_more_in_the_short_form() -> None:
+    known = load()
+    costs = []
+    for within in ("20d", "100d", "360d"):
+        flags = asking.Flags(
+            model="llama3-8b", tokens="300B", within=within, nodes=("hgx-h100",), ways="buy", as_of="2026-11-20"
+        )
+        posed = procuring.pose(known, asking.asked(known, None, flags))
+        found = best(posed.lean, Variant(), "cost")
+        assert found is not None
+        costs.append(found.cost)
+    assert costs == sorted(costs, reverse=True)
 
 
 def test_searching_side_by_side_finds_the_same(home: Path) -> None:

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from planner.api import Asked
 from planner.procure import infeasible, marginal, pruning
 from planner.procure.alternatives import families, ranked
 from planner.procure.columns import Column
 from planner.procure.model import FAR, Instance, Variant, limits
-from planner.procure.portfolio import DAYS_PER_MONTH, Limits
+from planner.procure.portfolio import DAYS_PER_MONTH, Job, Limits
 from planner.procure.schedule import calendar, makespan
 from planner.procure.solve import Settings, best, solve
 from tests.procuring import answers, best_value, bought, hired, job, portfolio, random_instance, with_limits
@@ -104,6 +105,15 @@ def test_more_of_a_limit_is_never_worse(name: str) -> None:
             found = best(with_limits(instance, **{name: have * factor}), Variant(), "cost", SETTINGS)
             values.append(math.inf if found is None else found.value)
         assert values[0] >= values[1] * (1 - 1e-6) and values[1] >= values[2] * (1 - 1e-6), seed
+
+
+def test_held_machines_work_only_while_they_are_paid_for() -> None:
+    held = bought(0, 1e5, 1e3)
+    late = Job(name="late", model="llama3-8b", asked=Asked(), tokens=1e9, deadline_day=100.0)
+    instance = Instance(portfolio((late,)), [held], [Column(0, 0, 120.0, 1e3)])
+    assert best(instance, Variant(moved={"horizon": 130.0}), "cost", SETTINGS) is None
+    hire = Instance(portfolio((late,)), [hired(0, 100.0)], [Column(0, 0, 120.0, 1e3)])
+    assert best(hire, Variant(moved={"horizon": 130.0}), "cost", SETTINGS) is not None
 
 
 def _two_after_one_another(second: float, **more: object) -> Instance:

@@ -11,7 +11,8 @@ from planner.catalog import Catalog
 from planner.catalog.files import Document
 from planner.errors import WrongQuestion
 from planner.procure.portfolio import WAYS, Portfolio
-from planner.procure.reading import portfolio
+from planner.procure.reading import portfolio, span
+from planner.units import UnitError
 
 DEFAULT_HORIZON = "12 months"
 FLAGS = "flags"
@@ -108,6 +109,16 @@ def _document(path: Path) -> Document:
     return document
 
 
+def _horizon(flags: Flags) -> str:
+    """A year, so that more time never costs more; what is needed by a later day has until then."""
+    if flags.within is None:
+        return DEFAULT_HORIZON
+    try:
+        return flags.within if span(flags.within) > span(DEFAULT_HORIZON) else DEFAULT_HORIZON
+    except UnitError:
+        return DEFAULT_HORIZON  # the deadline's own reading says what is wrong
+
+
 def _from_flags(flags: Flags) -> dict[str, Any]:
     job = {
         "name": flags.model,
@@ -123,7 +134,7 @@ def _from_flags(flags: Flags) -> dict[str, Any]:
         "currency": "USD",
         "name": flags.model,
         "as_of": flags.as_of,
-        "horizon": flags.within if flags.within else DEFAULT_HORIZON,
+        "horizon": _horizon(flags),
         "objective": flags.objective,
         "regions": flags.region,
     }

@@ -118,7 +118,7 @@ def deadline(job: Job, variant: Variant) -> float:
 def window(instance: Instance, j: int, p: int, variant: Variant) -> tuple[float, float]:
     """From when to when a job may run on a pool."""
     job, pool = instance.jobs[j], instance.pools[p]
-    return max(job.release_day, pool.start_day), min(deadline(job, variant), pool.end_day)
+    return max(job.release_day, pool.start_day), min(deadline(job, variant), pool.last_day)
 
 
 def spans(instance: Instance, variant: Variant) -> list[tuple[float, float]]:
@@ -129,7 +129,7 @@ def spans(instance: Instance, variant: Variant) -> list[tuple[float, float]]:
     for job in instance.jobs:
         points |= {job.release_day, deadline(job, variant)}
     for p in used:
-        points |= {instance.pools[p].start_day, instance.pools[p].end_day}
+        points |= {instance.pools[p].start_day, instance.pools[p].last_day}
     if monthly_limit(instance.asked, variant) is not None:
         points |= {n * DAYS_PER_MONTH for n in range(int(min(last, 20 * 12 * DAYS_PER_MONTH) / DAYS_PER_MONTH) + 1)}
     days = sorted(point for point in points if 0 <= point <= last)

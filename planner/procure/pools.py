@@ -131,6 +131,11 @@ class Pool:
         return sum(item.usd for item in self.items)
 
     @property
+    def last_day(self) -> float:
+        """Until when it may work: what is held is paid for its time, and works in no other."""
+        return min(self.end_day, self.start_day + self.held_days) if self.held_days else self.end_day
+
+    @property
     def held_usd(self) -> float:
         """US dollars that holding it costs beside what is paid at once."""
         return self.month_usd * self.held_days / DAYS_PER_MONTH

@@ -111,7 +111,7 @@ def portfolio(document: Document, catalog: Catalog) -> Portfolio:
     r = _Reader(document, catalog)
     given = r.keys(document.data, _TOP, ())
     r.exchange = _exchange(r, given)
-    horizon = r.value(given, "horizon", (), _span)
+    horizon = r.value(given, "horizon", (), span)
     if "horizon" not in given:
         r.wrong(("horizon",), 'missing; write for example horizon = "12 months"')
     horizon = horizon or 0.0
@@ -165,7 +165,7 @@ def _exchange(r: _Reader, given: dict[str, Any]) -> Exchange:
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-def _span(text: object) -> float:
+def span(text: object) -> float:
     """Days of ``"60 d"`` or ``"12 months"``."""
     months = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*months?\s*", text) if isinstance(text, str) else None
     days = float(months[1]) * DAYS_PER_MONTH if months else units.parse(text, "time") / DAY_S  # type: ignore[arg-type]
@@ -176,7 +176,7 @@ def _span(text: object) -> float:
 
 def _delay(text: object) -> float:
     """Days, none allowed."""
-    return 0.0 if isinstance(text, str) and re.fullmatch(r"\s*0\s*(d|days?|months?)\s*", text) else _span(text)
+    return 0.0 if isinstance(text, str) and re.fullmatch(r"\s*0\s*(d|days?|months?)\s*", text) else span(text)
 
 
 def _iso(text: object) -> str:
@@ -305,12 +305,12 @@ def _job(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: float) -> 
         r.wrong((*where, "samples"), "say tokens or samples, not both")
     tokens = samples * trained.sequence if samples is not None else trained.tokens
     release = r.value(row, "release", where, _delay) or 0.0
-    deadline = r.value(row, "deadline", where, _span)
+    deadline = r.value(row, "deadline", where, span)
     if deadline is not None and deadline > horizon > 0:
         r.wrong((*where, "deadline"), f"is past the horizon of {horizon:,.0f} days")
     if deadline is not None and deadline <= release:
         r.wrong((*where, "deadline"), "is not after the release")
-    every = r.value(row, "every", where, _span)
+    every = r.value(row, "every", where, span)
     if every is not None and horizon > 0 and release + every > horizon * (1 + 1e-9):
         r.wrong(
             (*where, "every"), f"not one period of {every:,.4g} days ends within the horizon of {horizon:,.0f} days"
@@ -469,7 +469,7 @@ def _ownership(r: _Reader, table: Any) -> Ownership:
     plain = Ownership()
     said = {
         "interest": r.value(table, "interest", where, _share),
-        "life_years": r.value(table, "life", where, lambda x: _span(x) / 365.25),
+        "life_years": r.value(table, "life", where, lambda x: span(x) / 365.25),
         "load": r.value(table, "load", where, _share),
         "colocation_usd_per_kw_month": r.value(table, "colocation_per_kw_month", where, r.money),
         "maintenance": r.value(table, "maintenance", where, _share),
@@ -493,7 +493,7 @@ def _reliability(r: _Reader, table: Any) -> Reliability:
     table = r.keys(table, known, where)
     plain = Reliability()
     preempted = r.value(table, "preemptions_per_node_day", where, _positive)
-    repair = r.value(table, "repair", where, _span)
+    repair = r.value(table, "repair", where, span)
     risk = r.value(table, "spare_risk", where, _share)
     restart = r.value(table, "restart_without_spares", where, lambda x: units.parse(x, "time"))
     return Reliability(

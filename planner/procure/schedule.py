@@ -76,7 +76,7 @@ def _hired(
 
 
 def _due(instance: Instance, solution: Solution, j: int, p: int) -> float:
-    day = min(instance.jobs[j].deadline_day, instance.pools[p].end_day)
+    day = min(instance.jobs[j].deadline_day, instance.pools[p].last_day)
     return day if solution.latest is None else min(day, solution.latest)
 
 
