@@ -323,7 +323,10 @@ def test_the_same_question_has_the_same_answer(home: Path) -> None:
 def test_a_sweep_is_a_front(home: Path) -> None:
     found = run(str(lab(home)), "--sweep", "budget=5k..2M", "--objective", "time", "--json")
     assert found.exit_code == 0, found.output
-    points = json.loads(found.output)["points"]
+    data = json.loads(found.output)
+    points = data["points"]
+    assert (data["limit_unit"], data["value_unit"], data["currency"]["code"]) == ("USD", "d", "USD")
+    assert len({tuple(sorted(point)) for point in points}) == 1  # a point without an answer has the same keys
     values = [point["value"] for point in points if point["what"]]
     assert values == sorted(values, reverse=True)
     front = [point["value"] for point in points if point["front"]]
@@ -418,6 +421,30 @@ def test_more_time_costs_no_more_in_the_short_form() -> None:
         assert found is not None
         costs.append(found.cost)
     assert costs == sorted(costs, reverse=True)
+
+
+def test_what_binds_is_what_more_of_would_help(home: Path) -> None:
+    known = load()
+    asked = reading.read(lab(home), known)
+    asked = replace(asked, objective="time", limits=replace(asked.limits, budget=32_000.0))
+    found = procuring.procure(known, asked, depth=Depth(top=1, sensitivity=False))
+    wanted = {value.limit for value in found.marginal_values if value.gain > 0}
+    assert wanted and wanted <= set(found.binding)
+    slack = {c.name for c in found.alternatives[0].constraints if not c.binding}
+    assert wanted & slack  # more of it helps although some is left
+
+
+def test_a_sweep_of_tokens_per_dollar_has_their_sign_and_the_portfolio_s_money(home: Path) -> None:
+    rate = '[exchange]\nusd = 1.1\ndate = "2026-11-20"\nsource = "the bank"'
+    path = home / "euro_sweep.toml"
+    text = lab(home).read_text(encoding="utf-8").replace('"USD"', '"EUR"').replace("$6M", "€6M")
+    path.write_text(text + rate, encoding="utf-8")
+    line = (str(path), "--sweep", "budget=50k..100k", "--objective", "tokens-per-dollar", "--ways", "spot")
+    data = json.loads(run(*line, "--json").output)
+    assert data["value_unit"] == "tokens/USD"
+    assert data["currency"]["code"] == "EUR"
+    assert all(point["value"] > 1e5 for point in data["points"])
+    assert "EUR 50.0k" in run(*line).output
 
 
 def test_searching_side_by_side_finds_the_same(home: Path) -> None:

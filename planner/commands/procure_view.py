@@ -38,10 +38,11 @@ def deliver(found: Procurement, *, as_json: bool, output: Path | None) -> None:
 
 def money(found: Procurement) -> Money:
     """Amounts in the question's currency."""
-    currency = found.question.currency
-    if currency.code == "USD":
-        return format_usd
-    return lambda usd: format_usd(usd / currency.usd).replace("$", f"{currency.code} ")
+    return _in(found.question.currency.code, found.question.currency.usd)
+
+
+def _in(code: str, usd: float) -> Money:
+    return format_usd if code == "USD" else lambda amount: format_usd(amount / usd).replace("$", f"{code} ")
 
 
 def show(found: Procurement) -> None:
@@ -179,7 +180,7 @@ def _binding(found: Procurement, said: Money) -> None:
     loose = [
         f"{_named(c.name)} ({format_percent(c.slack / c.limit, 0)} unused)"
         for c in best.constraints
-        if not c.binding and c.limit and not c.name.startswith(("deadline", "horizon"))
+        if c.name not in found.binding and c.limit and not c.name.startswith(("deadline", "horizon"))
     ]
     rest = f"; not binding: {', '.join(loose)}" if loose else ""
     render.text(f"Binds     {names}{rest}")
@@ -249,13 +250,14 @@ def deliver_sweep(found: dict[str, Any], *, as_json: bool, output: Path | None) 
     if as_json:
         render.json(found)
         return
-    kind = "money" if found["limit"] in ("budget", "capital", "monthly") else found["limit"]
+    said = _in(found["currency"]["code"], found["currency"]["usd"])
+    limited: dict[str, Money] = {"USD": said, "W": format_power, "": lambda x: f"{x:,.4g}"}
     rows = [
         [
-            format_usd(p["limit"]) if kind == "money" else f"{p['limit']:,.4g}",
+            limited[found["limit_unit"]](p["limit"]),
             p["what"] or "no answer",
             f"{p['done_day']:,.1f} d" if p["what"] else None,
-            format_usd(p["total_usd"]) if p["what"] else None,
+            said(p["total_usd"]) if p["what"] else None,
             f"{p['carbon_kg'] / 1000:,.1f} t" if p["what"] else None,
             "yes" if p["front"] else "",
         ]

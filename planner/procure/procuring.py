@@ -99,10 +99,11 @@ def procure(
     alternatives = tuple(
         answer.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(found, 1)
     )
+    gains = marginal.marginal_values(posed.lean, found[0], settings) if depth.marginal else ()
     first, sign = found[0], -1e6 if asked.objective == "tokens-per-dollar" else 1.0
     result = schema.Procurement(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
-        question=_question(instance),
+        question=question(instance),
         optimality=schema.Optimality(
             gap=first.gap,
             bound=first.bound * sign,
@@ -113,8 +114,8 @@ def procure(
             columns=len(posed.columns),
         ),
         alternatives=alternatives,
-        binding=tuple(c.name for c in alternatives[0].constraints if c.binding),
-        marginal_values=marginal.marginal_values(posed.lean, first, settings) if depth.marginal else (),
+        binding=_binding(alternatives[0], gains),
+        marginal_values=gains,
         break_even=breakeven.break_evens(asked, instance.pools),
         sensitivity=tuple(_sensitivity(catalog, posed, settings)) if depth.sensitivity else (),
         stale_prices=tuple(_stale(asked, instance, alternatives)),
@@ -132,7 +133,16 @@ def procure(
     return result
 
 
-def _question(instance: Instance) -> schema.Asked:
+def _binding(best: schema.Alternative, gains: Sequence[schema.MarginalValue]) -> tuple[str, ...]:
+    """Limits of which (almost) nothing is left, and those of which more would give a better answer: machines come
+    whole, so a limit may bind with much of it unused.
+    """
+    wanted = {value.limit for value in gains if value.gain > 0}
+    return tuple(c.name for c in best.constraints if c.binding or c.name in wanted)
+
+
+def question(instance: Instance) -> schema.Asked:
+    """What the answer must keep to."""
     asked = instance.asked
     exchange = asked.exchange
     return schema.Asked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from planner import units
@@ -12,11 +13,13 @@ from planner.procure import answer, procuring
 from planner.procure.amounts import usd
 from planner.procure.model import Variant
 from planner.procure.portfolio import Portfolio
-from planner.procure.schedule import makespan
 from planner.procure.solve import USUAL, Settings, best
+from planner.verify import procurement as verify
 
 POINTS = 8
 MONEY = ("budget", "capital", "monthly")
+FIGURES = ("value", "gap", "done_day", "total_usd", "carbon_kg")
+"""Of a point; null where there is no answer."""
 SWEPT = (*MONEY, "power", "racks")
 
 
@@ -28,13 +31,12 @@ def swept(
     settings: Settings = USUAL,
     progress: procuring.Progress | None = None,
 ) -> dict[str, Any]:
-    """The best answer at each of several values of a limit, geometrically spaced, and which of them are on the front.
+    """The best answer at each of several values of a limit, geometrically spaced, and which of them are on the front;
+    each verified as an answer of its own.
 
     Raises:
         WrongQuestion: not ``LIMIT=A..B``, or no limit that can be swept.
     """
-    from dataclasses import replace
-
     name, low, high = _range(asked, text)
     limits = replace(asked.limits, **{name: high})
     posed = procuring.pose(catalog, replace(asked, limits=limits), progress)
@@ -44,19 +46,22 @@ def swept(
         value = low * (high / low) ** (n / (POINTS - 1))
         found = best(posed.lean, Variant(moved={name: value}), asked.objective, settings)
         if found is None:
-            points.append({"limit": value, "what": "", "front": False})
+            points.append({"limit": value, "what": "", "front": False, **dict.fromkeys(FIGURES)})
             continue
+        kept = replace(posed.lean, asked=replace(asked, limits=replace(asked.limits, **{name: value})))
+        best_there = answer.alternative(kept, posed.speeds, found, 1)
+        verify.keeps(procuring.question(kept), best_there)
         better = reached is None or found.value < reached - 2 * settings.gap * abs(reached)
         reached = found.value if better else reached
         points.append(
             {
                 "limit": value,
                 "what": answer.what(posed.instance, found),
-                "value": found.value,
+                "value": best_there.value,
                 "gap": found.gap,
-                "done_day": makespan(posed.instance, found),
-                "total_usd": found.cost,
-                "carbon_kg": found.use["carbon"],
+                "done_day": best_there.done_day,
+                "total_usd": best_there.cost.total_usd,
+                "carbon_kg": best_there.carbon_kg,
                 "front": better,
             }
         )
@@ -64,6 +69,9 @@ def swept(
         "kind": "procurement-sweep",
         "schema_version": 1,
         "limit": name,
+        "limit_unit": "USD" if name in MONEY else "W" if name == "power" else "",
+        "value_unit": answer.UNITS[asked.objective],
+        "currency": {"code": asked.exchange.code, "usd": asked.exchange.usd, "date": asked.exchange.date},
         "objective": asked.objective,
         "points": points,
     }

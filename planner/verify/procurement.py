@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from planner.schema.procurement import Alternative, PoolBought, Procurement
+from planner.schema.procurement import Alternative, Asked, PoolBought, Procurement
 from planner.verify.document import numbers
 from planner.verify.finding import Violation, same
 
@@ -23,10 +23,10 @@ CALENDAR = 1e-6
 """Days that a calendar may be off."""
 SIGNED = ("slack",)
 
-Check = Callable[[Procurement, Alternative], Iterator[str]]
+Check = Callable[[Asked, Alternative], Iterator[str]]
 
 
-def numbers_are_possible(_: Procurement, a: Alternative) -> Iterator[str]:
+def numbers_are_possible(_: Asked, a: Alternative) -> Iterator[str]:
     """Nothing is negative but a slack, and nothing is not a number."""
     for path, number in numbers(a):
         if not math.isfinite(number):
@@ -35,7 +35,7 @@ def numbers_are_possible(_: Procurement, a: Alternative) -> Iterator[str]:
             yield f"{path} is {number:g}"
 
 
-def bill_adds_up(_: Procurement, a: Alternative) -> Iterator[str]:
+def bill_adds_up(_: Asked, a: Alternative) -> Iterator[str]:
     """``usd = count unit_price`` to the cent for each line; cash is their sum, capital that of what is bought."""
     for line in a.bill_of_materials:
         if abs(line.usd - round(line.count * line.unit_price_usd, 2)) > CENT:
@@ -55,13 +55,13 @@ def _cents(what: str, stated: float, derived: float) -> Iterator[str]:
         yield f"{what} is {stated:.2f}, and {derived:.2f} follows from the bill"
 
 
-def charge_is_as_asked(p: Procurement, a: Alternative) -> Iterator[str]:
+def charge_is_as_asked(question: Asked, a: Alternative) -> Iterator[str]:
     """Paid in cash, a purchase counts with its whole price."""
-    if p.question.charge == "cash":
+    if question.charge == "cash":
         yield from _cents("charged_usd", a.cost.charged_usd, a.cost.capital_usd)
 
 
-def bill_has_what_is_used(_: Procurement, a: Alternative) -> Iterator[str]:
+def bill_has_what_is_used(_: Asked, a: Alternative) -> Iterator[str]:
     """Nodes, hours of rent, kilowatt-hours and months of the bill follow from pools and calendar."""
     for pool in a.pools:
         lines = [line for line in a.bill_of_materials if line.pool == pool.id]
@@ -92,7 +92,7 @@ def _days(a: Alternative, pool: PoolBought) -> float:
     return sum(s.end_day - s.start_day for job in a.workloads for s in job.schedule if s.pool == pool.id)
 
 
-def jobs_are_done(p: Procurement, a: Alternative) -> Iterator[str]:
+def jobs_are_done(question: Asked, a: Alternative) -> Iterator[str]:
     """Every job once, on the pools it names, for the days that its plan takes, between release and deadline."""
     names = [job.name for job in a.workloads]
     if len(set(names)) < len(names):
@@ -101,7 +101,7 @@ def jobs_are_done(p: Procurement, a: Alternative) -> Iterator[str]:
         worked = sum(s.end_day - s.start_day for s in job.schedule)
         if worked < job.days * (1 - 1e-6) - CALENDAR:
             yield f"{job.name} runs {worked:.6g} days and takes {job.days:.6g}"
-        if worked > job.days * (1 + 1e-6) + CALENDAR and p.question.objective != "tokens-per-dollar":
+        if worked > job.days * (1 + 1e-6) + CALENDAR and question.objective != "tokens-per-dollar":
             yield f"{job.name} runs {worked:.6g} days and takes {job.days:.6g}"
         if not same(job.days, job.plan.money.days) or not same(job.tokens, job.plan.workload.tokens):
             yield f"{job.name}: its plan takes {job.plan.money.days:.9g} days for {job.plan.workload.tokens:.6g} tokens"
@@ -113,7 +113,7 @@ def jobs_are_done(p: Procurement, a: Alternative) -> Iterator[str]:
             yield f"{job.name} runs on other pools than it names"
 
 
-def plans_fit_their_pools(_: Procurement, a: Alternative) -> Iterator[str]:
+def plans_fit_their_pools(_: Asked, a: Alternative) -> Iterator[str]:
     """A job's plan is for the nodes that its pool has, with their number."""
     pools = {pool.id: pool for pool in a.pools}
     for job in a.workloads:
@@ -126,7 +126,7 @@ def plans_fit_their_pools(_: Procurement, a: Alternative) -> Iterator[str]:
                 yield f"{job.name}: its plan is for other nodes than {name}"
 
 
-def machines_do_one_thing_at_a_time(_: Procurement, a: Alternative) -> Iterator[str]:
+def machines_do_one_thing_at_a_time(_: Asked, a: Alternative) -> Iterator[str]:
     """On a copy of a held pool no two stretches overlap; no job is in two places; all is within the pool's time."""
     pools = {pool.id: pool for pool in a.pools}
     by_copy: dict[tuple[str, int], list[tuple[float, float]]] = {}
@@ -151,28 +151,28 @@ def _apart(what: str, times: list[tuple[float, float]]) -> Iterator[str]:
             yield f"{what} does two things on day {start:.4g}"
 
 
-def limits_hold(p: Procurement, a: Alternative) -> Iterator[str]:
+def limits_hold(question: Asked, a: Alternative) -> Iterator[str]:
     """Every limit of the question stands in the answer, with the value that follows from the bill, and holds."""
     stated = {c.name: c for c in a.constraints}
-    for name, limit in p.question.limits.items():
+    for name, limit in question.limits.items():
         c = stated.get(name)
         if c is None:
             yield f"{name} is missing"
             continue
-        value = _value(p, a, name)
+        value = _value(question, a, name)
         if not math.isclose(c.value, value, rel_tol=1e-6, abs_tol=0.02):
             yield f"{name} is {c.value:.9g}, and {value:.9g} follows"
         if not same(c.limit, limit) or abs(c.slack - (c.limit - c.value)) > 1e-6 * max(1.0, abs(c.limit)):
             yield f"{name}: {c.slack:g} is not what is left of {limit:g}"
         if value > limit * (1 + 1e-5) + CALENDAR:
             yield f"{name}: {value:.9g} is over {limit:.9g}"
-    for node, count in p.question.owned.items():
+    for node, count in question.owned.items():
         used = sum(x.count * x.copies for x in a.pools if x.way == "own" and x.node == node)
         if used > count:
             yield f"{used} of {count} {node} that are owned"
 
 
-def _value(p: Procurement, a: Alternative, name: str) -> float:
+def _value(question: Asked, a: Alternative, name: str) -> float:
     kind, _, of = name.partition(":")
     held = [pool for pool in a.pools if pool.way not in HIRED]
     if kind == "deadline":
@@ -238,7 +238,7 @@ def _most_in_a_month(a: Alternative) -> float:
     return most
 
 
-def totals_are_sums(_: Procurement, a: Alternative) -> Iterator[str]:
+def totals_are_sums(_: Asked, a: Alternative) -> Iterator[str]:
     """Power, racks, carbon and the last day are those of pools and jobs."""
     held = [pool for pool in a.pools if pool.way not in HIRED]
     for what, stated, derived in (
@@ -266,17 +266,28 @@ CHECKS: tuple[Check, ...] = (
 
 def violations(document: Procurement) -> list[Violation]:
     """Everything in a procurement that cannot be; empty for one that holds."""
+    return [found for a in document.alternatives for found in _of(document.question, a)]
+
+
+def _of(question: Asked, a: Alternative) -> Iterator[Violation]:
     from planner.verify import violations as of_plan
 
-    found = []
-    for a in document.alternatives:
-        for check in CHECKS:
-            found += [Violation(check.__name__, f"alternative {a.rank}: {says}") for says in check(document, a)]
-        for job in a.workloads:
-            found += [
-                Violation(v.name, f"alternative {a.rank}, plan of {job.name}: {v.says}") for v in of_plan(job.plan)
-            ]
-    return found
+    for check in CHECKS:
+        yield from (Violation(check.__name__, f"alternative {a.rank}: {says}") for says in check(question, a))
+    for job in a.workloads:
+        for v in of_plan(job.plan):
+            yield Violation(v.name, f"alternative {a.rank}, plan of {job.name}: {v.says}")
+
+
+def keeps(question: Asked, a: Alternative) -> None:
+    """Lets one answer pass that holds and keeps to its question.
+
+    Raises:
+        AssertionError: it does not, which is a fault of the program; the message says all that is wrong.
+    """
+    found = [str(violation) for violation in _of(question, a)]
+    if found:
+        raise AssertionError(f"the answer does not hold: {'; '.join(found)}")
 
 
 def check(document: Procurement) -> None:
