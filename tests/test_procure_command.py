@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -445,6 +446,26 @@ def test_a_sweep_of_tokens_per_dollar_has_their_sign_and_the_portfolio_s_money(h
     assert data["currency"]["code"] == "EUR"
     assert all(point["value"] > 1e5 for point in data["points"])
     assert "EUR 50.0k" in run(*line).output
+
+
+def test_ways_out_are_rounded_up_in_the_portfolio_s_money(home: Path) -> None:
+    rate = '[exchange]\nusd = 1.1\ndate = "2026-11-20"\nsource = "the bank"'
+    text = lab(home).read_text(encoding="utf-8").replace('"USD"', '"EUR"')
+    path = home / "poor_euro.toml"
+    path.write_text(text.replace("$6M", "€2k") + rate, encoding="utf-8")
+    with pytest.raises(NoAnswer) as told:
+        procuring.procure(load(), reading.read(path, load()))
+    assert "budget EUR 2.00k" in str(told.value)
+    enough = re.search(r"enough: budget EUR ([\d.]+)k", str(told.value))
+    assert enough is not None
+    path.write_text(text.replace("$6M", f"€{enough[1]}k") + rate, encoding="utf-8")
+    procuring.procure(load(), reading.read(path, load()), depth=Depth(top=1, marginal=False, sensitivity=False))
+
+
+def test_reserved_machines_are_found_by_their_way() -> None:
+    flags = asking.Flags(model="llama3-8b", tokens="2B", ways="reserved-1y", as_of="2026-11-20")
+    found = asking.asked(load(), None, flags)
+    assert {way for candidate in found.candidates for way in candidate.ways} == {"reserved-1y"}
 
 
 def test_searching_side_by_side_finds_the_same(home: Path) -> None:

@@ -19,7 +19,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--seq", "sequence", type=int, metavar="N", help="Tokens per sequence.")
 @click.option("--precision", metavar="P", help="bf16, fp16, fp8, mxfp8 (default: 16 bit).")
 @click.option("--budget", metavar="USD", help="All that may be spent, e.g. '$5M'.")
-@click.option("--power", metavar="W", help="For machines of your own, at the plug, e.g. 400kW.")
+@click.option("--power", metavar="W", help="For machines that are bought, at the plug, e.g. 400kW.")
 @click.option("--within", "--deadline", "within", metavar="TIME", help="When it must be done, e.g. 60d.")
 @click.option(
     "--objective",

@@ -10,6 +10,7 @@ from typing import Any
 from planner.catalog import Catalog
 from planner.catalog.files import Document
 from planner.errors import WrongQuestion
+from planner.procure.offers import everything
 from planner.procure.portfolio import WAYS, Portfolio
 from planner.procure.reading import portfolio, span
 from planner.units import UnitError
@@ -68,7 +69,7 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
                 "write it there, or leave the file out"
             )
     if path is None:
-        return _narrowed(portfolio(Document(Path(FLAGS), "", _from_flags(flags)), catalog), flags)
+        return _narrowed(catalog, Document(Path(FLAGS), "", _from_flags(flags)), flags)
     found = _document(path)
     said = {"as_of": flags.as_of, "objective": flags.objective, "regions": flags.region}
     limits = {"budget": flags.budget, "power": flags.power}
@@ -79,16 +80,19 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
     if flags.within is not None:
         rows = data.get("workloads", [])
         data["workloads"] = [{**row, "deadline": flags.within} if isinstance(row, dict) else row for row in rows]
-    return _narrowed(portfolio(Document(found.path, found.text, data), catalog), flags)
+    return _narrowed(catalog, Document(found.path, found.text, data), flags)
 
 
-def _narrowed(found: Portfolio, flags: Flags) -> Portfolio:
-    """Only the candidates that the flags name."""
+def _narrowed(catalog: Catalog, document: Document, flags: Flags) -> Portfolio:
+    """The document's portfolio with only the candidates that the flags name."""
+    found = portfolio(document, catalog)
     named = tuple(way.strip() for way in flags.ways.split(",")) if flags.ways else WAYS
     for way in named:
         if way not in WAYS:
             raise WrongQuestion(f"--ways {flags.ways}: {way!r} is none of {', '.join(WAYS)}")
     ways = tuple(way for way in WAYS if way in named)
+    if flags.ways and "candidates" not in document.data:  # all that has a price, in ways that are not usual, too
+        found = replace(found, candidates=everything(catalog, found.as_of, ways))
     kept = []
     for candidate in found.candidates:
         left = tuple(way for way in candidate.ways if way in ways)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from planner.procure.alternatives import families, ranked
 from planner.procure.columns import Column, Throughputs
 from planner.procure.model import Instance, Variant, limits
 from planner.procure.pools import Pool, offers, pools
-from planner.procure.portfolio import Portfolio
+from planner.procure.portfolio import Exchange, Portfolio
 from planner.procure.prices import TERM_DAYS, is_stale
 from planner.procure.solve import USUAL, Settings, best
 from planner.schema import procurement as schema
@@ -251,12 +252,20 @@ def _of_owning(asked: Portfolio, bought: list[Pool]) -> Iterator[Assumption]:
 def told(asked: Portfolio, found: infeasible.Conflict) -> str:
     """A conflict as a message: what conflicts, and the ways out."""
     values = {name: value for name, value in _values(asked)}
-    named = ", ".join(f"{_named(name)} {_said(name, values.get(name))}" for name in found.limits)
+    money = asked.exchange
+    named = ", ".join(f"{_named(name)} {_said(name, values.get(name), money)}" for name in found.limits)
     if not found.limits:
-        return "no answer exists even without the limits: a job does not fit on anything within its time."
-    lines = [f"no way to do all of it: {named} conflict{'s' if len(found.limits) == 1 else ''} with the work; without "
-             f"{'it' if len(found.limits) == 1 else 'any one of them'} there is an answer."]  # fmt: skip
-    ways = [f"{_named(name)} {_said(name, value)}" for name, value in found.relaxed.items()]
+        cooled = asked.hall.cooling_per_rack
+        hot = f" [hall] cooling_per_rack = {format_power(cooled)} leaves out what draws more." if cooled else ""
+        return f"no answer exists even without the limits: a job does not fit on anything within its time.{hot}"
+    lines = [f"no way to do all of it: {named} conflict{'s' if len(found.limits) == 1 else ''} with the work"]
+    # Another conflict may stand behind this one: only what was solved is promised.
+    if found.relaxed.keys() == set(found.limits):
+        lines[0] += f"; without {'it' if len(found.limits) == 1 else 'any one of them'} there is an answer"
+    lines[0] += "."
+    ways = [
+        f"{_named(name)} {_said(name, _enough(name, value, money), money)}" for name, value in found.relaxed.items()
+    ]
     if 0 < found.work < 1:
         tokens = sum(job.tokens for job in asked.jobs) * found.work
         ways.append(f"{found.work:.0%} of the work ({format_count(tokens)} tokens)")
@@ -282,12 +291,24 @@ def _named(name: str) -> str:
     return {"deadline": f"deadline of {of}", "quantity": f"nodes of {of}"}.get(kind, kind.replace("_", " "))
 
 
-def _said(name: str, value: float | None) -> str:
+def _enough(name: str, value: float, exchange: Exchange) -> float:
+    """The value rounded up to what is printed of it, so that whoever takes it at its word has enough."""
+    kind = name.partition(":")[0]
+    unit = exchange.usd if kind in ("budget", "capital", "monthly") else 1.0
+    places = {"deadline": 1, "horizon": 1, "quantity": 0, "racks": 0, "switch_ports": 0, "carbon": 0}.get(
+        kind, 2 - math.floor(math.log10(max(value / unit, 1.0)))
+    )
+    scale = 10.0**places
+    return math.ceil(value / unit * scale - 1e-9) / scale * unit
+
+
+def _said(name: str, value: float | None, exchange: Exchange) -> str:
     if value is None:
         return ""
     kind = name.partition(":")[0]
     if kind in ("budget", "capital", "monthly"):
-        return format_usd(value)
+        said = format_usd(value / exchange.usd)
+        return said if exchange.code == "USD" else said.replace("$", f"{exchange.code} ")
     if kind in ("deadline", "horizon"):
         return f"{value:,.1f} d".replace(".0 d", " d")
     return format_power(value) if kind == "power" else f"{value:,.0f} kg" if kind == "carbon" else f"{value:,.0f}"
