@@ -16,7 +16,7 @@ from planner.export import EXPORTERS, accelerate, bundle, deepspeed, facts, mega
 from planner.export.bundle import refusals
 from planner.schema.plan import CommunicationRule, Plan
 from tests.launchers.environments import given
-from tests.launchers.spread import Case, expressible, plan
+from tests.launchers.spread import MIXED, Case, expressible, mixed, plan
 
 OPTIONS = Path(__file__).parent / "golden" / "launchers" / "megatron_options.txt"
 DENSE = plan(Case("megatron-core", "llama3-70b", "dgx-h100:16", "tp=4 pp=4 vpp=4 cp=2"))
@@ -158,6 +158,36 @@ def test_formats_and_recomputation_are_in_the_module() -> None:
     assert "CONVERTERS = [Float8LinearConverter" in module
     assert "RECOMPUTE = FullAC.Config()" in module
     assert "CONVERTERS = []" in torchtitan.module(SHARDED)
+
+
+# ---- plans over several pools --------------------------------------------------------------------------------------
+
+
+def test_unlike_pipelines_are_no_job_of_a_launcher() -> None:
+    unlike, whole = (mixed(*question) for question in MIXED)
+    assert len(unlike.parallelism.groups) == 2
+    for name in ("megatron", "torchtitan", "deepspeed", "accelerate"):
+        assert "it has 2 groups of unlike pipelines" in why_not(unlike, name)
+    assert not why_not(whole, "megatron")
+    options = argv(whole)
+    assert options[options.index("--pipeline-model-parallel-size") + 1] == "16"
+
+
+@pytest.mark.parametrize(
+    ("stage", "group", "says"),
+    [
+        ({"cp": 2}, {}, "cp differs from stage to stage (2, 1, "),
+        ({"ep": 4}, {}, "ep differs from stage to stage (4, 1, "),
+        ({"recompute": "full"}, {}, "recompute differs from stage to stage (full, none, "),
+        ({}, {"micro_batches": 1537}, "1,536 sequences in micro-batches for 1,537"),
+    ],
+)
+def test_a_pipeline_with_unlike_stages_is_refused(stage: dict[str, Any], group: dict[str, Any], says: str) -> None:
+    whole = mixed(*MIXED[1])
+    (only,) = whole.parallelism.groups
+    first, *others = only.stages
+    unlike = replace(only, stages=(replace(first, **stage), *others), **group)
+    assert says in why_not(changed(whole, groups=(unlike,)), "megatron")
 
 
 # ---- DeepSpeed -------------------------------------------------------------------------------------------------------

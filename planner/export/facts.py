@@ -112,10 +112,11 @@ def steps_between_checkpoints(plan: Plan) -> int:
 def stages_fill_pools(plan: Plan) -> Iterator[str]:
     """Launchers number ranks node after node: stages have to lie pool after pool and be cut alike."""
     p, pools = plan.parallelism, plan.cluster.pools
+    yield from _groups_are_alike(plan)
     if any((stage.tp, stage.dp) != (p.tp, p.dp) for stage in p.stages):
         yield "stages have different tensor- or data-parallel degrees"
         return
-    if len(pools) == 1:
+    if len(pools) == 1 and not p.groups:
         return
     order = [stage.pool for stage in p.stages]
     if order != sorted(order):
@@ -125,6 +126,25 @@ def stages_fill_pools(plan: Plan) -> Iterator[str]:
         owned = pool.count * pool.accelerators_per_node
         if used != owned:
             yield f"pool {index} has {owned:,} accelerators, its stages use {used:,}"
+
+
+def _groups_are_alike(plan: Plan) -> Iterator[str]:
+    """Of pipelines of several kinds (``parallelism.groups``) the largest degrees alone would reach a launcher.
+
+    One kind is the plan without groups where each of its stages is cut alike and no micro-batch is smaller:
+    ``sequences = copies width micro micro_batches``.
+    """
+    groups = plan.parallelism.groups
+    if len(groups) > 1:
+        yield f"it has {len(groups)} groups of unlike pipelines, a launcher starts one kind"
+    for group in groups[:1] if len(groups) == 1 else ():
+        for name in ("cp", "ep", "recompute"):
+            found = [getattr(stage, name) for stage in group.stages]
+            if len(set(found)) > 1:
+                yield f"{name} differs from stage to stage ({', '.join(map(str, found))})"
+        whole = group.copies * group.width * group.micro * group.micro_batches
+        if group.sequences != whole:
+            yield f"{group.sequences:,} sequences in micro-batches for {whole:,}: some are smaller than {group.micro}"
 
 
 def other_runtime(plan: Plan, own: tuple[str, ...]) -> Iterator[Loss]:

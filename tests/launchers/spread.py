@@ -109,6 +109,11 @@ DDP = (
     ("vit-l16", "dgx-a100-40gb:2", "micro=8"),
     ("gpt2", f"{A100}:1", "micro=2"),
 )
+MIXED = (
+    ("llama3-8b", (f"{H100}:1", f"{A100}:1")),
+    ("gpt3-175b", (f"{A100}:8", "dgx-a100-40gb:8")),
+)
+"""What the planner itself answers over two pools: unlike pipelines, and one pipeline over both."""
 RUNTIMES = {"megatron-core": MEGATRON, "fsdp2": FSDP, "deepspeed": DEEPSPEED, "pytorch-ddp": DDP}
 
 
@@ -132,6 +137,12 @@ def plan(case: Case) -> Plan:
     return found.plans[0]
 
 
+@cache
+def mixed(model: str, pools: tuple[str, ...]) -> Plan:
+    """The planner's best plan over several pools."""
+    return api.plan(model, list(pools)).plans[0]
+
+
 def cases() -> Iterator[Case]:
     """All of them."""
     for runtime, asked in RUNTIMES.items():
@@ -139,14 +150,20 @@ def cases() -> Iterator[Case]:
 
 
 def expressible(name: str, runtimes: tuple[str, ...] | None = None) -> list[tuple[str, Plan]]:
-    """The plans that an exporter says it can express, each with what was asked; a few on two pools, and with rules."""
+    """The plans that an exporter says it can express, each with what was asked; some on two pools, and with rules."""
     exporter = EXPORTERS[name]
     wanted = [case for case in cases() if runtimes is None or case.runtime in runtimes]
     found = [
         (str(case), _with_rules(plan(case), number) if name == "nccl-tuner" else plan(case))
         for number, case in enumerate(wanted)
     ]
-    found += [(f"{asked} on two pools", two_pools(p)) for asked, p in found if p.parallelism.pp in (2, 4)][:4]
+    if runtimes is None and name != "nccl-tuner":
+        found += [(f"{model} on {' and '.join(pools)}", mixed(model, pools)) for model, pools in MIXED]
+    found += [
+        (f"{asked} on two pools", two_pools(p))
+        for asked, p in found
+        if p.parallelism.pp in (2, 4) and not p.parallelism.groups
+    ][:4]
     return [(asked, p) for asked, p in found if not [*refusals(p, exporter)]]
 
 
