@@ -132,6 +132,10 @@ def test_a_shape_that_is_in_no_library_is_taken_as_it_is() -> None:
         ("megatron", f"{MINE} --num-experts 8 --moe-layer-freq __import__('os')", "not a list such as"),
         ("megatron", f"{MINE} --num-experts 8 --moe-layer-freq ([0]*99999999)", "not a list such as"),
         ("megatron", f"{MINE} --use-megatron-fsdp --data-parallel-sharding-strategy all", "choose no_shard"),
+        ("megatron", f"{MINE} --num-experts $E", "--num-experts $E: the text does not say what that is"),
+        ("megatron", f"{MINE} $MOE_ARGS", "$MOE_ARGS: the text does not set it"),
+        ("megatron", f"{MINE} ${{MOE_ARGS[@]}}", "the text does not set it"),
+        ("megatron", "A=x\n" + "A=$A$A$A$A$A$A$A$A$A$A\n" * 9 + MINE, "more than a million characters"),
         ("torchtitan", "missing.sh", "missing.sh: no such file"),
         ("torchtitan", "nothing here", "no option of torchtitan"),
         ("deepspeed", "{", "not JSON"),
@@ -145,6 +149,31 @@ def test_what_cannot_be_read_is_told(source: str, text: str, says: str) -> None:
     with pytest.raises(WrongQuestion) as told:
         reading.plan(source, text, ["dgx-h100:16"], model=None if "which model" in says else "llama3-70b")
     assert says in str(told.value)
+
+
+SCRIPT = """#!/bin/bash
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+TP=4; PP=${PP:-8}
+LAYERS=80  # of Llama's
+MODEL_ARGS="
+    --num-layers $LAYERS --hidden-size 8192 \\
+    --num-attention-heads 64"
+TRAINING_ARGS=(
+    --micro-batch-size 2  # what fits
+    --global-batch-size "512"
+    --moe-layer-freq "([0]*3+[1]*58)"
+)
+TRAINING_ARGS+=(--seq-length 4096)
+torchrun --nnodes $SLURM_NNODES pretrain_gpt.py $MODEL_ARGS "${TRAINING_ARGS[@]}" \\
+    --tensor-model-parallel-size ${TP} --pipeline-model-parallel-size 8 --data-path $DATA "$@" 2>&1 | tee $LOG
+"""
+
+
+def test_variables_of_a_script_are_put_in() -> None:
+    found = reading.read("megatron", SCRIPT)
+    assert (found.settings["tp"], found.settings["pp"], found.settings["micro"]) == (4, 8, 2)
+    assert (found.batch, found.sequence) == (512, 4096)
+    assert (found.shape["layers"], found.shape["hidden"], found.shape["heads"]) == (80, 8192, 64)
 
 
 def test_layouts_are_read() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from planner.errors import WrongQuestion
+from planner.export.reading import script
 
 Options = dict[str, list[str]]
 """Option without its dashes -> its values."""
@@ -37,29 +37,34 @@ class Found:
     """Options that no field of a plan stands for."""
 
 
-def options(words: Sequence[str], known: Sequence[str] = ()) -> Options:
-    """``--name value ...`` and ``--name=value`` as a mapping; words before the first option are left out."""
+def options(words: Sequence[str], known: Collection[str]) -> Options:
+    """``--name value ...`` and ``--name=value`` as a mapping; words before the first option are left out.
+
+    Raises:
+        WrongQuestion: a variable that is not set in the script, where one of the `known` options has its value or
+            where options may stand.
+    """
     found: Options = {}
     name = None
     for word in words:
+        if script.holds_options(word):
+            raise WrongQuestion(f"{word}: the text does not set it; write its options out")
         if word.startswith("--") and len(word) > 2:
             name, equals, value = word[2:].partition("=")
             found[name] = [value] if equals else []
+        elif word in _ENDS:
+            name = None
         elif name is not None:
             found[name].append(word)
+    for name in found.keys() & known:
+        left = next((value for value in found[name] if script.open_variable(value)), None)
+        if left is not None:
+            raise WrongQuestion(f"--{name} {left}: the text does not say what that is; write the value")
     return found
 
 
-def words(text: str) -> list[str]:
-    """Words of a command or of a script with one, comments and line ends left out.
-
-    Raises:
-        WrongQuestion: a quote that does not end.
-    """
-    try:
-        return shlex.split(text.replace("\\\n", " "), comments=True)
-    except ValueError as error:
-        raise WrongQuestion(f"not a command: {error}") from None
+_ENDS = ("|", "||", "&", "&&", ";", ">", ">>", "2>&1", "&>", "2>")
+"""Words that end a command or its options."""
 
 
 def number(found: Options, name: str, default: int | None = None) -> int | None:

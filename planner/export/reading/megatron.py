@@ -7,7 +7,8 @@ import re
 from typing import Any
 
 from planner.errors import WrongQuestion
-from planner.export.reading.found import Found, Options, degree, number, options, words
+from planner.export.reading.found import Found, Options, degree, number, options
+from planner.export.reading.script import words
 
 RUNTIME = "megatron-core"
 STRATEGY = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
@@ -46,7 +47,7 @@ def read(text: str) -> Found:
     Raises:
         WrongQuestion: it says nothing, or something that no plan can say.
     """
-    said = options(words(text))
+    said = options(words(text), _READ)
     if not _READ & said.keys():
         raise WrongQuestion("--from megatron: no option of Megatron-LM in it (--tensor-model-parallel-size ...)")
     chunks = _chunks(said)

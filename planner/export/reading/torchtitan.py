@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from planner.errors import WrongQuestion
-from planner.export.reading.found import Found, Options, degree, number, options, words
+from planner.export.reading.found import Found, Options, degree, number, options
+from planner.export.reading.script import words
 
 RUNTIME = "fsdp2"
 _P, _T = "parallelism.", "training."
@@ -23,7 +24,7 @@ def read(text: str) -> Found:
     Raises:
         WrongQuestion: it says nothing, or something that no plan can say.
     """
-    said = options(words(text))
+    said = options(words(text), _READ)
     if not _READ & said.keys():
         raise WrongQuestion("--from torchtitan: no option of torchtitan in it (--training.seq_len ...)")
     replicate = degree(said, f"{_P}data_parallel_replicate_degree")
@@ -63,4 +64,4 @@ def _micro(said: Options, pp: int) -> int:
 
 def layers_per_chunk(text: str) -> int | None:
     """What ``pipeline_parallel_layers_per_stage`` says."""
-    return number(options(words(text)), f"{_P}pipeline_parallel_layers_per_stage")
+    return number(options(words(text), _READ), f"{_P}pipeline_parallel_layers_per_stage")
