@@ -73,7 +73,7 @@ def test_what_export_wrote_reads_back(target: str, runtime: str) -> None:
         made = bundle(whole, parts(target), given(target)).files
         text = made["ds_config.json"] if target == "deepspeed" else made[START]
         shown = target == "megatron"
-        complete = shown and not whole.workload.shape["latent"] and not [*EXPORTERS[target].loses(whole)]
+        complete = shown and not [*EXPORTERS[target].loses(whole)]
         pinned = {} if shown else {"recompute": whole.recompute.policy}
         if target == "torchtitan" and len(set(facts.chunks(whole))) > 1:
             pinned["vpp"] = str(whole.parallelism.vpp)  # the module deals the layers, not the command
@@ -94,7 +94,7 @@ def test_a_command_line_finds_its_model(capsys: pytest.CaptureFixture[str]) -> N
     answer = ask(capsys, f"import '{MINE}' --from megatron --cluster dgx-h100:16 -o mine.json")
     assert answer.code == 0, answer.err
     assert "Llama 3 70B" in answer.report
-    assert "Not read  log-interval: no field of a plan stands for them" in answer.report
+    assert "Not read  log-interval: not taken over" in answer.report
     ask(capsys, "plan llama3-70b --cluster dgx-h100:16 -o best.json")
     answer = ask(capsys, "compare mine.json best.json")
     assert answer.code == 0
@@ -136,6 +136,14 @@ def test_a_shape_that_is_in_no_library_is_taken_as_it_is() -> None:
         ("megatron", f"{MINE} $MOE_ARGS", "$MOE_ARGS: the text does not set it"),
         ("megatron", f"{MINE} ${{MOE_ARGS[@]}}", "the text does not set it"),
         ("megatron", "A=x\n" + "A=$A$A$A$A$A$A$A$A$A$A\n" * 9 + MINE, "more than a million characters"),
+        ("megatron", f"{MINE} --num-experts 8 --moe-layer-freq ([0]*9999+[1])*9999*9999", "not a list such as"),
+        ("megatron", f"{MINE} --num-experts 8 --moe-layer-freq [0,1,1,0,1]", "in no rhythm"),
+        ("megatron", f"{MINE} --window-size 127", "not a pair such as (127,0)"),
+        ("megatron", f"{MINE} --window-size (127,0) --window-attn-skip-freq [1,0]", "no rhythm of 80 layers"),
+        ("megatron", f"{MINE} --kv-lora-rank 512", "--kv-lora-rank: goes with --multi-latent-attention"),
+        ("megatron", f"{MINE} --mtp-num-layers 1", "cannot be taken over"),
+        ("megatron", f"{MINE} --decoder-first-pipeline-num-layers 90", "80 layers cannot be dealt so"),
+        ("megatron", f"{MINE} --pipeline-model-parallel-layout (((t)*9999)*9999)*9999", "grow without end"),
         ("torchtitan", "missing.sh", "missing.sh: no such file"),
         ("torchtitan", "nothing here", "no option of torchtitan"),
         ("deepspeed", "{", "not JSON"),
@@ -174,6 +182,29 @@ def test_variables_of_a_script_are_put_in() -> None:
     assert (found.settings["tp"], found.settings["pp"], found.settings["micro"]) == (4, 8, 2)
     assert (found.batch, found.sequence) == (512, 4096)
     assert (found.shape["layers"], found.shape["hidden"], found.shape["heads"]) == (80, 8192, 64)
+
+
+def test_what_changes_sharding_is_taken_over() -> None:
+    plain = MINE.replace("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", "")
+    more = "--recompute-activations --use-torch-fsdp2 --decoder-first-pipeline-num-layers 38 --train-samples 10241"
+    found = reading.read("megatron", f"{plain} {more}")
+    assert (found.settings["recompute"], found.settings["zero"]) == ("selective", 3)
+    assert (found.chunks, found.steps, found.unread) == ([38, 42], 11, ["log-interval"])
+
+
+@pytest.mark.parametrize(
+    ("model", "cluster"),
+    [("deepseek-v2", "dgx-h100:32"), ("deepseek-v3", "dgx-h100:64"), ("gpt-oss-20b", "dgx-h100:2")],
+)
+def test_latents_and_windows_read_back(model: str, cluster: str) -> None:
+    whole = plan(Case("megatron-core", model, cluster, "ep=8 pp=2" if "gpt" in model else "ep=32 pp=8"))
+    made = bundle(whole, parts("megatron"), given("megatron")).files[START]
+    (back,) = reading.plan("megatron", made, [cluster]).plans.plans
+    for part in ("latent", "window", "layers", "heads", "kv_heads", "head_dim"):
+        assert back.workload.shape[part] == whole.workload.shape[part], part
+    if "deepseek" in model:
+        assert back.workload.model == model
+        assert same(back, whole)
 
 
 def test_layouts_are_read() -> None:

@@ -55,5 +55,5 @@ def import_(
         for line in found.differs:
             render.text(f"Differs   {line}")
         if found.unread:
-            render.text(f"Not read  {', '.join(found.unread)}: no field of a plan stands for them")
+            render.text(f"Not read  {', '.join(found.unread)}: not taken over")
     return 0 if found.plans.search.feasible else 1

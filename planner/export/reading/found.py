@@ -34,7 +34,7 @@ class Found:
     chunks: Sequence[int] | None = None
     """Layers of every pipeline chunk, where they are dealt by hand."""
     unread: Sequence[str] = ()
-    """Options that no field of a plan stands for."""
+    """Options that were not taken over."""
 
 
 def options(words: Sequence[str], known: Collection[str]) -> Options:

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from planner.errors import WrongQuestion
+from planner.export import megatron
 from planner.export.reading.found import Found, Options, degree, number, options
 from planner.export.reading.script import words
 
@@ -27,6 +28,28 @@ _MIXTURE = {
     "moe-ffn-hidden-size": "ffn",
     "moe-shared-expert-intermediate-size": "shared_ffn",
 }
+_LATENT = {
+    "q-lora-rank": ("query_rank", 0),
+    "kv-lora-rank": ("kv_rank", 32),
+    "qk-pos-emb-head-dim": ("rope_dim", 64),
+    "qk-head-dim": ("nope_dim", 128),
+    "v-head-dim": ("value_dim", 128),
+}
+"""Option -> field of latent attention, and Megatron's default."""
+_REFUSED = {
+    "standalone-embedding-stage": "the embedding as a stage of its own",
+    "account-for-embedding-in-pipeline-split": "the embedding counted as a layer",
+    "account-for-loss-in-pipeline-split": "the head counted as a layer",
+    "hybrid-layer-pattern": "layers of several kinds",
+    "hybrid-override-pattern": "layers of several kinds",
+    "is-hybrid-model": "layers of several kinds",
+    "mtp-num-layers": "layers that predict further tokens",
+    "heterogeneous-layers-config-path": "layers of several shapes",
+    "expert-model-parallel-degree": "an option that Megatron-LM does not have (--expert-model-parallel-size)",
+    "encoder-num-layers": "an encoder",
+    "decoder-num-layers": "an encoder and a decoder",
+}
+"""Options that change shape or sharding, and have no field of a plan."""
 _READ = frozenset(
     """tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size expert-model-parallel-size
     expert-tensor-parallel-size num-virtual-stages-per-pipeline-rank num-layers-per-virtual-pipeline-stage
@@ -37,8 +60,10 @@ _READ = frozenset(
     global-batch-size seq-length bf16 fp16 fp8-format fp8-recipe train-iters finetune swiglu normalization
     untie-embeddings-and-output-weights group-query-attention qk-layernorm add-qkv-bias disable-bias-linear
     max-position-embeddings position-embedding-type moe-layer-freq
+    recompute-activations decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers use-torch-fsdp2
+    torch-fsdp2-no-reshard-after-forward train-samples multi-latent-attention window-size window-attn-skip-freq
     no-gradient-accumulation-fusion ckpt-format""".split()
-) | {*_SHAPE, *_MIXTURE}
+) | {*_SHAPE, *_MIXTURE, *_LATENT}
 
 
 def read(text: str) -> Found:
@@ -50,6 +75,8 @@ def read(text: str) -> Found:
     said = options(words(text), _READ)
     if not _READ & said.keys():
         raise WrongQuestion("--from megatron: no option of Megatron-LM in it (--tensor-model-parallel-size ...)")
+    for name in said.keys() & _REFUSED.keys():
+        raise WrongQuestion(f"--{name}: {_REFUSED[name]} cannot be taken over; leave it out to see the rest priced")
     chunks = _chunks(said)
     return Found(
         runtime=RUNTIME,
@@ -57,13 +84,18 @@ def read(text: str) -> Found:
         batch=number(said, "global-batch-size"),
         sequence=number(said, "seq-length"),
         precision=_precision(said),
-        steps=number(said, "train-iters"),
+        steps=_steps(said),
         method="finetune" if "finetune" in said else "pretrain",
         shape=_shape(said),
         shards=number(said, "num-distributed-optimizer-instances"),
         chunks=chunks,
         unread=sorted(said.keys() - _READ),
     )
+
+
+def _steps(said: Options) -> int | None:
+    samples, batch = number(said, "train-samples"), number(said, "global-batch-size")
+    return -(-samples // batch) if samples and batch else number(said, "train-iters")
 
 
 def _settings(said: Options, chunks: int | None) -> dict[str, object]:
@@ -114,17 +146,39 @@ def _interleaving(said: Options, pp: int, chunks: int | None) -> int:
 def _chunks(said: Options) -> list[int] | None:
     """Layers of every segment of a layout such as ``Et*7|t*9|t*7L``; parentheses repeat what is in them."""
     if "pipeline-model-parallel-layout" not in said:
-        return None
+        return _ends(said)
     layout = "".join(said["pipeline-model-parallel-layout"])
     while match := re.search(r"\(([^()]*)\)(?:\*(\d+))?", layout):
         layout = layout[: match.start()] + match[1] * min(int(match[2] or 1), 10_000) + layout[match.end() :]
+        if len(layout) > 10 * _MOST_LAYERS:
+            raise WrongQuestion("--pipeline-model-parallel-layout: its repetitions grow without end")
     segments = layout.split("|")
     if not re.fullmatch(r"[Etm*L|\d,]*", layout):
         raise WrongQuestion(f"--pipeline-model-parallel-layout {layout:.60}: not a layout")
     return [sum(int(n or 1) for n in re.findall(r"t(?:\*(\d+))?", segment)) for segment in segments]
 
 
+def _ends(said: Options) -> list[int] | None:
+    """Layers of every chunk where the first or the last stage holds others than those between."""
+    first, last = (number(said, f"decoder-{end}-pipeline-num-layers") for end in ("first", "last"))
+    if first is None and last is None:
+        return None
+    pp, layers = degree(said, "pipeline-model-parallel-size"), degree(said, "num-layers")
+    between = pp - (first is not None) - (last is not None)
+    rest = layers - (first or 0) - (last or 0)
+    vpp = _interleaving(said, pp, None)
+    each, left = divmod(rest, max(between, 1))
+    stages = [*([first] if first is not None else []), *[each] * between, *([last] if last is not None else [])]
+    if rest < 0 or left or between < 0 or (between == 0 and rest) or any(stage % vpp for stage in stages):
+        raise WrongQuestion(
+            f"--decoder-first/last-pipeline-num-layers {first}/{last}: {layers} layers cannot be dealt so to {pp}"
+        )
+    return [stage // vpp for _ in range(vpp) for stage in stages]
+
+
 def _zero(said: Options) -> int:
+    if "use-torch-fsdp2" in said:
+        return 2 if "torch-fsdp2-no-reshard-after-forward" in said else 3
     if "use-megatron-fsdp" in said:
         name = (said.get("data-parallel-sharding-strategy") or ["no_shard"])[0]
         if name not in STRATEGY:
@@ -140,7 +194,7 @@ def _precision(said: Options) -> str:
 
 
 def _recompute(said: Options, chunks: int) -> str:
-    granularity = said.get("recompute-granularity")
+    granularity = ["selective"] if "recompute-activations" in said else said.get("recompute-granularity")
     if granularity is None:
         return "none"
     if granularity == ["selective"]:
@@ -159,12 +213,13 @@ def _shape(said: Options) -> dict[str, Any]:
     found: dict[str, Any] = {field: degree(said, name) for name, field in _SHAPE.items() if name in said}
     found.setdefault("heads", 1)
     found.setdefault("kv_heads", found["heads"])
+    found |= _attention(said, found["layers"])
     found.setdefault("head_dim", found["hidden"] // found["heads"])
     found.setdefault("ffn", 4 * found["hidden"])
     found["gated"] = "swiglu" in said
     found["norm"] = "rms" if said.get("normalization") == ["RMSNorm"] else "layer"
     found["tied"] = "untie-embeddings-and-output-weights" not in said
-    found["qk_norm"] = "head" if "qk-layernorm" in said else "none"
+    found["qk_norm"] = "head" if "qk-layernorm" in said and "multi-latent-attention" not in said else "none"
     biased = "disable-bias-linear" not in said
     found |= {"qkv_bias": biased or "add-qkv-bias" in said, "output_bias": biased, "mlp_bias": biased}
     if said.get("position-embedding-type", ["learned_absolute"]) == ["learned_absolute"]:
@@ -174,23 +229,66 @@ def _shape(said: Options) -> dict[str, Any]:
     return found
 
 
+def _attention(said: Options, layers: int) -> dict[str, Any]:
+    """Latent attention and windows; the width of a head is then the latent's own."""
+    found: dict[str, Any] = {}
+    if "multi-latent-attention" in said:
+        latent = {field: number(said, name, usual) for name, (field, usual) in _LATENT.items()}
+        found |= {"latent": latent, "head_dim": latent["nope_dim"]}
+    elif given := said.keys() & _LATENT.keys():
+        raise WrongQuestion(f"--{min(given)}: goes with --multi-latent-attention")
+    if "window-size" in said:
+        found |= _window(said, layers)
+    return found
+
+
+def _window(said: Options, layers: int) -> dict[str, Any]:
+    """``--window-size (127,0)``: a position sees itself and 127 before; every n-th is full at a skip frequency of n."""
+    text = "".join(said["window-size"])
+    size = re.fullmatch(r"\(?(-?\d{1,9}),(-?\d{1,9})\)?", text)
+    if size is None:
+        raise WrongQuestion(f"--window-size {text:.40}: not a pair such as (127,0)")
+    if int(size[1]) < 0:
+        return {}
+    frequency = "".join(said.get("window-attn-skip-freq", ["0"]))
+    window = {"size": int(size[1]) + 1}
+    if frequency.isdigit():
+        every = int(frequency)
+        return {} if every == 1 else {"window": {**window, "every": every or 1, "inverted": every > 1}}
+    wanted = _listed(frequency, "window-attn-skip-freq")
+    for every, inverted in ((n, i) for n in range(1, layers + 1) for i in (False, True)):
+        shape = {"layers": layers, "window": {"every": every, "inverted": inverted}}
+        if megatron.windowed(shape) == wanted:
+            return {"window": {**window, "every": every, "inverted": inverted}}
+    raise WrongQuestion(f"--window-attn-skip-freq {frequency:.60}: no rhythm of {layers} layers, which a plan needs")
+
+
 def _mixture(said: Options, ffn: int) -> dict[str, Any]:
     moe: dict[str, Any] = {field: degree(said, name) for name, field in _MIXTURE.items() if name in said}
     moe = {"experts_per_token": 2, "ffn": ffn, **moe}
     frequency = "".join(said.get("moe-layer-freq", ["1"]))
-    where = [1] if frequency.isdigit() else _listed(frequency)
-    moe["leading_dense_layers"] = where.index(1) if 1 in where else 0
     if frequency.isdigit():
-        moe["every"] = int(frequency)
-    return moe
+        return {**moe, "leading_dense_layers": 0, "every": max(int(frequency), 1)}
+    where = _listed(frequency, "moe-layer-freq")
+    lead = where.index(1) if 1 in where else 0
+    for every in range(1, len(where) - lead + 1):
+        for before in (lead, lead - every + 1):  # the dense layers of the first round lead, too
+            rhythm = {"leading_dense_layers": before, "every": every}
+            if before >= 0 and megatron.mixtures(rhythm, len(where)) == where:
+                return {**moe, **rhythm}
+    raise WrongQuestion(f"--moe-layer-freq {frequency:.60}: dense layers in no rhythm, which a plan needs")
 
 
-def _listed(text: str) -> list[int]:
+def _listed(text: str, name: str) -> list[int]:
     """``([0]*3+[1]*58)`` written out; nothing but lists, ``+`` and ``*`` is understood."""
     try:
         return [int(bool(flag)) for flag in _value(ast.parse(text.strip(), mode="eval").body)]
     except (SyntaxError, ValueError, RecursionError):
-        raise WrongQuestion(f"--moe-layer-freq {text:.60}: not a list such as ([0]*3+[1]*58)") from None
+        raise WrongQuestion(f"--{name} {text:.60}: not a list such as ([0]*3+[1]*58)") from None
+
+
+_MOST_LAYERS = 10_000
+"""Of a list or a layout: what repeats itself again and again grows without end."""
 
 
 def _value(node: ast.expr) -> Any:
@@ -201,6 +299,8 @@ def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult):
         left, right = _value(node.left), _value(node.right)
         added = isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list)
-        if added or (isinstance(left, list) and isinstance(right, int)):
-            return left + right if added else left * right
+        if added and len(left) + len(right) <= _MOST_LAYERS:
+            return left + right
+        if isinstance(left, list) and isinstance(right, int) and len(left) * right <= _MOST_LAYERS:
+            return left * right
     raise ValueError(ast.dump(node))

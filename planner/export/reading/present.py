@@ -126,12 +126,13 @@ def _same(model: Model, shape: Any) -> bool:
     """Whether a model of the library has the shape, but for what the configuration leaves open."""
     for field, value in shape.items():
         have = getattr(model, field)
-        if field == "moe":
+        if field in ("moe", "latent", "window"):
             if have is None or any(getattr(have, name) != inner for name, inner in value.items()):
                 return False
         elif have != value:
             return False
-    return (model.moe is None) == ("moe" not in shape) and model.family == "decoder" and model.latent is None
+    parts = all((getattr(model, part) is None) == (part not in shape) for part in ("moe", "latent", "window"))
+    return parts and model.family == "decoder"
 
 
 def _table(found: Found) -> dict[str, Any]:
