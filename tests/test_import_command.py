@@ -23,6 +23,7 @@ MINE = (
     "--sequence-parallel --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
     "--log-interval 10"
 )
+TITAN = "--module llama3 --training.local_batch_size 2 --training.seq_len 8192"
 LIKE = (
     "tp",
     "pp",
@@ -146,6 +147,10 @@ def test_a_shape_that_is_in_no_library_is_taken_as_it_is() -> None:
         ("megatron", f"{MINE} --pipeline-model-parallel-layout (((t)*9999)*9999)*9999", "grow without end"),
         ("torchtitan", "missing.sh", "missing.sh: no such file"),
         ("torchtitan", "nothing here", "no option of torchtitan"),
+        ("torchtitan", f"{TITAN} --parallelism.data_parallel_shard_degree 3", "1 replicas of 3 shards are not the 128"),
+        ("torchtitan", f"{TITAN} --parallelism.fsdp_reshard_after_forward 2", "choose default, always, never"),
+        ("deepspeed", '{"train_batch_size": 100, "gradient_accumulation_steps": 2}', "a batch of 100 is not whole"),
+        ("deepspeed", '{"sequence_parallel_size": 2}', "sequence_parallel_size"),
         ("deepspeed", "{", "not JSON"),
         ("deepspeed", "[]", "a JSON object is expected"),
         ("deepspeed", '{"zero_optimization": 3}', "zero_optimization is 3"),
@@ -189,7 +194,7 @@ def test_what_changes_sharding_is_taken_over() -> None:
     more = "--recompute-activations --use-torch-fsdp2 --decoder-first-pipeline-num-layers 38 --train-samples 10241"
     found = reading.read("megatron", f"{plain} {more}")
     assert (found.settings["recompute"], found.settings["zero"]) == ("selective", 3)
-    assert (found.chunks, found.steps, found.unread) == ([38, 42], 11, ["log-interval"])
+    assert (found.chunks, found.samples, found.unread) == ([38, 42], 10241, ["log-interval"])
 
 
 @pytest.mark.parametrize(
@@ -205,6 +210,39 @@ def test_latents_and_windows_read_back(model: str, cluster: str) -> None:
     if "deepseek" in model:
         assert back.workload.model == model
         assert same(back, whole)
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "batch", "micro"),
+    [
+        (
+            "megatron",
+            MINE.replace("--global-batch-size 1024", "").replace("micro-batch-size 1", "micro-batch-size 2"),
+            8,
+            2,
+        ),
+        ("torchtitan", TITAN, 128, 2),
+        ("torchtitan", f"{TITAN} --training.global_batch_size -1", 128, 2),
+        ("torchtitan", f"{TITAN} --training.global_batch_size 512", 512, 2),
+        ("deepspeed", '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}', 384, 2),
+        ("deepspeed", '{"train_micro_batch_size_per_gpu": 4, "train_batch_size": "auto"}', 256, 4),
+        ("deepspeed", '{"train_batch_size": 512, "gradient_accumulation_steps": 2}', 512, 4),
+        ("deepspeed", '{"train_batch_size": 512, "zero_optimization": {"stage": 3}}', 512, 8),
+        ("deepspeed", '{"tensor_parallel": {"autotp_size": "auto"}, "train_micro_batch_size_per_gpu": 1}', 64, 1),
+    ],
+)
+def test_the_batch_follows_from_its_parts(source: str, text: str, batch: int, micro: int) -> None:
+    named = None if source == "megatron" else "llama3-8b"
+    asked = {"sequence": 4096} if source == "deepspeed" else {}
+    (whole,) = reading.plan(source, text, ["dgx-h100:8"], model=named, **asked).plans.plans
+    assert (whole.batch.global_, whole.batch.micro) == (batch, micro)
+
+
+def test_weights_that_stay_whole_are_told() -> None:
+    never = f"{TITAN} --parallelism.fsdp_reshard_after_forward never"
+    (told,) = reading.plan("torchtitan", never, ["dgx-h100:8"], model="llama3-8b").differs
+    assert told.startswith("weights stay whole")
+    assert not reading.plan("torchtitan", TITAN, ["dgx-h100:8"], model="llama3-8b").differs
 
 
 def test_layouts_are_read() -> None:

@@ -21,6 +21,16 @@ class Found:
     settings: Mapping[str, object]
     """Axis -> value, as ``estimate`` takes them."""
     batch: int | None = None
+    accumulation: int | None = None
+    """Micro-batches of a step and replica."""
+    per_rank: int | None = None
+    """Sequences of a step and replica, where the global batch follows from them."""
+    samples: int | None = None
+    """Sequences of all steps, where it says so."""
+    degrees: tuple[int, int] | None = None
+    """(replicas, shards) that have to make up the data-parallel ranks with those of cp; -1: all that are left."""
+    differs: Sequence[str] = ()
+    """What of it is predicted otherwise."""
     sequence: int | None = None
     precision: str | None = None
     steps: int | None = None

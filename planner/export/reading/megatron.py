@@ -84,18 +84,15 @@ def read(text: str) -> Found:
         batch=number(said, "global-batch-size"),
         sequence=number(said, "seq-length"),
         precision=_precision(said),
-        steps=_steps(said),
+        per_rank=degree(said, "micro-batch-size"),
+        steps=number(said, "train-iters"),
+        samples=number(said, "train-samples"),
         method="finetune" if "finetune" in said else "pretrain",
         shape=_shape(said),
         shards=number(said, "num-distributed-optimizer-instances"),
         chunks=chunks,
         unread=sorted(said.keys() - _READ),
     )
-
-
-def _steps(said: Options) -> int | None:
-    samples, batch = number(said, "train-samples"), number(said, "global-batch-size")
-    return -(-samples // batch) if samples and batch else number(said, "train-iters")
 
 
 def _settings(said: Options, chunks: int | None) -> dict[str, object]:

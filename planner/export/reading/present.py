@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -77,6 +78,19 @@ def plan(
         WrongQuestion: it cannot be read, or no plan can say it.
     """
     found = read(source, text)
+    with tempfile.TemporaryDirectory() as folder:
+        name = _model(found, model, source, Path(folder))
+        found = _batched(_interleaved(found, source, _text(text), name), source, _ranks(found, name, cluster, asked))
+        priced = _priced(found, name, cluster, pinned, asked)
+    best = priced.plans[0]
+    if source == "deepspeed":
+        deepspeed.check(_text(text), best.cluster.accelerators)
+    return Present(priced, found.unread, tuple(_differences(found, best)))
+
+
+def _priced(
+    found: Found, name: str, cluster: Sequence[str], pinned: Mapping[str, str], asked: Mapping[str, Any]
+) -> PlanSet:
     said = {
         "runtime": found.runtime,
         "batch": None if found.batch is None else str(found.batch),
@@ -86,19 +100,43 @@ def plan(
         "tokens": _tokens(found),
         **{name: value for name, value in asked.items() if value is not None},
     }
-    with tempfile.TemporaryDirectory() as folder:
-        name = _model(found, model, source, Path(folder))
-        found = _interleaved(found, source, _text(text), name)
-        settings = [f"{axis}={value}" for axis, value in {**found.settings, **pinned}.items()]
-        priced = api.estimate(name, list(cluster), settings, **said)
-    best = priced.plans[0]
-    if source == "deepspeed":
-        deepspeed.check(_text(text), best.cluster.accelerators)
-    return Present(priced, found.unread, tuple(_differences(found, best)))
+    settings = [f"{axis}={value}" for axis, value in {**found.settings, **pinned}.items()]
+    return api.estimate(name, list(cluster), settings, **said)
+
+
+def _ranks(found: Found, name: str, cluster: Sequence[str], asked: Mapping[str, Any]) -> int:
+    """Data-parallel ranks: accelerators over those of one copy of the model."""
+    where = {key: value for key, value in asked.items() if key in ("region", "fabric") and value is not None}
+    _, wanted = api.request(name, list(cluster), api.Asked(runtime=found.runtime, **where))
+    one = math.prod(int(str(found.settings.get(axis, 1))) for axis in ("tp", "pp", "cp"))
+    return wanted.cluster.accelerators // one
+
+
+def _batched(found: Found, source: str, dp: int) -> Found:
+    """What trainers derive: the global batch from that of a rank, or a micro-batch from the global one.
+
+    ``batch = micro accumulation dp``; where micro-batches alone are said, DeepSpeed accumulates none.
+    """
+    if found.degrees is not None:
+        replicas, shards = found.degrees
+        cp = int(str(found.settings.get("cp", 1)))
+        if shards != -1 and replicas * shards not in (dp, dp * cp):
+            raise WrongQuestion(f"--from {source}: {replicas} replicas of {shards} shards are not the {dp} ranks")
+    if found.batch is None and found.per_rank is not None:
+        return replace(found, batch=found.per_rank * dp)
+    if found.batch is not None and source == "deepspeed" and "micro" not in found.settings:
+        micro, left = divmod(found.batch, dp * (found.accumulation or 1))
+        if left or not micro:
+            parts = f"{dp} ranks and {found.accumulation or 1} micro-batches"
+            raise WrongQuestion(f"--from {source}: a batch of {found.batch:,} is not whole over {parts}")
+        return replace(found, settings={**found.settings, "micro": micro})
+    return found
 
 
 def _tokens(found: Found) -> str | None:
     """Tokens of all its steps, where it says them."""
+    if found.samples is not None and found.sequence is not None:
+        return str(found.samples * found.sequence)
     if found.steps is None or found.batch is None or found.sequence is None:
         return None
     return str(found.steps * found.batch * found.sequence)
@@ -160,7 +198,7 @@ def _interleaved(found: Found, source: str, text: str, model: str) -> Found:
 def _differences(found: Found, priced: Any) -> list[str]:
     """Where the plan had to differ from the configuration."""
     p = priced.parallelism
-    differs = []
+    differs = list(found.differs)
     if found.chunks is not None and list(found.chunks) != facts.chunks(priced):
         differs.append(f"stages hold {list(found.chunks)} layers; predicted as {facts.chunks(priced)}")
     shards = p.dp * p.cp // found.shards if found.shards else None

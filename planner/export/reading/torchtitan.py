@@ -41,10 +41,14 @@ def read(text: str) -> Found:
         settings["tp_overlap"] = "on" if "compile.enable_async_tensor_parallel" in said else "off"
     if said.get(f"{_P}pipeline_parallel_schedule", ["1F1B"])[0].lower().startswith("interleaved"):
         settings["vpp"] = 2
+    batch = number(said, f"{_T}global_batch_size")  # -1: what the ranks make up
     return Found(
         runtime=RUNTIME,
         settings=settings,
-        batch=number(said, f"{_T}global_batch_size"),
+        batch=batch if batch is not None and batch > 0 else None,
+        per_rank=degree(said, f"{_T}local_batch_size", 8),
+        degrees=(replicate, number(said, f"{_P}data_parallel_shard_degree", -1) or 1),
+        differs=() if _resharded(said, pp) else ("weights stay whole after the forward pass; predicted as given back",),
         sequence=number(said, f"{_T}seq_len"),
         precision="bf16",
         steps=number(said, f"{_T}steps"),
@@ -53,6 +57,14 @@ def read(text: str) -> Found:
         chunks=None,
         unread=sorted(said.keys() - _READ),
     )
+
+
+def _resharded(said: Options, pp: int) -> bool:
+    """Whether weights are given back after the forward pass: by default where there is no pipeline."""
+    how = (said.get(f"{_P}fsdp_reshard_after_forward") or ["default"])[0]
+    if how not in ("default", "always", "never"):
+        raise WrongQuestion(f"--{_P}fsdp_reshard_after_forward {how}: choose default, always, never")
+    return how == "always" or (how == "default" and pp == 1)
 
 
 def _micro(said: Options, pp: int) -> int:
