@@ -160,6 +160,24 @@ def test_formats_and_recomputation_are_in_the_module() -> None:
     assert "CONVERTERS = []" in torchtitan.module(SHARDED)
 
 
+def test_a_job_that_is_started_again_goes_on() -> None:
+    options = argv(DENSE)
+    assert options[options.index("--load") + 1] == options[options.index("--save") + 1] == "/given/save"
+    assert "--pretrained-checkpoint" not in options
+    tuned = replace(DENSE, workload=replace(DENSE.workload, method={**DENSE.workload.method, "kind": "finetune"}))
+    options = argv(tuned)
+    assert options[options.index("--pretrained-checkpoint") + 1] == "/given/load"
+    assert options[options.index("--load") + 1] == "/given/save"
+    assert "--finetune" not in options  # it would begin again, from step 0, whenever it is started
+
+
+@pytest.mark.parametrize(("days", "lost"), [(6.0, ()), (20.0, ("money.days",))])
+def test_a_run_that_outlasts_a_slurm_job_is_told(days: float, lost: tuple[str, ...]) -> None:
+    whole = replace(DENSE, money=replace(DENSE.money, days=days))
+    losses = bundle(whole, parts("megatron+slurm"), given("megatron+slurm")).losses
+    assert tuple(loss.field for loss in losses if loss.field.startswith("money")) == lost
+
+
 # ---- plans over several pools --------------------------------------------------------------------------------------
 
 

@@ -192,8 +192,17 @@ def _training(plan: Plan, values: Values) -> Iterator[str]:
     yield from PRECISION[plan.precision]
     yield from ("--cross-entropy-loss-fusion", "--optimizer", "sgd" if _sgd(plan) else "adam")
     yield from ("--lr", values["lr"], "--train-iters", str(facts.steps(plan)))
-    yield from ("--finetune", "--load", values["load"]) if plan.workload.method["kind"] == "finetune" else ()
-    yield from ("--save", values["save"], "--save-interval", str(facts.steps_between_checkpoints(plan)))
+    # Read again where it saves: a job that is started anew goes on, and finds nothing there the first time.
+    if plan.workload.method["kind"] == "finetune":
+        yield from ("--pretrained-checkpoint", values["load"])
+    yield from (
+        "--load",
+        values["save"],
+        "--save",
+        values["save"],
+        "--save-interval",
+        str(facts.steps_between_checkpoints(plan)),
+    )
     yield from ("--data-path", values["data-path"])
     yield from ("--tokenizer-type", values["tokenizer-type"], "--tokenizer-model", values["tokenizer-model"])
 

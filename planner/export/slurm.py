@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.export import quoting, start
-from planner.export.target import Exporter, Job, Setting, Values
+from planner.export.target import Exporter, Job, Loss, Setting, Values
 from planner.schema.plan import Plan, Pool
 
 NAME = "job.sbatch"
+LONGEST_H = 7 * 24
+"""Time limit that most partitions allow, hours."""
 
 
 def emit(plan: Plan, job: Job, values: Values) -> Job:
@@ -64,8 +66,21 @@ def _step(index: int, pool: Pool, pools: int) -> str:
 
 def limit(plan: Plan) -> str:
     """The predicted days and a tenth more, at most a week, as ``D-HH:MM:SS``."""
-    hours = min(max(math.ceil(plan.money.days * 24 * 1.1), 1), 7 * 24)
+    hours = min(_hours(plan), LONGEST_H)
     return f"{hours // 24}-{hours % 24:02d}:00:00"
+
+
+def _hours(plan: Plan) -> int:
+    return max(math.ceil(plan.money.days * 24 * 1.1), 1)
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """A run that is longer than a job may be."""
+    if _hours(plan) > LONGEST_H:
+        jobs = math.ceil(_hours(plan) / LONGEST_H)
+        yield Loss(
+            "money.days", f"a job ends after {LONGEST_H // 24} days; submit it {jobs} times (--dependency=singleton)"
+        )
 
 
 EXPORTER = Exporter(
@@ -80,6 +95,7 @@ EXPORTER = Exporter(
         Setting("gpu-type", "type of GPU as the cluster's gres.conf names it", ""),
     ),
     emit=emit,
+    loses=loses,
     level="dry-scheduled",
     validated_by="sbatch --test-only, and jobs run on slurmctld and slurmd 22.05.8, without the GPU lines",
 )

@@ -58,6 +58,7 @@ _READ = frozenset(
     use-megatron-fsdp data-parallel-sharding-strategy recompute-granularity recompute-method recompute-num-layers
     recompute-modules optimizer-cpu-offload optimizer-offload-fraction use-precision-aware-optimizer micro-batch-size
     global-batch-size seq-length bf16 fp16 fp8-format fp8-recipe train-iters finetune swiglu normalization
+    pretrained-checkpoint
     untie-embeddings-and-output-weights group-query-attention qk-layernorm add-qkv-bias disable-bias-linear
     max-position-embeddings position-embedding-type moe-layer-freq
     recompute-activations decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers use-torch-fsdp2
@@ -87,7 +88,7 @@ def read(text: str) -> Found:
         per_rank=degree(said, "micro-batch-size"),
         steps=number(said, "train-iters"),
         samples=number(said, "train-samples"),
-        method="finetune" if "finetune" in said else "pretrain",
+        method="finetune" if {"finetune", "pretrained-checkpoint"} & said.keys() else "pretrain",
         shape=_shape(said),
         shards=number(said, "num-distributed-optimizer-instances"),
         chunks=chunks,

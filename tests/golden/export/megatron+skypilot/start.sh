@@ -59,6 +59,7 @@ exec torchrun \
   --optimizer adam \
   --lr 1.0e-4 \
   --train-iters 238419 \
+  --load '<save>' \
   --save '<save>' \
   --save-interval 995 \
   --data-path '<data-path>' \

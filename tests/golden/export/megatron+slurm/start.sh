@@ -53,6 +53,7 @@ exec torchrun \
   --optimizer adam \
   --lr 1.0e-4 \
   --train-iters 119210 \
+  --load '<save>' \
   --save '<save>' \
   --save-interval 67 \
   --data-path '<data-path>' \

@@ -51,6 +51,7 @@ exec torchrun \
   --optimizer adam \
   --lr 1.0e-4 \
   --train-iters 119210 \
+  --load '<save>' \
   --save '<save>' \
   --save-interval 55 \
   --data-path '<data-path>' \
