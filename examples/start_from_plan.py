@@ -28,6 +28,8 @@ if plan["schema_version"] != READS:
     parser.error(f"{asked.plan}: schema version {plan['schema_version']}; this program reads {READS}")
 
 pools, degrees, batch = plan["cluster"]["pools"], plan["parallelism"], plan["batch"]
+if degrees.get("groups"):
+    parser.error(f"{asked.plan}: its groups of pipelines are cut differently; this program starts ranks that are alike")
 nodes = [pool["accelerators_per_node"] for pool in pools for _ in range(pool["count"])]
 assert sum(nodes) == degrees["tp"] * degrees["pp"] * degrees["cp"] * degrees["dp"], "the plan does not fill its cluster"
 

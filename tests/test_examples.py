@@ -39,3 +39,14 @@ def test_it_refuses_another_version(tmp_path: Path) -> None:
     said = run(tmp_path / "plan.json", "train.py")
     assert said.returncode == 2
     assert "schema version 99; this program reads 1" in said.stderr
+
+
+def test_unlike_pipelines_get_a_sentence(tmp_path: Path) -> None:
+    from planner import document
+    from tests.launchers.spread import MIXED, mixed
+
+    (tmp_path / "plan.json").write_text(document.as_json(mixed(*MIXED[0])), encoding="utf-8")
+    said = run(tmp_path / "plan.json", "train.py")
+    assert said.returncode == 2
+    assert "groups of pipelines are cut differently" in said.stderr
+    assert "Traceback" not in said.stderr

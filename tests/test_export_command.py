@@ -93,3 +93,38 @@ def test_a_plan_that_does_not_fit_is_not_written(capsys: pytest.CaptureFixture[s
     assert answer.code == 2
     assert "memory" in answer.err
     assert [path.name for path in folder.iterdir()] == ["plan.json"]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("--rank 0", "--rank 0: plans are counted from 1"),
+        ("--rank -1", "--rank -1: plans are counted from 1"),
+        ("--set lr=nan", "--set lr=nan: must be a finite number above 0"),
+        ("--set lr=1e999", "must be a finite number above 0"),
+        ("--set lr=small", "--set lr=small: not a number"),
+        ("--set master-port=http", "--set master-port=http: must be a whole number from 1 to 65535"),
+        ("--set master-port=65536", "from 1 to 65535"),
+        ("--set save=--no-save", "a launcher would read it as an option"),
+    ],
+)
+def test_values_that_a_launcher_would_stop_at_are_refused(
+    capsys: pytest.CaptureFixture[str], folder: Path, more: str, says: str
+) -> None:
+    answer = ask(capsys, f"export plan.json --to megatron -o out {more}")
+    assert answer.code == 2
+    assert says in answer.err
+    assert not (folder / "out").exists()
+
+
+def test_an_empty_folder_is_filled_and_stays_the_same(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = folder / "here"
+    here.mkdir()
+    before = here.stat().st_ino
+    monkeypatch.chdir(here)
+    assert ask(capsys, "export ../plan.json --to megatron -o . --rank 1").code == 0
+    assert here.stat().st_ino == before
+    assert (Path.cwd() / "start.sh").exists()
+    assert sorted(path.name for path in folder.iterdir()) == ["here", "plan.json"]

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from planner import verify
+from planner.catalog import load
 from planner.errors import WrongQuestion
 from planner.export import EXPORTERS, accelerate, bundle, deepspeed, facts, megatron, nccl_tuner, parts, torchtitan
 from planner.export.bundle import refusals
@@ -282,6 +283,33 @@ def test_a_pytorchjob_counts_processes_as_a_text() -> None:
     spec = yaml.safe_load(made.files["pytorchjob.yaml"])["spec"]
     assert spec["nprocPerNode"] == "8"
     assert {name: part["replicas"] for name, part in spec["pytorchReplicaSpecs"].items()} == {"Master": 1, "Worker": 15}
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "resource"),
+    [("H100-SXM5-80GB", "nvidia.com/gpu"), ("MI300X", "amd.com/gpu"), ("Gaudi2", "habana.ai/gaudi")],
+)
+def test_pods_ask_for_the_resource_of_their_vendor(accelerator: str, resource: str) -> None:
+    (pool,) = DENSE.cluster.pools
+    whole = replace(DENSE, cluster=replace(DENSE.cluster, pools=(replace(pool, accelerator=accelerator),)))
+    for starter in ("jobset", "trainjob", "pytorchjob", "volcano"):
+        made = bundle(whole, parts(f"megatron+{starter}"), given(f"megatron+{starter}"))
+        assert f"{resource}: 8" in made.files[f"{starter}.yaml"]
+        unknown = replace(whole, cluster=replace(whole.cluster, pools=(replace(pool, accelerator="Dojo-D1"),)))
+        assert "no Kubernetes resource is known for Dojo-D1" in why_not(unknown, starter)
+
+
+def test_every_accelerator_of_nvidia_has_its_resource() -> None:
+    for name, accelerator in load(None).accelerators.items():
+        pool = replace(DENSE.cluster.pools[0], accelerator=name)
+        assert (facts.vendor_resource(pool) == "nvidia.com/gpu") == (accelerator.vendor == "NVIDIA"), name
+
+
+def test_unlike_pools_in_kubernetes_are_told() -> None:
+    whole = mixed(*MIXED[1])
+    for starter in ("jobset", "volcano"):
+        target = f"megatron+{starter}"
+        assert "cluster.pools" in {loss.field for loss in bundle(whole, parts(target), given(target)).losses}
 
 
 def test_a_gang_of_volcano_starts_whole() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner import comparison
+from planner import comparison, document
 from planner.errors import WrongQuestion
 from planner.export import EXPORTERS, bundle, facts, parts, reading
 from planner.export.start import NAME as START
@@ -274,3 +274,17 @@ def test_gains_are_those_of_the_figures() -> None:
     assert found.tokens == pytest.approx(2)
     assert found.distinguishable
     assert json.loads(json.dumps(found.days)) == 0
+
+
+def test_plans_of_other_models_gain_nothing_and_equal_ones_say_so(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    one = plan(Case("megatron-core", "llama3-8b", "dgx-h100:4", "zero=0"))
+    other = plan(Case("megatron-core", "qwen3-8b", "dgx-h100:4", "tp=2"))
+    for name, whole in (("one", one), ("other", other)):
+        (folder / f"{name}.json").write_text(document.as_json(whole), encoding="utf-8")
+    said = ask(capsys, "compare one.json other.json").report
+    assert "Gain      none to tell: they train different models" in said
+    assert "more tokens" not in said
+    assert "fewer tokens" not in said
+    assert "Gain      none: the two are the same plan" in ask(capsys, "compare one.json one.json").report

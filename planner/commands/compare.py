@@ -67,7 +67,13 @@ def _told(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[s
     faster = f"{format_percent(share)} {'more' if found.tokens >= 1 else 'fewer'} tokens per second"
     money = "" if found.usd is None else f", {format_usd(abs(found.usd))} {'saved' if found.usd <= 0 else 'more'}"
     time = f"{format_seconds(abs(found.days) * _DAY)} {'sooner' if found.days <= 0 else 'later'}"
-    yield f"Gain      {name}: {faster}, done {time}{money}"
+    if not found.differing and found.tokens == 1.0 and not found.questions:
+        yield "Gain      none: the two are the same plan"
+        return
+    if "models" in found.questions:
+        yield "Gain      none to tell: they train different models"
+    else:
+        yield f"Gain      {name}: {faster}, done {time}{money}"
     if not found.distinguishable:
         yield "How sure  within the 80 % interval of the first: the prediction cannot tell the two apart"
     if found.questions:

@@ -64,8 +64,11 @@ def _plans(file: Path, rank: int | None) -> tuple[Sequence[Plan], bool]:
     An estimate that does not fit is refused here: it would only stop on the cluster.
     """
     from planner import document, verify
+    from planner.errors import WrongQuestion
     from planner.schema.plan import PlanSet
 
+    if rank is not None and rank < 1:
+        raise WrongQuestion(f"--rank {rank}: plans are counted from 1")
     found = document.load(file)
     alone = not isinstance(found, PlanSet) or rank is not None or len(found.plans) == 1
     plans = (document.chosen(found, rank or 1, str(file)),) if alone else found.plans  # type: ignore[union-attr]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -68,8 +69,26 @@ def settings(exporters: Sequence[Exporter], given: Mapping[str, str]) -> dict[st
             raise WrongQuestion(f"--set {quoting.line(name)}: no such setting of this target; {hint}")
         if "\0" in value:
             raise WrongQuestion(f"--set {name}: a NUL byte cannot be part of a command or a file")
+        _check(name, value)
     defaults = {n: placeholder(n) if s.default is None else s.default for n, s in offered.items()}
     return {**defaults, **given}
+
+
+def _check(name: str, value: str) -> None:
+    """A value that a launcher would read as another option, or stop at, is refused here."""
+    if value.startswith("--") and value[2:3].isalpha():
+        raise WrongQuestion(f"--set {name}={quoting.line(value)}: a launcher would read it as an option")
+    if name == "lr":
+        try:
+            fine = 0 < float(value) < math.inf
+        except ValueError:
+            raise WrongQuestion(f"--set lr={quoting.line(value)}: not a number") from None
+        if not fine:
+            raise WrongQuestion(f"--set lr={quoting.line(value)}: must be a finite number above 0")
+    if name == "master-port" and not (
+        value.isascii() and value.isdigit() and len(value) < 6 and 0 < int(value) < 65536
+    ):
+        raise WrongQuestion(f"--set master-port={quoting.line(value)}: must be a whole number from 1 to 65535")
 
 
 def _offered(exporters: Sequence[Exporter]) -> dict[str, Setting]:

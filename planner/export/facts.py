@@ -60,9 +60,27 @@ def per_node(plan: Plan) -> int | None:
     return counts.pop() if len(counts) == 1 else None
 
 
-def vendor_resource(pool: Pool) -> str:
-    """The Kubernetes resource that a pool's accelerators are."""
-    return "amd.com/gpu" if pool.accelerator.startswith("MI") else "nvidia.com/gpu"
+RESOURCES = {
+    "amd.com/gpu": ("MI",),
+    "habana.ai/gaudi": ("Gaudi",),
+    "nvidia.com/gpu": (
+        *("A10", "A30", "A40", "A80", "B200", "B300", "GB", "GH", "H100", "H20", "H80", "K80", "L4", "P100", "RTX"),
+        *("T4", "Titan", "V100"),
+    ),
+}
+"""Kubernetes resource of a vendor's device plugin -> how names of its accelerators begin."""
+
+
+def vendor_resource(pool: Pool) -> str | None:
+    """The Kubernetes resource that a pool's accelerators are; None where no device plugin is known."""
+    return next((name for name, begins in RESOURCES.items() if pool.accelerator.startswith(begins)), None)
+
+
+def resources_are_known(plan: Plan) -> Iterator[str]:
+    """Asked for another vendor's resource, pods would wait for ever."""
+    for index, pool in enumerate(plan.cluster.pools):
+        if vendor_resource(pool) is None:
+            yield f"no Kubernetes resource is known for {pool.accelerator} (pool {index})"
 
 
 def chunks(plan: Plan) -> list[int]:

@@ -16,7 +16,7 @@ EXECUTABLE = (".sh", ".sbatch")
 def write(folder: Path, bundles: Mapping[str, Bundle], *, replace: bool = False) -> None:
     """Writes each bundle into the sub-folder of its key (``""``: the folder itself), all of them at once.
 
-    Files are written beside the folder's place, then the folder is renamed into it.
+    Files are written beside the folder's place, then the folder is renamed into it; an empty folder is filled and kept.
 
     Raises:
         WrongQuestion: something is there already (unless `replace`, and export wrote it), or it cannot be written.
@@ -34,6 +34,9 @@ def write(folder: Path, bundles: Mapping[str, Bundle], *, replace: bool = False)
     try:
         for name, bundle in bundles.items():
             _fill(beside / name, bundle)
+        if target.exists() and not occupied:
+            _moved_in(beside, target)
+            return
         if target.exists():
             target.rename(old)
         try:
@@ -47,6 +50,19 @@ def write(folder: Path, bundles: Mapping[str, Bundle], *, replace: bool = False)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _moved_in(beside: Path, target: Path) -> None:
+    """Fills an empty folder that somebody may stand in: it stays the folder that it is, or stays empty."""
+    moved = []
+    try:
+        for path in sorted(beside.iterdir()):
+            path.rename(target / path.name)
+            moved.append(target / path.name)
+    except OSError:
+        for path in moved:
+            path.rename(beside / path.name)
+        raise
 
 
 def _fill(folder: Path, bundle: Bundle) -> None:

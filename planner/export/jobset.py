@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.export import quoting, start
-from planner.export.facts import vendor_resource
-from planner.export.target import Exporter, Job, Setting, Values
+from planner.export import facts, quoting, start
+from planner.export.target import Exporter, Job, Loss, Setting, Values
 from planner.schema.plan import Plan, Pool
 
 NAME = "jobset.yaml"
@@ -65,7 +65,15 @@ def container(image: str, script: str) -> dict[str, Any]:
 
 def resources(pool: Pool) -> dict[str, Any]:
     """All accelerators of a node."""
-    return {"limits": {vendor_resource(pool): pool.accelerators_per_node}}
+    name = facts.vendor_resource(pool)
+    assert name is not None, "refused before"
+    return {"limits": {name: pool.accelerators_per_node}}
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """Pods ask for accelerators by their number; which nodes of a vendor they land on is the cluster's choice."""
+    if len({pool.accelerator for pool in plan.cluster.pools}) > 1:
+        yield Loss("cluster.pools", "pods name no kind of node; add a nodeSelector to each pool's template")
 
 
 IMAGE = Setting("image", "container image with the framework in it")
@@ -77,6 +85,8 @@ EXPORTER = Exporter(
     expresses={"pools": "any"},
     settings=(IMAGE, Setting("namespace", "Kubernetes namespace", "default")),
     emit=emit,
+    refuses=facts.resources_are_known,
+    loses=loses,
     level="parsed",
     validated_by="the schema of the CRD jobset.x-k8s.io/v1alpha2, unknown fields refused; no CEL, no webhooks",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from planner.export import jobset, quoting, start
+from planner.export import facts, jobset, quoting, start
 from planner.export.target import Exporter, Job, Setting, Values
 from planner.schema.plan import Plan
 
@@ -46,6 +46,7 @@ EXPORTER = Exporter(
     expresses={"pools": (1,)},
     settings=(jobset.IMAGE, Setting("namespace", "Kubernetes namespace", "default")),
     emit=emit,
+    refuses=facts.resources_are_known,
     level="parsed",
     validated_by="the schema of the CRD kubeflow.org/v1 (1.9.0), unknown fields refused; no CEL, no webhooks",
 )

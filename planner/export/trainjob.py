@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.export import jobset, quoting, start
+from planner.export import facts, jobset, quoting, start
 from planner.export.target import Exporter, Job, Setting, Values
 from planner.schema.plan import Plan
 
@@ -47,6 +47,7 @@ EXPORTER = Exporter(
         Setting("runtime", "training runtime of the cluster", "torch-distributed"),
     ),
     emit=emit,
+    refuses=facts.resources_are_known,
     level="parsed",
     validated_by="the schema of the CRD trainer.kubeflow.org/v1alpha1, unknown fields refused; no CEL, no webhooks",
 )

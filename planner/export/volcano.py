@@ -62,6 +62,8 @@ EXPORTER = Exporter(
         Setting("queue", "Volcano queue", "default"),
     ),
     emit=emit,
+    refuses=facts.resources_are_known,
+    loses=jobset.loses,
     level="parsed",
     validated_by="the schema of the CRD batch.volcano.sh/v1alpha1, unknown fields refused; no CEL, no webhooks",
 )
