@@ -272,6 +272,14 @@ def test_the_breakdown_adds_up_and_groups_end_with_the_step(mixed: PlanSet) -> N
             assert max(g.time_s for g in plan.parallelism.groups) == plan.prediction.step_time_s
 
 
+def test_states_shared_by_context_parallel_ranks_alone_are_told_as_sharded() -> None:
+    """Stages of width 1 whose context-parallel ranks share optimizer states: the plan says ZeRO 1, and holds."""
+    found = planned("dgx-h100:2", "dgx-a100-80gb:2", model="llama3-70b", batch="1024")
+    best = found.plans[0].parallelism
+    assert max(s.cp for g in best.groups for s in g.stages) > 1
+    assert (best.zero_stage, best.dp_shard) == (1, max(g.width * s.cp for g in best.groups for s in g.stages))
+
+
 # ---- the command line ------------------------------------------------------------------------------------------------
 
 

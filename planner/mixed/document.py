@@ -41,7 +41,9 @@ def plan(catalog: Catalog, prepared: Prepared, found: Mixed, rank: int) -> schem
         for i in used
     )
     main = max(groups, key=lambda g: g.sequences)
-    zero: schema.ZeroStage = 1 if prepared.setting.zero and any(g.width > 1 for g in groups) else 0
+    # Context-parallel ranks share optimizer states as well as pipelines side by side do.
+    shards = max(g.width * s.cp for g in groups for s in g.stages)
+    zero: schema.ZeroStage = 1 if prepared.setting.zero and shards > 1 else 0
     pp = max(len(g.stages) for g in groups)
     return schema.Plan(
         rank=rank,
@@ -57,7 +59,7 @@ def plan(catalog: Catalog, prepared: Prepared, found: Mixed, rank: int) -> schem
             ep=max(s.ep for g in groups for s in g.stages),
             etp=1,
             dp=pipelines_in_all,
-            dp_shard=max(g.width for g in groups) if zero else 1,
+            dp_shard=shards if zero else 1,
             rank_order="tp-cp-ep-dp-pp",
             schedule="none" if pp == 1 else "1f1b",
             sequence_parallel=bool(np.any(kinds.tp[indices] > 1)) and _sequence_parallel(prepared),

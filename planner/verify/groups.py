@@ -120,9 +120,11 @@ def _states(c: Claim, g: Group, s: GroupStage, held: Held) -> float:
     """Bytes of parameters, gradients and optimizer states on one rank, these over all that may share them."""
     each, optimizer, share = c.plan.runtime.bytes_per_parameter, c.plan.workload.optimizer, trained(c)
     whole = held.dense / s.tp + held.experts / s.ep
-    shards = g.width * s.cp if c.plan.parallelism.zero_stage else 1
+    zero = c.plan.parallelism.zero_stage > 0
+    shards, copies = (g.width * s.cp, max(g.width * s.tp * s.cp / s.ep, 1.0)) if zero else (1, 1.0)
     state = (optimizer["state_bytes"] + optimizer["master_bytes"]) * share
-    return float(whole * (each["parameters"] + each["gradients"] * share) + state * whole / shards)
+    sharded = held.dense / s.tp / shards + held.experts / s.ep / copies
+    return float(whole * (each["parameters"] + each["gradients"] * share) + state * sharded)
 
 
 def fullest_stage_is_told(c: Claim) -> Iterator[str]:
