@@ -147,7 +147,7 @@ def even_split(known: Catalog, wanted: Request, pools: Pools, batch: int) -> flo
                 times.append(np.inf)
                 continue
             of = kinds.taken(rows)
-            shown = search.exposed(setting, of, network, float(replicas.sum()))
+            shown = search.exposed(setting, of, network, float(replicas.sum()), float(replicas.min()), several=True)
             steps = np.ceil(each * of.width / of.samples)
             times.append(float(np.min(search.kind_time(setting, of, stretch, steps, shown))))
         best = min(best, max(times))

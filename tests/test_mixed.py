@@ -177,7 +177,7 @@ def test_a_pool_without_nodes_is_as_if_absent() -> None:
 def test_one_more_pool_never_makes_it_worse() -> None:
     pools = ("quad-rtx6000:1", "t4-4:1", "ws-4xa5000:1")
     best = {
-        names: planned(*names, model="bert-base", pins=("tp=1", "pp=1..2")).plans[0].money.days
+        names: planned(*names, model="bert-base", batch="2048", pins=("tp=1", "pp=1..2")).plans[0].money.days
         for size in (1, 2, 3)
         for names in itertools.combinations(pools, size)
     }
@@ -211,6 +211,41 @@ def test_stages_stand_on_both_pools_where_one_alone_has_too_few_accelerators() -
     assert any(len({s.pool for s in g.stages}) == 2 for g in found.plans[0].parallelism.groups)
 
 
+LINKED = ("dgx-a100-40gb:2", "dgx-v100:2")
+
+
+def test_a_slower_link_makes_a_plan_over_two_pools_slower_or_leaves_one_out() -> None:
+    """Copies on two pools share no domain, so that gradients always pass the link."""
+    prepared = [
+        posed("bert-large", LINKED, batch="256", links=(f"dgx-a100-40gb/dgx-v100={rate} Gbit/s,20 us",))
+        for rate in ("400", "25", "1")
+    ]
+    kinds = prepared[0].setting.kinds
+    pair = [
+        int(np.flatnonzero((kinds.usage[:, p] == 1) & (kinds.usage.sum(-1) == 1) & (kinds.samples == 4))[0])
+        for p in (0, 1)
+    ]
+    times = []
+    for each in prepared:
+        found = search.settle(each.setting, np.array(pair), np.array([8, 8]))
+        assert found is not None
+        times.append(found.time)
+    assert times[0] < times[1] < 0.5 * times[2]
+
+
+def test_no_reduction_is_shorter_than_its_bound() -> None:
+    """However many replicas there are, and however they stand on two pools."""
+    setting = posed("mixtral-8x7b", ("dgx-h100:8", "dgx-a100-80gb:8"), batch="256").setting
+    kinds = setting.kinds.taken(np.random.default_rng(3).integers(0, len(setting.kinds), 400))
+    network = setting.network_of((0, 1))
+    for fewest, most in ((1, 1), (1, 2), (2, 2), (3, 4), (5, 8), (17, 32), (65, 128)):
+        bound = search.shortest_exposed(setting, kinds, network, fewest, most, True)
+        for replicas in {fewest, (fewest + most) // 2, most}:
+            for smallest in {1, replicas // 3, replicas // 2, replicas}:
+                real = search.exposed(setting, kinds, network, float(replicas), float(smallest), several=True)
+                assert np.all(bound <= real * (1 + 1e-9))
+
+
 # ---- documents -------------------------------------------------------------------------------------------------------
 
 
@@ -223,6 +258,16 @@ def mixed() -> PlanSet:
 
 def test_documents_come_back_as_they_were(mixed: PlanSet) -> None:
     assert document.parse(json.loads(document.as_json(mixed)), "here") == mixed
+
+
+def test_gradients_that_pass_a_link_faster_than_it_sends_are_found() -> None:
+    best = planned("dgx-a100-40gb:1", "dgx-a100-80gb:1", model="gpt2-medium", batch="512").plans[0]
+    assert len(best.cluster.pools) == 2
+    assert not verify.violations(best)
+    (link,) = best.cluster.links
+    slow = dataclasses.replace(best.cluster, links=(dataclasses.replace(link, bytes_per_s=1e6),))
+    told = verify.violations(dataclasses.replace(best, cluster=slow))
+    assert [violation.name for violation in told] == ["gradients_cross_in_time"] * 2
 
 
 def changed(plan: Plan, path: str, value: Any) -> Plan:

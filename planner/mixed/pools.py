@@ -106,7 +106,8 @@ def _alike(a: Pool, b: Pool) -> bool:
 def joint(pools: Pools, used: Sequence[Pool], networks: Sequence[Network], accelerators: float) -> Network:
     """What a collective over all of `used` finds: at every level the slowest of them, and the links between them.
 
-    A ring passes every link, so its slowest one sets the pace: ``B = min over pools and links``.
+    A ring passes every link, so its slowest one sets the pace: ``B = min over pools and links``. The domain is the
+    smallest of the pools' own; none holds copies of two pools (:func:`planner.mixed.search.across`).
     """
     if len(used) == 1:
         return replace(networks[0], accelerators=accelerators)

@@ -140,12 +140,15 @@ class Scene:
         """Exposed reductions with the fewest replicas, seconds, shape (kinds,)."""
         if not self.fewest:
             return np.zeros(len(self.on.kinds))
-        return exposed(self.on.setting, self.on.kinds, self.on.network, float(self.fewest))
+        several = len(self.on.pools) > 1
+        return shortest_exposed(self.on.setting, self.on.kinds, self.on.network, self.fewest, self.most, several)
 
     @cached_property
     def largest(self) -> Array:
-        """With the most."""
-        return exposed(self.on.setting, self.on.kinds, self.on.network, float(self.most))
+        """With the most, as many of them on every pool."""
+        several = len(self.on.pools) > 1
+        fewest = self.most / len(self.on.pools) if several else self.most
+        return exposed(self.on.setting, self.on.kinds, self.on.network, float(self.most), fewest, several=several)
 
     def columns(self, step: float, exposed: Array) -> tuple[Columns, NDArray[np.intp]]:
         """What the best kinds deliver within a step time, ``o = micro width M``; and which kinds those are."""
@@ -177,8 +180,45 @@ def kind_time(setting: Setting, kinds: Kinds, stretch: float, steps: Array, expo
     return np.asarray((flow + exposed) * stretch + kinds.update + setting.stack.step_overhead)
 
 
-def exposed(setting: Setting, kinds: Kinds, network: Network, replicas: float) -> Array:
-    """Gradient reductions over all replicas that no backward pass hides, as :func:`planner.cost.sharding.exposed`."""
+def across(kinds: Kinds, network: Network, replicas: float, fewest: float) -> Network:
+    """The network as replicas on several pools find it: ``inside <= min(replicas of the pool with fewest, n / 2)``.
+
+    Copies on different pools share no domain, so that a reduction always leaves it.
+    """
+    beside = max(min(np.floor(fewest), np.floor(replicas / 2.0)), 1.0)
+    return replace(network, domain=np.minimum(network.domain, kinds.tp * kinds.cp * beside))
+
+
+def loosest(kinds: Kinds, network: Network, most: float) -> Network:
+    """A bound on :func:`across` for up to `most` replicas, however they stand: no reduction is shorter.
+
+    Every hop leaves the domain, at the rate of as many NICs as could ever share one, ``B_nic min(domain, tp cp most /
+    2) / min(tp, ep etp)``, and with the shorter latency.
+    """
+    sharing = np.minimum(network.domain, kinds.tp * kinds.cp * max(most / 2.0, 1.0))
+    ports = np.maximum(sharing / np.minimum(kinds.tp, kinds.ep * kinds.etp), 1.0)
+    latency = min(network.nic_latency, network.scaleup_latency)
+    return replace(network, domain=1, mesh=0.0, nic=network.nic * ports, nic_latency=latency)
+
+
+def shortest_exposed(setting: Setting, kinds: Kinds, network: Network, fewest: int, most: float,
+                     several: bool) -> Array:  # fmt: skip
+    """A bound on :func:`exposed` with `fewest` to `most` replicas, however they stand on the pools."""
+    if several and fewest > 1:
+        network = loosest(kinds, network, most)
+    elif several and most > 1:
+        return np.zeros(len(kinds))
+    return exposed(setting, kinds, network, float(fewest), 1.0, several=several and fewest == 1)
+
+
+def exposed(setting: Setting, kinds: Kinds, network: Network, replicas: float, fewest: float, *,
+            several: bool = False) -> Array:  # fmt: skip
+    """Gradient reductions over all replicas that no backward pass hides, as :func:`planner.cost.sharding.exposed`.
+
+    With `several` pools, `fewest` replicas stand on the one with the fewest (:func:`across`).
+    """
+    if several:
+        network = across(kinds, network, replicas, fewest)
     layout = Layout(tp=kinds.tp, pp=1.0, vpp=1.0, cp=kinds.cp, ep=kinds.ep, etp=kinds.etp,
                     dp=replicas, micro=1.0, batch=replicas)  # fmt: skip
     options = Options(
@@ -356,7 +396,8 @@ def settle(setting: Setting, kinds: NDArray[np.intp], copies: NDArray[np.int64])
         nodes = -(-need // np.asarray(setting.offer.per_node))
         network = setting.network_of(used)
         stretch = stretch_of(setting, network)
-        shown = exposed(setting, of, network, float(copies @ of.width))
+        each = [int((copies * of.width)[of.usage[:, p] > 0].sum()) for p in used]
+        shown = exposed(setting, of, network, float(copies @ of.width), float(min(each)), several=len(used) > 1)
         step = _shortest(setting, of, copies, stretch, shown)
         steps = micro_batches(setting, of, stretch, step, shown)
         if np.all(steps > 0):

@@ -91,6 +91,32 @@ def times_follow(c: Claim) -> Iterator[str]:
             yield f"group {i} ends after {g.time_s:.6g} s; its stages need {least:.6g} s"
 
 
+def gradients_cross_in_time(c: Claim) -> Iterator[str]:
+    """What leaves a pool of layers that others hold too, 2 bytes a trained parameter, over its fastest link's rate is
+    no more than the step: ``2 sum parameters / (nodes max B_link) <= T``.
+    """
+    every, pools, share = layers(c.model), c.plan.cluster.pools, trained(c)
+    homes: list[set[int]] = [set() for _ in every]
+    for g in c.plan.parallelism.groups:
+        start = 0
+        for s in g.stages:
+            for home in homes[start : start + s.layers]:
+                home.add(s.pool)
+            start += s.layers
+    for i, pool in enumerate(pools):
+        leaving = sum(
+            layer.held.dense + layer.held.experts
+            for layer, home in zip(every, homes, strict=True)
+            if i in home and len(home) > 1
+        )
+        fastest = max((link.bytes_per_s for link in c.plan.cluster.links if i in link.pools), default=0.0)
+        if leaving and 2.0 * share * leaving > pool.count * fastest * c.plan.prediction.step_time_s * (1 + TOLERANCE):
+            yield (
+                f"gradients of {leaving:,} parameters leave {pool.node} in {c.plan.prediction.step_time_s:.6g} s; "
+                f"{pool.count:,} nodes send at most {fastest:.6g} B/s each"
+            )
+
+
 def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
     """States and the inputs of all layers in flight fit into what a stage is said to hold, and that into its pool.
 
@@ -158,6 +184,7 @@ CHECKS: tuple[Check, ...] = (
     batch_is_shared,
     tensor_divides,
     times_follow,
+    gradients_cross_in_time,
     memory_fits_stage_by_stage,
     fullest_stage_is_told,
     dollars_follow_from_pools,
