@@ -28,6 +28,8 @@ CHECKS: tuple[Check, ...] = (
     limits.limits_hold,
 )
 """All checks on what a plan says, in the order in which they run once the document's own are passed."""
+POSSIBLE = groups.groups_are_possible
+"""What must hold of groups before anything is derived from them."""
 UNLIKE_CHECKS: tuple[Check, ...] = (
     *groups.CHECKS,
     memory.parameters_are_counted,
@@ -53,12 +55,15 @@ class Inconsistent(ClusterwrightError):
 def violations(plan: Plan) -> list[Violation]:
     """Everything in a plan that cannot be, in the order of the checks; empty for a plan that holds.
 
-    If the document itself is malformed (numbers that are none, a shape that is no model), only that is told.
+    If the document itself is malformed (numbers that are none, a shape that is no model, groups on pools that there are
+    not), only that is told.
     """
     found = [*_told((check.__name__, check(plan)) for check in document.CHECKS)]
     if found:
         return found
     claim = Claim(plan, read(plan.workload.shape))
+    if plan.parallelism.groups and (found := [*_told([(POSSIBLE.__name__, POSSIBLE(claim))])]):
+        return found
     checks = UNLIKE_CHECKS if plan.parallelism.groups else CHECKS
     return [*_told((check.__name__, check(claim)) for check in checks)]
 

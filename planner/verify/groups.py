@@ -9,18 +9,64 @@ from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
 from planner.verify.memory import trained
 from planner.verify.model import Held, first_end, last_end, layers
 
+RECOMPUTES = ("none", "selective", "full")
+
 
 def groups_are_possible(c: Claim) -> Iterator[str]:
-    """Every group has copies, pipelines, samples and stages, on pools that exist."""
+    """Every group has copies, pipelines, samples and stages, on pools that exist; links join two of them at a rate."""
     pools = len(c.plan.cluster.pools)
+    for n, link in enumerate(c.plan.cluster.links):
+        if len(set(link.pools)) != 2 or not all(0 <= p < pools for p in link.pools) or link.bytes_per_s <= 0:
+            yield f"link {n} joins pools {list(link.pools)} of {pools} at {link.bytes_per_s:g} B/s"
+    for n, pool in enumerate(c.plan.cluster.pools):
+        if min(pool.count, pool.accelerators_per_node) < 1 or pool.accelerator_memory_bytes <= 0:
+            yield f"pool {n} has {pool.count} nodes of {pool.accelerators_per_node} accelerators"
     for i, g in enumerate(c.plan.parallelism.groups):
         if min(g.copies, g.width, g.micro, g.micro_batches, g.sequences, len(g.stages)) < 1 or g.time_s <= 0:
             yield f"group {i} has {g.copies} copies of {g.width} pipelines, {g.sequences} sequences in {g.time_s:g} s"
         for n, s in enumerate(g.stages):
+            if s.recompute not in RECOMPUTES:
+                yield f"stage {n} of group {i} recomputes {s.recompute!r}; known are {', '.join(RECOMPUTES)}"
             if not 0 <= s.pool < pools:
                 yield f"stage {n} of group {i} is on pool {s.pool}; there are {pools}"
             if min(s.layers, s.tp, s.cp, s.ep) < 1 or s.time_s <= 0:
                 yield f"stage {n} of group {i} has {s.layers} layers, tp {s.tp}, cp {s.cp}, ep {s.ep}"
+
+
+def summary_follows(c: Claim) -> Iterator[str]:
+    """Degrees, micro-batch and accumulation are the largest of the groups', ``dp = sum(copies width)``; the stages told
+    are those of the group with the most sequences; each pool's share of the batch is that of its layers.
+    """
+    p, b, groups = c.plan.parallelism, c.plan.batch, c.plan.parallelism.groups
+    every = [s for g in groups for s in g.stages]
+    said = {
+        "tp": p.tp,
+        "pp": p.pp,
+        "cp": p.cp,
+        "ep": p.ep,
+        "dp": p.dp,
+        "micro": b.micro,
+        "accumulation": b.accumulation,
+    }
+    found = {
+        **{axis: max(getattr(s, axis) for s in every) for axis in ("tp", "cp", "ep")},
+        "pp": max(len(g.stages) for g in groups),
+        "dp": sum(g.copies * g.width for g in groups),
+        "micro": max(g.micro for g in groups),
+        "accumulation": max(g.micro_batches for g in groups),
+    }
+    yield from (f"{n} is {said[n]}; the groups have {most}" for n, most in found.items() if said[n] != most)
+    main = max(groups, key=lambda g: g.sequences)
+    told = [(s.pool, s.layers, s.tp, s.dp) for s in p.stages]
+    if told != [(s.pool, s.layers, s.tp, main.copies * main.width) for s in main.stages]:
+        yield "the stages told are not those of the group with the most sequences"
+    shares = [
+        sum(g.sequences * s.layers / sum(x.layers for x in g.stages) for g in groups for s in g.stages if s.pool == i)
+        for i in range(len(c.plan.cluster.pools))
+    ]
+    for i, (mine, share) in enumerate(zip(b.per_pool, shares, strict=False)):
+        if abs(mine - share) >= 1 + TOLERANCE * share:
+            yield f"pool {i} is said to do {mine:,} sequences; its layers do {share:.6g}"
 
 
 def _ranks(g: Group, s: GroupStage) -> int:
@@ -178,7 +224,7 @@ def dollars_follow_from_pools(c: Claim) -> Iterator[str]:
 
 
 CHECKS: tuple[Check, ...] = (
-    groups_are_possible,
+    summary_follows,
     ranks_fit_the_pools,
     layers_are_all_dealt,
     batch_is_shared,
