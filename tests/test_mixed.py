@@ -377,6 +377,31 @@ def test_a_model_that_fits_nowhere_has_no_answer(capsys: pytest.CaptureFixture[s
     assert "t4-4" in found.err
 
 
+PINS_OF_ONE_POOL = ("zero=3", "zero=2", "offload=optimizer", "vpp=2", "dp=2", "zero_scope=node")
+
+
+@pytest.mark.parametrize("pin", PINS_OF_ONE_POOL)
+def test_pins_that_only_one_pool_can_have_are_not_ignored(pin: str) -> None:
+    """No plan over several pools has them; where single pools answer, it is said why the others are left out."""
+    axis = pin.partition("=")[0]
+    known, wanted, pools = api.pooled_request("gpt2", SMALL, api.Asked(pins=(pin,)))
+    with pytest.raises(WrongQuestion, match=axis):
+        problem.prepare(known, wanted, pools, wanted.batches[-1])
+
+
+def test_a_pool_that_was_refused_is_told_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = ask(capsys, "plan gpt2 --cluster ws-4xrtx6000:2 --cluster dgx-v100:1 --batch 64 --pin zero=2")
+    assert shown.code == 0
+    said = " ".join(shown.out.split())
+    assert "left out" in said and "plans over several pools have zero 0 or 1 only" in said
+    assert "Mend" not in said
+
+
+def test_only_a_closed_gap_is_proven(mixed: PlanSet) -> None:
+    assert mixed.search.proven_optimal == (mixed.search.gap == 0.0)
+    assert mixed.search.gap > 0
+
+
 # ---- pools -----------------------------------------------------------------------------------------------------------
 
 

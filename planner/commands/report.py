@@ -238,7 +238,8 @@ def _reasons(found: PlanSet) -> None:
     told = [f"{name} {100 * change:+.1f} %" for name, change in reasons.gains.items() if abs(change) >= 0.0005]
     if reasons.gains:
         render.text("10 % more  " + ("  ".join(told) if told else "of anything changes nothing") + " step time")
-    label = "Why not" if len(found.plans) > 1 else "Mend"
+    lost = len(found.plans) > 1 or any(line.startswith("left out:") for line in reasons.why_not)
+    label = "Why not" if lost else "Mend"
     for index, line in enumerate(reasons.why_not):
         render.text((f"{label:10}" if index == 0 else " " * 10) + line)
 

@@ -35,8 +35,10 @@ class Searched:
     gap: float
     """How much less a step's objective could be, at most, than the best that was found (relative)."""
     kinds: int
-    errors: tuple[ClusterwrightError, ...]
-    """Why sets of pools have no plan."""
+    errors: tuple[tuple[frozenset[str], ClusterwrightError], ...]
+    """Sets of pools (their names) without a plan, and why."""
+    done: tuple[frozenset[str], ...]
+    """Sets of pools that were searched."""
 
 
 def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.Progress | None = None) -> PlanSet:
@@ -62,7 +64,7 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
     found = [(value, each) for value, each, _ in alone]
     found += [entry for s in searched for entry in s.plans if _adds(entry, found[: len(alone)])]
     if not found:
-        wrong = [error for s in searched for error in s.errors]
+        wrong = [error for s in searched for _, error in s.errors]
         if wrong and all(isinstance(error, WrongQuestion) for error in (*wrong, *(e for _, e in errors))):
             raise WrongQuestion("\n".join([str(wrong[0]), *refused]))
         raise NoAnswer(_nothing(request, pools, refused))
@@ -77,14 +79,14 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
             candidates=candidates,
             feasible=candidates,
             costed=candidates,
-            proven_optimal=gap <= search.GAP_BY_RATE,
+            proven_optimal=gap == 0.0,
             method="branch and bound over integer programs; each pool alone by lower bound",
             objective=request.objective,
             alike=1,
             gap=gap,
         ),
         plans=plans,
-        reasons=_reasons(request, pools, plans, refused),
+        reasons=_reasons(request, pools, plans, refused, searched),
         front=(),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),
@@ -146,14 +148,16 @@ def _over(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: S
     plans: list[tuple[float, Plan]] = []
     bound, kinds = float("inf"), 0
     reached: dict[frozenset[str], float] = {}
-    errors: list[ClusterwrightError] = []
+    errors: list[tuple[frozenset[str], ClusterwrightError]] = []
+    done: list[frozenset[str]] = []
     for part in subsets:
         names = frozenset(p.name for p in part)
         try:
             prepared = problem.prepare(catalog, request, Pools(tuple(part), pools.given), batch)
         except ClusterwrightError as error:
-            errors.append(error)
+            errors.append((names, error))
             continue
+        done.append(names)
         within = [value for known, value in reached.items() if known < names]
         within += [_of_step(request, plan) for _, plan, _ in alone if _stands_on(plan, part, batch)]
         known = min(within, default=float("inf"))
@@ -165,7 +169,7 @@ def _over(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: S
         kinds += len(prepared.setting.kinds)
     best = min(reached.values(), default=float("inf"))
     gap = max(1.0 - bound / best, 0.0) if math.isfinite(best) else 0.0
-    return Searched(tuple(plans), gap, kinds, tuple(errors))
+    return Searched(tuple(plans), gap, kinds, tuple(errors), tuple(done))
 
 
 def _stands_on(plan: Plan, part: Sequence[Pool], batch: int) -> bool:
@@ -196,14 +200,15 @@ def _nothing(request: Request, pools: Pools, refused: Sequence[str]) -> str:
     return "\n".join(told)
 
 
-def _reasons(request: Request, pools: Pools, plans: Sequence[Plan], refused: Sequence[str]) -> Reasons:
+def _reasons(request: Request, pools: Pools, plans: Sequence[Plan], refused: Sequence[str],
+             searched: Sequence[Searched]) -> Reasons:  # fmt: skip
     best = plans[0]
     told = [f"{name} of the step" for name in _largest(best)]
     memory = best.prediction.memory
     free = 1.0 - memory.total_bytes / memory.capacity_bytes
     if free < 0.05:
         told.insert(0, f"memory of stage {memory.stage + 1} ({format_percent(free)} free)")
-    left = [_left_out(best, pool) for pool in pools.all]
+    left = [_left_out(best, pool, _apart(pool, searched)) for pool in pools.all]
     why_not = [text for text in left if text]
     for other in plans[1:]:
         slower = value_of(request, other) / value_of(request, best) - 1.0
@@ -223,11 +228,20 @@ def _where(each: Plan) -> str:
     return " + ".join(f"{p.count:,} x {p.node}{'@' + p.zone if p.zone else ''}" for p in each.cluster.pools)
 
 
-def _left_out(best: Plan, pool: Pool) -> str:
+def _apart(pool: Pool, searched: Sequence[Searched]) -> str:
+    """Why no set of several pools with this one could be searched; empty where one was."""
+    if any(len(names) > 1 and pool.name in names for s in searched for names in s.done):
+        return ""
+    refused = [error for s in searched for names, error in s.errors if len(names) > 1 and pool.name in names]
+    return str(refused[0]).splitlines()[0] if refused else ""
+
+
+def _left_out(best: Plan, pool: Pool, apart: str) -> str:
     """What the best plan leaves of a pool, in words; empty where it uses all of it."""
     node = pool.cluster.node.id
     used = sum(p.count for p in best.cluster.pools if p.node == node and p.zone in (pool.zone, ""))
     if used >= pool.count:
         return ""
     many = "all" if not used else f"{pool.count - used:,} of"
-    return f"left out: {many} {pool.count:,} x {node}: the best plan found is no better with them"
+    why = apart or "the best plan found is no better with them"
+    return f"left out: {many} {pool.count:,} x {node}: {why}"

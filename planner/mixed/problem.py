@@ -75,6 +75,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int) -> P
         NoAnswer: no pipeline of any kind fits.
     """
     each = offered.all
+    _refuse_other_pins(request)
     precision = common_precision(request, each)
     found = tuple(reached(catalog, p.cluster.accelerator, request.runtime, request.release) for p in each)
     figures = tuple(_figures(request, p, r, precision) for p, r in zip(each, found, strict=True))
@@ -116,6 +117,33 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int) -> P
         raise NoAnswer(_nothing_fits(request, each))
     setting = _setting(request, offered, figures, pipelines.joined(kept), switches, batch)
     return Prepared(request, offered, precision, switches, spread, found, figures, tables, listed, crossing, setting)
+
+
+ONLY: tuple[tuple[str, tuple[object, ...]], ...] = (
+    ("vpp", (1,)),
+    ("etp", (1,)),
+    ("zero", (0, 1)),
+    ("zero_scope", ("full",)),
+    ("offload", ("none",)),
+    ("p2p_overlap", (False,)),
+    ("rank_order", ("tp-cp-ep-dp-pp",)),
+)
+"""What plans over several pools have of axes that they do not search."""
+
+
+def _refuse_other_pins(request: Request) -> None:
+    """Raises WrongQuestion where a pin asks for what plans over several pools have not."""
+    for axis, has in ONLY:
+        if not any(request.pins.allow(axis, value) for value in has):
+            raise WrongQuestion(
+                f"--pin {axis}={request.pins.bounds[axis]}: plans over several pools have {axis} "
+                f"{' or '.join('off' if value is False else str(value) for value in has)} only; one pool can have it"
+            )
+    if "dp" in request.pins:
+        raise WrongQuestion(
+            f"--pin dp={request.pins.bounds['dp']}: over several pools replicas are dealt by what each pool does; "
+            "one pool can have it"
+        )
 
 
 def common_precision(request: Request, each: Sequence[Pool]) -> str:
@@ -215,6 +243,8 @@ def _ways(request: Request, pool: Pool, switches: Switches, few: bool) -> Ways:
     if model.moe:
         # A bundle is as wide as its experts need, or wider for its optimizer states.
         mask &= columns["ep"] <= columns["tp"] * columns["cp"] * columns["width"]
+    if not request.pins.allow("zero", 0):
+        mask &= columns["cp"] * columns["width"] > 1
     if not mask.any():
         raise WrongQuestion(f"no stage can run on {pool.name} under these pins: {request.pins}")
     kept = {name: column[mask].astype(float) for name, column in columns.items()}
