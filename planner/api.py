@@ -88,9 +88,9 @@ def plan(
 
 
 def several(cluster: str | Sequence[str], asked: Asked) -> bool:
-    """Whether a question names more than one pool, or accelerators without nodes."""
+    """Whether a question names more than one pool, links between them, or accelerators without nodes."""
     texts = [cluster] if isinstance(cluster, str) else cluster
-    return asked.accelerators is not None or len(texts) > 1 or any("@" in text for text in texts)
+    return bool(asked.accelerators is not None or asked.links or len(texts) > 1 or any("@" in text for text in texts))
 
 
 def pooled_request(model: str, named: str | Sequence[str], asked: Asked) -> tuple[Catalog, Request, Pools]:

@@ -42,7 +42,15 @@ def pools(clusters: Sequence[tuple[Cluster, str]], prices: Sequence[tuple[Price 
         Pool(name=name, cluster=c, price=price, sold_as=sold, zone=zone)
         for name, (c, zone), (price, sold) in zip(called, clusters, prices, strict=True)
     )
-    return Pools(found, dict(_link(text, called) for text in links))
+    given: dict[frozenset[str], Link] = {}
+    for text in links:
+        if len(found) < 2:
+            raise WrongQuestion(f"--link {text}: a link joins two pools, and there is one; give --cluster once more")
+        pair, link = _link(text, called)
+        if pair in given:
+            raise WrongQuestion(f"--link {text}: {' and '.join(sorted(pair))} have a link already; give one")
+        given[pair] = link
+    return Pools(found, given)
 
 
 def _link(text: str, known: Sequence[str]) -> tuple[frozenset[str], Link]:

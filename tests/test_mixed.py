@@ -360,6 +360,11 @@ WRONG = [
     ("--cluster t4-4:1 --cluster dgx-v100:1 --price t4=$1/h", "no pool"),
     ("--cluster t4-4:1 --cluster dgx-v100:1 --precision bf16", "share no precision"),
     ("--cluster t4-4:1 --cluster dgx-v100:1 --pin tp=64", "no stage can run on t4-4"),
+    ("--cluster t4-4:1 --link 't4-4/dgx-v100=1 Gbit/s'", "joins two pools"),
+    (
+        "--cluster t4-4:1 --cluster dgx-v100:1 --link 't4-4/dgx-v100=1 Gbit/s' --link 'dgx-v100/t4-4=2 Gbit/s'",
+        "have a link already",
+    ),
     ("", "on what?"),
 ]
 
@@ -428,3 +433,18 @@ def test_the_deal_of_a_document_is_the_best(mixed: PlanSet) -> None:
         layers = int(prepared.figures[0].shape.layers)
         _, time = dealing.best_deal(of, layers, 10**6)
         assert float(deal.slowest[0]) == pytest.approx(time / 10**6, rel=1e-4)
+
+
+def test_pools_that_a_link_names_stay_apart() -> None:
+    """A link between two pools that are alike is not dropped by making them one."""
+    link = "dgx-v100#1/dgx-v100#2=1 Gbit/s"
+    _, _, pools = api.pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2"), api.Asked(links=(link,)))
+    assert [p.count for p in merged(pools.all, {name for pair in pools.given for name in pair})] == [1, 2]
+    slow = planned("dgx-v100:1", "dgx-v100:1", links=("dgx-v100#1/dgx-v100#2=1 Mbit/s",)).plans[0]
+    fast = planned("dgx-v100:1", "dgx-v100:1", model="gpt2-medium").plans[0]
+    assert slow.prediction.step_time_s > fast.prediction.step_time_s
+
+
+def test_plans_of_one_pool_say_their_zone() -> None:
+    found = planned("dgx-v100:1@a", "dgx-v100:2@b", batch="16")
+    assert {pool.zone for each in found.plans for pool in each.cluster.pools} <= {"a", "b"}

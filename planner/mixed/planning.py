@@ -23,6 +23,8 @@ FEW = 3
 """Up to so many pools every set of them is searched by itself, so that one more pool never makes the answer worse."""
 
 
+Alone = tuple[float, Plan, SearchSection]
+"""The best plan of one pool with its objective, and how it was searched."""
 Refused = list[tuple[str, ClusterwrightError]]
 """Pools without a plan, and why."""
 
@@ -51,7 +53,7 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
         WrongQuestion: no pool has nodes, or the pools cannot work together as asked.
         NoAnswer: nothing fits, or nothing keeps the limits.
     """
-    pools = Pools(merged(offered.all), offered.given)
+    pools = Pools(merged(offered.all, {name for pair in offered.given for name in pair}), offered.given)
     if not pools.all:
         raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
     if len(pools.all) == 1:
@@ -73,12 +75,12 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
     for each in plans:
         verify.check(each)
     gap = max(s.gap for s in searched)
-    candidates = sum(s.kinds for s in searched) + sum(n for _, _, n in alone)
+    kinds, single = sum(s.kinds for s in searched), [each for _, _, each in alone]
     return PlanSet(
         search=SearchSection(
-            candidates=candidates,
-            feasible=candidates,
-            costed=candidates,
+            candidates=kinds + sum(each.candidates for each in single),
+            feasible=kinds + sum(each.feasible for each in single),
+            costed=kinds + sum(each.costed for each in single),
             proven_optimal=gap == 0.0,
             method="branch and bound over integer programs; each pool alone by lower bound",
             objective=request.objective,
@@ -120,9 +122,9 @@ def value_of(request: Request, each: Plan) -> float:
     return each.money.usd_total if each.money.usd_total is not None else float("inf")
 
 
-def _alone(catalog: Catalog, request: Request, each: Sequence[Pool]) -> tuple[list[tuple[float, Plan, int]], Refused]:
+def _alone(catalog: Catalog, request: Request, each: Sequence[Pool]) -> tuple[list[Alone], Refused]:
     """The best plan of every pool by itself, from the search of one cluster; and why others have none."""
-    found: list[tuple[float, Plan, int]] = []
+    found: list[Alone] = []
     refused: Refused = []
     limited = request.deadline_s is not None or request.max_cost_usd is not None
     for pool in each:
@@ -132,11 +134,17 @@ def _alone(catalog: Catalog, request: Request, each: Sequence[Pool]) -> tuple[li
         except ClusterwrightError as error:
             refused.append((pool.name, error))
             continue
-        found.append((value_of(request, best.plans[0]), best.plans[0], best.search.candidates))
+        found.append((value_of(request, best.plans[0]), _in_zone(best.plans[0], pool), best.search))
     return found, refused
 
 
-def _over(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[tuple[float, Plan, int]],
+def _in_zone(each: Plan, pool: Pool) -> Plan:
+    """A plan of one pool that says in which zone it stands."""
+    (stands,) = each.cluster.pools
+    return replace(each, cluster=replace(each.cluster, pools=(replace(stands, zone=pool.zone),)))
+
+
+def _over(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[Alone],
           advance: object) -> Searched:  # fmt: skip
     """Mixed plans for one batch: of every set of pools by itself where there are few, else of all at once.
 
@@ -239,7 +247,7 @@ def _apart(pool: Pool, searched: Sequence[Searched]) -> str:
 def _left_out(best: Plan, pool: Pool, apart: str) -> str:
     """What the best plan leaves of a pool, in words; empty where it uses all of it."""
     node = pool.cluster.node.id
-    used = sum(p.count for p in best.cluster.pools if p.node == node and p.zone in (pool.zone, ""))
+    used = sum(p.count for p in best.cluster.pools if p.node == node and p.zone == pool.zone)
     if used >= pool.count:
         return ""
     many = "all" if not used else f"{pool.count - used:,} of"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -82,13 +82,17 @@ def ports(pool: Pool) -> float:
     return max(node.nics, 1) * float(node.nic_bandwidth or pool.cluster.fabric.nic_bandwidth)
 
 
-def merged(pools: Sequence[Pool]) -> tuple[Pool, ...]:
-    """Pools without nodes left out, pools that differ in nothing but their count and name made one."""
+def merged(pools: Sequence[Pool], linked: Collection[str] = ()) -> tuple[Pool, ...]:
+    """Pools without nodes left out, pools that differ in nothing but their count and name made one.
+
+    Pools whose names are `linked` stay apart: a link that was given says more of them than what they are made of.
+    """
     found: list[Pool] = []
     for pool in pools:
         if pool.count < 1:
             continue
-        same = next((i for i, known in enumerate(found) if _alike(known, pool)), None)
+        apart = [{pool.name, known.name} & set(linked) for known in found]
+        same = next((i for i, known in enumerate(found) if not apart[i] and _alike(known, pool)), None)
         if same is None:
             found.append(pool)
         else:
