@@ -455,8 +455,8 @@ further off.
 ## What is asked, and what is reached
 
 {reached}
-Where a figure is not reached, the breakdown below says what is left. With models left out, the dense figure is carried
-by torchtitan's Llama 3 rows, whose compiler settings stand only in notes. The transformers on V100s are one model of
+What is left over is taken apart below. With models left out, most of the dense figure's error is on
+torchtitan's Llama 3 rows, whose compiler settings stand only in notes. The transformers on V100s are one model of
 hidden size 11,600 with heads of 145, which tensor cores of that generation cannot align; their source says that some
 rows had a wrong MLP width besides. TPU figures rest on assumed efficiencies, chosen by people who had seen these rows.
 
