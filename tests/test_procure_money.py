@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.procure import network
-from planner.procure.ownership import (
+from planner.cost import wiring
+from planner.cost.ownership import (
     Ownership,
     annuity,
     break_even_utilisation,
@@ -49,20 +49,20 @@ def test_worked_examples_of_ownership(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", CASES["rail_plane_switches"], ids=lambda case: str(case["nodes"]))
 def test_switches_of_the_public_bill_of_materials(case: dict[str, Any]) -> None:
-    assert network.rail_optimised(case["nodes"], case["rails"], case["radix"]).switches == case["switches"]
+    assert wiring.rail_optimised(case["nodes"], case["rails"], case["radix"]).switches == case["switches"]
 
 
 def test_network_capital_of_1024_gpus_in_the_same_sheet() -> None:
-    bill = network.rail_optimised(128, 8, 64)
+    bill = wiring.rail_optimised(128, 8, 64)
     usd = bill.switches * 36_000 + bill.nic_links * 1_320 + bill.switch_links * 1_240
     assert usd / 1024 == pytest.approx(4_247.5)
 
 
 def test_libra_example() -> None:
     case = CASES["libra_cost"][0]
-    assert network.libra_switch_usd(case["npus"], case["bw_GBps"] * 1e9) == pytest.approx(case["expected_usd"])
+    assert wiring.libra_switch_usd(case["npus"], case["bw_GBps"] * 1e9) == pytest.approx(case["expected_usd"])
     # NDR at 50 GB/s: the whole network of an endpoint.
-    assert network.libra_switch_usd(1, 50e9) == pytest.approx(2_870)
+    assert wiring.libra_switch_usd(1, 50e9) == pytest.approx(2_870)
 
 
 def test_recovery_without_interest_is_the_limit() -> None:
@@ -97,35 +97,35 @@ def test_a_useful_hour_costs_less_the_more_are_used() -> None:
 
 @given(st.integers(1, 5000), st.sampled_from([1, 2, 4, 8]), st.sampled_from([32, 64]), st.sampled_from([1.0, 2.0, 4.0]))
 def test_more_nodes_never_need_fewer_links(nodes: int, nics: int, radix: int, over: float) -> None:
-    for wiring in WIRINGS:
-        bill = network.wired(wiring, nodes, nics, radix, over)  # type: ignore[arg-type]
-        more = network.wired(wiring, nodes + 1, nics, radix, over)  # type: ignore[arg-type]
+    for kind in WIRINGS:
+        bill = wiring.wired(kind, nodes, nics, radix, over)  # type: ignore[arg-type]
+        more = wiring.wired(kind, nodes + 1, nics, radix, over)  # type: ignore[arg-type]
         assert bill.nic_links <= more.nic_links
-        if network.tiers(nodes * nics, radix) == network.tiers((nodes + 1) * nics, radix):
+        if wiring.tiers(nodes * nics, radix) == wiring.tiers((nodes + 1) * nics, radix):
             assert bill.switches <= more.switches
 
 
 @given(st.integers(2, 4000), st.sampled_from([1.0, 2.0, 3.0]))
 def test_oversubscription_never_costs_more(nodes: int, over: float) -> None:
-    free, cut = network.rail_optimised(nodes, 8, 64), network.rail_optimised(nodes, 8, 64, over)
+    free, cut = wiring.rail_optimised(nodes, 8, 64), wiring.rail_optimised(nodes, 8, 64, over)
     assert cut.switches <= free.switches
     assert cut.switch_links <= free.switch_links
 
 
 def test_rail_only_saves_the_spine_and_ends_at_the_radix() -> None:
-    assert network.rail_only(64, 8, 64).switches == 8
-    assert network.rail_only(48, 8, 64).switch_links == 0
+    assert wiring.rail_only(64, 8, 64).switches == 8
+    assert wiring.rail_only(48, 8, 64).switch_links == 0
     with pytest.raises(ValueError, match="at most 64"):
-        network.rail_only(65, 8, 64)
+        wiring.rail_only(65, 8, 64)
 
 
 def test_one_node_needs_no_network() -> None:
-    assert network.wired("rail-optimised", 1, 8, 64).switches == 0
+    assert wiring.wired("rail-optimised", 1, 8, 64).switches == 0
 
 
 def test_dragonfly_of_balanced_groups() -> None:
     # Radix 63 is exact: p = 16, a = 32, h = 16, p + h + a - 1 = 63.
-    bill = network.dragonfly(1024, 1, 63)
+    bill = wiring.dragonfly(1024, 1, 63)
     assert bill.switches == 64
     assert bill.switch_links == round(64 * (31 / 2 + 16 / 2))
 

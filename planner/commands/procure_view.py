@@ -7,33 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import render
+from planner.commands import report
 from planner.units import format_count, format_percent, format_power, format_usd
 
 if TYPE_CHECKING:
     from planner.schema.procurement import Alternative, JobDone, MarginalValue, Procurement
 
 _SHOWN = 6
+"""Assumptions on the screen; the document has all."""
 _MOST_NAMED = 4
 """Deadlines that the headline names."""
-"""Assumptions on the screen; the document has all."""
 Money = Callable[[float], str]
 
 
 def deliver(found: Procurement, *, as_json: bool, output: Path | None) -> None:
     """Prints the report or the document, and writes the document where asked."""
-    from planner import document, model_files
-
-    if output is not None:
-        model_files.write(output, document.as_json(found), replace=True)
-    if as_json:
-        render.json(document.dump(found))
-        return
-    show(found)
-    render.text()
-    if output is not None:
-        render.text(f"Next      {output} holds the bill, the calendar and the training plans of every alternative")
-    else:
-        render.text("Next      -o offer.json writes bills, calendars and training plans; --sweep budget=A..B the front")
+    written = f"{output} holds the bill, the calendar and the training plans of every alternative"
+    unwritten = "-o offer.json writes bills, calendars and training plans; --sweep budget=A..B the front"
+    report.hand_over(found, show, as_json=as_json, output=output, after=written if output else unwritten)
 
 
 def money(found: Procurement) -> Money:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from planner import render
 from planner.commands import report_mixed
@@ -18,11 +19,22 @@ from planner.units import (
     format_usd,
 )
 
+if TYPE_CHECKING:
+    from planner.schema.procurement import Procurement
+
 _DAY = 86400.0
+Answer = TypeVar("Answer", PlanSet, "Procurement")
 
 
 def deliver(found: PlanSet, *, as_json: bool, output: Path | None) -> None:
     """Prints the report or the document, and writes the document where asked."""
+    written = f"clusterwright explain {output}     (the plan is in {output})"
+    unwritten = "-o plan.json writes the plan; clusterwright export plan.json --to list: what starts it"
+    hand_over(found, show, as_json=as_json, output=output, after=written if output else unwritten)
+
+
+def hand_over(found: Answer, show: Callable[[Answer], None], *, as_json: bool, output: Path | None, after: str) -> None:
+    """Prints an answer by `show` and what to do next, or its document, and writes the document where asked."""
     from planner import document, model_files
 
     if output is not None:
@@ -32,10 +44,7 @@ def deliver(found: PlanSet, *, as_json: bool, output: Path | None) -> None:
         return
     show(found)
     render.text()
-    if output is not None:
-        render.text(f"Next      clusterwright explain {output}     (the plan is in {output})")
-    else:
-        render.text("Next      -o plan.json writes the plan; clusterwright export plan.json --to list: what starts it")
+    render.text(f"Next      {after}")
 
 
 def show(found: PlanSet) -> None:

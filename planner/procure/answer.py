@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from planner.cost import money
 from planner.procure import prices
-from planner.procure.columns import Column, Throughputs
+from planner.procure.columns import Throughputs
 from planner.procure.model import Instance, limits
 from planner.procure.pools import Pool, node_power
 from planner.procure.portfolio import DAYS_PER_MONTH, DAYS_PER_YEAR
@@ -309,8 +309,3 @@ def _constraints(instance: Instance, use: dict[str, float], done: Sequence[schem
             )
         )
     return found
-
-
-def column_of(instance: Instance, j: int, p: int) -> Column:
-    """The column of a job on a pool."""
-    return next(c for c in instance.columns if (c.job, c.pool) == (j, p))

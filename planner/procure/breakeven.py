@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.procure.ownership import break_even_utilisation, hourly_cost
+from planner.cost.ownership import break_even_utilisation, hourly_cost
 from planner.procure.pools import Pool
 from planner.procure.portfolio import Portfolio
 from planner.schema.procurement import BreakEven

@@ -11,12 +11,12 @@ from typing import cast
 from planner import catalog as catalogs
 from planner.binding import HOST_BANDWIDTH
 from planner.catalog import Catalog
-from planner.cost import money
+from planner.cost import money, wiring
 from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S, goodput
+from planner.cost.ownership import annuity, facility_per_month
 from planner.errors import WrongQuestion
 from planner.parameters import parameters
-from planner.procure import network, prices
-from planner.procure.ownership import annuity, facility_per_month
+from planner.procure import prices
 from planner.procure.parts import Part, parts
 from planner.procure.portfolio import DAYS_PER_MONTH, DAYS_PER_YEAR, Candidate, Owned, Portfolio, Way
 from planner.procure.prices import Quote
@@ -285,22 +285,22 @@ def _rented(asked: Portfolio, candidate: Candidate, way: Way, cluster: Cluster, 
 # ---- buying ----------------------------------------------------------------------------------------------------------
 
 
-def _wired(candidate: Candidate, cluster: Cluster) -> Iterator[tuple[Cluster, network.Bill, str]]:
+def _wired(candidate: Candidate, cluster: Cluster) -> Iterator[tuple[Cluster, wiring.Bill, str]]:
     """The cluster under every wiring that differs at this size, with its bill."""
     fabric, nics, several = cluster.fabric, cluster.node.nics, cluster.count > 1
     seen = set()
     for topology, oversubscription in candidate.wirings:
-        kind = cast(network.Wiring, topology or fabric.topology)
+        kind = cast(wiring.Wiring, topology or fabric.topology)
         if kind == "rail-optimised" and cluster.count * nics <= RADIX:
             kind = "fat-tree"  # all rails fit on one switch
         ends = cluster.count if kind == "rail-optimised" else cluster.count * nics
-        over = oversubscription if network.tiers(ends, RADIX) > 1 else 1.0  # without a spine nothing is thinned out
+        over = oversubscription if wiring.tiers(ends, RADIX) > 1 else 1.0  # without a spine nothing is thinned out
         key = (kind, over) if several else ()
         if key in seen:
             continue
         seen.add(key)
         try:
-            bill = network.wired(kind, cluster.count, nics, RADIX, over)
+            bill = wiring.wired(kind, cluster.count, nics, RADIX, over)
         except ValueError:
             continue  # not that many nodes
         if topology == "" or not several:
@@ -316,7 +316,7 @@ def _bought(
     asked: Portfolio,
     candidate: Candidate,
     cluster: Cluster,
-    bill: network.Bill,
+    bill: wiring.Bill,
     wiring: str,
     quote: Quote,
 ) -> Iterator[Pool]:
@@ -398,7 +398,7 @@ def _racks(asked: Portfolio, node: Node, nodes: int) -> float | None:
 def _items(
     asked: Portfolio,
     cluster: Cluster,
-    bill: network.Bill,
+    bill: wiring.Bill,
     wiring: str,
     quote: Quote,
     nodes: int,
@@ -416,11 +416,11 @@ def _items(
     yield Item("storage-tb", "storage", math.ceil(kept / 1e12), storage.usd / 1000, storage.source, storage.date)
 
 
-def _network_items(cluster: Cluster, bill: network.Bill, known: dict[str, Part]) -> Iterator[Item]:
+def _network_items(cluster: Cluster, bill: wiring.Bill, known: dict[str, Part]) -> Iterator[Item]:
     """Switches and links by piece where their prices are known (NDR), else by LIBRA's price of bandwidth."""
     rate = cluster.node.nic_bandwidth or cluster.fabric.nic_bandwidth
     if rate != known["switch-ndr"].rate:
-        price = round(network.libra_switch_usd(1, rate), 2)
+        price = round(wiring.libra_switch_usd(1, rate), 2)
         source = "USD per GB/s: LIBRA (astra-sim/libra 4d_cost_model.yml)"
         yield Item(f"network of {cluster.fabric.id}, a port", "network", bill.nic_links, price, source, "2024-05")
         return
@@ -434,7 +434,7 @@ def _network_items(cluster: Cluster, bill: network.Bill, known: dict[str, Part])
             yield Item(part.id, "network", count, part.usd, part.source, part.date)
 
 
-def _network_power(cluster: Cluster, bill: network.Bill, known: dict[str, Part]) -> float:
+def _network_power(cluster: Cluster, bill: wiring.Bill, known: dict[str, Part]) -> float:
     """Watts of switches and links."""
     counts = {"switch-ndr": bill.switches, "link-nic-ndr": bill.nic_links, "link-switch-ndr": bill.switch_links}
     return sum(known[name].power * count for name, count in counts.items())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from planner.api import Asked
-from planner.procure.ownership import Ownership
+from planner.cost.ownership import Ownership
 
 DAYS_PER_MONTH = 365.25 / 12
 DAYS_PER_YEAR = 365.25

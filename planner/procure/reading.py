@@ -14,10 +14,10 @@ from planner import units, workload
 from planner.api import Asked
 from planner.catalog import Catalog
 from planner.catalog.files import Document, Problem, read_document
+from planner.cost.ownership import Ownership
 from planner.errors import ClusterwrightError, WrongQuestion, nearest
 from planner.procure import amounts
 from planner.procure.offers import everything
-from planner.procure.ownership import Ownership
 from planner.procure.portfolio import (
     CHARGES,
     DAYS_PER_MONTH,
