@@ -478,7 +478,9 @@ The line is a perfect prediction, the dotted ones 20 % to either side.
 ## Everything in the file, as shipped
 
 `clusterwright validate benchmarks/data/measured_runs.csv`, rows of every grade and family that can be predicted. TPU
-rows have no fit at all; long-sequence and MLPerf rows leave out micro-batch, recomputation or both.
+rows have no fit at all; long-sequence and MLPerf rows leave out micro-batch, recomputation or both. A count of model
+FLOPs that does not say whether it halves attention is read as counting it in full. Fine-tuning, full and LoRA, which no
+fit saw, has an interval from its own runs; sequences beyond 262,144 tokens one half as wide again as others.
 
 {groups}
 {covered}
@@ -499,6 +501,15 @@ What is left. Two stages: the runs dealt 11 layers and 13, the second with the h
 profile 13 layers and the head take 129 ms a micro-batch, 12 and the head 120 ms: 7.7 %, all of the bias. Micro-batch 1:
 by the profile 24 layers alone take 99 ms, and the run of 32 micro-batches took 71 ms each in all: the two do not agree.
 Four stages, and micro-batches 2 and 4, are not accounted for.
+
+## Measured on one's own GPU
+
+Not done: no GPU was at hand. `clusterwright calibrate --measure -o DIR` times kernels, and
+`python benchmarks/measured_steps.py -o steps.csv` trains transformers of 12 shapes and sequence lengths with and without
+recomputation, for `clusterwright validate steps.csv --catalog DIR` to judge; on a CPU both run at a tiny size in the
+tests. What a table of kernels changes on a part that training runs were fitted on is what shapes cost; rates of products,
+attention and memory stay as the runs showed (with H100's table 6.3 % on its runs before and after; taking the kernels'
+own rates, 13 %).
 
 ## What was moved from its prior
 

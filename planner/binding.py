@@ -110,6 +110,11 @@ def can_train_in(accelerator: Accelerator, precision: str) -> bool:
     return _PEAK_OF.get(precision) in accelerator.peak
 
 
+def peak_of(accelerator: Accelerator, precision: str) -> float:
+    """Nominal dense FLOP/s in a precision; KeyError where the accelerator has none (ask :func:`can_train_in` first)."""
+    return float(accelerator.peak[_PEAK_OF[precision]])
+
+
 def maturity(reached: AcceleratorEfficiency, release: str) -> float:
     """What a runtime's release reaches of the mature software's rates: ``exp(-drift (matured - release))``, at most
     1.
@@ -134,7 +139,7 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
     reach = reached.matrix.get(precision, reach_16)
     capped = reached.power_capped * maturity(reached, release)
     whole = precision in ("fp32", "tf32")
-    rate = peak[_PEAK_OF[precision]] * reach * capped
+    rate = peak_of(accelerator, precision) * reach * capped
     return Device(
         matrix_rate=rate,
         matrix_rate_16=rate if whole else sixteen * reach_16 * capped,

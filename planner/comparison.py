@@ -25,19 +25,16 @@ class Comparison:
     tokens: float
     """Tokens per second, second over first."""
     distinguishable: bool
-    """Whether the second's rate lies outside the first's 80 % interval."""
+    """Whether the 80 % intervals of their rates lie apart."""
 
 
 def compare(first: Plan, second: Plan) -> Comparison:
     """What the second plan gains over the first.
 
-    Rates are compared in tokens per second, so that plans with different batches compare: ``r = t2 / t1``. The first's
-    interval of step times, as rates: ``[b1 s1 / high, b1 s1 / low]``.
+    Rates are compared in tokens per second, so that plans with different batches compare: ``r = t2 / t1``. An interval
+    of step times t, as rates: ``[r t / high, r t / low]``; two that overlap cannot be told apart.
     """
-    interval = first.prediction.intervals.get("step_time_s")
-    work = first.batch.global_ * first.workload.sequence
-    rate = second.prediction.tokens_per_s
-    inside = interval is not None and work / interval.high <= rate <= work / interval.low
+    a, b = _rates(first), _rates(second)
     paid = (first.money.usd_total, second.money.usd_total)
     return Comparison(
         questions=tuple(_questions(first, second)),
@@ -45,9 +42,16 @@ def compare(first: Plan, second: Plan) -> Comparison:
         step=second.prediction.step_time_s / first.prediction.step_time_s,
         days=second.money.days - first.money.days,
         usd=None if paid[0] is None or paid[1] is None else paid[1] - paid[0],
-        tokens=rate / first.prediction.tokens_per_s,
-        distinguishable=not inside,
+        tokens=second.prediction.tokens_per_s / first.prediction.tokens_per_s,
+        distinguishable=a[1] < b[0] or b[1] < a[0],
     )
+
+
+def _rates(plan: Plan) -> tuple[float, float]:
+    """The 80 % interval of tokens per second; the prediction alone where a plan states none."""
+    rate, time = plan.prediction.tokens_per_s, plan.prediction.step_time_s
+    interval = plan.prediction.intervals.get("step_time_s")
+    return (rate, rate) if interval is None else (rate * time / interval.high, rate * time / interval.low)
 
 
 def _questions(first: Plan, second: Plan) -> Iterator[str]:

@@ -325,7 +325,7 @@ def _assumptions(prepared: Prepared) -> tuple[schema.Assumption, ...]:
             for name, why in entry.assumed.items()
             if name not in NO_PART_OF_IT
         ]
-    found += [schema.Assumption(what="efficiency", why=why, flag="calibrate") for why in prepared.reached.fallbacks]
+    found += [schema.Assumption(what="efficiency", why=why, flag="calibrate") for why in prepared.reached.notes]
     for profile in {each.sha256: each for each in prepared.profiles.values()}.values():
         found.append(schema.Assumption(what="layer times", why=profile.told(), flag="profile import"))
     found += [schema.Assumption(what="layer times", why=why, flag="profile import") for why in prepared.unused]

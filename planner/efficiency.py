@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.catalog import Catalog
+from planner.catalog import BUILT_IN, Catalog
 from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
-from planner.schema.hardware import Accelerator, Runtime
+from planner.schema.hardware import Accelerator, Entry, Runtime
 
 DEFAULT = "default"
 
@@ -17,8 +17,8 @@ class Reached:
 
     accelerator: AcceleratorEfficiency
     runtime: RuntimeEfficiency
-    fallbacks: tuple[str, ...]
-    """What was not measured itself, in words."""
+    notes: tuple[str, ...]
+    """What was not measured itself, and what a user's own catalog replaces, in words."""
 
 
 def runtime_keys(name: str, release: str, mode: str, generation: str) -> tuple[str, ...]:
@@ -40,17 +40,26 @@ def reached(catalog: Catalog, accelerator: Accelerator, runtime: Runtime, releas
     """An accelerator's own entry, else its generation's, its vendor's, or the default; a release's own entry, else its
     runtime's.
     """
-    parts, fallbacks = catalog.accelerator_efficiencies, []
+    parts, notes = catalog.accelerator_efficiencies, []
     own, generation, vendor = accelerator_keys(accelerator)
     part = parts.get(own) or parts.get(generation)
     if part is None:
         part = parts.get(vendor) or parts[DEFAULT]
         like = f"what {vendor}'s others are taken to" if vendor in parts else "what others do"
-        fallbacks.append(f"nothing measured on {generation}: kernels and links reach {like}")
+        notes.append(f"nothing measured on {generation}: kernels and links reach {like}")
     stacks = catalog.runtime_efficiencies
     keys = runtime_keys(runtime.id, release, "", accelerator.generation)
     stack = next((stacks[key] for key in keys if key in stacks), None)
     if stack is None:
         stack = stacks[DEFAULT]
-        fallbacks.append(f"nothing measured with {runtime.id}: overlap and overheads as in other runtimes")
-    return Reached(part, stack, tuple(fallbacks))
+        notes.append(f"nothing measured with {runtime.id}: overlap and overheads as in other runtimes")
+    notes += _replaced(catalog, "accelerator_efficiencies", part, "kernels and links")
+    notes += _replaced(catalog, "runtime_efficiencies", stack, "overlap and overheads")
+    return Reached(part, stack, tuple(notes))
+
+
+def _replaced(catalog: Catalog, kind: str, entry: Entry, what: str) -> list[str]:
+    """Says of an entry that is not the built-in one whose it is."""
+    if len(catalog.layers) < 2 or (origin := catalog.origins_of(kind)[entry.id]) == BUILT_IN:
+        return []
+    return [f"{what} as in {origin} ({entry.source.partition(';')[0]})"]

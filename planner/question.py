@@ -22,7 +22,7 @@ from planner.parameters import parameters
 from planner.profiles import overlay
 from planner.profiles import profile as profiles
 from planner.profiles.profile import Profile
-from planner.schema.hardware import Cluster, Price, Runtime
+from planner.schema.hardware import Accelerator, Cluster, Price, Runtime
 from planner.schema.workload import Workload
 from planner.search.problem import Problem, Target
 from planner.space import impossible
@@ -120,7 +120,8 @@ def prepare(catalog: Catalog, request: Request) -> Prepared:
     found = tuple(blocks(rows, request.workload, request.cluster, request.runtime, request.pins))
     if not found:
         raise WrongQuestion(impossible.no_options(question))
-    fitted = reached(catalog, request.cluster.accelerator, request.runtime, request.release)
+    known, part = intervals.read(catalog), request.cluster.accelerator
+    fitted = reached_on(catalog, request, part)
     kinds = {name for block in found for name in block.axes.precision}
     measured, unused = _profiles(catalog, request, kinds)
     figures = Figures(
@@ -135,11 +136,25 @@ def prepare(catalog: Catalog, request: Request) -> Prepared:
         {name: found.table for name, found in measured.items()},
     )
     targets = tuple(_target(request, block) for block in found)
-    kind = "moe" if request.workload.model.moe else "dense"
-    generation = request.cluster.accelerator.generation
-    half, comparable = intervals.found(intervals.read(catalog), generation, kind, request.runtime.id)
+    half, comparable = how_sure(known, request, part)
     memory = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id)
     return Prepared(request, fitted, figures, found, targets, half, comparable, measured, unused, *memory)
+
+
+def how_sure(known: Mapping[str, intervals.Width], request: Request, part: Accelerator) -> tuple[float, str]:
+    """Half-width of the 80 % interval of a step time on some accelerator, log scale, and the runs it comes from."""
+    work = request.workload
+    kind = "moe" if work.model.moe else "dense"
+    return intervals.of_work(known, part.generation, kind, request.runtime.id, work.method.kind, work.sequence)
+
+
+def reached_on(catalog: Catalog, request: Request, part: Accelerator) -> Reached:
+    """What the request's runtime reaches on some accelerator; its notes say where no training run was measured."""
+    found = reached(catalog, part, request.runtime, request.release)
+    if intervals.measured(intervals.read(catalog), part.generation):
+        return found
+    told = f"no transformer's training run was fitted on {part.generation}: its interval is as wide as for unseen ones"
+    return replace(found, notes=(*found.notes, told))
 
 
 def _profiles(catalog: Catalog, request: Request, kinds: set[str]) -> tuple[dict[str, Profile], tuple[str, ...]]:

@@ -156,10 +156,10 @@ def format_power(value: float, digits: int = 3) -> str:
 
 
 def format_risk(fraction: float) -> str:
-    """A chance as per cent, to two significant digits: ``5 %``, ``0.12 %``, below a millionth as such."""
+    """A chance as per cent, to two significant digits: ``5 %``, ``0.12 %``; below a thousandth no tail is known."""
     percent = 100 * fraction
-    if 0 < percent < 1e-4:
-        return "< 0.0001 %"
+    if 0 < percent < 0.1:
+        return "< 0.1 %"
     text = f"{percent:.{max(0, 1 - math.floor(math.log10(percent)))}f}" if percent > 0 else "0"
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
 

@@ -255,6 +255,26 @@ def test_a_generation_nothing_was_measured_on_gets_what_left_out_generations_mis
     assert intervals.found(known, "hopper", "dense", "maxtext") == (pytest.approx(0.15), "hopper/dense")
 
 
+def test_work_that_no_fit_saw_is_less_sure():
+    known = intervals.widths(np.full(10, 0.1), [("hopper", "dense", "fsdp")] * 10, ["one", "two"] * 5)
+    what = ("hopper", "dense", "fsdp")
+    assert intervals.of_work(known, *what, "pretrain", 8192) == (0.1, "hopper/dense/fsdp")
+    assert intervals.of_work(known, *what, "lora", 8192) == (pytest.approx(0.15), "hopper/dense/fsdp")
+    assert intervals.of_work(known, *what, "pretrain", 1_048_576) == (pytest.approx(0.15), "hopper/dense/fsdp")
+    known[intervals.FINE_TUNING] = Width(0.2, 26)
+    assert intervals.of_work(known, *what, "lora", 8192) == (0.2, intervals.FINE_TUNING)
+    assert intervals.of_work(known, *what, "pretrain", 8192) == (0.1, "hopper/dense/fsdp")
+
+
+def test_fine_tuning_runs_lie_inside_their_intervals(frame, known):
+    rows = [i for i, run in enumerate(frame.runs) if run.task in ("lora", "sft") and run.measured]
+    widths, found = intervals.read(known), frame.predict(Efficiencies.of(known)).time
+    off = np.abs(np.log(found[rows] / frame.measured[rows]))
+    described = [(*validation.described(frame.runs[i]), frame.runs[i].task, 4096) for i in rows]
+    assert len(rows) > 20
+    assert np.mean(off <= [intervals.of_work(widths, *each)[0] for each in described]) >= 0.75
+
+
 def test_one_source_is_no_surer_than_the_wider_sets():
     residuals = np.array([0.01] * 10 + [0.2] * 10)
     what = [("hopper", "dense", "fsdp")] * 10 + [("hopper", "dense", "megatron-core")] * 10
@@ -364,7 +384,7 @@ def test_a_site_that_is_slower_throughout_is_learned_from_three_runs(known):
     after = np.abs(frame.predict(found.efficiencies).time / frame.measured - 1).mean()
     assert after < 0.5 * before
     assert found.freedom < 3
-    moved = site.changed(found, shipped)
+    moved = site.changed(found, shipped, frame)
     assert 0 < len(moved.accelerators) <= 3
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from planner import catalog, render
 from planner.accuracy.frame import Efficiencies
-from planner.accuracy.measure import fit_table, measure, run_measure, run_table
+from planner.accuracy.measure import measure, of_table, run_measure, run_table
 from planner.accuracy.measuring import timing
 from planner.accuracy.measuring.device import by_name, device_of
 from planner.accuracy.measuring.fitting import fit_kernels
@@ -250,7 +250,7 @@ def test_a_malformed_table_is_refused_at_its_line(text: str, message: str, tmp_p
     path = tmp_path / "kernels.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(WrongQuestion) as refused:
-        fit_table(path, "H100-SXM5-80GB")
+        of_table(path, H100)
     assert str(refused.value).startswith(f"{path}{message}")
 
 
@@ -289,9 +289,43 @@ def _elsewhere(path: Path) -> Path:
 
 def test_a_table_of_rates_is_fitted_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    entry = fit_table(_elsewhere(tmp_path / "gemm.csv"), H100.id)
-    assert entry.matrix["bf16"] == pytest.approx(0.78, rel=0.05)
-    assert entry.matrix["fp8"] == pytest.approx(0.55, rel=0.05)
+    found = run_table(tmp_path / "mine", _elsewhere(tmp_path / "gemm.csv"), H100.id, CATALOG)
+    level = {figure.name: figure.value for figure in found.report.figures}
+    assert level["matrix.bf16"] == pytest.approx(0.78, rel=0.05)
+    assert level["matrix.fp8"] == pytest.approx(0.55, rel=0.05)
+
+
+def _faster(path: Path, by: float) -> Path:
+    """The same table with every rate multiplied."""
+    header, *lines = _elsewhere(path).read_text(encoding="utf-8").splitlines()
+    cells = [line.rsplit(",", 1) for line in lines]
+    path.write_text("\n".join([header, *(f"{most},{by * float(rate):.1f}" for most, rate in cells)]), encoding="utf-8")
+    return path
+
+
+def test_levels_that_training_steps_showed_outlast_a_table(tmp_path: Path) -> None:
+    """Kernels alone run faster than a step's do; the shapes' figures are the table's."""
+    shipped = CATALOG.accelerator_efficiencies["hopper"]
+    found = run_table(tmp_path / "mine", _elsewhere(tmp_path / "gemm.csv"), H100.id, CATALOG)
+    assert found.kept
+    assert found.entry.matrix["bf16"] == shipped.matrix["bf16"]
+    assert found.entry.inner_half != shipped.inner_half
+    slow = run_table(tmp_path / "slow", _faster(tmp_path / "slow.csv", 0.5), H100.id, CATALOG).entry.matrix["bf16"]
+    assert 0.3 < slow < 0.5  # no step does better than the best kernel: about half of 0.78
+
+
+def test_a_part_that_no_run_was_fitted_on_takes_its_kernels_level(tmp_path: Path) -> None:
+    table = _faster(tmp_path / "gemm.csv", 1.0)
+    table.write_text(table.read_text(encoding="utf-8").replace("h100_sxm", "MI300X"), encoding="utf-8")
+    found = run_table(tmp_path / "mine", table, "MI300X", CATALOG)
+    assert not found.kept
+    assert found.entry.matrix["bf16"] == pytest.approx(0.78 * 989 / 1307, rel=0.1)
+
+
+def test_a_rate_beyond_the_nominal_peak_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WrongQuestion, match=r"TFLOP/s is beyond the 98\d TFLOP/s that H100-SXM5-80GB can do in bf16"):
+        run_table(tmp_path / "mine", _faster(tmp_path / "gemm.csv", 2.0), H100.id, CATALOG)
+    assert not list((tmp_path / "mine").rglob("*.toml"))
 
 
 def test_a_table_becomes_an_overlay_that_the_catalog_reads(tmp_path: Path) -> None:
@@ -427,7 +461,7 @@ def test_a_processor_is_measured_and_its_overlay_used(tmp_path: Path, cpu: catal
     entry = catalog.load(folder).accelerator_efficiencies["cpu"]
     assert entry.source.startswith("measured with PyTorch 2.")
     assert entry.memory == pytest.approx(found.entry.memory, rel=1e-4)
-    assert fit_table(folder / "kernels.csv", "cpu", cpu) == found.entry
+    assert run_table(tmp_path / "again", folder / "kernels.csv", "cpu", cpu).entry == found.entry
 
 
 @_with_torch

@@ -252,3 +252,80 @@ def test_a_site_does_not_go_where_another_fit_hides_it(tmp_path, capsys, name):
     (folder / name).write_text("", encoding="utf-8")
     assert main(["calibrate", str(wrote(tmp_path, {})), "--site", "-o", str(tmp_path / "out")]) == 2
     assert "name another folder with -o" in capsys.readouterr().err
+
+
+# ---- a site's own runs -----------------------------------------------------------------------------------------------
+
+SLOW = [
+    {"id": f"mine-{batch}", "global_batch_seqs": str(batch), "step_time_s": str(0.13 * batch)}
+    for batch in (64, 96, 128)
+]
+
+
+def adapted(tmp_path, rows, folder):
+    assert main(["calibrate", str(wrote(tmp_path, *rows)), "--site", "-o", str(folder)]) == 0
+    return folder
+
+
+def planned(capsys, *options):
+    capsys.readouterr()
+    assert main(["estimate", "llama3-8b", "--cluster", "dgx-h100:1", "tp=2", "zero=1", "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)["plans"][0]
+
+
+def test_a_sites_runs_move_plans_on_its_machines_and_are_named(tmp_path, capsys):
+    folder = adapted(tmp_path, SLOW, tmp_path / "site")
+    shipped, found = planned(capsys), planned(capsys, "--catalog", str(folder))
+    assert found["prediction"]["step_time_s"] > 1.05 * shipped["prediction"]["step_time_s"]
+    told = [each["why"] for each in found["assumptions"] if each["flag"] == "calibrate"]
+    assert any("3 runs of mine.csv" in why and "site.toml" in why for why in told), told
+    assert not any("site.toml" in each["why"] for each in shipped["assumptions"])
+
+
+def test_a_table_does_not_hide_what_a_site_runs_say(tmp_path, capsys):
+    """Both hold an entry of this very accelerator: the one named last counts."""
+    site, table = adapted(tmp_path, SLOW, tmp_path / "site"), tmp_path / "table"
+    kernels = str(ROOT / "benchmarks" / "data" / "gemm_measured.csv")
+    assert main(["calibrate", "--table", kernels, "--accelerator", "H100-SXM5-80GB", "-o", str(table)]) == 0
+    alone = planned(capsys, "--catalog", str(site))["prediction"]["step_time_s"]
+    both = planned(capsys, "--catalog", str(table), "--catalog", str(site))["prediction"]["step_time_s"]
+    assert both == alone
+
+
+def test_a_site_whose_runs_scatter_gets_wider_intervals(tmp_path, capsys):
+    rows = [{"id": "a", "step_time_s": "8"}, {"id": "b", "step_time_s": "12.5"}, {"id": "c", "step_time_s": "20"}]
+    folder = adapted(tmp_path, rows, tmp_path / "site")
+    assert (folder / "intervals" / "site.csv").exists()
+
+    def span(plan):
+        interval = plan["prediction"]["intervals"]["step_time_s"]
+        return interval["high"] / interval["low"]
+
+    shipped, found = planned(capsys), planned(capsys, "--catalog", str(folder))
+    assert span(found) > 2 * span(shipped)
+    adapted(tmp_path, SLOW, folder)  # runs that agree, into the same folder: the wide interval is gone
+    assert span(planned(capsys, "--catalog", str(folder))) < span(found)
+
+
+# ---- what a row states -----------------------------------------------------------------------------------------------
+
+
+def test_a_librarys_model_states_its_shape(tmp_path, capsys):
+    document = validated(capsys, wrote(tmp_path, {}))
+    assert [each["n"] for each in document["coverage"]] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("convention", "halved"),
+    [
+        ("MFU x peak (causal attention)", True),
+        ("MFU x peak (full, non-causal attention)", False),
+        ("model FLOPs incl. attention; causal factor not stated", False),
+        ("", False),
+    ],
+)
+def test_attention_is_halved_only_where_the_convention_says_so(tmp_path, convention, halved):
+    cells = {"step_time_s": "", "tflops_per_gpu": "400", "flops_convention": convention}
+    full = {"step_time_s": "", "tflops_per_gpu": "400", "flops_convention": "non-causal"}
+    run, whole = runs.read(wrote(tmp_path, cells, full), catalog.load())
+    assert (run.measured < 0.99 * whole.measured) == halved

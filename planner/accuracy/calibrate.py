@@ -206,6 +206,15 @@ def other_widths(catalog: Catalog, runs: Sequence[Run], prior: Efficiencies) -> 
     return {key: each for key, each in known.items() if key != "all"}
 
 
+def fine_tuning_width(frame: Frame, using: Efficiencies) -> dict[str, Width]:
+    """Interval width of fine-tuning, from every run of it in a frame: no fit saw them; none with too few."""
+    rows = [i for i, run in enumerate(frame.runs) if run.task not in intervals.PRETRAINING and run.measured]
+    if len(rows) < intervals.FEWEST:
+        return {}
+    residuals = np.log(frame.predict(using).time[rows] / frame.measured[rows])
+    return {intervals.FINE_TUNING: intervals.width(np.abs(residuals))}
+
+
 def memory_widths(frame: Frame, using: Efficiencies) -> dict[str, Width]:
     """Interval widths of peak memory from every run of a frame whose peak was measured; none without such runs."""
     rows, residuals = peaks.left_out(frame, using)

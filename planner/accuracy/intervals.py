@@ -7,6 +7,9 @@ whole generations miss when a fit has seen none of their runs. The half-width of
 ``r = |log(predicted / measured)|`` is its ``ceil(0.8 (n + 1)) / n`` quantile; residuals come from
 fits that left the run's source out.
 
+Fits see no run of fine-tuning, and none of sequences beyond `LONGEST`: those are no surer than fine-tuning runs were
+predicted, or half as wide again.
+
 Peak memory has sets of its own: runs are comparable that share the runtime, whatever the accelerator and the model.
 """
 
@@ -33,6 +36,12 @@ UNKNOWN = 1.5
 """Factor on a wider set's half-width where nothing under the same runtime, or nothing comparable, was measured."""
 UNMEASURED = "unmeasured generation"
 """The set of residuals of generations that a fit saw no run of."""
+FINE_TUNING = "fine-tuning"
+"""The set of residuals of fine-tuning, full and LoRA, which no fit sees."""
+LONGEST = 262_144
+"""Tokens of the longest sequence among the runs fitted."""
+PRETRAINING = ("pretrain", "mlperf-pretrain")
+"""Tasks of runs, and methods, that fits see runs of."""
 TRANSFORMERS = ("dense", "moe")
 """Kinds of model whose runs show what a generation's kernels reach."""
 
@@ -89,10 +98,26 @@ def found(known: Mapping[str, Width], generation: str, kind: str, runtime: str) 
             if index == 1:
                 return known[name].half * UNKNOWN, name
             wide, new = known[name].half * UNKNOWN, known.get(UNMEASURED)
-            if new and not any(f"{generation}/{fitted}" in known for fitted in TRANSFORMERS):
+            if new and not measured(known, generation):
                 return max(wide, new.half), UNMEASURED
             return wide, name
     return 0.5, "nothing"
+
+
+def of_work(
+    known: Mapping[str, Width], generation: str, kind: str, runtime: str, method: str, sequence: int
+) -> tuple[float, str]:
+    """As :func:`found`, for a job: wider where fits saw nothing of its method or of sequences as long."""
+    half, name = found(known, generation, kind, runtime)
+    if method not in PRETRAINING:
+        new = known.get(FINE_TUNING)
+        half, name = (new.half, FINE_TUNING) if new and new.half > half else (half * (1.0 if new else UNKNOWN), name)
+    return half * (UNKNOWN if sequence > LONGEST else 1.0), name
+
+
+def measured(known: Mapping[str, Width], generation: str) -> bool:
+    """Whether whole training steps of transformers were measured on a generation."""
+    return any(f"{generation}/{kind}" in known for kind in TRANSFORMERS)
 
 
 def memory_widths(residuals: Array, runtimes: Sequence[str], sources: Sequence[str]) -> dict[str, Width]:

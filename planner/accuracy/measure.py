@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from planner import binding
-from planner import catalog as catalogs
-from planner.accuracy import names
+from planner.accuracy import intervals, names
 from planner.accuracy.frame import Efficiencies
+from planner.accuracy.measuring import levels
 from planner.accuracy.measuring.device import device_of, devices, precisions, recognised
 from planner.accuracy.measuring.fitting import Report, fit_kernels
 from planner.accuracy.measuring.journal import COLLECTIVES, ELEMENT, Journal, Kernel, Row, Table, read
@@ -68,6 +68,8 @@ class MeasureReport:
     left_out: int
     """Rows of a table that say nothing of this accelerator's figures: other parts, no shape, no peak in the catalog."""
     refused: tuple[str, ...]
+    kept: bool
+    """Whether the levels of products, attention and memory stay those that whole training steps showed."""
 
 
 def run_measure(
@@ -112,13 +114,6 @@ def run_table(folder: Path, table: Path, accelerator: str, catalog: Catalog) -> 
     rows, left_out = of_table(table, part, catalog.accelerators)
     make_folder(folder / "accelerator_efficiencies")
     return _fitted(folder, table, part, catalog, Measurement(tuple(rows), 0, ()), left_out, f"table {table.name}")
-
-
-def fit_table(path: Path, accelerator: str, catalog: Catalog | None = None) -> AcceleratorEfficiency:
-    """The figures of an accelerator by a kernel table alone; see :func:`run_table`."""
-    known = catalog or catalogs.load()
-    part = known.accelerator(accelerator)
-    return fit_kernels(of_table(path, part, known.accelerators)[0], part, _prior(known, part))[0]
 
 
 def measure(
@@ -221,8 +216,12 @@ def _prior(catalog: Catalog, part: Accelerator) -> AcceleratorEfficiency:
 def _fitted(
     folder: Path, journal: Path, part: Accelerator, catalog: Catalog, found: Measurement, left_out: int, how: str
 ) -> MeasureReport:
-    entry, report = fit_kernels(found.rows, part, _prior(catalog, part))
+    levels.check(found.rows, part)
+    prior = _prior(catalog, part)
+    entry, report = fit_kernels(found.rows, part, prior)
+    kept = intervals.measured(intervals.read(catalog), part.generation)
+    entry = levels.kept(entry, prior, found.rows, part) if kept else entry
     source = f"{how}: {report.rows} kernels, mean error {report.mape:.1%}"
     date = max((row.date for row in found.rows), default="") or datetime.date.today().isoformat()
     written = write_overlay(folder, Efficiencies({part.id: entry}, {}), source, date, f"{part.id}.toml")
-    return MeasureReport(part.id, entry, report, journal, tuple(written), found.fresh, left_out, found.refused)
+    return MeasureReport(part.id, entry, report, journal, tuple(written), found.fresh, left_out, found.refused, kept)

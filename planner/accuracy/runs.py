@@ -162,12 +162,13 @@ def _ran_out(text: str) -> bool:
 
 
 def _states_enough(row: Mapping[str, str]) -> bool:
-    """A transformer states its shape and a time, tokens per second or TFLOP/s; others their batch and samples per
-    second.
+    """A transformer states its shape, or a model of the library, and a time, tokens per second or TFLOP/s; others
+    their batch and samples per second.
     """
     rate = any(number(row, name) for name in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"))
     if row["family"] in ("dense", "moe"):
-        return rate and bool(number(row, "layers")) and bool(number(row, "hidden"))
+        shape = bool(number(row, "layers")) and bool(number(row, "hidden"))
+        return rate and (shape or names.MODELS.get(row["model"], row["model"]) in library())
     return bool(number(row, "global_batch_seqs")) and (rate or row.get("metric") == "samples_per_s")
 
 
@@ -335,11 +336,15 @@ def _measured(row: Mapping[str, str], work: Workload, n: int) -> float | None:
         return work.batch / float(row["value"])
     rate = number(row, "tflops_per_gpu")
     if rate and "hardware" not in (row.get("flops_convention") or ""):
-        half = bool(
-            re.search(r"causal|since 2025|2025-07\+", row.get("flops_convention") or "")
-        ) and "non-causal" not in (row.get("flops_convention") or "")
-        return _step_flops(work, half) / (rate * 1e12 * n)
+        return _step_flops(work, _halved(row.get("flops_convention") or "")) / (rate * 1e12 * n)
     return None
+
+
+def _halved(convention: str) -> bool:
+    """Whether a count of model FLOPs halves attention because it is causal; in full where that is not stated."""
+    if re.search(r"non-causal|causal factor not stated", convention):
+        return False
+    return bool(re.search(r"causal|since 2025|2025-07\+", convention))
 
 
 def _step_flops(work: Workload, halved: bool) -> float:

@@ -7,11 +7,17 @@ reachable fraction, and per runtime the overlap; each with a standard deviation 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.accuracy import intervals
 from planner.accuracy.calibration import Fit, Parameter, fit
 from planner.accuracy.frame import Efficiencies, Frame
+from planner.accuracy.intervals import Width
+from planner.accuracy.validation import described
 
 _OF_A_GENERATION = (("power_capped", 0.15, 1.5), ("memory", 0.10, 1.0), ("nic", 0.15, 1.0))
 
@@ -47,10 +53,33 @@ def adapted(frame: Frame, shipped: Efficiencies, rows: NDArray[np.intp] | None =
     return fit(frame, shipped, parameters(frame, shipped), chosen, np.ones(len(chosen)))
 
 
-def changed(found: Fit, shipped: Efficiencies) -> Efficiencies:
-    """Only the entries that a site's fit moved: all that its overlay needs to hold."""
+def changed(found: Fit, shipped: Efficiencies, frame: Frame) -> Efficiencies:
+    """Only the entries that a site's fit moved: all that its overlay needs to hold.
+
+    An accelerator's stand under its own id, the most particular there is: no other fit's entry hides the site's, and
+    parts that the site did not run on keep theirs.
+    """
     fitted = found.efficiencies
+    parts = {run.cluster.accelerator.id: run.cluster.accelerator for run in frame.runs if run.cluster}
+    entries = {name: (fitted.accelerator(part), shipped.accelerator(part)) for name, part in parts.items()}
     return Efficiencies(
-        {key: entry for key, entry in fitted.accelerators.items() if entry != shipped.accelerators[key]},
+        {name: replace(new, id=name, name=parts[name].name) for name, (new, old) in entries.items() if new != old},
         {key: entry for key, entry in fitted.runtimes.items() if entry != shipped.runtimes[key]},
     )
+
+
+def widths(frame: Frame, shipped: Efficiencies, known: Mapping[str, Width]) -> dict[str, Width]:
+    """Interval widths that a site's own runs ask for where they are wider than the shipped ones: each run's residual
+    by a fit to the others, the quantile of each set that its runs are in.
+    """
+    rows = np.flatnonzero(np.isfinite(frame.measured))
+    sets: dict[str, list[float]] = {}
+    was: dict[str, float] = {}
+    for row in rows:
+        others = rows[rows != row]
+        using = adapted(frame, shipped, others).efficiencies if len(others) else shipped
+        key = intervals.keys(*described(frame.runs[row]))[0]
+        sets.setdefault(key, []).append(abs(float(np.log(frame.predict(using).time[row] / frame.measured[row]))))
+        was[key] = intervals.found(known, *described(frame.runs[row]))[0]
+    found = {key: intervals.width(np.array(residuals)) for key, residuals in sets.items()}
+    return {key: each for key, each in found.items() if each.half > was[key]}

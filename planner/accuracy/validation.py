@@ -80,7 +80,7 @@ def judged(
 ) -> Judged:
     """Joins runs, predictions and interval widths; `others` are runs without layouts and their times."""
     predicted = [*frame.runs, *others]
-    half = np.array([intervals.found(known, *described(run))[0] for run in predicted])
+    half = np.array([intervals.of_work(known, *described(run), run.task, sequence_of(run))[0] for run in predicted])
     time = np.concatenate([found.time, np.asarray(times, dtype=float)])
     unknown = np.full(len(others), np.nan)
     return Judged(
@@ -115,6 +115,11 @@ def described(run: Run) -> tuple[str, str, str]:
     """What decides which runs are comparable: generation, kind of model, runtime."""
     assert run.cluster is not None
     return run.cluster.accelerator.generation, run.family, run.runtime
+
+
+def sequence_of(run: Run) -> int:
+    """Tokens of a run's sequences; 0 where its model has none."""
+    return run.workload.sequence if run.workload else 0
 
 
 def report(judgement: Judged, by: str, oom_risk: float = 0.05) -> dict[str, Any]:

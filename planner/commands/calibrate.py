@@ -100,6 +100,7 @@ def _from_kernels(
                 "degrees_of_freedom": report.freedom,
                 "mape": report.mape,
                 "kinds": [asdict(each) for each in report.kinds],
+                "levels_kept": found.kept,
                 "files": [str(path) for path in found.written],
             }
         )
@@ -113,6 +114,8 @@ def _from_kernels(
     render.text(
         f"Fit       {found.accelerator}: {report.rows:,} kernels, {report.freedom:.1f} effective degrees of freedom"
     )
+    if found.kept:
+        render.text("          rates of products, attention and memory stay as training steps on its generation showed")
     for index, refused in enumerate(found.refused):
         render.text(f"{'Not' if index == 0 else '':10}{refused}")
     render.text(f"Next      --catalog {output}     ({', '.join(str(path) for path in found.written)})")
@@ -124,7 +127,7 @@ def _from_site(file: Path, output: Path, as_json: bool) -> None:
     from planner import catalog as catalogs
     from planner import render
     from planner.accuracy import calibrate as fitting
-    from planner.accuracy import overlay, runs, site
+    from planner.accuracy import intervals, overlay, runs, site
     from planner.accuracy.frame import Efficiencies, Frame
     from planner.errors import WrongQuestion
     from planner.resources import data
@@ -135,11 +138,14 @@ def _from_site(file: Path, output: Path, as_json: bool) -> None:
     if not frame.runs:
         raise WrongQuestion(f"{file}: no run with a time that can be predicted")
     # From what is shipped, not from a site's own overlay: fitting again gives the same.
-    shipped = Efficiencies.of(catalogs.Catalog((catalogs.Layer(catalogs.BUILT_IN, data("hardware_catalog")),)))
+    built_in = catalogs.Catalog((catalogs.Layer(catalogs.BUILT_IN, data("hardware_catalog")),))
+    shipped = Efficiencies.of(built_in)
     found = site.adapted(frame, shipped)
-    source = f"{len(frame.runs)} runs of {file.name}"
-    moved = site.changed(found, shipped)
-    written = overlay.write_overlay(output, moved, source, datetime.date.today().isoformat(), name="site.toml")
+    source, date = f"{len(frame.runs)} runs of {file.name}", datetime.date.today().isoformat()
+    wider = site.widths(frame, shipped, intervals.read(built_in))
+    written = overlay.write_overlay(output, site.changed(found, shipped, frame), source, date, name="site.toml")
+    if wider or (output / intervals.FOLDER / "site.csv").exists():
+        written.append(intervals.write(output, wider, f"{source}, each left out in turn, {date}", "site.csv"))
     document = fitting.site_document(frame, shipped, found) | {"files": [str(path) for path in written]}
     if as_json:
         render.json(document)
@@ -179,6 +185,7 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
         with render.progress("leave one source out", len(set(sources)), quiet=as_json) as advance:
             left_out = fitting.cross_validated(found, sources, advance)
         times = fitting.interval_widths(found, left_out) | fitting.other_widths(priors, read, prior)
+        times |= fitting.fine_tuning_width(frame, efficiencies)
         widths.append((times, f"{source}, leave-one-source-out, {date}", f"{intervals.TIME}.csv"))
         held = fitting.memory_widths(frame, efficiencies)
         if held.get("all", intervals.Width(0.0, 0)).runs >= intervals.FEWEST:

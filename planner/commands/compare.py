@@ -75,7 +75,7 @@ def _told(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[s
     else:
         yield f"Gain      {name}: {faster}, done {time}{money}"
     if not found.distinguishable:
-        yield "How sure  within the 80 % interval of the first: the prediction cannot tell the two apart"
+        yield "How sure  their 80 % intervals overlap: the prediction cannot tell the two apart"
     if found.questions:
         yield f"Beware    they answer different questions: other {', '.join(found.questions)}"
     for plan, which in ((first, "first"), (second, "second")):

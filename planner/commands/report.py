@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from planner import render
 from planner.commands import report_mixed
+from planner.comparison import compare
 from planner.schema.plan import Plan, PlanSet
 from planner.units import (
     format_bytes,
@@ -113,17 +114,29 @@ def explained(found: PlanSet | Plan, chosen: Plan) -> None:
 
 
 def _how_sure(plans: Sequence[Plan]) -> None:
-    """The best plan's interval, and which of the others it cannot be told from."""
+    """The best plan's interval, and which of the others it cannot be told from: their intervals overlap."""
     interval = plans[0].prediction.intervals.get("step_time_s")
     if interval is None:
         return
-    # Step times compare only where a step is the same work on the same machine.
-    one_job = len({(p.batch.global_, p.cluster.accelerators) for p in plans}) == 1
-    within = [p.rank for p in plans[1:] if one_job and p.prediction.step_time_s <= interval.high]
+    first = plans[0]
+    # On more or fewer of the same nodes a rate alone does not say which is better.
+    rivals = [p for p in plans[1:] if _nodes(p) == _nodes(first) or len(first.cluster.pools) > 1]
+    alike = [other.rank for other in rivals if not compare(first, other).distinguishable]
     span = f"80 % interval of #1: {_seconds(interval.low)} to {_seconds(interval.high)}"
-    if within and within == list(range(2, within[-1] + 1)):
-        span = f"1-{within[-1]} are not distinguishable ({span})"
+    if alike:
+        span = f"{_ranks([first.rank, *alike])} are not distinguishable ({span})"
     render.text(f"  {span}")
+
+
+def _nodes(plan: Plan) -> list[tuple[str, int]]:
+    return [(pool.node, pool.count) for pool in plan.cluster.pools]
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """``1-5``, or ``1, 3 and 4`` where some between them are told apart."""
+    if len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]}-{ranks[-1]}"
+    return f"{', '.join(str(rank) for rank in ranks[:-1])} and {ranks[-1]}"
 
 
 def _heading(plan: Plan) -> None:

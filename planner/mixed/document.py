@@ -20,7 +20,7 @@ from planner.mixed.problem import Prepared
 from planner.mixed.search import Group, Mixed
 from planner.mixed.stages import Ways
 from planner.parameters import parameters
-from planner.question import Request
+from planner.question import Request, how_sure
 from planner.schema import plan as schema
 
 
@@ -401,11 +401,7 @@ def _constraints(prepared: Prepared, found: Mixed, used: Sequence[int], held: Me
 def _interval(catalog: Catalog, prepared: Prepared, used: Sequence[int], time: float) -> schema.Interval:
     """The widest of the pools' own intervals: no mixed run is among those that the widths rest on."""
     known = intervals.read(catalog)
-    kind = "moe" if prepared.request.workload.model.moe else "dense"
-    runtime = prepared.request.runtime.id
-    widest = max(
-        intervals.found(known, prepared.pools.all[i].cluster.accelerator.generation, kind, runtime) for i in used
-    )
+    widest = max(how_sure(known, prepared.request, prepared.pools.all[i].cluster.accelerator) for i in used)
     return schema.Interval(
         low=time * math.exp(-widest[0]),
         high=time * math.exp(widest[0]),
@@ -431,7 +427,7 @@ def _assumptions(prepared: Prepared, used: Sequence[int]) -> tuple[schema.Assump
                 if name not in document.NO_PART_OF_IT and (entry.id, name) not in seen:
                     seen.add((entry.id, name))
                     found.append(schema.Assumption(what=f"{entry.id}.{name}", why=why, flag="--catalog"))
-        for why in prepared.reached[i].fallbacks:
+        for why in prepared.reached[i].notes:
             found.append(schema.Assumption(what="efficiency", why=why, flag="calibrate"))
         if pool.price is not None and pool.price.assumed:
             found.append(schema.Assumption(what="price", why=pool.price.assumed, flag="--price"))

@@ -13,7 +13,7 @@ from planner.accuracy import intervals
 from planner.catalog import Catalog
 from planner.cost import risk
 from planner.cost.figures import Network
-from planner.efficiency import Reached, reached
+from planner.efficiency import Reached
 from planner.errors import NoAnswer, WrongQuestion
 from planner.mixed import pipelines, pools, stages
 from planner.mixed.assignment import Offer
@@ -21,7 +21,7 @@ from planner.mixed.pipelines import Chain, Kinds
 from planner.mixed.pools import Pool, Pools
 from planner.mixed.search import Setting
 from planner.mixed.stages import Priced, Switches, Ways
-from planner.question import Request, goodput_of
+from planner.question import Request, goodput_of, reached_on
 from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Bound, Recompute
 from planner.space.grid import Figures, precisions
 from planner.space.rules import RULES
@@ -77,7 +77,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int) -> P
     each = offered.all
     _refuse_other_pins(request)
     precision = common_precision(request, each)
-    found = tuple(reached(catalog, p.cluster.accelerator, request.runtime, request.release) for p in each)
+    found = tuple(reached_on(catalog, request, p.cluster.accelerator) for p in each)
     figures = tuple(_figures(request, p, r, precision) for p, r in zip(each, found, strict=True))
     switches = _switches(request)
     policies = _policies(request)
