@@ -504,12 +504,12 @@ Four stages, and micro-batches 2 and 4, are not accounted for.
 
 ## Measured on one's own GPU
 
-Not done: no GPU was at hand. `clusterwright calibrate --measure -o DIR` times kernels, and
-`python benchmarks/measured_steps.py -o steps.csv` trains transformers of 12 shapes and sequence lengths with and without
-recomputation, for `clusterwright validate steps.csv --catalog DIR` to judge; on a CPU both run at a tiny size in the
-tests. What a table of kernels changes on a part that training runs were fitted on is what shapes cost; rates of products,
-attention and memory stay as the runs showed (with H100's table 6.3 % on its runs before and after; taking the kernels'
-own rates, 13 %).
+Not done: no GPU was at hand. `clusterwright calibrate --measure -o DIR` times kernels;
+`python benchmarks/measured_steps.py -o steps.csv` trains seven transformers at two lengths each, with and without
+recomputation, for `clusterwright validate steps.csv --catalog DIR` to judge. On a CPU both run at a tiny size in the
+tests. On a part that training runs were fitted on, a table of kernels changes what shapes cost; rates of products,
+attention and memory stay as the runs showed: with H100's table its runs are off by 6.3 % before and after, with the
+kernels' own rates by 13 %.
 
 ## What was moved from its prior
 
