@@ -14,7 +14,9 @@ from dataclasses import replace
 
 from planner import binding
 from planner.accuracy import names
-from planner.accuracy.runs import Run, Variant, number
+from planner.accuracy.cells import number
+from planner.accuracy.runs import Run
+from planner.accuracy.variants import Variant
 from planner.catalog import Catalog
 from planner.cost.figures import Shape
 from planner.space.axes import NO_RECOMPUTE, Options, Sharding, TensorMode

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from planner import binding, cost
 from planner.accuracy import encoders
-from planner.accuracy.runs import Run, Variant
+from planner.accuracy.runs import Run
+from planner.accuracy.variants import Variant
 from planner.catalog import Catalog
 from planner.cost.figures import Array, Device, Grid, Layout, Measured, Network, Stack, Times, stacked, taken
 from planner.cost.measured import NOTHING, at

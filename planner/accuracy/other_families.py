@@ -9,9 +9,10 @@ import numpy as np
 
 from planner import binding, families
 from planner.accuracy import names
+from planner.accuracy.cells import number
 from planner.accuracy.encoders import NotStated
 from planner.accuracy.frame import Efficiencies, Frame
-from planner.accuracy.runs import Run, number
+from planner.accuracy.runs import Run
 from planner.catalog import Catalog
 from planner.cost import convolution, recommendation
 from planner.cost.figures import Array, Device, Network, stacked
