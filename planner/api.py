@@ -22,7 +22,7 @@ from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 from planner.space.axes import Bound, Pins, parse_pins
-from planner.space.rules import RULE_NAMES
+from planner.space.rules import RULES
 
 DEFAULT_RUNTIMES = ("megatron-core", "maxtext", "deepspeed")
 """Which is taken unless one is named: the first that runs on the accelerator."""
@@ -322,11 +322,18 @@ def configuration(wanted: Request, given: Pins) -> Pins:
 
 
 def _waived(names: Sequence[str]) -> frozenset[str]:
+    rules = {rule.name: rule for rule in RULES}
     for name in names:
-        if name not in RULE_NAMES:
-            near = nearest(name, RULE_NAMES)
-            hint = f"did you mean {near[0]}?" if near else f"rules are {', '.join(RULE_NAMES)}"
+        if name not in rules:
+            near = nearest(name, rules)
+            hint = f"did you mean {near[0]}?" if near else f"rules are {', '.join(rules)}"
             raise WrongQuestion(f"--waive {name}: no such rule; {hint}")
+        if not rules[name].waivable:
+            able = ", ".join(rule.name for rule in RULES if rule.waivable)
+            raise WrongQuestion(
+                f"--waive {name}: a plan does not add up unless {rules[name].says}; ask for one that does "
+                f"(--batch, --pin, another count of nodes). {able} can be waived"
+            )
     return frozenset(names)
 
 

@@ -418,7 +418,9 @@ def parse(data: object, where: str) -> schema.PlanSet | schema.Plan:
     kinds = {"plan": schema.Plan, "plan-set": schema.PlanSet}
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
-        raise WrongQuestion(f"{where}: kind is {kind!r:.40}; expected plan or plan-set")
+        raise WrongQuestion(
+            f"{where}: kind is {kind!r:.40}; expected plan or plan-set (clusterwright plan ... -o FILE writes one)"
+        )
     if data.get("schema_version") != schema.SCHEMA_VERSION:
         raise WrongQuestion(
             f"{where}: schema_version is {data.get('schema_version')!r:.40}, this program reads "

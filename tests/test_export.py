@@ -488,15 +488,54 @@ def test_only_its_own_folders_are_replaced(tmp_path: Path) -> None:
     made = bundle(plan(DENSE), parts("megatron"), {})
     out = tmp_path / "out"
     write(out, {"rank-1": made})
-    with pytest.raises(WrongQuestion, match="not empty"):
+    with pytest.raises(WrongQuestion, match=r"not empty; .* --force"):
         write(out, {"": made})
     write(out, {"": made}, replace=True)
     assert sorted(path.name for path in out.iterdir()) == sorted(made.files)
-    (out / "mine.txt").write_text("notes", encoding="utf-8")
-    with pytest.raises(WrongQuestion, match="did not write"):
-        write(out, {"": made}, replace=True)
-    assert (out / "mine.txt").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    "strange", ["mine.txt", "empty/", "deep/er/mine.txt", "rank-1/mine.txt", "rank-1/sub/", "rank-9/"]
+)
+@pytest.mark.parametrize("force", [False, True])
+def test_somebodys_files_are_left_alone(strange: str, force: bool, tmp_path: Path) -> None:
+    made = bundle(plan(DENSE), parts("megatron"), {})
+    out = tmp_path / "out"
+    write(out, {"rank-1": made})
+    path = out / strange
+    (path if strange.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+    if not strange.endswith("/"):
+        path.write_text("notes", encoding="utf-8")
+    before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
+    with pytest.raises(WrongQuestion, match=r"export did not write .* choose another .* or move that away"):
+        write(out, {"": made}, replace=force)
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"kind": "target"}', '{"kind": "plan", "files": ["target.json"]}'])
+def test_a_folder_with_another_target_json_is_not_ours(text: str, tmp_path: Path) -> None:
+    (tmp_path / "target.json").write_text(text, encoding="utf-8")
+    with pytest.raises(WrongQuestion, match=r"export did not write target\.json"):
+        write(tmp_path, {"": bundle(plan(DENSE), parts("megatron"), {})}, replace=True)
+    assert (tmp_path / "target.json").read_text(encoding="utf-8") == text
+
+
+def test_a_folder_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files move one by one into a folder that is there; the last one fails."""
+    write(tmp_path, {"": bundle(plan(DENSE), parts("megatron"), {})})
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    original = Path.rename
+
+    def full(self: Path, target: Path) -> Path:
+        if self.name == "target.json" and self.parent != tmp_path and ".old" not in self.parts:
+            raise OSError(28, "No space left on device")
+        return original(self, target)
+
+    monkeypatch.setattr(Path, "rename", full)
+    with pytest.raises(WrongQuestion, match="No space left"):
+        write(tmp_path, {"": bundle(plan(DENSE), parts("megatron+slurm"), {})}, replace=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_link_or_a_file_in_the_way_is_left_alone(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.launchers.spread import Case, plan
 
 TRANSCRIPT = Path(__file__).parent / "golden" / "transcripts" / "export.txt"
 KEPT = Path(__file__).parent / "golden" / "plans" / "1" / "dense.json"
+EXPECTED = ["README", "job.sbatch", "plan.json", "start.sh", "target.json"]
 LINES = (
     "export plan.json --to megatron+slurm --rank 1",
     "export plan.json --to megatron+slurm --rank 1",
@@ -125,6 +126,7 @@ def test_an_empty_folder_is_filled_and_stays_the_same(
     before = here.stat().st_ino
     monkeypatch.chdir(here)
     assert ask(capsys, "export ../plan.json --to megatron -o . --rank 1").code == 0
+    assert ask(capsys, "export ../plan.json --to megatron+slurm -o . --rank 2 --force").code == 0
     assert here.stat().st_ino == before
-    assert (Path.cwd() / "start.sh").exists()
+    assert sorted(path.name for path in Path.cwd().iterdir()) == EXPECTED
     assert sorted(path.name for path in folder.iterdir()) == ["here", "plan.json"]

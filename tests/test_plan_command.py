@@ -14,6 +14,7 @@ import pytest
 
 import planner
 from planner import document
+from planner.space.rules import RULES, Rule
 from tests.asking import Answer, ask
 
 TRANSCRIPTS = Path(__file__).parent / "golden" / "transcripts"
@@ -211,6 +212,14 @@ def test_pins_hold(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_waived_rule_is_waived(capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(capsys, f"plan {SMALL} --pin tp=16").code == 2
     assert plans(ask(capsys, f"plan {SMALL} --pin tp=16 --waive tp_in_domain --json"))[0]["parallelism"]["tp"] == 16
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_waived_rule_leaves_plans_that_hold(rule: Rule, capsys: pytest.CaptureFixture[str]) -> None:
+    """What cannot be waived is refused: the plan would not add up, and the checker would stop it."""
+    answer = ask(capsys, f"plan llama3.2-1b --cluster dgx-h100:3 --waive {rule.name} --json")
+    assert answer.code == (0 if rule.waivable else 2)
+    assert rule.waivable or f"--waive {rule.name}: a plan does not add up unless" in answer.err
 
 
 def test_a_range_of_batches_compares_by_all_tokens(capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,8 @@ WRONG = {
     f"{PLAN} --pin tp": "write tp=VALUE",
     f"{PLAN} --waive tp_in_domian": "did you mean tp_in_domain?",
     f"{PLAN} --waive x": "rules are heads_divide",
+    f"{PLAN} --waive batch_divides": "a plan does not add up unless the global batch divides by dp x micro-batch",
+    f"{PLAN} --waive heads_divide": "tp_in_domain, context_chunk, micro_batch_tokens can be waived",
     f"{PLAN} --objective speed": "'tokens-per-dollar'",
     f"{PLAN} --method full": "'lora'",
     f"{PLAN} --basis sport": "'spot'",
@@ -452,7 +454,7 @@ FLAGS = {
     "--price": st.sampled_from(["$2/h", "$1e9/h", "2", "$0/h", "$0.0001/h"]),
     "--basis": st.sampled_from(["on-demand", "spot", "reserved-1y", "reserved-3y"]),
     "--oom-risk": st.sampled_from(["5 %", "50%", "0.01", "0", "70 %", "x"]),
-    "--waive": st.sampled_from(["tp_in_domain", "batch_divides", "layers_deal", "heads_divide", "x"]),
+    "--waive": st.sampled_from(["tp_in_domain", "context_chunk", "micro_batch_tokens", "batch_divides", "x"]),
 }
 SEARCH_FLAGS = {
     "--objective": st.sampled_from(["time", "cost", "energy", "tokens-per-dollar"]),

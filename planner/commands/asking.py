@@ -49,7 +49,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="SHARE",
         help="Chance of running out of memory that a plan may have; at 50 % the median prediction must just fit.",
     ),
-    click.option("--waive", multiple=True, metavar="RULE", help="Drop a rule of the space by name."),
+    click.option("--waive", multiple=True, metavar="RULE", help="Drop a limit: tp_in_domain, context_chunk, ..."),
     click.option(
         "--catalog", type=click.Path(path_type=Path), metavar="DIR", help="Your own hardware over the built-in catalog."
     ),

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from planner.errors import WrongQuestion
+from planner.export import quoting
 from planner.export.bundle import Bundle
 
 EXECUTABLE = (".sh", ".sbatch")
+SAID = "target.json"
+"""What makes a folder one of ours; it comes last, so a folder without it is not finished."""
 
 
 def write(folder: Path, bundles: Mapping[str, Bundle], *, replace: bool = False) -> None:
     """Writes each bundle into the sub-folder of its key (``""``: the folder itself), all of them at once.
 
-    Files are written beside the folder's place, then the folder is renamed into it; an empty folder is filled and kept.
+    All files are written apart, then moved. A new folder is renamed into its place; one that is there stays the folder
+    that it is (somebody may stand in it, or it is a mount) and gets the files.
 
     Raises:
         WrongQuestion: something is there already (unless `replace`, and export wrote it), or it cannot be written.
@@ -24,44 +29,74 @@ def write(folder: Path, bundles: Mapping[str, Bundle], *, replace: bool = False)
     target = Path(os.path.abspath(folder))  # noqa: PTH100 - a link at the end stays a link
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise WrongQuestion(f"{folder}: exists already and is no folder; choose another (-o DIR)")
-    occupied = target.exists() and any(target.iterdir())
-    if occupied and not replace:
-        raise WrongQuestion(f"{folder}: is not empty; choose another (-o DIR), or --force to replace it")
-    if occupied and not _ours(target):
-        raise WrongQuestion(f"{folder}: holds files that export did not write; choose another (-o DIR)")
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    there = target.exists()
+    made = target / f".{os.getpid()}.tmp" if there else target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
+        if there:
+            _refuse(folder, [*target.iterdir()], replace)
         for name, bundle in bundles.items():
-            _fill(beside / name, bundle)
-        if target.exists() and not occupied:
-            _moved_in(beside, target)
-            return
-        if target.exists():
-            target.rename(old)
-        try:
-            beside.rename(target)
-        except OSError:
-            if old.exists():
-                old.rename(target)
-            raise
+            _fill(made / name, bundle)
+        if there:
+            _exchange(made, target)
+        else:
+            made.rename(target)
     except OSError as error:
         raise WrongQuestion(f"{folder}: cannot be written: {error.strerror or error}") from None
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True)
 
 
-def _moved_in(beside: Path, target: Path) -> None:
-    """Fills an empty folder that somebody may stand in: it stays the folder that it is, or stays empty."""
-    moved = []
+def _refuse(folder: Path, held: list[Path], replace: bool) -> None:
+    """Stops before anything that export did not write."""
+    strange = next((name for path in held for name in _not_ours(path)), None)
+    if strange is not None:
+        raise WrongQuestion(
+            f"{folder}: is not empty: export did not write {quoting.line(strange)}, and replaces only folders that "
+            f"hold nothing but what it wrote; choose another (-o DIR) or move that away"
+        )
+    if held and not replace:
+        raise WrongQuestion(f"{folder}: is not empty; choose another (-o DIR), or --force to replace it")
+
+
+def _not_ours(path: Path) -> list[str]:
+    """What of a file, or in a folder of a set, no ``target.json`` beside it lists; an empty folder is nobody's."""
+    if not path.is_dir() or path.is_symlink():
+        return [] if path.name in _listed(path.parent) else [path.name]
+    inside = [*path.iterdir()]
+    listed = _listed(path)
+    wrong = [f"{path.name}/{inner.name}" for inner in inside if inner.is_dir() or inner.name not in listed]
+    return wrong if inside else [path.name]
+
+
+def _listed(folder: Path) -> list[str]:
+    """The files that a folder's ``target.json`` says are export's."""
     try:
-        for path in sorted(beside.iterdir()):
-            path.rename(target / path.name)
-            moved.append(target / path.name)
-    except OSError:
-        for path in moved:
-            path.rename(beside / path.name)
+        said = json.loads((folder / SAID).read_text(encoding="utf-8"))
+        return [str(name) for name in said["files"]] if said["kind"] == "target" else []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+
+
+def _exchange(made: Path, target: Path) -> None:
+    """Moves what stands in a folder out of the way and the new files in; puts everything back if that fails."""
+    old = made / ".old"
+    old.mkdir()
+    moved: list[tuple[Path, Path]] = []
+
+    def move(path: Path, into: Path) -> None:
+        path.rename(into / path.name)
+        moved.append((path, into / path.name))
+
+    try:
+        for path in sorted(target.iterdir()):
+            if path != made:
+                move(path, old)
+        for path in sorted(made.iterdir(), key=lambda path: (path.name == SAID, path.name)):
+            if path != old:
+                move(path, target)
+    except BaseException:
+        for path, now in reversed(moved):
+            now.rename(path)
         raise
 
 
@@ -74,20 +109,3 @@ def _fill(folder: Path, bundle: Bundle) -> None:
         path.write_text(text, encoding="utf-8")
         if name.endswith(EXECUTABLE):
             path.chmod(0o755)
-
-
-def _ours(folder: Path) -> bool:
-    """Whether export wrote everything in there: every file stands beside a ``target.json`` that lists it."""
-    import json
-
-    for path in folder.rglob("*"):
-        if path.is_dir() and not path.is_symlink():
-            continue
-        try:
-            said = json.loads((path.parent / "target.json").read_text(encoding="utf-8"))
-            listed = said["kind"] == "target" and path.name in said["files"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
-        if not listed:
-            return False
-    return True

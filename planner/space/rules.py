@@ -1,7 +1,8 @@
-"""What makes a layout legal: named functions over columns, which a question may waive by name.
+"""What makes a layout legal: named functions over columns.
 
 Every rule takes the candidate columns and the setting and returns which rows it lets through. The names appear in
-messages (``tp=3 breaks heads_divide``), in ``--waive`` and in docs.
+messages (``tp=3 breaks heads_divide``), in ``--waive`` and in docs. A question may waive those that draw a limit; most
+say what a plan is, and without them it would not add up.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Rule:
     says: str
     """What it demands, for messages."""
     holds: Callable[[Columns, Setting], Mask]
+    waivable: bool = False
+    """Whether a plan that breaks it still adds up, and is only unwise."""
 
 
 def _heads(c: Columns, s: Setting) -> Mask:
@@ -121,9 +124,9 @@ RULES = (
     Rule("heads_divide", "attention heads divide by tp", _heads),
     Rule("kv_heads_divide", "key/value heads divide by tp, or tp by them", _key_value_heads),
     Rule("hidden_divides", "the hidden width divides by tp", _hidden),
-    Rule("tp_in_domain", "tensor parallelism stays inside one scale-up domain", _domain),
+    Rule("tp_in_domain", "tensor parallelism stays inside one scale-up domain", _domain, waivable=True),
     Rule("sequence_divides", "the sequence divides by 2 cp, and a context-parallel chunk by tp", _sequence),
-    Rule("context_chunk", "a context-parallel chunk has at least 1,024 tokens", _context_chunk),
+    Rule("context_chunk", "a context-parallel chunk has at least 1,024 tokens", _context_chunk, waivable=True),
     Rule("experts_divide", "experts divide by ep", _experts),
     Rule("expert_ranks", "tp x cp x dp divides by ep x etp", _expert_ranks),
     Rule("expert_tensor", "etp is 1 or tp", _expert_tensor),
@@ -136,7 +139,12 @@ RULES = (
     Rule("stages_alike", "pipeline stages hold the same mix of layers", _alike),
     Rule("batch_divides", "the global batch divides by dp x micro-batch", _batch),
     Rule("interleave_fill", "interleaved schedules need micro-batches in multiples of pp", _interleave),
-    Rule("micro_batch_tokens", "a micro-batch has at most 131,072 tokens per rank (or is one sequence)", _tokens),
+    Rule(
+        "micro_batch_tokens",
+        "a micro-batch has at most 131,072 tokens per rank (or is one sequence)",
+        _tokens,
+        waivable=True,
+    ),
 )
 """All rules, in the order in which they are tried."""
 
