@@ -104,6 +104,7 @@ def test_settings_of_a_tuner_reach_every_node() -> None:
 
 KEPT = {
     "megatron+slurm": "dense",
+    "torchrun+slurm": "pools",
     "megatron": "uneven",
     "megatron+skypilot": "mixture",
     "megatron+pytorchjob": "mixture",
@@ -331,6 +332,9 @@ def outline(value: Any) -> Any:
 
 def test_hostile_names_stay_data_in_slurm_skypilot_and_dstack() -> None:
     for text in HOSTILE:
+        unlike = files(named(two_pools(plan(PIPED)), text), "torchrun+slurm")["job.sbatch"]
+        assert len([line for line in unlike.splitlines() if line.startswith("#SBATCH")]) == 14, repr(text)
+        assert subprocess.run(["bash", "-n"], input=unlike, text=True, check=False).returncode == 0
         made = files(named(plan(DENSE), text), "megatron+slurm")
         options = [line for line in made["job.sbatch"].splitlines() if line.startswith("#SBATCH")]
         assert len(options) == 7, repr(text)

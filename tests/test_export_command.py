@@ -96,6 +96,17 @@ def test_a_plan_that_does_not_fit_is_not_written(capsys: pytest.CaptureFixture[s
     assert [path.name for path in folder.iterdir()] == ["plan.json"]
 
 
+def test_settings_of_a_pool_reach_the_plans_that_use_it(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    found = json.loads(KEPT.read_text(encoding="utf-8"))
+    over_two = json.loads(KEPT.with_name("pools.json").read_text(encoding="utf-8"))["plans"][0]
+    found["plans"] = [over_two, found["plans"][1]]
+    (folder / "plan.json").write_text(json.dumps(found), encoding="utf-8")
+    answer = ask(capsys, "export plan.json --to torchrun+slurm -o out --set pool.dgx-a100-80gb.gpu-type=ampere")
+    assert answer.code == 0
+    scripts = [(folder / "out" / f"rank-{n}" / "job.sbatch").read_text(encoding="utf-8") for n in (1, 2)]
+    assert ["=ampere:8" in script for script in scripts] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [

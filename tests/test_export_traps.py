@@ -13,11 +13,22 @@ import yaml
 from planner import verify
 from planner.catalog import load
 from planner.errors import WrongQuestion
-from planner.export import EXPORTERS, accelerate, bundle, deepspeed, facts, megatron, nccl_tuner, parts, torchtitan
+from planner.export import (
+    EXPORTERS,
+    accelerate,
+    bundle,
+    deepspeed,
+    facts,
+    megatron,
+    nccl_tuner,
+    parts,
+    slurm,
+    torchtitan,
+)
 from planner.export.bundle import refusals
 from planner.schema.plan import CommunicationRule, Plan
 from tests.launchers.environments import given
-from tests.launchers.spread import MIXED, Case, expressible, mixed, plan
+from tests.launchers.spread import MIXED, Case, expressible, mixed, plan, two_pools
 
 OPTIONS = Path(__file__).parent / "golden" / "launchers" / "megatron_options.txt"
 DENSE = plan(Case("megatron-core", "llama3-70b", "dgx-h100:16", "tp=4 pp=4 vpp=4 cp=2"))
@@ -326,12 +337,108 @@ def test_names_in_kubernetes_are_labels() -> None:
         assert re.fullmatch(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?", label), name
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("", "8"), ("h100", "h100:8")])
+def batch_script(whole: Plan, **more: str) -> str:
+    return bundle(whole, parts("megatron+slurm"), given("megatron+slurm") | more).files["job.sbatch"]
+
+
+def set_(**values: str) -> dict[str, str]:
+    """``gpu_type`` as ``gpu-type``."""
+    return {name.replace("_", "-"): value for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("", "8"), ("h100", "h100:8"), ("1g.10gb", "1g.10gb:8"), ("nvidia_h100-80", "nvidia_h100-80:8")],
+)
 def test_gpu_lines_of_slurm_parse(kind: str, expected: str) -> None:
-    settings = given("megatron+slurm") | {"gpu-type": kind}
-    text = bundle(DENSE, parts("megatron+slurm"), settings).files["job.sbatch"]
-    (asked,) = re.findall(r"^#SBATCH --gpus-per-node=(?:([a-z0-9_]+:)?(\d+))$", text, re.MULTILINE)
-    assert "".join(asked) == expected
+    text = batch_script(DENSE, **set_(gpu_type=kind))
+    assert f"#SBATCH --gpus-per-node={expected}\n" in text
+    slurm.lint(text, [8])
+
+
+@pytest.mark.parametrize(
+    "kind", ["8", "h100:4", "a100,v100", "h100/2", "gpu+", "+", "h 100", "<h100>", "h100\n#SBATCH --uid=0"]
+)
+def test_types_that_slurm_would_read_as_something_else_are_refused(kind: str) -> None:
+    with pytest.raises(WrongQuestion, match="SBATCH"):
+        batch_script(DENSE, **set_(gpu_type=kind))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("h100:8", "h100:x", "write --gpus-per-node=TYPE:COUNT"),
+        ("h100:8", "h100:", "write --gpus-per-node=TYPE:COUNT"),
+        ("h100:8", ":8", "write --gpus-per-node=TYPE:COUNT"),
+        ("h100:8", "8:h100", "write --gpus-per-node=TYPE:COUNT"),
+        ("h100:8", "100:8", "write --gpus-per-node=TYPE:COUNT"),
+        ("h100:8", "h100:8 # all", "write --gpus-per-node=TYPE:COUNT"),
+        ("h100:8", "h100:٨", "write --gpus-per-node=TYPE:COUNT"),
+        ("h100:8", "h100:0", "write --gpus-per-node=TYPE:COUNT"),
+        ("--gpus-per-node=", "--gpu-per-node=", "write --gpus-per-node=TYPE:COUNT"),
+        ("--gpus-per-node=", "--gpus=", "write --gpus-per-node=TYPE:COUNT"),
+        ("--gpus-per-node=", "--gpus-per-node ", "write --gpus-per-node=TYPE:COUNT"),
+        ("h100:8", "h100:4", "nodes of component 0 have 8 accelerators"),
+        ("#SBATCH --gpus-per-node=h100:8\n", "", "component 0 has 0 lines that ask for GPUs"),
+        ("#SBATCH --mem=0", "#SBATCH --gres=gpu:8", "component 0 has 2 lines that ask for GPUs"),
+        ("#SBATCH --mem=0\n", "#SBATCH hetjob\n", "2 components for 1 pools"),
+    ],
+)
+def test_corrupted_gpu_lines_are_refused(old: str, new: str, says: str) -> None:
+    """No node without GPUs can say so: Slurm would refuse the right ones, too."""
+    text = batch_script(DENSE, **set_(gpu_type="h100"))
+    assert old in text
+    with pytest.raises(WrongQuestion) as told:
+        slurm.lint(text.replace(old, new, 1), [8])
+    assert says in str(told.value)
+
+
+def on_pools(*pools: tuple[str, str]) -> Plan:
+    """A plan over two pools with these nodes and accelerators."""
+    whole = two_pools(plan(Case("megatron-core", "llama3-8b", "dgx-h100:4", "recompute=selective pp=4")))
+    kinds = [replace(p, node=n, accelerator=a) for p, (n, a) in zip(whole.cluster.pools, pools, strict=True)]
+    return replace(whole, cluster=replace(whole.cluster, pools=tuple(kinds)))
+
+
+H100, H200 = ("dgx-h100", "H100-SXM5-80GB"), ("dgx-h200", "H200-SXM-141GB")
+LARGE, SMALL = ("dgx-a100-80gb", "A100-SXM4-80GB"), ("dgx-a100-40gb", "A100-SXM4-40GB")
+OTHER = ("tpu-v5e", "TPU-v5e")
+
+
+@pytest.mark.parametrize(
+    ("pools", "more", "types", "partitions"),
+    [
+        ((H100, H200), {}, ["h100", "h200"], []),
+        ((H100, H100), {}, [None, None], []),
+        ((H100, H100), {"gpu-type": "hopper"}, ["hopper", "hopper"], []),
+        ((LARGE, SMALL), {}, ["<pool.dgx-a100-80gb.gpu-type>", "<pool.dgx-a100-40gb.gpu-type>"], []),
+        ((H100, OTHER), {}, ["h100", "<pool.tpu-v5e.gpu-type>"], []),
+        ((H100, H200), {"partition": "all", "pool.dgx-h200.partition": "new"}, ["h100", "h200"], ["all", "new"]),
+        ((H100, H200), {"pool.dgx-h200.gpu-type": "nvidia_h200"}, ["h100", "nvidia_h200"], []),
+        ((H100, H100), {"pool.dgx-h100#2.partition": "b", "partition": "a"}, [None, None], ["a", "b"]),
+    ],
+)
+def test_each_pool_asks_for_its_own_gpus(
+    pools: tuple[tuple[str, str], ...], more: dict[str, str], types: list[str | None], partitions: list[str]
+) -> None:
+    made = bundle(on_pools(*pools), parts("megatron+slurm"), given("megatron+slurm") | more)
+    components = made.files["job.sbatch"].split("#SBATCH hetjob\n")
+    lines = [f"#SBATCH --gpus-per-node={kind + ':' if kind else ''}8" for kind in types]
+    for number, (component, line) in enumerate(zip(components, lines, strict=True)):
+        assert line in component.splitlines()
+        assert "#SBATCH --time=" in component
+        asked = [text for text in component.splitlines() if "--partition" in text]
+        assert asked == ([f"#SBATCH --partition={partitions[number]}"] if partitions else [])
+    left = [kind for kind in types if kind and kind.startswith("<")]
+    assert [f"<{setting.name}>" for setting in made.missing] == left
+    assert all(mark in made.files["README"] for mark in left)
+
+
+def test_one_type_for_unlike_pools_is_refused() -> None:
+    with pytest.raises(WrongQuestion, match=r"different accelerators; write --set pool\.dgx-h100\.gpu-type="):
+        batch_script(on_pools(H100, H200), **set_(gpu_type="h100"))
+    with pytest.raises(WrongQuestion, match=r"did you mean pool\.dgx-h100\.gpu-type\?"):
+        batch_script(on_pools(H100, H200), **{"pool.dgx-h10.gpu-type": "h100"})
 
 
 # ---- NCCL ------------------------------------------------------------------------------------------------------------

@@ -101,7 +101,9 @@ def _bundles(
     made, refused = {}, []
     for plan in plans:
         try:
-            made["" if alone else f"rank-{plan.rank}"] = room.bundle(plan, exporters, given)
+            made["" if alone else f"rank-{plan.rank}"] = room.bundle(
+                plan, exporters, room.of_its_pools(given, plan, plans)
+            )
         except WrongQuestion as error:
             refused.append(str(error))
     if not made:

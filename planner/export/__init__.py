@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner.export.bundle import Bundle, bundle
+from planner.export.bundle import Bundle, bundle, of_its_pools
 from planner.export.folder import write
 from planner.export.registry import EXPORTERS, parts
 
-__all__ = ["EXPORTERS", "Bundle", "bundle", "parts", "write"]
+__all__ = ["EXPORTERS", "Bundle", "bundle", "of_its_pools", "parts", "write"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +36,8 @@ def bundle(plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str]) 
     Raises:
         WrongQuestion: a setting that no target has, or a plan that one of them cannot express.
     """
-    values = settings(exporters, given)
+    offered = _offered(exporters, plan)
+    values = settings(offered, given)
     _refuse(plan, exporters)
     target = "+".join(exporter.name for exporter in exporters)
     losses = tuple(loss for exporter in exporters for loss in exporter.loses(plan))
@@ -48,20 +49,19 @@ def bundle(plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str]) 
         job = exporter.emit(plan, job, values)
     if start.NAME not in job.files:
         job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
-    missing = tuple(s for s in _offered(exporters).values() if _stands(placeholder(s.name), values, job))
+    missing = tuple(s for s in offered.values() if _stands(placeholder(s.name), values, job))
     files = {name: _announced(name, text, missing) for name, text in job.files.items()}
     made = Bundle(target, files, missing, losses, job.start)
     said = _described(plan, exporters, job, made, values)
     return replace(made, files={"README": _readme(plan, made), "target.json": said, **files})
 
 
-def settings(exporters: Sequence[Exporter], given: Mapping[str, str]) -> dict[str, str]:
+def settings(offered: Mapping[str, Setting], given: Mapping[str, str]) -> dict[str, str]:
     """Every setting of the targets: as given, by default, or as its placeholder.
 
     Raises:
         WrongQuestion: a name that none of them has.
     """
-    offered = _offered(exporters)
     for name, value in given.items():
         if name not in offered:
             near = nearest(name, offered)
@@ -91,8 +91,15 @@ def _check(name: str, value: str) -> None:
         raise WrongQuestion(f"--set master-port={quoting.line(value)}: must be a whole number from 1 to 65535")
 
 
-def _offered(exporters: Sequence[Exporter]) -> dict[str, Setting]:
-    return {setting.name: setting for exporter in exporters for setting in exporter.settings}
+def _offered(exporters: Sequence[Exporter], plan: Plan) -> dict[str, Setting]:
+    return {s.name: s for exporter in exporters for s in (*exporter.settings, *exporter.of_pools(plan))}
+
+
+def of_its_pools(given: Mapping[str, str], plan: Plan, others: Iterable[Plan]) -> dict[str, str]:
+    """What is given for one plan of a set: without the settings of pools that only others use."""
+    own = facts.pool_names(plan)
+    foreign = {name for other in others for name in facts.pool_names(other)}.difference(own)
+    return {name: value for name, value in given.items() if not name.startswith(tuple(f"pool.{f}." for f in foreign))}
 
 
 # ---- what cannot be expressed ----------------------------------------------------------------------------------------
@@ -189,7 +196,7 @@ def _described(plan: Plan, exporters: Sequence[Exporter], job: Job, made: Bundle
         "files": sorted([*made.files, "README", "target.json"]),
         "start": made.start,
         "placeholders": {setting.name: setting.says for setting in made.missing},
-        "settings": {name: value for name, value in values.items() if value != placeholder(name)},
+        "settings": {name: value for name, value in values.items() if value not in ("", placeholder(name))},
         "lossy": [{"field": loss.field, "why": loss.why} for loss in made.losses],
     }
     return json.dumps(said, indent=2, ensure_ascii=False) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 from planner.export.target import Loss
@@ -52,6 +53,18 @@ def values(plan: Plan) -> dict[str, object]:
 def nodes(plan: Plan) -> int:
     """Nodes of all pools."""
     return sum(pool.count for pool in plan.cluster.pools)
+
+
+def pool_names(plan: Plan) -> tuple[str, ...]:
+    """What pools are called in settings: their node, with its zone, numbered where that is still the same.
+
+    Other characters than a name's become ``-``: the name stands in files.
+    """
+    pools = plan.cluster.pools
+    plain = [re.sub(r"[^A-Za-z0-9@._-]", "-", f"{pool.node}{'@' + pool.zone if pool.zone else ''}") for pool in pools]
+    return tuple(
+        name if plain.count(name) == 1 else f"{name}#{plain[: at + 1].count(name)}" for at, name in enumerate(plain)
+    )
 
 
 def per_node(plan: Plan) -> int | None:

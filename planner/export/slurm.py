@@ -1,16 +1,18 @@
 """Slurm: ``job.sbatch``, one task a node, one heterogeneous component a pool.
 
-Options: Slurm 22.05. GPU lines cannot be tried without GPUs; they are held to a golden file.
+Options: Slurm 22.05. GPU lines cannot be tried without GPUs: :func:`lint` reads them back, a golden file holds them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from planner.export import quoting, start
-from planner.export.target import Exporter, Job, Loss, Setting, Values
+from planner.errors import WrongQuestion
+from planner.export import dstack, facts, quoting, start
+from planner.export.target import Exporter, Job, Loss, Setting, Values, of_pool, placeholder
 from planner.schema.plan import Plan, Pool
 
 NAME = "job.sbatch"
@@ -19,39 +21,85 @@ LONGEST_H = 7 * 24
 
 
 def emit(plan: Plan, job: Job, values: Values) -> Job:
-    """A batch script that runs ``start.sh`` once on every node."""
-    pools = plan.cluster.pools
-    groups = ["\n".join(_request(plan, pool, values)) for pool in pools]
+    """A batch script that runs ``start.sh`` once on every node.
+
+    Raises:
+        WrongQuestion: a value that a #SBATCH line cannot hold, or one type of GPU for pools of several.
+    """
+    pools, called = plan.cluster.pools, facts.pool_names(plan)
+    if values["gpu-type"] and _unlike(plan):
+        each = " ".join(f"--set {of_pool(name, 'gpu-type')}=..." for name in called)
+        raise WrongQuestion(f"--set gpu-type: the pools have different accelerators; write {each}")
+    groups = ["\n".join(_request(plan, pool, name, values)) + "\n" for pool, name in zip(pools, called, strict=True)]
+    first = "SLURM_JOB_NODELIST" if len(pools) == 1 else "SLURM_JOB_NODELIST_HET_GROUP_0"
     lines = [
         "#!/usr/bin/env bash",
         f"#SBATCH --job-name={quoting.slug(plan.workload.model)}",
-        f"#SBATCH --time={limit(plan)}",
-        *([f"#SBATCH --partition={option(values['partition'])}"] if values["partition"] else []),
-        *([f"#SBATCH --account={option(values['account'])}"] if values["account"] else []),
-        "\n#SBATCH hetjob\n".join(groups),
-        "set -euo pipefail",
+        "#SBATCH hetjob\n".join(groups) + "set -euo pipefail",
         "",
-        'export MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"',
+        f'export MASTER_ADDR="$(scontrol show hostnames "${first}" | head -n 1)"',
         "export SLURM_CPU_BIND=none",
         f"exec srun {' : '.join(_step(index, pool, len(pools)) for index, pool in enumerate(pools))}",
     ]
-    return replace(job, files={**job.files, NAME: "\n".join(lines) + "\n"}, start=f"sbatch {NAME}")
+    text = "\n".join(lines) + "\n"
+    lint(text, [pool.accelerators_per_node for pool in pools])
+    return replace(job, files={**job.files, NAME: text}, start=f"sbatch {NAME}")
 
 
-def _request(plan: Plan, pool: Pool, values: Values) -> Iterator[str]:
-    """Options of one component."""
-    kind = f"{option(values['gpu-type'])}:" if values["gpu-type"] else ""
+def _request(plan: Plan, pool: Pool, name: str, values: Values) -> Iterator[str]:
+    """Options of one component; each says its own, so none depends on what Slurm hands on from the first."""
+    kind, partition = (values[of_pool(name, setting)] or values[setting] for setting in ("gpu-type", "partition"))
+    yield f"#SBATCH --time={limit(plan)}"
+    if partition:
+        yield f"#SBATCH --partition={option(partition)}"
+    if values["account"]:
+        yield f"#SBATCH --account={option(values['account'])}"
     yield f"#SBATCH --nodes={pool.count}"
     yield "#SBATCH --ntasks-per-node=1"
-    yield f"#SBATCH --gpus-per-node={kind}{pool.accelerators_per_node}"
+    yield f"#SBATCH --gpus-per-node={gpus(kind, name, pool.accelerators_per_node)}"
     yield "#SBATCH --mem=0"
     yield "#SBATCH --exclusive"
 
 
+def gpus(kind: str, name: str, count: int) -> str:
+    """``TYPE:COUNT``, or the count alone of any type; a type that is still to be filled in stays its placeholder."""
+    left = placeholder(of_pool(name, "gpu-type"))
+    return f"{left if kind == left else option(kind)}:{count}" if kind else str(count)
+
+
+GPU_LINE = re.compile(r"#SBATCH --gpus-per-node=(?:(?P<type>(?=[^:]*[A-Za-z])[\w.-]+):)?(?P<count>[1-9]\d*)", re.ASCII)
+"""A whole line as sbatch reads it: a type has a letter (Slurm would take it for the number), lists are no type."""
+
+
+def lint(text: str, counts: Sequence[int]) -> None:
+    """Slurm refuses GPU lines only where the nodes have other GPUs: held to its grammar and the plan's pools here.
+
+    Args:
+        text: The batch script.
+        counts: GPUs of a node, component by component.
+
+    Raises:
+        WrongQuestion: a line that is none, is missing or doubled, or asks for another number.
+    """
+    components = text.split("\n#SBATCH hetjob\n")
+    if len(components) != len(counts):
+        raise WrongQuestion(f"{NAME}: {len(components)} components for {len(counts)} pools")
+    for index, (component, count) in enumerate(zip(components, counts, strict=True)):
+        lines = [line for line in component.splitlines() if line.startswith("#SBATCH") and "gpu" in line.lower()]
+        if len(lines) != 1:
+            raise WrongQuestion(f"{NAME}: component {index} has {len(lines)} lines that ask for GPUs; one is expected")
+        found = GPU_LINE.fullmatch(re.sub(r"=<[^<>]*>:", "=filled-in:", lines[0]))
+        if found is None:
+            raise WrongQuestion(
+                f"{NAME}: {quoting.line(lines[0])}: write --gpus-per-node=TYPE:COUNT or COUNT; a type is of "
+                "letters, digits and . _ - with a letter in it"
+            )
+        if int(found["count"]) != count:
+            raise WrongQuestion(f"{NAME}: {lines[0]}: nodes of component {index} have {count} accelerators")
+
+
 def option(text: str) -> str:
     """A value on a #SBATCH line, which has no quoting that all versions share: what is no plain name is refused."""
-    from planner.errors import WrongQuestion
-
     if not all(c.isalnum() or c in "._-,/+" for c in text):
         raise WrongQuestion(f"{quoting.line(text)!r}: letters, digits and . _ - , / + only on a #SBATCH line")
     return text
@@ -83,6 +131,25 @@ def loses(plan: Plan) -> Iterator[Loss]:
         )
 
 
+def _unlike(plan: Plan) -> bool:
+    return len({pool.accelerator for pool in plan.cluster.pools}) > 1
+
+
+def of_pools(plan: Plan) -> Iterator[Setting]:
+    """Partition and type of GPU of each pool.
+
+    Where pools differ in their accelerators, a component without a type could get the other's nodes: types are then the
+    usual names (``h100``), or placeholders where two pools would get the same or none is known.
+    """
+    pools = plan.cluster.pools
+    usual = [dstack.ACCELERATORS.get(pool.accelerator, "").lower() for pool in pools]
+    for name, kind in zip(facts.pool_names(plan), usual, strict=True):
+        known = kind if kind and usual.count(kind) == 1 else None
+        says = "its type of GPU as the cluster's gres.conf names it"
+        yield Setting(of_pool(name, "gpu-type"), f"{says}, for {name}", known if _unlike(plan) else "")
+        yield Setting(of_pool(name, "partition"), f"partition of {name}", "")
+
+
 EXPORTER = Exporter(
     name="slurm",
     title="Slurm batch script",
@@ -90,10 +157,11 @@ EXPORTER = Exporter(
     role="starter",
     expresses={"pools": "any"},
     settings=(
-        Setting("partition", "partition to submit to", ""),
+        Setting("partition", "partition to submit to (of one pool: pool.NAME.partition)", ""),
         Setting("account", "account that is charged", ""),
-        Setting("gpu-type", "type of GPU as the cluster's gres.conf names it", ""),
+        Setting("gpu-type", "type of GPU as the cluster's gres.conf names it (of one pool: pool.NAME.gpu-type)", ""),
     ),
+    of_pools=of_pools,
     emit=emit,
     loses=loses,
     level="dry-scheduled",

@@ -75,6 +75,10 @@ def _no_losses(plan: Plan) -> Iterator[Loss]:
     return iter(())
 
 
+def _no_settings(plan: Plan) -> Iterator[Setting]:
+    return iter(())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exporter:
     """One target of ``--to``."""
@@ -88,6 +92,8 @@ class Exporter:
     """Axis -> values. An axis that is not listed is none of this exporter's business."""
     emit: Callable[[Plan, Job, Values], Job]
     settings: tuple[Setting, ...] = ()
+    of_pools: Callable[[Plan], Iterator[Setting]] = _no_settings
+    """Settings of each pool of a plan, named by :func:`of_pool`."""
     refuses: Callable[[Plan], Iterator[str]] = _no_refusals
     """Sentences on what `expresses` cannot say: why this plan cannot be started with this launcher."""
     loses: Callable[[Plan], Iterator[Loss]] = _no_losses
@@ -99,3 +105,8 @@ class Exporter:
 def placeholder(name: str) -> str:
     """What stands in the files until a setting is given: ``<data-path>``."""
     return f"<{name}>"
+
+
+def of_pool(pool: str, setting: str) -> str:
+    """The name of one pool's setting: ``pool.dgx-h100.partition``."""
+    return f"pool.{pool}.{setting}"
