@@ -131,6 +131,46 @@ def test_interleaving_on_two_stages_needs_overlap() -> None:
     assert "overlapped transfers" in why_not(replace(whole, overlap=replace(whole.overlap, p2p=False)), "megatron")
 
 
+OSS = plan(Case("megatron-core", "gpt-oss-20b", "dgx-h100:2", "ep=4"))
+
+
+def test_biases_everywhere_and_attention_sinks_have_options() -> None:
+    told = argv(OSS)
+    assert not {"--disable-bias-linear", "--add-qkv-bias"} & set(told)
+    assert "--no-bias-dropout-fusion" in told  # grouped experts with biases stop without it
+    assert told[told.index("--softmax-type") + 1] == "learnable"
+    made = bundle(OSS, parts("megatron"), given("megatron"))
+    assert {loss.field for loss in made.losses} == {"workload.shape.gated"}
+    assert "--quick-geglu" in made.files["README"]
+
+
+def test_biases_of_experts_go_with_whole_experts() -> None:
+    assert not why_not(OSS, "megatron")
+    assert "biases of experts need etp 1, not 2" in why_not(changed(OSS, etp=2), "megatron")
+    shared = {**OSS.workload.shape, "moe": {**OSS.workload.shape["moe"], "shared_ffn": 2880}}
+    assert "shared experts have no biases" in why_not(
+        replace(OSS, workload=replace(OSS.workload, shape=shared)), "megatron"
+    )
+
+
+@pytest.mark.parametrize(
+    ("qkv", "output", "mlp", "options", "lost"),
+    [
+        (True, True, True, [], False),
+        (False, False, False, ["--disable-bias-linear"], False),
+        (True, False, False, ["--disable-bias-linear", "--add-qkv-bias"], False),
+        (True, True, False, ["--disable-bias-linear", "--add-qkv-bias"], True),
+        (False, True, True, ["--disable-bias-linear"], True),
+    ],
+)
+def test_biases_of_some_layers_are_told(qkv: bool, output: bool, mlp: bool, options: list[str], lost: bool) -> None:
+    shape = {**DENSE.workload.shape, "qkv_bias": qkv, "output_bias": output, "mlp_bias": mlp}
+    whole = replace(DENSE, workload=replace(DENSE.workload, shape=shape))
+    assert [word for word in argv(whole) if "bias" in word] == options
+    losses = {loss.field for loss in bundle(whole, parts("megatron"), given("megatron")).losses}
+    assert ("workload.shape biases" in losses) == lost
+
+
 def test_checkpoints_have_an_interval() -> None:
     told = argv(DENSE)
     seconds = int(told[told.index("--save-interval") + 1]) * DENSE.prediction.step_time_s

@@ -207,9 +207,22 @@ def test_latents_and_windows_read_back(model: str, cluster: str) -> None:
     (back,) = reading.plan("megatron", made, [cluster]).plans.plans
     for part in ("latent", "window", "layers", "heads", "kv_heads", "head_dim"):
         assert back.workload.shape[part] == whole.workload.shape[part], part
-    if "deepseek" in model:
-        assert back.workload.model == model
-        assert same(back, whole)
+    assert back.workload.model == model
+    assert same(back, whole)
+
+
+GPT_OSS = """pretrain_gpt.py --bf16 --untie-embeddings-and-output-weights --normalization RMSNorm --num-layers 24
+--hidden-size 2880 --ffn-hidden-size 2880 --num-attention-heads 64 --group-query-attention --num-query-groups 8
+--kv-channels 64 --num-experts 32 --moe-ffn-hidden-size 2880 --moe-router-topk 4 --position-embedding-type yarn
+--no-bias-gelu-fusion --sequence-parallel --no-bias-dropout-fusion --quick-geglu --glu-linear-offset 1.0
+--softmax-type learnable --window-attn-skip-freq 2 --window-size 127,0 --activation-func-clamp-value 7.0
+--vocab-size 201088 --seq-length 4096 --micro-batch-size 1 --global-batch-size 1024 --expert-model-parallel-size 4"""
+
+
+def test_a_command_with_sinks_and_biases_everywhere_is_gpt_oss() -> None:
+    found = reading.plan("megatron", GPT_OSS, ["dgx-h100:2"])
+    assert found.plans.plans[0].workload.model == "gpt-oss-20b"
+    assert found.unread == ["activation-func-clamp-value", "glu-linear-offset", "no-bias-gelu-fusion"]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ PRECISION = {
     "mxfp8": ("--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"),
 }
 FSDP_STRATEGY = {2: "optim_grads", 3: "optim_grads_params"}
+CLAMPED = "gpt-oss's is --quick-geglu --glu-linear-offset 1.0 --activation-func-clamp-value 7.0"
+"""As Megatron-LM's own configuration of gpt-oss 20B says (examples/post_training/modelopt/conf/openai)."""
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
@@ -122,6 +124,7 @@ def _attention(shape: dict[str, Any]) -> Iterator[str]:
     if window:
         yield from ("--window-size", f"({window['size'] - 1},0)")
         yield from ("--window-attn-skip-freq", _pattern(windowed(shape))) if window["every"] > 1 else ()
+    yield from ("--softmax-type", "learnable") if sinks(shape) else ()
 
 
 def windowed(shape: dict[str, Any]) -> list[int]:
@@ -141,11 +144,31 @@ def _pattern(flags: list[int]) -> str:
     return "(" + "+".join(f"[{flag}]*{len([*same])}" for flag, same in groupby(flags)) + ")"
 
 
+def linear_biases(shape: dict[str, Any]) -> dict[str, bool]:
+    """The model's linear layers beside queries, keys and values: which of them have a bias."""
+    moe = shape["moe"]
+    dense = moe is None or not all(mixtures(moe, shape["layers"]))
+    found = {"output": shape["output_bias"], **({"mlp": shape["mlp_bias"]} if dense else {})}
+    return found | ({"router": moe["router_bias"], "experts": moe["expert_bias"]} if moe else {})
+
+
+def _all_biased(shape: dict[str, Any]) -> bool:
+    return bool(shape["qkv_bias"]) and all(linear_biases(shape).values())
+
+
 def _biases(shape: dict[str, Any]) -> tuple[str, ...]:
-    """Megatron has biases on all linear layers, on none, or on queries, keys and values alone."""
-    if shape["output_bias"] and shape["mlp_bias"]:
-        return ()
+    """Megatron has biases on all linear layers, on none, or on queries, keys and values alone.
+
+    Its grouped experts add theirs themselves, and stop where that is to be fused with dropout.
+    """
+    if _all_biased(shape):
+        return ("--no-bias-dropout-fusion",) if shape["moe"] else ()
     return ("--disable-bias-linear", *(("--add-qkv-bias",) if shape["qkv_bias"] else ()))
+
+
+def sinks(shape: dict[str, Any]) -> bool:
+    """Whether each head has an attention sink: a learnt offset in its softmax, one parameter a head and layer."""
+    return bool(shape["extra_parameters_per_layer"] == shape["heads"])
 
 
 def _padding(shape: dict[str, Any], tp: int) -> int:
@@ -227,6 +250,10 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield "an embedding narrower than the model has no flag"
     if shape["norms_per_layer"] > 2:
         yield f"{shape['norms_per_layer']} norms a layer have no flag"
+    if shape["moe"] and _all_biased(shape) and p.etp > 1:
+        yield f"biases of experts need etp 1, not {p.etp}"
+    if shape["moe"] and _all_biased(shape) and shape["moe"]["shared_ffn"]:
+        yield "shared experts have no biases"
     if plan.offload.get("optimizer") and p.zero_stage != 1:
         yield "--optimizer-cpu-offload goes with the distributed optimizer (ZeRO-1)"
     if plan.env.get(CONNECTIONS, environment(plan).get(CONNECTIONS)) != environment(plan).get(CONNECTIONS):
@@ -238,15 +265,14 @@ def loses(plan: Plan) -> Iterator[Loss]:
     shape = plan.workload.shape
     yield from facts.other_runtime(plan, ("megatron-core",))
     yield from facts.shape_losses(plan)
-    biases = (shape["qkv_bias"], shape["output_bias"], shape["mlp_bias"])
-    if biases not in ((False,) * 3, (True,) * 3, (True, False, False)):
+    if any(linear_biases(shape).values()) and not _all_biased(shape):
         yield Loss("workload.shape biases", "Megatron has them on all linear layers, on none, or on q, k and v alone")
     if shape["qk_norm"] == "full":
         yield Loss("workload.shape.qk_norm", "--qk-layernorm normalises each head, not all heads together")
-    if shape["moe"] and (shape["moe"]["router_bias"] or shape["moe"]["expert_bias"]):
-        yield Loss("workload.shape.moe", "biases of the router or of experts are not set")
+    if sinks(shape) and shape["gated"]:
+        yield Loss("workload.shape.gated", f"a plan does not say which gate; --swiglu is written, {CLAMPED}")
     for name in ("extra_parameters", "extra_parameters_per_layer", "token_types"):
-        if shape[name]:
+        if shape[name] and not (name == "extra_parameters_per_layer" and sinks(shape)):
             yield Loss(f"workload.shape.{name}", "not part of pretrain_gpt.py's model")
     if shape["vocab"] % plan.parallelism.tp:
         yield Loss("workload.shape.vocab", f"padded to a multiple of tp {plan.parallelism.tp}")

@@ -59,6 +59,8 @@ def read(job, arguments, torch):
         "groups": config.num_query_groups,
         "experts": config.num_moe_experts,
         "gated": config.gated_linear_unit,
+        "biases": [config.add_bias_linear, config.add_qkv_bias],
+        "softmax": config.softmax_type,
         "bf16": config.bf16,
         "fp16": config.fp16,
         "fp8": config.fp8,

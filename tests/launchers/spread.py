@@ -52,6 +52,7 @@ MEGATRON = (
     ("deepseek-v3", f"{H100}:64", "ep=32 pp=16 tp=1"),
     ("deepseek-v3", f"{H100}:128", "ep=64 pp=8 tp=2"),
     ("gpt-oss-20b", f"{H100}:2", "ep=4"),
+    ("gpt-oss-120b", f"{H100}:8", "ep=8 tp=2 etp=1"),
     ("llama4-scout", f"{H100}:16", "ep=16 tp=4"),
 )
 FSDP = (

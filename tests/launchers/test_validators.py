@@ -49,6 +49,8 @@ def values_of_megatron(plan: Plan) -> Values:
         "groups": shape["heads"] if latent else shape["kv_heads"],
         "experts": moe["experts"] if moe else None,
         "gated": shape["gated"],
+        "biases": [shape["qkv_bias"] and shape["output_bias"], shape["qkv_bias"]],
+        "softmax": "learnable" if plan.workload.model.startswith("gpt-oss") else "vanilla",
         "bf16": plan.precision in ("bf16", "fp8", "mxfp8"),
         "fp16": plan.precision == "fp16",
         "fp8": {"fp8": "hybrid", "mxfp8": "e4m3"}.get(plan.precision),
@@ -242,6 +244,11 @@ BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
         ("megatron-core/llama3-8b/dgx-h100:4/zero=3 tp=2", _environment(CUDA_DEVICE_MAX_CONNECTIONS="1")),
         ("megatron-core/llama3-70b/dgx-h100:12/tp=8 pp=12", _argument("--pipeline-model-parallel-layout", "Et|tL")),
         ("megatron-core/mixtral-8x7b/dgx-h100:4/ep=8 pp=2", _argument("--num-experts", "12")),
+        ("megatron-core/gpt-oss-20b/dgx-h100:2/ep=4", _argument("--softmax-type", "learned")),
+        (
+            "megatron-core/gpt-oss-120b/dgx-h100:8/ep=8 tp=2 etp=1",
+            _argument("--expert-tensor-parallel-size", "2"),
+        ),
     ],
     "torchtitan": [
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _argument("--parallelism.tensor_parallel_degree", "two")),

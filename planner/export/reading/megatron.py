@@ -63,7 +63,7 @@ _READ = frozenset(
     max-position-embeddings position-embedding-type moe-layer-freq
     recompute-activations decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers use-torch-fsdp2
     torch-fsdp2-no-reshard-after-forward train-samples multi-latent-attention window-size window-attn-skip-freq
-    no-gradient-accumulation-fusion ckpt-format""".split()
+    no-gradient-accumulation-fusion ckpt-format softmax-type quick-geglu no-bias-dropout-fusion""".split()
 ) | {*_SHAPE, *_MIXTURE, *_LATENT}
 
 
@@ -214,16 +214,20 @@ def _shape(said: Options) -> dict[str, Any]:
     found |= _attention(said, found["layers"])
     found.setdefault("head_dim", found["hidden"] // found["heads"])
     found.setdefault("ffn", 4 * found["hidden"])
-    found["gated"] = "swiglu" in said
+    found["gated"] = bool({"swiglu", "quick-geglu"} & said.keys())
     found["norm"] = "rms" if said.get("normalization") == ["RMSNorm"] else "layer"
     found["tied"] = "untie-embeddings-and-output-weights" not in said
     found["qk_norm"] = "head" if "qk-layernorm" in said and "multi-latent-attention" not in said else "none"
     biased = "disable-bias-linear" not in said
     found |= {"qkv_bias": biased or "add-qkv-bias" in said, "output_bias": biased, "mlp_bias": biased}
+    if said.get("softmax-type") == ["learnable"]:
+        found["extra_parameters_per_layer"] = found["heads"]
     if said.get("position-embedding-type", ["learned_absolute"]) == ["learned_absolute"]:
         found["learned_positions"] = number(said, "max-position-embeddings", 0)
     if "num-experts" in said:
-        found["moe"] = _mixture(said, found["ffn"])
+        found["moe"] = {**_mixture(said, found["ffn"]), "router_bias": biased, "expert_bias": biased}
+        dense = not all(megatron.mixtures(found["moe"], found["layers"]))
+        found["mlp_bias"] = biased and dense
     return found
 
 
@@ -252,7 +256,8 @@ def _window(said: Options, layers: int) -> dict[str, Any]:
     window = {"size": int(size[1]) + 1}
     if frequency.isdigit():
         every = int(frequency)
-        return {} if every == 1 else {"window": {**window, "every": every or 1, "inverted": every > 1}}
+        # Every second layer is the same said either way; the library says it without inversion.
+        return {} if every == 1 else {"window": {**window, "every": every or 1, "inverted": every > 2}}
     wanted = _listed(frequency, "window-attn-skip-freq")
     for every, inverted in ((n, i) for n in range(1, layers + 1) for i in (False, True)):
         shape = {"layers": layers, "window": {"every": every, "inverted": inverted}}
