@@ -3,12 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from planner import comparison, document
 from planner.errors import WrongQuestion
 from planner.export import EXPORTERS, bundle, facts, parts, reading
+from planner.export.reading import deepspeed
 from planner.export.start import NAME as START
 from planner.schema.plan import Plan
 from tests.asking import ask
@@ -155,6 +157,9 @@ def test_a_shape_that_is_in_no_library_is_taken_as_it_is() -> None:
         ("deepspeed", "[]", "a JSON object is expected"),
         ("deepspeed", '{"zero_optimization": 3}', "zero_optimization is 3"),
         ("deepspeed", '{"zero_optimization": {"stage": "3"}}', "a whole number is expected"),
+        ("deepspeed", '{"zero_optimization": {"stage": 3, "overlap_comm": "yes"}}', "true or false is expected"),
+        ("deepspeed", '{"train_batch_size": 0}', "train_batch_size is 0; a whole number from 1 is expected"),
+        ("deepspeed", '{"gradient_accumulation_steps": "4"}', "gradient_accumulation_steps is '4'"),
         ("deepspeed", '{"zero_optimisation": {"stage": 3}}', "did you mean zero_optimization"),
     ],
 )
@@ -223,6 +228,98 @@ def test_a_command_with_sinks_and_biases_everywhere_is_gpt_oss() -> None:
     found = reading.plan("megatron", GPT_OSS, ["dgx-h100:2"])
     assert found.plans.plans[0].workload.model == "gpt-oss-20b"
     assert found.unread == ["activation-func-clamp-value", "glu-linear-offset", "no-bias-gelu-fusion"]
+
+
+TRAINER = {
+    "bf16": {"enabled": "auto"},
+    "fp16": {"enabled": "auto"},
+    "zero_optimization": {
+        "stage": 3,
+        "overlap_comm": "auto",
+        "offload_optimizer": {"device": "auto"},
+        "stage3_prefetch_bucket_size": "auto",
+        "reduce_bucket_size": "auto",
+    },
+    "tensor_parallel": {"autotp_size": "auto"},
+    "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "sequence_parallel_size": "auto",
+}
+"""As Hugging Face's Trainer is given it: what is ``auto`` follows from its own arguments."""
+
+
+def test_what_the_trainer_fills_in_is_told(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "ds.json").write_text(json.dumps(TRAINER), encoding="utf-8")
+    line = "import ds.json --from deepspeed --model llama3-8b --cluster dgx-h100:2 -o mine.json"
+    answer = ask(capsys, line)
+    assert answer.code in (0, 1)
+    for text in (
+        "overlap_comm auto: on, DeepSpeed's default for ZeRO-3",
+        "offload_optimizer.device auto: none, DeepSpeed's default",
+        "train_micro_batch_size_per_gpu auto: 8, the Trainer's default",
+        "gradient_accumulation_steps auto: 1, the Trainer's default",
+        "tensor_parallel.autotp_size auto: 1, DeepSpeed's default",
+        "bf16.enabled and fp16.enabled auto: 16 bit",
+    ):
+        assert f"Assumes   {text}" in answer.report
+    (whole,) = json.loads((folder / "mine.json").read_text(encoding="utf-8"))["plans"]
+    assert whole["batch"]["micro"] == 8
+    assert whole["batch"]["global"] == 8 * 16
+    assert whole["overlap"]["dp"]
+    assert not whole["offload"]["optimizer"]
+    answer = ask(capsys, f"{line} --micro 2")
+    assert "per_device_train_batch_size" not in answer.report
+    assert json.loads((folder / "mine.json").read_text(encoding="utf-8"))["plans"][0]["batch"]["global"] == 2 * 16
+
+
+@pytest.mark.parametrize(
+    ("zero", "on"),
+    [
+        ({"stage": 3}, True),
+        ({"stage": 2}, False),
+        ({"stage": 3, "overlap_comm": "auto"}, True),
+        ({"stage": 1, "overlap_comm": "auto"}, False),
+        ({"stage": 1, "overlap_comm": True}, True),
+        ({"stage": 3, "overlap_comm": False}, False),
+        ({"stage": 0, "overlap_comm": True}, False),
+    ],
+)
+def test_overlap_is_what_deepspeed_would_do(zero: dict[str, object], on: bool) -> None:
+    """``overlap_comm_valid`` of DeepSpeed 0.19.8: not set means on for ZeRO-3 alone."""
+    found = reading.read("deepspeed", json.dumps({"zero_optimization": zero}))
+    assert found.settings["dp_overlap"] == ("on" if on else "off")
+
+
+PATHS = (
+    *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "sequence_parallel_size"),
+    *("bf16", "fp16", "bf16.enabled", "pipeline", "pipeline.stages", "tensor_parallel", "tensor_parallel.autotp_size"),
+    *("zero_optimization", "zero_optimization.stage", "zero_optimization.overlap_comm"),
+    *("zero_optimization.zero_hpz_partition_size", "zero_optimization.offload_optimizer"),
+    *("zero_optimization.offload_optimizer.device", "gradient_clipping", "optimizer"),
+)
+JUNK = (None, "auto", "", "x", -1, 0, 1, 2, 1.5, 10**30, True, False, [], ["x"], {}, {"x": 1})
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_whatever_stands_in_a_file_is_read_or_told(path: str) -> None:
+    for value in JUNK:
+        said: Any = value
+        for name in reversed(path.split(".")):
+            said = {name: said}
+        text = json.dumps({"bf16": {"enabled": True}, "train_batch_size": 512, **said})
+        try:
+            reading.read("deepspeed", text)
+            deepspeed.check(text, 16)
+        except WrongQuestion as error:
+            assert "deepspeed" in str(error), f"{path}: {value!r}"
+
+
+def test_parts_of_zero_that_no_plan_has_are_told() -> None:
+    zero = {"stage": 3, "offload_param": {"device": "cpu"}, "zero_hpz_partition_size": 8, "reduce_bucket_size": 5}
+    found = reading.read("deepspeed", json.dumps({"zero_optimization": zero, "gradient_clipping": 1.0}))
+    assert found.settings["zero_scope"] == "node"
+    assert found.unread == ["gradient_clipping", "zero_optimization.offload_param"]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ import click
 @click.option("--model", metavar="ID", help="Model, where the configuration does not say its shape.")
 @click.option("--seq", "sequence", type=int, metavar="N", help="Tokens per sequence, where it does not say.")
 @click.option("--batch", metavar="N", help="Global batch in sequences, where it does not say.")
+@click.option("--micro", type=int, metavar="N", help="Sequences of a forward pass, where it does not say.")
 @click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 1T.")
 @click.option("--precision", metavar="P", help="Precision, where it does not say.")
 @click.option("--recompute", metavar="POLICY", help="none, selective or full, where it does not say.")
@@ -30,6 +31,7 @@ def import_(
     source: str,
     cluster: tuple[str, ...],
     model: str | None,
+    micro: int | None,
     recompute: str | None,
     as_json: bool,
     output: Path | None,
@@ -49,9 +51,11 @@ def import_(
     from planner.export import reading
 
     pinned = {} if recompute is None else {"recompute": recompute}
-    found = reading.plan(source, configuration, cluster, model=model, pinned=pinned, **asked)
+    found = reading.plan(source, configuration, cluster, model=model, micro=micro, pinned=pinned, **asked)
     report.deliver(found.plans, as_json=as_json, output=output)
     if not as_json:
+        for line in found.assumed:
+            render.text(f"Assumes   {line}")
         for line in found.differs:
             render.text(f"Differs   {line}")
         if found.unread:

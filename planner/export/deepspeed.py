@@ -134,7 +134,7 @@ def lint(settings: Mapping[str, Any], world: int, model_parallel: int, where: st
         raise WrongQuestion(f"{where}: pipeline stages go with ZeRO 0 or 1, not {zero['stage']}")
     names = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
     sizes = [settings[name] for name in names if isinstance(settings.get(name), int)]
-    dp = world // (model_parallel * settings.get("sequence_parallel_size", 1))
+    dp = world // (model_parallel * max(settings.get("sequence_parallel_size", 1), 1))
     if len(sizes) == len(names) and sizes[0] * sizes[1] * dp != sizes[2]:
         raise WrongQuestion(f"{where}: micro-batch {sizes[0]} x accumulation {sizes[1]} x dp {dp} is not {sizes[2]}")
 

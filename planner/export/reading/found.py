@@ -45,6 +45,8 @@ class Found:
     """Layers of every pipeline chunk, where they are dealt by hand."""
     unread: Sequence[str] = ()
     """Options that were not taken over."""
+    assumed: Sequence[str] = ()
+    """What it leaves to others, and what was put in its place."""
 
 
 def options(words: Sequence[str], known: Collection[str]) -> Options:

@@ -33,6 +33,7 @@ class Present:
     plans: PlanSet
     unread: Sequence[str]
     differs: Sequence[str]
+    assumed: Sequence[str]
 
 
 def read(source: str, text: str) -> Found:
@@ -61,6 +62,7 @@ def plan(
     cluster: Sequence[str],
     *,
     model: str | None = None,
+    micro: int | None = None,
     pinned: Mapping[str, str] = MappingProxyType({}),
     **asked: Any,
 ) -> Present:
@@ -71,13 +73,14 @@ def plan(
         text: A command line, or the name of a file.
         cluster: As ``estimate`` takes it.
         model: Id or file; where the configuration has the shape, it is not needed.
+        micro: Sequences of a forward pass, where the configuration leaves them to others.
         pinned: Axes that the configuration does not say, or that are to be other than it says.
         asked: What the configuration does not say (sequence, tokens, region, ...), as ``estimate`` takes it.
 
     Raises:
         WrongQuestion: it cannot be read, or no plan can say it.
     """
-    found = read(source, text)
+    found = _of(read(source, text), micro, source)
     with tempfile.TemporaryDirectory() as folder:
         name = _model(found, model, source, Path(folder))
         found = _batched(_interleaved(found, source, _text(text), name), source, _ranks(found, name, cluster, asked))
@@ -85,7 +88,20 @@ def plan(
     best = priced.plans[0]
     if source == "deepspeed":
         deepspeed.check(_text(text), best.cluster.accelerators)
-    return Present(priced, found.unread, tuple(_differences(found, best)))
+    return Present(priced, found.unread, tuple(_differences(found, best)), found.assumed)
+
+
+def _of(found: Found, micro: int | None, source: str) -> Found:
+    """The configuration with the micro-batch that the caller says; what it says itself stays."""
+    if micro is None:
+        return found
+    assumed = [text for text in found.assumed if "per_device_train_batch_size" not in text]
+    if "micro" in found.settings and len(assumed) == len(found.assumed):
+        raise WrongQuestion(f"--micro {micro}: --from {source} says {found.settings['micro']} already")
+    if micro < 1:
+        raise WrongQuestion(f"--micro {micro}: must be at least 1")
+    per_rank = micro * (found.accumulation or 1)
+    return replace(found, settings={**found.settings, "micro": micro}, per_rank=per_rank, assumed=assumed)
 
 
 def _priced(
