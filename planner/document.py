@@ -15,11 +15,12 @@ from planner import __version__, cost
 from planner.cost import memory as cost_memory
 from planner.cost import money, pipeline, risk, sharding
 from planner.cost.figures import Grid
-from planner.errors import WrongQuestion
+from planner.errors import WrongQuestion, nearest
 from planner.parameters import parameters
 from planner.question import Prepared, Request, goodput_of
 from planner.schema import plan as schema
 from planner.schema.hardware import Cluster, Fabric
+from planner.schema.procurement import Procurement
 from planner.search.problem import Candidate
 from planner.space.grid import single_grid
 
@@ -382,6 +383,22 @@ def load(path: Path) -> schema.PlanSet | schema.Plan:
     """Reads a plan or a set of plans from a file.
 
     Raises:
+        WrongQuestion: as :func:`load_any`; an offer, of which one plan must be chosen first.
+    """
+    found = load_any(path)
+    if isinstance(found, Procurement):
+        names = ", ".join(job.name for job in found.alternatives[0].workloads) if found.alternatives else ""
+        raise WrongQuestion(
+            f"{path}: an offer with plans for {names or 'nothing'}; take one out of it first "
+            f"(clusterwright explain {path} --workload NAME --json > plan.json)"
+        )
+    return found
+
+
+def load_any(path: Path) -> schema.PlanSet | schema.Plan | Procurement:
+    """Reads a plan, a set of plans or an offer from a file.
+
+    Raises:
         WrongQuestion: no such file, not JSON (with line), another kind or version of document, unknown or missing keys.
     """
     try:
@@ -409,25 +426,25 @@ def _not_finite(text: str) -> float:
     raise ValueError(f"{text} is not a finite number")
 
 
-def parse(data: object, where: str) -> schema.PlanSet | schema.Plan:
-    """A document from JSON types; see :func:`load`."""
+def parse(data: object, where: str) -> schema.PlanSet | schema.Plan | Procurement:
+    """A document from JSON types; see :func:`load_any`."""
     from pydantic import ValidationError
 
     if not isinstance(data, Mapping):
         raise WrongQuestion(f"{where}: not a plan: a JSON object with kind and schema_version is expected")
-    kinds = {"plan": schema.Plan, "plan-set": schema.PlanSet}
+    kinds = {"plan": schema.Plan, "plan-set": schema.PlanSet, "procurement": Procurement}
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
-        raise WrongQuestion(
-            f"{where}: kind is {kind!r:.40}; expected plan or plan-set (clusterwright plan ... -o FILE writes one)"
-        )
+        raise WrongQuestion(f"{where}: kind is {kind!r:.40}; expected plan, plan-set or procurement")
     if data.get("schema_version") != schema.SCHEMA_VERSION:
         raise WrongQuestion(
             f"{where}: schema_version is {data.get('schema_version')!r:.40}, this program reads "
             f"{schema.SCHEMA_VERSION}; write the plan again with this version (clusterwright plan ... -o FILE)"
         )
     try:
-        document: schema.PlanSet | schema.Plan = _adapter(kinds[kind]).validate_json(json.dumps(data), strict=True)
+        document: schema.PlanSet | schema.Plan | Procurement = _adapter(kinds[kind]).validate_json(
+            json.dumps(data), strict=True
+        )
     except ValidationError as error:
         lines = [f"{where}: {'.'.join(str(x) for x in e['loc'])}: {e['msg']}" for e in error.errors()[:10]]
         raise WrongQuestion("\n".join(lines)) from None
@@ -447,6 +464,25 @@ def chosen(document: schema.PlanSet | schema.Plan, rank: int, where: str) -> sch
             f"{where}: no plan of rank {rank}; it holds {len(document.plans)} (--rank 1..{len(document.plans)})"
         )
     return document.plans[rank - 1]
+
+
+def offered(offer: Procurement, workload: str | None, alternative: int, where: str) -> schema.Plan:
+    """The training plan of a workload in an alternative (from 1, one that there is) of an offer; the only workload's if
+    none is named.
+
+    Raises:
+        WrongQuestion: no such workload, or none named where there are several.
+    """
+    plans = {job.name: job.plan for job in offer.alternatives[alternative - 1].workloads}
+    if workload is None and len(plans) == 1:
+        return next(iter(plans.values()))
+    if workload is None:
+        raise WrongQuestion(f"{where}: whose plan? It holds those of {', '.join(plans)} (--workload NAME)")
+    if workload not in plans:
+        near = nearest(workload, plans)
+        hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(plans)}"
+        raise WrongQuestion(f"{where}: no workload {workload!r} in it; {hint}")
+    return plans[workload]
 
 
 def as_json(document: schema.Record) -> str:

@@ -305,7 +305,7 @@ def _memory(data: dict[str, Any]) -> None:
 EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "another version": (lambda d: d.update(schema_version=99), "schema_version is 99, this program reads 1"),
     "no version": (lambda d: d.pop("schema_version"), "schema_version is None"),
-    "another kind": (lambda d: d.update(kind="plam"), "kind is 'plam'; expected plan or plan-set"),
+    "another kind": (lambda d: d.update(kind="plam"), "kind is 'plam'; expected plan, plan-set or procurement"),
     "a kind that is no word": (lambda d: d.update(kind=["plan"]), "kind is"),
     "an unknown key": (lambda d: d["plans"][0]["batch"].update(mikro=2), "plans.0.batch.mikro"),
     "a missing key": (lambda d: d["plans"][0]["batch"].pop("micro"), "plans.0.batch.micro"),

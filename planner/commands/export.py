@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from planner.commands import offered
 
 if TYPE_CHECKING:
     from planner.export import Bundle
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 @click.option("--to", "target", required=True, metavar="TARGET", help="megatron, megatron+slurm, ...; list: all.")
 @click.option("-o", "output", type=click.Path(path_type=Path), metavar="DIR", help="Folder (default: FILE-TARGET).")
 @click.option("--rank", type=int, metavar="N", help="That plan of a set alone (default: a folder for each).")
+@offered.options
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Fill in what a plan does not say.")
 @click.option("--force", is_flag=True, help="Replace a folder that export wrote.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
@@ -27,17 +31,20 @@ def export(
     target: str,
     output: Path | None,
     rank: int | None,
+    workload: str | None,
+    alternative: int | None,
     given: tuple[str, ...],
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write the plan or the plans in FILE as files that a launcher starts.
+    """Write the plan or the plans in FILE (or one of an offer) as files that a launcher starts.
 
     Targets chain: a trainer (what runs), settings, a starter (on which nodes).
 
     \b
       clusterwright export plan.json --to megatron+slurm
       clusterwright export plan.json --to torchtitan --rank 2 --set save=/checkpoints
+      clusterwright export offer.json --workload base --to megatron+slurm
       clusterwright export --to list
     """  # noqa: D301 - click reads the control character itself
     from planner import export as room
@@ -48,9 +55,10 @@ def export(
     if file is None:
         raise click.UsageError("Missing argument 'FILE': a plan that clusterwright plan -o FILE wrote.")
     exporters = room.parts(target)
-    plans, alone = _plans(file, rank)
+    plans, alone = _plans(file, rank, workload, alternative)
     bundles, refused = _bundles(plans, exporters, _settings(given), alone)
-    folder = output or Path(f"{file.name.removesuffix('.json')}-{target}")
+    whose = f"-{re.sub(r'[^A-Za-z0-9._]+', '-', workload)}" if workload else ""
+    folder = output or Path(f"{file.name.removesuffix('.json')}{whose}-{target}")
     room.write(folder, bundles, replace=force)
     if as_json:
         _as_json(folder, bundles, refused)
@@ -58,7 +66,7 @@ def export(
         _report(folder, bundles, refused)
 
 
-def _plans(file: Path, rank: int | None) -> tuple[Sequence[Plan], bool]:
+def _plans(file: Path, rank: int | None, workload: str | None, alternative: int | None) -> tuple[Sequence[Plan], bool]:
     """The plans to write, each checked; and whether it is one that goes into the folder itself.
 
     An estimate that does not fit is refused here: it would only stop on the cluster.
@@ -66,10 +74,15 @@ def _plans(file: Path, rank: int | None) -> tuple[Sequence[Plan], bool]:
     from planner import document, verify
     from planner.errors import WrongQuestion
     from planner.schema.plan import PlanSet
+    from planner.schema.procurement import Procurement
 
     if rank is not None and rank < 1:
         raise WrongQuestion(f"--rank {rank}: plans are counted from 1")
-    found = document.load(file)
+    found = document.load_any(file)
+    offered.fits(found, file, rank=rank, workload=workload, alternative=alternative)
+    if isinstance(found, Procurement):
+        offered.check(found)
+        found = document.offered(found, workload, alternative or 1, str(file))
     alone = not isinstance(found, PlanSet) or rank is not None or len(found.plans) == 1
     plans = (document.chosen(found, rank or 1, str(file)),) if alone else found.plans  # type: ignore[union-attr]
     for plan in plans:

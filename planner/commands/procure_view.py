@@ -36,16 +36,19 @@ def _in(code: str, usd: float) -> Money:
     return format_usd if code == "USD" else lambda amount: format_usd(amount / usd).replace("$", f"{code} ")
 
 
-def show(found: Procurement) -> None:
-    """The whole report."""
+def show(found: Procurement, rank: int = 1) -> None:
+    """The whole report, with the work and the bill of one alternative."""
     said = money(found)
     _headline(found, said)
     render.text()
     _alternatives(found, said)
     render.text()
-    _jobs(found.alternatives[0])
+    if rank > 1:
+        render.text(f"#{rank}: {found.alternatives[rank - 1].what}")
+        render.text()
+    _jobs(found.alternatives[rank - 1])
     render.text()
-    _bill(found.alternatives[0], said)
+    _bill(found.alternatives[rank - 1], said)
     render.text()
     _binding(found, said)
     _rent_or_buy(found)
@@ -107,8 +110,9 @@ def _alternatives(found: Procurement, said: Money) -> None:
     render.table(headers, rows, align="rlrrrrr", priority=["carbon", "per 1T tokens", "power"])
     for a in found.alternatives:
         if a.cost.capital_usd:
+            left = f"; the nodes may fetch {said(a.cost.resale_usd)} at the end" if a.cost.resale_usd else ""
             render.text(
-                f"  #{a.rank}: {said(a.cost.capital_usd)} of capital, of which this work uses {said(a.cost.used_usd)}"
+                f"  #{a.rank}: {said(a.cost.capital_usd)} of capital, this work uses {said(a.cost.used_usd)}{left}"
             )
 
 

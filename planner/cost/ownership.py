@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from planner.cost import money
 
 HOURS_PER_YEAR = 8766.0
+DAYS_PER_YEAR = 365.25
 MONTHS_PER_YEAR = 12.0
 DECADES_PER_YEAR = 0.14
 """Orders of magnitude by which price-performance improves in a year (Epoch AI, training-cost-trends, 2026-04)."""
@@ -37,6 +38,8 @@ class Ownership:
     """A year."""
     life_years: float = 5.0
     """Over which the capital is paid off."""
+    residual: float = 0.0
+    """Share of the capital that is left at the end of the life."""
     load: float = 0.75
     """Power drawn while training over the most that can be drawn."""
     colocation_usd_per_kw_month: float = 163.44
@@ -45,7 +48,9 @@ class Ownership:
     """Of the capital, a year."""
     staff_usd_per_accelerator_year: float = 0.0
     availability: float = 0.97
-    """Share of the hours in which an accelerator is there."""
+    """Share of the hours in which an accelerator is there, where an hour of one's own is compared with rent. Jobs count
+    failures themselves (:mod:`planner.cost.goodput`).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +69,18 @@ class HourlyCost:
         return self.capital + self.energy + self.facility + self.maintenance + self.staff
 
 
-def hourly_cost(
-    capital: float, watts: float, usd_per_kwh: float, pue: float, owner: Ownership, residual: float = 0.0
-) -> HourlyCost:
+def charge(capital: float, days: float, owner: Ownership) -> float:
+    """US dollars of a capital that count for some days of its life: ``annuity(K, residual K) days / 365.25``."""
+    yearly = annuity(capital, owner.interest, owner.life_years, owner.residual * capital)
+    return yearly * days / DAYS_PER_YEAR
+
+
+def used(capital: float, days: float, owner: Ownership) -> float:
+    """US dollars by which some days of work use a capital up: ``(1 - residual) K days / (365.25 Y)``."""
+    return (1.0 - owner.residual) * capital * days / (DAYS_PER_YEAR * owner.life_years)
+
+
+def hourly_cost(capital: float, watts: float, usd_per_kwh: float, pue: float, owner: Ownership) -> HourlyCost:
     """Total cost of ownership of one accelerator that is always on, per available hour.
 
     ``(annuity + kW load PUE 8766 h USD/kWh + kW 12 colocation + m K + staff) / (8766 availability)``
@@ -74,7 +88,7 @@ def hourly_cost(
     joules = money.power(1.0, watts, owner.load, pue) * HOURS_PER_YEAR * money.HOUR_S
     hours = HOURS_PER_YEAR * owner.availability
     return HourlyCost(
-        annuity(capital, owner.interest, owner.life_years, residual) / hours,
+        annuity(capital, owner.interest, owner.life_years, owner.residual * capital) / hours,
         money.electricity(joules, usd_per_kwh) / hours,
         facility_per_month(watts, owner) * MONTHS_PER_YEAR / hours,
         owner.maintenance * capital / hours,

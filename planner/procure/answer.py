@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from planner.cost import money
+from planner.cost.ownership import resale, used
 from planner.procure import prices
 from planner.procure.columns import Throughputs
 from planner.procure.model import Instance, limits
@@ -40,7 +41,7 @@ def alternative(instance: Instance, speeds: Throughputs, solution: Solution, ran
         bill_of_materials=bill,
         cost=cost,
         power_w=use["power"],
-        racks=use["racks"],
+        racks=sum(instance.pools[p].racks * n for p, n in solution.hold.items()),
         carbon_kg=use["carbon"],
         tokens_per_usd=tokens / cost.total_usd if cost.total_usd else None,
         usd_per_peak_pflops=cost.capital_usd / (peak / 1e15) if peak else None,
@@ -130,6 +131,7 @@ def _cost(
         capital_usd=capital,
         charged_usd=charged,
         used_usd=round(_used(instance, solution, stretches), 2),
+        resale_usd=round(_resale(instance, solution), 2),
         by_kind={kind: round(sum(line.usd for line in bill if line.kind == kind), 2) for kind in kinds},
         by_year=_years(instance, bill, stretches),
     )
@@ -137,10 +139,18 @@ def _cost(
 
 def _used(instance: Instance, solution: Solution, stretches: Sequence[Stretch]) -> float:
     """Capital over the life, for the days that machines work."""
-    life = instance.asked.ownership.life_years * DAYS_PER_YEAR
-    return sum(
-        instance.pools[p].capital * sum(s.end - s.start for s in stretches if s.pool == p) / life for p in solution.hold
-    )
+    days = {p: sum(s.end - s.start for s in stretches if s.pool == p) for p in solution.hold}
+    return sum(used(instance.pools[p].capital, n, instance.asked.ownership) for p, n in days.items())
+
+
+def _resale(instance: Instance, solution: Solution) -> float:
+    """What the nodes that are bought would fetch at the end of the horizon; networks and storage are worth nothing."""
+    found = 0.0
+    for p, copies in solution.hold.items():
+        pool = instance.pools[p]
+        nodes = sum(item.usd for item in pool.items if item.kind == "node") * copies
+        found += resale(nodes, (instance.asked.horizon_days - pool.start_day) / DAYS_PER_YEAR)
+    return found
 
 
 def _years(instance: Instance, bill: Sequence[schema.Line], stretches: Sequence[Stretch]) -> tuple[schema.Year, ...]:
@@ -245,6 +255,7 @@ def _pool(instance: Instance, solution: Solution, p: int, stretches: Sequence[St
         held_days=pool.held_days,
         day_usd=pool.day_usd,
         power_w=pool.power,
+        colocated=pool.colocated,
         node_power_w=node_power(pool.node, pool.cluster),
         network_power_w=pool.network_power,
         load=pool.load,
@@ -274,8 +285,9 @@ def _use(
         "capital": round(sum(line.usd for line in bill if line.kind in CAPITAL), 2),
         "monthly": most_in_a_month(instance, solution, stretches),
         "power": sum(pools[p].power * n for p, n in hold.items()),
-        "racks": sum(pools[p].racks * n for p, n in hold.items()),
-        "switch_ports": sum(pools[p].switch_ports * n for p, n in hold.items()),
+        "racks": sum(pools[p].racks * n for p, n in hold.items()) + instance.standing.get("racks", 0.0),
+        "switch_ports": sum(pools[p].switch_ports * n for p, n in hold.items())
+        + instance.standing.get("switch_ports", 0.0),
         "carbon": sum(pools[s.pool].day_kg * (s.end - s.start) for s in stretches),
     }
     for limit in limits(instance.asked, pools):

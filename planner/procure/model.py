@@ -38,6 +38,8 @@ class Instance:
     asked: Portfolio
     pools: Sequence[Pool]
     columns: Sequence[Column]
+    standing: Mapping[str, float] = field(default_factory=dict)
+    """Limit -> what of it machines owned already take, whether they work or not."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -259,8 +261,8 @@ def _limits(program: Program, instance: Instance, variant: Variant) -> None:
         "budget": held(lambda q: q.capital + q.held_usd) + worked(lambda q: q.day_usd),
         "capital": held(lambda q: q.capital),
         "power": held(lambda q: q.power),
-        "racks": held(lambda q: q.racks),
-        "switch_ports": held(lambda q: q.switch_ports),
+        "racks": held(lambda q: q.racks) + instance.standing.get("racks", 0.0),
+        "switch_ports": held(lambda q: q.switch_ports) + instance.standing.get("switch_ports", 0.0),
         "carbon": worked(lambda q: q.day_kg),
     }
     for limit in limits(instance.asked, pools):

@@ -13,12 +13,12 @@ from planner.binding import HOST_BANDWIDTH
 from planner.catalog import Catalog
 from planner.cost import money, wiring
 from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S, goodput
-from planner.cost.ownership import annuity, facility_per_month
+from planner.cost.ownership import charge, facility_per_month
 from planner.errors import WrongQuestion
 from planner.parameters import parameters
 from planner.procure import prices
 from planner.procure.parts import Part, parts
-from planner.procure.portfolio import DAYS_PER_MONTH, DAYS_PER_YEAR, Candidate, Owned, Portfolio, Way
+from planner.procure.portfolio import DAYS_PER_MONTH, Candidate, Owned, Portfolio, Way
 from planner.procure.prices import Quote
 from planner.schema.hardware import Cluster, Node, Region
 from planner.workload import model as find_model
@@ -80,6 +80,8 @@ class Pool:
     """CO2 equivalent while it is used."""
     power: float = 0.0
     """Provided at the plug, for machines of one's own."""
+    colocated: bool = False
+    """Whether that power is paid for as colocation."""
     network_power: float = 0.0
     """Watts of switches and links."""
     load: float = 0.75
@@ -207,9 +209,23 @@ def _owned(catalog: Catalog, asked: Portfolio, owned: Owned) -> Iterator[Pool]:
             load=asked.ownership.load,
             day_usd=_energy_per_day(asked, cluster, 0.0, count),
             day_kg=_carbon_per_day(asked, cluster, 0.0, count),
+            power=count * node_power(cluster.node, cluster) * _pue(cluster),
             at_most=owned.count,
             offer=f"own {owned.node}",
         )
+
+
+def standing(catalog: Catalog, asked: Portfolio) -> dict[str, float]:
+    """Racks and switch ports that machines owned already take: they stand there whether they work or not."""
+    taken = {"racks": 0.0, "switch_ports": 0.0}
+    for owned in asked.owned:
+        cluster = catalogs.cluster(catalog, owned.node, 1, owned.fabric, owned.region or asked.regions[0])
+        # One that runs hotter than a rack is cooled has a rack to itself: it is there, and was cooled somehow.
+        racks = _racks(asked, cluster, owned.count)
+        taken["racks"] += float(owned.count) if racks is None else racks
+        joined = owned.count > 1 and (owned.fabric or cluster.node.fabric)
+        taken["switch_ports"] += cluster.node.nics * owned.count if joined else 0
+    return taken
 
 
 def _sizes(node: Node, counts: tuple[int, ...], at_most: int | None, least: int) -> list[int]:
@@ -324,7 +340,7 @@ def _bought(
     several = cluster.count > 1
     for spares in sorted({0, _spares(asked, cluster)}) if several else (0,):
         nodes = cluster.count + spares
-        racks = _racks(asked, cluster.node, nodes)
+        racks = _racks(asked, cluster, nodes)
         if racks is None:
             continue
         joined = parts(catalog)
@@ -339,11 +355,7 @@ def _bought(
             "maintenance": owner.maintenance * capital / 12,
             "staff": owner.staff_usd_per_accelerator_year * nodes * cluster.node.accelerators / 12,
         }
-        whole = (
-            capital
-            if asked.charge == "cash"
-            else annuity(capital, owner.interest, owner.life_years) * held / DAYS_PER_YEAR
-        )
+        whole = capital if asked.charge == "cash" else charge(capital, held, owner)
         yield Pool(
             id=" ".join(
                 [f"buy {cluster.count} x {cluster.node.id}"]
@@ -368,6 +380,7 @@ def _bought(
             switch_ports=float(bill.nic_links),
             start_day=candidate.delivery_day,
             held_days=held,
+            colocated=not office,
             fixed_charge=whole,
             restart_s=RESTART_S if spares else asked.reliability.restart_without_spares_s,
             at_most=candidate.at_most,
@@ -386,12 +399,12 @@ def _spares(asked: Portfolio, cluster: Cluster) -> int:
     return max(1, spares)
 
 
-def _racks(asked: Portfolio, node: Node, nodes: int) -> float | None:
+def _racks(asked: Portfolio, cluster: Cluster, nodes: int) -> float | None:
     """Racks that the nodes fill by height and heat; None where a rack cannot cool one."""
-    hall = asked.hall
+    hall, node, watts = asked.hall, cluster.node, node_power(cluster.node, cluster)
     each = hall.rack_units // hall.node_units.get(node.kind, 8)
     if hall.cooling_per_rack is not None:
-        each = min(each, int(hall.cooling_per_rack // (node.max_power or math.inf)))
+        each = min(each, int(hall.cooling_per_rack // watts))
     return math.ceil(nodes / each) if each else None
 
 

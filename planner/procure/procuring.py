@@ -7,16 +7,17 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from planner import __version__
 from planner.catalog import Catalog
+from planner.cost.ownership import resale
 from planner.errors import NoAnswer
 from planner.procure import answer, breakeven, infeasible, marginal, pruning
 from planner.procure.alternatives import families, ranked
 from planner.procure.columns import Column, Throughputs
 from planner.procure.model import Instance, Variant, limits
-from planner.procure.pools import Pool, offers, pools
+from planner.procure.pools import Pool, offers, pools, standing
 from planner.procure.portfolio import Exchange, Portfolio
 from planner.procure.prices import TERM_DAYS, is_stale
 from planner.procure.solve import USUAL, Settings, best
@@ -69,7 +70,7 @@ def pose(catalog: Catalog, asked: Portfolio, progress: Progress | None = None) -
             raise NoAnswer(
                 f"{job.name}: {job.model} trains{least} on none of the {len(offered)} candidates.\n{reasons}".rstrip()
             )
-    whole = Instance(asked, offered, columns)
+    whole = Instance(asked, offered, columns, standing(catalog, asked))
     return Posed(_pruned(whole), _pruned(whole, across=True), speeds, columns)
 
 
@@ -101,14 +102,16 @@ def procure(
         answer.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(found, 1)
     )
     gains = marginal.marginal_values(posed.lean, found[0], settings) if depth.marginal else ()
-    first, sign = found[0], -1e6 if asked.objective == "tokens-per-dollar" else 1.0
+    bound = found[0].bound * (-1e6 if asked.objective == "tokens-per-dollar" else 1.0)
+    # Cents are rounded on the bill: what is printed beats no bound.
+    bound = (max if asked.objective == "tokens-per-dollar" else min)(bound, alternatives[0].value)
     result = schema.Procurement(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
         question=question(instance),
         optimality=schema.Optimality(
-            gap=first.gap,
-            bound=first.bound * sign,
-            value=first.value * sign,
+            gap=abs(alternatives[0].value - bound) / max(abs(alternatives[0].value), 1e-9),
+            bound=bound,
+            value=alternatives[0].value,
             unit=answer.UNITS[asked.objective],
             method="integer program over exactly planned columns",
             pools=len(instance.pools),
@@ -155,13 +158,19 @@ def question(instance: Instance) -> schema.Asked:
         currency=schema.Currency(code=exchange.code, usd=exchange.usd, date=exchange.date, source=exchange.source),
         limits={limit.name: limit.value for limit in limits(asked, instance.pools)},
         owned={owned.node: owned.count for owned in asked.owned},
+        ownership=schema.Owning(
+            **{field.name: getattr(asked.ownership, field.name) for field in fields(schema.Owning)}
+        ),
+        standing=dict(instance.standing),
     )
 
 
 def repriced(catalog: Catalog, posed: Posed, factor: float) -> Instance:
     """The instance with all catalog prices of nodes turned; speeds stay."""
     asked = replace(posed.instance.asked, price_factor=factor)
-    return _pruned(Instance(asked, pools(catalog, asked), posed.columns), across=True)
+    return _pruned(
+        replace(posed.instance, asked=asked, pools=pools(catalog, asked), columns=posed.columns), across=True
+    )
 
 
 def _sensitivity(catalog: Catalog, posed: Posed, settings: Settings) -> Iterator[schema.Sensitivity]:
@@ -230,6 +239,11 @@ def _of_owning(asked: Portfolio, bought: list[Pool]) -> Iterator[Assumption]:
         what=f"a purchase counts with {charge}",
         why="the default" if asked.charge == "cash" else "as asked",
         flag="charge",
+    )
+    yield Assumption(
+        what=f"nodes lose value by {1 - resale(1.0, 1.0):.0%} a year; {owner.residual:.0%} is left after their life",
+        why="Epoch AI's 0.14 decades a year, for what they may fetch; the default, for what is charged",
+        flag="[ownership] residual",
     )
     yield Assumption(
         what=f"maintenance {owner.maintenance:.0%} a year, load {owner.load:.0%} of peak power, "

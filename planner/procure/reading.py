@@ -51,6 +51,21 @@ _CANDIDATE = (
     "node", "ways", "counts", "at_most", "min_order", "wirings", "nics", "fabric", "regions", "delivery", "copies",
     "price",
 )  # fmt: skip
+_PRICE = ("amount", "date", "source")
+_OWNED = ("node", "count", "fabric", "region")
+_EXCHANGE = ("usd", "date", "source")
+_OWNERSHIP = (
+    "interest", "life", "residual", "load", "colocation_per_kw_month", "maintenance", "staff_per_accelerator_year",
+    "availability",
+)  # fmt: skip
+_HALL = ("rack_units", "cooling_per_rack")
+_RELIABILITY = ("preemptions_per_node_day", "repair", "spare_risk", "restart_without_spares")
+KEYS = {
+    "": _TOP, "limits": tuple(f.name for f in fields(Limits)), "exchange": _EXCHANGE, "workloads": _JOB,
+    "candidates": _CANDIDATE, "candidates.price": _PRICE, "owned": _OWNED, "ownership": _OWNERSHIP, "hall": _HALL,
+    "reliability": _RELIABILITY,
+}  # fmt: skip
+"""Every key of a portfolio file, by the table that it stands in."""
 
 
 @dataclass
@@ -148,7 +163,7 @@ def _exchange(r: _Reader, given: dict[str, Any]) -> Exchange:
     if not isinstance(code, str) or not re.fullmatch(r"[A-Z]{3}", code):
         r.wrong(("currency",), 'missing or no code; write currency = "USD"')
         return Exchange()
-    table = r.keys(given.get("exchange", {}), ("usd", "date", "source"), ("exchange",))
+    table = r.keys(given.get("exchange", {}), _EXCHANGE, ("exchange",))
     if code == "USD":
         if table:
             r.wrong(("exchange",), "US dollars need no rate")
@@ -198,6 +213,17 @@ def _share(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"{value!r}: must be a number from 0 to 1")
     return float(value)
+
+
+def _some_share(value: object) -> float:
+    return _positive(_share(value))
+
+
+def _residual(value: object) -> float:
+    share = _share(value)
+    if share >= 1:
+        raise ValueError(f"{value!r}: must be a number from 0 to below 1: no machine gains by its age")
+    return share
 
 
 def _whole(value: object) -> int:
@@ -256,8 +282,7 @@ def _rate(text: object) -> float:
 
 def _limits(r: _Reader, table: Any) -> Limits:
     where = ("limits",)
-    known = [f.name for f in fields(Limits)]
-    table = r.keys(table, known, where)
+    table = r.keys(table, KEYS["limits"], where)
 
     def money(text: object) -> float:
         return _above_nothing(text, r.money(text))
@@ -428,7 +453,7 @@ def _wiring(text: object) -> tuple[str, float]:
 
 def _price(r: _Reader, given: Any, ways: tuple[str, ...]) -> tuple[float, str, str]:
     """``{usd = "$40/h", date = ..., source = ...}``: one way, its price, and where that comes from."""
-    if not isinstance(given, dict) or set(given) - {"amount", "date", "source"} or "amount" not in given:
+    if not isinstance(given, dict) or set(given) - set(_PRICE) or "amount" not in given:
         raise ValueError('write price = { amount = "$40/h", date = "2026-11-20", source = "our quote" }')
     if len(ways) != 1:
         raise ValueError("a price of your own goes with one way; write a candidate for each")
@@ -446,7 +471,7 @@ def _owned(r: _Reader, rows: Any) -> tuple[Owned, ...]:
     found = []
     for n, row in enumerate(rows if isinstance(rows, list) else [rows]):
         where: tuple[str | int, ...] = ("owned", n)
-        row = r.keys(row, ("node", "count", "fabric", "region"), where)
+        row = r.keys(row, _OWNED, where)
         node = r.value(row, "node", where, lambda name: r.catalog.node(str(name)).id)
         count = r.value(row, "count", where, _whole)
         if node is None or count is None:
@@ -464,12 +489,13 @@ def _owned(r: _Reader, rows: Any) -> tuple[Owned, ...]:
 
 def _ownership(r: _Reader, table: Any) -> Ownership:
     where = ("ownership",)
-    known = ("interest", "life", "load", "colocation_per_kw_month", "maintenance", "staff_per_accelerator_year")
-    table = r.keys(table, known, where)
+    table = r.keys(table, _OWNERSHIP, where)
     plain = Ownership()
     said = {
         "interest": r.value(table, "interest", where, _share),
         "life_years": r.value(table, "life", where, lambda x: span(x) / 365.25),
+        "residual": r.value(table, "residual", where, _residual),
+        "availability": r.value(table, "availability", where, _some_share),
         "load": r.value(table, "load", where, _share),
         "colocation_usd_per_kw_month": r.value(table, "colocation_per_kw_month", where, r.money),
         "maintenance": r.value(table, "maintenance", where, _share),
@@ -480,7 +506,7 @@ def _ownership(r: _Reader, table: Any) -> Ownership:
 
 def _hall(r: _Reader, table: Any) -> Hall:
     where = ("hall",)
-    table = r.keys(table, ("rack_units", "cooling_per_rack"), where)
+    table = r.keys(table, _HALL, where)
     return Hall(
         rack_units=r.value(table, "rack_units", where, _whole) or 48,
         cooling_per_rack=r.value(table, "cooling_per_rack", where, _watts),
@@ -489,8 +515,7 @@ def _hall(r: _Reader, table: Any) -> Hall:
 
 def _reliability(r: _Reader, table: Any) -> Reliability:
     where = ("reliability",)
-    known = ("preemptions_per_node_day", "repair", "spare_risk", "restart_without_spares")
-    table = r.keys(table, known, where)
+    table = r.keys(table, _RELIABILITY, where)
     plain = Reliability()
     preempted = r.value(table, "preemptions_per_node_day", where, _positive)
     repair = r.value(table, "repair", where, span)

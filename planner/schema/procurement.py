@@ -23,6 +23,21 @@ class Currency(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Owning(Record):
+    """What owning costs beside the price of the machines."""
+
+    interest: float
+    """A year."""
+    life_years: float
+    residual: float
+    """Share of the capital that is left at the end of the life."""
+    colocation_usd_per_kw_month: float
+    maintenance: float
+    """Of the capital, a year."""
+    staff_usd_per_accelerator_year: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Asked(Record):
     """The question, as far as the answer must keep to it."""
 
@@ -37,6 +52,9 @@ class Asked(Record):
     """Name -> value: US dollars, watts, kilograms, days, counts."""
     owned: dict[str, int]
     """Node -> how many there are already."""
+    ownership: Owning | None = None
+    standing: dict[str, float] | None = None
+    """Racks and switch ports that machines owned already take, whether they work or not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +114,8 @@ class Cost(Record):
     """What of the capital counts."""
     used_usd: float
     """Share of the capital for the days that machines work, over their life."""
+    resale_usd: float | None = None
+    """What the nodes that are bought would fetch at the end of the horizon: an estimate, no part of any total."""
     by_kind: dict[str, float]
     by_year: tuple[Year, ...]
 
@@ -126,6 +146,8 @@ class PoolBought(Record):
     """For one copy while it works."""
     power_w: float
     """One copy, provided at the plug; 0 for machines of others."""
+    colocated: bool | None = None
+    """Whether its power is paid for as colocation; a workstation stands in the office."""
     node_power_w: float
     network_power_w: float
     load: float

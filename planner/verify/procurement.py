@@ -1,24 +1,29 @@
-"""Re-derives a procurement from its document alone: every line of the bill, the cost to the cent, the calendar of every
-machine, every limit, and each training plan inside.
+"""Re-derives a procurement from its document alone: every line of the bill, the cost to the cent (:mod:`.bill`), the
+calendar of every machine, every limit, each training plan inside, and what is said of the whole.
 
-Nothing here is shared with what made the answer.
+Nothing here is shared with what made the answer. Not checked, since a document does not say enough: that a bound is one
+and that what more of a limit brings is that much (both take solving again), how much network, storage and input a
+cluster needs, and how many racks its nodes fill.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from datetime import date
 from itertools import pairwise
 
 from planner.schema.procurement import Alternative, Asked, PoolBought, Procurement
-from planner.verify.document import numbers
+from planner.verify import bill
+from planner.verify.bill import DAYS_PER_MONTH, HIRED, days_of, watts_of
+from planner.verify.document import LARGEST, numbers
 from planner.verify.finding import Violation, same
 
-CAPITAL = ("node", "network", "head node", "I/O node", "storage")
-CENT = 0.005
-MINUTE = 1.0 / 1440
-DAYS_PER_MONTH = 365.25 / 12
-HIRED = ("on-demand", "spot")
+NEAR = 0.02
+"""A limit binds when no more than this share of it is left."""
+STALE_DAYS = 365
+LONGEST_DAYS = 1e6
+LIMITS = ("budget", "capital", "monthly", "power", "racks", "switch_ports", "carbon", "quantity", "deadline", "horizon")
 CALENDAR = 1e-6
 """Days that a calendar may be off."""
 SIGNED = ("slack",)
@@ -26,70 +31,49 @@ SIGNED = ("slack",)
 Check = Callable[[Asked, Alternative], Iterator[str]]
 
 
+def question_is_possible(question: Asked) -> Iterator[str]:
+    """The question has a day, and numbers that others can be divided by."""
+    for path, number in numbers(question):
+        if not math.isfinite(number) or number < 0:
+            yield f"question.{path} is {number}"
+        elif path.rpartition(".")[2] in ("horizon_days", "life_years", "usd") and not 0 < number < LONGEST_DAYS:
+            yield f"question.{path} is {number:g}"
+    try:
+        date.fromisoformat(question.as_of)
+    except ValueError:
+        yield f"question.as_of is {question.as_of!r}, which is no date"
+
+
+def names_are_known(question: Asked, a: Alternative) -> Iterator[str]:
+    """Every job is somewhere for some time, on pools that there are; what is limited is a job's or a pool's."""
+    pools, jobs = {pool.id for pool in a.pools}, {job.name for job in a.workloads}
+    if not jobs or not pools:
+        yield "it has no workloads or no pools"
+    for job in a.workloads:
+        if not job.schedule or not job.pools:
+            yield f"{job.name} runs nowhere"
+        if not job.plan.cluster.pools:
+            yield f"{job.name}: its plan is for no nodes"
+        yield from (f"{job.name} runs on {s.pool}, which is not come by" for s in job.schedule if s.pool not in pools)
+    for name in question.limits:
+        kind, _, of = name.partition(":")
+        if kind not in LIMITS or (kind == "deadline" and of not in jobs):
+            yield f"{name} is no limit of anything here"
+
+
 def numbers_are_possible(_: Asked, a: Alternative) -> Iterator[str]:
-    """Nothing is negative but a slack, and nothing is not a number."""
+    """Nothing is negative but a slack, nothing is not a number, and what is divided by is above 0."""
+    for pool in a.pools:
+        for name in ("count", "copies", "pue"):
+            if getattr(pool, name) <= 0:
+                yield f"{pool.id}: {name} is {getattr(pool, name):g}"
     for path, number in numbers(a):
-        if not math.isfinite(number):
+        if not math.isfinite(number) or abs(number) > LARGEST:
             yield f"{path} is {number}"
+        elif path.endswith(("_day", "_days")) and number > LONGEST_DAYS:
+            yield f"{path} is {number:g}"
         elif number < 0 and path.rpartition(".")[2] not in SIGNED:
             yield f"{path} is {number:g}"
-
-
-def bill_adds_up(_: Asked, a: Alternative) -> Iterator[str]:
-    """``usd = count unit_price`` to the cent for each line; cash is their sum, capital that of what is bought."""
-    for line in a.bill_of_materials:
-        if abs(line.usd - round(line.count * line.unit_price_usd, 2)) > CENT:
-            yield f"{line.pool}, {line.item}: {line.usd:.2f} USD is not {line.count:g} x {line.unit_price_usd:g}"
-    cash = round(sum(line.usd for line in a.bill_of_materials), 2)
-    capital = round(sum(line.usd for line in a.bill_of_materials if line.kind in CAPITAL), 2)
-    yield from _cents("cash_usd", a.cost.cash_usd, cash)
-    yield from _cents("capital_usd", a.cost.capital_usd, capital)
-    yield from _cents("total_usd", a.cost.total_usd, cash - capital + a.cost.charged_usd)
-    for kind, usd in a.cost.by_kind.items():
-        yield from _cents(f"by_kind.{kind}", usd, sum(x.usd for x in a.bill_of_materials if x.kind == kind))
-    yield from _cents("by_year", sum(year.total_usd for year in a.cost.by_year), cash)
-
-
-def _cents(what: str, stated: float, derived: float) -> Iterator[str]:
-    if abs(stated - derived) > 2 * CENT:
-        yield f"{what} is {stated:.2f}, and {derived:.2f} follows from the bill"
-
-
-def charge_is_as_asked(question: Asked, a: Alternative) -> Iterator[str]:
-    """Paid in cash, a purchase counts with its whole price."""
-    if question.charge == "cash":
-        yield from _cents("charged_usd", a.cost.charged_usd, a.cost.capital_usd)
-
-
-def bill_has_what_is_used(_: Asked, a: Alternative) -> Iterator[str]:
-    """Nodes, hours of rent, kilowatt-hours and months of the bill follow from pools and calendar."""
-    for pool in a.pools:
-        lines = [line for line in a.bill_of_materials if line.pool == pool.id]
-        wanted = _wanted(a, pool)
-        for kind, count in wanted.items():
-            stated = sum(line.count for line in lines if line.kind == kind)
-            if not math.isclose(stated, count, rel_tol=1e-9, abs_tol=1e-6):
-                yield f"{pool.id}: {stated:g} of {kind} on the bill, and {count:g} follow from pools and calendar"
-        for line in lines:
-            if line.kind not in wanted and line.kind not in (*CAPITAL, "facility", "maintenance", "staff"):
-                yield f"{pool.id}: {line.kind} is on the bill, and nothing calls for it"
-
-
-def _wanted(a: Alternative, pool: PoolBought) -> dict[str, float]:
-    days = _days(a, pool)
-    if pool.way in HIRED:
-        return {"rental": days * 24 * pool.count}
-    if pool.way.startswith("reserved"):
-        return {"rental": pool.held_days * 24 * pool.count * pool.copies}
-    watts = (pool.count * pool.node_power_w * pool.load + pool.network_power_w) * pool.pue
-    energy = {"energy": watts * 24 / 1000 * days} if days else {}
-    nodes = {"node": float((pool.count + pool.spares) * pool.copies)} if pool.way == "buy" else {}
-    return {**energy, **nodes}
-
-
-def _days(a: Alternative, pool: PoolBought) -> float:
-    """Days on which its copies work, all together."""
-    return sum(s.end_day - s.start_day for job in a.workloads for s in job.schedule if s.pool == pool.id)
 
 
 def jobs_are_done(question: Asked, a: Alternative) -> Iterator[str]:
@@ -166,6 +150,10 @@ def limits_hold(question: Asked, a: Alternative) -> Iterator[str]:
             yield f"{name}: {c.slack:g} is not what is left of {limit:g}"
         if value > limit * (1 + 1e-5) + CALENDAR:
             yield f"{name}: {value:.9g} is over {limit:.9g}"
+        if c.binding != (c.slack <= NEAR * c.limit):
+            yield f"{name}: {c.slack:g} of {c.limit:g} are left, and binding is {c.binding}"
+    for name in stated.keys() - question.limits.keys():
+        yield f"{name} is no limit of the question"
     for node, count in question.owned.items():
         used = sum(x.count * x.copies for x in a.pools if x.way == "own" and x.node == node)
         if used > count:
@@ -182,9 +170,10 @@ def _value(question: Asked, a: Alternative, name: str) -> float:
     return {
         "budget": a.cost.cash_usd,
         "capital": a.cost.capital_usd,
-        "power": sum(_power(pool) * pool.copies for pool in held if pool.way == "buy"),
-        "racks": sum(pool.racks * pool.copies for pool in held),
-        "switch_ports": sum(pool.switch_ports * pool.copies for pool in held),
+        "power": sum(_power(pool) * pool.copies for pool in held),
+        "racks": sum(pool.racks * pool.copies for pool in held) + (question.standing or {}).get("racks", 0.0),
+        "switch_ports": sum(pool.switch_ports * pool.copies for pool in held)
+        + (question.standing or {}).get("switch_ports", 0.0),
         "carbon": sum(_carbon(a, pool) for pool in a.pools),
         "monthly": _most_in_a_month(a),
         "horizon": max(job.finish_day for job in a.workloads),
@@ -192,13 +181,14 @@ def _value(question: Asked, a: Alternative, name: str) -> float:
 
 
 def _power(pool: PoolBought) -> float:
+    if pool.way not in ("buy", "own"):
+        return 0.0
     nodes = pool.count + pool.spares
     return (nodes * pool.node_power_w + pool.network_power_w) * pool.pue
 
 
 def _carbon(a: Alternative, pool: PoolBought) -> float:
-    watts = (pool.count * pool.node_power_w * pool.load + pool.network_power_w) * pool.pue
-    return watts * 24 * _days(a, pool) / 1000 * pool.grams_per_kwh / 1000
+    return watts_of(pool) * 24 * days_of(a, pool) / 1000 * pool.grams_per_kwh / 1000
 
 
 def _nodes(a: Alternative, offer: str) -> float:
@@ -238,11 +228,15 @@ def _most_in_a_month(a: Alternative) -> float:
     return most
 
 
-def totals_are_sums(_: Asked, a: Alternative) -> Iterator[str]:
-    """Power, racks, carbon and the last day are those of pools and jobs."""
+def totals_are_sums(question: Asked, a: Alternative) -> Iterator[str]:
+    """Power, racks, carbon and the last day are those of pools and jobs; a pool's accelerators and use are its own."""
     held = [pool for pool in a.pools if pool.way not in HIRED]
+    each = {job.pools[0]: job.plan.cluster.pools[0].accelerators_per_node for job in a.workloads if len(job.pools) == 1}
     for what, stated, derived in (
-        ("power_w", a.power_w, sum(_power(pool) * pool.copies for pool in held if pool.way == "buy")),
+        *((f"{x.id}: power_w", x.power_w, _power(x)) for x in a.pools),
+        *((f"{x.id}: accelerators", x.accelerators, each[x.id] * x.count * x.copies) for x in a.pools if x.id in each),
+        *((f"{x.id}: utilisation", x.utilisation, _utilisation(question, a, x)) for x in a.pools),
+        ("power_w", a.power_w, sum(_power(pool) * pool.copies for pool in held)),
         ("racks", a.racks, sum(pool.racks * pool.copies for pool in held)),
         ("carbon_kg", a.carbon_kg, sum(_carbon(a, pool) for pool in a.pools)),
         ("done_day", a.done_day, max(job.finish_day for job in a.workloads)),
@@ -251,11 +245,57 @@ def totals_are_sums(_: Asked, a: Alternative) -> Iterator[str]:
             yield f"{what} is {stated:.9g}, and {derived:.9g} follows"
 
 
+def _utilisation(question: Asked, a: Alternative, pool: PoolBought) -> float:
+    """Days worked over those on which it is there; what is hired is there while it works."""
+    worked = days_of(a, pool)
+    if pool.way in HIRED:
+        return 1.0 if worked else 0.0
+    there = (
+        min(question.horizon_days, math.inf if pool.end_day is None else pool.end_day) - pool.start_day
+    ) * pool.copies
+    return worked / there if there > 0 else 0.0
+
+
+def value_is_of_the_objective(question: Asked, a: Alternative) -> Iterator[str]:
+    """The value is what the question minimises: cost, last day, carbon; or tokens over cost."""
+    tokens = sum(job.tokens_per_s * (s.end_day - s.start_day) * 86400 for job in a.workloads for s in job.schedule)
+    ratio = tokens / a.cost.total_usd if a.cost.total_usd else None
+    if (a.tokens_per_usd is None) != (ratio is None) or (
+        ratio and not math.isclose(a.tokens_per_usd or 0, ratio, rel_tol=1e-6)
+    ):
+        yield f"tokens_per_usd is {a.tokens_per_usd}, and {ratio} follows"
+    wanted = {"cost": a.cost.total_usd, "time": a.done_day, "carbon": a.carbon_kg}.get(
+        question.objective, ratio or math.inf
+    )
+    if not math.isclose(a.value, wanted, rel_tol=1e-6, abs_tol=bill.CENT):
+        yield f"value is {a.value:.9g}, and {wanted:.9g} follows for {question.objective}"
+
+
+def prices_have_their_age(question: Asked, a: Alternative) -> Iterator[str]:
+    """A price is stale if it is older than a year on the question's day, or undated."""
+    for pool in a.pools:
+        if pool.way != "own" and pool.stale != _stale(pool.price_date, question.as_of):
+            said = "stale" if pool.stale else "not stale"
+            yield f"{pool.id}: the price of {pool.price_date or 'no date'} is said to be {said}"
+
+
+def _stale(dated: str, as_of: str) -> bool:
+    parts = [int(part) for part in dated.split("-") if part.isdigit()]
+    if not parts or not 1990 <= parts[0] <= 2100:
+        return True
+    year, month, day = (*parts, 1, 1)[:3] if len(parts) > 1 else (parts[0], 1, 1)
+    try:
+        return (date.fromisoformat(as_of) - date(year, month, day)).days > STALE_DAYS
+    except ValueError:
+        return True
+
+
+FIRST: tuple[Check, ...] = (numbers_are_possible, names_are_known)
+"""What must hold before anything is derived."""
 CHECKS: tuple[Check, ...] = (
-    numbers_are_possible,
-    bill_adds_up,
-    charge_is_as_asked,
-    bill_has_what_is_used,
+    *bill.CHECKS,
+    value_is_of_the_objective,
+    prices_have_their_age,
     jobs_are_done,
     plans_fit_their_pools,
     machines_do_one_thing_at_a_time,
@@ -264,14 +304,60 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
+def optimality_is_of_the_first(document: Procurement) -> Iterator[str]:
+    """The proof is of the first alternative, ``gap = |value - bound| / |value|``; no alternative beats the bound."""
+    sure, better = document.optimality, -1.0 if document.question.objective == "tokens-per-dollar" else 1.0
+    unit = {"time": "d", "cost": "USD", "carbon": "kg"}.get(document.question.objective, "tokens/USD")
+    if not document.alternatives:
+        yield "there is no alternative"
+        return
+    if [a.rank for a in document.alternatives] != list(range(1, len(document.alternatives) + 1)):
+        yield "alternatives are not ranked from 1"
+    if sure.unit != unit:
+        yield f"unit is {sure.unit}, and {unit} is that of {document.question.objective}"
+    first = document.alternatives[0].value
+    if not math.isclose(sure.value, first, rel_tol=1e-9):
+        yield f"value is {sure.value:.9g}, and that of the first alternative {first:.9g}"
+    gap = abs(sure.value - sure.bound) / max(abs(sure.value), 1e-9)
+    if not math.isclose(sure.gap, gap, rel_tol=1e-6, abs_tol=1e-9):
+        yield f"gap is {sure.gap:.6g}, and {gap:.6g} follows from value and bound"
+    for a in document.alternatives:
+        if better * a.value < better * sure.bound - 1e-6 * abs(sure.bound):
+            yield f"alternative {a.rank} of {a.value:.9g} is better than the bound of {sure.bound:.9g}"
+    values = [better * a.value for a in document.alternatives[1:]]
+    if any(later < earlier - 1e-6 * abs(earlier) for earlier, later in pairwise(values)):
+        yield "alternatives are not in the order of their values"
+
+
+def binding_is_what_binds(document: Procurement) -> Iterator[str]:
+    """What binds is what (almost) nothing is left of in the first alternative, and what more of helps."""
+    limits, gains = document.question.limits, {value.limit: value.gain for value in document.marginal_values}
+    yield from (f"marginal value of {name}, which is no limit" for name in gains.keys() - limits.keys())
+    tight = {c.name for a in document.alternatives[:1] for c in a.constraints if c.binding}
+    wanted = tight | {name for name, gain in gains.items() if gain > 0}
+    for name in sorted(wanted ^ set(document.binding)):
+        yield f"{name} {'binds, and is not said to' if name in wanted else 'is said to bind, and does not'}"
+
+
+SUMMARIES: tuple[Callable[[Procurement], Iterator[str]], ...] = (optimality_is_of_the_first, binding_is_what_binds)
+
+
 def violations(document: Procurement) -> list[Violation]:
     """Everything in a procurement that cannot be; empty for one that holds."""
-    return [found for a in document.alternatives for found in _of(document.question, a)]
+    found = [Violation(question_is_possible.__name__, says) for says in question_is_possible(document.question)]
+    found = found or [found for a in document.alternatives for found in _of(document.question, a)]
+    return found + [Violation(check.__name__, says) for check in SUMMARIES for says in check(document)]
 
 
 def _of(question: Asked, a: Alternative) -> Iterator[Violation]:
     from planner.verify import violations as of_plan
 
+    impossible = [
+        Violation(check.__name__, f"alternative {a.rank}: {says}") for check in FIRST for says in check(question, a)
+    ]
+    if impossible:
+        yield from impossible
+        return
     for check in CHECKS:
         yield from (Violation(check.__name__, f"alternative {a.rank}: {says}") for says in check(question, a))
     for job in a.workloads:

@@ -1,0 +1,156 @@
+"""An offer in a file: printed again, one of its plans explained and launched; what is wrong with it is told."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import document
+from planner.catalog import load
+from planner.commands import main
+from planner.errors import WrongQuestion
+from planner.procure import procuring, reading
+from planner.procure.procuring import Depth
+from planner.schema.procurement import Procurement
+from planner.verify import procurement as verify
+from tests.asking import ask
+
+LAB = """
+currency = "USD"
+as_of = "2026-11-20"
+horizon = "3 months"
+[[owned]]
+node = "dgx-a100-80gb"
+count = 2
+[[workloads]]
+name = "base"
+model = "llama3-8b"
+tokens = "20B"
+[[workloads]]
+name = "weekly/../adapters"
+model = "llama3.2-3b"
+tokens = "1B"
+[[candidates]]
+node = "hgx-h100"
+ways = ["buy"]
+counts = [1]
+"""
+
+
+@pytest.fixture(scope="module")
+def offer(tmp_path_factory: pytest.TempPathFactory) -> Procurement:
+    path = tmp_path_factory.mktemp("lab") / "lab.toml"
+    path.write_text(LAB, encoding="utf-8")
+    known = load()
+    quick = Depth(top=2, marginal=False, sensitivity=False)
+    return procuring.procure(known, reading.read(path, known), depth=quick)
+
+
+@pytest.fixture
+def file(offer: Procurement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = Path("offer.json")
+    path.write_text(document.as_json(offer), encoding="utf-8")
+    return path
+
+
+def test_an_offer_is_printed_again(offer: Procurement, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert document.load_any(file) == offer
+    found = ask(capsys, f"explain {file}")
+    assert found.code == 0
+    assert offer.alternatives[0].what[1:] in found.out and "Search" in found.out
+    second = ask(capsys, f"explain {file} --alternative 2")
+    assert f"#2: {offer.alternatives[1].what}" in second.out
+    assert ask(capsys, f"explain {file} --json").document | {"meta": offer.meta} == document.dump(offer)
+    assert ask(capsys, f"explain {file} --alternative 2 --json").document["rank"] == 2
+
+
+def test_a_plan_of_an_offer_is_explained(offer: Procurement, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = offer.alternatives[1].workloads[0].plan
+    found = ask(capsys, f"explain {file} --workload base --alternative 2 --json")
+    assert found.document == document.dump(plan)
+    assert plan.schema_version == 1
+    Path("plan.json").write_text(found.out, encoding="utf-8")
+    assert ask(capsys, "explain plan.json").out == ask(capsys, f"explain {file} --workload base --alternative 2").out
+
+
+def test_a_plan_of_an_offer_is_launched(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = ask(capsys, f"export {file} --workload base --to megatron+slurm")
+    assert found.code == 0, found.err
+    assert Path("offer-base-megatron+slurm", "start.sh").is_file()
+    # A name is no path.
+    found = ask(capsys, f"export {file} --workload weekly/../adapters --alternative 2 --to torchtitan --json")
+    (folder,) = found.document["folders"]
+    assert folder == "offer-weekly-..-adapters-torchtitan" and Path(folder).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("export offer.json --to megatron", "whose plan? It holds those of base, weekly"),
+        ("export offer.json --to megatron --workload bse", "no workload 'bse' in it; did you mean base?"),
+        ("explain offer.json --workload zzz", "no workload 'zzz' in it; there are base, weekly"),
+        ("explain offer.json --alternative 3", "no alternative 3; it holds 2"),
+        ("explain offer.json --workload base --alternative 0", "no alternative 0; it holds 2"),
+        ("explain offer.json --rank 2", "--rank is of a set of plans; this is an offer (--alternative N)"),
+        ("explain plan.json --workload base", "--workload is of an offer"),
+        ("export plan.json --alternative 2 --to megatron", "--alternative is of an offer"),
+        ("compare offer.json plan.json", "an offer with plans for base, weekly/../adapters; take one out of it first"),
+    ],
+)
+def test_what_is_not_there_is_told(
+    line: str, said: str, offer: Procurement, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("plan.json").write_text(document.as_json(offer.alternatives[0].workloads[0].plan), encoding="utf-8")
+    assert main(line.split()) == 2
+    told = capsys.readouterr().err
+    assert said in told and "Traceback" not in told
+    assert sorted(path.name for path in file.parent.iterdir()) == ["offer.json", "plan.json"]
+
+
+def test_an_offer_that_does_not_hold_is_not_launched(
+    offer: Procurement, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = document.dump(offer)
+    data["alternatives"][0]["cost"]["total_usd"] += 1000.0
+    file.write_text(json.dumps(data), encoding="utf-8")
+    for line in (f"explain {file}", f"export {file} --workload base --to megatron"):
+        assert main(line.split()) == 2
+        assert "bill_adds_up" in capsys.readouterr().err
+
+
+def _leaves(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths to everything that is no table, training plans left out: those have a fuzzer of their own."""
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+        if key != "plan" and isinstance(value, dict | list) and value:
+            yield from _leaves(value, (*path, key))
+        elif key != "plan":
+            yield (*path, key)
+
+
+def test_nothing_in_an_offer_breaks_its_second_opinion(offer: Procurement) -> None:
+    whole = json.dumps(document.dump(offer))
+    leaves = [leaf for leaf in _leaves(json.loads(whole)) if leaf[0] not in ("meta", "generator")]
+    r, told = random.Random(5), 0
+    for path in r.sample(leaves, 150):
+        data = json.loads(whole)
+        inner = data
+        for key in path[:-1]:
+            inner = inner[key]
+        old = inner[path[-1]]
+        inner[path[-1]] = (
+            r.choice(["", "nonsense"]) if isinstance(old, str) else r.choice([0, -1, 10**9]) if isinstance(old, int)
+            else r.choice([0.0, -1.0, 1e300]) if isinstance(old, float) else []
+        )  # fmt: skip
+        try:
+            parsed = document.parse(data, "offer.json")
+        except WrongQuestion:
+            continue
+        assert isinstance(parsed, Procurement)
+        told += bool(verify.violations(parsed))
+    assert told > 60
