@@ -25,6 +25,7 @@ LAYERS = [
     ["comparison", "explain", "verify"],
     ["planning"],
     ["mixed"],
+    ["comm"],
     ["runtime"],
     ["pooled"],
     ["api"],
@@ -39,7 +40,7 @@ RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
 ONLY_IN = {
     "rich": {"render"},
     "click": {"commands"},
-    "numpy": {"space", "cost", "search", "accuracy", "question", "document", "mixed", "runtime"},
+    "numpy": {"space", "cost", "search", "accuracy", "question", "document", "mixed", "comm", "runtime"},
 }
 """Library -> the rooms that may import it at all."""
 NEVER_AT_THE_TOP = {"pandas", "optuna", "pulp", "highspy", "rich", "jsonschema", "torch"}

@@ -28,7 +28,13 @@ def _plan_schema() -> ModuleType:
 
 
 plan_schema = _plan_schema()
-LATER = {"MemorySection": {"oom_risk", "oom_chance"}, "Pool": {"offered"}, "PoolBought": {"offer"}}
+LATER = {
+    "MemorySection": {"oom_risk", "oom_chance"},
+    "Pool": {"offered"},
+    "PoolBought": {"offer"},
+    "CommunicationRule": {"ranks"},
+    "Plan": {"communication_choice"},
+}
 """Record -> fields of schema version 1 that documents written before they existed do not have."""
 
 

@@ -37,6 +37,7 @@ COMMANDS = {
         "validate": "Say how far predictions are from measured runs.",
         "calibrate": "Fit efficiencies to measured runs.",
         "profile": "Use layer times measured elsewhere.",
+        "comm": "Say what every collective of a plan uses; measure, choose.",
     }.items()
 }
 """Name -> where the command is and its line in ``--help``."""

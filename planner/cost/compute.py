@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.cost import collectives
+from planner.cost.collectives import Group
 from planner.cost.figures import Device, Figure, Grid
 
 _TILE_M, _TILE_N = 128.0, 256.0
@@ -203,7 +204,12 @@ def expert_vector_bytes(grid: Grid) -> Figure:
 
 def region_bytes(grid: Grid) -> Figure:
     """Bytes that one tensor-parallel region reduces each way: ``2 tokens h``."""
-    return _ELEMENT * tokens(grid) * grid.shape.hidden
+    return activation_bytes(grid, grid.shape.hidden)
+
+
+def activation_bytes(grid: Grid, width: Figure) -> Figure:
+    """Bytes of `width` elements a token: ``2 tokens width``."""
+    return _ELEMENT * tokens(grid) * width
 
 
 def tensor_parallel(grid: Grid, blocks: Figure) -> Part:
@@ -228,7 +234,7 @@ def context_parallel(grid: Grid, kernel: Part) -> Part:
     lasts.
     """
     network, layout = grid.network, grid.layout
-    size = _ELEMENT * tokens(grid) * kv_width(grid)
+    size = activation_bytes(grid, kv_width(grid))
     ring = collectives.group(network, layout.cp, layout.tp)
     once = (layout.cp - 1.0) * collectives.send(network, size, layout.tp, ring.n)
     hidden = grid.stack.cp_overlap * (layout.cp - 1.0) / layout.cp
@@ -238,9 +244,19 @@ def context_parallel(grid: Grid, kernel: Part) -> Part:
     )
 
 
-def expert_parallel(grid: Grid) -> Part:
-    """Dispatch and combine of token copies, all-to-all over expert-parallel ranks (and a gather over expert-tensor
-    ranks).
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """One all-to-all of token copies."""
+
+    ranks: Group
+    size: Figure
+    """Bytes that a rank sends."""
+    once: Figure
+    """Seconds."""
+
+
+def dispatch(grid: Grid) -> Dispatch:
+    """Token copies to the experts' ranks, or back.
 
     Copies of one token bound for the same domain cross the NIC once: of k copies over d domains about
     ``d (1 - (1 - 1/d)^k)`` are distinct.
@@ -251,9 +267,15 @@ def expert_parallel(grid: Grid) -> Part:
     size = _ELEMENT * tokens(grid) * s.experts_per_token / layout.tp * s.hidden * grid.stack.expert_imbalance
     domains = np.maximum(ranks.n / ranks.inside, 1.0)
     distinct = domains * (1.0 - (1.0 - 1.0 / domains) ** per_token) / per_token
-    once = collectives.all_to_all(network, size, ranks, np.minimum(distinct, 1.0))
-    tensor = collectives.gather(network, size * layout.etp, collectives.group(network, layout.etp, 1.0))
-    seconds = 2.0 * (once + tensor) * (1.0 - grid.stack.ep_overlap)
+    return Dispatch(ranks, size, collectives.all_to_all(network, size, ranks, np.minimum(distinct, 1.0)))
+
+
+def expert_parallel(grid: Grid) -> Part:
+    """Dispatch and combine of token copies over expert-parallel ranks, and a gather over expert-tensor ranks."""
+    network, layout = grid.network, grid.layout
+    routed = dispatch(grid)
+    tensor = collectives.gather(network, routed.size * layout.etp, collectives.group(network, layout.etp, 1.0))
+    seconds = 2.0 * (routed.once + tensor) * (1.0 - grid.stack.ep_overlap)
     return Part(seconds, seconds)
 
 

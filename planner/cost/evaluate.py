@@ -107,6 +107,34 @@ def evaluate(grid: Grid, priced: Passes | None = None) -> Cost:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Busiest:
+    """The stage that sets the pace."""
+
+    layers: Figure
+    """On it, leading dense ones left out."""
+    leading: Figure
+    """Leading dense layers of the first stage."""
+    at_start: Figure
+    """1 if it is the first stage."""
+    at_end: Figure
+    """1 if it holds the logits."""
+
+
+def busiest(grid: Grid, s: Stages) -> Busiest:
+    """The slowest stage; of equals the last, then a middle one."""
+    layout = grid.layout
+    lead = pipeline.leading_layers(grid.shape, layout, s.split)
+    forward, backward = s.first(grid)
+    first = forward + backward
+    middle, last = sum(s.middle()), sum(s.last())
+    many, several = np.greater(layout.pp, 2), np.greater(layout.pp, 1)
+    on_last = several & (last >= first) & (last >= many * middle)
+    on_middle = many & ~on_last & (middle >= first)
+    n = np.where(on_last, s.split.last, np.where(on_middle, s.split.middle, s.split.first - lead))
+    return Busiest(n, lead, ~(on_last | on_middle), on_last | ~several)
+
+
 def breakdown(grid: Grid, priced: Passes | None = None) -> dict[str, Figure]:
     """Seconds of a step by cause; the values add up to the step time.
 
@@ -117,16 +145,8 @@ def breakdown(grid: Grid, priced: Passes | None = None) -> dict[str, Figure]:
     t = terms(grid, priced)
     s, layout = t.stages, grid.layout
     steps = pipeline.micro_batches(layout)
-    lead = pipeline.leading_layers(grid.shape, layout, s.split)
-    forward, backward = s.first(grid)
-    first = forward + backward
-    middle, last = sum(s.middle()), sum(s.last())
-    many, several = np.greater(layout.pp, 2), np.greater(layout.pp, 1)
-    on_last = several & (last >= first) & (last >= many * middle)
-    on_middle = many & ~on_last & (middle >= first)
-    n = np.where(on_last, s.split.last, np.where(on_middle, s.split.middle, s.split.first - lead))
-    at_start = ~(on_last | on_middle)
-    head_here = on_last | ~several
+    busy = busiest(grid, s)
+    n, lead, at_start = busy.layers, busy.leading, busy.at_start
     parts: dict[str, Figure] = {}
     leading, body = priced.layers
     for name, part in body.parts.items():
@@ -134,7 +154,7 @@ def breakdown(grid: Grid, priced: Passes | None = None) -> dict[str, Figure]:
         parts[name] = steps * (n * (part.forward + part.backward) + at_start * lead * (other.forward + other.backward))
     parts["recompute"] = steps * (n * s.body.again + at_start * lead * s.leading.again)
     parts["embedding"] = steps * at_start * (s.embedding.forward + s.embedding.backward)
-    parts["logits"] = steps * head_here * (s.head.forward + s.head.backward)
+    parts["logits"] = steps * busy.at_end * (s.head.forward + s.head.backward)
     parts["p2p"] = steps * s.transfer
     parts["bubble"] = (t.flow.total - t.flow.slowest) / layout.vpp
     parts["dp"] = t.exposed

@@ -74,11 +74,20 @@ def transfer(grid: Grid) -> Figure:
     Tensor-parallel ranks each send their share (scatter-gather, Narayanan et al. 2021).
     """
     layout, options = grid.layout, grid.options
-    size = 2.0 * compute.tokens(grid) * grid.shape.hidden / layout.tp
-    far = layout.tp * layout.cp * layout.dp
-    stride = np.where(options.pp_inner > 0, layout.tp * layout.cp, far)
-    once = collectives.send(grid.network, size, stride, layout.pp)
+    once = collectives.send(grid.network, transfer_bytes(grid), stage_stride(grid), layout.pp)
     return 2.0 * layout.vpp * once * (1.0 - options.p2p_overlap * grid.stack.p2p_overlap)
+
+
+def transfer_bytes(grid: Grid) -> Figure:
+    """Bytes of one transfer: ``2 tokens h / tp``."""
+    return 2.0 * compute.tokens(grid) * grid.shape.hidden / grid.layout.tp
+
+
+def stage_stride(grid: Grid) -> Figure:
+    """Ranks between a stage and the next: those of a stage, or of its tensor- and context-parallel group alone."""
+    layout = grid.layout
+    far = layout.tp * layout.cp * layout.dp
+    return np.where(grid.options.pp_inner > 0, layout.tp * layout.cp, far)
 
 
 @dataclass(frozen=True, slots=True)

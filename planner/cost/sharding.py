@@ -80,22 +80,31 @@ def gradient_bytes(grid: Grid, parameters: Figure) -> Figure:
     return parameters * grid.stack.gradient_wire * grid.shape.trained
 
 
+def gathered_bytes(grid: Grid, parameters: Figure) -> Figure:
+    """Bytes of gathered parameters: all that a rank works with (ZeRO 3), or those that training changes."""
+    return parameters * grid.stack.parameter_wire * np.where(grid.options.zero >= 3, 1.0, grid.shape.trained)
+
+
+def shards_and_replicas(g: Group, shards: Figure) -> tuple[Group, Group]:
+    """The group over which a copy is sharded, and that of ranks which hold the same shard."""
+    within = Group(shards, np.minimum(g.inside, shards), g.reach)
+    return within, Group(g.n / shards, np.maximum(g.inside / shards, 1.0), g.reach)
+
+
 def _reduce_and_gather(grid: Grid, parameters: Figure, g: Group, shards: Figure) -> tuple[Figure, Figure]:
     """Seconds to reduce the gradients of `parameters` once, and to gather them once.
 
     ZeRO 0 all-reduces; from 1 on gradients are scattered over the shards (and all-reduced across replicas of them), and
     parameters gathered.
     """
-    network, stack, options = grid.network, grid.stack, grid.options
+    network, options = grid.network, grid.options
     gradients = gradient_bytes(grid, parameters)
-    within = Group(shards, np.minimum(g.inside, shards), g.reach)
-    across = Group(g.n / shards, np.maximum(g.inside / shards, 1.0), g.reach)
+    within, across = shards_and_replicas(g, shards)
     scatter = collectives.gather(network, gradients, within) + collectives.all_reduce(
         network, gradients / shards, across
     )
     reduce = np.where(options.zero >= 1, scatter, collectives.all_reduce(network, gradients, g))
-    moved = np.where(options.zero >= 3, 1.0, grid.shape.trained)
-    gathered = collectives.gather(network, parameters * stack.parameter_wire * moved, within)
+    gathered = collectives.gather(network, gathered_bytes(grid, parameters), within)
     return reduce, (options.zero >= 1) * gathered
 
 
@@ -106,16 +115,46 @@ def exposed(grid: Grid, split: Split, flow: Flow) -> Figure:
     ``overlap x`` that pass, and the last bucket (one layer's share) always shows. Sharded parameters (ZeRO 3) are
     gathered before and reduced after every micro-batch; otherwise once a step.
     """
-    layout = grid.layout
+    return exposed_beside(grid, most_held(grid, split), split.first, flow.forward, flow.backward)
+
+
+def most_held(grid: Grid, split: Split) -> Held:
+    """The most dense and the most expert parameters that a stage holds: what the slowest reduction moves."""
     first, middle, last = stage_parameters(grid, split)
-    several, many = layout.pp > 1, layout.pp > 2
+    several, many = grid.layout.pp > 1, grid.layout.pp > 2
     dense = np.maximum(first.dense, np.maximum(many * middle.dense, several * last.dense))
     experts = np.maximum(first.experts, np.maximum(many * middle.experts, several * last.experts))
-    return exposed_beside(grid, Held(dense, experts), split.first, flow.forward, flow.backward)
+    return Held(dense, experts)
 
 
 def exposed_beside(grid: Grid, held: Held, layers: Figure, forward: Figure, backward: Figure) -> Figure:
     """As :func:`exposed`, of `held` parameters beside passes of so many seconds over so many layers."""
+    shown = beside(grid, held, layers, forward, backward)
+    return shown.reductions * shown.late + shown.gathers * shown.early
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Data-parallel communication of a step, and what of it passes do not hide."""
+
+    reductions: Figure
+    """Times a step that gradients are reduced (sharded parameters are gathered again before)."""
+    late: Figure
+    """Seconds of one that show beside a backward pass."""
+    gathers: Figure
+    """Times that parameters are gathered beside a forward pass."""
+    early: Figure
+    """Seconds of one that show."""
+    gathered_again: Figure
+    """1 if parameters are gathered for the backward pass too (ZeRO 3)."""
+
+
+def beside(grid: Grid, held: Held, layers: Figure, forward: Figure, backward: Figure) -> Beside:
+    """What :func:`exposed` adds up.
+
+    ``late = max(reduce + z3 gather - h backward, s reduce)``, ``early = max(gather - h forward, s gather)``, with h the
+    share of a pass that can hide and s that of the last bucket.
+    """
     layout, options, stack = grid.layout, grid.options, grid.stack
     r = replicas(grid)
     reduce_dense, gather_dense = _reduce_and_gather(grid, held.dense, r.dense, r.dense_shards)
@@ -129,7 +168,7 @@ def exposed_beside(grid: Grid, held: Held, layers: Figure, forward: Figure, back
     shown = options.dp_overlap / np.maximum(layers, 1.0)
     late = np.maximum(reduce + whole * gather - hidden * backward, shown * reduce)
     early = np.maximum(gather - hidden * forward, shown * gather)
-    return reductions * late + gathers * early
+    return Beside(reductions, late, gathers, early, whole)
 
 
 def update(grid: Grid, split: Split) -> Figure:

@@ -1,0 +1,114 @@
+"""The calls of a plan's step, from its document and a catalog, by the cost model that its time comes from."""
+
+from __future__ import annotations
+
+import math
+
+from planner import binding, cost
+from planner.catalog import Catalog, cluster
+from planner.cost import calls
+from planner.cost.calls import Call
+from planner.cost.figures import Grid
+from planner.efficiency import reached
+from planner.errors import WrongQuestion
+from planner.profiles import overlay
+from planner.profiles import profile as profiles
+from planner.schema.plan import Plan
+from planner.schema.workload import Method, Optimizer, Workload
+from planner.space.axes import RANK_ORDERS, Options, Sharding, TensorMode, recompute
+from planner.space.grid import Figures, single_grid
+from planner.verify.model import read
+
+CAUSES = ("tp", "cp", "ep", "p2p", "dp")
+"""Terms of a breakdown that are communication and nothing else."""
+_SAME = 1e-6
+"""Relative: what a plan's own breakdown may differ by before it counts as another catalog's."""
+
+
+def listed(plan: Plan, catalog: Catalog, where: str = "plan") -> tuple[Call, ...]:
+    """Every collective of a step of the plan.
+
+    Raises:
+        WrongQuestion: the plan is over several pools, names what the catalog does not have, or was predicted from
+        other figures than the catalog's.
+    """
+    grid = grid_of(plan, catalog, where)
+    told = plan.prediction.breakdown
+    for cause, seconds in cost.breakdown(grid).items():
+        if not math.isclose(float(seconds), told.get(cause, 0.0), rel_tol=_SAME, abs_tol=1e-9):
+            raise WrongQuestion(
+                f"{where}: {cause} takes {told.get(cause, 0.0):.6g} s in the plan and {float(seconds):.6g} s by this "
+                "catalog and version; give the catalog that it was made with (--catalog DIR), or make it again "
+                "(clusterwright plan ... -o FILE)"
+            )
+    return calls.calls(grid)
+
+
+def grid_of(plan: Plan, catalog: Catalog, where: str) -> Grid:
+    """The plan as figures, one scalar each.
+
+    Raises:
+        WrongQuestion: see :func:`listed`.
+    """
+    if len(plan.cluster.pools) != 1 or plan.parallelism.groups:
+        raise WrongQuestion(f"{where}: a plan over several pools; calls are listed of plans on nodes of one kind")
+    pool, options = plan.cluster.pools[0], _options(plan)
+    place = cluster(catalog, pool.node, pool.count, plan.cluster.fabric.id)
+    runtime, release = catalog.runtime(plan.runtime.name), plan.runtime.release
+    fitted = reached(catalog, place.accelerator, runtime, release)
+    work = _workload(plan)
+    profile = profiles.fit(overlay.read(catalog), work, place.accelerator.id, plan.precision)
+    figures = Figures(
+        binding.shape(work),
+        {plan.precision: binding.device(place.accelerator, fitted.accelerator, plan.precision, release)},
+        binding.network(place, fitted.accelerator),
+        binding.stack(runtime, fitted.runtime, release),
+        place.node.accelerators,
+        {} if profile is None else {plan.precision: profile.table},
+    )
+    return single_grid(figures, _layout(plan), options)
+
+
+def _layout(plan: Plan) -> dict[str, int]:
+    p = plan.parallelism
+    degrees = {name: getattr(p, name) for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")}
+    return degrees | {"micro": plan.batch.micro, "batch": plan.batch.global_, "nodes": plan.cluster.pools[0].count}
+
+
+def _options(plan: Plan) -> Options:
+    p = plan.parallelism
+    return Options(
+        precision=plan.precision,
+        recompute=recompute(plan.recompute.policy),
+        tensor=TensorMode(p.sequence_parallel, plan.overlap.tp),
+        sharding=Sharding(p.zero_stage, p.zero_scope, plan.overlap.dp),
+        p2p_overlap=plan.overlap.p2p,
+        pp_inner=p.rank_order == RANK_ORDERS[1],
+        offload=bool(plan.offload.get("optimizer")),
+    )
+
+
+def _workload(plan: Plan) -> Workload:
+    """What is trained, from the document alone: the model's record stands in it."""
+    w = plan.workload
+    method = Method(kind=w.method["kind"], rank=w.method["rank"], targets=tuple(w.method["targets"]))
+    return Workload(
+        model=read(w.shape),
+        sequence=w.sequence,
+        batch=plan.batch.global_,
+        tokens=w.tokens,
+        method=method,
+        optimizer=_optimizer(plan),
+    )
+
+
+def _optimizer(plan: Plan) -> Optimizer:
+    said = plan.workload.optimizer
+    return Optimizer(
+        id=said["id"],
+        name=said["id"],
+        source="the plan",
+        state_bytes=said["state_bytes"],
+        master_bytes=said["master_bytes"],
+        step_bytes=said["step_bytes"],
+    )

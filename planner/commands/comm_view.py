@@ -1,0 +1,85 @@
+"""How ``clusterwright comm`` puts calls, tables and choices on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner import render
+from planner.units import format_bytes, format_percent, format_seconds
+
+if TYPE_CHECKING:
+    from planner.cost.calls import Call
+    from planner.schema.plan import Plan
+
+
+def listing(plan: Plan, calls: Sequence[Call]) -> dict[str, object]:
+    """The calls as a document."""
+    return {
+        "kind": "communication",
+        "schema_version": 1,
+        "step_time_s": plan.prediction.step_time_s,
+        "exposed_s": sums(calls),
+        "calls": [{**asdict(call), **_chosen(plan, call)} for call in calls],
+    }
+
+
+def sums(calls: Sequence[Call]) -> dict[str, float]:
+    """Exposed seconds by cause."""
+    causes = dict.fromkeys(call.cause for call in calls)
+    return {cause: sum(call.exposed_s for call in calls if call.cause == cause) for cause in causes}
+
+
+def _chosen(plan: Plan, call: Call) -> dict[str, str]:
+    """Choice and runner-up by the plan's rules; empty where it has none."""
+    from planner.comm.rules import rule_of, spelt
+
+    rule = rule_of(plan.communication, call.op, call.group, call.ranks, call.bytes)
+    told = plan.communication_choice.calls if plan.communication_choice else ()
+    same = [t for t in told if (t.op, t.group, t.ranks, t.bytes) == (call.op, call.group, call.ranks, call.bytes)]
+    return {
+        "choice": spelt(rule.backend, rule.algorithm, rule.protocol) if rule else "",
+        "runner_up": same[0].runner_up if same else "",
+    }
+
+
+def show_calls(plan: Plan, calls: Sequence[Call], file: Path) -> None:
+    """A table of calls, and what they are of the step."""
+    if not calls:
+        render.text("One accelerator has nobody to talk to: this plan makes no collective calls.")
+        return
+    rows = []
+    for call in sorted(calls, key=lambda c: -c.exposed_s):
+        chosen = _chosen(plan, call)
+        rows.append([
+            call.op,
+            call.group,
+            f"{call.ranks:,}",
+            format_bytes(call.bytes),
+            f"{call.count:,.0f}" if call.count >= 1 else f"{call.count:.2g}",
+            call.where,
+            format_seconds(call.alone_s),
+            format_seconds(call.exposed_s) if call.exposed_s > 0 else "0 s",
+            call.cause,
+            chosen["choice"] or "-",
+            chosen["runner_up"] or "-",
+        ])  # fmt: skip
+    heads = ("call", "group", "ranks", "bytes", "calls", "over", "alone", "exposed", "part of", "choice", "runner-up")
+    decided = any(row[9] != "-" for row in rows)
+    last = len(heads) if decided else 9
+    render.table(
+        heads[:last], [row[:last] for row in rows], align="llrrrlrrlll"[:last], priority=["part of", "over", "ranks"]
+    )
+    render.text()
+    step = plan.prediction.step_time_s
+    total = sum(call.exposed_s for call in calls)
+    parts = ", ".join(f"{cause} {format_seconds(s)}" for cause, s in sums(calls).items() if s > 0)
+    render.text(
+        f"Exposed   {format_seconds(total)} of {format_seconds(step)} ({format_percent(total / step)}): {parts}"
+    )
+    alone = sum(call.alone_s for call in calls)
+    render.text(f"Alone     {format_seconds(alone)}: what it would take with nothing beside it")
+    if not decided:
+        render.text(f"Next      clusterwright comm choose {file} --table TABLE.csv -o FILE")

@@ -1,0 +1,228 @@
+"""Every collective and transfer of a step on the stage that sets the pace: what the terms of its time are made of.
+
+The same sizes, groups and counts as in :mod:`compute`, :mod:`pipeline` and :mod:`sharding`, one call at a time, for one
+plan (a grid of scalars). What is exposed of the calls of a cause adds up to that cause in the breakdown; a test looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.cost import collectives, compute, pipeline, sharding
+from planner.cost.collectives import Group
+from planner.cost.compute import Part
+from planner.cost.evaluate import Passes, busiest, passes
+from planner.cost.figures import Figure, Grid
+
+REDUCE, GATHER, SCATTER = "all-reduce", "all-gather", "reduce-scatter"
+EXCHANGE, BROADCAST, SEND = "all-to-all", "broadcast", "send-recv"
+OPERATIONS = (REDUCE, GATHER, SCATTER, EXCHANGE, BROADCAST, SEND)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One kind of call. Times are of all its calls in a step."""
+
+    op: str
+    """One of :data:`OPERATIONS`."""
+    group: str
+    """The dimension whose ranks talk: tp, cp, ep, etp, dp, dp-replicas, edp, edp-replicas, pp."""
+    cause: str
+    """The term of the breakdown that it is part of; ``recompute`` where it is repeated for the backward pass."""
+    ranks: int
+    inside: int
+    """Ranks of the group in one scale-up domain."""
+    where: str
+    """What its traffic crosses: ``domain``, ``rail`` (NICs below one leaf), ``spine``."""
+    bytes: float
+    """Of one call, as nccl-tests counts: the whole vector; the send buffer of an all-to-all."""
+    count: float
+    """Calls a step of one rank; a share where layers are a mean of kinds."""
+    alone_s: float
+    """Seconds if nothing ran beside them."""
+    exposed_s: float
+    """Seconds of them that the step takes longer by, before waiting for the slowest rank (jitter)."""
+
+
+def calls(grid: Grid) -> tuple[Call, ...]:
+    """Every call of a step, those that take no time left out."""
+    priced = passes(grid)
+    found = [*_layers(grid, priced), *_transfers(grid), *_replicas(grid, priced)]
+    merged: dict[tuple[object, ...], Call] = {}
+    for call in found:
+        if call.count > 0 and call.alone_s > 0:
+            key = (call.op, call.group, call.cause, call.ranks, call.bytes, call.where)
+            merged[key] = _joined(merged[key], call) if key in merged else call
+    return tuple(merged.values())
+
+
+def _joined(one: Call, other: Call) -> Call:
+    """The same call of both passes."""
+    return replace(
+        one,
+        count=one.count + other.count,
+        alone_s=one.alone_s + other.alone_s,
+        exposed_s=one.exposed_s + other.exposed_s,
+    )
+
+
+def _where(grid: Grid, g: Group) -> str:
+    if float(g.n) <= float(g.inside):
+        return "domain"
+    return "spine" if float(g.reach) > float(grid.network.leaf) else "rail"
+
+
+def _call(grid: Grid, op: str, group: str, cause: str, g: Group, size: Figure, seconds: Figure) -> Call:
+    """One call, alone and exposed alike; counts come later."""
+    alone = float(seconds)
+    ranks, inside = round(float(g.n)), round(float(g.inside))
+    return Call(op, group, cause, ranks, inside, _where(grid, g), float(size), 1.0, alone, alone)
+
+
+def _times(call: Call, count: Figure, shown: Figure = 1.0, factor: Figure = 1.0) -> Call:
+    """`count` calls of which a share shows; `factor` is what measured layer times make of modelled ones."""
+    alone = call.alone_s * float(count) * float(factor)
+    return replace(call, count=call.count * float(count), alone_s=alone, exposed_s=alone * float(shown))
+
+
+# ---- layers ----------------------------------------------------------------------------------------------------------
+
+
+def _layers(grid: Grid, priced: Passes) -> Iterator[Call]:
+    """Tensor-, context- and expert-parallel calls of every layer on the busiest stage, every micro-batch, each pass."""
+    stages = pipeline.stages(grid, priced.layers, priced.ends)
+    busy = busiest(grid, stages)
+    steps, share = pipeline.micro_batches(grid.layout), grid.shape.moe_share
+    body, leading = steps * busy.layers, steps * busy.at_start * busy.leading
+    regions = body * (2.0 - share * (grid.shape.shared_ffn <= 0)) + leading * 2.0
+    again = grid.options.recompute_layers
+    for call, each, shown in [
+        *((c, regions, s) for c, s in _tensor(grid)),
+        *((c, body + leading, s) for c, s in _context(grid)),
+        *((c, body * share, s) for c, s in _experts(grid)),
+    ]:
+        factor = _measured(grid, priced, call.cause)
+        for name, repeats in (("forward", 1.0), ("backward", 1.0)):
+            part = getattr(shown, name)
+            if part is None:
+                continue
+            ratio, scale = part, getattr(factor, name)
+            yield _times(call, each * repeats, ratio, scale)
+            if name == "forward":
+                yield replace(_times(call, each * again, ratio, scale), cause="recompute")
+
+
+def _measured(grid: Grid, priced: Passes, cause: str) -> Part:
+    """What measured layer times made of a cause, over the model's own."""
+    if grid.measured is None:
+        return Part(1.0, 1.0)
+    used, own = priced.layers[1].parts[cause], compute.layers(grid)[1].parts[cause]
+    return Part(
+        *(getattr(used, way) / np.where(getattr(own, way) > 0, getattr(own, way), 1.0) for way in Part.__slots__)
+    )
+
+
+def _tensor(grid: Grid) -> Iterator[tuple[Call, Part]]:
+    """An all-reduce each way of a region, or a gather and a scatter (:func:`compute.tensor_parallel`)."""
+    g = collectives.group(grid.network, grid.layout.tp, 1.0)
+    size, shown = compute.region_bytes(grid), 1.0 - grid.options.tp_overlap * grid.stack.tp_overlap
+    both = Part(shown, shown)
+    if float(grid.options.sequence_parallel) <= 0:
+        seconds = collectives.all_reduce(grid.network, size, g)
+        yield _call(grid, REDUCE, "tp", "tp", g, size, seconds), both
+        return
+    once, narrow = collectives.gather(grid.network, size, g), 1.0 - 0.5 * grid.device.low_precision
+    yield _call(grid, GATHER, "tp", "tp", g, size * narrow, once * narrow), both
+    yield _call(grid, SCATTER, "tp", "tp", g, size, once), both
+
+
+def _context(grid: Grid) -> Iterator[tuple[Call, Part]]:
+    """A send per other rank forward, twice as many backward, beside the attention kernel."""
+    network, layout = grid.network, grid.layout
+    hops = float(layout.cp) - 1.0
+    if hops <= 0:
+        return
+    size = compute.activation_bytes(grid, compute.kv_width(grid))
+    g = collectives.group(network, layout.cp, layout.tp)
+    one = _hop(grid, "cp", "cp", size, layout.tp, layout.cp)
+    shown = compute.context_parallel(grid, compute.attention_kernel(grid))
+    once = hops * one.alone_s
+    one = replace(one, ranks=round(float(g.n)), inside=round(float(g.inside)))
+    yield _times(one, hops), Part(shown.forward / once, None)
+    yield _times(one, 2.0 * hops), Part(None, shown.backward / (2.0 * once))
+
+
+def _hop(grid: Grid, group: str, cause: str, size: Figure, stride: Figure, n: Figure) -> Call:
+    """A send to the next of `n` ranks `stride` apart (:func:`collectives.send`)."""
+    reach = Group(n, np.where(stride * n > grid.network.domain, 1.0, n), stride * n)
+    return _call(grid, SEND, group, cause, reach, size, collectives.send(grid.network, size, stride, n))
+
+
+def _experts(grid: Grid) -> Iterator[tuple[Call, Part]]:
+    """Dispatch and combine each way, and a gather over expert-tensor ranks (:func:`compute.expert_parallel`)."""
+    network, layout = grid.network, grid.layout
+    shown = 1.0 - grid.stack.ep_overlap
+    routed = compute.dispatch(grid)
+    yield (
+        _times(_call(grid, EXCHANGE, "ep", "ep", routed.ranks, routed.size, routed.once), 2.0),
+        Part(shown, shown),
+    )
+    g = collectives.group(network, layout.etp, 1.0)
+    size = routed.size * layout.etp
+    once = collectives.gather(network, size, g)
+    yield _times(_call(grid, GATHER, "etp", "ep", g, size, once), 2.0), Part(shown, shown)
+
+
+# ---- stages and replicas ---------------------------------------------------------------------------------------------
+
+
+def _transfers(grid: Grid) -> Iterator[Call]:
+    """Activations out and gradients back for every chunk of a micro-batch (:func:`pipeline.transfer`)."""
+    layout = grid.layout
+    each = 2.0 * layout.vpp * pipeline.micro_batches(layout)
+    size, stride = pipeline.transfer_bytes(grid), pipeline.stage_stride(grid)
+    shown = 1.0 - grid.options.p2p_overlap * grid.stack.p2p_overlap
+    yield _times(_hop(grid, "pp", "p2p", size, stride, layout.pp), each, shown)
+
+
+def _replicas(grid: Grid, priced: Passes) -> Iterator[Call]:
+    """Reductions and gathers over replicas; what shows of them together is dealt out by their time alone."""
+    s = pipeline.stages(grid, priced.layers, priced.ends)
+    flow = pipeline.flow(grid, s)
+    held = sharding.most_held(grid, s.split)
+    beside = sharding.beside(grid, held, s.split.first, flow.forward, flow.backward)
+    reduces: list[Call] = []
+    gathers: list[Call] = []
+    r = sharding.replicas(grid)
+    for name, parameters, g, shards in (
+        ("dp", held.dense, r.dense, r.dense_shards),
+        ("edp", held.experts, r.experts, r.expert_shards),
+    ):
+        for call in _reduced(grid, name, parameters, g, shards):
+            (gathers if call.op == GATHER else reduces).append(call)
+    late = reduces + (gathers if float(beside.gathered_again) > 0 else [])
+    yield from _dealt(late, float(beside.reductions), float(beside.late))
+    yield from _dealt(gathers, float(beside.gathers), float(beside.early))
+
+
+def _reduced(grid: Grid, name: str, parameters: Figure, g: Group, shards: Figure) -> Iterator[Call]:
+    """An all-reduce, or a scatter over shards, an all-reduce over their replicas, and a gather."""
+    network, size = grid.network, sharding.gradient_bytes(grid, parameters)
+    if float(grid.options.zero) < 1:
+        yield _call(grid, REDUCE, name, "dp", g, size, collectives.all_reduce(network, size, g))
+        return
+    within, across = sharding.shards_and_replicas(g, shards)
+    yield _call(grid, SCATTER, name, "dp", within, size, collectives.gather(network, size, within))
+    part = size / shards
+    yield _call(grid, REDUCE, f"{name}-replicas", "dp", across, part, collectives.all_reduce(network, part, across))
+    whole = sharding.gathered_bytes(grid, parameters)
+    yield _call(grid, GATHER, name, "dp", within, whole, collectives.gather(network, whole, within))
+
+
+def _dealt(parts: list[Call], count: float, shown: float) -> Iterator[Call]:
+    alone = sum(call.alone_s for call in parts)
+    for call in parts:
+        yield _times(call, count, shown / alone if alone > 0 else 0.0)
