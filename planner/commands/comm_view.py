@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from planner import render
 from planner.units import format_bytes, format_percent, format_seconds
 
 if TYPE_CHECKING:
+    from planner.comm.table import Candidate, Cell, Table
     from planner.cost.calls import Call
     from planner.schema.plan import Plan
 
@@ -83,3 +84,62 @@ def show_calls(plan: Plan, calls: Sequence[Call], file: Path) -> None:
     render.text(f"Alone     {format_seconds(alone)}: what it would take with nothing beside it")
     if not decided:
         render.text(f"Next      clusterwright comm choose {file} --table TABLE.csv -o FILE")
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def table_document(found: Table) -> dict[str, object]:
+    """A table's cells as a document."""
+    return {
+        "kind": "communication-table",
+        "schema_version": 1,
+        "cells": [
+            {
+                "op": op,
+                "ranks": ranks,
+                "bytes": size,
+                **asdict(who),
+                "seconds": cell.seconds,
+                "spread": cell.spread,
+                "rounds": len(cell.rounds),
+            }
+            for (op, ranks, size), each in found.cells.items()
+            for who, cell in each.items()
+        ],
+    }
+
+
+def show_table(found: Table, file: Path) -> None:
+    """Times by call, a column for each candidate; the fastest, where the measurements can tell."""
+    from planner.comm.rules import spelt
+
+    names = [spelt(who.backend, who.algorithm, who.protocol) for who in found.candidates]
+    rows = []
+    for (op, ranks, size), each in found.cells.items():
+        times = [_time(each.get(who)) for who in found.candidates]
+        rows.append([op, f"{ranks:,}", format_bytes(size), *times, _fastest(each)])
+    render.table(("call", "ranks", "bytes", *names, "fastest"), rows, align="lrr" + "r" * len(names) + "l")
+    render.text()
+    render.text(
+        f"Rounds    {len(found.rounds)}; trimmed means, ± half of the 95 % interval (noisy: more than the mean itself)"
+    )
+    render.text(f"Next      clusterwright comm choose PLAN.json --table {file} -o FILE")
+
+
+def _time(cell: Cell | None) -> str:
+    if cell is None:
+        return "-"
+    if cell.spread is None:
+        return format_seconds(cell.seconds)
+    return f"{format_seconds(cell.seconds)} {f'±{100 * cell.spread:.0f} %' if cell.spread <= 1 else 'noisy'}"
+
+
+def _fastest(each: Mapping[Candidate, Cell]) -> str:
+    """The fastest, if its interval and the next one's do not meet."""
+    ranked = sorted(each.items(), key=lambda item: item[1].seconds)
+    if len(ranked) < 2:
+        return "-"
+    (who, first), (_, second) = ranked[0], ranked[1]
+    high, low = first.seconds * (1 + (first.spread or 0.0)), second.seconds * (1 - (second.spread or 0.0))
+    return who.backend if high < low else "not told apart"

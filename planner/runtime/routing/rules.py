@@ -1,0 +1,73 @@
+"""The plan's rules as a decision that every rank takes alike: by operation, group size and bytes only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send-recv")
+EITHER_MPI = ("mpi", "mpich", "openmpi")
+"""Names of the one MPI library that a process can have loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Calls of one kind, and the back end that they use."""
+
+    op: str
+    ranks: int | None
+    """Of the group; None: any."""
+    least: float
+    most: float
+    """Bytes of a call, both ends included, as nccl-tests counts them: the whole vector; an all-to-all's send buffer."""
+    backend: str
+
+
+def of_plan(path: str | Path, rank: int = 1) -> tuple[Rule, ...]:
+    """The communication rules of a plan that ``clusterwright comm choose ... -o FILE`` wrote.
+
+    Raises:
+        ValueError: the document is no plan, or has a rule for an operation that is not known.
+    """
+    document: Mapping[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    if document.get("kind") not in ("plan", "plan-set"):
+        raise ValueError(f"{path}: not a plan (kind is {document.get('kind')!r})")
+    plan = document["plans"][rank - 1] if document["kind"] == "plan-set" else document
+    return tuple(
+        Rule(rule["op"], rule.get("ranks"), rule["bytes_min"], rule["bytes_max"], rule["backend"])
+        for rule in plan["communication"]
+    )
+
+
+def checked(rules: Sequence[Rule], backends: Sequence[str]) -> tuple[Rule, ...]:
+    """The rules, if they can be followed: known operations, loaded back ends, and one back end for every call.
+
+    Raises:
+        ValueError: what is wrong, with the rule.
+    """
+    for rule in rules:
+        if rule.op not in OPERATIONS:
+            raise ValueError(f"{rule}: no operation {rule.op!r}; known are {', '.join(OPERATIONS)}")
+        if rule.backend not in backends:
+            raise ValueError(f"{rule}: no back end {rule.backend!r} here; loaded are {', '.join(backends)}")
+        if not 0 <= rule.least <= rule.most:
+            raise ValueError(f"{rule}: its sizes are no range")
+    for i, one in enumerate(rules):
+        for other in rules[i + 1 :]:
+            overlap = max(one.least, other.least) <= min(one.most, other.most)
+            if overlap and one.op == other.op and one.ranks == other.ranks and one.backend != other.backend:
+                raise ValueError(f"{one} and {other} hold for the same calls and name different back ends")
+    return tuple(rules)
+
+
+def choose(rules: Sequence[Rule], op: str, ranks: int, size: float, default: str) -> str:
+    """The back end of the first rule that holds for a call; a rule for a group's size goes before one for any."""
+    held = [rule for rule in rules if rule.op == op and rule.least <= size <= rule.most]
+    for wanted in (ranks, None):
+        for rule in held:
+            if rule.ranks == wanted:
+                return rule.backend
+    return default

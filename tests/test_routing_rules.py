@@ -1,0 +1,65 @@
+"""The router's decisions: by operation, group size and bytes, the same on every rank. No PyTorch needed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.runtime.routing.rules import OPERATIONS, Rule, checked, choose, of_plan
+
+RULES = st.lists(
+    st.builds(
+        Rule,
+        st.sampled_from(OPERATIONS),
+        st.sampled_from([None, 2, 4]),
+        st.sampled_from([0.0, 1024.0]),
+        st.sampled_from([1023.0, 1024.0, 2.0**20]),
+        st.sampled_from(["gloo", "mpi"]),
+    ),
+    max_size=6,
+)
+
+
+@given(RULES, st.sampled_from(OPERATIONS), st.sampled_from([1, 2, 4, 8]), st.integers(0, 2**21))
+def test_a_rule_that_holds_is_followed(rules: list[Rule], op: str, ranks: int, size: int) -> None:
+    found = choose(rules, op, ranks, size, "default")
+    held = [r for r in rules if r.op == op and r.ranks in (None, ranks) and r.least <= size <= r.most]
+    own = [r.backend for r in held if r.ranks == ranks]
+    assert found == (own[0] if own else held[0].backend if held else "default")
+
+
+@given(RULES, st.sampled_from(OPERATIONS), st.sampled_from([2, 4]), st.integers(0, 2**21))
+def test_of_rules_that_are_let_through_the_order_does_not_matter(
+    rules: list[Rule], op: str, ranks: int, size: int
+) -> None:
+    try:
+        checked(rules, ["gloo", "mpi"])
+    except ValueError:
+        return
+    assert choose(rules, op, ranks, size, "x") == choose(rules[::-1], op, ranks, size, "x")
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ([Rule("all-redduce", 2, 0, 1, "gloo")], "no operation 'all-redduce'"),
+        ([Rule("all-reduce", 2, 0, 1, "nccl")], "no back end 'nccl' here; loaded are gloo, mpi"),
+        ([Rule("all-reduce", 2, 5, 1, "gloo")], "no range"),
+        ([Rule("all-reduce", 2, 0, 9, "gloo"), Rule("all-reduce", 2, 9, 20, "mpi")], "hold for the same calls"),
+    ],
+)
+def test_rules_that_cannot_be_followed(rules: list[Rule], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        checked(rules, ["gloo", "mpi"])
+
+
+def test_rules_are_read_from_a_plan(tmp_path: Path) -> None:
+    rule = {"op": "all-reduce", "group": "dp", "bytes_min": 0.0, "bytes_max": 9.0, "backend": "mpi"}
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"kind": "plan-set", "plans": [{"communication": [rule | {"ranks": 4}, rule]}]}))
+    assert of_plan(path) == (Rule("all-reduce", 4, 0.0, 9.0, "mpi"), Rule("all-reduce", None, 0.0, 9.0, "mpi"))
+    path.write_text(json.dumps({"kind": "procurement"}))
+    with pytest.raises(ValueError, match="not a plan"):
+        of_plan(path)
