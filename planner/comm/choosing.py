@@ -148,7 +148,7 @@ class _Question:
         return mine.seconds * (1 + mine.spread) < base.seconds * (1 - base.spread)
 
     def _follows(self) -> dict[tuple[int, int], float]:
-        """Classes in the order of the step, round to the first again: as often as the rarer of two neighbours."""
+        """Classes in the order of the step, round to the first again: there and back, as often as the rarer."""
         of = {i: c for c, members in enumerate(self.classes) for i in members}
         found: dict[tuple[int, int], float] = {}
         for i, call in enumerate(self.calls):

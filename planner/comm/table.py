@@ -113,6 +113,15 @@ class Table:
         return {key: {who: Cell(rounds) for who, rounds in each.items()} for key, each in sorted(found.items())}
 
     @cached_property
+    def by_operation(self) -> Mapping[str, Mapping[Candidate, Mapping[int, Mapping[int, Cell]]]]:
+        """Operation -> candidate -> ranks -> bytes -> its rounds."""
+        found: dict[str, dict[Candidate, dict[int, dict[int, Cell]]]] = {}
+        for (op, ranks, size), each in self.cells.items():
+            for who, cell in sorted(each.items()):
+                found.setdefault(op, {}).setdefault(who, {}).setdefault(ranks, {})[size] = cell
+        return found
+
+    @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """All that was measured, in order."""
         return tuple(sorted({row.candidate for row in self.rows}))

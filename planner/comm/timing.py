@@ -21,11 +21,7 @@ class Time:
 
 def times(table: Table, op: str, ranks: int, size: float) -> dict[Candidate, Time]:
     """Every candidate that was measured with the operation."""
-    by: dict[Candidate, dict[int, dict[int, Cell]]] = {}
-    for (name, n, bytes_), each in table.cells.items():
-        for who, cell in each.items() if name == op else ():
-            by.setdefault(who, {}).setdefault(n, {})[bytes_] = cell
-    return {who: _over_ranks(found, ranks, size) for who, found in sorted(by.items())}
+    return {who: _over_ranks(found, ranks, size) for who, found in table.by_operation.get(op, {}).items()}
 
 
 def _over_ranks(found: Mapping[int, Mapping[int, Cell]], ranks: int, size: float) -> Time:

@@ -47,6 +47,79 @@ def show(file: Path, rank: int, catalog: Path | None, as_json: bool) -> None:
         comm_view.show_calls(plan, found, file)
 
 
+@comm.command()
+@click.argument("file", metavar="PLAN", type=click.Path(path_type=Path))
+@click.option(
+    "--table",
+    "measured",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    required=True,
+    help="Measured times (comm tune, comm import).",
+)
+@click.option("--most", default=2, show_default=True, metavar="K", help="Back ends that may be live.")
+@click.option("--margin", default="20 %", show_default=True, metavar="SHARE", help="Least gain that moves a call.")
+@click.option("--switch", default="20 us", show_default=True, metavar="T", help="Host time of a change of back end.")
+@click.option(
+    "--launcher",
+    type=click.Choice(["router", "nccl-tuner"]),
+    default="router",
+    show_default=True,
+    help="What follows the rules: planner.runtime.routing, or NCCL's tuner plugin alone.",
+)
+@click.option("--sms", type=click.IntRange(0), metavar="N", help="SMs that further back ends may keep busy.")
+@click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan with its rules.")
+@_RANK
+@_CATALOG
+@_JSON
+def choose(
+    file: Path,
+    measured: Path,
+    most: int,
+    margin: str,
+    switch: str,
+    launcher: str,
+    sms: int | None,
+    output: Path | None,
+    rank: int,
+    catalog: Path | None,
+    as_json: bool,
+) -> None:
+    """Pick back end, algorithm and protocol for every collective of PLAN by measured times.
+
+    A call leaves the best single back end only for a gain beyond the margin and the spread of the measurements, and
+    only if what was chosen on some rounds gained on the others. The new plan's rules are what the router
+    (planner.runtime.routing) and the nccl-tuner target of export follow.
+
+    \b
+      clusterwright comm choose plan.json --table table.csv -o mixed.json
+      clusterwright comm show mixed.json
+      clusterwright export mixed.json --to megatron+nccl-tuner+slurm -o job
+    """  # noqa: D301 - click reads the control character itself
+    from planner import catalog as catalogs
+    from planner import document, model_files, render, verify
+    from planner.comm import choosing, planned
+    from planner.commands import comm_view
+
+    plan = document.chosen(document.load(file), rank, str(file))
+    verify.check(plan, may_exceed_limits=True)
+    asked = choosing.Asked(
+        most=_at_least_one("--most", most),
+        margin=_share("--margin", margin),
+        switch_s=_quantity("--switch", switch, "time"),
+        launcher=launcher,
+        free=planned.free(plan, sms),
+    )
+    found, new = planned.with_rules(plan, catalogs.load(catalog), measured, asked, str(file))
+    verify.check(new, may_exceed_limits=True)
+    if output is not None:
+        model_files.write(output, document.as_json(new), replace=True)
+    if as_json:
+        render.json(document.dump(new))
+    else:
+        comm_view.show_choice(new, found, measured, output)
+
+
 _TABLE = click.option(
     "-o", "output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="Table to write, or to go on."
 )
@@ -171,6 +244,28 @@ def _whole(flag: str, text: str) -> int:
 
 def _at_least_one(flag: str, value: int) -> int:
     return _whole(flag, str(value))
+
+
+def _quantity(flag: str, text: str, dimension: str) -> float:
+    from planner import units
+    from planner.errors import WrongQuestion
+
+    try:
+        value = units.parse(text, dimension)
+    except units.UnitError as error:
+        raise WrongQuestion(f"{flag} {text}: {error}") from None
+    if value < 0:
+        raise WrongQuestion(f"{flag} {text}: must not be negative")
+    return value
+
+
+def _share(flag: str, text: str) -> float:
+    from planner.errors import WrongQuestion
+
+    value = _quantity(flag, text, "share")
+    if value >= 10:
+        raise WrongQuestion(f"{flag} {text}: did you mean {text} %?")
+    return value
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from planner import render
 from planner.units import format_bytes, format_percent, format_seconds
 
 if TYPE_CHECKING:
+    from planner.comm.choosing import Chosen
     from planner.comm.table import Candidate, Cell, Table
     from planner.cost.calls import Call
     from planner.schema.plan import Plan
@@ -143,3 +144,79 @@ def _fastest(each: Mapping[Candidate, Cell]) -> str:
     (who, first), (_, second) = ranked[0], ranked[1]
     high, low = first.seconds * (1 + (first.spread or 0.0)), second.seconds * (1 - (second.spread or 0.0))
     return who.backend if high < low else "not told apart"
+
+
+# ---- choices ---------------------------------------------------------------------------------------------------------
+
+
+def show_choice(plan: Plan, found: Chosen, table: Path, output: Path | None) -> None:
+    """What each call uses, and what that gains over the best single back end."""
+    told = plan.communication_choice
+    assert told is not None
+    rows = [
+        [
+            call.op,
+            call.group,
+            f"{call.ranks:,}",
+            format_bytes(call.bytes),
+            call.choice,
+            format_seconds(call.alone_s),
+            format_seconds(call.base_s),
+            format_seconds(call.saved_s) if call.saved_s else "0 s",
+            "yes" if call.extrapolated else "",
+            call.runner_up or "-",
+        ]
+        for call in sorted(told.calls, key=lambda call: -call.saved_s)
+    ]
+    heads = (
+        "call",
+        "group",
+        "ranks",
+        "bytes",
+        "choice",
+        "each",
+        f"by {told.base}",
+        "saves",
+        "beyond table",
+        "runner-up",
+    )
+    render.table(heads, rows, align="llrrlrrrll", priority=["runner-up", "beyond table", "ranks", f"by {told.base}"])
+    render.text()
+    step = plan.prediction.step_time_s
+    gain = format_percent(step / told.step_time_s - 1.0, 2)
+    render.text(
+        f"Step      {format_seconds(step)} with {told.base} alone, {format_seconds(told.step_time_s)} with these: "
+        f"{format_seconds(told.saved_s) if told.saved_s > 0 else '0 s'} saved ({gain})"
+    )
+    render.text(f"Live      {', '.join(told.live)} (at most {told.most}); gap {format_percent(told.gap, 2)}")
+    for line in _trust(plan, found):
+        render.text(line)
+    if output is None:
+        render.text("Next      write it: -o FILE")
+    else:
+        render.text(f"Next      clusterwright comm show {output}")
+
+
+def _trust(plan: Plan, found: Chosen) -> list[str]:
+    """How far the gain can be believed."""
+    told = plan.communication_choice
+    assert told is not None
+    lines = []
+    if found.fell_back:
+        lines.append(
+            f"Kept      {told.base} for every call: on rounds that it was not chosen on, a mixture took up to "
+            f"{format_percent(found.held_back or 0.0, 0)} of its time (95 %)"
+        )
+    elif found.held_back is None:
+        lines.append("Trust     too few rounds to try the choice on rounds held back (comm tune --rounds 5)")
+    elif told.saved_s > 0:
+        lines.append(
+            f"Trust     on rounds held back at most {format_percent(found.held_back, 0)} of {told.base}'s time (95 %)"
+        )
+    beyond = sum(call.extrapolated for call in told.calls)
+    if beyond:
+        lines.append(
+            f"Assumes   {beyond} of {len(told.calls)} calls lie beyond the table: its nearest ranks and sizes stand in"
+        )
+    lines.append("Assumes   what shows of a call shrinks with its time; the plan's own time is the single back end's")
+    return lines

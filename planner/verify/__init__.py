@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 from planner.errors import ClusterwrightError
 from planner.schema.plan import Plan
-from planner.verify import document, groups, limits, memory, money, prediction, ranks
+from planner.verify import communication, document, groups, limits, memory, money, prediction, ranks
 from planner.verify.finding import Check, Claim, Violation
 from planner.verify.model import read
 
@@ -25,6 +25,7 @@ CHECKS: tuple[Check, ...] = (
     *prediction.CHECKS,
     *money.CHECKS,
     *limits.CHECKS,
+    *communication.CHECKS,
     limits.limits_hold,
 )
 """All checks on what a plan says, in the order in which they run once the document's own are passed."""
@@ -37,6 +38,7 @@ UNLIKE_CHECKS: tuple[Check, ...] = (
     *(check for check in prediction.CHECKS if check is not prediction.causes_have_a_reason),
     *(check for check in money.CHECKS if check is not money.dollars_follow_from_days),
     *limits.CHECKS,
+    *communication.CHECKS,
     limits.limits_hold,
 )
 """The same for a plan whose pipelines are unlike (over several pools)."""

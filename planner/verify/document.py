@@ -11,8 +11,8 @@ from planner.verify.model import read
 
 BYTES = ("parameters", "gradients", "gradient_wire", "parameter_wire", "gathers_working_copy")
 OPTIMIZER_BYTES = ("state_bytes", "master_bytes", "step_bytes")
-MAY_BE_NEGATIVE = ("slack", "seed")
-"""Slack of an estimate that does not fit; seeds are any number."""
+MAY_BE_NEGATIVE = ("slack", "seed", "saved_s")
+"""Slack of an estimate that does not fit; seeds are any number; a call that loses in a class that gains."""
 LARGEST = 10**30
 """Of a whole number: nothing that is counted comes near, and products of a few still convert to floats."""
 MOST_LAYERS = 1_000_000

@@ -1,0 +1,87 @@
+"""Communication rules: every call has one answer, the choice that is told is theirs, and its gain adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from planner.schema.plan import CommunicationRule
+from planner.verify.finding import TOLERANCE, Check, Claim
+
+OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send-recv")
+GROUPS = ("tp", "cp", "ep", "etp", "dp", "dp-replicas", "edp", "edp-replicas", "pp")
+
+
+def rules_have_one_answer(c: Claim) -> Iterator[str]:
+    """Rules of one operation and group size never name two back ends for the same bytes: ranks know no more of a call.
+
+    Rules of before 2026-12 name no ranks; they hold for any, and are told apart by their group as well.
+    """
+    rules = c.plan.communication
+    for rule in rules:
+        if rule.bytes_min > rule.bytes_max:
+            yield f"{_named(rule)}: from {rule.bytes_min:g} to {rule.bytes_max:g} bytes is no range"
+        if rule.ranks is not None and rule.ranks < 2:
+            yield f"{_named(rule)}: a group of {rule.ranks} makes no calls"
+        if not rule.backend:
+            yield f"{_named(rule)}: no back end"
+    known = [rule for rule in rules if rule.ranks is not None]
+    for rule in known:
+        if rule.op not in OPERATIONS or rule.group not in GROUPS:
+            yield f"{_named(rule)}: there is no such call"
+    for one, other in combinations(known, 2):
+        meet = max(one.bytes_min, other.bytes_min) <= min(one.bytes_max, other.bytes_max)
+        if meet and (one.op, one.ranks) == (other.op, other.ranks) and _how(one) != _how(other):
+            yield f"{_named(one)} and {_named(other)} hold for the same calls and differ"
+
+
+def _how(rule: CommunicationRule) -> tuple[str, str, str]:
+    return rule.backend, rule.algorithm, rule.protocol
+
+
+def _named(rule: CommunicationRule) -> str:
+    ranks = "" if rule.ranks is None else f" of {rule.ranks} ranks"
+    return f"rule for {rule.op}{ranks} in {rule.group} by {rule.backend or 'nothing'}"
+
+
+def choice_is_what_rules_say(c: Claim) -> Iterator[str]:
+    """Each call that is told falls under a rule that names its choice; live back ends are those of the choices."""
+    told, rules = c.plan.communication_choice, c.plan.communication
+    if told is None:
+        return
+    for call in told.calls:
+        held = [
+            rule
+            for rule in rules
+            if (rule.op, rule.group, rule.ranks) == (call.op, call.group, call.ranks)
+            and rule.bytes_min <= call.bytes <= rule.bytes_max
+        ]
+        what = f"{call.op} of {call.bytes:.6g} bytes in {call.group}"
+        if len(held) != 1:
+            yield f"{what} falls under {len(held)} rules"
+        elif _spelt(held[0]) != call.choice:
+            yield f"{what} is told to use {call.choice}, and by the rules it uses {_spelt(held[0])}"
+    used = {call.choice.split(" ")[0] for call in told.calls}
+    if set(told.live) != used or len(told.live) > told.most or (told.calls and told.base == ""):
+        yield f"live are {', '.join(told.live)} of at most {told.most}; the calls use {', '.join(sorted(used))}"
+
+
+def _spelt(rule: CommunicationRule) -> str:
+    how = "/".join(word for word in (rule.algorithm, rule.protocol) if word)
+    return f"{rule.backend} {how}" if how else rule.backend
+
+
+def gain_adds_up(c: Claim) -> Iterator[str]:
+    """``step_time_s = prediction - saved_s``, and ``0 <= saved_s <= sum(saved_s of the calls) <= prediction``."""
+    told, step = c.plan.communication_choice, c.plan.prediction.step_time_s
+    if told is None:
+        return
+    near = TOLERANCE * step
+    if abs(told.step_time_s - (step - told.saved_s)) > near:
+        yield f"the step takes {told.step_time_s:.9g} s, {step - told.saved_s:.9g} follow from what is saved"
+    calls = sum(call.saved_s for call in told.calls)
+    if not -near <= told.saved_s <= calls + near or calls > step:
+        yield f"{told.saved_s:.9g} s are saved, by the calls {calls:.9g} of {step:.9g}"
+
+
+CHECKS: tuple[Check, ...] = (rules_have_one_answer, choice_is_what_rules_say, gain_adds_up)
