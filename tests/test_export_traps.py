@@ -26,9 +26,9 @@ from planner.export import (
     torchtitan,
 )
 from planner.export.bundle import refusals
-from planner.schema.plan import CommunicationRule, Plan
+from planner.schema.plan import CallChoice, CommunicationChoice, CommunicationRule, Plan
 from tests.launchers.environments import given
-from tests.launchers.spread import MIXED, Case, expressible, mixed, plan, two_pools
+from tests.launchers.spread import MIXED, Case, chosen_plan, expressible, mixed, plan, two_pools
 
 OPTIONS = Path(__file__).parent / "golden" / "launchers" / "megatron_options.txt"
 DENSE = plan(Case("megatron-core", "llama3-70b", "dgx-h100:16", "tp=4 pp=4 vpp=4 cp=2"))
@@ -492,11 +492,21 @@ def rule(**changes: Any) -> CommunicationRule:
 @pytest.mark.parametrize(
     ("rules", "says"),
     [
-        ((), "no communication rules"),
+        ((), "no communication rules that tell NCCL how"),
         ((rule(op="all-to-all"),), "would be read as allreduce"),
         ((rule(op="send-recv"),), "would be read as allreduce"),
         ((rule(algorithm="rong"),), "would be read as ring"),
         ((rule(protocol="ll256"),), "would be read as simple"),
+        ((rule(protocol=""),), "would be read as simple"),
+        ((rule(algorithm="", protocol=""),), "no communication rules that tell NCCL how"),
+        ((rule(op="all-gather", algorithm="tree"),), "no tree for allgather and would ignore the row"),
+        ((rule(op="broadcast", algorithm="nvls"),), "no nvls for broadcast"),
+        ((rule(algorithm="pat"),), "no pat for allreduce"),
+        ((rule(algorithm="nvls", protocol="ll"),), "no ll for nvls"),
+        ((rule(op="all-gather", algorithm="pat", protocol="ll128"),), "no ll128 for pat"),
+        ((rule(algorithm="nvls_tree", ranks=8),), "no nvls_tree inside one node"),
+        ((rule(ranks=8), rule(ranks=8, algorithm="tree")), "overlap"),
+        ((rule(ranks=8), rule()), "of any ranks and of some"),
         ((rule(), rule(bytes_min=1 << 22, bytes_max=1 << 23)), "no row for allreduce between"),
         ((rule(), rule(bytes_min=1 << 10, bytes_max=1 << 23)), "overlap"),
     ],
@@ -509,3 +519,85 @@ def test_sizes_above_four_gigabytes_have_a_row() -> None:
     whole = replace(DENSE, communication=(rule(bytes_max=1 << 34),))
     assert not why_not(whole, "nccl-tuner")
     assert nccl_tuner.row(whole.communication[0]).split(",")[2] == str(1 << 34)
+
+
+def test_groups_of_one_size_share_rows_and_others_have_their_own() -> None:
+    rules = (rule(ranks=8, group="tp"), rule(ranks=8), rule(ranks=16, algorithm="tree", protocol="ll"))
+    whole = replace(DENSE, communication=rules)
+    assert not why_not(whole, "nccl-tuner")
+    made = bundle(whole, parts("torchrun+nccl-tuner"), given("torchrun+nccl-tuner"))
+    rows = made.files[nccl_tuner.NAME].splitlines()
+    assert [line.split(",")[-1] for line in rows] == ["8", "16"]
+    assert any("share their rows" in loss.why for loss in made.losses)
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ((rule(),), {"NCCL_ALGO": "AllReduce:ring", "NCCL_PROTO": "AllReduce:simple"}),
+        (
+            (rule(bytes_max=9), rule(bytes_min=10, algorithm="tree", protocol="ll"), rule(op="all-gather")),
+            {"NCCL_ALGO": "AllReduce:ring,tree;AllGather:ring", "NCCL_PROTO": "AllReduce:simple,ll;AllGather:simple"},
+        ),
+        ((rule(algorithm="nvls_tree"),), {"NCCL_ALGO": "AllReduce:NVLSTree,ring", "NCCL_PROTO": "AllReduce:simple"}),
+        ((rule(protocol="ll128"),), {"NCCL_ALGO": "AllReduce:ring"}),
+        ((rule(), rule(ranks=4, algorithm="", protocol="")), {}),
+        ((rule(op="broadcast"),), {"NCCL_ALGO": "Broadcast:ring", "NCCL_PROTO": "Broadcast:simple"}),
+    ],
+)
+def test_the_environment_holds_nccl_to_what_the_rules_use(
+    rules: tuple[CommunicationRule, ...], expected: dict[str, str]
+) -> None:
+    """LL128 is never named: NCCL would use it where it is not safe; and the ring stays where switches have to add."""
+    assert nccl_tuner.environment(replace(DENSE, communication=rules)) == expected
+
+
+def test_what_other_back_ends_would_have_saved_is_told() -> None:
+    told = CallChoice(
+        op="send-recv",
+        group="pp",
+        ranks=4,
+        bytes=100.0,
+        count=1.0,
+        choice="mpich",
+        runner_up="nccl",
+        alone_s=1.0,
+        base_s=2.0,
+        extrapolated=False,
+        saved_s=0.25,
+    )
+    why = CommunicationChoice(
+        table="t.csv",
+        sha256="",
+        base="nccl",
+        live=("mpich", "nccl"),
+        most=2,
+        margin=0.2,
+        gap=0.0,
+        saved_s=0.25,
+        step_time_s=DENSE.prediction.step_time_s - 0.25,
+        calls=(told,),
+    )
+    rules = (rule(), rule(op="send-recv", backend="mpich", algorithm="", protocol=""))
+    losses = list(nccl_tuner.loses(replace(DENSE, communication=rules, communication_choice=why)))
+    assert "rules for mpich are not in the table: 250 ms a step more" in losses[0].why
+
+
+def test_what_comm_choose_writes_is_taken_and_each_call_meets_its_row() -> None:
+    """The plugin's reading, written out: the first row of the operation, the bytes and the ranks."""
+    whole = chosen_plan()
+    made = bundle(whole, parts("torchrun+nccl-tuner"), given("torchrun+nccl-tuner"))
+    rows = [line.split(",") for line in made.files[nccl_tuner.NAME].splitlines()]
+    assert whole.communication_choice is not None
+    tuned = [call for call in whole.communication_choice.calls if " " in call.choice]
+    assert tuned
+    for call in tuned:
+        met = [
+            f"nccl {row[3]}/{row[4]}"
+            for row in rows
+            if row[0] == call.op.replace("-", "")
+            and int(row[1]) <= call.bytes <= int(row[2])
+            and int(row[7]) == call.ranks
+        ]
+        assert met == [call.choice]
+    assert any("send-recv" in loss.why for loss in made.losses if loss.field == "communication.op")

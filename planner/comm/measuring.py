@@ -169,9 +169,8 @@ def _started(asked: Asked, ranks: int, job: dict[str, Any], errors: IO[str]) -> 
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-m", "planner.comm.rank", json.dumps(job)]
     if "mpi" in asked.backends:
-        launcher = _mpiexec(asked.mpiexec)
-        shared = ["--oversubscribe"] if _is_open_mpi(launcher) else []
-        return [_process([launcher, *shared, "-n", str(ranks), *words], environment, subprocess.PIPE, errors)]
+        launcher = mpi_launcher(asked.mpiexec)
+        return [_process([*launcher, "-n", str(ranks), *words], environment, subprocess.PIPE, errors)]
     meeting = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     return [
         _process(
@@ -188,12 +187,16 @@ def _process(words: list[str], environment: dict[str, str], out: int, errors: IO
     return subprocess.Popen(words, env=environment, stdout=out, stderr=errors, text=True, stdin=subprocess.DEVNULL)
 
 
-def _mpiexec(named: str | None) -> str:
-    """The launcher of the MPI library: named, beside this Python, or on the path."""
+def mpi_launcher(named: str | None = None) -> list[str]:
+    """The launcher of the MPI library: named, beside this Python, or on the path; ready for more ranks than cores.
+
+    Raises:
+        WrongQuestion: there is none.
+    """
     beside = Path(sys.executable).parent / "mpiexec"
     for each in (named, str(beside) if beside.exists() else None, "mpiexec"):
         if each and (found := shutil.which(each)):
-            return found
+            return [found, "--oversubscribe"] if _is_open_mpi(found) else [found]
     raise WrongQuestion(
         f"no {named or 'mpiexec'} to start an MPI job with: pip install 'clusterwright[mpi]', or --mpiexec FILE"
     )

@@ -61,7 +61,7 @@ def main() -> None:
             for name in order:
                 if (name, op, size, number) in done:
                     continue
-                seconds = _measured(torch, dist, routers[name], op, size, device)
+                seconds = seconds_of(torch, dist, routers[name], op, size, device)
                 if dist.get_rank() == 0:
                     told = {"backend": name, "op": op, "bytes": size, "round": number, "seconds": seconds}
                     print(json.dumps(told), flush=True)
@@ -79,8 +79,8 @@ def _named(name: str) -> str:
     return next((known for word, known in (("open mpi", "openmpi"), ("mpich", "mpich")) if word in text), "mpi")
 
 
-def _measured(torch: Any, dist: Any, router: Router, op: str, size: int, device: Any) -> float:
-    """Seconds of one call: the slowest rank's trimmed mean."""
+def seconds_of(torch: Any, dist: Any, router: Router, op: str, size: int, device: Any, most: int = MOST) -> float:
+    """Seconds of one call: the slowest rank's trimmed mean of at most so many."""
     work = _work(torch, router, op, size, device)
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
 
@@ -98,7 +98,7 @@ def _measured(torch: Any, dist: Any, router: Router, op: str, size: int, device:
     first = max(once() for _ in range(WARM))
     agreed = torch.tensor([first], dtype=torch.float64)
     dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
-    calls = min(max(int(BUDGET / float(agreed)), LEAST), MOST)
+    calls = min(max(int(BUDGET / float(agreed)), LEAST), most)
     dist.barrier()
     slowest = torch.tensor([trimmed_mean([once() for _ in range(calls)])], dtype=torch.float64)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)

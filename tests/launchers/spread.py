@@ -1,10 +1,13 @@
 """Plans spread over what exporters say they can express: what conformance tests and the real validators run on."""
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 
-from planner import api
+from planner import api, catalog
+from planner.comm import choosing, planned
 from planner.export import EXPORTERS
 from planner.export.bundle import refusals
 from planner.schema.plan import CommunicationRule, Plan, Stage
@@ -195,12 +198,38 @@ def _with_rules(whole: Plan, number: int) -> Plan:
     """Rules for NCCL: two borders that move with the number."""
     ops = ("all-reduce", "all-gather", "reduce-scatter")
     borders = (0, 1 << (10 + number % 7), 1 << (20 + number % 5), 1 << 33)
-    choices = (("tree", "ll"), ("ring", "ll128"), ("ring", "simple"))
+    others = (("ring", "ll128"), ("ring", "simple"))
+    choices = {op: ((("tree", "ll") if op == "all-reduce" else ("pat", "simple")), *others) for op in ops}
     rules = [
         CommunicationRule(
             op=op, group="dp", bytes_min=low, bytes_max=high - 1, backend="nccl", algorithm=algorithm, protocol=protocol
         )
         for op in ops[: 1 + number % 3]
-        for low, high, (algorithm, protocol) in zip(borders, borders[1:], choices, strict=False)
+        for low, high, (algorithm, protocol) in zip(borders, borders[1:], choices[op], strict=False)
     ]
     return replace(whole, communication=tuple(rules))
+
+
+@cache
+def chosen_plan() -> Plan:
+    """A plan with the rules that ``comm choose`` makes of a table of NCCL's algorithms and protocols."""
+    whole = api.plan("llama3-70b", f"{H100}:16").plans[0]
+    laws = {
+        ("ring", "simple"): (1e-5, 2e-12),
+        ("ring", "ll"): (3e-6, 6e-12),
+        ("", ""): (2e-5, 4e-12),
+    }
+    rows = [
+        f"nccl,{algorithm},{protocol},{op},{ranks},{4**n},{number},{start + 4**n * each}"
+        for op in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv")
+        for ranks in (2, 8, 128)
+        for n in range(5, 19)
+        for (algorithm, protocol), (start, each) in laws.items()
+        for number in range(4)
+        if not (algorithm and op in ("all-to-all", "send-recv"))
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.csv"
+        header = "backend,algorithm,protocol,op,ranks,bytes,round,seconds"
+        path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+        return planned.with_rules(whole, catalog.load(), path, choosing.Asked(launcher="nccl-tuner"), "plan")[1]

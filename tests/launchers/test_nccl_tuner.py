@@ -1,19 +1,26 @@
-"""NVIDIA's example tuner plugin, asked what it chooses by an exported table. ``NCCL_TUNER=FILE``: its shared object."""
+"""NVIDIA's example tuner plugin, asked what it chooses by an exported table.
+
+``NCCL_TUNER`` names its shared object, or the folder of its source, which is then compiled here with gcc.
+"""
 
 import ctypes
 import os
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from planner.export import bundle, nccl_tuner, parts
 from tests.launchers.environments import given
-from tests.launchers.spread import expressible
+from tests.launchers.spread import chosen_plan, expressible
 
 ALGORITHMS, PROTOCOLS = len(nccl_tuner.ALGORITHMS), len(nccl_tuner.PROTOCOLS)
-UNTOUCHED = 1000.0
+UNTOUCHED, IMPOSSIBLE = 1000.0, -1.0
 
 
 class Plugin(ctypes.Structure):
@@ -33,24 +40,44 @@ class Tuner:
         asked = (pointer, ctypes.c_int, size, ctypes.c_int, pointer, ctypes.c_int, ctypes.c_int, ctypes.c_int, pointer)
         self.ask = ctypes.CFUNCTYPE(ctypes.c_int, *asked)(plugin.choose)
 
-    def choice(self, collective: str, size: int) -> tuple[str, str] | None:
+    def choice(self, collective: str, size: int, impossible: tuple[str, str] | None = None) -> tuple[str, str] | None:
         """The algorithm and protocol that it makes cheapest; None where it leaves the choice to NCCL."""
         table = (ctypes.c_float * (ALGORITHMS * PROTOCOLS))(*[UNTOUCHED] * (ALGORITHMS * PROTOCOLS))
+        if impossible is not None:
+            algorithm, protocol = (
+                names.index(name)
+                for names, name in zip((nccl_tuner.ALGORITHMS, nccl_tuner.PROTOCOLS), impossible, strict=True)
+            )
+            table[algorithm * PROTOCOLS + protocol] = IMPOSSIBLE
         kind, channels = nccl_tuner.COLLECTIVES.index(collective), ctypes.c_int()
         at = ctypes.addressof(channels)
         assert self.ask(self.context, kind, size, 1, ctypes.addressof(table), ALGORITHMS, PROTOCOLS, 0, at) == 0
-        chosen = [n for n, cost in enumerate(table) if cost != UNTOUCHED]
+        chosen = [n for n, cost in enumerate(table) if cost not in (UNTOUCHED, IMPOSSIBLE)]
         if not chosen:
             return None
         (best,) = chosen
         return nccl_tuner.ALGORITHMS[best // PROTOCOLS], nccl_tuner.PROTOCOLS[best % PROTOCOLS]
 
 
+@cache
+def shared_object() -> str:
+    """The compiled plugin; skips where there is neither it nor its source and a compiler."""
+    path = Path(os.environ.get("NCCL_TUNER", ""))
+    if path.is_file():
+        return str(path)
+    source, gcc = path / "plugin.c", shutil.which("gcc")
+    if not source.is_file() or gcc is None:
+        pytest.skip("NCCL_TUNER names neither NCCL's example tuner plugin nor its source (with gcc to compile it)")
+    made = Path(tempfile.mkdtemp()) / "plugin.so"
+    words = [gcc, "-shared", "-fPIC", "-I", str(path), "-I", str(path / "nccl"), str(source), "-o", str(made)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return str(made)
+
+
 @contextmanager
 def tuner(text: str, folder: Path, nodes: int = 4, ranks: int = 32) -> Iterator[Tuner]:
-    path = os.environ.get("NCCL_TUNER", "")
-    if not path:
-        pytest.skip("NCCL_TUNER names no shared object of NCCL's example tuner plugin")
+    path = shared_object()
     (folder / nccl_tuner.NAME).write_text(text, encoding="utf-8")
     before = os.environ.get("NCCL_TUNER_CONFIG_FILE")
     os.environ["NCCL_TUNER_CONFIG_FILE"] = str(folder / nccl_tuner.NAME)
@@ -87,3 +114,25 @@ def test_it_takes_every_wrong_word(tmp_path: Path) -> None:
     ):
         with tuner(row + "\n", tmp_path) as real:
             assert real.choice("allreduce", 10) == became, row
+
+
+def test_ranks_and_choices_of_a_real_plan_reach_it(tmp_path: Path) -> None:
+    """Rules as ``comm choose`` writes them: every call gets what the plan says, a group of another size nothing."""
+    whole = chosen_plan()
+    told = whole.communication_choice
+    assert told is not None
+    made = bundle(whole, parts("torchrun+nccl-tuner"), given("torchrun+nccl-tuner"))
+    asked = [call for call in told.calls if " " in call.choice]
+    assert {call.op for call in asked} >= {"all-gather", "reduce-scatter"}
+    for call in asked:
+        name = call.op.replace("-", "")
+        with tuner(made.files[nccl_tuner.NAME], tmp_path, nodes=1, ranks=call.ranks) as real:
+            assert real.choice(name, int(call.bytes)) == tuple(call.choice.split(" ")[1].split("/"))
+        with tuner(made.files[nccl_tuner.NAME], tmp_path, nodes=1, ranks=call.ranks + 1) as real:
+            assert real.choice(name, int(call.bytes)) is None
+
+
+def test_it_says_nothing_of_what_nccl_has_not(tmp_path: Path) -> None:
+    """Why combinations are checked: the plugin leaves a cost that NCCL marked as impossible as it is."""
+    with tuner("allgather,0,1000,tree,ll,-1,-1,-1\n", tmp_path) as real:
+        assert real.choice("allgather", 10, impossible=("tree", "ll")) is None
