@@ -3,9 +3,9 @@
     python -m benchmarks.comm_mix --json                  # in the environment of make test-real
 
 Every collective of a sweep (six operations, sizes from 1 KiB) is measured by Gloo and by MPI in turns; the selector of
-``comm choose`` picks by these rounds; then every call is run by Gloo, by MPI and by the router with the chosen rules, in an
-order that changes from call to call, and the sweep's total time is compared round by round. The best single back end is
-the one that the first rounds name. Where the selector falls back to it, both sides run the same code, and what the
+``comm choose`` picks by these rounds. Then every call is run by Gloo, by MPI and by the router with those rules, in
+an order that changes from call to call, and the sweep's total time is compared round by round. The best single back end
+is the one that the first rounds name. Where the selector falls back to it, both sides run the same code, and what the
 ratio shows is this machine's noise.
 """
 
