@@ -316,6 +316,7 @@ def configuration(wanted: Request, given: Pins) -> Pins:
         "zero_scope": "full",
         "dp_overlap": "on" if has("dp_overlap", True) else "off",
         "offload": "none",
+        "placement": "none",
         "rank_order": "tp-cp-ep-dp-pp",
     }
     return Pins({**{axis: Bound((value,)) for axis, value in neutral.items()}, **bounds})

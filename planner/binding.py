@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 
-from planner.cost.figures import Device, Network, Shape, Stack
+from planner.cost.figures import Device, Expansion, Network, Shape, Stack
+from planner.errors import WrongQuestion
 from planner.parameters import lora_parameters, parameters
 from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime
@@ -155,6 +156,28 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
         host_bandwidth=accelerator.host_bandwidth or HOST_BANDWIDTH,
         peak=peak[_PEAK_OF[precision]],
         low_precision=float(precision in LOW_PRECISION),
+    )
+
+
+def expansion(accelerator: Accelerator, reached: AcceleratorEfficiency, per_node: int) -> Expansion | None:
+    """The figures of an accelerator's expanded memory; None where it has none. Software is taken to reach as much of
+    its bandwidth as of the accelerator's own memory's.
+
+    Raises:
+        WrongQuestion: a capacity without a bandwidth, or a bandwidth without a capacity.
+    """
+    size, rate = accelerator.expanded_memory, accelerator.expanded_bandwidth
+    if (size is None) != (rate is None):
+        lacks = "expanded_memory" if size is None else "expanded_bandwidth"
+        raise WrongQuestion(f"{accelerator.id}: expanded memory needs {lacks} too")
+    if size is None or rate is None:
+        return None
+    return Expansion(
+        memory=size,
+        rate=rate * reached.memory,
+        latency=accelerator.expanded_latency,
+        sharers={"accelerator": 1.0, "node": float(per_node), "pool": math.inf}[accelerator.expanded_scope],
+        concurrent=float(accelerator.expanded_access == "concurrent"),
     )
 
 

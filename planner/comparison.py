@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner.schema.plan import Plan
+from planner.space.axes import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ def _named(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "overlap TP / DP / p2p", " / ".join(_word(o) for o in (plan.overlap.tp, plan.overlap.dp, plan.overlap.p2p))
     yield "rank order", p.rank_order
     yield "offload", "optimizer" if plan.offload.get("optimizer") else "none"
+    yield "placement", Placement(**(plan.placement or {})).name
     yield "layers of stages", ", ".join(str(stage.layers) for stage in p.stages)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from planner import __version__, cost
+from planner.cost import hierarchy, money, pipeline, risk, sharding
 from planner.cost import memory as cost_memory
-from planner.cost import money, pipeline, risk, sharding
 from planner.cost.figures import Grid
 from planner.errors import WrongQuestion, nearest
 from planner.parameters import parameters
 from planner.question import Prepared, Request, goodput_of
 from planner.schema import plan as schema
-from planner.schema.hardware import Cluster, Fabric
+from planner.schema.hardware import Accelerator, Cluster, Fabric
 from planner.schema.procurement import Procurement
 from planner.search.problem import Candidate
 from planner.space.grid import single_grid
@@ -36,6 +37,7 @@ def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
     request, options, layout = prepared.request, candidate.options, candidate.layout
     grid = single_grid(prepared.figures, layout, options)
     run = _money(request, candidate)
+    prediction = _prediction(prepared, grid, candidate)
     return schema.Plan(
         rank=rank,
         generator=schema.Generator(version=__version__, seed=0, inputs=_inputs(prepared, options.precision)),
@@ -56,13 +58,14 @@ def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
             selective=bool(options.recompute.selective),
         ),
         offload={"optimizer": options.offload},
+        placement=None if grid.expanded is None else asdict(options.placement),
         overlap=schema.Overlap(tp=options.tensor.overlap, dp=options.sharding.overlap, p2p=options.p2p_overlap),
         communication=(),
         env={},
-        prediction=_prediction(prepared, grid, candidate),
+        prediction=prediction,
         money=run,
         energy=_energy(request, layout["nodes"], run.days * money.DAY_S),
-        constraints=_constraints(prepared, candidate, run),
+        constraints=_constraints(prepared, candidate, prediction.memory, run),
         assumptions=_assumptions(prepared),
     )
 
@@ -116,6 +119,19 @@ def pool_section(cluster: Cluster, count: int) -> schema.Pool:
         nics_per_node=node.nics,
         nic_bytes_per_s=node.nic_bandwidth,
         max_power_w=node.max_power,
+        expanded=_expanded_pool(accelerator),
+    )
+
+
+def _expanded_pool(a: Accelerator) -> schema.ExpandedPool | None:
+    if a.expanded_memory is None or a.expanded_bandwidth is None:
+        return None
+    return schema.ExpandedPool(
+        bytes=a.expanded_memory,
+        bytes_per_s=a.expanded_bandwidth,
+        latency_s=a.expanded_latency,
+        scope=a.expanded_scope,
+        access=a.expanded_access,
     )
 
 
@@ -236,6 +252,23 @@ def memory_section(prepared: Prepared, grid: Grid, pp: int) -> schema.MemorySect
         oom_chance=risk.chance(
             float(held.total), prepared.request.cluster.accelerator.memory, prepared.memory_half_width
         ),
+        expanded=_expanded_section(prepared, grid, held),
+    )
+
+
+def _expanded_section(prepared: Prepared, grid: Grid, held: cost_memory.Memory) -> schema.ExpandedSection | None:
+    if grid.expanded is None:
+        return None
+    pool = prepared.request.cluster.accelerator.expanded_memory
+    assert pool is not None
+    there = held.expanded
+    return schema.ExpandedSection(
+        total_bytes=float(there.total),
+        capacity_bytes=float(pool / hierarchy.sharers(grid)),
+        parameters_bytes=float(there.parameters),
+        gradients_bytes=float(there.gradients),
+        optimizer_bytes=float(there.optimizer),
+        activations_bytes=float(there.activations),
     )
 
 
@@ -292,13 +325,18 @@ def _energy(request: Request, nodes: int, seconds: float) -> schema.Energy:
     )
 
 
-def _constraints(prepared: Prepared, candidate: Candidate, run: schema.Money) -> tuple[schema.Constraint, ...]:
+def _constraints(
+    prepared: Prepared, candidate: Candidate, held: schema.MemorySection, run: schema.Money
+) -> tuple[schema.Constraint, ...]:
     request = prepared.request
     accelerators = candidate.layout["nodes"] * request.cluster.node.accelerators
     found = [
         constraint("memory", prepared.usable, candidate.memory, "B", near=0.05),
         constraint("accelerators", request.cluster.accelerators, accelerators, "", near=0.0),
     ]
+    if held.expanded is not None:
+        share = prepared.within(held.expanded.capacity_bytes)
+        found.append(constraint("expanded memory", share, held.expanded.total_bytes, "B", near=0.05))
     if request.deadline_s is not None:
         found.append(constraint("deadline", request.deadline_s, run.days * money.DAY_S, "s", near=0.02))
     if request.max_cost_usd is not None and run.usd_total is not None:
@@ -367,7 +405,21 @@ _adapter: Callable[[Any], Any] = cache(_build_adapter)
 def dump(document: schema.Record) -> dict[str, Any]:
     """A document as JSON types, keys in the order of the records."""
     dumped: dict[str, Any] = _adapter(type(document)).dump_python(document, mode="json", by_alias=True)
-    return dumped
+    return _pruned(dumped)
+
+
+ABSENT = ("expanded", "placement")
+"""Keys that documents leave out where they have no value: of hardware that few have."""
+
+
+def _without_absent(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _pruned(value)
+    return [_without_absent(item) for item in value] if isinstance(value, list) else value
+
+
+def _pruned(table: dict[str, Any]) -> dict[str, Any]:
+    return {k: _without_absent(v) for k, v in table.items() if v is not None or k not in ABSENT}
 
 
 def json_schema(kind: type) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from planner import cost, document
 from planner.catalog import Catalog, cluster
+from planner.cost import hierarchy, memory, pipeline
 from planner.cost.figures import Grid
 from planner.errors import ClusterwrightError, WrongQuestion
 from planner.parameters import parameters
@@ -29,6 +30,7 @@ _RESOURCES = {
     "memory bandwidth": ("device", ("memory_rate",)),
     "scale-up bandwidth": ("network", ("scaleup", "scaleup_reduce", "pair")),
     "NIC bandwidth": ("network", ("nic",)),
+    "expanded bandwidth": ("expanded", ("rate",)),
 }
 
 
@@ -42,9 +44,10 @@ def scaled(grid: Grid, resource: str, factor: float) -> Grid:
 def gains(prepared: Prepared, best: Candidate) -> dict[str, float]:
     """Relative change of the best plan's step time with 10 % more of each resource; of memory, by searching again."""
     grid = single_grid(prepared.figures, best.layout, best.options)
-    found = {name: float(cost.evaluate(scaled(grid, name, 1 + MORE)).time) / best.time - 1.0 for name in _RESOURCES}
-    memory = prepared.request.cluster.accelerator.memory
-    roomier = Bounded().search(problem(prepared, 1, capacity=memory * (1 + MORE))).best
+    there = [name for name, (part, _) in _RESOURCES.items() if getattr(grid, part) is not None]
+    found = {name: float(cost.evaluate(scaled(grid, name, 1 + MORE)).time) / best.time - 1.0 for name in there}
+    own = prepared.request.cluster.accelerator.memory
+    roomier = Bounded().search(problem(prepared, 1, capacity=own * (1 + MORE))).best
     if roomier:
         found["memory"] = min(roomier[0].value / best.value - 1.0, 0.0)
     return dict(sorted(found.items(), key=lambda item: item[1]))
@@ -59,14 +62,14 @@ def reasons(prepared: Prepared, found: Found, plans: tuple[Plan, ...]) -> Reason
 
 def _binds(best: Plan, gained: dict[str, float]) -> tuple[str, ...]:
     told = []
-    memory = best.prediction.memory
+    held = best.prediction.memory
     limit = next(k.limit for k in best.constraints if k.name == "memory")
-    free = limit - memory.total_bytes
-    where = f"memory of stage {memory.stage + 1}" if best.parallelism.pp > 1 else "memory"
+    free = limit - held.total_bytes
+    where = f"memory of stage {held.stage + 1}" if best.parallelism.pp > 1 else "memory"
     left = f"{format_bytes(free)} free of the {format_bytes(limit)} that the risk leaves"
     if free < 0.05 * limit or gained.get("memory", 0.0) < -0.005:
         told.append(f"{where} ({left if free >= 0 else f'{format_bytes(-free)} too much'})")
-    told += [f"{c.name}" for c in best.constraints if c.binding and c.name in ("deadline", "budget")]
+    told += [f"{c.name}" for c in best.constraints if c.binding and c.name in ("expanded memory", "deadline", "budget")]
     parts = best.prediction.breakdown
     largest = max(parts, key=lambda name: parts[name])
     told.append(f"{largest} ({format_percent(parts[largest] / best.prediction.step_time_s, 0)} of the step)")
@@ -78,7 +81,7 @@ def remedies(catalog: Catalog, request: Request, best: Candidate) -> tuple[str, 
     time.
     """
     told = []
-    for axis in ("recompute", "zero", "offload", "micro", "sequence_parallel", "cp", "pp", "tp", "ep"):
+    for axis in ("recompute", "zero", "offload", "placement", "micro", "sequence_parallel", "cp", "pp", "tp", "ep"):
         freed = Pins({name: bound for name, bound in request.pins.bounds.items() if name != axis})
         try:
             prepared = prepare(catalog, replace(request, pins=freed))
@@ -99,6 +102,7 @@ def _value(candidate: Candidate, axis: str) -> str:
         "recompute": options.recompute.name,
         "zero": str(options.sharding.zero),
         "offload": "optimizer" if options.offload else "none",
+        "placement": options.placement.name,
         "sequence_parallel": "on" if options.tensor.sequence_parallel else "off",
     }
     return switches.get(axis) or str(candidate.layout[axis])
@@ -152,6 +156,17 @@ def _difference(best: Plan, other: Plan) -> str:
     if best.precision != other.precision:
         told.append(other.precision)
     return " ".join(told) or "other switches"
+
+
+def overflowing(prepared: Prepared, placed: Candidate) -> str:
+    """That a placement is more than the expanded memory holds."""
+    grid = single_grid(prepared.figures, placed.layout, placed.options)
+    held = memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    most, there = max(float(stage.expanded.total) for stage in held), float(hierarchy.room(grid))
+    return (
+        f"placement={placed.options.placement.name} puts {format_bytes(most)} into expanded memory, and there are "
+        f"{format_bytes(there)} for each accelerator at --oom-risk {format_risk(prepared.request.oom_risk)}."
+    )
 
 
 # ---- nothing fits ----------------------------------------------------------------------------------------------------

@@ -100,6 +100,8 @@ def estimate(catalog: Catalog, request: Request) -> PlanSet:
     prepared = prepare(catalog, request)
     everything = replace(problem(prepared, 1, capacity=math.inf), fold=True)
     found = Bounded().search(everything)
+    if not math.isfinite(found.best[0].memory):
+        raise NoAnswer(explain.overflowing(prepared, found.best[0]))
     plans = (document.plan(prepared, found.best[0], 1),)
     _second_opinion(plans[0], may_exceed_limits=True)
     fits = found.best[0].memory <= prepared.usable

@@ -135,9 +135,13 @@ def prepare(catalog: Catalog, request: Request) -> Prepared:
         request.cluster.node.accelerators,
         {name: found.table for name, found in measured.items()},
     )
+    memory = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id)
+    second = binding.expansion(request.cluster.accelerator, fitted.accelerator, request.cluster.node.accelerators)
+    if second is not None:
+        held = risk.usable(second.memory, memory[0], request.oom_risk)
+        figures = replace(figures, expanded=replace(second, memory=held))
     targets = tuple(_target(request, block) for block in found)
     half, comparable = how_sure(known, request, part)
-    memory = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id)
     return Prepared(request, fitted, figures, found, targets, half, comparable, measured, unused, *memory)
 
 

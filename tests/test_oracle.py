@@ -181,7 +181,7 @@ def test_leading_layers_beyond_the_first_chunk(zero, micro_batches):
 
 def pooled(grids: list[Grid]) -> Grid:
     """Plans of any kind as rows of one table: models, parts, networks and runtimes too are columns."""
-    names = [field.name for field in fields(Grid) if field.name != "measured"]
+    names = [field.name for field in fields(Grid) if field.name not in ("measured", "expanded")]
     return Grid(**{name: stacked([getattr(grid, name) for grid in grids]) for name in names})
 
 

@@ -29,11 +29,11 @@ def _plan_schema() -> ModuleType:
 
 plan_schema = _plan_schema()
 LATER = {
-    "MemorySection": {"oom_risk", "oom_chance"},
-    "Pool": {"offered"},
+    "MemorySection": {"oom_risk", "oom_chance", "expanded"},
+    "Plan": {"communication_choice", "placement"},
+    "Pool": {"offered", "expanded"},
     "PoolBought": {"offer"},
     "CommunicationRule": {"ranks"},
-    "Plan": {"communication_choice"},
 }
 """Record -> fields of schema version 1 that documents written before they existed do not have."""
 

@@ -11,13 +11,14 @@ from planner.catalog.files import Document, Problem, Record, read_document
 from planner.catalog.records import build, did_you_mean
 from planner.catalog.store import Catalog, told
 from planner.errors import WrongQuestion, nearest
-from planner.schema.hardware import Cluster, Fabric, Node
+from planner.schema.hardware import Accelerator, Cluster, Fabric, Node
 
 LARGEST = 1_000_000
 """Nodes; a larger count is a slip of the keyboard."""
 _LONE = "ethernet-25g"
 """Fabric of a node that stands alone and names none: nothing crosses it."""
-_KEYS = ("name", "node", "count", "fabric", "region", "prices", "utilisation_of_peak_power")
+Part = Node | Fabric | Accelerator
+_KEYS = ("name", "node", "accelerator", "count", "fabric", "region", "prices", "utilisation_of_peak_power")
 
 
 def cluster(
@@ -48,6 +49,7 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
             problems.append(Problem(str(path), document.line((key,)), key, f"unknown key{did_you_mean(key, _KEYS)}"))
     node = _part("node", document, catalog, problems)
     fabric = _part("fabric", document, catalog, problems)
+    own = _accelerator(cast("Node | None", node), catalog, document, problems)
     for key, (is_right, meant) in _plain_keys(catalog).items():
         value = given.get(key)
         if not is_right(value):
@@ -57,6 +59,7 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
         raise WrongQuestion(told(problems, limit=None))
     joined = _joined(catalog, cast(Node, node), given["count"], cast("Fabric | None", fabric), given.get("region"))
     share = given.get("utilisation_of_peak_power", joined.utilisation_of_peak_power)
+    joined = joined if own is None else replace(joined, accelerator=own)
     return replace(joined, name=given.get("name", path.stem), utilisation_of_peak_power=share)
 
 
@@ -123,19 +126,39 @@ def _part(kind: str, document: Document, catalog: Catalog, problems: list[Proble
         return None
     own = {key: value for key, value in given.items() if key != "extends"} if isinstance(given, dict) else {}
     entry = _described(kind, own, None if base is None else known[base], document, problems)
+    assert not isinstance(entry, Accelerator)
     return _priced(entry, document, problems) if isinstance(entry, Node) else entry
 
 
+def _accelerator(
+    node: Node | None, catalog: Catalog, document: Document, problems: list[Problem]
+) -> Accelerator | None:
+    """The node's accelerator with the fields that the file states over it; None where it states none."""
+    own: Any = document.data.get("accelerator")
+    base = catalog.accelerators.get(node.accelerator) if node is not None else None
+    if own is None or base is None:
+        return None
+    if not isinstance(own, dict):
+        reason = "must be a table of figures to change ([accelerator]); the node's entry names the accelerator"
+        problems.append(Problem(str(document.path), document.line(("accelerator",)), "accelerator", reason))
+        return None
+    return cast("Accelerator | None", _described("accelerator", own, base, document, problems))
+
+
 def _described(
-    kind: str, own: dict[str, Any], base: Node | Fabric | None, document: Document, problems: list[Problem]
-) -> Node | Fabric | None:
+    kind: str,
+    own: dict[str, Any],
+    base: Node | Fabric | Accelerator | None,
+    document: Document,
+    problems: list[Problem],
+) -> Node | Fabric | Accelerator | None:
     """`base` with the fields that the file states over it; without a base, an entry of the file's own."""
     if base is not None and not own:
         return base
     start: dict[str, Any] = {"name": str(document.data.get("name", document.path.stem)), "source": str(document.path)}
     if base is None:
         record = Record({**start, **own}, document, (kind,), str(document.path))
-        return cast("Node | Fabric | None", build(f"{kind}s", kind, record, problems))
+        return cast("Part | None", build(f"{kind}s", kind, record, problems))
     # Checked alone on a base that is right already: only the file's own fields can be wrong.
     record = Record({**_minimal(base), **own}, document, (kind,), str(document.path))
     checked = build(f"{kind}s", kind, record, problems)
@@ -148,11 +171,16 @@ def _described(
     return replace(base, **{"source": f"{document.path}, over {base.source}", **changes})
 
 
-def _minimal(base: Node | Fabric) -> dict[str, Any]:
+def _minimal(base: Part) -> dict[str, Any]:
     """The required fields of a record that is right, as a file would write them."""
     if isinstance(base, Node):
         keys = ("name", "source", "kind", "provider", "accelerator", "accelerators")
         return {key: getattr(base, key) for key in keys}
+    if isinstance(base, Accelerator):
+        named = ("name", "source", "vendor", "generation", "year")
+        sizes = {"memory": f"{base.memory!r} B", "memory_bandwidth": f"{base.memory_bandwidth!r} B/s"}
+        made = {"peak": {dtype: f"{rate!r} FLOP/s" for dtype, rate in base.peak.items()}}
+        return {key: getattr(base, key) for key in named} | sizes | made | {"scaleup": {"name": "", "topology": "none"}}
     rates = {"nic_bandwidth": f"{base.nic_bandwidth!r} B/s", "latency": f"{base.latency!r} s"}
     return {key: getattr(base, key) for key in ("name", "source", "kind", "topology", "leaf_nodes")} | rates
 

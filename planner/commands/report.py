@@ -235,7 +235,19 @@ def _memory(plan: Plan) -> None:
     where = f" on stage {m.stage + 1} of {plan.parallelism.pp}" if plan.parallelism.pp > 1 else ""
     told = "  ".join(f"{name} {format_bytes(value)}" for name, value in parts.items() if value > 0)
     render.text(f"Memory    {format_bytes(m.total_bytes)}{where}: {told}")
+    _expanded(plan)
     _headroom(plan)
+
+
+def _expanded(plan: Plan) -> None:
+    """What lies in expanded memory."""
+    there = plan.prediction.memory.expanded
+    if there is None:
+        return
+    shares = {kind: share for kind, share in (plan.placement or {}).items() if share}
+    told = "  ".join(kind if share == 1 else f"{format_percent(share, 0)} of {kind}" for kind, share in shares.items())
+    filled = f"{format_bytes(there.total_bytes)} of {format_bytes(there.capacity_bytes)}" if shares else "empty"
+    render.text(f"Expanded  {filled}{': ' if told else ''}{told}")
 
 
 def _headroom(plan: Plan) -> None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import collectives
+from planner.cost import collectives, hierarchy
 from planner.cost.collectives import Group
 from planner.cost.figures import Device, Figure, Grid
+from planner.cost.hierarchy import Far
 
 _TILE_M, _TILE_N = 128.0, 256.0
 _ELEMENT = 2.0
@@ -46,12 +47,14 @@ def product_time(
     groups: Figure = 1.0,
     rate: Figure = None,
     written: Figure = _ELEMENT,
+    far: Far | None = None,
 ) -> Figure:
     """Seconds of ``groups`` products (m x k)(k x n) whose results move `written` bytes an element.
 
     ``t = 2 m n k / rate (1 + k_half / k) (1 + w (q - 1))`` but no less than the bytes ``2 (m k + k n) + written m n``
     over the memory's rate, with ``q`` the rounding up of output tiles to whole waves over the compute units. The ramp
     is a fixed time: ``k_half`` grows with the rate. Nothing, where a dimension is 0: a projection that the model lacks.
+    `far` says what of the second operand and the result lies in expanded memory.
     """
     rate = device.matrix_rate if rate is None else rate
     tiles = np.ceil(m / _TILE_M) * np.ceil(n / _TILE_N) * groups
@@ -59,7 +62,12 @@ def product_time(
     half = device.inner_half * rate / device.matrix_rate
     arithmetic = 2.0 * m * n * k / rate * (1.0 + half / np.maximum(k, 1.0))
     arithmetic = arithmetic * (1.0 + device.quantisation * np.minimum(waves - 1.0, 3.0) * (tiles > 0))
-    traffic = (_ELEMENT * (m * k + k * n) + written * m * n) / device.memory_rate
+    if far is None:
+        traffic = (_ELEMENT * (m * k + k * n) + written * m * n) / device.memory_rate
+    else:
+        second, result = _ELEMENT * k * n, written * m * n
+        there = far.second * second + far.result * result
+        traffic = far.seconds(device.memory_rate, _ELEMENT * m * k + second + result - there, there)
     return groups * np.maximum(arithmetic, traffic) * (m * n * k > 0)
 
 
@@ -71,9 +79,10 @@ def trained_product(grid: Grid, m: Figure, n: Figure, k: Figure, groups: Figure 
     """
     device, shape, stack = grid.device, grid.shape, grid.stack
     added = np.where(stack.gathers_working_copy > 0, _ELEMENT, 2.0 * stack.gradient_bytes)
-    forward = product_time(device, m, n, k, groups, rate)
-    inward = product_time(device, m, k, n, groups, rate)
-    weight = product_time(device, k, n, m, groups, rate, added)
+    weights, gradients = hierarchy.of_weights(grid)
+    forward = product_time(device, m, n, k, groups, rate, far=weights)
+    inward = product_time(device, m, k, n, groups, rate, far=weights)
+    weight = product_time(device, k, n, m, groups, rate, added, gradients)
     backward = inward + shape.weight_gradient * weight
     adapters = 1.0 + shape.adapter_flops
     return Part(forward * adapters, backward * adapters)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import compute, measured, memory, pipeline, sharding
+from planner.cost import compute, hierarchy, measured, memory, pipeline, sharding
 from planner.cost.compute import Layer, Part
 from planner.cost.figures import Figure, Grid
 from planner.cost.memory import Memory
@@ -39,7 +39,19 @@ class Passes:
 def passes(grid: Grid) -> Passes:
     """Prices both kinds of layer, the embedding and the head: as modelled, or as measured where that is known."""
     modelled = compute.layers(grid), (compute.embedding(grid), compute.head(grid))
-    return Passes(*measured.overridden(grid, *modelled))
+    layers, ends = measured.overridden(grid, *modelled)
+    return Passes(layers if grid.expanded is None else _stashing(grid, layers), ends)
+
+
+def _stashing(grid: Grid, layers: tuple[Layer, Layer]) -> tuple[Layer, Layer]:
+    """Layers with what it takes to keep activations in expanded memory, and to read them again."""
+    found = []
+    for layer, moe in zip(layers, (0.0 * grid.shape.moe_share, grid.shape.moe_share), strict=True):
+        kept = memory.layer_activations(grid, moe).kept * grid.stack.activation_factor
+        part = Part(*hierarchy.stash(grid, kept, layer.forward, layer.backward))
+        parts = layer.parts | {"expanded": part}
+        found.append(Layer(layer.forward + part.forward, layer.backward + part.backward, layer.selective, parts))
+    return found[0], found[1]
 
 
 @dataclass(frozen=True, slots=True)

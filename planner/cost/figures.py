@@ -120,6 +120,22 @@ class Device:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Expansion:
+    """A second, slower memory beside an accelerator's own. SI."""
+
+    memory: Figure
+    """Bytes of one unit that plans may fill."""
+    rate: Figure
+    """Reachable B/s of one unit."""
+    latency: Figure
+    """Seconds of one request."""
+    sharers: Figure
+    """Accelerators that share one unit; infinite: all of the cluster."""
+    concurrent: Figure
+    """1 if both memories are read at once, 0: one after the other."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Network:
     """Scale-up domain, NICs and spine as collectives find them. SI."""
 
@@ -247,6 +263,12 @@ class Options:
     """Rank order: 0 tp-cp-ep-dp-pp (stages far apart), 1 tp-cp-ep-pp-dp."""
     offload: Figure
     """1: optimizer states live in host memory."""
+    expanded_optimizer: Figure = 0.0
+    """Share of the optimizer states that lives in expanded memory."""
+    expanded_weights: Figure = 0.0
+    """The same of parameters and gradients."""
+    expanded_activations: Figure = 0.0
+    """The same of activations kept for the backward pass."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -295,6 +317,7 @@ class Grid:
     layout: Layout
     options: Options
     measured: Measured | None = None
+    expanded: Expansion | None = None
 
 
 Record = TypeVar("Record", Shape, Device, Network, Stack, Layout, Options, Times)

@@ -92,6 +92,7 @@ def profiled(grid: Grid) -> Grid:
         layout=replace(grid.layout, tp=times.tp, cp=1.0, ep=1.0, etp=1.0),
         options=replace(grid.options, sequence_parallel=times.sequence_parallel, tp_overlap=0.0),
         measured=None,
+        expanded=None,
     )
 
 

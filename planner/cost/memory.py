@@ -7,11 +7,11 @@ alone; other blocks are the same sum over other widths.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import compute
+from planner.cost import compute, hierarchy
 from planner.cost.figures import Figure, Grid
 from planner.cost.pipeline import Split, leading_layers, micro_batches, whole_stage
 from planner.cost.sharding import Held, Replicas, replicas, stage_parameters
@@ -75,6 +75,25 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     return Activations(full, inputs_only * stored + (1.0 - inputs_only) * some)
 
 
+PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers", "copies", "resident")
+"""Fields of :class:`Memory` that add up to what the accelerator's own memory holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Bytes in one accelerator's part of the expanded memory."""
+
+    parameters: Figure = 0.0
+    gradients: Figure = 0.0
+    optimizer: Figure = 0.0
+    activations: Figure = 0.0
+
+    @property
+    def total(self) -> Figure:
+        """All of them."""
+        return self.parameters + self.gradients + self.optimizer + self.activations
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes on the accelerator of one stage."""
@@ -89,11 +108,15 @@ class Memory:
     """Of gradients, for the update."""
     resident: Figure
     """Context, communicators, workspaces."""
+    expanded: Placed = Placed()
+    """In expanded memory, and in none of the figures above."""
+    beyond: Figure = 0.0
+    """Infinite where that is more than the expanded memory holds, else 0."""
 
     @property
     def total(self) -> Figure:
-        """All of it."""
-        return self.states + self.live
+        """All of it that lies in the accelerator's own memory; infinite where the expanded one overflows."""
+        return self.states + self.live + self.beyond
 
     @property
     def states(self) -> Figure:
@@ -224,17 +247,42 @@ def stages(grid: Grid, split: Split) -> tuple[Memory, Memory, Memory]:
         exists = 1.0 if index == 0 else layout.pp > (2 if index == 1 else 1)
         parameters, gradients, optimizer, copies = (exists * state for state in _states(grid, own, r))
         found.append(
-            Memory(
-                parameters,
-                gradients,
-                optimizer,
-                exists * activations * stack.activation_factor,
-                exists * spare,
-                copies,
-                exists * stack.resident_bytes,
+            _placed(
+                grid,
+                Memory(
+                    parameters,
+                    gradients,
+                    optimizer,
+                    exists * activations * stack.activation_factor,
+                    exists * spare,
+                    copies,
+                    exists * stack.resident_bytes,
+                ),
             )
         )
     return found[0], found[1], found[2]
+
+
+def _placed(grid: Grid, whole: Memory) -> Memory:
+    """What stays in the accelerator's own memory: each kind less the share that lies in expanded memory."""
+    if grid.expanded is None:
+        return whole
+    o = grid.options
+    there = Placed(
+        o.expanded_weights * whole.parameters,
+        o.expanded_weights * whole.gradients,
+        o.expanded_optimizer * whole.optimizer,
+        o.expanded_activations * whole.activations,
+    )
+    return replace(
+        whole,
+        parameters=whole.parameters - there.parameters,
+        gradients=whole.gradients - there.gradients,
+        optimizer=whole.optimizer - there.optimizer,
+        activations=whole.activations - there.activations,
+        expanded=there,
+        beyond=np.where(there.total > hierarchy.room(grid), np.inf, 0.0),
+    )
 
 
 def largest(memories: tuple[Memory, Memory, Memory]) -> Figure:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import collectives, measured
+from planner.cost import collectives, hierarchy, measured
 from planner.cost.collectives import Group
 from planner.cost.figures import Figure, Grid
 from planner.cost.pipeline import Flow, Split, leading_layers, micro_batches
@@ -105,6 +105,12 @@ def _reduce_and_gather(grid: Grid, parameters: Figure, g: Group, shards: Figure)
     )
     reduce = np.where(options.zero >= 1, scatter, collectives.all_reduce(network, gradients, g))
     gathered = collectives.gather(network, gathered_bytes(grid, parameters), within)
+    if grid.expanded is not None:
+        # A reduction reads and writes what it reduces, a gather reads this rank's shard, as fast as memory lets it.
+        there = grid.options.expanded_weights
+        reduce = np.maximum(reduce, (g.n > 1) * hierarchy.streamed(grid, 2.0 * there * gradients))
+        share = there * gathered_bytes(grid, parameters) / shards
+        gathered = np.maximum(gathered, (shards > 1) * hierarchy.streamed(grid, share))
     return reduce, (options.zero >= 1) * gathered
 
 
@@ -173,7 +179,7 @@ def beside(grid: Grid, held: Held, layers: Figure, forward: Figure, backward: Fi
 
 def update(grid: Grid, split: Split) -> Figure:
     """Seconds of the optimizer step: its traffic over this rank's shard, or over the host link when states live
-    there.
+    there, or in part over expanded memory.
     """
     layout, options, stack, s = grid.layout, grid.options, grid.stack, grid.shape
     first, middle, last = stage_parameters(grid, split)
@@ -186,6 +192,6 @@ def update(grid: Grid, split: Split) -> Figure:
 
     several, many = layout.pp > 1, layout.pp > 2
     parameters = np.maximum(mine(first), np.maximum(many * mine(middle), several * mine(last))) * s.trained
-    on_device = s.step_bytes / grid.device.memory_rate * measured.update_factor(grid)
+    on_device = hierarchy.update(grid) * measured.update_factor(grid)
     on_host = (stack.gradient_wire + stack.parameter_wire + s.step_bytes) / grid.device.host_bandwidth
     return parameters * np.where(options.offload > 0, on_host, on_device)

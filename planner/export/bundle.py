@@ -107,6 +107,8 @@ def of_its_pools(given: Mapping[str, str], plan: Plan, others: Iterable[Plan]) -
 
 def refusals(plan: Plan, exporter: Exporter) -> Iterator[str]:
     """Why a plan cannot be started with a target."""
+    if any((plan.placement or {}).values()):
+        yield "states or activations in expanded memory: no launcher places them there yet (--pin placement=none)"
     found = facts.values(plan)
     for axis, allowed in exporter.expresses.items():
         if not _allows(allowed, found[axis]):

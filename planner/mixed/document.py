@@ -13,7 +13,7 @@ from planner.catalog import Catalog
 from planner.cost import compute, money, pipeline, risk
 from planner.cost.figures import Grid, Layout
 from planner.cost.goodput import BASIS, Goodput, goodput
-from planner.cost.memory import Memory
+from planner.cost.memory import PARTS, Memory
 from planner.mixed import dealing, pipelines, search, stages
 from planner.mixed.pools import Pool
 from planner.mixed.problem import Prepared
@@ -190,7 +190,7 @@ def _scalar(value: object) -> float:
 
 def _memory(prepared: Prepared, fullest: tuple[int, int, int], held: Memory) -> schema.MemorySection:
     _, stage, pool = fullest
-    parts = {name: _scalar(getattr(held, name)) for name in Memory.__dataclass_fields__}
+    parts = {name: _scalar(getattr(held, name)) for name in PARTS}
     parts["buffers"] += parts.pop("copies")
     total, capacity = sum(parts.values()), prepared.pools.all[pool].cluster.accelerator.memory
     return schema.MemorySection(
@@ -199,13 +199,18 @@ def _memory(prepared: Prepared, fullest: tuple[int, int, int], held: Memory) -> 
         stage=stage,
         oom_risk=prepared.request.oom_risk,
         oom_chance=risk.chance(total, capacity, prepared.memory_spread[0]),
-        **{f"{name}_bytes": value for name, value in parts.items()},
+        parameters_bytes=parts["parameters"],
+        gradients_bytes=parts["gradients"],
+        optimizer_bytes=parts["optimizer"],
+        activations_bytes=parts["activations"],
+        buffers_bytes=parts["buffers"],
+        resident_bytes=parts["resident"],
     )
 
 
 def _memory_interval(prepared: Prepared, held: Memory) -> schema.Interval:
     half, runs = prepared.memory_spread
-    total = sum(_scalar(getattr(held, name)) for name in Memory.__dataclass_fields__)
+    total = sum(_scalar(getattr(held, name)) for name in PARTS)
     basis = f"80 %: residuals of {runs} runs whose peak was measured, each left out of the fit"
     return schema.Interval(low=total * math.exp(-half), high=total * math.exp(half), basis=basis)
 
@@ -381,7 +386,7 @@ def _energy(prepared: Prepared, found: Mixed, used: Sequence[int], seconds: floa
 def _constraints(prepared: Prepared, found: Mixed, used: Sequence[int], held: Memory, fullest: tuple[int, int, int],
                  run: schema.Money) -> tuple[schema.Constraint, ...]:  # fmt: skip
     request, pools = prepared.request, prepared.pools.all
-    total = sum(_scalar(getattr(held, name)) for name in Memory.__dataclass_fields__)
+    total = sum(_scalar(getattr(held, name)) for name in PARTS)
     capacity = pools[fullest[2]].cluster.accelerator.memory
     usable = risk.usable(capacity, prepared.memory_spread[0], request.oom_risk)
     offered = sum(p.cluster.accelerators for p in pools)

@@ -28,6 +28,9 @@ from planner.schema.quantities import (
 Dtype = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
 Topology = Literal["switch", "mesh", "torus", "pairs", "pcie", "none"]
 """How accelerators of one scale-up domain are wired: any-to-any switch, mesh of thin links, torus, bridged pairs."""
+Scope = Literal["accelerator", "node", "pool"]
+"""Who shares one unit of expanded memory: nobody, the accelerators of a node, all of the cluster."""
+Access = Literal["serial", "concurrent"]
 NotNegative = Annotated[float, Field(ge=0)]
 PriceBasis = Literal["purchase", "on-demand", "spot", "reserved-1y", "reserved-3y"]
 
@@ -99,6 +102,16 @@ class Accelerator(Entry):
     scaleup: Link
     host_bandwidth: Bandwidth | None = None
     """To the host's memory, one direction (PCIe or C2C)."""
+    expanded_memory: Bytes | None = None
+    """A second, slower memory that kernels read and write (attached by CXL, say): bytes of one unit; None: none."""
+    expanded_bandwidth: Bandwidth | None = None
+    """Of one unit, one direction: all that share it together."""
+    expanded_latency: Seconds = 0.0
+    """Of one request."""
+    expanded_scope: Scope = "accelerator"
+    """Who shares a unit, each with an equal part of its bytes and bandwidth."""
+    expanded_access: Access = "serial"
+    """Whether one kernel reads both memories one after the other, or both at once."""
     prices: tuple[Price, ...] = ()
 
 

@@ -57,6 +57,19 @@ class WorkloadSection(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExpandedPool(Record):
+    """Memory beside the accelerators' own."""
+
+    bytes: float
+    """Of one unit."""
+    bytes_per_s: float
+    latency_s: float
+    scope: Literal["accelerator", "node", "pool"]
+    """Who shares a unit."""
+    access: Literal["serial", "concurrent"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pool(Record):
     """Nodes of one kind."""
 
@@ -74,6 +87,8 @@ class Pool(Record):
     """Where it stands, as asked; pools of one zone share a network."""
     offered: int | None = None
     """Nodes that there were to choose from, where a plan over several pools may leave some out."""
+    expanded: ExpandedPool | None = None
+    """Only in documents where there is such memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,8 +305,22 @@ class CommunicationChoice(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExpandedSection(Record):
+    """Bytes in one accelerator's part of the expanded memory, of the stage that is fullest; parts add up to the
+    total.
+    """
+
+    total_bytes: float
+    capacity_bytes: float
+    parameters_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    activations_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class MemorySection(Record):
-    """Bytes on the fullest accelerator; the parts add up to the total."""
+    """Bytes on the fullest accelerator, in its own memory; the parts add up to the total."""
 
     total_bytes: float
     capacity_bytes: float
@@ -309,6 +338,8 @@ class MemorySection(Record):
     activations_bytes: float
     buffers_bytes: float
     resident_bytes: float
+    expanded: ExpandedSection | None = None
+    """What lies in expanded memory, in none of the figures above; only in documents where there is such memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -429,6 +460,9 @@ class Plan(Record):
     precision: str
     recompute: RecomputeSection
     offload: dict[str, bool]
+    placement: dict[str, float] | None = None
+    """Shares of optimizer, weights (with gradients) and activations that live in expanded memory; only in documents
+    where there is such memory."""
     overlap: Overlap
     communication: tuple[CommunicationRule, ...]
     communication_choice: CommunicationChoice | None = None

@@ -39,7 +39,9 @@ def table(problem: Problem, index: int) -> Table:
     """Prices each distinct micro-batch of a block once."""
     block, grid = problem.blocks[index], problem.grid(index)
     key = np.zeros(block.height, dtype=np.int64)
-    for name in (n for n in _KEYS if n in block.rows):
+    # Accelerators that share a pool of memory slow one another down.
+    keys = _KEYS if problem.figures.expanded is None else (*_KEYS, "nodes")
+    for name in (n for n in keys if n in block.rows):
         key = key * (int(np.max(block.rows[name])) + 1) + block.rows[name]
     _, first, place = np.unique(key, return_index=True, return_inverse=True)
     return Table(grid, passes(rows_of(grid, first)), place)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from itertools import product
 
 from planner.errors import WrongQuestion, nearest
 from planner.schema.plan import RankOrder, ZeroScope, ZeroStage
@@ -26,6 +27,7 @@ OPTION_AXES = (
     "p2p_overlap",
     "rank_order",
     "offload",
+    "placement",
 )
 AXES = LAYOUT_AXES + OPTION_AXES
 PINNED = tuple(axis for axis in AXES if axis not in ("batch", "nodes"))
@@ -88,6 +90,59 @@ class Sharding:
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """Shares of what an accelerator holds that live in expanded memory."""
+
+    optimizer: float = 0.0
+    weights: float = 0.0
+    """Parameters and gradients."""
+    activations: float = 0.0
+    """Those kept for the backward pass."""
+
+    @property
+    def name(self) -> str:
+        """``none``, or as a pin says it: ``optimizer+activations:0.5``."""
+        shares = {kind: getattr(self, kind) for kind in PLACED}
+        told = [kind if share == 1 else f"{kind}:{share:g}" for kind, share in shares.items() if share]
+        return "+".join(told) or "none"
+
+
+PLACED = ("optimizer", "weights", "activations")
+"""What may live in expanded memory."""
+NOWHERE = Placement()
+SHARES = (0.0, 0.5, 1.0)
+"""Shares of each that are searched."""
+PLACEMENTS = tuple(
+    sorted(
+        (Placement(o, w, a) for o, w, a in product(SHARES, repeat=3) if o == 1 or not w),
+        key=lambda placed: sum(astuple(placed)),
+    )
+)
+"""Every placement that is searched where there is expanded memory, least first. Weights follow the optimizer states: of
+each byte of those less is moved in a step."""
+
+
+def placement(name: str) -> Placement:
+    """``none``, or parts joined by ``+``: optimizer, weights, activations, each whole or with its share
+    (``weights:0.5``).
+
+    Raises:
+        WrongQuestion: another part, one that stands twice, or a share that is not between 0 and 1.
+    """
+    shares: dict[str, float] = {}
+    for part in [] if name == "none" else name.split("+"):
+        kind, colon, share = part.partition(":")
+        right = kind in PLACED and kind not in shares and (not colon or re.fullmatch(r"\d*\.?\d+", share))
+        if not right or (colon and not 0 < float(share) <= 1):
+            raise WrongQuestion(
+                f"placement={name}: choose none, or {', '.join(PLACED)} joined by +, each whole or with a share"
+                " (weights:0.5)"
+            )
+        shares[kind] = float(share) if colon else 1.0
+    return Placement(**shares)
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """One value of every option axis: an option tuple of the grid, and what a plan reports."""
 
@@ -98,6 +153,7 @@ class Options:
     p2p_overlap: bool
     pp_inner: bool
     offload: bool
+    placement: Placement = NOWHERE
 
     @property
     def rank_order(self) -> RankOrder:
@@ -195,6 +251,8 @@ def _bound(axis: str, text: str) -> Bound:
         return Bound(tuple(_SWITCH[v.lower()] for v in values))
     if axis == "recompute":
         return Bound(tuple(recompute(v).name for v in values))
+    if axis == "placement":
+        return Bound(tuple(placement(v).name for v in values))
     if axis in CHOICES:
         for v in values:
             if v not in CHOICES[axis]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from planner.binding import can_train_in
 from planner.cost import measured
-from planner.cost.figures import Device, Grid, Layout, Measured, Network, Shape, Stack, Times, mapped, taken
+from planner.cost.figures import Device, Expansion, Grid, Layout, Measured, Network, Shape, Stack, Times, mapped, taken
 from planner.cost.figures import Options as OptionFigures
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage
@@ -25,13 +25,18 @@ from planner.schema.workload import Workload
 from planner.space.axes import (
     FULL,
     NO_RECOMPUTE,
+    NOWHERE,
+    PLACED,
+    PLACEMENTS,
     RANK_ORDERS,
     SELECTIVE,
     Options,
     Pins,
+    Placement,
     Recompute,
     Sharding,
     TensorMode,
+    placement,
     recompute,
 )
 from planner.space.layouts import Rows
@@ -39,7 +44,7 @@ from planner.space.layouts import Rows
 ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
 WIRED = "wired"
 """A row's network, where `Figures.network` holds several as columns."""
-OPTION_DIMENSIONS = ("precision", "recompute", "tensor", "sharding", "p2p_overlap", "pp_inner", "offload")
+OPTION_DIMENSIONS = ("precision", "recompute", "tensor", "sharding", "p2p_overlap", "pp_inner", "offload", "placement")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Axes:
     p2p_overlap: tuple[bool, ...]
     pp_inner: tuple[bool, ...]
     offload: tuple[bool, ...]
+    placement: tuple[Placement, ...] = (NOWHERE,)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -151,9 +157,22 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
             tuple(_on(runtime, pins, "p2p_overlap", (False, True) if stage == 2 else (False,))),
             tuple(_orders(runtime, pins, has_replicas and stage > 0)),
             offloads,
+            placements(cluster, pins),
         )
         if all(axes.shape):
             yield Block({name: column[mask] for name, column in rows.items()}, axes, family[mask])
+
+
+def placements(cluster: Cluster, pins: Pins) -> tuple[Placement, ...]:
+    """What may live in expanded memory: nothing without it; else all that is searched, or what the pin names.
+
+    No runtime says whether it can place so: such hardware is asked about before software for it exists.
+    """
+    pinned = pins.bounds.get("placement")
+    known = (NOWHERE,) if cluster.accelerator.expanded_memory is None else PLACEMENTS
+    if pinned is None:
+        return known
+    return tuple(placement(name) for name in pinned.values if len(known) > 1 or name == NOWHERE.name)
 
 
 def _families(rows: Rows) -> NDArray[np.intp]:
@@ -220,6 +239,7 @@ class Figures:
     accelerators_per_node: int
     profiles: Mapping[str, measured.Table] = field(default_factory=dict)
     """Layer times measured elsewhere, by the precision that they hold for."""
+    expanded: Expansion | None = None
 
 
 def _along(values: Sequence[float], dimension: int) -> NDArray[np.float64]:
@@ -264,8 +284,14 @@ def open_grid(figures: Figures, block: Block) -> Grid:
             p2p_overlap=_along(axes.p2p_overlap, 4),
             pp_inner=_along(axes.pp_inner, 5),
             offload=_along(axes.offload, 6),
+            **_shares(axes) if figures.expanded is not None else {},
         ),
+        expanded=figures.expanded,
     )
+
+
+def _shares(axes: Axes) -> dict[str, NDArray[np.float64]]:
+    return {f"expanded_{kind}": _along([getattr(p, kind) for p in axes.placement], 7) for kind in PLACED}
 
 
 def _measured(figures: Figures, precisions: Sequence[str], layout: Layout, device: Device) -> Measured | None:
@@ -299,6 +325,7 @@ def single_grid(figures: Figures, layout: dict[str, int], options: Options) -> G
         layout=layout_,
         options=as_figures(options),
         measured=_measured(figures, (options.precision,), layout_, device),
+        expanded=figures.expanded,
     )
 
 
@@ -317,6 +344,7 @@ def as_figures(options: Options) -> OptionFigures:
         p2p_overlap=float(options.p2p_overlap),
         pp_inner=float(options.pp_inner),
         offload=float(options.offload),
+        **{f"expanded_{kind}": getattr(options.placement, kind) for kind in PLACED},
     )
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
 from planner.verify.memory import usable
 
-NEAR = {"memory": 0.05, "accelerators": 0.0, "deadline": 0.02, "budget": 0.02}
+NEAR = {"memory": 0.05, "expanded memory": 0.05, "accelerators": 0.0, "deadline": 0.02, "budget": 0.02}
 """Constraint -> share of its limit below which what is left counts as nothing: it binds."""
-UNITS = {"memory": "B", "accelerators": "", "deadline": "s", "budget": "USD"}
+UNITS = {"memory": "B", "expanded memory": "B", "accelerators": "", "deadline": "s", "budget": "USD"}
 REQUIRED = ("memory", "accelerators")
 
 
@@ -41,6 +41,7 @@ def values_are_the_plans(c: Claim) -> Iterator[str]:
     memory = c.plan.prediction.memory
     values = {
         "memory": memory.total_bytes,
+        "expanded memory": memory.expanded.total_bytes if memory.expanded else None,
         "accelerators": float(c.plan.cluster.accelerators),
         "deadline": c.run_seconds,
         "budget": c.plan.money.usd_total,
@@ -52,7 +53,10 @@ def values_are_the_plans(c: Claim) -> Iterator[str]:
         elif constraint.name in values:
             yield f"{constraint.name} limits what the plan does not know"
         if constraint.name == "memory":
-            yield from unless_same("the limit of memory", constraint.limit, usable(c))
+            yield from unless_same("the limit of memory", constraint.limit, usable(c, memory.capacity_bytes))
+        if constraint.name == "expanded memory" and memory.expanded:
+            left = usable(c, memory.expanded.capacity_bytes)
+            yield from unless_same("the limit of expanded memory", constraint.limit, left)
 
 
 def limits_hold(c: Claim) -> Iterator[str]:

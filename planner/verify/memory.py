@@ -97,20 +97,63 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
     )
 
 
+def shares(c: Claim) -> dict[str, float]:
+    """Shares of optimizer, weights and activations that are said to lie in expanded memory; 0 where nothing is."""
+    return {"optimizer": 0.0, "weights": 0.0, "activations": 0.0} | (c.plan.placement or {})
+
+
 def states_follow_from_sharding(c: Claim) -> Iterator[str]:
-    """Bytes of parameters, gradients and optimizer of the stage that is said to be the fullest; see :func:`states`."""
-    m = c.plan.prediction.memory
-    if 0 <= m.stage < len(c.placed):
-        stated = (m.parameters_bytes, m.gradients_bytes, m.optimizer_bytes)
-        for what, one, other in zip(("parameters", "gradients", "optimizer"), stated, states(c, m.stage), strict=True):
-            yield from unless_same(f"{what}_bytes (stage {m.stage})", one, other)
+    """Bytes of parameters, gradients and optimizer of the stage that is said to be the fullest; see :func:`states`.
+
+    A share f lies in expanded memory and ``1 - f`` in the accelerator's own.
+    """
+    m, away = c.plan.prediction.memory, shares(c)
+    if not 0 <= m.stage < len(c.placed):
+        return
+    kinds = ("weights", "weights", "optimizer")
+    for what, kind, whole in zip(("parameters", "gradients", "optimizer"), kinds, states(c, m.stage), strict=True):
+        name, f = f"{what}_bytes", away[kind]
+        yield from unless_same(f"{name} (stage {m.stage})", getattr(m, name), whole * (1.0 - f))
+        if m.expanded is not None:
+            yield from unless_same(f"expanded {name} (stage {m.stage})", getattr(m.expanded, name), whole * f)
+
+
+def expanded_memory_is_one(c: Claim) -> Iterator[str]:
+    """Stated with the pool's unit, its section and a placement, or none of them; shares are known and at most 1.
+
+    Its parts add up; of activations kept, a share f is there: ``expanded (1 - f) = local f``. An accelerator has its
+    unit's bytes over those that share it, and what is there fits.
+    """
+    plan, m = c.plan, c.plan.prediction.memory
+    pool = plan.cluster.pools[0]
+    told = (pool.expanded is not None, m.expanded is not None, plan.placement is not None)
+    if any(told) and not all(told):
+        yield "of the pool's expanded memory, what lies in it and the placement, some are missing"
+    if pool.expanded is None or m.expanded is None or plan.placement is None:
+        return
+    wrong = [k for k, share in plan.placement.items() if k not in ("optimizer", "weights", "activations") or share > 1]
+    yield from (f"placement.{kind} is {plan.placement[kind]:g}" for kind in wrong)
+    there, away = m.expanded, shares(c)
+    parts = there.parameters_bytes + there.gradients_bytes + there.optimizer_bytes + there.activations_bytes
+    yield from unless_same("expanded total_bytes", there.total_bytes, parts)
+    f = away["activations"]
+    yield from unless_same(
+        "expanded activations_bytes x (1 - share)", there.activations_bytes * (1 - f), m.activations_bytes * f
+    )
+    sharing = {"accelerator": 1, "node": pool.accelerators_per_node, "pool": plan.cluster.accelerators}
+    each = pool.expanded.bytes / min(sharing[pool.expanded.scope], plan.cluster.accelerators)
+    yield from unless_same("expanded capacity_bytes", there.capacity_bytes, each)
+    if there.total_bytes > each * (1 + TOLERANCE):
+        yield f"{there.total_bytes:.6g} B do not fit into {each:.6g} B of expanded memory"
 
 
 def no_stage_is_fuller(c: Claim) -> Iterator[str]:
     """No stage's states and least activations exceed the total."""
-    m = c.plan.prediction.memory
+    m, away = c.plan.prediction.memory, shares(c)
     for stage in range(len(c.placed)):
-        least = sum(states(c, stage)) + least_activations(c, stage) + m.resident_bytes
+        weights, gradients, optimizer = states(c, stage)
+        held = (weights + gradients) * (1 - away["weights"]) + optimizer * (1 - away["optimizer"])
+        least = held + least_activations(c, stage) * (1 - away["activations"]) + m.resident_bytes
         if least > m.total_bytes * (1 + TOLERANCE):
             yield f"stage {stage} needs at least {least:.6g} B, the fullest is said to hold {m.total_bytes:.6g} B"
 
@@ -156,9 +199,10 @@ def activations_are_possible(c: Claim) -> Iterator[str]:
     least = least_activations(c, m.stage)
     flying = min(c.micro_batches, p.pp + (p.pp - 1) / p.vpp)
     most = sum(_most_of_layer(c, layer) for layer in c.placed[m.stage]) + c.tokens * c.model.hidden
-    if not least * (1 - TOLERANCE) <= m.activations_bytes <= FRAGMENTATION * flying * most:
+    held = m.activations_bytes + (m.expanded.activations_bytes if m.expanded else 0.0)
+    if not least * (1 - TOLERANCE) <= held <= FRAGMENTATION * flying * most:
         yield (
-            f"activations_bytes is {m.activations_bytes:.6g}, outside "
+            f"activations_bytes is {held:.6g}, outside "
             f"{least:.6g}..{FRAGMENTATION * flying * most:.6g} (inputs alone .. everything)"
         )
 
@@ -195,12 +239,12 @@ def _spread(c: Claim) -> float:
     return math.log(interval.high / c.plan.prediction.memory.total_bytes) if interval else 0.0
 
 
-def usable(c: Claim) -> float:
+def usable(c: Claim, capacity: float) -> float:
     """``capacity (r / (1 - r))^(log9(high / total))`` bytes: what a risk r leaves; all of it where none was asked."""
     m = c.plan.prediction.memory
     if m.oom_risk is None or not 0.0 < m.oom_risk < 1.0:
-        return m.capacity_bytes
-    return float(m.capacity_bytes * (m.oom_risk / (1.0 - m.oom_risk)) ** (_spread(c) / math.log(9.0)))
+        return capacity
+    return float(capacity * (m.oom_risk / (1.0 - m.oom_risk)) ** (_spread(c) / math.log(9.0)))
 
 
 def risk_is_one(c: Claim) -> Iterator[str]:
@@ -242,6 +286,7 @@ CHECKS: tuple[Check, ...] = (
     memory_adds_up,
     capacity_is_the_accelerators,
     states_follow_from_sharding,
+    expanded_memory_is_one,
     no_stage_is_fuller,
     activations_are_possible,
     buffers_are_possible,
