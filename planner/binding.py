@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 from planner.cost.figures import Device, Expansion, Network, Shape, Stack
+from planner.cost.software import Software
 from planner.errors import WrongQuestion
 from planner.parameters import lora_parameters, parameters
 from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
@@ -147,6 +149,7 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
         inner_half=reached.inner_half * rate / (sixteen * reach_16 * capped),
         quantisation=reached.quantisation,
         compute_units=accelerator.compute_units or COMPUTE_UNITS,
+        buffer=accelerator.l2 or math.inf,
         attention_rate=(peak[_PEAK_OF[precision]] if whole else sixteen) * reached.attention * capped,
         attention_half=reached.attention_half,
         attention_backward=reached.attention_backward,
@@ -157,6 +160,30 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
         peak=peak[_PEAK_OF[precision]],
         low_precision=float(precision in LOW_PRECISION),
     )
+
+
+def software(reached: RuntimeEfficiency, precision: str) -> Software:
+    """The figures of a framework's efficiencies in one precision."""
+    return Software(
+        element=4.0 if precision in ("fp32", "tf32") else 2.0,
+        transposed=float(precision == "tf32"),
+        convolution=reached.convolution,
+        vector=reached.vector,
+        gather=reached.gather,
+        exchange=reached.exchange,
+        crossing=reached.crossing,
+        kernel=reached.kernel,
+        dp_overlap=reached.dp_overlap,
+        jitter=reached.jitter,
+        step_overhead=reached.step_overhead,
+    )
+
+
+def matured(found: Device, reached: AcceleratorEfficiency, release: str) -> Device:
+    """An accelerator under convolutional networks and recommenders: young software is slow in memory-bound kernels as
+    in products (:func:`maturity`).
+    """
+    return replace(found, memory_rate=found.memory_rate * maturity(reached, release))
 
 
 def expansion(accelerator: Accelerator, reached: AcceleratorEfficiency, per_node: int) -> Expansion | None:

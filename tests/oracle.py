@@ -117,6 +117,17 @@ def send(p, size, stride, n):
 # ---- a layer's work --------------------------------------------------------------------------------------------------
 
 
+def operands(buffer, a, b, m, n):
+    """Bytes that a product reads: a slab of one operand kept while the other passes, or square tiles of the result."""
+
+    def times(x, y):
+        return max(ceil(x / y), 1)
+
+    edge = sqrt(buffer / ELEMENT)
+    kept = (a + times(a, buffer) * b, b + times(b, buffer) * a)
+    return min(*kept, times(n, edge) * a + times(m, edge) * b)
+
+
 def product(p, m, n, k, groups=1.0, rate=None, written=ELEMENT):
     """2 m n k / rate (1 + k_half / k) (1 + w (q - 1)), no less than its bytes; an empty product is free."""
     d = p.device
@@ -128,7 +139,8 @@ def product(p, m, n, k, groups=1.0, rate=None, written=ELEMENT):
     ramp = d.inner_half * rate / d.matrix_rate
     seconds = 2.0 * m * n * k / rate * (1.0 + ramp / max(k, 1.0))
     seconds *= 1.0 + d.quantisation * min(waves - 1.0, 3.0)
-    return groups * max(seconds, (ELEMENT * (m * k + k * n) + written * m * n) / d.memory_rate)
+    moved = operands(d.buffer, ELEMENT * m * k, ELEMENT * k * n, m, n) + written * m * n
+    return groups * max(seconds, moved / d.memory_rate)
 
 
 def trained(p, m, n, k, groups=1.0, rate=None):

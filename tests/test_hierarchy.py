@@ -1,4 +1,4 @@
-"""Expanded memory: placed bytes are where they are said to be, cost what two memories cost, and nothing else changes."""
+"""Expanded memory: placed bytes are where they are said to be and cost what two memories cost; nothing else changes."""
 
 from dataclasses import replace
 
@@ -195,7 +195,7 @@ def test_expanded_memory_is_whole():
 
 def test_what_does_not_fit_there_is_told():
     given = api.configuration(asked(expanded(expanded_memory=GB)), asked(expanded(), "placement=optimizer").pins)
-    with pytest.raises(NoAnswer, match="placement=optimizer puts .* into expanded memory, and there are"):
+    with pytest.raises(NoAnswer, match=r"placement=optimizer puts .* into expanded memory, and there are"):
         estimate(CATALOG, replace(asked(expanded(expanded_memory=GB)), pins=given))
 
 

@@ -21,7 +21,7 @@ LAYERS = [
     ["space"],
     ["search", "accuracy"],
     ["question"],
-    ["document"],
+    ["document", "by_layer"],
     ["comparison", "explain", "verify"],
     ["planning"],
     ["mixed"],

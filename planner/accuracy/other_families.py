@@ -17,7 +17,6 @@ from planner.catalog import Catalog
 from planner.cost import convolution, recommendation
 from planner.cost.figures import Array, Device, Network, stacked
 from planner.cost.software import Software
-from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
 
 FAMILIES = ("encoder", "cnn", "dlrm")
 UNSTATED_BATCH = {"fp16": 256, "bf16": 256}
@@ -74,34 +73,6 @@ def without_layouts(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if run.covered and run.family in _TUNED]
 
 
-def software(reached: RuntimeEfficiency, precision: str) -> Software:
-    """The figures of a framework's efficiencies in one precision."""
-    return Software(
-        element=4.0 if precision in ("fp32", "tf32") else 2.0,
-        transposed=float(precision == "tf32"),
-        convolution=reached.convolution,
-        vector=reached.vector,
-        gather=reached.gather,
-        exchange=reached.exchange,
-        crossing=reached.crossing,
-        kernel=reached.kernel,
-        dp_overlap=reached.dp_overlap,
-        jitter=reached.jitter,
-        step_overhead=reached.step_overhead,
-    )
-
-
-def _device(run: Run, reached: AcceleratorEfficiency) -> Device:
-    """The figures of a run's accelerator.
-
-    Young software is slow in memory-bound kernels as in products (:func:`planner.binding.maturity`).
-    """
-    assert run.cluster is not None
-    part = run.cluster.accelerator
-    made = binding.device(part, reached, run.precision, run.date)
-    return replace(made, memory_rate=made.memory_rate * binding.maturity(reached, run.date))
-
-
 def columns(runs: Sequence[Run], using: Efficiencies) -> tuple[Device, Network, Software, Array, Array]:
     """Device, links, software, batch and ranks of some runs as columns."""
     devices, networks, softwares = [], [], []
@@ -109,9 +80,9 @@ def columns(runs: Sequence[Run], using: Efficiencies) -> tuple[Device, Network, 
         assert run.cluster is not None
         part = run.cluster.accelerator
         reached = using.accelerator(part)
-        devices.append(_device(run, reached))
+        devices.append(binding.matured(binding.device(part, reached, run.precision, run.date), reached, run.date))
         networks.append(replace(binding.network(run.cluster, reached), accelerators=run.accelerators))
-        softwares.append(software(using.runtime(run.runtime, run.year, "", part.generation), run.precision))
+        softwares.append(binding.software(using.runtime(run.runtime, run.year, "", part.generation), run.precision))
     return (
         stacked(devices),
         stacked(networks),

@@ -33,7 +33,7 @@ COMMANDS = {
         "export": "Write a plan as files that a launcher starts.",
         "import": "Read a launcher's configuration into a plan.",
         "catalog": "List, show and check hardware, fabrics, prices and runtimes.",
-        "models": "List and show models; import a config.json.",
+        "models": "List and show models, also layer by layer; import a config.json.",
         "validate": "Say how far predictions are from measured runs.",
         "calibrate": "Fit efficiencies to measured runs.",
         "profile": "Use layer times measured elsewhere.",

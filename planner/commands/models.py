@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,7 @@ FOLDER = click.option(
 
 @click.group()
 def models() -> None:
-    """List and show models; import a config.json."""
+    """List and show models, also layer by layer; import a config.json."""
 
 
 @models.command("list")
@@ -88,6 +88,51 @@ def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_
         render.text()
         render.text(f"Written  {output}")
         render.text(f"Next     clusterwright plan {output} --cluster dgx-h100:16")
+
+
+@models.command()
+@click.argument("entry", metavar="ID|FILE")
+@click.option("--on", "node", default="dgx-h100", show_default=True, metavar="NODE", help="Where it runs.")
+@click.option("--precision", default="bf16", show_default=True, metavar="P", help="bf16, fp16, fp8, tf32, fp32.")
+@click.option("--tp", type=click.IntRange(1), default=1, metavar="N", help="Tensor-parallel ranks.")
+@click.option("--ep", type=click.IntRange(1), default=1, metavar="N", help="Expert-parallel ranks.")
+@click.option("--dp", type=click.IntRange(1), default=1, metavar="N", help="Data-parallel ranks.")
+@click.option("--micro", type=click.IntRange(1), metavar="N", help="Sequences, images or samples of a rank at a time.")
+@click.option("--seq", "sequence", type=click.IntRange(1), metavar="N", help="Tokens per sequence.")
+@click.option("--sp", "sequence_parallel", is_flag=True, help="Sequence parallelism.")
+@click.option(
+    "--tables",
+    type=click.Choice(["even", "table", "column", "row"]),
+    default="even",
+    help="How a recommender's tables are cut over ranks.",
+)
+@JSON
+def layers(entry: str, micro: int | None, as_json: bool, **asked: Any) -> None:
+    """Print a model layer by layer: FLOPs, bytes, seconds and collectives of each pass, of one micro-batch on one rank.
+
+    Seconds are those of the cost model that plans are priced with. Bytes count what the on-chip buffer makes kernels
+    read again.
+
+    \b
+      clusterwright models layers llama3-8b --tp 8 --dp 4
+      clusterwright models layers resnet50 --on dgx-a100-80gb --dp 64
+      clusterwright models layers dlrm-criteo1tb --dp 64 --tables table --json
+    """  # noqa: D301 - click reads the control character itself
+    from planner import by_layer, catalog, render
+    from planner.commands import layers_view as view
+
+    known = catalog.load()
+    found = by_layer.layered(known, entry, by_layer.Asked(micro=micro or 0, **asked))
+    if as_json:
+        render.json(view.document(found, by_layer.Asked(micro=micro or 0, **asked)))
+        return
+    for line in view.heading(found, by_layer.Asked(micro=micro or 0, **asked)):
+        render.text(line)
+    render.text()
+    render.table(view.HEADERS, view.rows(found), align=view.ALIGN, priority=view.PRIORITY)
+    render.text()
+    for line in view.closing(found):
+        render.text(line)
 
 
 def _print(found: Model) -> None:

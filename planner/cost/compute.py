@@ -39,6 +39,23 @@ class Part:
 NOTHING = Part(0.0, 0.0)
 
 
+def reads(device: Device, m: Figure, n: Figure, k: Figure) -> tuple[Figure, Figure]:
+    """How often a product reads its first operand (A bytes) and its second (B): of three tilings, the least bytes.
+
+    A slab of one operand stays in the buffer of S bytes while the other passes, ``A + ceil(A / S) B`` or ``B + ceil(B /
+    S) A``; or square tiles of the result do, ``ceil(n / T) A + ceil(m / T) B`` with ``T = sqrt(S / 2)``.
+    """
+    a, b = _ELEMENT * m * k, _ELEMENT * k * n
+    edge = np.sqrt(device.buffer / _ELEMENT)
+    slabs_a, slabs_b = (np.maximum(np.ceil(size / device.buffer), 1.0) for size in (a, b))
+    across, down = (np.maximum(np.ceil(side / edge), 1.0) for side in (n, m))
+    by_first, by_second, by_tile = a + slabs_a * b, b + slabs_b * a, across * a + down * b
+    least = np.minimum(np.minimum(by_first, by_second), by_tile)
+    first = np.where(by_first <= least, 1.0, np.where(by_second <= least, slabs_b, across))
+    second = np.where(by_first <= least, slabs_a, np.where(by_second <= least, 1.0, down))
+    return first, second
+
+
 def product_time(
     device: Device,
     m: Figure,
@@ -51,10 +68,11 @@ def product_time(
 ) -> Figure:
     """Seconds of ``groups`` products (m x k)(k x n) whose results move `written` bytes an element.
 
-    ``t = 2 m n k / rate (1 + k_half / k) (1 + w (q - 1))`` but no less than the bytes ``2 (m k + k n) + written m n``
-    over the memory's rate, with ``q`` the rounding up of output tiles to whole waves over the compute units. The ramp
-    is a fixed time: ``k_half`` grows with the rate. Nothing, where a dimension is 0: a projection that the model lacks.
-    `far` says what of the second operand and the result lies in expanded memory.
+    ``t = 2 m n k / rate (1 + k_half / k) (1 + w (q - 1))`` but no less than the bytes
+    ``2 (r_1 m k + r_2 k n) + written m n`` over the memory's rate, with r how often an operand is read (:func:`reads`)
+    and ``q`` the rounding up of output tiles to whole waves over the compute units. The ramp is a fixed time:
+    ``k_half`` grows with the rate. Nothing, where a dimension is 0: a projection that the model lacks. `far` says what
+    of the second operand and the result lies in expanded memory.
     """
     rate = device.matrix_rate if rate is None else rate
     tiles = np.ceil(m / _TILE_M) * np.ceil(n / _TILE_N) * groups
@@ -62,30 +80,71 @@ def product_time(
     half = device.inner_half * rate / device.matrix_rate
     arithmetic = 2.0 * m * n * k / rate * (1.0 + half / np.maximum(k, 1.0))
     arithmetic = arithmetic * (1.0 + device.quantisation * np.minimum(waves - 1.0, 3.0) * (tiles > 0))
+    first, second = reads(device, m, n, k)
     if far is None:
-        traffic = (_ELEMENT * (m * k + k * n) + written * m * n) / device.memory_rate
+        traffic = (_ELEMENT * (first * m * k + second * k * n) + written * m * n) / device.memory_rate
     else:
-        second, result = _ELEMENT * k * n, written * m * n
-        there = far.second * second + far.result * result
-        traffic = far.seconds(device.memory_rate, _ELEMENT * m * k + second + result - there, there)
+        other, result = _ELEMENT * second * k * n, written * m * n
+        there = far.second * other + far.result * result
+        traffic = far.seconds(device.memory_rate, _ELEMENT * first * m * k + other + result - there, there)
     return groups * np.maximum(arithmetic, traffic) * (m * n * k > 0)
 
 
-def trained_product(grid: Grid, m: Figure, n: Figure, k: Figure, groups: Figure = 1.0, rate: Figure = None) -> Part:
-    """A product with its two gradients: input ``(m, k, n)`` and, where weights are trained, weight ``(k, n, m)``.
+@dataclass(frozen=True, slots=True)
+class Product:
+    """``groups`` products (m x k)(k x n) of activations with weights."""
+
+    name: str
+    m: Figure
+    n: Figure
+    k: Figure
+    groups: Figure = 1.0
+    rate: Figure = None
+    """FLOP/s; None: the device's in the precision trained in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Seconds of a product forward, and of both its gradients."""
+
+    forward: Figure
+    inward: Figure
+    """Input gradient."""
+    weight: Figure
+    """Weight gradient; nothing where weights are frozen."""
+
+
+def gradient_traffic(grid: Grid) -> Figure:
+    """Bytes that an element of a weight gradient moves.
 
     A runtime that keeps whole gradients adds each micro-batch's to them: it reads and writes them in their own
     precision. One that gathers working copies writes them once, in 16 bit, and reduces them.
     """
-    device, shape, stack = grid.device, grid.shape, grid.stack
-    added = np.where(stack.gathers_working_copy > 0, _ELEMENT, 2.0 * stack.gradient_bytes)
+    return np.where(grid.stack.gathers_working_copy > 0, _ELEMENT, 2.0 * grid.stack.gradient_bytes)
+
+
+def by_pass(grid: Grid, p: Product) -> Passes:
+    """A product with its two gradients: input ``(m, k, n)`` and, where weights are trained, weight ``(k, n, m)``."""
+    device, added = grid.device, gradient_traffic(grid)
     weights, gradients = hierarchy.of_weights(grid)
-    forward = product_time(device, m, n, k, groups, rate, far=weights)
-    inward = product_time(device, m, k, n, groups, rate, far=weights)
-    weight = product_time(device, k, n, m, groups, rate, added, gradients)
-    backward = inward + shape.weight_gradient * weight
-    adapters = 1.0 + shape.adapter_flops
-    return Part(forward * adapters, backward * adapters)
+    forward = product_time(device, p.m, p.n, p.k, p.groups, p.rate, far=weights)
+    inward = product_time(device, p.m, p.k, p.n, p.groups, p.rate, far=weights)
+    weight = product_time(device, p.k, p.n, p.m, p.groups, p.rate, added, gradients)
+    return Passes(forward, inward, grid.shape.weight_gradient * weight)
+
+
+def trained_product(grid: Grid, p: Product) -> Part:
+    """A product with both its gradients, and what adapters add to them."""
+    found = by_pass(grid, p)
+    adapters = 1.0 + grid.shape.adapter_flops
+    return Part(found.forward * adapters, (found.inward + found.weight) * adapters)
+
+
+def _trained(grid: Grid, products: tuple[Product, ...]) -> Part:
+    total = trained_product(grid, products[0])
+    for product in products[1:]:
+        total = total + trained_product(grid, product)
+    return total
 
 
 def tokens(grid: Grid) -> Figure:
@@ -98,17 +157,23 @@ def kv_width(grid: Grid) -> Figure:
     return np.maximum(grid.shape.kv_heads / grid.layout.tp, 1.0) * (grid.shape.qk_dim + grid.shape.v_dim)
 
 
-def attention_products(grid: Grid) -> Part:
-    """Projections around attention: query/key/value in one product, or through latents, and the output projection."""
+def attention_shapes(grid: Grid) -> tuple[Product, ...]:
+    """Products around attention: query/key/value in one, or through latents, and the output projection."""
     s, tp, t = grid.shape, grid.layout.tp, tokens(grid)
     queries = s.heads * s.qk_dim / tp
     latent = s.kv_rank > 0
     first = np.where(latent, s.query_rank + s.kv_rank, queries + kv_width(grid))
-    total = trained_product(grid, t, first, s.hidden)
-    up = trained_product(grid, t, queries * latent, np.where(s.query_rank > 0, s.query_rank, s.hidden))
-    total = total + up + trained_product(grid, t, s.kv_up / tp, s.kv_latent)
-    total = total + trained_product(grid, t, s.hidden, s.heads * s.v_dim / tp)
-    return total.scaled(1.0 + s.cross_share)
+    return (
+        Product("qkv", t, first, s.hidden),
+        Product("queries up", t, queries * latent, np.where(s.query_rank > 0, s.query_rank, s.hidden)),
+        Product("keys, values up", t, s.kv_up / tp, s.kv_latent),
+        Product("output", t, s.hidden, s.heads * s.v_dim / tp),
+    )
+
+
+def attention_products(grid: Grid) -> Part:
+    """Projections around attention: query/key/value in one product, or through latents, and the output projection."""
+    return _trained(grid, attention_shapes(grid)).scaled(1.0 + grid.shape.cross_share)
 
 
 def attention_kernel(grid: Grid) -> Part:
@@ -133,11 +198,16 @@ def attention_kernel(grid: Grid) -> Part:
     )
 
 
-def dense_mlp_products(grid: Grid, width: Figure) -> Part:
-    """Up (and gate) and down projections of an MLP of inner `width`, split over tensor-parallel ranks."""
+def mlp_shapes(grid: Grid, width: Figure) -> tuple[Product, ...]:
+    """Products of an MLP of inner `width`, split over tensor-parallel ranks."""
     s, t = grid.shape, tokens(grid)
     inner = width / grid.layout.tp
-    return trained_product(grid, t, (1.0 + s.gated) * inner, s.hidden) + trained_product(grid, t, s.hidden, inner)
+    return Product("up", t, (1.0 + s.gated) * inner, s.hidden), Product("down", t, s.hidden, inner)
+
+
+def dense_mlp_products(grid: Grid, width: Figure) -> Part:
+    """Up (and gate) and down projections of an MLP of inner `width`, split over tensor-parallel ranks."""
+    return _trained(grid, mlp_shapes(grid, width))
 
 
 def routed_copies(grid: Grid) -> Figure:
@@ -145,18 +215,23 @@ def routed_copies(grid: Grid) -> Figure:
     return tokens(grid) * grid.shape.experts_per_token * grid.layout.etp / grid.layout.tp * grid.stack.expert_imbalance
 
 
-def expert_products(grid: Grid) -> Part:
-    """Grouped products of the routed experts that a rank holds, and the router."""
+def expert_shapes(grid: Grid) -> tuple[Product, ...]:
+    """Products of the routed experts that a rank holds, and of the router."""
     s, layout = grid.shape, grid.layout
     local = np.maximum(s.experts / layout.ep, 1.0)
     rows = routed_copies(grid) / local
     inner = s.expert_ffn / layout.etp
     rate = grid.device.matrix_rate * grid.stack.grouped_matrix
-    grouped = trained_product(grid, rows, (1.0 + s.gated) * inner, s.hidden, local, rate)
-    grouped = grouped + trained_product(grid, rows, s.hidden, inner, local, rate)
-    return grouped + trained_product(
-        grid, tokens(grid) / layout.tp, s.experts, s.hidden, 1.0, grid.device.matrix_rate_16
+    return (
+        Product("experts up", rows, (1.0 + s.gated) * inner, s.hidden, local, rate),
+        Product("experts down", rows, s.hidden, inner, local, rate),
+        Product("router", tokens(grid) / layout.tp, s.experts, s.hidden, 1.0, grid.device.matrix_rate_16),
     )
+
+
+def expert_products(grid: Grid) -> Part:
+    """Grouped products of the routed experts that a rank holds, and the router."""
+    return _trained(grid, expert_shapes(grid))
 
 
 def _element_wise(grid: Grid, forward_bytes: Figure) -> Part:
@@ -358,12 +433,21 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
     return build(0.0 * share), build(share)
 
 
+def head_shape(grid: Grid) -> Product:
+    """The product that makes logits, in 16 bit."""
+    s = grid.shape
+    return Product("logits", tokens(grid), s.vocab / grid.layout.tp, s.hidden, 1.0, grid.device.matrix_rate_16)
+
+
+def loss_bytes(grid: Grid) -> Figure:
+    """Memory traffic of the loss over logits, each way."""
+    return tokens(grid) * grid.shape.vocab / grid.layout.tp * (2.0 + grid.stack.logit_copies)
+
+
 def head(grid: Grid) -> Part:
     """Logits in 16 bit and the loss over them, on the last stage; again for each multi-token prediction module."""
-    s, t = grid.shape, tokens(grid)
-    logits = trained_product(grid, t, s.vocab / grid.layout.tp, s.hidden, 1.0, grid.device.matrix_rate_16)
-    passes = t * s.vocab / grid.layout.tp * (2.0 + grid.stack.logit_copies) / grid.device.memory_rate
-    return (logits + Part(passes, passes)).scaled(s.losses)
+    passes = loss_bytes(grid) / grid.device.memory_rate
+    return (trained_product(grid, head_shape(grid)) + Part(passes, passes)).scaled(grid.shape.losses)
 
 
 def embedding(grid: Grid) -> Part:

@@ -95,27 +95,59 @@ def _column(figure: Array) -> Array:
     return figure[:, None]
 
 
-def products(model: Layers, device: Device, software: Software, images: Figure) -> Part:
-    """Seconds of every layer's convolution, forward and backward: arithmetic or bytes, whichever is longer.
+def product_bytes(model: Layers, software: Software, images: Figure) -> Array:
+    """Bytes of every layer's convolution, in each pass: input ``b C_in (s H)^2`` read ``1 + im2col (k^2 - 1)`` times,
+    output ``b C_out H^2``, kernel. Where the layout has to be turned, input and output are read and written once more.
+    """
+    m = images * _column(model.size) ** 2
+    n, k = _column(model.channels_out), _column(model.channels_in * model.kernel**2)
+    again = 1.0 + IM2COL * (_column(model.kernel) ** 2 - 1.0)
+    read = m * _column(np.minimum(model.stride, model.kernel) ** 2 * model.channels_in) * again
+    turned = 1.0 + 2.0 * software.transposed
+    moved: Array = software.element * ((read + m * n) * turned + n * k)
+    return moved
 
-    Bytes: input ``b C_in (s H)^2`` read ``1 + im2col (k^2 - 1)`` times, output ``b C_out H^2``, kernel.
-    Where the layout has to be turned, input and output are read and written once more.
-    A weight gradient's inner dimension is split over the units that few output tiles leave idle.
+
+def by_pass(model: Layers, device: Device, software: Software, images: Figure) -> tuple[Array, Array, Array]:
+    """Seconds of every layer's convolution forward, of its input gradient and of its weight gradient: arithmetic or
+    bytes, whichever is longer. A weight gradient's inner dimension is split over the units that few output tiles leave
+    idle.
     """
     m = images * _column(model.size) ** 2
     n, k = _column(model.channels_out), _column(model.channels_in * model.kernel**2)
     unbound = replace(device, memory_rate=np.inf)
     rate = device.matrix_rate * software.convolution
-    again = 1.0 + IM2COL * (_column(model.kernel) ** 2 - 1.0)
-    read = m * _column(np.minimum(model.stride, model.kernel) ** 2 * model.channels_in) * again
-    turned = 1.0 + 2.0 * software.transposed
-    moved = software.element * ((read + m * n) * turned + n * k) / device.memory_rate
-
+    moved = product_bytes(model, software, images) / device.memory_rate
     split = replace(unbound, quantisation=0.0)
     forward = np.maximum(product_time(unbound, m, n, k, 1.0, rate), moved)
     inward = np.maximum(product_time(unbound, m, k, n, 1.0, rate), moved) * (1.0 - _column(model.first))
     weight = np.maximum(product_time(split, k, n, m, 1.0, rate), moved)
+    return forward, inward, weight
+
+
+def products(model: Layers, device: Device, software: Software, images: Figure) -> Part:
+    """Seconds of every layer's convolution, forward and backward."""
+    forward, inward, weight = by_pass(model, device, software, images)
     return Part(forward, inward + weight)
+
+
+def names(model: ConvolutionNetwork) -> list[str]:
+    """The layers' names, stages counted as by He et al. 2015: ``stem``, ``conv2.1 1x1``, ..., ``classifier``."""
+    found = ["stem"]
+    for index, stage in enumerate(model.stages, 2):
+        for block in range(1, stage.blocks + 1):
+            kinds = ("1x1", "3x3", "1x1 out", *(("shortcut",) if block == 1 else ()))
+            found += [f"conv{index}.{block} {kind}" for kind in kinds]
+    return [*found, "classifier"]
+
+
+def between_bytes(model: Layers, software: Software, images: Figure) -> Part:
+    """Bytes of normalisation, activation and joining: ``3 + joined`` elements an output element forward, ``5 + joined``
+    backward.
+    """
+    elements = images * _column(model.size**2 * model.channels_out) * software.element * software.vector
+    normalised, joined = _column(model.normalised), _column(model.joined)
+    return Part(elements * (3.0 * normalised + joined), elements * (5.0 * normalised + joined))
 
 
 def between(model: Layers, device: Device, software: Software, images: Figure) -> Part:
@@ -124,12 +156,8 @@ def between(model: Layers, device: Device, software: Software, images: Figure) -
     Elements moved per output element: forward 1 (statistics) + 2 (apply), 1 more to add a shortcut; backward 2
     (reductions) + 3 (apply), 1 more to hand the gradient to the shortcut.
     """
-    elements = images * _column(model.size**2 * model.channels_out) * software.element * software.vector
-    normalised, joined = _column(model.normalised), _column(model.joined)
-    return Part(
-        elements * (3.0 * normalised + joined) / device.memory_rate,
-        elements * (5.0 * normalised + joined) / device.memory_rate,
-    )
+    moved = between_bytes(model, software, images)
+    return Part(moved.forward / device.memory_rate, moved.backward / device.memory_rate)
 
 
 def passes(model: Layers, device: Device, software: Software, images: Figure) -> Part:

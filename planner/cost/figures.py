@@ -103,6 +103,8 @@ class Device:
     inner_half: Figure
     quantisation: Figure
     compute_units: Figure
+    buffer: Figure = np.inf
+    """Bytes on chip that kernels tile for (the last cache); infinite where not known."""
     attention_rate: Figure
     """Reachable FLOP/s of the attention kernel, forward, long sequences."""
     attention_half: Figure

@@ -7,8 +7,10 @@ another. MLPs are replicated and their gradients all-reduced. The input pipeline
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
@@ -27,6 +29,10 @@ _STEP_BYTES = 18.0
 DISTINCT = 0.3
 """Distinct rows of a batch over its lookups: popular rows come from caches, and their
 gradients are added up before one update. Assumed."""
+INDEX = 8.0
+"""Bytes of an index into a table."""
+Sharding = Literal["even", "table", "column", "row"]
+"""How tables are cut over ranks: as evenly as a planner can, or whole, by columns, by rows."""
 _DENSE_ELEMENT = 2.0
 """Bytes per element in :func:`planner.cost.compute.product_time`."""
 
@@ -35,6 +41,7 @@ _DENSE_ELEMENT = 2.0
 class Layer:
     """One dense layer."""
 
+    name: str
     inputs: int
     outputs: int
     first: bool = False
@@ -61,11 +68,15 @@ def dense_layers(model: Recommender) -> tuple[Layer, ...]:
     bottom = (model.dense_features, *model.bottom)
     width = interaction_width(model)
     top = (width, *model.top)
-    cross = [Layer(width, model.cross_rank), Layer(model.cross_rank, width)] * model.cross_layers
+    cross = [
+        layer
+        for i in range(1, model.cross_layers + 1)
+        for layer in (Layer(f"cross {i} V", width, model.cross_rank), Layer(f"cross {i} U", model.cross_rank, width))
+    ]
     return (
-        *(Layer(a, b, first=i == 0) for i, (a, b) in enumerate(pairwise(bottom))),
+        *(Layer(f"bottom {i}", a, b, first=i == 1) for i, (a, b) in enumerate(pairwise(bottom), 1)),
         *cross,
-        *(Layer(a, b) for a, b in pairwise(top)),
+        *(Layer(f"top {i}", a, b) for i, (a, b) in enumerate(pairwise(top), 1)),
     )
 
 
@@ -81,39 +92,90 @@ def embedding_bytes(model: Recommender) -> int:
     return sum(model.tables) * model.embedding * model.table_bytes
 
 
-def exchange_bytes(model: Recommender, element: Figure, samples: Figure) -> Figure:
-    """Send buffer of one rank's all-to-all that owns `samples`: ``samples tables d e``; as much forward as backward."""
-    return samples * len(model.tables) * model.embedding * element
+def dealt(weights: Sequence[float], ranks: int) -> float:
+    """Largest share of a rank over the mean where things of some weights are dealt whole, heaviest first, each to the
+    rank that has least.
+    """
+    held = [0.0] * ranks
+    for weight in sorted(weights, reverse=True):
+        held[held.index(min(held))] += weight
+    return max(held) * ranks / sum(weights)
 
 
-def gather_bytes(model: Recommender, element: Figure, samples: Figure) -> Part:
-    """Memory traffic of one rank's tables, of the lookups of `samples` (the batch over the ranks).
+def imbalance(model: Recommender, ranks: int, by: Sharding, weights: Sequence[float]) -> float:
+    """Largest share of a rank over the mean, of what has those weights by table: 1 but for whole tables, and for
+    columns where a width of d does not divide, ``ceil(d / n) n / d``.
+    """
+    if by == "table":
+        return dealt(weights, ranks)
+    return -(-model.embedding // ranks) * ranks / model.embedding if by == "column" else 1.0
+
+
+def rank_bytes(model: Recommender, ranks: int, by: Sharding = "even") -> float:
+    """Bytes of tables and their optimizer state on the fullest rank."""
+    each = embedding_bytes(model) * (1.0 + model.state_bytes / model.table_bytes) / ranks
+    return each * imbalance(model, ranks, by, model.tables)
+
+
+def exchange_bytes(
+    model: Recommender, element: Figure, samples: Figure, ranks: Figure = 1, by: Sharding = "even"
+) -> Figure:
+    """Send buffer of one rank's all-to-all that owns `samples`: ``samples tables d e``; as much forward as backward.
+
+    Cut by rows, a pooled vector is the sum of partial ones from up to ``min(lookups, n)`` ranks: each of them is sent.
+    """
+    if by == "even":
+        return samples * len(model.tables) * model.embedding * element
+    sent = sum(min(each, ranks) for each in model.lookups) if by == "row" else len(model.tables)
+    return samples * sent * model.embedding * element * imbalance(model, int(ranks), by, [1.0] * len(model.tables))
+
+
+def index_bytes(model: Recommender, samples: Figure, ranks: Figure, by: Sharding) -> Figure:
+    """Send buffer of one rank's exchange of indices: ``8 samples lookups``, to every rank where each has columns of
+    all tables. Cut evenly, it is among what kernels take.
+    """
+    once = INDEX * samples * sum(model.lookups)
+    return 0.0 * samples if by == "even" else once * (ranks if by == "column" else 1.0)
+
+
+def gather_bytes(
+    model: Recommender, element: Figure, samples: Figure, ranks: Figure = 1, by: Sharding = "even"
+) -> Part:
+    """Memory traffic of the busiest rank's tables; the mean rank serves the lookups of `samples` (batch over ranks).
 
     Forward: distinct rows read (caches serve the other lookups), pooled vectors written. Backward with the sparse
     update: gradients of vectors read; each distinct row and its optimizer state read and written.
     """
     rows = DISTINCT * samples * sum(model.lookups) * model.embedding
     pooled = samples * len(model.tables) * model.embedding * element
-    return Part(rows * model.table_bytes + pooled, pooled + 2.0 * rows * (model.table_bytes + model.state_bytes))
+    found = Part(rows * model.table_bytes + pooled, pooled + 2.0 * rows * (model.table_bytes + model.state_bytes))
+    return found if by == "even" else found.scaled(imbalance(model, int(ranks), by, model.lookups))
 
 
-def dense(model: Recommender, device: Device, software: Software, samples: Figure) -> Part:
-    """Seconds of the dense layers' products and activations on one rank.
+def dense_by_pass(layer: Layer, device: Device, software: Software, samples: Figure) -> tuple[Figure, Figure, Figure]:
+    """Seconds of a dense layer's product and activation forward, of its input gradient and of its weight gradient.
 
     A weight gradient's inner dimension is the batch: it is split over the units that few output tiles leave idle.
     """
     # The product's bytes are counted in 16 bit; wider elements take as much longer.
     wide = replace(device, memory_rate=device.memory_rate * _DENSE_ELEMENT / software.element)
     split = replace(wide, quantisation=0.0)
+    a, b = float(layer.inputs), float(layer.outputs)
+    around = samples * b * software.element * software.vector / device.memory_rate
+    inward = 0.0 * samples if layer.first else product_time(wide, samples, a, b)
+    return (
+        product_time(wide, samples, b, a) + 2.0 * around,
+        inward + 3.0 * around,
+        product_time(split, a, b, samples),
+    )
+
+
+def dense(model: Recommender, device: Device, software: Software, samples: Figure) -> Part:
+    """Seconds of the dense layers' products and activations on one rank."""
     total = Part(0.0 * samples, 0.0 * samples)
     for layer in dense_layers(model):
-        a, b = float(layer.inputs), float(layer.outputs)
-        forward = product_time(wide, samples, b, a)
-        backward = product_time(split, a, b, samples)
-        if not layer.first:
-            backward = backward + product_time(wide, samples, a, b)
-        around = samples * b * software.element * software.vector / device.memory_rate
-        total = total + Part(forward + 2.0 * around, backward + 3.0 * around)
+        forward, inward, weight = dense_by_pass(layer, device, software, samples)
+        total = total + Part(forward, inward + weight)
     return total
 
 
@@ -131,7 +193,13 @@ def interaction(model: Recommender, device: Device, software: Software, samples:
 
 
 def step_time(
-    model: Recommender, device: Device, network: Network, software: Software, batch: Figure, ranks: Figure
+    model: Recommender,
+    device: Device,
+    network: Network,
+    software: Software,
+    batch: Figure,
+    ranks: Figure,
+    by: Sharding = "even",
 ) -> Figure:
     """Seconds a step takes.
 
@@ -141,15 +209,16 @@ def step_time(
     samples = batch / ranks
     group = collectives.group(network, ranks, 1.0)
     work = dense(model, device, software, samples) + interaction(model, device, software, samples)
-    moved = gather_bytes(model, software.element, samples)
+    moved = gather_bytes(model, software.element, samples, ranks, by)
     gathers = (moved.forward + moved.backward) / (device.memory_rate * software.gather)
     links = replace(network, scaleup=network.scaleup * software.exchange, nic=network.nic * software.exchange)
-    crossing = exchange_bytes(model, software.element, samples) * software.crossing
+    crossing = exchange_bytes(model, software.element, samples, ranks, by) * software.crossing
     once = collectives.all_to_all(links, crossing, group)
+    indices = collectives.all_to_all(links, index_bytes(model, samples, ranks, by), group)
     parameters = dense_parameters(model)
     reduce = collectives.all_reduce(network, parameters * software.element, group)
     late = exposed(reduce, software.dp_overlap * work.backward, 1.0 / len(dense_layers(model)))
     kernels = (_KERNELS_PER_LAYER * len(dense_layers(model)) + _KERNELS) * software.kernel
     update = parameters * _STEP_BYTES / device.memory_rate
-    busy = work.forward + work.backward + gathers + 2.0 * once + late
+    busy = work.forward + work.backward + gathers + 2.0 * once + late + indices
     return stretched(network, software, busy + kernels) + update + software.step_overhead + 0.0 * np.asarray(batch)

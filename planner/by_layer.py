@@ -1,0 +1,151 @@
+"""A model of any family on a node of the catalog, layer by layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from planner import binding, families
+from planner.catalog import Catalog, cluster
+from planner.cost import operators
+from planner.cost.figures import Device, Grid, Layout, Network
+from planner.cost.operators import Operator
+from planner.cost.recommendation import Sharding
+from planner.efficiency import reached, runtime_keys
+from planner.errors import WrongQuestion, nearest
+from planner.schema.hardware import Cluster, Runtime
+from planner.schema.workload import Workload
+from planner.space.axes import NO_RECOMPUTE, Options, TensorMode
+from planner.space.axes import Sharding as Shards
+from planner.space.grid import as_figures
+from planner.workload import library, model, workload
+
+FAMILY_RUNTIME = {"cnn": "mxnet", "dlrm": "hugectr"}
+"""Whose fitted software a convolutional network or a recommender is taken to run in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How a model is cut and where it runs."""
+
+    node: str = "dgx-h100"
+    precision: str = "bf16"
+    tp: int = 1
+    ep: int = 1
+    dp: int = 1
+    micro: int = 0
+    """Sequences, images or samples of one rank at a time; 0: one sequence, 256 images, 4,096 samples."""
+    sequence: int | None = None
+    sequence_parallel: bool = False
+    tables: Sharding = "even"
+
+
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """A model's layers on one rank, with the machine that their seconds are for."""
+
+    model: str
+    family: str
+    unit: str
+    """What a micro-batch counts."""
+    micro: int
+    layers: tuple[Operator, ...]
+    device: Device
+    network: Network
+    layout: Layout
+
+    def exchange(self, c: operators.Collective) -> float:
+        """Seconds of a collective on its own."""
+        return operators.exchange_time(self.network, self.layout, c)
+
+
+def layered(catalog: Catalog, name: str, asked: Asked) -> Layered:
+    """The layers of a model: a transformer of the library or a file, a convolutional network or a recommender.
+
+    Raises:
+        WrongQuestion: no such model, node or precision on it; a degree that does not divide what it cuts.
+    """
+    ranks = asked.tp * asked.dp
+    per_node = catalog.node(asked.node).accelerators
+    on = cluster(catalog, asked.node, max(1, math.ceil(ranks / per_node)))
+    if not binding.can_train_in(on.accelerator, asked.precision):
+        raise WrongQuestion(f"{on.accelerator.id} has no matrix rate in {asked.precision} (--precision)")
+    if name in families.networks() or name in families.recommenders():
+        return _other(catalog, name, on, asked)
+    if (
+        name not in library()
+        and not name.endswith((".toml", ".json"))
+        and "/" not in name
+        and (near := nearest(name, known()))
+    ):
+        raise WrongQuestion(f"no model {name!r}. Did you mean {', '.join(near)}? (clusterwright models list)")
+    return _transformer(catalog, workload(model(name), sequence=asked.sequence), on, asked)
+
+
+def _transformer(catalog: Catalog, work: Workload, on: Cluster, asked: Asked) -> Layered:
+    shape, runtime = work.model, catalog.runtime("megatron-core")
+    if shape.heads % asked.tp or shape.hidden % asked.tp:
+        raise WrongQuestion(f"--tp {asked.tp}: {shape.heads} attention heads and {shape.hidden:,} hidden don't divide")
+    experts = shape.moe.experts if shape.moe else 1
+    if experts % asked.ep or asked.tp * asked.dp % asked.ep:
+        raise WrongQuestion(f"--ep {asked.ep}: {experts} experts and tp x dp of {asked.tp * asked.dp} don't divide")
+    micro = asked.micro or 1
+    grid = grid_of(catalog, work, on, runtime, runtime.releases[-1], asked, micro)
+    return Layered(
+        shape.id, shape.family, "sequences", micro, operators.transformer(grid), grid.device, grid.network, grid.layout
+    )
+
+
+def grid_of(
+    catalog: Catalog, work: Workload, on: Cluster, runtime: Runtime, release: str, asked: Asked, micro: int
+) -> Grid:
+    """One pipeline stage with the whole model, as a grid of scalars."""
+    fitted = reached(catalog, on.accelerator, runtime, release)
+    tensor = TensorMode(asked.sequence_parallel and asked.tp > 1, False)
+    options = Options(asked.precision, NO_RECOMPUTE, tensor, Shards(0, "full", False), False, False, False)
+    network = binding.network(on, fitted.accelerator)
+    return Grid(
+        shape=binding.shape(work),
+        device=binding.device(on.accelerator, fitted.accelerator, asked.precision, release),
+        network=replace(network, accelerators=float(asked.tp * asked.dp)),
+        stack=binding.stack(runtime, fitted.runtime, release),
+        layout=_layout(asked, micro),
+        options=as_figures(options),
+    )
+
+
+def _layout(asked: Asked, micro: int) -> Layout:
+    degrees = {"tp": asked.tp, "ep": asked.ep, "dp": asked.dp, "micro": micro, "batch": asked.dp * micro}
+    ones = dict.fromkeys(("pp", "vpp", "cp", "etp"), 1.0)
+    return Layout(**{name: float(value) for name, value in degrees.items()}, **ones)
+
+
+def _other(catalog: Catalog, name: str, on: Cluster, asked: Asked) -> Layered:
+    family = "cnn" if name in families.networks() else "dlrm"
+    if asked.tp * asked.ep > 1:
+        raise WrongQuestion(f"{name}: only data-parallel ranks (--dp) exist for a {family} model")
+    if asked.sequence is not None:
+        raise WrongQuestion(f"{name}: a {family} model has no sequence (--seq)")
+    fitted = reached(catalog, on.accelerator, catalog.runtime("megatron-core"), "")
+    entries = catalog.runtime_efficiencies
+    keys = runtime_keys(FAMILY_RUNTIME[family], "", "", on.accelerator.generation)
+    software = binding.software(next(entries[key] for key in keys if key in entries), asked.precision)
+    device = binding.device(on.accelerator, fitted.accelerator, asked.precision)
+    network = replace(binding.network(on, fitted.accelerator), accelerators=float(asked.dp))
+    micro = asked.micro or (256 if family == "cnn" else 4096)
+    if family == "cnn":
+        found = operators.network(families.network(name), device, software, float(micro), float(asked.dp))
+    else:
+        if asked.tables == "column" and asked.dp > families.recommender(name).embedding:
+            width = families.recommender(name).embedding
+            raise WrongQuestion(f"--tables column: {asked.dp} ranks and {width} columns; use at most {width}, or row")
+        found = operators.recommender(
+            families.recommender(name), device, software, float(micro), float(asked.dp), asked.tables
+        )
+    unit = "images" if family == "cnn" else "samples"
+    return Layered(name, family, unit, micro, found, device, network, _layout(asked, micro))
+
+
+def known() -> list[str]:
+    """Ids of every model that has layers."""
+    return [*library(), *families.networks(), *families.recommenders()]

@@ -1,0 +1,327 @@
+"""A workload layer by layer, as COMET's workflow starts: FLOPs, bytes, seconds and collectives of each pass.
+
+Three passes are kept apart: forward, input gradient, weight gradient. Every figure comes from the functions that price
+a step; layers only name what those add up. One micro-batch on one rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from planner.cost import collectives, compute, convolution, recommendation, sharding
+from planner.cost.compute import Product
+from planner.cost.figures import Device, Figure, Grid, Layout, Network
+from planner.cost.recommendation import Sharding
+from planner.cost.software import Software
+from planner.schema.families import ConvolutionNetwork, Recommender
+
+Kind = Literal["all-reduce", "gather-scatter", "all-to-all"]
+GroupName = Literal["tp", "dp", "ep", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """What ranks exchange after a pass. Bytes as nccl-tests counts them, of one rank."""
+
+    kind: Kind
+    group: GroupName
+    size: float
+
+
+def exchange_time(network: Network, layout: Layout, c: Collective) -> float:
+    """Seconds that a collective takes on its own; a gather before and a scatter after count as one."""
+    ranks, stride = {
+        "tp": (layout.tp, 1.0),
+        "dp": (layout.dp * layout.cp, layout.tp),
+        "ep": (layout.ep, layout.etp),
+        "all": (network.accelerators, 1.0),
+    }[c.group]
+    group = collectives.group(network, ranks, stride)
+    if c.kind == "all-reduce":
+        return float(collectives.all_reduce(network, c.size, group))
+    if c.kind == "all-to-all":
+        return float(collectives.all_to_all(network, c.size, group))
+    return 2.0 * float(collectives.gather(network, c.size, group))
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass of one layer."""
+
+    flops: float = 0.0
+    moved: float = 0.0
+    """Bytes to and from memory, re-reads of what the buffer doesn't hold among them."""
+    seconds: float = 0.0
+    collective: Collective | None = None
+
+
+NOTHING = Pass()
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One layer, `count` times in the model."""
+
+    name: str
+    count: float
+    forward: Pass
+    inward: Pass
+    """Input gradient."""
+    weight: Pass
+    """Weight gradient."""
+
+    @property
+    def passes(self) -> tuple[Pass, Pass, Pass]:
+        """All three."""
+        return self.forward, self.inward, self.weight
+
+
+def traffic(device: Device, m: Figure, n: Figure, k: Figure, written: Figure = 2.0) -> Figure:
+    """Bytes that a product moves, ``2 (r_1 m k + r_2 k n) + written m n``: the bytes term of the one product model."""
+    first, second = compute.reads(device, m, n, k)
+    return 2.0 * (first * m * k + second * k * n) + written * m * n
+
+
+def _product(grid: Grid, p: Product, count: float, scale: float = 1.0) -> Operator:
+    found, added = compute.by_pass(grid, p), compute.gradient_traffic(grid)
+    flops = float(2.0 * p.m * p.n * p.k * p.groups) * scale
+    groups = float(p.groups) * scale
+
+    def one(m: Figure, n: Figure, k: Figure, seconds: Figure, written: Figure = 2.0) -> Pass:
+        return Pass(flops, float(traffic(grid.device, m, n, k, written)) * groups, float(seconds) * scale)
+
+    weight = one(p.k, p.n, p.m, found.weight, added) if float(grid.shape.weight_gradient) else NOTHING
+    return Operator(p.name, count, one(p.m, p.n, p.k, found.forward), one(p.m, p.k, p.n, found.inward), weight)
+
+
+def _with(
+    operator: Operator,
+    name: str,
+    *,
+    forward: Collective | None = None,
+    inward: Collective | None = None,
+    weight: Collective | None = None,
+) -> Operator:
+    return replace(
+        operator,
+        name=name,
+        forward=replace(operator.forward, collective=forward),
+        inward=replace(operator.inward, collective=inward),
+        weight=replace(operator.weight, collective=weight),
+    )
+
+
+def _bound_by_memory(grid: Grid, name: str, count: float, size: Figure) -> Operator:
+    """Element-wise kernels: bytes over bandwidth, twice as many backward."""
+    moved = float(size) * float(grid.stack.vector)
+    rate = float(grid.device.memory_rate)
+    return Operator(name, count, Pass(0.0, moved, moved / rate), Pass(0.0, 2 * moved, 2 * moved / rate), NOTHING)
+
+
+# ---- transformers ----------------------------------------------------------------------------------------------------
+
+
+def transformer(grid: Grid) -> tuple[Operator, ...]:
+    """Layers of a transformer of scalars: embedding, the blocks' layers, logits.
+
+    Tensor-parallel ranks reduce after the output and the down projection forward, and before the query/key/value and
+    the up projection backward (Megatron, arXiv 1909.08053); data-parallel ranks reduce a block's gradients at once,
+    booked on its last layer.
+    """
+    s = grid.shape
+    dense = float(s.leading_dense) + (float(s.layers) - float(s.leading_dense)) * (1.0 - float(s.moe_share))
+    mixed = float(s.layers) - dense
+    region = _region(grid)
+    found = [_bound_by_memory(grid, "embedding", 1, _embedding_bytes(grid))]
+    found += _attention(grid, float(s.layers), region)
+    if dense:
+        found += _mlp(grid, s.ffn, dense, region, "", _gradients(grid, mixture=False))
+    if mixed and float(s.shared_ffn):
+        found += _mlp(grid, s.shared_ffn, mixed, region, "shared ", None)
+    if mixed:
+        found += _experts(grid, mixed)
+    head = _product(grid, compute.head_shape(grid), float(s.losses))
+    passes = float(compute.loss_bytes(grid))
+    each = Pass(0.0, passes, passes / float(grid.device.memory_rate))
+    found += [head, Operator("loss", float(s.losses), each, each, NOTHING)]
+    return tuple(found)
+
+
+def _embedding_bytes(grid: Grid) -> Figure:
+    return 6.0 * compute.tokens(grid) * grid.shape.hidden / compute.sequence_shard(grid)
+
+
+def _region(grid: Grid) -> Collective | None:
+    if grid.layout.tp <= 1:
+        return None
+    kind: Kind = "gather-scatter" if grid.options.sequence_parallel else "all-reduce"
+    return Collective(kind, "tp", float(compute.region_bytes(grid)))
+
+
+def _gradients(grid: Grid, *, mixture: bool) -> Collective | None:
+    """Gradients of one block that data-parallel ranks reduce."""
+    s, layout = grid.shape, grid.layout
+    if layout.dp * layout.cp <= 1:
+        return None
+    inner = s.shared_parameters if mixture else s.mlp_parameters
+    held = (s.attention_parameters + inner) / layout.tp
+    if mixture:
+        held = held + s.experts * s.expert_parameters / (layout.ep * layout.etp)
+    return Collective("all-reduce", "dp", float(sharding.gradient_bytes(grid, held)))
+
+
+def _attention(grid: Grid, count: float, region: Collective | None) -> list[Operator]:
+    s = grid.shape
+    scale = 1.0 + float(s.cross_share)
+    first, *middle, last = (p for p in compute.attention_shapes(grid) if float(p.m * p.n * p.k))
+    products = [_with(_product(grid, first, count, scale), first.name, inward=region)]
+    products += [_product(grid, p, count, scale) for p in middle]
+    output = _with(_product(grid, last, count, scale), last.name, forward=region)
+    return [
+        _bound_by_memory(grid, "norm, rotary", count, compute.attention_vector_bytes(grid)),
+        *products,
+        _scores(grid, count),
+        output,
+    ]
+
+
+def _scores(grid: Grid, count: float) -> Operator:
+    """Attention's scores and their product with the values: queries, keys, values read, outputs written."""
+    s, t = grid.shape, float(compute.tokens(grid))
+    kernel = compute.attention_kernel(grid)
+    flops = 2.0 * t * float(s.heads * (s.qk_dim + s.v_dim) / grid.layout.tp * (1.0 + s.cross_share) * s.attended)
+    moved = 2.0 * t * float(s.heads * (s.qk_dim + s.v_dim) / grid.layout.tp + compute.kv_width(grid))
+    forward = Pass(flops, moved, float(kernel.forward))
+    return Operator("attention", count, forward, Pass(2.5 * flops, 2.0 * moved, float(kernel.backward)), NOTHING)
+
+
+def _mlp(
+    grid: Grid, width: Figure, count: float, region: Collective | None, kind: str, gradients: Collective | None
+) -> list[Operator]:
+    up, down = (_product(grid, p, count) for p in compute.mlp_shapes(grid, width))
+    found = [_with(up, f"{kind}up", inward=region), _with(down, f"{kind}down", forward=region, weight=gradients)]
+    if kind:
+        return found
+    return [_bound_by_memory(grid, "norm, activation", count, compute.mlp_vector_bytes(grid, width)), *found]
+
+
+def _experts(grid: Grid, count: float) -> list[Operator]:
+    s, layout = grid.shape, grid.layout
+    up, down, router = (_product(grid, p, count) for p in compute.expert_shapes(grid))
+    size = 2.0 * compute.tokens(grid) * s.experts_per_token / layout.tp * s.hidden
+    crossing = Collective("all-to-all", "ep", float(size)) if layout.ep > 1 else None
+    shared = 2.0 * compute.tokens(grid) * s.shared_ffn / layout.tp
+    moved = compute.expert_vector_bytes(grid) + shared
+    return [
+        _bound_by_memory(grid, "norm, routing", count, moved),
+        router,
+        _with(up, up.name, forward=crossing, inward=crossing),
+        _with(down, down.name, forward=crossing, inward=crossing, weight=_gradients(grid, mixture=True)),
+    ]
+
+
+# ---- convolutional networks ------------------------------------------------------------------------------------------
+
+
+def network(
+    model: ConvolutionNetwork, device: Device, software: Software, images: float, ranks: float
+) -> tuple[Operator, ...]:
+    """Layers of a convolutional network, `images` on each of `ranks` data-parallel ranks; each with the normalisation
+    and activation behind it.
+    """
+    one, rows = np.array([images]), convolution.layers(model)
+    parts = convolution.by_pass(rows, device, software, one)
+    behind = convolution.between(rows, device, software, one)
+    moved, around = convolution.product_bytes(rows, software, one), convolution.between_bytes(rows, software, one)
+    flops = 2.0 * images * rows.products
+    found = []
+    for i, name in enumerate(convolution.names(model)):
+        grad = Collective("all-reduce", "dp", float(rows.weights[i] * software.element)) if ranks > 1 else None
+        size, first = float(moved[i, 0]), bool(rows.first[i])
+        found.append(
+            Operator(
+                name,
+                1,
+                Pass(flops[i], size + float(around.forward[i, 0]), float(parts[0][i, 0] + behind.forward[i, 0])),
+                Pass(
+                    0.0 if first else flops[i],
+                    (0.0 if first else size) + float(around.backward[i, 0]),
+                    float(parts[1][i, 0] + behind.backward[i, 0]),
+                ),
+                Pass(flops[i], size, float(parts[2][i, 0]), grad),
+            )
+        )
+    return tuple(found)
+
+
+# ---- recommenders ----------------------------------------------------------------------------------------------------
+
+
+def recommender(
+    model: Recommender, device: Device, software: Software, samples: float, ranks: float, by: Sharding
+) -> tuple[Operator, ...]:
+    """Layers of a recommender, `samples` on each of `ranks` ranks, tables sharded `by`.
+
+    The all-to-all of pooled vectors follows the lookups forward; that of their gradients follows the interaction's
+    input gradient backward. Tables are updated sparsely with their gradients: that traffic is their weight gradient.
+    """
+    element = float(software.element)
+    crossing = (
+        Collective("all-to-all", "all", float(recommendation.exchange_bytes(model, element, samples, ranks, by)))
+        if ranks > 1
+        else None
+    )
+    moved = recommendation.gather_bytes(model, element, samples, ranks, by)
+    rate = float(device.memory_rate) * float(software.gather)
+    index = float(recommendation.index_bytes(model, samples, ranks, by))
+    asked = Collective("all-to-all", "all", index) if ranks > 1 and index else None
+    rows = [Operator("indices", 1, Pass(0.0, index, 0.0, asked), NOTHING, NOTHING)] if asked else []
+    rows += [
+        Operator(
+            f"{len(model.tables)} tables",
+            1,
+            Pass(0.0, float(moved.forward), float(moved.forward) / rate, crossing),
+            NOTHING,
+            Pass(0.0, float(moved.backward), float(moved.backward) / rate),
+        )
+    ]
+    joined = recommendation.interaction(model, device, software, samples)
+    size = float(joined.forward) * float(device.memory_rate)
+    middle = Operator(
+        "interaction",
+        1,
+        Pass(0.0, size, float(joined.forward)),
+        Pass(0.0, 2 * size, float(joined.backward), crossing),
+        NOTHING,
+    )
+    bottom = len(model.bottom)
+    for i, layer in enumerate(recommendation.dense_layers(model)):
+        if i == bottom:
+            rows.append(middle)
+        rows.append(_dense(layer, device, software, samples, ranks))
+    return tuple(rows)
+
+
+def _dense(layer: recommendation.Layer, device: Device, software: Software, samples: float, ranks: float) -> Operator:
+    passes = recommendation.dense_by_pass(layer, device, software, samples)
+    flops = 2.0 * samples * layer.inputs * layer.outputs
+    element = float(software.element)
+    around = samples * layer.outputs * element * float(software.vector)
+    a, b = float(layer.inputs), float(layer.outputs)
+
+    def moved(m: float, n: float, k: float) -> float:
+        return float(traffic(device, m, n, k)) * element / 2.0
+
+    size = (layer.inputs * layer.outputs + layer.outputs) * element
+    grad = Collective("all-reduce", "dp", size) if ranks > 1 else None
+    first = layer.first
+    return Operator(
+        layer.name,
+        1,
+        Pass(flops, moved(samples, b, a) + 2.0 * around, float(passes[0])),
+        Pass(0.0 if first else flops, (0.0 if first else moved(samples, a, b)) + 3.0 * around, float(passes[1])),
+        Pass(flops, moved(a, b, samples), float(passes[2]), grad),
+    )
