@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from planner import binding, cost
 from planner.catalog import Catalog
 from planner.cost import collectives, compute, memory, money, pipeline, sharding
-from planner.cost.collectives import Group, group
+from planner.cost.collectives import group
 from planner.cost.evaluate import terms
-from planner.cost.figures import Grid, Network
+from planner.cost.figures import Grid
 from planner.parameters import parameters
 from planner.question import prepare, problem
 from planner.search.bounded import Bounded
@@ -22,6 +22,7 @@ from planner.space.axes import Options, Sharding, TensorMode, recompute
 from planner.space.grid import Figures, single_grid
 from planner.workload import library, workload
 from tests.cases import CATALOG, cluster, problem_of, request
+from tests.networks import groups, networks
 from tests.test_oracle import FAMILIES, candidates, figures_of
 
 PATIENT = settings(deadline=None, max_examples=4, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -372,33 +373,6 @@ def test_the_breakdown_of_whole_spaces():
 
 
 # ---- collectives -----------------------------------------------------------------------------------------------------
-
-
-@st.composite
-def networks(draw) -> Network:
-    rate = st.floats(1e9, 1e12)
-    scaleup = draw(rate)
-    return Network(
-        accelerators=1024.0,
-        domain=float(draw(st.sampled_from([1, 2, 4, 8, 64, 72]))),
-        scaleup=scaleup,
-        scaleup_reduce=scaleup * draw(st.floats(1.0, 1.5)),
-        pair=scaleup / draw(st.floats(1.0, 8.0)),
-        mesh=float(draw(st.booleans())),
-        bridged=0.0,
-        scaleup_latency=draw(st.floats(1e-7, 1e-5)),
-        nic=draw(st.floats(1e8, 1e11)),
-        nic_latency=draw(st.floats(1e-6, 1e-4)),
-        spine=draw(st.floats(0.1, 1.0)),
-        leaf=float(draw(st.sampled_from([8, 16, 256, 2048]))),
-        base=draw(st.floats(0.0, 2e-5)),
-        pipelining=draw(st.floats(0.0, 2.0)),
-    )
-
-
-@st.composite
-def groups(draw, network: Network) -> Group:
-    return group(network, float(draw(st.integers(1, 512))), float(draw(st.sampled_from([1, 2, 4, 8, 16, 64]))))
 
 
 OPERATIONS = {

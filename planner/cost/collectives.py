@@ -38,12 +38,12 @@ def product(inner: Group, outer: Group) -> Group:
     return Group(inner.n * outer.n, inner.inside * outer.inside, np.maximum(inner.reach, outer.reach))
 
 
-def _nic(network: Network, g: Group) -> Figure:
+def nic_rate(network: Network, g: Group) -> Figure:
     """B/s per rank on the NICs, less where the group reaches beyond a leaf of an oversubscribed fabric."""
     return network.nic * np.where(g.reach > network.leaf, network.spine, 1.0)
 
 
-def _inside_rate(network: Network, g: Group, rate: Figure) -> Figure:
+def domain_rate(network: Network, g: Group, rate: Figure) -> Figure:
     """B/s per rank in the domain; on a mesh of pair links only those to the group's other members count.
 
     Where bridges join neighbours in pairs, two neighbours have the bridge and every larger group has not.
@@ -52,7 +52,7 @@ def _inside_rate(network: Network, g: Group, rate: Figure) -> Figure:
     return np.where(network.mesh > 0, np.minimum(rate, network.pair * np.maximum(g.inside - 1.0, 1.0)), rate)
 
 
-def _pipelined(network: Network, latency: Figure, wire: Figure, n: Figure) -> Figure:
+def pipelined(network: Network, latency: Figure, wire: Figure, n: Figure) -> Figure:
     """``A + x + c sqrt(A x)``; nothing when the group is one rank or there is nothing to move."""
     return (n > 1) * (wire > 0) * (latency + wire + network.pipelining * np.sqrt(latency * wire))
 
@@ -65,32 +65,47 @@ def _ring_latency(network: Network, g: Group) -> Figure:
 
 def gather(network: Network, size: Figure, g: Group) -> Figure:
     """All-gather or reduce-scatter of `size` bytes by a ring: ``x = (n-1)/n S / min(B_domain, inside B_nic)``."""
-    inside = _inside_rate(network, g, network.scaleup)
-    rate = np.where(g.n > g.inside, np.minimum(inside, g.inside * _nic(network, g)), inside)
-    return _pipelined(network, _ring_latency(network, g), (g.n - 1.0) / g.n * size / rate, g.n)
+    inside = domain_rate(network, g, network.scaleup)
+    rate = np.where(g.n > g.inside, np.minimum(inside, g.inside * nic_rate(network, g)), inside)
+    return pipelined(network, _ring_latency(network, g), (g.n - 1.0) / g.n * size / rate, g.n)
 
 
-def all_reduce(network: Network, size: Figure, g: Group) -> Figure:
-    """All-reduce: the faster of a ring and a tree across domains, of the in-switch sum inside one.
+def ring_all_reduce(network: Network, size: Figure, g: Group) -> Figure:
+    """A reduce-scatter and an all-gather, each way round the ring; inside one domain at the rate of the in-switch sum.
 
-    Ring: ``A = base + 2 steps``, ``x = 2 (n-1)/n S / min(B_domain, inside B_nic)``. Tree: ``A = base + 2 ((inside-1)
-    a_domain + log2(k) a_nic)``, ``x = S max(2 (inside-1)/inside / B_domain, 2 (k-1)/k / (inside B_nic))`` (only while
-    two domains are spanned does it save bandwidth; beyond, its latency is what counts).
+    ``A = base + 2 steps``, ``x = 2 (n-1)/n S / min(B_domain, inside B_nic)``.
+    """
+    inside = _reduce_rate(network, g)
+    rate = np.where(g.n > g.inside, np.minimum(inside, g.inside * nic_rate(network, g)), inside)
+    latency = 2.0 * _ring_latency(network, g) - network.base
+    return pipelined(network, latency, 2.0 * (g.n - 1.0) / g.n * size / rate, g.n)
+
+
+def chain_tree_all_reduce(network: Network, size: Figure, g: Group) -> Figure:
+    """A chain in each domain, a tree across them, as a step is charged for it.
+
+    ``A = base + 2 ((inside-1) a_domain + log2(k) a_nic)``, ``x = S max(2 (inside-1)/inside / B_domain, 2 / (inside
+    B_nic))``: beyond one domain its latency is what it saves.
     """
     domains = g.n / g.inside
-    inside = _inside_rate(network, g, np.where(g.n > g.inside, network.scaleup, network.scaleup_reduce))
-    nic = g.inside * _nic(network, g)
-    rate = np.where(g.n > g.inside, np.minimum(inside, nic), inside)
-    ring_latency = 2.0 * _ring_latency(network, g) - network.base
-    ring = _pipelined(network, ring_latency, 2.0 * (g.n - 1.0) / g.n * size / rate, g.n)
-    tree_latency = network.base + 2.0 * (
+    inside = _reduce_rate(network, g)
+    latency = network.base + 2.0 * (
         (g.inside - 1.0) * network.scaleup_latency + np.log2(np.maximum(domains, 1.0)) * network.nic_latency
     )
     wire = np.maximum(
         2.0 * (g.inside - 1.0) / g.inside / inside,
-        np.where(domains > 1, 2.0 * np.minimum(domains - 1.0, 1.0) / nic, 0.0),
+        np.where(domains > 1, 2.0 * np.minimum(domains - 1.0, 1.0) / (g.inside * nic_rate(network, g)), 0.0),
     )
-    return np.minimum(ring, _pipelined(network, tree_latency, size * wire, g.n))
+    return pipelined(network, latency, size * wire, g.n)
+
+
+def all_reduce(network: Network, size: Figure, g: Group) -> Figure:
+    """All-reduce: ``min(ring, chain and tree)``, the in-switch sum inside one domain."""
+    return np.minimum(ring_all_reduce(network, size, g), chain_tree_all_reduce(network, size, g))
+
+
+def _reduce_rate(network: Network, g: Group) -> Figure:
+    return domain_rate(network, g, np.where(g.n > g.inside, network.scaleup, network.scaleup_reduce))
 
 
 def all_to_all(network: Network, size: Figure, g: Group, copies: Figure = 1.0) -> Figure:
@@ -98,14 +113,14 @@ def all_to_all(network: Network, size: Figure, g: Group, copies: Figure = 1.0) -
 
     `copies` (<= 1) is the share of the crossing bytes that remains when rows bound for one domain are sent once.
     """
-    inside = _inside_rate(network, g, network.scaleup)
+    inside = domain_rate(network, g, network.scaleup)
     domains = g.n / g.inside
     near = (g.inside - 1.0) / g.n * size / inside
-    far = np.where(domains > 1, (g.n - g.inside) / g.n * size * copies / _nic(network, g), 0.0)
+    far = np.where(domains > 1, (g.n - g.inside) / g.n * size * copies / nic_rate(network, g), 0.0)
     latency = network.base + np.where(domains > 1, network.nic_latency, network.scaleup_latency) * np.log2(
         np.maximum(g.n, 2.0)
     )
-    return _pipelined(network, latency, np.maximum(near, far), g.n)
+    return pipelined(network, latency, np.maximum(near, far), g.n)
 
 
 def send(network: Network, size: Figure, stride: Figure, n: Figure) -> Figure:
