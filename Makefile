@@ -58,6 +58,7 @@ accuracy: $(VENV)/.installed-dev
 calibrate: $(VENV)/.installed-dev
 	$(BIN)/clusterwright calibrate benchmarks/data/measured_runs.csv --table benchmarks/data/gemm_measured.csv \
 		-o hardware_catalog
+	$(BIN)/clusterwright calibrate --collectives benchmarks/data/measured_collectives.csv -o hardware_catalog
 
 clean:
 	rm -rf $(VENV) $(REAL) $(LAUNCHERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from planner.cost.figures import Device, Expansion, Network, Shape, Stack
+from planner.cost.algorithms import HOPS, OPERATIONS, PROTOCOLS, Library, Protocol
+from planner.cost.figures import Device, Expansion, Figure, Network, Shape, Stack
 from planner.cost.software import Software
 from planner.errors import WrongQuestion
 from planner.parameters import lora_parameters, parameters
-from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
+from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime
 from planner.schema.workload import Model, Window, Workload
 
+Found = TypeVar("Found")
+ADDING = ("hopper", "blackwell")
+"""Generations whose scale-up switch adds: NCCL v2.30.7 gives NVLS an efficiency on these."""
 LOW_PRECISION = ("fp8", "mxfp8", "nvfp4")
 """Precisions whose matrix products run in 8 bit or less while activations, gradients and the rest stay in 16."""
 
@@ -218,7 +224,6 @@ def network(cluster: Cluster, reached: AcceleratorEfficiency) -> Network:
     per_node = node.accelerators
     pod = fabric.kind == "ici"
     domain = min(per_node * fabric.leaf_nodes, cluster.accelerators) if pod else per_node
-    nics = max(node.nics, 1) * (node.nic_bandwidth or fabric.nic_bandwidth)
     bandwidth = link.bandwidth or HOST_BANDWIDTH
     pair = link.pair_bandwidth or bandwidth
     return Network(
@@ -230,13 +235,77 @@ def network(cluster: Cluster, reached: AcceleratorEfficiency) -> Network:
         mesh=float(link.topology == "mesh"),
         bridged=float(link.topology == "pairs"),
         scaleup_latency=reached.scaleup_latency,
-        nic=nics / per_node * reached.nic,
+        nic=_nics(cluster) * reached.nic,
         nic_latency=fabric.latency,
         spine=1.0 / fabric.oversubscription,
         leaf=fabric.leaf_nodes * per_node,
         base=reached.collective_base,
         pipelining=reached.pipelining,
     )
+
+
+def library(
+    cluster: Cluster, entries: Mapping[str, CollectiveEfficiency], fabrics: Mapping[str, FabricEfficiency]
+) -> Library:
+    """The collective library on a cluster's links, alone on them, by what is fitted in a catalog.
+
+    Arguments:
+        cluster: whose accelerators, NICs and fabric.
+        entries: a catalog's ``collective_efficiencies``: the accelerator's own, else its generation's if its link is a
+            switch, else its topology's. What an operation lacks is taken from the all-gather.
+        fabrics: its ``fabric_efficiencies``: the fabric's own, its kind's, or the default.
+
+    Raises:
+        KeyError: neither the accelerator's topology nor ``default`` is among them.
+    """
+    keys = collective_keys(cluster.accelerator)
+    used = {op: _first(entries, [f"{key}/{name}" for name in (op, "all-gather") for key in keys]) for op in OPERATIONS}
+    between = _first(fabrics, [cluster.fabric.id, cluster.fabric.kind, "default"])
+    link = cluster.scaleup.bandwidth or HOST_BANDWIDTH
+    adding = used["all-reduce"]
+    return Library(
+        protocols={op: protocols(entry, link, between, _nics(cluster)) for op, entry in used.items()},
+        switch=adding.switch * link if cluster.accelerator.generation in ADDING else 0.0,
+        switch_step=adding.switch_step,
+    )
+
+
+def _first(entries: Mapping[str, Found], keys: Sequence[str]) -> Found:
+    return entries[next((key for key in keys if key in entries), keys[-1])]
+
+
+def collective_keys(accelerator: Accelerator) -> tuple[str, ...]:
+    """What an accelerator's collective entries may stand under, the most particular first."""
+    topology = accelerator.scaleup.topology
+    return (accelerator.id, *((accelerator.generation,) if topology == "switch" else ()), topology)
+
+
+def protocols(
+    entry: CollectiveEfficiency, link: Figure, between: FabricEfficiency | None = None, nics: Figure = 0.0
+) -> tuple[Protocol, ...]:
+    """An entry's protocols on a link of `link` B/s an accelerator, between domains on NICs of `nics` B/s."""
+    return tuple(
+        Protocol(
+            name=name,
+            base=entry.base[name],
+            step=entry.step[name],
+            hop=HOPS[name] * between.hop if between else 0.0,
+            rate=link * entry.rate * entry.share.get(name, 1.0),
+            few=entry.few,
+            crowding=entry.crowding,
+            share=entry.share.get(name, 1.0),
+            nic=nics * between.nic if between else 0.0,
+            ramp=entry.ramp if name == "Simple" else 0.0,
+            far_ramp=between.ramp if between else 0.0,
+        )
+        for name in PROTOCOLS
+    )
+
+
+def _nics(cluster: Cluster) -> float:
+    """Nominal B/s per accelerator on the NICs."""
+    node = cluster.node
+    return max(node.nics, 1) * (node.nic_bandwidth or cluster.fabric.nic_bandwidth) / node.accelerators
 
 
 LOGIT_BYTES = (6.0, 10.0)

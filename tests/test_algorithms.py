@@ -49,6 +49,7 @@ def plain(network: Network, **given) -> Library:
         hop=network.nic_latency,
         rate=network.scaleup,
         ramp=network.pipelining,
+        far_ramp=network.pipelining,
     )
     return Library(protocols=dict.fromkeys(OPERATIONS, (protocol,)), **given)
 

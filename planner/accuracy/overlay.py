@@ -52,11 +52,12 @@ def check_free(folder: Path, name: str) -> None:
 
 def _sourced(record: Any, source: str, date: str) -> Any:
     """The entry with its figures rounded, and where they come from."""
-    rounded = {item.name: _rounded(getattr(record, item.name)) for item in fields(record)}
-    return replace(record, **rounded | {"source": f"{source}; prior: {record.source}", "date": date})
+    figures = {item.name: rounded(getattr(record, item.name)) for item in fields(record)}
+    return replace(record, **figures | {"source": f"{source}; prior: {record.source}", "date": date})
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """A figure, or a table of them, to the digits that a fit knows; anything else as it is."""
     if isinstance(value, Mapping):
-        return {key: _rounded(inner) for key, inner in value.items()}
+        return {key: rounded(inner) for key, inner in value.items()}
     return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value

@@ -24,6 +24,8 @@ FOLDERS = (
     "runtimes",
     "accelerator_efficiencies",
     "runtime_efficiencies",
+    "collective_efficiencies",
+    "fabric_efficiencies",
 )
 """Kinds of entries; a catalog folder holds a folder of TOML files for each, and `prices` with CSV files."""
 BESIDE = ("kernels.csv",)

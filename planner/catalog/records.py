@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.catalog.files import Problem, Record
 from planner.errors import nearest
-from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
+from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Link, Node, Price, Region, Runtime
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ TYPES: dict[str, type[Entry]] = {
     "runtimes": Runtime,
     "accelerator_efficiencies": AcceleratorEfficiency,
     "runtime_efficiencies": RuntimeEfficiency,
+    "collective_efficiencies": CollectiveEfficiency,
+    "fabric_efficiencies": FabricEfficiency,
 }
 """Folder of the catalog -> the record that its entries become."""
 REFERENCES = {"nodes": {"accelerator": "accelerators", "fabric": "fabrics", "rented_as": "nodes"}}

@@ -14,7 +14,7 @@ from planner.catalog.files import FOLDERS, Problem, Record, misplaced, read_entr
 from planner.catalog.records import build, dangling, did_you_mean
 from planner.errors import WrongQuestion, nearest
 from planner.resources import data
-from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
+from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
 
 T = TypeVar("T")
@@ -84,6 +84,16 @@ class Catalog:
     def runtime_efficiencies(self) -> Mapping[str, RuntimeEfficiency]:
         """What frameworks make of them, by runtime or ``runtime@release``."""
         return cast("Mapping[str, RuntimeEfficiency]", self._built("runtime_efficiencies"))
+
+    @cached_property
+    def collective_efficiencies(self) -> Mapping[str, CollectiveEfficiency]:
+        """What collective libraries reach in a domain, by accelerator, generation or topology, and operation."""
+        return cast("Mapping[str, CollectiveEfficiency]", self._built("collective_efficiencies"))
+
+    @cached_property
+    def fabric_efficiencies(self) -> Mapping[str, FabricEfficiency]:
+        """What they reach between domains, by fabric or kind of fabric."""
+        return cast("Mapping[str, FabricEfficiency]", self._built("fabric_efficiencies"))
 
     def entries(self, kind: str) -> Mapping[str, Entry]:
         """The entries of one of :data:`~planner.catalog.files.FOLDERS`, by id."""

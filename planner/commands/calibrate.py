@@ -29,6 +29,12 @@ import click
     metavar="FILE",
     help="Fit a table of timed kernels: instead of runs, or before them.",
 )
+@click.option(
+    "--collectives",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Fit a table of timed collectives instead: columns op, gpus, message_bytes, time_us.",
+)
 @click.option("--accelerator", metavar="ID", help="What was timed (default: by the device's own name).")
 @click.option("--device", default="auto", show_default=True, metavar="NAME", help="Device to time: cuda, cuda:1, cpu.")
 @click.option("--tiny", is_flag=True, help="A few small kernels only, to see that it works.")
@@ -40,6 +46,7 @@ def calibrate(
     site: bool,
     measures: bool,
     table: Path | None,
+    collectives: Path | None,
     accelerator: str | None,
     device: str,
     tiny: bool,
@@ -56,8 +63,16 @@ def calibrate(
       clusterwright calibrate benchmarks/data/measured_runs.csv --table benchmarks/data/gemm_measured.csv -o my-catalog
       clusterwright calibrate my-runs.csv --site -o my-catalog
       clusterwright calibrate --measure -o my-catalog
+      clusterwright calibrate --collectives nccl.csv --accelerator H100-SXM5-80GB -o my-catalog
       clusterwright plan llama3-8b --cluster dgx-h100:4 --catalog my-catalog
     """  # noqa: D301 - click reads the control character itself
+    if collectives is not None:
+        if file is not None or site or measures or table is not None:
+            raise click.UsageError(
+                "--collectives fits a table of its own: leave out FILE, --site, --measure and --table"
+            )
+        _from_collectives(collectives, output, accelerator, as_json)
+        return
     if sum((file is not None, measures, table is not None and file is None)) != 1 or (site and table is not None):
         raise click.UsageError("name one of: a FILE of runs, --measure, --table FILE")
     if site and file is None:
@@ -119,6 +134,42 @@ def _from_kernels(
     for index, refused in enumerate(found.refused):
         render.text(f"{'Not' if index == 0 else '':10}{refused}")
     render.text(f"Next      --catalog {output}     ({', '.join(str(path) for path in found.written)})")
+
+
+def _from_collectives(path: Path, output: Path, accelerator: str | None, as_json: bool) -> None:
+    import datetime
+
+    from planner import catalog as catalogs
+    from planner import render
+    from planner.accuracy import collectives
+
+    known = catalogs.load()
+    found = collectives.calibrate(path, output, known, accelerator, datetime.date.today().isoformat())
+    if as_json:
+        render.json(
+            {
+                "kind": "collective-calibration",
+                "schema_version": 1,
+                "rows": len(found.table.rows),
+                "left_out": dict(found.table.left_out),
+                "entries": [*found.entries, *found.fabrics],
+                "errors": [
+                    {"what": what, "rows": rows, "before": before, "after": after}
+                    for what, rows, before, after in found.errors
+                ],
+                "files": [str(each) for each in found.written],
+            }
+        )
+        return
+    rows = [
+        [what, f"{n:,}", f"{100 * before:.1f} %", f"{100 * after:.1f} %"] for what, n, before, after in found.errors
+    ]
+    render.table(["collectives", "rows", "MAPE before", "after"], rows, align="lrrr")
+    render.text()
+    render.text(f"Fit       {len(found.table.rows):,} rows, {len(found.entries) + len(found.fabrics)} entries")
+    for index, (reason, count) in enumerate(found.table.left_out.items()):
+        render.text(f"{'Left out' if index == 0 else '':10}{count:,}: {reason}")
+    render.text(f"Next      --catalog {output}     ({', '.join(str(each) for each in found.written)})")
 
 
 def _from_site(file: Path, output: Path, as_json: bool) -> None:

@@ -11,7 +11,7 @@ of an all-to-all; one message of a send. n ranks, i of them in each of k = n / i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,9 +25,11 @@ PROTOCOLS = ("LL", "LL128", "Simple")
 NCCL_ALGORITHMS = ("ring", "tree", "nvls", "nvls_tree", "collnet_chain", "pat")
 """Those that NCCL has, by the names it gives them; the others need another library, or code of one's own."""
 
-_LATENCIES = {"LL": (1.0, 1.0, 1.0), "LL128": (14.0 / 6.6, 1.9 / 0.6, 1.7), "Simple": (8.4 / 6.6, 3.4 / 0.6, 2.8)}
-"""Protocol -> its start, step in a domain and step between domains over those of LL: NCCL's constants of a ring on
-NVLink and of a tree on a network (src/graph/tuning.cc, v2.30.7)."""
+_LATENCIES = {"LL": (1.0, 1.0), "LL128": (14.0 / 6.6, 1.9 / 0.6), "Simple": (8.4 / 6.6, 3.4 / 0.6)}
+"""Protocol -> its start and its step in a domain over those of LL: NCCL's constants of a ring on NVLink
+(src/graph/tuning.cc, v2.30.7)."""
+HOPS = {"LL": 1.0, "LL128": 1.7, "Simple": 2.8}
+"""Protocol -> its step between domains over that of LL: NCCL's constants of a tree on a network (the same)."""
 _SHARES = {"LL": 0.5, "LL128": 0.92, "Simple": 1.0}
 """Protocol -> bytes of data over bytes on the wire, at most: flags take half of LL and 8 of 128 bytes of LL128."""
 _SWITCH = (8 + 1) / (2 * (8 - 1))
@@ -53,11 +55,17 @@ class Protocol:
     rate: Figure
     """B/s per accelerator in a domain of many, of data."""
     few: Figure = 0.0
-    """What few ranks lose of that: ``B(i) = rate (1 - few / i)``."""
+    """What few ranks lose of that."""
+    crowding: Figure = 0.0
+    """What more ranks lose on shared links: ``B(i) = rate (1 - few / i) (2 / i)^crowding``."""
     share: Figure = 1.0
-    """Of the NICs' and pair links' reachable rates."""
+    """Data over bytes on the wire, of the NICs and pair links."""
+    nic: Figure = 0.0
+    """B/s per accelerator on the NICs, of bytes on the wire; 0: the network's."""
     ramp: Figure = 0.0
     """What filling a pipeline costs: c in ``A + x + c sqrt(A x)``."""
+    far_ramp: Figure = 0.0
+    """The same of groups that span domains."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,14 +90,15 @@ def generic(network: Network) -> Library:
     adds = network.scaleup_reduce > _ADDS * network.scaleup
 
     def protocol(name: str, rate: Figure) -> Protocol:
-        base, step, hop = _LATENCIES[name]
+        base, step = _LATENCIES[name]
         return Protocol(
             name=name,
             base=base * network.base,
             step=step * network.scaleup_latency,
-            hop=hop * network.nic_latency,
+            hop=HOPS[name] * network.nic_latency,
             rate=_SHARES[name] * rate,
             share=_SHARES[name],
+            far_ramp=network.pipelining,
         )
 
     ring = tuple(protocol(name, network.scaleup) for name in PROTOCOLS)
@@ -101,7 +110,12 @@ def generic(network: Network) -> Library:
 
 
 def times(
-    network: Network, op: str, size: Figure, g: Group, library: Library | None = None
+    network: Network,
+    op: str,
+    size: Figure,
+    g: Group,
+    library: Library | None = None,
+    among: Collection[str] | None = None,
 ) -> dict[tuple[str, str], Array]:
     """Seconds of one operation by every algorithm and protocol that a group allows.
 
@@ -111,7 +125,8 @@ def times(
         op: one of :data:`OPERATIONS`.
         size: bytes (see the module), any shape.
         g: the ranks (:func:`planner.cost.collectives.group`), figures that broadcast against `size`.
-        library: what a fit found for the system; else :func:`generic`.
+        library: what a fit found for the system (:func:`planner.binding.library`); else :func:`generic`.
+        among: names of the algorithms to price, such as :data:`NCCL_ALGORITHMS`; else all there are.
 
     Returns:
         ``{(algorithm, protocol): seconds}``, arrays of the common shape, ``inf`` where a group does not allow the
@@ -126,7 +141,7 @@ def times(
     for protocol in used.protocols[op]:
         links = under(network, protocol, g)
         for algorithm in ALGORITHMS[op]:
-            if protocol.name in algorithm.protocols:
+            if protocol.name in algorithm.protocols and (among is None or algorithm.name in among):
                 legal = algorithm.legal(used, g) & np.ones(shape, dtype=bool)
                 if legal.any():
                     seconds = algorithm.time(links, used, size, g)
@@ -136,7 +151,9 @@ def times(
 
 def under(network: Network, protocol: Protocol, g: Group) -> Network:
     """The links as one protocol finds them."""
-    rate = protocol.rate * np.where(g.inside > 1, 1.0 - protocol.few / np.maximum(g.inside, 2.0), 1.0)
+    several = np.maximum(g.inside, 2.0)
+    lost = (1.0 - protocol.few / several) * (2.0 / several) ** protocol.crowding
+    rate = protocol.rate * np.where(g.inside > 1, lost, 1.0)
     return replace(
         network,
         base=protocol.base,
@@ -145,8 +162,8 @@ def under(network: Network, protocol: Protocol, g: Group) -> Network:
         scaleup=rate,
         scaleup_reduce=rate,
         pair=network.pair * protocol.share,
-        nic=network.nic * protocol.share,
-        pipelining=protocol.ramp,
+        nic=np.where(protocol.nic > 0, protocol.nic, network.nic) * protocol.share,
+        pipelining=np.where(g.n > g.inside, protocol.far_ramp, protocol.ramp),
     )
 
 

@@ -105,3 +105,42 @@ class RuntimeEfficiency(Entry):
     """Share of embedding vectors in that all-to-all: less where frequent rows are replicated on every rank."""
     kernel: float = 4.0e-6
     """Seconds of a kernel beyond its work, in networks of many small ones (convolutions, recommenders)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveEfficiency(Entry):
+    """What a collective library makes of one domain's links in one operation.
+
+    Ids: ``accelerator/operation``, ``generation/operation`` (parts on a switch), ``topology/operation`` (any other).
+    """
+
+    rate: float
+    """Reachable fraction of the scale-up link by many ranks."""
+    few: float = 0.0
+    """What few ranks lose of that: ``rate (1 - few / i)`` for i ranks."""
+    crowding: float = 0.0
+    """How ranks get into each other's way on shared links (host bridges): ``rate (2 / i)^crowding``."""
+    base: dict[str, float]
+    """Seconds before the first step, by protocol (LL, LL128, Simple)."""
+    step: dict[str, float]
+    """Seconds of a step, by protocol."""
+    share: dict[str, float]
+    """Data over bytes on the wire, by protocol (Simple: 1)."""
+    ramp: float
+    """c in ``t = A + x + c sqrt(A x)`` under Simple; the others have none."""
+    switch: float = 0.0
+    """Reachable fraction of the link through a switch that adds (NVLS): a rank sends (i + 1) / i of the vector."""
+    switch_step: float = 0.0
+    """Seconds that adding in the switch takes beside."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FabricEfficiency(Entry):
+    """What a collective library makes of a fabric when nothing else runs. Ids: a fabric's, its kind's, ``default``."""
+
+    nic: float
+    """Reachable fraction of the NICs."""
+    hop: float
+    """Seconds of a step between domains under the protocol LL; others are slower in NCCL's proportions."""
+    ramp: float
+    """c in ``t = A + x + c sqrt(A x)`` of groups that span domains."""
