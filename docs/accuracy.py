@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from docs import accuracy_collectives as alone
 from docs import accuracy_memory as peaks
 from docs import accuracy_plots as plots
 from docs import accuracy_residuals as made_of
@@ -403,6 +404,7 @@ def page() -> str:
         worst=worst(found, source),
         breakdown=breakdown(left_out[0], missed, [f.title for f in figures if not f.missed], whole.runs),
         profiled=with_profile(),
+        collectives=alone.section(ROOT / "docs" / plots.FOLDER),
         memory=memory(whole, predicted, using, shipped, everything, report),
         moved=table(["parameter", "factor on its prior", "spread (log)"], moved),
     )
@@ -502,7 +504,7 @@ profile 13 layers and the head take 129 ms a micro-batch, 12 and the head 120 ms
 by the profile 24 layers alone take 99 ms, and the run of 32 micro-batches took 71 ms each in all: the two do not agree.
 Four stages, and micro-batches 2 and 4, are not accounted for.
 
-## Measured on one's own GPU
+{collectives}## Measured on one's own GPU
 
 Not done: no GPU was at hand. `clusterwright calibrate --measure -o DIR` times kernels;
 `python benchmarks/measured_steps.py -o steps.csv` trains seven transformers at two lengths each, with and without
