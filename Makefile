@@ -8,7 +8,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c '$(FITS)' 2>/dev/null && echo $$python && break; done)
 
 REAL := .venv-real
-LAUNCHERS := .venv-launchers
+LAUNCHERS ?= .venv-launchers
 
 .PHONY: help demo test test-real test-launchers lint format docs accuracy calibrate clean
 
