@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from planner.schema.plan import Plan
 from planner.space.axes import Placement
 
+TOKENS = "tokens to train on"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -20,9 +22,9 @@ class Comparison:
     step: float
     """Seconds of a step, second over first, for one batch: < 1 is faster."""
     days: float
-    """Days of the whole run, second less first."""
+    """Days of the first's whole run, on the second less on the first."""
     usd: float | None
-    """Its price, second less first."""
+    """Its price, on the second less on the first."""
     tokens: float
     """Tokens per second, second over first."""
     distinguishable: bool
@@ -33,16 +35,19 @@ def compare(first: Plan, second: Plan) -> Comparison:
     """What the second plan gains over the first.
 
     Rates are compared in tokens per second, so that plans with different batches compare: ``r = t2 / t1``. An interval
-    of step times t, as rates: ``[r t / high, r t / low]``; two that overlap cannot be told apart.
+    of step times t, as rates: ``[r t / high, r t / low]``; two that overlap cannot be told apart. Time and price are
+    those of the first's tokens: where the second trains on others, its own in proportion.
     """
     a, b = _rates(first), _rates(second)
+    questions = tuple(_questions(first, second))
+    share = first.workload.tokens / second.workload.tokens if TOKENS in questions else 1.0
     paid = (first.money.usd_total, second.money.usd_total)
     return Comparison(
-        questions=tuple(_questions(first, second)),
+        questions=questions,
         differing=tuple((axis, a, b) for axis, a, b in _axes(first, second) if a != b),
         step=second.prediction.step_time_s / first.prediction.step_time_s,
-        days=second.money.days - first.money.days,
-        usd=None if paid[0] is None or paid[1] is None else paid[1] - paid[0],
+        days=second.money.days * share - first.money.days,
+        usd=None if paid[0] is None or paid[1] is None else paid[1] * share - paid[0],
         tokens=second.prediction.tokens_per_s / first.prediction.tokens_per_s,
         distinguishable=a[1] < b[0] or b[1] < a[0],
     )
@@ -60,7 +65,7 @@ def _questions(first: Plan, second: Plan) -> Iterator[str]:
     pairs = (
         ("models", a.parameters, b.parameters),
         ("lengths of sequences", a.sequence, b.sequence),
-        ("tokens to train on", abs(a.tokens - b.tokens) > first.batch.global_ * a.sequence, False),
+        (TOKENS, abs(a.tokens - b.tokens) > first.batch.global_ * a.sequence, False),
         ("methods", a.method, b.method),
         ("optimizers", a.optimizer, b.optimizer),
         ("global batches", first.batch.global_, second.batch.global_),

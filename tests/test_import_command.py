@@ -377,6 +377,17 @@ def test_other_questions_are_told() -> None:
     assert comparison.compare(one, longer).questions == ("lengths of sequences", "tokens to train on")
 
 
+def test_gains_are_those_of_the_tokens_of_the_first() -> None:
+    one = plan(Case("megatron-core", "llama3-8b", "dgx-h100:4", "zero=0"))
+    assert one.money.usd_total is not None
+    money = replace(one.money, days=10 * one.money.days, usd_total=10 * one.money.usd_total)
+    longer = replace(one, workload=replace(one.workload, tokens=10 * one.workload.tokens), money=money)
+    found = comparison.compare(one, longer)
+    assert found.questions == ("tokens to train on",)
+    assert found.days == pytest.approx(0)
+    assert found.usd == pytest.approx(0)
+
+
 def test_gains_are_those_of_the_figures() -> None:
     one = plan(Case("megatron-core", "llama3-8b", "dgx-h100:4", "zero=0"))
     faster = replace(one, prediction=replace(one.prediction, tokens_per_s=2 * one.prediction.tokens_per_s))

@@ -61,7 +61,8 @@ def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
 
 def _told(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[str]:
     """The answer in words."""
-    from planner.units import format_percent, format_seconds, format_usd
+    from planner.comparison import TOKENS
+    from planner.units import format_count, format_percent, format_seconds, format_usd
 
     share = abs(found.tokens - 1.0)
     faster = f"{format_percent(share)} {'more' if found.tokens >= 1 else 'fewer'} tokens per second"
@@ -73,7 +74,8 @@ def _told(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[s
     if "models" in found.questions:
         yield "Gain      none to tell: they train different models"
     else:
-        yield f"Gain      {name}: {faster}, done {time}{money}"
+        of = f" (for {format_count(first.workload.tokens)} tokens)" if TOKENS in found.questions else ""
+        yield f"Gain      {name}: {faster}, done {time}{money}{of}"
     if not found.distinguishable:
         yield "How sure  their 80 % intervals overlap: the prediction cannot tell the two apart"
     if found.questions:

@@ -86,8 +86,28 @@ def _plans(file: Path, rank: int | None, workload: str | None, alternative: int 
     alone = not isinstance(found, PlanSet) or rank is not None or len(found.plans) == 1
     plans = (document.chosen(found, rank or 1, str(file)),) if alone else found.plans  # type: ignore[union-attr]
     for plan in plans:
+        verify.check(plan, may_exceed_limits=True)
+        _fits(plan)
         verify.check(plan)
     return plans, alone
+
+
+def _fits(plan: Plan) -> None:
+    """An estimate may say more than its limits; started, it would only stop on the cluster."""
+    from planner.errors import WrongQuestion
+    from planner.units import format_bytes, format_seconds, format_usd
+
+    said = {"B": format_bytes, "s": format_seconds, "USD": format_usd}
+    over = [
+        f"{k.name} {said[k.unit](k.value)}, the limit is {said[k.unit](k.limit)}"
+        for k in plan.constraints
+        if k.value > k.limit and k.unit in said
+    ]
+    if over:
+        raise WrongQuestion(
+            f"plan {plan.rank} does not fit: {'; '.join(over)}; it would only stop on the cluster (clusterwright plan "
+            "finds one that fits)"
+        )
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
