@@ -28,10 +28,10 @@ if plan["schema_version"] != READS:
     parser.error(f"{asked.plan}: schema version {plan['schema_version']}; this program reads {READS}")
 
 pools, degrees, batch = plan["cluster"]["pools"], plan["parallelism"], plan["batch"]
-if degrees.get("groups"):
-    parser.error(f"{asked.plan}: its groups of pipelines are cut differently; this program starts ranks that are alike")
 nodes = [pool["accelerators_per_node"] for pool in pools for _ in range(pool["count"])]
-assert sum(nodes) == degrees["tp"] * degrees["pp"] * degrees["cp"] * degrees["dp"], "the plan does not fill its cluster"
+alike = degrees["tp"] * degrees["pp"] * degrees["cp"] * degrees["dp"] == sum(nodes)
+if len(degrees.get("groups", ())) > 1 or not alike:
+    parser.error(f"{asked.plan}: its groups of pipelines are cut differently; this program starts ranks that are alike")
 
 told = {name.upper(): str(degrees[name]) for name in ("tp", "pp", "cp", "dp", "ep", "zero_stage")}
 told |= {"GLOBAL_BATCH": str(batch["global"]), "MICRO_BATCH": str(batch["micro"]), "PRECISION": plan["precision"]}

@@ -30,7 +30,8 @@ def test_it_reads_every_released_plan(path: Path) -> None:
     found = json.loads(path.read_text(encoding="utf-8"))
     plan = found["plans"][0] if found["kind"] == "plan-set" else found
     assert f"TP={plan['parallelism']['tp']} PP={plan['parallelism']['pp']} " in said.stdout
-    assert f"torchrun --nnodes={plan['cluster']['pools'][0]['count']} --nproc-per-node=8 --node-rank=1" in said.stdout
+    nodes = sum(pool["count"] for pool in plan["cluster"]["pools"])
+    assert f"torchrun --nnodes={nodes} --nproc-per-node=8 --node-rank=1" in said.stdout
 
 
 def test_it_refuses_another_version(tmp_path: Path) -> None:

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Llama 3 70B on dgx-h100:4 + dgx-a100-80gb:4: torchrun+slurm, plan 1
-# TP 4, PP 6, VPP 1, CP 2, EP 1, DP 2, ZeRO-1, bf16, 2.72 min a step predicted
+# GPT-3 175B on dgx-a100-80gb:8 + dgx-a100-40gb:8: torchrun+slurm, plan 1
+# TP 8, PP 16, VPP 1, CP 1, EP 1, DP 1, ZeRO-0, bf16, 2.37 min a step predicted
 # Fill in:
 #   <script>: training script, started on every accelerator
 cd "$(dirname "$0")" || exit
 set -euo pipefail
-: "${NODE_RANK:?this node, from 0 to 7}"
+: "${NODE_RANK:?this node, from 0 to 15}"
 : "${MASTER_ADDR:?address of node 0}"
 export CLUSTERWRIGHT_PLAN=plan.json
 
 exec torchrun \
-  --nnodes 8 \
+  --nnodes 16 \
   --nproc-per-node 8 \
   --node-rank "$NODE_RANK" \
   --master-addr "$MASTER_ADDR" \
