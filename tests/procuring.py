@@ -206,5 +206,69 @@ def best_value(instance: Instance, objective: str) -> float:
     return min((value(a) for a in found), default=math.inf)
 
 
+def best_ratio(instance: Instance, window: float) -> float:
+    """Most tokens per dollar where all jobs have one window and nothing limits the work itself; 0 if nothing does it.
+
+    Every assignment; in each, for a worth of a token that is raised until nothing is gained (Dinkelbach), a job that is
+    hired for works on if a day of it is worth its rent, and what is left of a held pool goes to its fastest job if that
+    pays.
+    """
+    days = {(c.job, c.pool): (c.days, c.tokens_per_s * 86400.0) for c in instance.columns}
+    best = 0.0
+    for run in itertools.product(range(len(instance.pools)), repeat=len(instance.jobs)):
+        if all((j, p) in days for j, p in enumerate(run)):
+            best = max(best, _ratio(instance, run, days, window))
+    return best
+
+
+def _ratio(
+    instance: Instance, run: tuple[int, ...], days: dict[tuple[int, int], tuple[float, float]], window: float
+) -> float:
+    pools, limits = instance.pools, instance.asked.limits
+    held = [pools[p] for p in set(run) if not pools[p].hired]
+    for limit, use in (
+        (limits.capital, sum(pool.items[0].unit_price_usd for pool in held)),
+        (limits.power, sum(pool.power for pool in held)),
+        (limits.racks, sum(pool.racks for pool in held)),
+    ):
+        if limit is not None and use > limit:
+            return 0.0
+    room = {}
+    for p in set(run):
+        mine = [days[j, p][0] for j, q in enumerate(run) if q == p]
+        room[p] = window - pools[p].start_day - (max(mine) if pools[p].hired else sum(mine))
+        if room[p] < 0:
+            return 0.0
+    cost = sum(pool.items[0].unit_price_usd + pool.month_usd * pool.held_days / (365.25 / 12) for pool in held)
+    cost += sum(days[j, p][0] * pools[p].day_usd for j, p in enumerate(run))
+    tokens = sum(days[j, p][0] * days[j, p][1] for j, p in enumerate(run))
+    ratio = tokens / cost
+    while True:
+        more = [_worked_on(instance, run, days, p, room[p], window, ratio) for p in set(run)]
+        raised = (tokens + sum(t for t, _ in more)) / (cost + sum(c for _, c in more))
+        if raised <= ratio * (1 + 1e-12):
+            return ratio
+        ratio = raised
+
+
+def _worked_on(
+    instance: Instance,
+    run: tuple[int, ...],
+    days: dict[tuple[int, int], tuple[float, float]],
+    p: int,
+    room: float,
+    window: float,
+    ratio: float,
+) -> tuple[float, float]:
+    """More tokens, and what they cost, on one pool, where a dollar must bring `ratio` tokens."""
+    pool, mine = instance.pools[p], [j for j, q in enumerate(run) if q == p]
+    paying = [j for j in mine if days[j, p][1] > ratio * pool.day_usd]
+    if pool.hired:
+        longer = {j: window - pool.start_day - days[j, p][0] for j in paying}
+    else:
+        longer = {max(paying, key=lambda j: days[j, p][1]): room} if paying else {}
+    return sum(n * days[j, p][1] for j, n in longer.items()), sum(n * pool.day_usd for n in longer.values())
+
+
 def with_limits(instance: Instance, **limits: float | None) -> Instance:
     return replace(instance, asked=replace(instance.asked, limits=replace(instance.asked.limits, **limits)))

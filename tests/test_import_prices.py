@@ -301,6 +301,24 @@ def test_what_cannot_be_mapped_is_listed(lists: Path, said: str) -> None:
     assert any(line.startswith(said) for line in imported(lists)[1])
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Standard_ND96isr_H100_v5: 12 accelerators are listed; its price was taken as that of the catalog's 8",
+        "Standard_ND96isr_H100_v5: a spot price of 98.32 USD/h, not below the 98.32 on demand",
+        "p5.48xlarge: a spot price of 60 USD/h, not below the 55.04 on demand: no spot price was taken",
+    ],
+)
+def test_what_is_not_taken_at_its_word_is_said(lists: Path, said: str) -> None:
+    mended = skypilot.read(lists, catalogs.load(), DAY).mended
+    assert len(mended) == 3  # and nothing else: 8.0 is eight, and a slice's chips are no count of accelerators
+    assert any(f"{row.what}: {row.reason}".startswith(said) for row in mended)
+    shown = CliRunner().invoke(cli, ["catalog", "import-prices", str(lists), "--date", DAY])
+    assert f"mended    {said}" in shown.output
+    data = json.loads(CliRunner().invoke(cli, ["catalog", "import-prices", str(lists), "--json"]).output)
+    assert [row["line"] for row in data["mended"]] == [row.line for row in mended]
+
+
 def test_the_range_over_zones_is_kept(lists: Path) -> None:
     row = imported(lists)[0]["p4d.24xlarge", "spot"]
     assert (row["low"], row["high"]) == ("2.47", "21.85")

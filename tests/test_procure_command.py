@@ -16,12 +16,14 @@ from planner import document
 from planner.catalog import load
 from planner.commands import cli, main
 from planner.errors import NoAnswer, WrongQuestion
-from planner.procure import asking, procuring, reading
+from planner.procure import amounts, asking, procuring, reading
 from planner.procure.model import Variant
 from planner.procure.pools import pools
+from planner.procure.portfolio import Exchange
 from planner.procure.procuring import Depth
 from planner.procure.solve import best
 from planner.schema.procurement import Procurement
+from planner.units import UnitError
 from planner.verify import procurement as verify
 
 LAB = """
@@ -353,6 +355,17 @@ def test_currencies_are_converted_by_the_given_rate(home: Path) -> None:
         reading.read(path, load())
 
 
+@pytest.mark.parametrize("text", ["30k EUR", "30 kEUR", "€30k", "€ 30k", "30,000 EUR", "0.03 MEUR", "0.03M EUR"])
+def test_an_amount_may_be_written_as_people_do(text: str) -> None:
+    assert amounts.usd(text, Exchange(code="EUR", usd=1.1)) == pytest.approx(33_000)
+
+
+@pytest.mark.parametrize("text", ["30k", "30 USD", "-3 EUR", "30 kk EUR", "EUR", "many EUR", 30, "30 EUROS"])
+def test_a_wrong_amount_is_told_as_it_was_written(text: object) -> None:
+    with pytest.raises(UnitError, match=re.escape(repr(text))):
+        amounts.usd(text, Exchange(code="EUR", usd=1.1))
+
+
 WRONG = {
     "no currency": ({"top": ""}, 'currency = "USD"\n', "", "currency: missing"),
     "another currency": ({}, "$6M", "€6M", "is in EUR, and the portfolio in USD"),
@@ -497,6 +510,25 @@ def test_a_sweep_is_a_front(home: Path) -> None:
     assert values == sorted(values, reverse=True)
     front = [point["value"] for point in points if point["front"]]
     assert len(front) > 1 and len(set(front)) == len(front)
+
+
+def test_dates_that_are_old_or_still_to_come_are_flagged(tmp_path: Path) -> None:
+    tail = """price = { amount = "50 EUR/h", date = "2026-12-24" }
+[exchange]
+usd = 1.1
+date = "2026-09-01"
+"""
+    text = lab(tmp_path, tail=tail).read_text(encoding="utf-8").replace('["on-demand", "spot"]', '["spot"]')
+    path = tmp_path / "euro.toml"
+    path.write_text(text.replace('"USD"', '"EUR"').replace("$6M", "€6M"), encoding="utf-8")
+    known = load()
+    quick = Depth(top=1, marginal=False, sensitivity=False)
+    found = procuring.procure(known, reading.read(path, known), depth=quick)
+    assert found.stale_prices == ("1 EUR: 1.1 USD of 2026-09-01", "p5.48xlarge spot: 55.00 USD of 2026-12-24")
+    assert found.alternatives[0].pools[0].stale
+    later = reading.read(path, known)
+    later = replace(later, as_of="2026-12-25", exchange=replace(later.exchange, date="2026-12-01"))
+    assert procuring.procure(known, later, depth=quick).stale_prices == ()
 
 
 def test_prices_turned_by_a_fifth_are_answered_again(home: Path) -> None:

@@ -60,7 +60,7 @@ US = re.compile(r"us[-a-z]|eastus|westus|centralus|southcentralus|.*us\d?$")
 
 
 class Refusal(NamedTuple):
-    """A row that could not be used, and why."""
+    """A row that could not be used, or not as it stands, and why."""
 
     file: str
     line: int
@@ -75,6 +75,8 @@ class Imported:
     prices: tuple[dict[str, str], ...]
     """Rows of ``prices/*.csv``, columns as there."""
     refused: tuple[Refusal, ...]
+    mended: tuple[Refusal, ...]
+    """Rows that were used, but not for all that they say: another count, a spot price that is none."""
     clouds: tuple[str, ...]
 
 
@@ -109,12 +111,26 @@ def read(folder: Path, known: Catalog, imported_on: str) -> Imported:
     rows = [row for cloud, path in lists for row in _rows(cloud, path, refused)]
     offers: dict[str, list[tuple[_Row, float | None, float | None]]] = defaultdict(list)
     parts = _accelerator_prices(rows)
+    mended: list[Refusal] = []
     for row in rows:
         name, price, spot = _offer(row, parts, known, refused)
         if name:
+            mended += _doubts(row, known.nodes[name], price, spot)
             offers[name].append((row, price, spot))
     prices = [line for name in sorted(offers) for line in _priced(name, offers[name], imported_on, refused)]
-    return Imported(tuple(prices), tuple(refused), tuple(dict.fromkeys(cloud for cloud, _ in lists)))
+    return Imported(tuple(prices), tuple(refused), tuple(mended), tuple(dict.fromkeys(cloud for cloud, _ in lists)))
+
+
+def _doubts(row: _Row, node: Node, price: float | None, spot: float | None) -> Iterator[Refusal]:
+    """What of a row is not taken at its word."""
+    if row.instance and row.count != node.accelerators:
+        reason = (
+            f"{row.count:g} accelerators are listed; its price was taken as that of the catalog's {node.accelerators}"
+        )
+        yield Refusal(row.file, row.line, row.instance, reason)
+    if price is not None and spot is not None and spot >= price:
+        reason = f"a spot price of {spot:g} USD/h, not below the {price:g} on demand: no spot price was taken"
+        yield Refusal(row.file, row.line, row.instance or row.accelerator, reason)
 
 
 def as_csv(imported: Imported) -> str:

@@ -155,7 +155,14 @@ def import_prices(
 
     if as_json:
         refused = [refusal._asdict() for refusal in found.refused]
-        document = {"kind": "catalog-import", "schema_version": 1, "prices": found.prices, "refused": refused}
+        mended = [row._asdict() for row in found.mended]
+        document = {
+            "kind": "catalog-import",
+            "schema_version": 1,
+            "prices": found.prices,
+            "refused": refused,
+            "mended": mended,
+        }
         render.json(document)
         return
     imported(found, output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from planner import render, units
 from planner.schema.hardware import Accelerator, Entry, Fabric, Link, Node, Region, Runtime
 
 if TYPE_CHECKING:
-    from planner.catalog.skypilot import Imported
+    from planner.catalog.skypilot import Imported, Refusal
 
 Row = list[str]
 _NOTHING = "-"
@@ -180,17 +180,23 @@ def _usd(value: float) -> str:
 _REFUSED_SHOWN = 8
 
 
+def _listed(label: str, rows: Sequence[Refusal]) -> None:
+    """Rows and their reasons, each once."""
+    counted = Counter((row.what, row.reason) for row in rows)
+    for (what, reason), n in counted.most_common(_REFUSED_SHOWN):
+        render.text(f"{label:<10}{what}: {reason}{f' ({n} rows)' if n > 1 else ''}")
+    if len(counted) > _REFUSED_SHOWN:
+        render.text(f"          and {len(counted) - _REFUSED_SHOWN} more (--json lists every row)")
+
+
 def imported(found: Imported, output: Path | None) -> None:
     """What an import took and what it left out."""
     rows = [[row["id"], row["basis"], f"${float(row['usd']):,.2f}", row["low"], row["high"], row["region"]]
             for row in found.prices]  # fmt: skip
     render.table(["instance", "price", "USD/h", "low", "high", "regions"], rows, align="llrrrl")
     render.text()
-    counted = Counter((refusal.what, refusal.reason) for refusal in found.refused)
-    for (what, reason), n in counted.most_common(_REFUSED_SHOWN):
-        render.text(f"left out  {what}: {reason}{f' ({n} rows)' if n > 1 else ''}")
-    if len(counted) > _REFUSED_SHOWN:
-        render.text(f"          and {len(counted) - _REFUSED_SHOWN} more (--json lists every row)")
+    _listed("left out", found.refused)
+    _listed("mended", found.mended)
     if output is None:
         render.text("Next      -o my-catalog writes them there; plan and procure take --catalog my-catalog")
     else:

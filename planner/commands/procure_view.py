@@ -219,7 +219,8 @@ def _sensitivity(found: Procurement, said: Money) -> None:
 
 def _rests_on(found: Procurement) -> None:
     if found.stale_prices:
-        render.text(f"Stale     older than a year on {found.question.as_of}: {'; '.join(found.stale_prices[:_SHOWN])}")
+        told = "; ".join(found.stale_prices[:_SHOWN])
+        render.text(f"Stale     on {found.question.as_of} (older than a year, a rate than a month, or to come): {told}")
     currency = found.question.currency
     if currency.code != "USD":
         render.text(f"Rate      1 {currency.code} = {currency.usd:g} USD, {currency.date} {currency.source}".rstrip())

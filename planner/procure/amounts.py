@@ -8,11 +8,11 @@ from planner import units
 from planner.procure.portfolio import Exchange
 
 SYMBOLS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY"}
-_CODE = re.compile(r"(?<![A-Za-z])([kMB]?)([A-Z]{3})(?![A-Za-z])")
+_CODE = re.compile(r"(?:(?<=\d)([kMB])\s+|(?<![A-Za-z])([kMB]?))([A-Z]{3})(?![A-Za-z])")
 
 
 def usd(text: object, exchange: Exchange) -> float:
-    """US dollars of an amount such as ``"30,000 EUR"``, ``"€30k"`` or ``"$5M"``.
+    """US dollars of an amount such as ``"30,000 EUR"``, ``"30k EUR"``, ``"€30k"`` or ``"$5M"``.
 
     Raises:
         UnitError: no currency, another than the portfolio's, a negative amount, or none at all.
@@ -26,7 +26,10 @@ def usd(text: object, exchange: Exchange) -> float:
         raise units.UnitError(
             f'{text!r} is in {said}, and the portfolio in {exchange.code}; convert it, or set currency = "{said}"'
         )
-    value = units.parse(plain, "money") * exchange.usd
+    try:
+        value = units.parse(plain, "money") * exchange.usd
+    except units.UnitError:
+        raise units.UnitError(f"{text!r} is no amount; write for example '5 M{said}' or '30,000 {said}'") from None
     if value < 0:
         raise units.UnitError(f"{text!r}: must not be negative")
     return value
@@ -40,4 +43,4 @@ def _in_dollars(text: str) -> tuple[str, str]:
     found = _CODE.search(text)
     if not found:
         return "", text
-    return found[2], text[: found.start()] + f"{found[1]}USD" + text[found.end() :]
+    return found[3], text[: found.start()] + f" {found[1] or found[2] or ''}USD" + text[found.end() :]

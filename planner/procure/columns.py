@@ -1,7 +1,7 @@
 """How long each job takes on each pool: the exact plan search, asked once for what many pools share.
 
 What a pool costs and where it stands do not change its speed, so one search answers for every price, region and copy;
-and one search answers for every size of a cluster.
+and one search answers for every size of a cluster and every network between its nodes.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ class _Speed(NamedTuple):
 class _Machine:
     """What is asked of one machine: the sizes and the wirings in which it may be had."""
 
-    counts: set[int]
     fabrics: dict[Key, Cluster]
     """Wiring -> a cluster that has it."""
+    wanted: set[tuple[Key, int]]
+    """The wirings and the counts that go together."""
 
 
 class _Task(NamedTuple):
@@ -74,15 +75,17 @@ class Throughputs:
     def __init__(self, catalog: Catalog, jobs: Sequence[Job], pools: Sequence[Pool]) -> None:
         self._catalog = catalog
         self._jobs, self._pools = jobs, pools
+        self._work = [_work(job) for job in jobs]
         self._found: dict[_Speed, dict[tuple[Key, int], Candidate]] = {}
         self._why: dict[_Speed, str] = {}
+        self._seconds: dict[Key, float | None] = {}
         self._requests: dict[Key, Request] = {}
         self._machines: dict[Key, _Machine] = {}
         self._keys = [(_machine(pool), _wiring(pool)) for pool in pools]
         for pool, (machine, wiring) in zip(pools, self._keys, strict=True):
-            known = self._machines.setdefault(machine, _Machine(set(), {}))
-            known.counts.add(pool.cluster.count)
+            known = self._machines.setdefault(machine, _Machine({}, set()))
             known.fabrics.setdefault(wiring, pool.cluster)
+            known.wanted.add((wiring, pool.cluster.count))
 
     def columns(self, advance: Callable[[int], None] | None = None, processes: int | None = None) -> list[Column]:
         """Every (job, pool) that trains and keeps the job's least throughput.
@@ -103,8 +106,8 @@ class Throughputs:
     def _open(self) -> dict[_Speed, _Task]:
         tasks: dict[_Speed, _Task] = {}
         for p, pool in enumerate(self._pools):
-            for job in self._jobs:
-                key = _Speed(_work(job), self._keys[p][0])
+            for job, work in zip(self._jobs, self._work, strict=True):
+                key = _Speed(work, self._keys[p][0])
                 if key not in self._found and key not in tasks:
                     tasks[key] = _Task(job, pool, self._machines[key.machine])
         return tasks
@@ -122,8 +125,16 @@ class Throughputs:
 
     def column(self, j: int, p: int) -> Column | None:
         """One job on one pool; None where it does not fit."""
-        job, pool = self._jobs[j], self._pools[p]
-        candidate = self._candidate(j, p)
+        pool = self._pools[p]
+        key = (j, *self._keys[p], pool.cluster.count, pool.restart_s, pool.preemptions_per_node_s)
+        if key not in self._seconds:
+            self._seconds[key] = self._takes(self._jobs[j], j, p)
+        seconds = self._seconds[key]
+        return None if seconds is None else Column(j, p, seconds / money.DAY_S, self._jobs[j].tokens / seconds)
+
+    def _takes(self, job: Job, j: int, p: int) -> float | None:
+        """Seconds of a job on a pool, failures and checkpoints included."""
+        pool, candidate = self._pools[p], self._candidate(j, p)
         if candidate is None:
             return None
         wanted = self._request(job, pool)
@@ -131,8 +142,7 @@ class Throughputs:
         if float(good) <= 0:
             return None
         steps = money.steps(job.tokens, candidate.layout["batch"], wanted.workload.sequence)
-        seconds = float(money.wall_time(candidate.time, steps, good))
-        return Column(j, p, seconds / money.DAY_S, job.tokens / seconds)
+        return float(money.wall_time(candidate.time, steps, good))
 
     @property
     def searches(self) -> int:
@@ -172,7 +182,7 @@ class Throughputs:
     def _candidate(self, j: int, p: int) -> Candidate | None:
         job, pool = self._jobs[j], self._pools[p]
         machine, wiring = self._keys[p]
-        key = _Speed(_work(job), machine)
+        key = _Speed(self._work[j], machine)
         if key not in self._found:
             self._found[key], why = _searched(self._catalog, _Task(job, pool, self._machines[machine]))
             if why:
@@ -198,7 +208,7 @@ def _request(catalog: Catalog, job: Job, pool: Pool) -> Request:
 def _searched(catalog: Catalog, task: _Task) -> tuple[dict[tuple[Key, int], Candidate], str]:
     """The best plan on every size and wiring of a machine, by one search; and where there is none, why."""
     job, pool, known = task
-    counts = tuple(sorted(known.counts))
+    counts = tuple(sorted({count for _, count in known.wanted}))
     wirings = list(known.fabrics)
     try:
         # Failures scale a run and do not change which plan is best.
@@ -210,7 +220,8 @@ def _searched(catalog: Catalog, task: _Task) -> tuple[dict[tuple[Key, int], Cand
         binding.network(replace(cluster, count=counts[-1]), prepared.reached.accelerator)
         for cluster in known.fabrics.values()
     ]
-    found = best_of_each(problem(prepared, 1), networks)
+    pairs = {(wirings.index(wiring), count) for wiring, count in known.wanted}
+    found = best_of_each(problem(prepared, 1), networks, pairs)
     why = "" if found else f"{pool.node.id}: nothing fits into memory"
     return {(wirings[n], count): candidate for (n, count), candidate in found.items()}, why
 
@@ -250,15 +261,26 @@ def _work(job: Job) -> tuple[object, ...]:
 
 
 def _machine(pool: Pool) -> Key:
-    """What of a pool its speed depends on, but for the wiring."""
+    """What of a pool its layouts and its compute depend on: its accelerators and what joins them inside a node. So one
+    search answers for every vendor's box, and every instance, around the same board.
+    """
     cluster, node = pool.cluster, pool.cluster.node
     # The domain of a pod grows with its hosts: there each size is a machine of its own.
-    alone = cluster.count if cluster.fabric.kind == "ici" else 0
-    own = (cluster.accelerator.id, node.accelerators, repr(node.scaleup), node.nics, node.nic_bandwidth)
-    return (*own, cluster.fabric.id, alone)
+    pod = (cluster.fabric.id, cluster.count) if cluster.fabric.kind == "ici" else ()
+    return (cluster.accelerator.id, node.accelerators, repr(node.scaleup), *pod)
 
 
 def _wiring(pool: Pool) -> Key:
-    """How a pool is wired, where that may differ."""
-    fabric = pool.cluster.fabric
-    return (fabric.topology, fabric.leaf_nodes, fabric.oversubscription)
+    """How a pool's nodes are joined: what :func:`planner.binding.network` reads of ports and fabric. A spine counts
+    only where it is thinned out and nodes lie below several leaves.
+    """
+    node, fabric, count = pool.cluster.node, pool.cluster.fabric, pool.cluster.count
+    if count == 1 and fabric.kind != "ici":
+        return ()
+    ports = max(node.nics, 1) * (node.nic_bandwidth or fabric.nic_bandwidth)
+    spine = (
+        (fabric.leaf_nodes, fabric.oversubscription)
+        if fabric.oversubscription != 1 and fabric.leaf_nodes < count
+        else ()
+    )
+    return (ports, fabric.latency, *spine)

@@ -13,6 +13,8 @@ BOX_OVER_CARDS = 1.64
 """Price of a server over that of its accelerators (Epoch AI, cost code: A100 1.66, V100 1.69, P100 1.54)."""
 STALE_DAYS = 365
 """A price older than this is flagged."""
+OLD_RATE_DAYS = 31
+"""So is an exchange rate older than this."""
 TERM_DAYS = {"reserved-1y": 365.25, "reserved-3y": 3 * 365.25}
 
 
@@ -66,7 +68,7 @@ def age_days(dated: str, as_of: str) -> float | None:
     return float((date.fromisoformat(as_of) - date(year, month, day)).days)
 
 
-def is_stale(dated: str, as_of: str) -> bool:
-    """Whether a price is older than a year, or undated."""
+def is_stale(dated: str, as_of: str, most: float = STALE_DAYS) -> bool:
+    """Whether a price is older than a year (or `most` days), undated, or of a day that is still to come."""
     age = age_days(dated, as_of)
-    return age is None or age > STALE_DAYS
+    return age is None or not 0 <= age <= most

@@ -19,7 +19,7 @@ from planner.procure.columns import Column, Throughputs
 from planner.procure.model import Instance, Variant, limits
 from planner.procure.pools import Pool, offers, pools, standing
 from planner.procure.portfolio import Exchange, Portfolio
-from planner.procure.prices import TERM_DAYS, is_stale
+from planner.procure.prices import OLD_RATE_DAYS, TERM_DAYS, is_stale
 from planner.procure.solve import USUAL, Settings, best
 from planner.schema import procurement as schema
 from planner.schema.plan import Assumption, Generator
@@ -102,16 +102,14 @@ def procure(
         answer.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(found, 1)
     )
     gains = marginal.marginal_values(posed.lean, found[0], settings) if depth.marginal else ()
-    bound = found[0].bound * (-1e6 if asked.objective == "tokens-per-dollar" else 1.0)
-    # Cents are rounded on the bill: what is printed beats no bound.
-    bound = (max if asked.objective == "tokens-per-dollar" else min)(bound, alternatives[0].value)
+    first, sign = found[0], -1e6 if asked.objective == "tokens-per-dollar" else 1.0
     result = schema.Procurement(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
         question=question(instance),
         optimality=schema.Optimality(
-            gap=abs(alternatives[0].value - bound) / max(abs(alternatives[0].value), 1e-9),
-            bound=bound,
-            value=alternatives[0].value,
+            gap=first.gap,
+            bound=first.bound * sign,
+            value=first.value * sign,
             unit=answer.UNITS[asked.objective],
             method="integer program over exactly planned columns",
             pools=len(instance.pools),
@@ -188,6 +186,9 @@ def _sensitivity(catalog: Catalog, posed: Posed, settings: Settings) -> Iterator
 
 
 def _stale(asked: Portfolio, instance: Instance, alternatives: tuple[schema.Alternative, ...]) -> Iterator[str]:
+    rate = asked.exchange
+    if rate.code != "USD" and is_stale(rate.date, asked.as_of, OLD_RATE_DAYS):
+        yield f"1 {rate.code}: {rate.usd:g} USD of {rate.date}"
     used = {pool.id for alternative in alternatives for pool in alternative.pools}
     told_ = set()
     for pool in instance.pools:
@@ -241,9 +242,9 @@ def _of_owning(asked: Portfolio, bought: list[Pool]) -> Iterator[Assumption]:
         flag="charge",
     )
     yield Assumption(
-        what=f"nodes lose value by {1 - resale(1.0, 1.0):.0%} a year; {owner.residual:.0%} is left after their life",
-        why="Epoch AI's 0.14 decades a year, for what they may fetch; the default, for what is charged",
-        flag="[ownership] residual",
+        what=f"what nodes may fetch falls by {1 - resale(1.0, 1.0):.0%} a year",
+        why="Epoch AI's rate of progress; in no total",
+        flag="[ownership] residual counts what is left",
     )
     yield Assumption(
         what=f"maintenance {owner.maintenance:.0%} a year, load {owner.load:.0%} of peak power, "

@@ -520,7 +520,7 @@ def _reliability(r: _Reader, table: Any) -> Reliability:
     preempted = r.value(table, "preemptions_per_node_day", where, _positive)
     repair = r.value(table, "repair", where, span)
     risk = r.value(table, "spare_risk", where, _share)
-    restart = r.value(table, "restart_without_spares", where, lambda x: units.parse(x, "time"))
+    restart = r.value(table, "restart_without_spares", where, lambda x: span(x) * DAY_S)
     return Reliability(
         preemptions_per_node_day=plain.preemptions_per_node_day if preempted is None else preempted,
         repair_days=plain.repair_days if repair is None else repair,

@@ -160,7 +160,7 @@ class PoolBought(Record):
     """Share of the time from its start to the horizon in which it works."""
     price_date: str
     stale: bool
-    """Whether the price is older than a year, or undated."""
+    """Whether the price is older than a year, undated, or of a day still to come."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,19 +26,25 @@ _BATCH = 1 << 15
 """Candidates costed between two looks at the bound: small, so that few are costed in vain."""
 
 
-def lower_bound(grid: Grid, priced: Passes, fits: NDArray[np.bool_] | None = None) -> Array:
+def lower_bound(grid: Grid, priced: Passes, fits: NDArray[np.bool_] | None = None, *, tight: bool = False) -> Array:
     """Seconds that no candidate of a row undercuts, shape (rows,): pipeline, update and overhead at their cheapest.
 
-    With `fits`, which candidates fit into memory, the bound is that of those alone; infinite where none does.
+    With `fits`, which candidates fit into memory, the bound is that of those alone; infinite where none does. A tight
+    one counts data-parallel communication, too: it takes twice as long, and pays where little is costed.
     """
     s = pipeline.stages(grid, priced.layers, priced.ends)
-    steady = pipeline.flow(grid, s).time * jitter(grid)
+    f = pipeline.flow(grid, s)
+    steady = f.time * jitter(grid)
+    exposed: Figure = 0.0
     if fits is not None:
         steady = np.where(_any(fits, np.shape(steady)), steady, np.inf)
+    if fits is not None and tight:
+        exposed = sharding.exposed(grid, s.split, f) * jitter(grid)
+        exposed = np.where(_any(fits, np.shape(exposed)), exposed, np.inf)
     fixed = sharding.update(grid, s.split) + grid.stack.step_overhead
     rows = len(grid.layout.tp)
     # The additions of Cost.time in their order, the exposed term at its least.
-    return _least(steady, rows) + 0.0 + _least(fixed, rows)
+    return _least(steady, rows) + _least(exposed, rows) + _least(fixed, rows)
 
 
 def _any(fits: NDArray[np.bool_], shape: tuple[int, ...]) -> NDArray[np.bool_]:
@@ -68,24 +74,38 @@ class Survey:
 
 def survey(problem: Problem, index: int, ready: Table) -> Survey:
     """Bounds each row's objective and memory, and counts the candidates that fit."""
-    block, target = problem.blocks[index], problem.targets[index]
+    block = problem.blocks[index]
     values, held, feasible = np.empty(block.height), np.empty(block.height), 0
     least: Least | None = None
     each = costing.rows_per_chunk(block)
     for start in range(0, block.height, each):
         rows = np.arange(start, min(start + each, block.height))
-        grid, priced = ready.part(rows)
-        split = pipeline.split(grid.shape, grid.layout)
-        need = memory.largest(memory.stages(grid, split))
-        fits, count = costing.fitting(problem, (*block.axes.shape, len(rows)), need)
+        values[rows], need, count = bounds(problem, index, ready, rows)
+        held[rows] = _least(need, len(rows))
         feasible += count
         if not feasible:
             least = archive.leaner_memory(least, index, rows, block, need)
-        held[rows] = _least(need, len(rows))
-        bound = lower_bound(grid, priced, fits)
-        out = (held[rows] > problem.capacity) | (bound > target.limit[rows])
-        values[rows] = np.where(out, np.inf, bound * target.weight[rows])
     return Survey(values, held, feasible, least)
+
+
+def bounds(
+    problem: Problem, index: int, ready: Table, rows: NDArray[np.intp], *, tight: bool = False
+) -> tuple[Array, NDArray[np.float64], int]:
+    """Of some rows: a bound on the objective (infinite where nothing fits), the bytes of all options, how many fit."""
+    block, target = problem.blocks[index], problem.targets[index]
+    grid, priced = ready.part(rows)
+    need = memory.largest(memory.stages(grid, pipeline.split(grid.shape, grid.layout)))
+    fits, count = costing.fitting(problem, (*block.axes.shape, len(rows)), need)
+    bound = lower_bound(grid, priced, fits, tight=tight)
+    out = (_least(need, len(rows)) > problem.capacity) | (bound > target.limit[rows])
+    return np.where(out, np.inf, bound * target.weight[rows]), need, count
+
+
+def memoryless(problem: Problem, index: int, ready: Table) -> Array:
+    """The same of every row as if everything fitted: looser, and several times faster."""
+    block, target = problem.blocks[index], problem.targets[index]
+    bound = lower_bound(*ready.part(np.arange(block.height)))
+    return np.where(bound > target.limit, np.inf, bound * target.weight)
 
 
 class Bounded:

@@ -1,5 +1,5 @@
-"""The best candidate of every node count and every wiring at once: one survey for all, then rows of each in order of
-their bound.
+"""The best candidate of every node count and every wiring at once: rows of each in order of their bound. A bound is
+first that of a row as if everything fitted; what fits is looked at, once for all wirings, where that bound leads.
 
 The same bound, the same ties and so the same plans as :class:`~planner.search.bounded.Bounded` on one count of one
 cluster alone.
@@ -7,7 +7,7 @@ cluster alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,9 @@ from planner.search.costing import Table
 from planner.search.problem import Candidate, Problem, Target, decode
 from planner.space.grid import WIRED, Block
 
-_AT_FIRST = 8
+_LOOK_AHEAD = 4
+"""Rows of which it is found out what fits, for each that is then costed."""
+_AT_FIRST = 16
 """Rows of one group that are costed before the first look at its best; twice as many before each look after that."""
 LESS_IS_FASTER = ("scaleup_latency", "nic_latency", "base", "mesh", "bridged")
 """Figures of a network of which the smallest bounds all; of the others the largest."""
@@ -36,24 +38,26 @@ class _Best:
     memory: Array
 
 
-def best_of_each(problem: Problem, networks: Sequence[Network] = ()) -> dict[tuple[int, int], Candidate]:
+def best_of_each(
+    problem: Problem, networks: Sequence[Network] = (), wanted: Collection[tuple[int, int]] | None = None
+) -> dict[tuple[int, int], Candidate]:
     """(Network, node count) -> its best candidate, by value, then block, then flat index; those on which nothing fits
     are left out.
 
     Arguments:
         problem: rows of one or more node counts.
         networks: what the cluster may be wired with; the problem's own if none are given.
+        wanted: the pairs of network and node count that are asked for; all if none are given.
     """
     wired = tuple(networks) or (problem.figures.network,)
     bound = replace(problem, figures=replace(problem.figures, network=fastest(wired)))
-    surveys = [bounded.survey(bound, i, costing.table(bound, i)).value for i in range(len(problem.blocks))]
-    bounds = [np.tile(values, len(wired)) for values in surveys]
-    whole = _repeated(problem, wired)
-    tables = [costing.table(whole, i) for i in range(len(whole.blocks))]
-    names = sorted({(w, int(n)) for w in range(len(wired)) for b in problem.blocks for n in np.unique(b.rows["nodes"])})
+    kept = [_asked_for(block, len(wired), wanted) for block in problem.blocks]
+    whole = _repeated(problem, wired, kept)
+    names = sorted({pair for block in whole.blocks for pair in _pairs(block)})
     place = {name: i for i, name in enumerate(names)}
     groups = [_places(block, place) for block in whole.blocks]
-    best = _searched(whole, tables, bounds, groups, len(names))
+    origins = [rows % block.height for rows, block in zip(kept, problem.blocks, strict=True)]
+    best = _searched(whole, _Bounds(bound, origins), groups, len(names))
     found = {
         name: decode(
             whole, int(best.block[i]), int(best.flat[i]), *(float(x[i]) for x in (best.value, best.time, best.memory))
@@ -73,8 +77,21 @@ def fastest(networks: Sequence[Network]) -> Network:
     return Network(**fields)
 
 
-def _repeated(problem: Problem, networks: Sequence[Network]) -> Problem:
-    """The problem with every row once for each network."""
+def _asked_for(block: Block, networks: int, wanted: Collection[tuple[int, int]] | None) -> NDArray[np.intp]:
+    """Places, among the rows repeated for each network, of those of the wanted pairs."""
+    if wanted is None:
+        return np.arange(networks * block.height)
+    nodes = block.rows["nodes"]
+    rows = [np.isin(nodes, [count for network, count in wanted if network == n]) for n in range(networks)]
+    return np.flatnonzero(np.concatenate(rows))
+
+
+def _pairs(block: Block) -> set[tuple[int, int]]:
+    return set(zip(block.rows[WIRED].tolist(), block.rows["nodes"].tolist(), strict=True))
+
+
+def _repeated(problem: Problem, networks: Sequence[Network], kept: Sequence[NDArray[np.intp]]) -> Problem:
+    """The problem with every row once for each network, those that are kept."""
     stacked = {
         name: values[0] if len(set(values)) == 1 else np.array(values, dtype=float)
         for name in Network.__dataclass_fields__
@@ -85,14 +102,17 @@ def _repeated(problem: Problem, networks: Sequence[Network]) -> Problem:
         replace(
             block,
             rows={
-                **{axis: np.tile(column, n) for axis, column in block.rows.items()},
-                WIRED: np.repeat(np.arange(n), block.height),
+                **{axis: np.tile(column, n)[rows] for axis, column in block.rows.items()},
+                WIRED: np.repeat(np.arange(n), block.height)[rows],
             },
-            family=np.tile(block.family, n),
+            family=np.tile(block.family, n)[rows],
         )
-        for block in problem.blocks
+        for block, rows in zip(problem.blocks, kept, strict=True)
     )
-    targets = tuple(Target(np.tile(t.weight, n), np.tile(t.limit, n)) for t in problem.targets)
+    targets = tuple(
+        Target(np.tile(t.weight, n)[rows], np.tile(t.limit, n)[rows])
+        for t, rows in zip(problem.targets, kept, strict=True)
+    )
     figures = replace(problem.figures, network=Network(**stacked))
     return replace(problem, figures=figures, blocks=blocks, targets=targets)
 
@@ -108,30 +128,63 @@ def _plain(candidate: Candidate) -> Candidate:
     return replace(candidate, layout={axis: n for axis, n in candidate.layout.items() if axis != WIRED})
 
 
-def _searched(
-    problem: Problem,
-    tables: Sequence[Table],
-    bounds: Sequence[Array],
-    groups: Sequence[NDArray[np.intp]],
-    count: int,
-) -> _Best:
+class _Bounds:
+    """Bounds of repeated rows: of each row that they repeat, under a network that none beats."""
+
+    def __init__(self, problem: Problem, origins: Sequence[NDArray[np.intp]]) -> None:
+        self._problem, self._origins = problem, origins
+        self._tables = [costing.table(problem, i) for i in range(len(problem.blocks))]
+        self._values = [bounded.memoryless(problem, i, ready) for i, ready in enumerate(self._tables)]
+        self._looked = [np.zeros(block.height, dtype=bool) for block in problem.blocks]
+
+    def of(self, index: int, rows: NDArray[np.intp]) -> Array:
+        """Bounds as far as they are known."""
+        return self._values[index][self._origins[index][rows]]
+
+    def looked(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Whether it is known what fits."""
+        return self._looked[index][self._origins[index][rows]]
+
+    def look(self, index: int, rows: NDArray[np.intp]) -> None:
+        """Finds out what fits."""
+        fresh = np.unique(self._origins[index][rows[~self.looked(index, rows)]])
+        width = costing.rows_per_chunk(self._problem.blocks[index])
+        for start in range(0, len(fresh), width):
+            part = fresh[start : start + width]
+            self._values[index][part] = bounded.bounds(self._problem, index, self._tables[index], part, tight=True)[0]
+            self._looked[index][part] = True
+
+
+def _searched(problem: Problem, bounds: _Bounds, groups: Sequence[NDArray[np.intp]], count: int) -> _Best:
     empty = np.zeros(count, dtype=np.int64)
     best = _Best(np.full(count, np.inf), empty.copy(), empty.copy(), np.zeros(count), np.zeros(count))
-    waiting = [np.argsort(b, kind="stable")[: int(np.count_nonzero(np.isfinite(b)))] for b in bounds]
+    waiting = [np.arange(block.height) for block in problem.blocks]
+    tables: dict[int, Table] = {}
     at_once = _AT_FIRST
     while True:
-        waiting = [rows[bounds[i][rows] <= best.value[groups[i][rows]]] for i, rows in enumerate(waiting)]
+        waiting = [rows[_worth(bounds.of(i, rows), best.value[groups[i][rows]])] for i, rows in enumerate(waiting)]
         if not any(len(rows) for rows in waiting):
             return best
-        for index, rows in _leading(waiting, bounds, groups, count, at_once):
+        for index, rows in _leading(waiting, bounds, groups, count, _LOOK_AHEAD * at_once):
+            bounds.look(index, rows)
+        for index, led in _leading(waiting, bounds, groups, count, at_once):
+            rows = led[bounds.looked(index, led) & np.isfinite(bounds.of(index, led))]
+            if not len(rows):
+                continue
+            if index not in tables:
+                tables[index] = costing.table(problem, index)
             _cost(problem, index, tables[index], np.sort(rows), groups[index], best)
             waiting[index] = waiting[index][~np.isin(waiting[index], rows)]
         at_once *= 2
 
 
+def _worth(bound: Array, best: Array) -> NDArray[np.bool_]:
+    return np.isfinite(bound) & (bound <= best)
+
+
 def _leading(
     waiting: Sequence[NDArray[np.intp]],
-    bounds: Sequence[Array],
+    bounds: _Bounds,
     groups: Sequence[NDArray[np.intp]],
     count: int,
     at_once: int,
@@ -139,7 +192,7 @@ def _leading(
     """The rows with the lowest bounds of every group, over all blocks: (block, rows)."""
     block = np.concatenate([np.full(len(rows), i) for i, rows in enumerate(waiting)])
     row = np.concatenate(list(waiting))
-    bound = np.concatenate([bounds[i][rows] for i, rows in enumerate(waiting)])
+    bound = np.concatenate([bounds.of(i, rows) for i, rows in enumerate(waiting)])
     group = np.concatenate([groups[i][rows] for i, rows in enumerate(waiting)])
     order = np.lexsort((bound, group))
     starts = np.searchsorted(group[order], np.arange(count))

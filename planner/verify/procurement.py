@@ -272,7 +272,7 @@ def value_is_of_the_objective(question: Asked, a: Alternative) -> Iterator[str]:
 
 
 def prices_have_their_age(question: Asked, a: Alternative) -> Iterator[str]:
-    """A price is stale if it is older than a year on the question's day, or undated."""
+    """A price is stale if it is older than a year on the question's day, undated, or still to come."""
     for pool in a.pools:
         if pool.way != "own" and pool.stale != _stale(pool.price_date, question.as_of):
             said = "stale" if pool.stale else "not stale"
@@ -285,7 +285,7 @@ def _stale(dated: str, as_of: str) -> bool:
         return True
     year, month, day = (*parts, 1, 1)[:3] if len(parts) > 1 else (parts[0], 1, 1)
     try:
-        return (date.fromisoformat(as_of) - date(year, month, day)).days > STALE_DAYS
+        return not 0 <= (date.fromisoformat(as_of) - date(year, month, day)).days <= STALE_DAYS
     except ValueError:
         return True
 
@@ -313,19 +313,22 @@ def optimality_is_of_the_first(document: Procurement) -> Iterator[str]:
         return
     if [a.rank for a in document.alternatives] != list(range(1, len(document.alternatives) + 1)):
         yield "alternatives are not ranked from 1"
+        return
     if sure.unit != unit:
         yield f"unit is {sure.unit}, and {unit} is that of {document.question.objective}"
     first = document.alternatives[0].value
-    if not math.isclose(sure.value, first, rel_tol=1e-9):
+    # Each line of a bill is rounded to a cent.
+    cents = {a.rank: bill.CENT * len(a.bill_of_materials) if sure.unit == "USD" else 0.0 for a in document.alternatives}
+    if not math.isclose(sure.value, first, rel_tol=1e-6, abs_tol=cents[1]):
         yield f"value is {sure.value:.9g}, and that of the first alternative {first:.9g}"
     gap = abs(sure.value - sure.bound) / max(abs(sure.value), 1e-9)
     if not math.isclose(sure.gap, gap, rel_tol=1e-6, abs_tol=1e-9):
         yield f"gap is {sure.gap:.6g}, and {gap:.6g} follows from value and bound"
     for a in document.alternatives:
-        if better * a.value < better * sure.bound - 1e-6 * abs(sure.bound):
+        if better * a.value < better * sure.bound - 1e-6 * abs(sure.bound) - cents[a.rank]:
             yield f"alternative {a.rank} of {a.value:.9g} is better than the bound of {sure.bound:.9g}"
     values = [better * a.value for a in document.alternatives[1:]]
-    if any(later < earlier - 1e-6 * abs(earlier) for earlier, later in pairwise(values)):
+    if any(later < earlier - 1e-6 * abs(earlier) - sum(cents.values()) for earlier, later in pairwise(values)):
         yield "alternatives are not in the order of their values"
 
 
