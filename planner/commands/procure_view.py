@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,8 @@ Money = Callable[[float], str]
 
 def deliver(found: Procurement, *, as_json: bool, output: Path | None) -> None:
     """Prints the report or the document, and writes the document where asked."""
-    written = f"{output} holds the bill, the calendar and the training plans of every alternative"
+    name = shlex.quote(found.alternatives[0].workloads[0].name)
+    written = f"clusterwright export {output} --workload {name} --to list: what starts the plans that it holds"
     unwritten = "-o offer.json writes bills, calendars and training plans; --sweep budget=A..B the front"
     report.hand_over(found, show, as_json=as_json, output=output, after=written if output else unwritten)
 
@@ -48,7 +50,7 @@ def show(found: Procurement, rank: int = 1) -> None:
         render.text()
     _jobs(found.alternatives[rank - 1])
     render.text()
-    _bill(found.alternatives[rank - 1], said)
+    _bill(found.alternatives[rank - 1], said, lambda usd: _to_the_cent(found, usd))
     render.text()
     _binding(found, said)
     _rent_or_buy(found)
@@ -157,10 +159,15 @@ def _degrees(job: JobDone) -> str:
     return " ".join(f"{name}{n}" for name, n in named.items() if n > 1) or "one rank"
 
 
-def _bill(best: Alternative, said: Money) -> None:
+def _to_the_cent(found: Procurement, usd: float) -> str:
+    currency = found.question.currency
+    return f"{'$' if currency.code == 'USD' else f'{currency.code} '}{usd / currency.usd:,.2f}"
+
+
+def _bill(best: Alternative, said: Money, each: Money) -> None:
     rows: list[list[Any]] = [
         [line.item, line.kind, f"{line.count:,.0f}{f' {line.unit}' if line.unit else ''}",
-         f"${line.unit_price_usd:,.2f}", said(line.usd), line.date or None]
+         each(line.unit_price_usd), said(line.usd), line.date or None]
         for line in best.bill_of_materials
     ]  # fmt: skip
     render.table(["item", "kind", "count", "each", "amount", "price of"], rows, align="llrrrl", priority=["kind"])
