@@ -673,3 +673,41 @@ def test_searching_side_by_side_finds_the_same(home: Path) -> None:
     offered = pools(known, asked)
     alone, together = (Throughputs(known, asked.jobs, offered).columns(processes=n) for n in (1, 2))
     assert alone == together
+
+
+def _offered(home: Path, **parts: str) -> dict[str, Any]:
+    known = load()
+    return {pool.id: pool for pool in pools(known, reading.read(lab(home, **parts), known))}
+
+
+def test_what_may_be_acquired_keeps_to_the_hall_and_to_the_offer(home: Path) -> None:
+    plain = _offered(home)
+    wired = "buy 4 x hgx-h100 fat-tree"
+    assert {"buy 1 x hgx-h100", "buy 2 x hgx-h100 fat-tree", wired, f"{wired} +1 spare"} <= plain.keys()
+    # Four racks' worth of heat: 10.2 kW a node; six fit by height.
+    cool = _offered(home, tail='[hall]\ncooling_per_rack = "11 kW"')
+    assert (plain[wired].racks, cool[wired].racks) == (1.0, 4.0)
+    assert not any(name.startswith("buy") for name in _offered(home, tail='[hall]\ncooling_per_rack = "9 kW"'))
+    large = _offered(home, candidate="min_order = 4")
+    assert {name for name in large if name.startswith("buy")} == {wired, f"{wired} +1 spare"}
+    late = _offered(home, candidate='delivery = "1 month"')[wired]
+    assert late.start_day == pytest.approx(30.4375)
+    assert late.held_usd == pytest.approx(plain[wired].held_usd * 5 / 6)
+    careful = _offered(home, tail='[reliability]\nspare_risk = 1e-9\nrepair = "20 d"')
+    assert any(name.startswith(wired) and not name.endswith("+1 spare") and "spare" in name for name in careful)
+    # Without a spare node a failure stops the job for hours.
+    assert plain[wired].restart_s == 4 * 3600 > plain[f"{wired} +1 spare"].restart_s
+
+
+def test_a_portfolio_s_own_terms_of_owning_change_what_a_month_costs(home: Path) -> None:
+    plain = _offered(home)["buy 1 x hgx-h100"]
+    terms = '[ownership]\ncolocation_per_kw_month = "$0"\nmaintenance = 0.06\nstaff_per_accelerator_year = "$1,200"'
+    other = _offered(home, tail=terms)["buy 1 x hgx-h100"]
+    assert other.running == {
+        "facility": 0.0,
+        "maintenance": pytest.approx(2 * plain.running["maintenance"]),
+        "staff": pytest.approx(800.0),
+    }
+    dim = _offered(home, tail="[ownership]\nload = 0.3")["buy 1 x hgx-h100"]
+    assert dim.day_usd == pytest.approx(plain.day_usd * 0.3 / 0.75)
+    assert dim.power == plain.power  # what must be provided stays

@@ -287,3 +287,23 @@ def test_a_slower_and_cheaper_pool_is_kept() -> None:
         worse, pools=[replace(slow, fixed_charge=3e5), replace(fast, at_most=1, cluster=bought(1, 1).cluster)]
     )
     assert [c.pool for c in pruning.undominated(scarce, across=True)] == [0, 1]
+
+
+def test_of_two_jobs_that_are_due_together_the_more_urgent_goes_first() -> None:
+    for urgent in (0, 1):
+        jobs = tuple(job(n, 60.0, priority=int(n == urgent)) for n in range(2))
+        instance = Instance(portfolio(jobs), [bought(0, 1e5)], [Column(n, 0, 20.0, 1e3) for n in range(2)])
+        found = best(instance, Variant(), "cost", SETTINGS)
+        assert found is not None
+        assert [stretch.job for stretch in calendar(instance, found)] == [urgent, 1 - urgent]
+
+
+@pytest.mark.parametrize("solver", ["highs", "cbc"])
+def test_racks_that_are_full_already_are_said_to_be(solver: str) -> None:
+    # Nothing can be bought: the machines that stand there fill more than the limit, whatever is hired.
+    asked = portfolio((job(0, 30.0),), "cost", Limits(racks=1.0))
+    instance = Instance(asked, [hired(1, 100.0)], [Column(0, 0, 10.0, 1e3)], {"racks": 2.0})
+    settings = replace(SETTINGS, solver=solver)
+    assert best(instance, Variant(), "cost", settings) is None
+    found = infeasible.conflict(instance, settings)
+    assert (found.limits, found.relaxed) == (("racks",), {"racks": 2.0})

@@ -54,7 +54,8 @@ def _solved(instance: Instance, variant: Variant, settings: Settings) -> Solutio
         if program.problem.sol_status == _infeasible():
             return None
         raise NoAnswer(f"no answer was found in {settings.time_limit_s:g} s, and none was excluded; allow more time")
-    value = float(objective.value())
+    # An objective that nothing can change has no value of its own under every solver.
+    value = float(objective.constant if objective.value() is None else objective.value())
     found = _read(program, instance, value, _bound(program.problem, value, settings))
     return replace(found, latest=variant.latest, by_month=monthly_limit(instance.asked, variant) is not None)
 
