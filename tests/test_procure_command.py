@@ -290,6 +290,18 @@ def test_the_second_opinion_holds_the_bill_to_what_it_summarises(home: Path) -> 
         assert not missed
 
 
+@pytest.mark.parametrize("charge", ["cash", "amortised"])
+@pytest.mark.parametrize("objective", ["cost", "time", "carbon", "tokens-per-dollar"])
+def test_every_objective_is_answered_and_holds(objective: str, charge: str, home: Path) -> None:
+    top = f'objective = "{objective}"\ncharge = "{charge}"'
+    tail = '[[owned]]\nnode = "dgx-a100-80gb"\ncount = 3'
+    known = load()
+    asked = reading.read(lab(home, top=top, limits='monthly = "$60k"', tail=tail), known)
+    found = procuring.procure(known, asked, depth=Depth(top=3, marginal=False, sensitivity=False))
+    assert verify.violations(found) == []
+    assert len(found.alternatives) == 3
+
+
 def test_machines_that_stand_there_take_racks_ports_and_power(home: Path) -> None:
     known = load()
     own = '[[owned]]\nnode = "dgx-h100"\ncount = 7'

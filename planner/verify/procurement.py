@@ -317,8 +317,7 @@ def optimality_is_of_the_first(document: Procurement) -> Iterator[str]:
     if sure.unit != unit:
         yield f"unit is {sure.unit}, and {unit} is that of {document.question.objective}"
     first = document.alternatives[0].value
-    # Each line of a bill is rounded to a cent.
-    cents = {a.rank: bill.CENT * len(a.bill_of_materials) if sure.unit == "USD" else 0.0 for a in document.alternatives}
+    cents = {a.rank: _rounding(sure.unit, a) for a in document.alternatives}
     if not math.isclose(sure.value, first, rel_tol=1e-6, abs_tol=cents[1]):
         yield f"value is {sure.value:.9g}, and that of the first alternative {first:.9g}"
     gap = abs(sure.value - sure.bound) / max(abs(sure.value), 1e-9)
@@ -330,6 +329,14 @@ def optimality_is_of_the_first(document: Procurement) -> Iterator[str]:
     values = [better * a.value for a in document.alternatives[1:]]
     if any(later < earlier - 1e-6 * abs(earlier) - sum(cents.values()) for earlier, later in pairwise(values)):
         yield "alternatives are not in the order of their values"
+
+
+def _rounding(unit: str, a: Alternative) -> float:
+    """How far an objective in money may be off because each line of a bill is rounded to a cent."""
+    cents = bill.CENT * len(a.bill_of_materials)
+    if unit == "tokens/USD":
+        return abs(a.value) * cents / max(a.cost.total_usd, bill.CENT)
+    return cents if unit == "USD" else 0.0
 
 
 def binding_is_what_binds(document: Procurement) -> Iterator[str]:
