@@ -94,29 +94,26 @@ class Terms:
 
 def terms(grid: Grid, priced: Passes | None = None) -> Terms:
     """All terms of the grid's cost."""
-    priced = passes(grid) if priced is None else priced
+    s, flow, exposed, update, wait = _timed(grid, passes(grid) if priced is None else priced)
+    return Terms(s, flow, exposed, update, wait, memory.stages(grid, s.split))
+
+
+def _timed(grid: Grid, priced: Passes) -> tuple[Stages, Flow, Figure, Figure, Figure]:
+    """The terms that take time."""
     s = pipeline.stages(grid, priced.layers, priced.ends)
     f = pipeline.flow(grid, s)
-    return Terms(
-        s,
-        f,
-        sharding.exposed(grid, s.split, f),
-        sharding.update(grid, s.split),
-        jitter(grid),
-        memory.stages(grid, s.split),
-    )
+    return s, f, sharding.exposed(grid, s.split, f), sharding.update(grid, s.split), jitter(grid)
 
 
-def evaluate(grid: Grid, priced: Passes | None = None) -> Cost:
+def evaluate(grid: Grid, priced: Passes | None = None, held: Figure | None = None) -> Cost:
     """Step time and memory of every candidate of the grid.
 
     ``time = (steady + exposed) jitter + update + overhead``. `priced` may hold the micro-batch costs computed once for
-    the distinct (tp, cp, ep, etp, micro-batch) and spread over rows.
+    the distinct (tp, cp, ep, etp, micro-batch) and spread over rows, and `held` the bytes where they are known.
     """
-    t = terms(grid, priced)
-    return Cost(
-        t.flow.time * t.jitter, t.exposed * t.jitter, t.update + grid.stack.step_overhead, memory.largest(t.memories)
-    )
+    s, flow, exposed, update, wait = _timed(grid, passes(grid) if priced is None else priced)
+    held = memory.largest(memory.stages(grid, s.split)) if held is None else held
+    return Cost(flow.time * wait, exposed * wait, update + grid.stack.step_overhead, held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,9 +52,9 @@ def rows_per_chunk(block: Block) -> int:
     return max(1, CHUNK // block.width)
 
 
-def cost(ready: Table, rows: NDArray[np.intp]) -> Cost:
-    """Step time and memory of some rows under every option."""
-    return evaluate(*ready.part(rows))
+def cost(ready: Table, rows: NDArray[np.intp], held: NDArray[np.float64] | None = None) -> Cost:
+    """Step time and memory of some rows under every option; the memory as `held` if that is known."""
+    return evaluate(*ready.part(rows), held)
 
 
 def fitting(problem: Problem, shape: tuple[int, ...], memory: NDArray[np.float64]) -> tuple[NDArray[np.bool_], int]:

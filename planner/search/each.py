@@ -136,6 +136,7 @@ class _Bounds:
         self._tables = [costing.table(problem, i) for i in range(len(problem.blocks))]
         self._values = [bounded.memoryless(problem, i, ready) for i, ready in enumerate(self._tables)]
         self._looked = [np.zeros(block.height, dtype=bool) for block in problem.blocks]
+        self._held: dict[int, NDArray[np.float64]] = {}
 
     def of(self, index: int, rows: NDArray[np.intp]) -> Array:
         """Bounds as far as they are known."""
@@ -151,8 +152,16 @@ class _Bounds:
         width = costing.rows_per_chunk(self._problem.blocks[index])
         for start in range(0, len(fresh), width):
             part = fresh[start : start + width]
-            self._values[index][part] = bounded.bounds(self._problem, index, self._tables[index], part, tight=True)[0]
-            self._looked[index][part] = True
+            bound, need, _ = bounded.bounds(self._problem, index, self._tables[index], part, tight=True)
+            options = np.shape(need)[:-1]
+            if index not in self._held:
+                self._held[index] = np.empty((*options, self._problem.blocks[index].height))
+            self._held[index][..., part] = need
+            self._values[index][part], self._looked[index][part] = bound, True
+
+    def held(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Bytes under every option that they depend on, of rows that were looked at: no network changes them."""
+        return self._held[index][..., self._origins[index][rows]]
 
 
 def _searched(problem: Problem, bounds: _Bounds, groups: Sequence[NDArray[np.intp]], count: int) -> _Best:
@@ -173,7 +182,7 @@ def _searched(problem: Problem, bounds: _Bounds, groups: Sequence[NDArray[np.int
                 continue
             if index not in tables:
                 tables[index] = costing.table(problem, index)
-            _cost(problem, index, tables[index], np.sort(rows), groups[index], best)
+            _cost(problem, index, tables[index], np.sort(rows), groups[index], best, bounds)
             waiting[index] = waiting[index][~np.isin(waiting[index], rows)]
         at_once *= 2
 
@@ -202,14 +211,20 @@ def _leading(
 
 
 def _cost(
-    problem: Problem, index: int, ready: Table, rows: NDArray[np.intp], groups: NDArray[np.intp], best: _Best
+    problem: Problem,
+    index: int,
+    ready: Table,
+    rows: NDArray[np.intp],
+    groups: NDArray[np.intp],
+    best: _Best,
+    bounds: _Bounds,
 ) -> None:
     """Costs some rows and keeps the best of each group in `best`."""
     block, target = problem.blocks[index], problem.targets[index]
     width = costing.rows_per_chunk(block)
     for start in range(0, len(rows), width):
         part = rows[start : start + width]
-        found = costing.cost(ready, part)
+        found = costing.cost(ready, part, bounds.held(index, part))
         shape = (*block.axes.shape, len(part))
         time, held = np.broadcast_to(found.time, shape), np.broadcast_to(found.memory, shape)
         allowed = (held <= problem.capacity) & (time <= target.limit[part])
