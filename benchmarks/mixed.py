@@ -23,7 +23,7 @@ from benchmarks import measure
 from planner import api, pooled
 from planner.catalog import Catalog
 from planner.errors import NoAnswer
-from planner.mixed import planning, problem, search
+from planner.mixed import planning, problem, settling
 from planner.mixed.pools import Pool, Pools
 from planner.question import Request
 from planner.schema.hardware import Price
@@ -99,7 +99,7 @@ def posed(each: Problem) -> tuple[Catalog, Request, Pools]:
     known, wanted, _ = api.pooled_request(each.model, first[:1], api.Asked(batch=str(each.batch)))
     pools = []
     for part, count, per_node, zone in each.pools:
-        (cluster,) = pooled.of_accelerators(known, f"{part}:{per_node}", None, "us")
+        cluster, *_ = pooled.of_accelerators(known, f"{part}:{per_node}", None, "us")
         price = None
         if each.usd:
             price = Price(basis="on-demand", usd=SAILOR_USD[part] * per_node, date="2025", source="eth-easl/sailor")
@@ -132,7 +132,7 @@ def even_split(known: Catalog, wanted: Request, pools: Pools, batch: int) -> flo
     setting, kinds = prepared.setting, prepared.setting.kinds
     everything = range(len(pools.all))
     network = setting.network_of(tuple(everything))
-    stretch = search.stretch_of(setting, network)
+    stretch = settling.stretch_of(setting, network)
     depth = np.array([c[0][1] if len(c) == 1 else 0 for c in prepared.chains])[kinds.chain]
     have = np.array(setting.offer.nodes) * np.array(setting.offer.per_node)
     best = np.inf
@@ -147,9 +147,11 @@ def even_split(known: Catalog, wanted: Request, pools: Pools, batch: int) -> flo
                 times.append(np.inf)
                 continue
             of = kinds.taken(rows)
-            shown = search.exposed(setting, of, network, float(replicas.sum()), float(replicas.min()), several=True)
+            in_all = float(replicas.sum())
+            beside = settling.neighbours(in_all, float(replicas.min()))
+            shown = settling.reductions(setting, of, everything, in_all, beside, crossing=True)
             steps = np.ceil(each * of.width / of.samples)
-            times.append(float(np.min(search.kind_time(setting, of, stretch, steps, shown))))
+            times.append(float(np.min(settling.kind_time(setting, of, stretch, steps, shown))))
         best = min(best, max(times))
     return best if np.isfinite(best) else None
 

@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks import measure
+from planner.errors import WrongQuestion
 from planner.mixed import NodeModel, Nodes, adaptive, nodes, step_time
 from planner.mixed.learning import Epoch, line
 
@@ -46,6 +47,9 @@ APPS = {
 """Reference and largest batch, samples: CIFAR-10 and the largest of NCF as in the scripts of hetero_adaptdl, else what
 the measured local batches of 16 nodes span. Assumed."""
 BACKWARD, READY, LAST = 2 / 3, 0.2, 0.1
+COLUMNS = ("app", "gpu_pool", "local_bsz", "step_time_s", "sync_time_s")
+LEAST = 3
+"""Batch sizes that a node model is fitted to and tried on."""
 GROWTH, DEVIATION, STEPS = 30.0, 0.05, 40
 EPOCHS = 30
 
@@ -55,11 +59,21 @@ def steps_of(path: Path) -> dict[tuple[str, str], dict[int, list[tuple[float, fl
     step.
     """
     found: dict[tuple[str, str], dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            step, sync = float(row["step_time_s"]), float(row["sync_time_s"])
-            if row["app"] in APPS and row["gpu_pool"] in POOLS and sync < step:
-                found[row["app"], row["gpu_pool"]][int(row["local_bsz"])].append((step - sync, sync))
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                step, sync = float(row["step_time_s"]), float(row["sync_time_s"])
+                if row["app"] in APPS and row["gpu_pool"] in POOLS and sync < step:
+                    found[row["app"], row["gpu_pool"]][int(row["local_bsz"])].append((step - sync, sync))
+    except OSError as error:
+        raise WrongQuestion(f"{path}: {error.strerror or error}; give the table of measured steps, or none") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise WrongQuestion(
+            f"{path}: not the table of measured steps ({error}); {', '.join(COLUMNS)} are read"
+        ) from None
+    missing = [f"{app} on {pool}" for app in APPS for pool in MIXTURE if len(found[app, pool]) < LEAST]
+    if missing:
+        raise WrongQuestion(f"{path}: fewer than {LEAST} batch sizes of {', '.join(missing[:4])}")
     return found
 
 
@@ -176,4 +190,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except WrongQuestion as error:
+        print(f"uneven_batches: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -133,19 +133,22 @@ def pooled_request(model: str, named: str | Sequence[str], asked: Asked) -> tupl
         price=paid[0][0],
         sold_as=paid[0][1],
         inputs=_inputs(known, wanted.workload.model, texts),
-        assumptions=(*wanted.assumptions, *_meant(asked, bases)),
+        assumptions=(*wanted.assumptions, *_meant(known, asked, bases)),
     )
     return known, wanted, pooled.pools(bases, paid, asked.links)
 
 
-def _meant(asked: Asked, bases: Sequence[tuple[Cluster, str]]) -> tuple[tuple[str, str, str], ...]:
+def _meant(known: Catalog, asked: Asked, bases: Sequence[tuple[Cluster, str]]) -> tuple[tuple[str, str, str], ...]:
     """Which accelerators and nodes stand for those that were named without nodes."""
     if asked.accelerators is None:
         return ()
-    return tuple(
-        (f"{c.accelerators:,} x {c.accelerator.id} in {c.count:,} x {c.node.id}", "the usual node", "--cluster")
-        for c, _ in bases
-    )
+
+    def stands(c: Cluster) -> str:
+        whole = known.node(c.node.id).accelerators
+        part = f"{c.node.accelerators} of the {whole} of a" if c.node.accelerators < whole else f"{c.count:,} x"
+        return f"{c.accelerators:,} x {c.accelerator.id} in {part} {c.node.id}"
+
+    return tuple((stands(c), "the usual node", "--cluster") for c, _ in bases)
 
 
 def estimate(model: str, cluster: str | Sequence[str], settings: Sequence[str] = (), **asked: object) -> PlanSet:

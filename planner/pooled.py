@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import gcd
 
 from planner import units
 from planner.catalog import Catalog, cluster
@@ -92,11 +91,16 @@ def prices(text: str, known: Sequence[str]) -> Mapping[str, str]:
     return found
 
 
+SMALL = 4
+"""Accelerators of a node below which it is not what one means by a machine full of them."""
+
+
 # ---- accelerators without nodes --------------------------------------------------------------------------------------
 
 
 def of_accelerators(known: Catalog, text: str, fabric: str | None, region: str | None) -> list[Cluster]:
-    """``A100:4,V100:4``: so many accelerators of each kind, in the smallest nodes of the catalog that hold them.
+    """``A100:4,V100:4``: so many accelerators of each kind, in nodes of the catalog: whole ones,
+    and a part of one for what is left over.
 
     Raises:
         WrongQuestion: a name that no accelerator has, or a count that is none.
@@ -107,7 +111,7 @@ def of_accelerators(known: Catalog, text: str, fabric: str | None, region: str |
         if not colon or not re.fullmatch(r"\d{1,7}", count):
             raise WrongQuestion(f"--accelerators {part.strip()}: how many? Write {name}:4")
         if int(count):
-            found.append(_some(known, accelerator(known, name), int(count), fabric, region))
+            found += _some(known, accelerator(known, name), int(count), fabric, region)
     return found
 
 
@@ -133,16 +137,28 @@ def accelerator(known: Catalog, name: str) -> str:
     raise WrongQuestion(f"--accelerators {name}: no such accelerator in a node.{hint} (clusterwright catalog list)")
 
 
-def _some(known: Catalog, part: str, count: int, fabric: str | None, region: str | None) -> Cluster:
-    """So many accelerators: whole nodes where they fill some, else a part of one with its share of ports and power."""
+def _some(known: Catalog, part: str, count: int, fabric: str | None, region: str | None) -> list[Cluster]:
+    """So many accelerators: nodes that they fill, if these are not small; else the most whole nodes of the largest kind
+    and a part of one, with its share of ports and power.
+    """
     holding = [node for node in known.nodes.values() if node.accelerator == part]
-    filled = [node for node in holding if count % node.accelerators == 0]
-    node = (
-        max(filled, key=lambda n: n.accelerators) if filled else min(holding, key=lambda n: abs(n.accelerators - count))
-    )
-    each = node.accelerators if filled else gcd(count, node.accelerators) if count > node.accelerators else count
+    filled = [n for n in holding if count % n.accelerators == 0 and n.accelerators >= min(SMALL, count)]
+    if filled:
+        node = max(filled, key=lambda n: n.accelerators)
+        return [_of(known, node, node.accelerators, count // node.accelerators, fabric, region)]
+    if larger := [n for n in holding if n.accelerators > count]:
+        node = min(larger, key=lambda n: n.accelerators)
+        return [_of(known, node, count, 1, fabric, region)]
+    node = max(holding, key=lambda n: n.accelerators)
+    whole, rest = divmod(count, node.accelerators)
+    found = [_of(known, node, node.accelerators, whole, fabric, region)]
+    return [*found, _of(known, node, rest, 1, fabric, region)] if rest else found
+
+
+def _of(known: Catalog, node: Node, each: int, count: int, fabric: str | None, region: str | None) -> Cluster:
+    """So many nodes, or parts of one, of `each` accelerators."""
     usual = cluster(known, node.id, 1, fabric or _usual(node), region)
-    return replace(usual, node=_share(usual.node, each), count=count // each)
+    return replace(usual, node=_share(usual.node, each), count=count)
 
 
 def _usual(node: Node) -> str | None:

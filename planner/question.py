@@ -123,7 +123,7 @@ def prepare(catalog: Catalog, request: Request) -> Prepared:
     known, part = intervals.read(catalog), request.cluster.accelerator
     fitted = reached_on(catalog, request, part)
     kinds = {name for block in found for name in block.axes.precision}
-    measured, unused = _profiles(catalog, request, kinds)
+    measured, unused = measured_layers(catalog, request, kinds)
     figures = Figures(
         binding.shape(request.workload),
         {
@@ -161,7 +161,7 @@ def reached_on(catalog: Catalog, request: Request, part: Accelerator) -> Reached
     return replace(found, notes=(*found.notes, told))
 
 
-def _profiles(catalog: Catalog, request: Request, kinds: set[str]) -> tuple[dict[str, Profile], tuple[str, ...]]:
+def measured_layers(catalog: Catalog, request: Request, kinds: set[str]) -> tuple[dict[str, Profile], tuple[str, ...]]:
     """The profile that holds in each precision, and why others of the same model and accelerator do not."""
     known, work, part = overlay.read(catalog), request.workload, request.cluster.accelerator.id
     found = {name: profiles.fit(known, work, part, name) for name in sorted(kinds)}

@@ -12,7 +12,7 @@ import pytest
 from planner import api, cost, document, verify
 from planner.cost import risk
 from planner.errors import WrongQuestion
-from planner.mixed import assignment, dealing, pipelines, problem, search, stages
+from planner.mixed import assignment, dealing, pipelines, problem, scenes, search, settling, stages
 from planner.mixed.assignment import Columns, Offer
 from planner.mixed.document import dealt, stage_memory
 from planner.mixed.pools import Pools, default_link, merged
@@ -53,7 +53,7 @@ def test_even_pipelines_on_one_pool_cost_what_one_cluster_costs(model: str, node
         # One bundle with all replicas (there, states are sharded as in one cluster), and a pipeline that is filled.
         if not even or kinds.usage[index, 0] != accelerators or rest or steps < pp:
             continue
-        found = search.settle(setting, np.array([index]), np.array([1]))
+        found = settling.settle(setting, np.array([index]), np.array([1]))
         grid = _as_one_plan(prepared, int(index), pp, int(policies.pop()), width)
         expected = cost.evaluate(grid)
         assert found is not None
@@ -111,7 +111,7 @@ def test_room_is_what_memory_leaves() -> None:
 # ---- the search ------------------------------------------------------------------------------------------------------
 
 
-def small_setting(seed: int) -> search.Setting:
+def small_setting(seed: int) -> settling.Setting:
     """Few kinds on few nodes, so that every plan can be tried."""
     prepared = posed("gpt2", ("ws-4xrtx6000:1", "t4-4:1"), batch="24")
     kinds = prepared.setting.kinds
@@ -119,7 +119,7 @@ def small_setting(seed: int) -> search.Setting:
     return dataclasses.replace(prepared.setting, kinds=kinds.taken(picked))
 
 
-def every_plan(setting: search.Setting) -> float:
+def every_plan(setting: settling.Setting) -> float:
     """The least step time over all numbers of bundles of every kind that fit the pools."""
     have = np.array(setting.offer.nodes) * np.array(setting.offer.per_node)
     most = [int(np.min(have[use > 0] // use[use > 0])) for use in setting.kinds.usage]
@@ -129,7 +129,7 @@ def every_plan(setting: search.Setting) -> float:
         if np.any(copies @ setting.kinds.usage > have) or not copies.any():
             continue
         rows = np.flatnonzero(copies)
-        found = search.settle(setting, rows, copies[rows])
+        found = settling.settle(setting, rows, copies[rows])
         best = min(best, found.time if found else best)
     return best
 
@@ -175,10 +175,11 @@ def test_a_pool_without_nodes_is_as_if_absent() -> None:
 
 
 def test_one_more_pool_never_makes_it_worse() -> None:
-    pools = ("quad-rtx6000:1", "t4-4:1", "ws-4xa5000:1")
+    """Of four pools, every set against every smaller one."""
+    pools = ("quad-rtx6000:1", "t4-4:1", "ws-4xa5000:1", "dgx-v100:1@far")
     best = {
         names: planned(*names, model="bert-base", batch="2048", pins=("tp=1", "pp=1..2")).plans[0].money.days
-        for size in (1, 2, 3)
+        for size in range(1, len(pools) + 1)
         for names in itertools.combinations(pools, size)
     }
     for names, fewer in itertools.product(best, best):
@@ -227,7 +228,7 @@ def test_a_slower_link_makes_a_plan_over_two_pools_slower_or_leaves_one_out() ->
     ]
     times = []
     for each in prepared:
-        found = search.settle(each.setting, np.array(pair), np.array([8, 8]))
+        found = settling.settle(each.setting, np.array(pair), np.array([8, 8]))
         assert found is not None
         times.append(found.time)
     assert times[0] < times[1] < 0.5 * times[2]
@@ -236,14 +237,44 @@ def test_a_slower_link_makes_a_plan_over_two_pools_slower_or_leaves_one_out() ->
 def test_no_reduction_is_shorter_than_its_bound() -> None:
     """However many replicas there are, and however they stand on two pools."""
     setting = posed("mixtral-8x7b", ("dgx-h100:8", "dgx-a100-80gb:8"), batch="256").setting
-    kinds = setting.kinds.taken(np.random.default_rng(3).integers(0, len(setting.kinds), 400))
-    network = setting.network_of((0, 1))
-    for fewest, most in ((1, 1), (1, 2), (2, 2), (3, 4), (5, 8), (17, 32), (65, 128)):
-        bound = search.shortest_exposed(setting, kinds, network, fewest, most, True)
-        for replicas in {fewest, (fewest + most) // 2, most}:
-            for smallest in {1, replicas // 3, replicas // 2, replicas}:
-                real = search.exposed(setting, kinds, network, float(replicas), float(smallest), several=True)
-                assert np.all(bound <= real * (1 + 1e-9))
+    rows = np.random.default_rng(3).integers(0, len(setting.kinds), 400)
+    on = scenes.Standing(setting, (0, 1), rows, crossing=True)
+    for fewest, most, low, high in ((2, 2, 1, 1), (3, 4, 1, 2), (5, 8, 1, 4), (17, 32, 2, 8), (65, 128, 1, 64)):
+        scene = scenes.Scene(on, fewest, most, low, high)
+        for replicas in {max(fewest, 2 * low), (fewest + most) // 2, most}:
+            for beside in {low, min(high, replicas // 2)}:
+                assert np.all(scene.least <= on.reductions(replicas, beside) * (1 + 1e-9))
+
+
+def test_scenes_split_into_all_that_they_hold() -> None:
+    """Every number of replicas and of neighbours is in exactly one of the last parts, where reductions are known."""
+    setting = posed("gpt2-medium", SMALL).setting
+    (crossing,) = [s for s in scenes.scenes(setting, [(0, 1)]) if s.on.crossing]
+    parts, leaves = [dataclasses.replace(crossing, most=9, high=4)], []
+    while parts:
+        scene = parts.pop()
+        parts += scene.split()
+        if not scene.split():
+            leaves.append((scene.fewest, scene.most, scene.low, scene.high))
+    assert all(fewest == most and low == high for fewest, most, low, high in leaves)
+    held = [(n, b) for n, _, b, _ in leaves]
+    assert len(held) == len(set(held))
+    assert {(n, b) for n in range(2, 10) for b in range(1, 5) if b <= max(n // 2, 1)} <= set(held)
+
+
+def test_pipelines_that_share_their_seam_reduce_inside_their_pools() -> None:
+    """The same layers on the same pools in every copy: no gradient passes the link, however slow it is."""
+    fast, slow = (
+        posed("gpt2-medium", SMALL, links=(f"ws-4xrtx6000/t4-4={rate},20 us",)).setting
+        for rate in ("100 Gbit/s", "1 Mbit/s")
+    )
+    spans = np.flatnonzero(np.all(fast.kinds.usage == 1, axis=-1))
+    one = int(spans[np.argmin(fast.kinds.total[spans])])
+    other = next(int(k) for k in spans if fast.kinds.seam[k] != fast.kinds.seam[one])
+    shown = [settling.settle(setting, np.array([one]), np.array([4])) for setting in (fast, slow)]
+    assert shown[0] is not None and shown[1] is not None and shown[0].exposed == shown[1].exposed
+    mixed = [settling.settle(setting, np.array([one, other]), np.array([2, 2])) for setting in (fast, slow)]
+    assert mixed[0] is not None and mixed[1] is not None and mixed[1].exposed > 100 * mixed[0].exposed
 
 
 # ---- documents -------------------------------------------------------------------------------------------------------
@@ -302,6 +333,10 @@ BREAKS = [
     ("parallelism.tp", lambda x: 2 * x, "summary_follows"),
     ("parallelism.pp", lambda x: x + 1, "summary_follows"),
     ("parallelism.dp", lambda x: x + 1, "summary_follows"),
+    ("parallelism.vpp", 2, "summary_follows"),
+    ("parallelism.etp", 2, "summary_follows"),
+    ("parallelism.dp_shard", lambda x: x + 1, "summary_follows"),
+    ("parallelism.zero_stage", 2, "summary_follows"),
     ("batch.micro", lambda x: x + 1, "summary_follows"),
     ("batch.accumulation", lambda x: x + 1, "summary_follows"),
     ("batch.per_pool", lambda x: (x[0] - 2, x[1] + 2), "summary_follows"),

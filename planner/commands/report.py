@@ -85,6 +85,8 @@ def _mixed(found: PlanSet) -> None:
     _time(best)
     _memory(best)
     _reasons(found)
+    if best.parallelism.groups:
+        report_mixed.starts(best)
     report_mixed.search(found)
     _assumes(best)
 
@@ -105,6 +107,7 @@ def explained(found: PlanSet | Plan, chosen: Plan) -> None:
         report_mixed.ranking((chosen,), _seconds, _days)
         render.text()
         report_mixed.groups(chosen)
+        report_mixed.starts(chosen)
     else:
         _ranking((chosen,))
     render.text()

@@ -81,6 +81,21 @@ def _stages(group: Group) -> str:
     return ", ".join(f"{n} x {text}" if n > 1 else text for text, n in runs)
 
 
+def starts(plan: Plan) -> None:
+    """What starts unlike pipelines as planned; plainly, where nothing known does."""
+    from planner.export.bundle import trainers
+
+    p = plan.parallelism
+    able, why = trainers(plan)
+    if able:
+        told = f"{', '.join(able)} (clusterwright export)"
+    elif max(p.tp, p.pp, p.cp, p.ep) == 1:
+        told = "planner.runtime.uneven in a training script of your own: data parallelism only, batches unlike"
+    else:
+        told = f"no launcher known here starts this plan as it is: {why}"
+    render.text(f"Starts    {told}")
+
+
 def search(found: PlanSet) -> None:
     """How the answer was found and how much better another could be."""
     s = found.search

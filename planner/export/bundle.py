@@ -105,6 +105,13 @@ def of_its_pools(given: Mapping[str, str], plan: Plan, others: Iterable[Plan]) -
 # ---- what cannot be expressed ----------------------------------------------------------------------------------------
 
 
+def trainers(plan: Plan) -> tuple[tuple[str, ...], str]:
+    """The trainers that start a plan as it is, by name; and why others do not, the reason that most of them give."""
+    refused = {e.name: list(refusals(plan, e)) for e in EXPORTERS.values() if e.role == "trainer"}
+    reasons = [why for found in refused.values() for why in found]
+    return tuple(n for n, found in refused.items() if not found), max(reasons, key=reasons.count, default="")
+
+
 def refusals(plan: Plan, exporter: Exporter) -> Iterator[str]:
     """Why a plan cannot be started with a target."""
     if any((plan.placement or {}).values()):

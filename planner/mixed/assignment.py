@@ -1,8 +1,8 @@
 """How many bundles of which kind stand on which nodes: an integer program with named constraints.
 
 ``batch``: ``sum n_k o_k >= B``, o_k what a bundle of kind k delivers within the step; ``accelerators_p``:
-``sum n_k u_kp <= per_node nodes_p``; ``nodes_p``: no more than there are; ``replicas``: ``sum n_k w_k <= most``.
-Minimised is ``sum nodes_p weight_p``.
+``sum n_k u_kp <= per_node nodes_p``; ``nodes_p``: no more than there are; ``replicas``: ``sum n_k w_k <= most``;
+``standing_p``: at least so many of them on every pool. Minimised is ``sum nodes_p weight_p``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from planner.cost.figures import Array
 
 Integers = NDArray[np.int64]
-MOST_BRANCHES = 2000
+MOST_BRANCHES = 500
 """Of the integer program; where they are used up, the best found counts. A number, so that answers repeat."""
 MOST_COMPARED = 1500
 """Columns that are compared with each other; beyond, only those of the same use are."""
@@ -51,16 +51,24 @@ class Assigned:
     counts: Integers
     nodes: Integers
     value: float
+    """Infinite where nothing delivers the batch."""
+    proven: bool = True
+    """Whether that is certain, within the gap of the program."""
 
 
-def undominated(columns: Columns) -> NDArray[np.intp]:
-    """Columns of which no other delivers as much with no more of anything."""
+def undominated(columns: Columns, *, alike: bool = False) -> NDArray[np.intp]:
+    """Columns of which no other delivers as much with no more of anything; with `alike`, none of as many replicas on
+    the same pools does.
+    """
     alive = np.flatnonzero(columns.delivered > 0)
     if len(alive) > MOST_COMPARED:
         return alive
     need, out = np.column_stack([columns.usage[alive], columns.width[alive]]), columns.delivered[alive]
     less = np.all(need[:, None, :] <= need[None, :, :], axis=-1) & (out[:, None] >= out[None, :])
     np.fill_diagonal(less, False)
+    if alike:
+        same = np.column_stack([columns.usage[alive] > 0, columns.width[alive]])
+        less &= np.all(same[:, None, :] == same[None, :, :], axis=-1)
     twins = less & less.T
     less &= ~(twins & (np.arange(len(alive))[:, None] > np.arange(len(alive))[None, :]))
     return np.asarray(alive[~np.any(less, axis=0)])
@@ -115,46 +123,49 @@ def families(usage: Integers, width: Integers) -> Families:
 
 
 def assign(
-    columns: Columns, offer: Offer, most: float, *, whole: bool, gap: float = 1e-4, proven: bool = False
+    columns: Columns, offer: Offer, most: float, *, whole: bool, gap: float = 1e-4, beside: int = 0
 ) -> Assigned | None:
-    """The least nodes, by weight, that deliver the batch with at most so many replicas; None where nothing does.
+    """The least nodes, by weight, that deliver the batch with at most so many replicas; None where it is not known.
 
-    With `whole` false, the linear relaxation: its value is a lower bound. With `proven`, only what the program proved
-    within its gap counts: an infinite value where there is nothing, None where time ran out.
+    With `whole` false, the linear relaxation: its value is a lower bound. At least `beside` replicas stand on every
+    pool that some column uses.
     """
     import pulp
 
-    rows = undominated(columns)
+    rows = undominated(columns, alike=beside > 0)
+    nothing = Assigned(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.inf)
     if not len(rows) or not _could(columns, rows, offer):
-        return None
+        return nothing
     kind = pulp.LpInteger if whole else pulp.LpContinuous
     asked = pulp.LpProblem("bundles_on_nodes", pulp.LpMinimize)
     bundles = [asked.add_variable(f"bundles_{i}", 0, None, kind) for i in range(len(rows))]
     nodes = [asked.add_variable(f"nodes_{p}", 0, n, kind) for p, n in enumerate(offer.nodes)]
     asked += pulp.lpSum(w * n for w, n in zip(offer.weights, nodes, strict=True))
-    out, use = columns.delivered[rows], columns.usage[rows]
+    out, use, width = columns.delivered[rows], columns.usage[rows], columns.width[rows]
     asked += pulp.LpAffineExpression(zip(bundles, map(float, out), strict=True)) >= offer.batch, "batch"
     for p, per_node in enumerate(offer.per_node):
         taken = [(x, float(use[i, p])) for i, x in enumerate(bundles) if use[i, p]]
         asked += pulp.LpAffineExpression(taken) <= per_node * nodes[p], f"accelerators_{p}"
     if np.isfinite(most):
-        width = columns.width[rows]
         asked += pulp.LpAffineExpression(zip(bundles, map(float, width), strict=True)) <= most, "replicas"
+    for p in np.flatnonzero(np.any(use > 0, axis=0)).tolist() if beside else ():
+        standing = [(x, float(width[i])) for i, x in enumerate(bundles) if use[i, p]]
+        asked += pulp.LpAffineExpression(standing) >= beside, f"standing_{p}"
     asked.solve(pulp.HiGHS(msg=False, gapRel=gap, threads=1, mip_max_nodes=MOST_BRANCHES))
-    if proven and asked.sol_status == pulp.LpSolutionInfeasible:
-        return Assigned(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.inf)
-    if proven and asked.sol_status != pulp.LpSolutionOptimal:
-        return None
+    if asked.sol_status == pulp.LpSolutionInfeasible:
+        return nothing
     if asked.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return None
+    proven = asked.sol_status == pulp.LpSolutionOptimal
     counts = np.zeros(len(columns.delivered), dtype=np.int64)
     values = [float(x.value() or 0.0) for x in bundles]
     if not whole:
-        return Assigned(counts, np.zeros(len(nodes), dtype=np.int64), float(pulp.value(asked.objective)))
+        value = float(pulp.value(asked.objective))
+        return Assigned(counts, np.zeros(len(nodes), dtype=np.int64), value, proven)
     counts[rows] = np.round(values).astype(np.int64)
     need = counts @ columns.usage
     used = -(-need // np.asarray(offer.per_node))
-    return Assigned(counts, used, float(used @ np.asarray(offer.weights)))
+    return Assigned(counts, used, float(used @ np.asarray(offer.weights)), proven)
 
 
 def _could(columns: Columns, rows: NDArray[np.intp], offer: Offer) -> bool:

@@ -10,14 +10,15 @@ import numpy as np
 from planner import __version__, cost, document
 from planner.accuracy import intervals
 from planner.catalog import Catalog
-from planner.cost import compute, money, pipeline, risk
+from planner.cost import money, pipeline, risk
+from planner.cost.evaluate import passes
 from planner.cost.figures import Grid, Layout
 from planner.cost.goodput import BASIS, Goodput, goodput
 from planner.cost.memory import PARTS, Memory
-from planner.mixed import dealing, pipelines, search, stages
+from planner.mixed import dealing, pipelines, settling, stages
 from planner.mixed.pools import Pool
 from planner.mixed.problem import Prepared
-from planner.mixed.search import Group, Mixed
+from planner.mixed.settling import Group, Mixed
 from planner.mixed.stages import Ways
 from planner.parameters import parameters
 from planner.question import Request, how_sure
@@ -224,7 +225,7 @@ def breakdown(prepared: Prepared, found: Mixed) -> dict[str, float]:
     at, pool, role, _ = pipelines.places(chain)[i]
     grid = _one_way(prepared, pool, rows[at], int(policy[0, i]))
     table, row, n = prepared.tables[pool], rows[at], int(deal.layers[0, i])
-    leading, body = compute.layers(grid)
+    leading, body = passes(grid).layers
     lead = min(table.least, n) if role in ("alone", "first") else 0
     steps = float(group.micro_batches)
     parts: dict[str, float] = {}
@@ -240,7 +241,7 @@ def breakdown(prepared: Prepared, found: Mixed) -> dict[str, float]:
     parts["bubble"] = float(np.sum(times[0]) - np.max(times[0]))
     setting, kind = prepared.setting, prepared.setting.kinds.taken(np.array([group.kind]))
     used = [p for p, count in enumerate(found.nodes) if count]
-    stretch = search.stretch_of(setting, setting.network_of(used))
+    stretch = settling.stretch_of(setting, setting.network_of(used))
     parts["dp"] = found.exposed / stretch
     parts["optimizer"] = float(kind.update[0])
     parts["overhead"] = float(setting.stack.step_overhead)
@@ -432,6 +433,8 @@ def _assumptions(prepared: Prepared, used: Sequence[int]) -> tuple[schema.Assump
                 if name not in document.NO_PART_OF_IT and (entry.id, name) not in seen:
                     seen.add((entry.id, name))
                     found.append(schema.Assumption(what=f"{entry.id}.{name}", why=why, flag="--catalog"))
+        for told in prepared.measured[i]:
+            found.append(schema.Assumption(what="layer times", why=told, flag="profile import"))
         for why in prepared.reached[i].notes:
             found.append(schema.Assumption(what="efficiency", why=why, flag="calibrate"))
         if pool.price is not None and pool.price.assumed:

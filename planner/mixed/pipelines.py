@@ -60,6 +60,8 @@ class Kinds:
     backward: Array
     layers: Array
     """Of the first stage: seconds of its passes, and its layers."""
+    seam: Integers
+    """Which layers stand on which pool, as a number: kinds of the same one hold every layer on the same pool."""
 
     def __len__(self) -> int:
         return len(self.chain)
@@ -205,7 +207,19 @@ def _columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, ta
         forward=first * table.forward[row, policy] + table.embedding[row] / 3.0 + alone * table.head[row] - late,
         backward=first * table.backward[row, policy] + 2.0 * table.embedding[row] / 3.0 + late,
         layers=first,
+        seam=_seam(chain, dealt.layers, len(tables)),
     )
+
+
+def _seam(chain: Chain, layers: Integers, pools: int) -> Integers:
+    """A number for the pools of the chain, in order, and the layers on each but the last."""
+    found = np.zeros(len(layers), dtype=np.int64)
+    start = 0
+    for place, (pool, stages) in enumerate(chain):
+        start += stages
+        held = layers[:, :start].sum(-1) if place < len(chain) - 1 else 0
+        found = (found * (pools + 1) + pool + 1) * (int(layers.sum(-1).max()) + 1) + held
+    return found
 
 
 def parameters(table: Priced, row: Integers, role: str, layers: Integers) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from planner import planning, verify
@@ -17,10 +17,12 @@ from planner.mixed import document, problem, search
 from planner.mixed.pools import Pool, Pools, merged
 from planner.question import Request
 from planner.schema.plan import Plan, PlanSet, Reasons, SearchSection
+from planner.space.axes import Bound, Pins
 from planner.units import format_percent
 
-FEW = 3
-"""Up to so many pools every set of them is searched by itself, so that one more pool never makes the answer worse."""
+EVERY_SET = 8
+"""Up to so many pools every set of them is searched by itself, so that one more pool never makes the answer worse;
+beyond, every set of up to three is, and then all at once."""
 
 
 Alone = tuple[float, Plan, SearchSection]
@@ -146,38 +148,137 @@ def _in_zone(each: Plan, pool: Pool) -> Plan:
 
 def _over(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[Alone],
           advance: object) -> Searched:  # fmt: skip
-    """Mixed plans for one batch: of every set of pools by itself where there are few, else of all at once.
+    """Mixed plans for one batch, of every set of pools by itself.
 
-    A set is searched below what its own subsets reach, so that what it finds depends on nothing else.
+    A set is searched below what its own subsets reach, so that what it finds depends on nothing else. A set that is
+    shown to reach no more than the best known is left aside, unless a larger one that may reach more needs it; of
+    many accelerators also one that may be better by less than the gap.
     """
-    each = pools.all
-    few = len(each) <= FEW
-    subsets = [part for size in range(1, len(each) + 1) for part in combinations(each, size)] if few else [each]
-    plans: list[tuple[float, Plan]] = []
-    bound, kinds = float("inf"), 0
-    reached: dict[frozenset[str], float] = {}
-    errors: list[tuple[frozenset[str], ClusterwrightError]] = []
-    done: list[frozenset[str]] = []
-    for part in subsets:
-        names = frozenset(p.name for p in part)
-        try:
-            prepared = problem.prepare(catalog, request, Pools(tuple(part), pools.given), batch)
-        except ClusterwrightError as error:
-            errors.append((names, error))
+    many = sum(p.cluster.accelerators for p in pools.all) > problem.FINE_ACCELERATORS
+    slack = search.GAP if many else 0.0
+    sets = _Sets(_Kept(catalog, request, pools, batch), alone, _steps(advance))
+    left = float("inf")
+    for part in _sets(pools.all):
+        best = min([*sets.reached.values(), *(_of_step(request, plan) for _, plan, _ in alone)], default=float("inf"))
+        if sets.cannot_beat(part, best * (1.0 - slack)):
+            left = min(left, best * (1.0 - slack))
             continue
-        done.append(names)
-        within = [value for known, value in reached.items() if known < names]
-        within += [_of_step(request, plan) for _, plan, _ in alone if _stands_on(plan, part, batch)]
-        known = min(within, default=float("inf"))
-        found = search.search(prepared.setting, known, advance=_steps(advance), all_pools=few)
-        written = [document.plan(catalog, prepared, mixed, 1) for mixed in found.best]
-        plans += [(value_of(request, doc), doc) for doc in written]
-        reached[names] = min([known, *(mixed.value for mixed in found.best)])
-        bound = min(bound, found.bound)
-        kinds += len(prepared.setting.kinds)
-    best = min(reached.values(), default=float("inf"))
+        sets.search(part)
+    bound = min([left, *sets.bounds.values()])
+    best = min(sets.reached.values(), default=float("inf"))
     gap = max(1.0 - bound / best, 0.0) if math.isfinite(best) else 0.0
-    return Searched(tuple(plans), gap, kinds, tuple(errors), tuple(done))
+    return Searched(tuple(sets.plans), gap, sets.kept.kinds, tuple(sets.errors.items()), tuple(sets.done))
+
+
+@dataclass
+class _Sets:
+    """Sets of pools that are searched one by one: what each reached, and a bound on it."""
+
+    kept: _Kept
+    alone: Sequence[Alone]
+    advance: search.Advance | None
+    plans: list[tuple[float, Plan]] = field(default_factory=list)
+    reached: dict[frozenset[str], float] = field(default_factory=dict)
+    bounds: dict[frozenset[str], float] = field(default_factory=dict)
+    errors: dict[frozenset[str], ClusterwrightError] = field(default_factory=dict)
+    done: list[frozenset[str]] = field(default_factory=list)
+
+    def cannot_beat(self, part: Sequence[Pool], best: float) -> bool:
+        """Whether no plan over these pools is better than the best known, as its relaxation shows."""
+        names = frozenset(p.name for p in part)
+        if names in self.errors or names in self.reached:
+            return False
+        try:
+            prepared, every = self.kept.prepared(part)
+        except ClusterwrightError:
+            return False
+        return search.beyond(prepared.setting, best, every)
+
+    def search(self, part: Sequence[Pool]) -> None:
+        """Searches a set, after all of its subsets."""
+        names = frozenset(p.name for p in part)
+        if names in self.reached or names in self.errors:
+            return
+        if len(part) <= EVERY_SET:
+            for size in range(1, len(part)):
+                for fewer in combinations(part, size):
+                    self.search(fewer)
+        try:
+            prepared, every = self.kept.prepared(part)
+        except ClusterwrightError as error:
+            self.errors[names] = error
+            return
+        self.done.append(names)
+        request = self.kept.request
+        within = [value for known, value in self.reached.items() if known < names]
+        within += [_of_step(request, plan) for _, plan, _ in self.alone if _stands_on(plan, part, self.kept.batch)]
+        known = min(within, default=float("inf"))
+        found = search.search(prepared.setting, known, advance=self.advance, sets=every)
+        # A plan that a smaller set beats is not the best of this one: the search stopped before it was found.
+        better = [mixed for mixed in found.best if mixed.value < known]
+        written = [document.plan(self.kept.catalog, prepared, mixed, 1) for mixed in better]
+        self.plans += [(value_of(request, doc), doc) for doc in written]
+        self.reached[names] = min([known, *(mixed.value for mixed in found.best)])
+        self.bounds[names] = found.bound
+
+
+def _sets(each: Sequence[Pool]) -> list[tuple[Pool, ...]]:
+    """The sets of pools that are searched by themselves, small ones first; where there are too many, all at last."""
+    largest = len(each) if len(each) <= EVERY_SET else 3
+    found = [part for size in range(1, largest + 1) for part in combinations(each, size)]
+    return found if largest == len(each) else [*found, tuple(each)]
+
+
+@dataclass
+class _Kept:
+    """What sets of pools are searched with. Sets that try coarse values only share it, by precision."""
+
+    catalog: Catalog
+    request: Request
+    pools: Pools
+    batch: int
+    kinds: int = 0
+    coarse: dict[str, problem.Prepared | None] = field(default_factory=dict)
+    own: dict[tuple[str, ...], problem.Prepared] = field(default_factory=dict)
+
+    def prepared(self, part: Sequence[Pool]) -> tuple[problem.Prepared, list[tuple[int, ...]] | None]:
+        """A question over some of the pools, and which of its pools these are; None for every set of them.
+
+        Raises:
+            ClusterwrightError: these pools cannot work together as asked, or nothing fits.
+        """
+        shared = None if problem.fine(part) else self._shared(problem.common_precision(self.request, part))
+        if shared is None or any(p not in shared.pools.all for p in part):
+            names = tuple(p.name for p in part)
+            if names not in self.own:
+                only = Pools(tuple(part), self.pools.given)
+                self.own[names] = problem.prepare(self.catalog, self.request, only, self.batch)
+                self.kinds += len(self.own[names].setting.kinds)
+            shared = self.own[names]
+        if len(part) > EVERY_SET:
+            return shared, None
+        return shared, [tuple(shared.pools.all.index(p) for p in part)]
+
+    def _shared(self, precision: str) -> problem.Prepared | None:
+        """The question over all pools that have a precision; None where they cannot be asked together."""
+        if precision not in self.coarse:
+            pins = Pins({**self.request.pins.bounds, "precision": Bound((precision,))})
+            asked, able = replace(self.request, pins=pins), []
+            for pool in self.pools.all:
+                try:
+                    problem.common_precision(asked, [pool])
+                    able.append(pool)
+                except ClusterwrightError:
+                    continue
+            try:
+                found = problem.prepare(
+                    self.catalog, asked, Pools(tuple(able), self.pools.given), self.batch, few=False
+                )
+                self.kinds += len(found.setting.kinds)
+                self.coarse[precision] = found
+            except ClusterwrightError:
+                self.coarse[precision] = None
+        return self.coarse[precision]
 
 
 def _stands_on(plan: Plan, part: Sequence[Pool], batch: int) -> bool:

@@ -111,7 +111,7 @@ def joint(pools: Pools, used: Sequence[Pool], networks: Sequence[Network], accel
     """What a collective over all of `used` finds: at every level the slowest of them, and the links between them.
 
     A ring passes every link, so its slowest one sets the pace: ``B = min over pools and links``. The domain is the
-    smallest of the pools' own; none holds copies of two pools (:func:`planner.mixed.search.across`).
+    smallest of the pools' own; none holds copies of two pools (:func:`planner.mixed.settling.across`).
     """
     if len(used) == 1:
         return replace(networks[0], accelerators=accelerators)

@@ -13,23 +13,24 @@ from planner.accuracy import intervals
 from planner.catalog import Catalog
 from planner.cost import risk
 from planner.cost.figures import Network
+from planner.cost.measured import Table
 from planner.efficiency import Reached
 from planner.errors import NoAnswer, WrongQuestion
 from planner.mixed import pipelines, pools, stages
 from planner.mixed.assignment import Offer
 from planner.mixed.pipelines import Chain, Kinds
 from planner.mixed.pools import Pool, Pools
-from planner.mixed.search import Setting
+from planner.mixed.settling import Setting
 from planner.mixed.stages import Priced, Switches, Ways
-from planner.question import Request, goodput_of, reached_on
+from planner.question import Request, goodput_of, measured_layers, reached_on
 from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Bound, Recompute
 from planner.space.grid import Figures, precisions
 from planner.space.rules import RULES
 from planner.space.rules import Setting as RuleSetting
 
 PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "fp32")
-FEW_POOLS = 2
-"""Up to so many pools every value below is tried, beyond only the powers of two and of four."""
+FINE_POOLS, FINE_ACCELERATORS = 2, 1024
+"""Up to so many pools and accelerators every value below is tried, beyond only the powers of two and of four."""
 MICRO = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 COARSE_MICRO = (1, 2, 4, 8, 16, 32, 64)
@@ -65,10 +66,18 @@ class Prepared:
     chains: tuple[Chain, ...]
     links: dict[tuple[int, int], Network]
     setting: Setting
+    measured: tuple[tuple[str, ...], ...]
+    """Of every pool, what is said of layer times measured elsewhere: which are used, which are not and why."""
 
 
-def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int) -> Prepared:
-    """Binds every pool's records to figures and lists the kinds of pipelines that fit.
+def fine(each: Sequence[Pool]) -> bool:
+    """Whether all values are tried on these pools: it depends on nothing but them."""
+    return len(each) <= FINE_POOLS and sum(p.cluster.accelerators for p in each) <= FINE_ACCELERATORS
+
+
+def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, few: bool | None = None) -> Prepared:
+    """Binds every pool's records to figures and lists the kinds of pipelines that fit; `few` is :func:`fine` unless
+    given.
 
     Raises:
         WrongQuestion: the pools share no precision, or a pin leaves nothing.
@@ -78,12 +87,14 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int) -> P
     _refuse_other_pins(request)
     precision = common_precision(request, each)
     found = tuple(reached_on(catalog, request, p.cluster.accelerator) for p in each)
-    figures = tuple(_figures(request, p, r, precision) for p, r in zip(each, found, strict=True))
+    profiled = [measured_layers(catalog, replace(request, cluster=p.cluster), {precision}) for p in each]
+    tables_of = [{name: known.table for name, known in used.items()} for used, _ in profiled]
+    figures = tuple(_figures(request, p, r, precision, t) for p, r, t in zip(each, found, tables_of, strict=True))
     switches = _switches(request)
     policies = _policies(request)
     layers = int(figures[0].shape.layers)
     uneven = _may_be_cut(request)
-    few = len(each) <= FEW_POOLS
+    few = fine(each) if few is None else few
     alone = tuple(n for n in (pipelines.STAGES_ALONE if uneven else (1,)) if request.pins.allow("pp", n))
     together = _together(request, few) if uneven else ()
     depth = min(max(*alone, 2 * max(together, default=1), 1), layers)
@@ -116,7 +127,10 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int) -> P
     if not kept:
         raise NoAnswer(_nothing_fits(request, each))
     setting = _setting(request, offered, figures, pipelines.joined(kept), switches, batch)
-    return Prepared(request, offered, precision, switches, spread, found, figures, tables, listed, crossing, setting)
+    told = tuple((*(known.told() for known in used.values()), *unused) for used, unused in profiled)
+    return Prepared(
+        request, offered, precision, switches, spread, found, figures, tables, listed, crossing, setting, told
+    )
 
 
 ONLY: tuple[tuple[str, tuple[object, ...]], ...] = (
@@ -163,7 +177,7 @@ def common_precision(request: Request, each: Sequence[Pool]) -> str:
     return shared[0]
 
 
-def _figures(request: Request, pool: Pool, found: Reached, precision: str) -> Figures:
+def _figures(request: Request, pool: Pool, found: Reached, precision: str, profiles: dict[str, Table]) -> Figures:
     cluster = pool.cluster
     return Figures(
         binding.shape(request.workload),
@@ -171,6 +185,7 @@ def _figures(request: Request, pool: Pool, found: Reached, precision: str) -> Fi
         binding.network(cluster, found.accelerator),
         binding.stack(request.runtime, found.runtime, request.release),
         cluster.node.accelerators,
+        profiles,
     )
 
 

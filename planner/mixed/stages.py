@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import compute, memory, pipeline, sharding
+from planner.cost import compute, measured, memory, pipeline, sharding
+from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Options
 from planner.cost.pipeline import Split
 from planner.space.axes import Recompute
-from planner.space.grid import Figures
+from planner.space.grid import Figures, measured_at
 
 ROLES = ("alone", "first", "middle", "last")
 ENDLESS = float(1 << 20)
@@ -123,6 +124,7 @@ def grid(figures: Figures, ways: Ways, switches: Switches, precision: str) -> Gr
         stack=figures.stack,
         layout=layout,
         options=options,
+        measured=measured_at(figures, (precision,), layout, figures.devices[precision]),
     )
 
 
@@ -137,14 +139,15 @@ def priced(
 ) -> Priced:
     """Prices every way under every policy, for pipelines of up to `depth` stages; peaks may reach `usable` bytes."""
     flat = grid(figures, ways, switches, precision)
-    leading, body = compute.layers(flat)
+    known = passes(flat)
+    leading, body = known.layers
     wide = _with_policies(flat, policies)
     times = [pipeline.layer_time(wide, _column(layer)) for layer in (leading, body)]
     shape = (len(ways.tp), len(policies))
     layer = np.broadcast_to(times[1].forward + times[1].backward, shape)
     lead = int(flat.shape.leading_dense)
     extra = np.broadcast_to(times[0].forward + times[0].backward, shape) - layer
-    embedding, head = compute.embedding(flat), compute.head(flat)
+    embedding, head = known.ends
     apart = replace(flat.layout, pp=np.full(shape[:1], 2.0), dp=flat.network.accelerators / (2.0 * ways.tp * ways.cp))
     parameters = _parameters(flat, lead)
     return Priced(
@@ -208,7 +211,7 @@ def _update(of: Grid) -> Array:
     """Seconds of the optimizer step for one parameter that every rank holds, and for one of a routed expert."""
     r, s = sharding.replicas(of), of.shape
     on = of.options.zero >= 1
-    each = s.step_bytes / of.device.memory_rate * s.trained
+    each = s.step_bytes / of.device.memory_rate * s.trained * measured.update_factor(of)
     shards = [np.where(on, x, 1.0) for x in (r.dense_shards, r.expert_shards)]
     return np.stack([np.broadcast_to(each / x, (len(of.layout.tp),)) for x in shards], -1)
 

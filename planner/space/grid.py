@@ -270,7 +270,7 @@ def open_grid(figures: Figures, block: Block) -> Grid:
         network=replace(network, accelerators=nodes * figures.accelerators_per_node),
         stack=figures.stack,
         layout=layout,
-        measured=_measured(figures, axes.precision, layout, device),
+        measured=measured_at(figures, axes.precision, layout, device),
         options=OptionFigures(
             recompute_layers=_along([p.layers for p in axes.recompute], 1),
             recompute_selective=_along([p.selective for p in axes.recompute], 1),
@@ -294,7 +294,7 @@ def _shares(axes: Axes) -> dict[str, NDArray[np.float64]]:
     return {f"expanded_{kind}": _along([getattr(p, kind) for p in axes.placement], 7) for kind in PLACED}
 
 
-def _measured(figures: Figures, precisions: Sequence[str], layout: Layout, device: Device) -> Measured | None:
+def measured_at(figures: Figures, precisions: Sequence[str], layout: Layout, device: Device) -> Measured | None:
     """What profiles say of the layouts in each precision; None if none does."""
     if not figures.profiles.keys() & set(precisions):
         return None
@@ -324,7 +324,7 @@ def single_grid(figures: Figures, layout: dict[str, int], options: Options) -> G
         stack=figures.stack,
         layout=layout_,
         options=as_figures(options),
-        measured=_measured(figures, (options.precision,), layout_, device),
+        measured=measured_at(figures, (options.precision,), layout_, device),
         expanded=figures.expanded,
     )
 

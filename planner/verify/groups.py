@@ -36,6 +36,9 @@ def groups_are_possible(c: Claim) -> Iterator[str]:
 def summary_follows(c: Claim) -> Iterator[str]:
     """Degrees, micro-batch and accumulation are the largest of the groups', ``dp = sum(copies width)``; the stages told
     are those of the group with the most sequences; each pool's share of the batch is that of its layers.
+
+    Unlike pipelines are not interleaved, cut no expert, and share optimizer states at most: ``vpp = etp = 1``,
+    ``dp_shard = max(width cp)``.
     """
     p, b, groups = c.plan.parallelism, c.plan.batch, c.plan.parallelism.groups
     every = [s for g in groups for s in g.stages]
@@ -45,6 +48,9 @@ def summary_follows(c: Claim) -> Iterator[str]:
         "cp": p.cp,
         "ep": p.ep,
         "dp": p.dp,
+        "vpp": p.vpp,
+        "etp": p.etp,
+        "dp_shard": p.dp_shard,
         "micro": b.micro,
         "accumulation": b.accumulation,
     }
@@ -52,10 +58,15 @@ def summary_follows(c: Claim) -> Iterator[str]:
         **{axis: max(getattr(s, axis) for s in every) for axis in ("tp", "cp", "ep")},
         "pp": max(len(g.stages) for g in groups),
         "dp": sum(g.copies * g.width for g in groups),
+        "vpp": 1,
+        "etp": 1,
+        "dp_shard": max(g.width * s.cp for g in groups for s in g.stages) if p.zero_stage else 1,
         "micro": max(g.micro for g in groups),
         "accumulation": max(g.micro_batches for g in groups),
     }
     yield from (f"{n} is {said[n]}; the groups have {most}" for n, most in found.items() if said[n] != most)
+    if p.zero_stage > 1:
+        yield f"zero_stage is {p.zero_stage}; unlike pipelines share optimizer states only"
     main = max(groups, key=lambda g: g.sequences)
     told = [(s.pool, s.layers, s.tp, s.dp) for s in p.stages]
     if told != [(s.pool, s.layers, s.tp, main.copies * main.width) for s in main.stages]:
