@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -21,13 +22,16 @@ import numpy as np
 
 from benchmarks import measure
 from planner import api, pooled
+from planner import planning as one_pool
 from planner.catalog import Catalog
-from planner.errors import NoAnswer
-from planner.mixed import planning, problem, settling
+from planner.errors import NoAnswer, WrongQuestion
+from planner.mixed import filling, node_times, planning, problem, settling
+from planner.mixed import images as image_nodes
 from planner.mixed.pools import Pool, Pools
 from planner.question import Request
 from planner.schema.hardware import Price
 from planner.schema.plan import PlanSet
+from planner.space.axes import Bound, Pins
 
 SAILOR_USD = {"A100-SXM4-40GB": 3.673385, "V100-SXM2-16GB": 2.859998}
 """Per accelerator-hour, the constants of eth-easl/sailor."""
@@ -156,6 +160,20 @@ def even_split(known: Catalog, wanted: Request, pools: Pools, batch: int) -> flo
     return best if np.isfinite(best) else None
 
 
+def single(known: Catalog, wanted: Request, pools: Pools, precision: str) -> float | None:
+    """Seconds of the best step of one pool alone in the same precision: 16-bit formats are not predicted alike."""
+    pins = Pins({**wanted.pins.bounds, "precision": Bound((precision,))})
+    found = []
+    for pool in pools.all:
+        asked = replace(wanted, cluster=pool.cluster, counts=(pool.count,), pins=pins, objective="time",
+                        max_cost_usd=None, deadline_s=None, top=1)  # fmt: skip
+        try:
+            found.append(one_pool.plan(known, asked).plans[0].prediction.step_time_s)
+        except (NoAnswer, WrongQuestion):
+            continue
+    return min(found, default=None)
+
+
 def solved(each: Problem) -> dict[str, object]:
     """One problem's answer, how long it took, and what simpler plans would take."""
     known, wanted, pools = posed(each)
@@ -165,6 +183,7 @@ def solved(each: Problem) -> dict[str, object]:
     best = found.plans[0]
     step = best.prediction.step_time_s
     alone = [p.prediction.step_time_s for p in found.plans if not p.parallelism.groups]
+    alike = single(known, wanted, pools, best.precision)
     even = even_split(known, wanted, pools, each.batch) if each.objective == "time" else None
     hourly = best.money.usd_per_hour
     return {
@@ -180,10 +199,54 @@ def solved(each: Problem) -> dict[str, object]:
                  for p in best.cluster.pools},
         "even_step_s": even,
         "best_pool_step_s": min(alone, default=None),
+        "precision": best.precision,
+        "best_pool_alike_s": alike,
         "below_even": None if even is None else 1.0 - step / even,
-        "below_best_pool": 1.0 - step / min(alone) if alone else None,
+        "below_best_pool": None if alike is None else 1.0 - step / alike,
         "breakdown": best.prediction.breakdown,
     }  # fmt: skip
+
+
+def images(batch: int = 1024) -> dict[str, object]:
+    """ResNet-50 by uneven data parallelism on the small mixture, against even shares and every smaller set of pools.
+
+    In fp16 on all pools. The breakdown is of the slowest node.
+    """
+    known, _, pools = posed(replace(MIXTURES[0], batch=256))
+    started = time.process_time()
+    found = []
+    for part in [part for n in range(1, len(pools.all) + 1) for part in combinations(pools.all, n)]:
+        of = image_nodes.of(known, "resnet50", pools, part)
+        found.append((float(filling.whole(of, batch).time), part, of))
+    step, best, of = min(found, key=lambda each: each[0])
+    cpu = time.process_time() - started
+    everything = found[-1][2]
+    equal = np.full(everything.n, batch / everything.n)
+    shares = filling.whole(of, batch).batches
+    slowest = int(np.argmax(node_times.node_time(of, shares)))
+    forward = float(of.q[slowest] * shares[slowest] + of.s[slowest])
+    backward = float(of.k[slowest] * shares[slowest] + of.m[slowest])
+    even = float(node_times.step_time(everything, equal))
+    alone = min(t for t, part, _ in found if len(part) == 1)
+    used, start = {}, 0
+    for pool in best:
+        n = pool.cluster.accelerators
+        used[pool.name] = [n, float(shares[start : start + n].sum())]
+        start += n
+    return {
+        "name": "4 A100 + 4 V100 + 8 RTX 6000, resnet50",
+        "precision": "fp16",
+        "cpu_s": round(cpu, 2),
+        "step_s": step,
+        "gap": 0.0,
+        "used": used,
+        "even_step_s": even,
+        "best_pool_step_s": alone,
+        "best_pool_alike_s": alone,
+        "below_even": 1.0 - step / even,
+        "below_best_pool": 1.0 - step / alone,
+        "breakdown": {"forward and update": forward, "backward": backward, "reductions": step - forward - backward},
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -191,11 +254,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = measure.arguments(__doc__, argv)
     problems = MIXTURES[:1] if options.tiny else (*PROBLEMS, *MIXTURES)
     rows = [solved(each) for each in problems]
-    columns = ("name", "cpu_s", "wall_s", "sailor_wall_s", "step_s", "usd_per_step", "gap", "below_even",
+    if not options.tiny:
+        rows.append(images())
+    columns = ("name", "precision", "cpu_s", "wall_s", "sailor_wall_s", "step_s", "usd_per_step", "gap", "below_even",
                "below_best_pool")  # fmt: skip
     measure.show(
         {"problems": rows, "machine": measure.machine()},
-        [{name: row[name] for name in columns} for row in rows],
+        [{name: row.get(name) for name in columns} for row in rows],
         options.json,
     )
 

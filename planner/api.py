@@ -66,6 +66,8 @@ class Asked:
     """Several kinds of accelerators, in place of clusters: ``A100:4,V100:4``."""
     links: tuple[str, ...] = ()
     """Links between pools: ``POOL/POOL=25 Gbit/s``."""
+    noise_scale: str | None = None
+    """Gradient noise scale, or critical batch size, in sequences: of several batches, that of most goodput is best."""
     catalog: Path | None = None
 
 
@@ -79,12 +81,34 @@ def plan(
         NoAnswer: no plan fits or keeps the limits.
     """
     said = Asked(**asked)  # type: ignore[arg-type]
+    if said.noise_scale is not None:
+        return _by_goodput(model, cluster, said, progress)
     if several(cluster, said):
         from planner.mixed import planning as mixed_planning
 
         return mixed_planning.plan(*pooled_request(model, cluster, said), progress)
     known, wanted = request(model, cluster, said)
     return planning.plan(known, wanted, progress)
+
+
+def _by_goodput(model: str, cluster: str | Sequence[str], said: Asked, progress: planning.Progress | None) -> PlanSet:
+    """The best plans of several batches, each with the tokens that it needs for the progress of the smallest.
+
+    A sample at batch B is worth ``(phi + B_0) / (phi + B)`` of one at the smallest, B_0, phi the noise scale.
+    """
+    from planner import batches
+
+    noise = batches.scale(said.noise_scale or "")
+    plain = replace(said, noise_scale=None)
+    ask = pooled_request if several(cluster, plain) else request
+    wanted = ask(model, cluster, plain)[1]
+
+    def of(batch: int, tokens: float) -> PlanSet:
+        return plan(
+            model, cluster, progress=progress, **{**vars(plain), "batch": str(batch), "tokens": f"{tokens:.0f}"}
+        )
+
+    return batches.by_goodput(of, wanted, noise)
 
 
 def several(cluster: str | Sequence[str], asked: Asked) -> bool:
@@ -414,5 +438,11 @@ def _left_open(asked: Asked, base: Cluster, model: Model, runtime: Runtime) -> t
         (asked.runtime is None, runtime.id, "the default runtime, its newest release", "--runtime"),
         (asked.precision is None, "16-bit precision", "8-bit formats change numerics; ask for them", "--precision"),
         (asked.region is None and base.region is not None, f"region {DEFAULT_REGION}", "the default", "--region"),
+        (
+            asked.noise_scale is None and len(_batches(model, asked.batch)) > 1,
+            "the batch of most tokens a second",
+            "no noise scale is given: a token counts as much at every batch",
+            "--noise-scale",
+        ),
     ]
     return tuple((what, why, flag) for is_open, what, why, flag in open_ones if is_open)

@@ -26,6 +26,7 @@ LAYERS = [
     ["planning"],
     ["mixed"],
     ["runtime"],
+    ["batches"],
     ["comm"],
     ["pooled"],
     ["api"],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import api, cost, document, verify
+from planner import api, cost, document, pooled, verify
 from planner.cost import risk
 from planner.errors import WrongQuestion
 from planner.mixed import assignment, dealing, pipelines, problem, scenes, search, settling, stages
@@ -379,6 +379,33 @@ def test_a_mixed_plan_is_shown_written_and_explained(tmp_path: Path, capsys: pyt
     again = ask(capsys, f"explain {file}")
     assert again.code == 0
     assert "pipelines" in again.out
+
+
+NODES = [
+    ("A100:9", [(8, 1), (1, 1)]),
+    ("A100:6", [(6, 1)]),
+    ("A100:4", [(4, 1)]),
+    ("RTX6000:8", [(4, 2)]),
+    ("T4:7", [(4, 1), (3, 1)]),
+    ("H100:20", [(8, 2), (4, 1)]),
+]
+
+
+@pytest.mark.parametrize(("text", "stand"), NODES)
+def test_accelerators_stand_in_whole_nodes_and_a_part_of_one(text: str, stand: list[tuple[int, int]]) -> None:
+    found = pooled.of_accelerators(api.load(None), text, None, None)
+    assert [(c.node.accelerators, c.count) for c in found] == stand
+
+
+def test_what_stands_for_accelerators_is_told() -> None:
+    _, wanted, _ = api.pooled_request("gpt2", (), api.Asked(accelerators="A100:9"))
+    told = [what for what, _, flag in wanted.assumptions if flag == "--cluster"]
+    assert len(told) == 2 and "1 of the 8 of a" in told[1]
+
+
+def test_a_plan_that_nothing_starts_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = ask(capsys, "plan gpt2-medium --cluster ws-4xrtx6000:1 --cluster t4-4:1 --pin pp=5 --batch 64")
+    assert shown.code == 0 and "no launcher known here starts this plan" in " ".join(shown.out.split())
 
 
 WRONG = [

@@ -23,6 +23,12 @@ from planner.commands.asking import question
     show_default=True,
     help="What is best.",
 )
+@click.option(
+    "--noise-scale",
+    metavar="N",
+    help="Gradient noise scale, or critical batch size, in sequences: takes the batch of --batch A..B that brings most"
+    " progress, not most tokens.",
+)
 @click.option("--deadline", metavar="TIME", help="Longest training time, e.g. '30 d'.")
 @click.option("--max-cost", metavar="USD", help="Most that training may cost, e.g. '$500k'.")
 @click.option("--top", type=int, default=5, show_default=True, metavar="K", help="Plans to list.")

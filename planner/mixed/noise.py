@@ -6,6 +6,7 @@ trace of the covariance of one sample's gradient. The noise scale is ``S / G2``,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,18 @@ def cannikin(batches: ArrayLike, node_squares: ArrayLike, square: ArrayLike) -> 
     of_spread = i * j * (total - i - j) / ((total - i) * (total - j))
     np.fill_diagonal(of_spread, total * b / rest)
     return gradient @ _weights(of_gradient), spread @ _weights(of_spread)
+
+
+def estimator(name: str) -> Callable[[ArrayLike, ArrayLike, ArrayLike], Estimate]:
+    """:func:`pooled` or :func:`cannikin`, by name.
+
+    Raises:
+        ValueError: neither.
+    """
+    known = {"pooled": pooled, "cannikin": cannikin}
+    if name not in known:
+        raise ValueError(f"no estimator of the noise scale is called {name!r}; there are {' and '.join(known)}")
+    return known[name]
 
 
 def _weights(covariance: Array) -> Array:

@@ -120,7 +120,7 @@ def kinds(index: int, chain: Chain, tables: Sequence[Priced], links: dict[tuple[
     if not kept.any():
         return None
     dealt = dealing.Dealt(dealt.layers[kept], dealt.policy[kept], dealt.slowest[kept], dealt.total[kept])
-    return _columns(index, chain, [row[kept] for row in rows], usage[kept], tables, dealt)
+    return columns(index, chain, [row[kept] for row in rows], usage[kept], tables, dealt)
 
 
 def places(chain: Chain) -> list[tuple[int, int, str, int]]:
@@ -169,8 +169,9 @@ def _hops(stages: Sequence[tuple[int, int, str, int]], rows: Sequence[Integers],
     return [*found, nothing]
 
 
-def _columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tables: Sequence[Priced],
-             dealt: dealing.Dealt) -> Kinds:  # fmt: skip
+def columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tables: Sequence[Priced],
+            dealt: dealing.Dealt) -> Kinds:  # fmt: skip
+    """Kinds of one chain whose layers are dealt: what a bundle of each needs, holds and takes."""
     count = len(usage)
     dense, experts, update = np.zeros(count), np.zeros(count), np.zeros(count)
     for i, (place, pool, role, _) in enumerate(places(chain)):
@@ -185,7 +186,7 @@ def _columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, ta
         for name in ("tp", "cp", "ep", "etp")
     }
     table, row, policy = tables[chain[0][0]], rows[0], dealt.policy[:, 0]
-    padded = np.zeros((count, MOST_POOLS), dtype=np.int64)
+    padded = np.zeros((count, max(MOST_POOLS, len(chain))), dtype=np.int64)
     for place, each_row in enumerate(rows):
         padded[:, place] = each_row
     width = ways[0].width[rows[0]].astype(np.int64)

@@ -322,7 +322,8 @@ def _reasons(request: Request, pools: Pools, plans: Sequence[Plan], refused: Seq
     for other in plans[1:]:
         slower = value_of(request, other) / value_of(request, best) - 1.0
         words = {"time": "slower", "energy": "more energy"}.get(request.objective, "dearer")
-        why_not.append(f"#{other.rank} {_where(other)}: {format_percent(slower)} {words}")
+        unlike = f" (in {other.precision}, #1 in {best.precision})" if other.precision != best.precision else ""
+        why_not.append(f"#{other.rank} {_where(other)}: {format_percent(slower)} {words}{unlike}")
     return Reasons(binds=tuple(told), gains={}, why_not=(*why_not, *refused))
 
 

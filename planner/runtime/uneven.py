@@ -61,6 +61,7 @@ class UnevenBatches:
         caps: Most samples that each rank's memory holds.
         largest: The most that the whole batch may grow to, by goodput; it stays as it is if left out.
         keep: Weight of the past in the smoothed noise scale, per step.
+        estimator: How the noise scale is estimated: ``pooled`` (analysis of variance) or ``cannikin`` (its weights).
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class UnevenBatches:
         caps: Sequence[float] | None = None,
         largest: int | None = None,
         keep: float = 0.99,
+        estimator: str = "pooled",
     ) -> None:
         import torch.distributed as dist
 
@@ -83,6 +85,7 @@ class UnevenBatches:
             raise ValueError(f"{len(self.batches)} shares of {sum(self.batches)} for {self.world} ranks of {batch}")
         self.nodes = NodeModel(n=self.world, cap=None if caps is None else np.asarray(caps, dtype=float))
         self.largest, self.keep = largest, keep
+        self.estimate = noise.estimator(estimator)
         self.noise = noise.Smoothed()
         self._steps: list[_Step] = []
         self._now = _Step()
@@ -138,7 +141,7 @@ class UnevenBatches:
         )  # fmt: skip
         if self.world > 1:
             for own, whole in zip(squares[:, 0].T, squares[:, 1].T, strict=True):
-                gradient, spread = noise.pooled(self.batches, own, whole[0])
+                gradient, spread = self.estimate(self.batches, own, whole[0])
                 self.noise = self.noise.seen(float(gradient), float(spread), keep=self.keep)
         if self.largest is not None and len(self.nodes.epochs) > 1:
             fitted = self.nodes.fitted()
