@@ -408,8 +408,8 @@ def dump(document: schema.Record) -> dict[str, Any]:
     return _pruned(dumped)
 
 
-ABSENT = ("expanded", "placement")
-"""Keys that documents leave out where they have no value: of hardware that few have."""
+ABSENT = ("expanded", "placement", "communication_choice")
+"""Keys that documents leave out where they have no value: of what few have."""
 
 
 def _without_absent(value: Any) -> Any:

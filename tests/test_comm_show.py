@@ -69,4 +69,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert "no plan of rank 99" in refused(capsys, "comm show plan.json --rank 99")
     assert "no such file" in refused(capsys, "comm show nowhere.json").lower()
     Path("one.json").write_text(json.dumps({"kind": "nonsense"}), encoding="utf-8")
-    assert "expected plan or plan-set" in refused(capsys, "comm show one.json")
+    assert "kind is 'nonsense'" in refused(capsys, "comm show one.json")

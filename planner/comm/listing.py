@@ -15,7 +15,7 @@ from planner.profiles import overlay
 from planner.profiles import profile as profiles
 from planner.schema.plan import Plan
 from planner.schema.workload import Method, Optimizer, Workload
-from planner.space.axes import RANK_ORDERS, Options, Sharding, TensorMode, recompute
+from planner.space.axes import RANK_ORDERS, Options, Placement, Sharding, TensorMode, recompute
 from planner.space.grid import Figures, single_grid
 from planner.verify.model import read
 
@@ -65,6 +65,7 @@ def grid_of(plan: Plan, catalog: Catalog, where: str) -> Grid:
         binding.stack(runtime, fitted.runtime, release),
         place.node.accelerators,
         {} if profile is None else {plan.precision: profile.table},
+        expanded=binding.expansion(place.accelerator, fitted.accelerator, place.node.accelerators),
     )
     return single_grid(figures, _layout(plan), options)
 
@@ -84,6 +85,7 @@ def _options(plan: Plan) -> Options:
         sharding=Sharding(p.zero_stage, p.zero_scope, plan.overlap.dp),
         p2p_overlap=plan.overlap.p2p,
         pp_inner=p.rank_order == RANK_ORDERS[1],
+        placement=Placement(**plan.placement) if plan.placement else Placement(),
         offload=bool(plan.offload.get("optimizer")),
     )
 
