@@ -42,7 +42,7 @@ def calls(table: Table, ranks: int, sizes: list[int]) -> list[Call]:
     base = min(names, key=lambda who: alone[who])
     for op, size in cells:
         seconds = times(table, op, ranks, size)[base].seconds
-        found.append(Call(op, "dp", "dp", ranks, ranks, "domain", float(size), 1.0, seconds, seconds))
+        found.append(Call(op, "dp", "dp", ranks, ranks, float(ranks), "domain", float(size), 1.0, seconds, seconds))
     return found
 
 

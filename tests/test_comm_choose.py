@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import catalog, document, verify
-from planner.comm import choosing, planned, program, table
+from planner import api, catalog, document, verify
+from planner.comm import choosing, modelled, planned, program, table
 from planner.comm.choosing import Asked
-from planner.comm.listing import listed
+from planner.comm.listing import grid_of, listed
 from planner.comm.program import Instance, Live
 from planner.comm.rules import rule_of
 from planner.comm.table import Candidate, Row, Table
 from planner.comm.timing import times
 from planner.cost.calls import OPERATIONS
 from planner.errors import WrongQuestion
+from planner.export import nccl_tuner
 from planner.runtime.routing import rules as routed
 from planner.schema.plan import Plan
 from tests.asking import ask, refused
@@ -276,3 +277,40 @@ def test_the_command(
     }.items():
         line = f"comm choose plan.json --table table.csv {flags}"
         assert says in refused(capsys, line), flags
+
+
+# ---- without a table -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dense", "latent", "multi-head", "fsdp", "node-shards"])
+def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
+    """Rules that NCCL can follow, the fastest of the model at every size, and no gain claimed."""
+    plan = plans(name).plans[0]
+    found, new = planned.modelled(plan, CATALOG, "plan")
+    assert verify.violations(new) == [] and found.saved_s == 0.0 and found.live == ("nccl",)
+    if any(rule.algorithm for rule in found.rules):
+        assert list(nccl_tuner.refuses(new)) == []
+    network = grid_of(plan, CATALOG, "plan").network
+    for call in calls(name)[1]:
+        known = modelled.times(network, call)
+        rule = rule_of(found.rules, call.op, call.group, call.ranks, call.bytes)
+        assert rule is not None
+        mine = known[Candidate(rule.backend, rule.algorithm, rule.protocol)].seconds
+        alike = [c for c in calls(name)[1] if (c.op, c.ranks) == (call.op, call.ranks) and c.bytes != call.bytes]
+        assert mine == min(time.seconds for time in known.values()) or alike
+
+
+def test_small_calls_that_the_plan_has_not_get_their_own_protocol() -> None:
+    """64 MiB by Simple does not make a kilobyte go by Simple."""
+    found, _ = planned.modelled(plans("dense").plans[0], CATALOG, "plan")
+    at = {size: rule_of(found.rules, "all-gather", "tp", 4, size) for size in (1024.0, 2.0**26)}
+    assert [rule.protocol for rule in at.values() if rule] == ["ll", "simple"]
+    for op, ranks in {(rule.op, rule.ranks) for rule in found.rules}:
+        group = next(rule.group for rule in found.rules if (rule.op, rule.ranks) == (op, ranks))
+        mine = [r for r in found.rules if (r.op, r.ranks, r.group) == (op, ranks, group)]
+        assert all(b.bytes_min == a.bytes_max + 1 for a, b in itertools.pairwise(mine))
+
+
+def test_the_model_knows_nccl_only() -> None:
+    with pytest.raises(WrongQuestion, match="the model knows NCCL's algorithms only"):
+        planned.modelled(api.plan("llama3-8b", "mi300x-8:2").plans[0], CATALOG, "plan")

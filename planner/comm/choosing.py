@@ -8,10 +8,10 @@ measurements; and all of them together only if they would have gained on rounds 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from planner.comm import program
+from planner.comm import nccl, program
 from planner.comm.program import Choice, Instance, Live
 from planner.comm.rules import spelt
 from planner.comm.table import Candidate, Table, student
@@ -24,14 +24,14 @@ MARGIN = 0.2
 """Gain below which a call stays: on loaded CPUs trained choices were off by as much on rounds not seen."""
 SWITCH_S = 20e-6
 """Seconds of a host synchronisation between two back ends: assumed, a few launches and an event."""
-TUNED = ("all-reduce", "all-gather", "reduce-scatter", "broadcast")
-"""Operations whose algorithm and protocol NCCL's tuner takes."""
 ROUTED = ("gloo", "nccl", "mpi", "mpich", "openmpi", "mvapich")
 MPI = frozenset({"mpi", "mpich", "openmpi", "mvapich"})
 LIVE = {"nccl": Live(512 * 2.0**20, 16)}
 """What a back end costs by being there, assumed: NCCL's channels; Gloo and MPI live on the host."""
 LARGEST = 2**40
 """Bytes up to which the last rule of an operation holds."""
+OTHER_SIZES = tuple(4**n for n in range(4, 18))
+"""Bytes, 256 B to 16 GiB, at which rules are looked for where the plan has no calls."""
 LEAST_ROUNDS = 4
 """Rounds from which on a choice is tried on those held back."""
 
@@ -73,7 +73,7 @@ def expresses(launcher: str, op: str, who: Candidate) -> bool:
     if who.backend != "nccl" and (launcher != "router" or who.backend not in ROUTED):
         return False
     forced = bool(who.algorithm or who.protocol)
-    return not forced or (who.backend == "nccl" and op in TUNED)
+    return not forced or (who.backend == "nccl" and nccl.has(op, who.algorithm, who.protocol))
 
 
 def choose(calls: Sequence[Call], table: Table, asked: Asked, where: str) -> Chosen:
@@ -94,6 +94,29 @@ def choose(calls: Sequence[Call], table: Table, asked: Asked, where: str) -> Cho
     return _told(question, found, held_back, fell_back)
 
 
+def pin(calls: Sequence[Call], look_up: Times) -> Chosen:
+    """Rules that name the fastest by times that nobody measured: a start without a table, which claims no gain.
+
+    The base is the same choice, since the plan's own times take every call to be the library's best.
+    """
+    known = [look_up(call) for call in calls]
+    of: dict[int, Candidate] = {}
+    for members in _classes(calls):
+        able = set.intersection(*(set(known[i]) for i in members))
+        best = min(sorted(able), key=lambda k: sum(calls[i].count * known[i][k].seconds for i in members))
+        of |= dict.fromkeys(members, best)
+    return Chosen(
+        rules=_rules(calls, of, lambda call: _fastest(look_up(call))),
+        calls=tuple(_call(calls[i], known[i], who, known[i][who]) for i, who in sorted(of.items())),
+        base="nccl",
+        live=tuple(sorted({who.backend for who in of.values()})),
+        gap=0.0,
+        saved_s=0.0,
+        held_back=None,
+        fell_back=False,
+    )
+
+
 def _looked_up(table: Table) -> Times:
     return lambda call: times(table, call.op, call.ranks, call.bytes)
 
@@ -102,7 +125,7 @@ class _Question:
     """Classes of calls, the base, and the program over them."""
 
     def __init__(self, calls: tuple[Call, ...], look_up: Times, asked: Asked, where: str) -> None:
-        self.calls, self.asked = calls, asked
+        self.calls, self.asked, self.look_up = calls, asked, look_up
         self.times = [_expressible(look_up(call), call, asked) for call in calls]
         self.classes = _classes(calls)
         self.ops = [calls[members[0]].op for members in self.classes]
@@ -123,12 +146,12 @@ class _Question:
             raise NoAnswer(f"no choice of at most {self.asked.most} back ends keeps the limits")
         return found
 
-    def _of_base(self, index: int) -> Time:
+    def of_base(self, index: int) -> Time:
         return self.times[index][self.base[self.calls[index].op]]
 
     def share(self, index: int, who: Candidate) -> float:
         """Time of a call by a candidate over that by the base."""
-        return self.times[index][who].seconds / self._of_base(index).seconds
+        return self.times[index][who].seconds / self.of_base(index).seconds
 
     def _seconds(self, members: Sequence[int]) -> dict[Candidate, float]:
         """Seconds of the step by candidate: what shows of the calls, in proportion to their time."""
@@ -138,14 +161,18 @@ class _Question:
             return found
         for who in set.intersection(*(set(self.times[i]) for i in members)) - {own}:
             seconds = sum(self.calls[i].exposed_s * self.share(i, who) for i in members)
-            if seconds * (1 + self.asked.margin) < found[own] and all(self._clear(i, who) for i in members):
+            if all(_gains(self.times[i][who], self.of_base(i), self.asked.margin) for i in members):
                 found[who] = seconds
         return dict(sorted(found.items()))
 
-    def _clear(self, index: int, who: Candidate) -> bool:
-        """Whether a candidate's interval lies below the base's."""
-        mine, base = self.times[index][who], self._of_base(index)
-        return mine.seconds * (1 + mine.spread) < base.seconds * (1 - base.spread)
+    def elsewhere(self, call: Call, live: Collection[str]) -> Candidate:
+        """What a call of a size that the plan has not would use of the back ends that are live; the base unless a gain
+        was measured.
+        """
+        known, base = _expressible(self.look_up(call), call, self.asked), self.base[call.op]
+        able = {k: time for k, time in known.items() if k.backend in live and not time.extrapolated}
+        gained = {k: time for k, time in able.items() if _gains(time, known[base], self.asked.margin)}
+        return _fastest(gained) if gained else base
 
     def _follows(self) -> dict[tuple[int, int], float]:
         """Classes in the order of the step, round to the first again: there and back, as often as the rarer."""
@@ -168,8 +195,23 @@ def _classes(calls: Sequence[Call]) -> list[list[int]]:
     """Calls that one rule covers: operation, ranks, and a power of two of bytes."""
     found: dict[tuple[str, int, int], list[int]] = {}
     for index, call in enumerate(calls):
-        found.setdefault((call.op, call.ranks, math.floor(math.log2(max(call.bytes, 1.0)))), []).append(index)
+        found.setdefault((call.op, call.ranks, _power(call.bytes)), []).append(index)
     return list(found.values())
+
+
+def _power(size: float) -> int:
+    """The power of two that a size has reached."""
+    return math.floor(math.log2(max(size, 1.0)))
+
+
+def _fastest(known: Mapping[Candidate, Time]) -> Candidate:
+    return min(known, key=lambda k: (known[k].seconds, k))
+
+
+def _gains(mine: Time, base: Time, margin: float) -> bool:
+    """Whether a candidate gains more than the margin, and its interval lies below the base's."""
+    clear = mine.seconds * (1 + mine.spread) < base.seconds * (1 - base.spread)
+    return clear and mine.seconds * (1 + margin) < base.seconds
 
 
 def _base(
@@ -260,12 +302,15 @@ def _upper(logs: Sequence[float]) -> float:
 
 def _told(question: _Question, found: Choice, held_back: float | None, fell_back: bool) -> Chosen:
     of = {i: who for members, who in zip(question.classes, found.candidates, strict=True) for i in members}
+    live = {who.backend for who in found.candidates}
     before = sum(call.exposed_s for call in question.calls)
     return Chosen(
-        rules=_rules(question.calls, of),
-        calls=tuple(_call(question, i, who) for i, who in sorted(of.items())),
+        rules=_rules(question.calls, of, lambda call: question.elsewhere(call, set() if fell_back else live)),
+        calls=tuple(
+            _call(question.calls[i], question.times[i], who, question.of_base(i)) for i, who in sorted(of.items())
+        ),
         base=question.backend,
-        live=tuple(sorted({who.backend for who in found.candidates})),
+        live=tuple(sorted(live)),
         gap=found.gap,
         saved_s=before - found.seconds,
         held_back=held_back,
@@ -273,10 +318,9 @@ def _told(question: _Question, found: Choice, held_back: float | None, fell_back
     )
 
 
-def _call(question: _Question, index: int, who: Candidate) -> CallChoice:
-    call, known = question.calls[index], question.times[index]
+def _call(call: Call, known: Mapping[Candidate, Time], who: Candidate, base: Time) -> CallChoice:
     others = sorted((time.seconds, k) for k, time in known.items() if k != who)
-    base = question.base[call.op]
+    mine = known[who]
     return CallChoice(
         op=call.op,
         group=call.group,
@@ -285,10 +329,10 @@ def _call(question: _Question, index: int, who: Candidate) -> CallChoice:
         count=call.count,
         choice=named(who),
         runner_up=named(others[0][1]) if others else "",
-        alone_s=known[who].seconds,
-        base_s=known[base].seconds,
-        extrapolated=known[who].extrapolated or known[base].extrapolated,
-        saved_s=call.exposed_s * (1.0 - question.share(index, who)),
+        alone_s=mine.seconds,
+        base_s=base.seconds,
+        extrapolated=mine.extrapolated or base.extrapolated,
+        saved_s=call.exposed_s * (1.0 - mine.seconds / base.seconds),
     )
 
 
@@ -297,11 +341,21 @@ def named(who: Candidate) -> str:
     return spelt(who.backend, who.algorithm, who.protocol)
 
 
-def _rules(calls: Sequence[Call], of: Mapping[int, Candidate]) -> tuple[CommunicationRule, ...]:
-    """Ranges of bytes without holes for every operation and group size: borders halfway, in ratio, between classes."""
+def _rules(
+    calls: Sequence[Call], of: Mapping[int, Candidate], elsewhere: Callable[[Call], Candidate]
+) -> tuple[CommunicationRule, ...]:
+    """Ranges of bytes without holes for every operation and group size: borders halfway, in ratio, between classes.
+
+    Sizes that the plan does not call (loss and norm reductions, say) get what `elsewhere` says is best for them.
+    """
     found: list[CommunicationRule] = []
     for op, ranks in dict.fromkeys((call.op, call.ranks) for call in calls):
-        mine = sorted((call.bytes, of[i]) for i, call in enumerate(calls) if (call.op, call.ranks) == (op, ranks))
+        first = next(call for call in calls if (call.op, call.ranks) == (op, ranks))
+        mine = [(call.bytes, of[i]) for i, call in enumerate(calls) if (call.op, call.ranks) == (op, ranks)]
+        near = {_power(size) for size, _ in mine}
+        free = (float(size) for size in OTHER_SIZES if _power(size) not in near)
+        mine += [(size, elsewhere(replace(first, bytes=size))) for size in free]
+        mine.sort()
         groups = dict.fromkeys(call.group for call in calls if (call.op, call.ranks) == (op, ranks))
         for low, high, who in _ranges(mine):
             found += [

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.catalog import Catalog
+from planner.comm import modelled as by_model
 from planner.comm import table as tables
-from planner.comm.choosing import Asked, Chosen, choose
-from planner.comm.listing import listed
+from planner.comm.choosing import Asked, Chosen, choose, pin
+from planner.comm.listing import grid_of, listed
+from planner.cost.calls import Call
 from planner.errors import WrongQuestion
 from planner.schema.plan import CommunicationChoice, Plan
 
@@ -21,6 +23,30 @@ def free(plan: Plan, sms: int | None) -> Mapping[str, float]:
     return {"memory": max(memory, 0.0)} | ({} if sms is None else {"sms": float(sms)})
 
 
+def modelled(plan: Plan, catalog: Catalog, where: str) -> tuple[Chosen, Plan]:
+    """The same without a table: NCCL's fastest algorithm and protocol by the model, and no gain claimed.
+
+    Raises:
+        WrongQuestion: as :func:`with_rules`, and where the accelerators do not speak NCCL.
+    """
+    calls = _calls(plan, catalog, where)
+    part = catalog.accelerator(plan.cluster.pools[0].accelerator)
+    if part.vendor.lower() != "nvidia":
+        raise WrongQuestion(
+            f"{where}: the model knows NCCL's algorithms only, not those on {part.id}; --table FILE.csv"
+        )
+    network = grid_of(plan, catalog, where).network
+    chosen = pin(calls, lambda call: by_model.times(network, call))
+    return chosen, _told(plan, chosen, Asked(most=1), "modelled", "")
+
+
+def _calls(plan: Plan, catalog: Catalog, where: str) -> tuple[Call, ...]:
+    calls = listed(plan, catalog, where)
+    if not calls:
+        raise WrongQuestion(f"{where}: this plan makes no collective calls; there is nothing to choose")
+    return calls
+
+
 def with_rules(plan: Plan, catalog: Catalog, file: Path, asked: Asked, where: str) -> tuple[Chosen, Plan]:
     """What was chosen, and the plan with it. The plan's prediction stays as it was.
 
@@ -29,13 +55,14 @@ def with_rules(plan: Plan, catalog: Catalog, file: Path, asked: Asked, where: st
         NoAnswer: no choice keeps the limits.
     """
     found = tables.read(file)
-    calls = listed(plan, catalog, where)
-    if not calls:
-        raise WrongQuestion(f"{where}: this plan makes no collective calls; there is nothing to choose")
-    chosen = choose(calls, found, asked, str(file))
+    chosen = choose(_calls(plan, catalog, where), found, asked, str(file))
+    return chosen, _told(plan, chosen, asked, file.name, hashlib.sha256(file.read_bytes()).hexdigest()[:16])
+
+
+def _told(plan: Plan, chosen: Chosen, asked: Asked, table: str, digest: str) -> Plan:
     told = CommunicationChoice(
-        table=file.name,
-        sha256=hashlib.sha256(file.read_bytes()).hexdigest()[:16],
+        table=table,
+        sha256=digest,
         base=chosen.base,
         live=chosen.live,
         most=asked.most,
@@ -45,4 +72,4 @@ def with_rules(plan: Plan, catalog: Catalog, file: Path, asked: Asked, where: st
         step_time_s=plan.prediction.step_time_s - chosen.saved_s,
         calls=chosen.calls,
     )
-    return chosen, replace(plan, communication=chosen.rules, communication_choice=told)
+    return replace(plan, communication=chosen.rules, communication_choice=told)

@@ -54,8 +54,7 @@ def show(file: Path, rank: int, catalog: Path | None, as_json: bool) -> None:
     "measured",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    required=True,
-    help="Measured times (comm tune, comm import).",
+    help="Measured times (comm tune, comm import); without: NCCL's algorithms by the model.",
 )
 @click.option("--most", default=2, show_default=True, metavar="K", help="Back ends that may be live.")
 @click.option("--margin", default="20 %", show_default=True, metavar="SHARE", help="Least gain that moves a call.")
@@ -74,7 +73,7 @@ def show(file: Path, rank: int, catalog: Path | None, as_json: bool) -> None:
 @_JSON
 def choose(
     file: Path,
-    measured: Path,
+    measured: Path | None,
     most: int,
     margin: str,
     switch: str,
@@ -110,14 +109,18 @@ def choose(
         launcher=launcher,
         free=planned.free(plan, sms),
     )
-    found, new = planned.with_rules(plan, catalogs.load(catalog), measured, asked, str(file))
+    known = catalogs.load(catalog)
+    if measured is None:
+        found, new = planned.modelled(plan, known, str(file))
+    else:
+        found, new = planned.with_rules(plan, known, measured, asked, str(file))
     verify.check(new, may_exceed_limits=True)
     if output is not None:
         model_files.write(output, document.as_json(new), replace=True)
     if as_json:
         render.json(document.dump(new))
     else:
-        comm_view.show_choice(new, found, measured, output)
+        comm_view.show_choice(new, found, output)
 
 
 _TABLE = click.option(

@@ -149,7 +149,7 @@ def _fastest(each: Mapping[Candidate, Cell]) -> str:
 # ---- choices ---------------------------------------------------------------------------------------------------------
 
 
-def show_choice(plan: Plan, found: Chosen, table: Path, output: Path | None) -> None:
+def show_choice(plan: Plan, found: Chosen, output: Path | None) -> None:
     """What each call uses, and what that gains over the best single back end."""
     told = plan.communication_choice
     assert told is not None
@@ -207,6 +207,8 @@ def _trust(plan: Plan, found: Chosen) -> list[str]:
             f"Kept      {told.base} for every call: on rounds that it was not chosen on, a mixture took up to "
             f"{format_percent(found.held_back or 0.0, 0)} of its time (95 %)"
         )
+    elif told.table == "modelled":
+        lines.append("Trust     nobody measured this: NCCL's fastest by the model, as the plan's times take it to be")
     elif found.held_back is None:
         lines.append("Trust     too few rounds to try the choice on rounds held back (comm tune --rounds 5)")
     elif told.saved_s > 0:
@@ -218,5 +220,8 @@ def _trust(plan: Plan, found: Chosen) -> list[str]:
         lines.append(
             f"Assumes   {beyond} of {len(told.calls)} calls lie beyond the table: its nearest ranks and sizes stand in"
         )
-    lines.append("Assumes   what shows of a call shrinks with its time; the plan's own time is the single back end's")
+    if told.table != "modelled":
+        lines.append(
+            "Assumes   what shows of a call shrinks with its time; the plan's own time is the single back end's"
+        )
     return lines

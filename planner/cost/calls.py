@@ -35,6 +35,8 @@ class Call:
     ranks: int
     inside: int
     """Ranks of the group in one scale-up domain."""
+    reach: float
+    """Accelerators from the group's first rank to its last, in rank order."""
     where: str
     """What its traffic crosses: ``domain``, ``rail`` (NICs below one leaf), ``spine``."""
     bytes: float
@@ -79,7 +81,7 @@ def _call(grid: Grid, op: str, group: str, cause: str, g: Group, size: Figure, s
     """One call, alone and exposed alike; counts come later."""
     alone = float(seconds)
     ranks, inside = round(float(g.n)), round(float(g.inside))
-    return Call(op, group, cause, ranks, inside, _where(grid, g), float(size), 1.0, alone, alone)
+    return Call(op, group, cause, ranks, inside, float(g.reach), _where(grid, g), float(size), 1.0, alone, alone)
 
 
 def _times(call: Call, count: Figure, shown: Figure = 1.0, factor: Figure = 1.0) -> Call:

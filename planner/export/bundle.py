@@ -41,6 +41,8 @@ def bundle(plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str]) 
     _refuse(plan, exporters)
     target = "+".join(exporter.name for exporter in exporters)
     losses = tuple(loss for exporter in exporters for loss in exporter.loses(plan))
+    if any(exporter.name == "nccl-tuner" for exporter in exporters):
+        losses = tuple(loss for loss in losses if loss != facts.UNTUNED)
     header = _header(plan, target)
     job = Job(files={torchrun.PLAN: document.as_json(plan)})
     for exporter in exporters:

@@ -184,7 +184,11 @@ def other_runtime(plan: Plan, own: tuple[str, ...]) -> Iterator[Loss]:
         yield Loss("runtime", f"predicted for {plan.runtime.name}: expect other times and memory, or plan for {own[0]}")
 
 
+UNTUNED = Loss("communication", "add nccl-tuner to the targets (--to ...+nccl-tuner)")
+"""Of a trainer alone, where the plan has rules."""
+
+
 def shape_losses(plan: Plan) -> Iterator[Loss]:
     """Communication rules go to ``nccl-tuner``; trainers have no key for them."""
     if plan.communication:
-        yield Loss("communication", "add nccl-tuner to the targets (--to ...+nccl-tuner)")
+        yield UNTUNED

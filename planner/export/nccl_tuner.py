@@ -11,26 +11,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations, pairwise
 
+from planner.comm import nccl
+from planner.comm.nccl import ABLE, ALGORITHMS, COLLECTIVES, PROTOCOLS, SIMPLE_ONLY
 from planner.export import facts
 from planner.export.target import Exporter, Job, Loss, Setting, Values
 from planner.schema.plan import CommunicationRule, Plan
 from planner.units import format_seconds
 
 NAME = "nccl_tuner.csv"
-COLLECTIVES = ("broadcast", "reduce", "allgather", "reducescatter", "allreduce")
-ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
-PROTOCOLS = ("ll", "ll128", "simple")
-_SHARED = ("ring", "pat", "nvls", "collnet_direct")
-ABLE = {
-    "broadcast": ("ring",),
-    "reduce": ("ring",),
-    "allgather": _SHARED,
-    "reducescatter": _SHARED,
-    "allreduce": tuple(name for name in ALGORITHMS if name != "pat"),
-}
-"""Collective -> algorithms that NCCL has for it (src/graph/tuning.cc, v2.30.7); it ignores a row with another."""
-SIMPLE_ONLY = ("collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
-"""Algorithms that have no LL and no LL128."""
 ALWAYS = {"ring", "tree"}
 """Algorithms that need no switch or NIC that adds."""
 _FUNCTIONS = {"allgather": "AllGather", "reducescatter": "ReduceScatter", "allreduce": "AllReduce"}
@@ -67,8 +55,8 @@ def row(rule: CommunicationRule) -> str:
 
 
 def collective(rule: CommunicationRule) -> str:
-    """The plugin's name of an operation: ``all-reduce`` and ``all_reduce`` are ``allreduce``."""
-    return rule.op.lower().replace("-", "").replace("_", "")
+    """The plugin's name of a rule's operation."""
+    return nccl.collective(rule.op)
 
 
 def environment(plan: Plan) -> dict[str, str]:
