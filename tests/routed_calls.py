@@ -1,6 +1,6 @@
 """A job of many processes that makes random calls through a router, and says what it saw as JSON on rank 0.
 
-``mpiexec -n 2 python tests/routed_calls.py WHAT``: calls, training, planted-rules, planted-choice.
+``mpiexec -n 2 python tests/routed_calls.py WHAT``: calls, corners, training, planted-rules, planted-choice.
 """
 
 import hashlib
@@ -155,6 +155,62 @@ def calls(seeds: int = 1) -> dict[str, Any]:
     return {"ranks": every}
 
 
+def corners() -> dict[str, Any]:
+    """Programs that are right on one library and stand still on two, unless who waits for one moves the other."""
+    large, seen = 2_000_000, []
+    for transfers, sums in (("mpi", "gloo"), ("gloo", "mpi"), ("mpi", "mpi")):
+        by = [
+            Rule("send-recv", None, 0, 1 << 40, transfers),
+            Rule("all-reduce", None, 0, 999, sums),
+            Rule("all-reduce", None, 1000, 1 << 40, transfers),
+        ]
+        router = routing.Router(by, ["gloo", "mpi"], seconds=30)
+        mine, theirs = torch.full((large,), 1.0 + router.rank), torch.zeros(large)
+        one = torch.ones(10)
+        # A sum of several rounds that one rank waits for while the other waits in the other library.
+        for _ in range(5):
+            whole = torch.full((large,), 1.0 + router.rank)
+            handle = router.all_reduce(whole, async_op=True)
+            if router.rank == 1:
+                handle.wait()
+            router.all_reduce(torch.ones(10))
+            handle.wait()
+            seen.append(bool((whole == 3).all()))
+        # A send that is under way while its sender waits in the other library for who has not received it yet.
+        if router.rank == 0:
+            handle = router.isend(mine, 1)
+            router.all_reduce(one)
+            handle.wait()
+        elif router.rank == 1:
+            router.recv(theirs, 0)
+            router.all_reduce(one)
+        seen.append(router.rank == 0 or bool((theirs == 1).all()))
+        # A receive that was started first and is completed only by what follows the wait for the second.
+        if router.rank == 0:
+            first, second = router.irecv(theirs, 1), router.isend(mine, 1)
+            second.wait()
+            router.all_reduce(one)
+            first.wait()
+        elif router.rank == 1:
+            router.recv(theirs, 0)
+            router.all_reduce(one)
+            router.send(mine, 0)
+        seen.append(bool((theirs == (2 if router.rank == 0 else 1)).all()) and float(one[0]) == 4.0)
+    return {"right": seen}
+
+
+def planned() -> dict[str, Any]:
+    """Rules from a plan's file, as a training script starts a router."""
+    router = routing.start(sys.argv[2])
+    found = []
+    for size in (8, 5000):
+        tensor = torch.full((size,), 1.0 + router.rank)
+        router.all_reduce(tensor)
+        found.append(float(tensor[0]))
+    router.barrier()
+    return {"sums": found, "counts": router.counts}
+
+
 def training() -> dict[str, Any]:
     """DistributedDataParallel by itself and through a router: losses and parameters."""
     by_size = [Rule("all-reduce", None, 0, 20_000, "mpi"), Rule("all-reduce", None, 20_001, 1 << 40, "gloo")]
@@ -212,9 +268,17 @@ def planted_choice() -> dict[str, Any]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    rendezvous(with_mpi=True)
     what = sys.argv[1]
-    made = {"calls": calls, "training": training, "planted-rules": planted_rules, "planted-choice": planted_choice}
+    if what != "planned":
+        rendezvous(with_mpi=True)
+    made = {
+        "calls": calls,
+        "training": training,
+        "corners": corners,
+        "planned": planned,
+        "planted-rules": planted_rules,
+        "planted-choice": planted_choice,
+    }
     found = made[what]()
     every: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(every, found.get("refused"))

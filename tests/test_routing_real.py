@@ -27,17 +27,19 @@ WATCHDOG = 60.0
 
 
 @functools.cache
-def job(what: str, ranks: int, library: str) -> dict[str, Any]:
-    """What a job of so many ranks printed; a hang of any call ends it with an error."""
+def job(what: str, ranks: int, library: str, plan: str = "") -> dict[str, Any]:
+    """What a job of so many ranks printed; a hang of any call ends it with an error. Library "": torchrun, no MPI."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    words = [str(MPIEXEC[library]), "-n", str(ranks)]
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
+    if library:
+        words = [str(MPIEXEC[library]), "-n", str(ranks), sys.executable]
     if library == "openmpi":
         words.insert(1, "--oversubscribe")
         allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         shared = str(HERE / "openmpi" / "lib" / "libmpi.so.40")
         environment |= {**allowed, "MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": shared}
     done = subprocess.run(
-        [*words, sys.executable, str(ROOT / "tests" / "routed_calls.py"), what],
+        [*words, str(ROOT / "tests" / "routed_calls.py"), what, plan],
         capture_output=True,
         text=True,
         env=environment,
@@ -56,6 +58,24 @@ def test_a_thousand_mixed_calls_are_those_of_one_back_end(ranks: int, library: s
         assert len(set(rank["alone"].values()) | set(rank["mixed"])) == 1
         assert all(min(counts.values()) >= 200 for counts in rank["counts"]), "both back ends have to be used"
         assert all(min(made.values()) >= 100 and sum(made.values()) == 1000 for made in rank["made"])
+
+
+@pytest.mark.parametrize(("library", "backend"), [("mpich", "mpich"), ("", "gloo")])
+def test_a_router_starts_from_a_plan(tmp_path: Path, library: str, backend: str) -> None:
+    """Under mpiexec with what the rules name, under torchrun with what needs no MPI."""
+    rule = {"op": "all-reduce", "group": "dp", "algorithm": "", "protocol": "", "ranks": 2}
+    low, high = {"bytes_min": 0.0, "bytes_max": 999.0}, {"bytes_min": 1000.0, "bytes_max": 1e9}
+    rules = [{**rule, **low, "backend": backend}, {**rule, **high, "backend": "gloo"}]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"kind": "plan", "communication": rules}), encoding="utf-8")
+    found = job("planned", 2, library, str(path))
+    assert found["sums"] == [3.0, 3.0]
+    assert found["counts"] == ({"gloo": 1, "mpich": 2} if library else {"gloo": 3})
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_who_waits_for_one_library_keeps_the_other_moving(library: str) -> None:
+    assert job("corners", 2, library)["right"] == [True] * 21
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

@@ -29,12 +29,14 @@ def listed(plan: Plan, catalog: Catalog, where: str = "plan") -> tuple[Call, ...
     """Every collective of a step of the plan.
 
     Raises:
-        WrongQuestion: the plan is over several pools, names what the catalog does not have, or was predicted from
-        other figures than the catalog's.
+        WrongQuestion: the plan is over several pools, names what the catalog does not have, or its communication was
+        predicted from other figures than the catalog's.
     """
     grid = grid_of(plan, catalog, where)
     told = plan.prediction.breakdown
-    for cause, seconds in cost.breakdown(grid).items():
+    parts = cost.breakdown(grid)
+    for cause in CAUSES:
+        seconds = parts[cause]
         if not math.isclose(float(seconds), told.get(cause, 0.0), rel_tol=_SAME, abs_tol=1e-9):
             raise WrongQuestion(
                 f"{where}: {cause} takes {told.get(cause, 0.0):.6g} s in the plan and {float(seconds):.6g} s by this "

@@ -142,8 +142,10 @@ def _running(asked: Asked, ranks: int, job: dict[str, Any]) -> Iterator[IO[str]]
     Raises:
         WrongQuestion: it failed; with the last that it said.
     """
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
-        running = _started(asked, ranks, job, errors)
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "errors").open("w+", encoding="utf-8") as errors:
+        description = Path(folder) / "job.json"
+        description.write_text(json.dumps(job), encoding="utf-8")
+        running = _started(asked, ranks, description, errors)
         try:
             assert running[0].stdout is not None
             yield running[0].stdout
@@ -162,12 +164,12 @@ def _running(asked: Asked, ranks: int, job: dict[str, Any]) -> Iterator[IO[str]]
             raise WrongQuestion(f"the job of {ranks} ranks failed: {(wrong or told or ['it said nothing'])[-1][:300]}")
 
 
-def _started(asked: Asked, ranks: int, job: dict[str, Any], errors: IO[str]) -> list[subprocess.Popen[str]]:
+def _started(asked: Asked, ranks: int, job: Path, errors: IO[str]) -> list[subprocess.Popen[str]]:
     """Its processes, the first of which tells."""
     root = str(Path(__file__).resolve().parent.parent.parent)
     paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-m", "planner.comm.rank", json.dumps(job)]
+    words = [sys.executable, "-m", "planner.comm.rank", str(job)]
     if "mpi" in asked.backends:
         launcher = mpi_launcher(asked.mpiexec)
         return [_process([*launcher, "-n", str(ranks), *words], environment, subprocess.PIPE, errors)]

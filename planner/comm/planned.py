@@ -40,6 +40,16 @@ def modelled(plan: Plan, catalog: Catalog, where: str) -> tuple[Chosen, Plan]:
     return chosen, _told(plan, chosen, Asked(most=1), "modelled", "")
 
 
+def decided(plan: Plan, catalog: Catalog, where: str) -> Plan:
+    """The plan itself where it has rules; else with those of the model, where the model knows its library."""
+    if plan.communication:
+        return plan
+    try:
+        return modelled(plan, catalog, where)[1]
+    except WrongQuestion:
+        return plan
+
+
 def _calls(plan: Plan, catalog: Catalog, where: str) -> tuple[Call, ...]:
     calls = listed(plan, catalog, where)
     if not calls:

@@ -1,7 +1,7 @@
 """What one rank of a measuring job does: every call by every back end in turn, a line of JSON for each on rank 0.
 
-Started by :mod:`planner.comm.measuring`, with the job's description as its argument. Calls go through the back ends
-that the router of :mod:`planner.runtime.routing` uses, so that what is measured is what a plan will get.
+Started by :mod:`planner.comm.measuring` with the file of the job's description. Calls go through the back ends that the
+router of :mod:`planner.runtime.routing` uses, so that what is measured is what a plan will get.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from planner.comm.table import trimmed_mean
@@ -40,7 +41,7 @@ class Work:
 
 def main() -> None:
     """The job: ``{backends, ops, sizes, rounds, done, seed}``."""
-    job = json.loads(sys.argv[1])
+    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     rendezvous(any(name in EITHER_MPI for name in job["backends"]))
     import torch
     import torch.distributed as dist

@@ -35,12 +35,15 @@ def show(file: Path, rank: int, catalog: Path | None, as_json: bool) -> None:
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
     from planner import document, render, verify
+    from planner.comm import planned
     from planner.comm.listing import listed
     from planner.commands import comm_view
 
     plan = document.chosen(document.load(file), rank, str(file))
     verify.check(plan, may_exceed_limits=True)
-    found = listed(plan, catalogs.load(catalog), str(file))
+    known = catalogs.load(catalog)
+    found = listed(plan, known, str(file))
+    plan = planned.decided(plan, known, str(file))
     if as_json:
         render.json(comm_view.listing(plan, found))
     else:

@@ -72,7 +72,10 @@ def show_calls(plan: Plan, calls: Sequence[Call], file: Path) -> None:
     decided = any(row[9] != "-" for row in rows)
     last = len(heads) if decided else 9
     render.table(
-        heads[:last], [row[:last] for row in rows], align="llrrrlrrlll"[:last], priority=["part of", "over", "ranks"]
+        heads[:last],
+        [row[:last] for row in rows],
+        align="llrrrlrrlll"[:last],
+        priority=["part of", "runner-up", "over", "ranks"],
     )
     render.text()
     step = plan.prediction.step_time_s
@@ -83,7 +86,10 @@ def show_calls(plan: Plan, calls: Sequence[Call], file: Path) -> None:
     )
     alone = sum(call.alone_s for call in calls)
     render.text(f"Alone     {format_seconds(alone)}: what it would take with nothing beside it")
-    if not decided:
+    told = plan.communication_choice
+    if told is not None and told.table == "modelled":
+        render.text("Choice    NCCL's fastest by the model; nobody measured it")
+    if told is None or told.table == "modelled":
         render.text(f"Next      clusterwright comm choose {file} --table TABLE.csv -o FILE")
 
 
