@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from planner.cost.algorithms import HOPS, OPERATIONS, PROTOCOLS, Library, Protocol
-from planner.cost.figures import Device, Expansion, Figure, Network, Shape, Stack
+from planner.cost.figures import Device, Dimension, Dimensions, Expansion, Figure, Network, Shape, Stack
 from planner.cost.software import Software
 from planner.errors import WrongQuestion
 from planner.parameters import lora_parameters, parameters
@@ -147,6 +147,9 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
     reach_16 = reached.matrix.get(wide, reached.matrix["bf16"])
     reach = reached.matrix.get(precision, reach_16)
     capped = reached.power_capped * maturity(reached, release)
+    if accelerator.reachable is not None:
+        reach_16 = reach = accelerator.reachable
+        capped = 1.0
     whole = precision in ("fp32", "tf32")
     rate = peak_of(accelerator, precision) * reach * capped
     return Device(
@@ -241,6 +244,7 @@ def network(cluster: Cluster, reached: AcceleratorEfficiency) -> Network:
         leaf=fabric.leaf_nodes * per_node,
         base=reached.collective_base,
         pipelining=reached.pipelining,
+        dimensions=_dimensions(cluster, reached),
     )
 
 
@@ -306,6 +310,36 @@ def _nics(cluster: Cluster) -> float:
     """Nominal B/s per accelerator on the NICs."""
     node = cluster.node
     return max(node.nics, 1) * (node.nic_bandwidth or cluster.fabric.nic_bandwidth) / node.accelerators
+
+
+def _dimensions(cluster: Cluster, reached: AcceleratorEfficiency) -> Dimensions | None:
+    """A network's dimensions; software reaches of those that stay inside a node what it does of scale-up links, of the
+    others what it does of NICs.
+
+    Raises:
+        WrongQuestion: a dimension is missing below another, lacks its size, or they have not as many places as there
+            are accelerators.
+    """
+    fabric, each, all_ = cluster.fabric, cluster.node.accelerators, cluster.accelerators
+    given = fabric.dimensions
+    if not given:
+        return None
+    if any(getattr(fabric, f"dimension{i}") is None for i in range(1, len(given) + 1)):
+        raise WrongQuestion(f"{fabric.id}: dimension{len(given)} and no dimension below it; number them from 1")
+    if any(d.size is None for d in given[:-1]):
+        raise WrongQuestion(f"{fabric.id}: only the outermost dimension may leave its size out")
+    below, found = 1, []
+    for d in given:
+        size = d.size or max(1, -(-all_ // below))
+        below *= size
+        reach = reached.scaleup if below <= each else reached.nic
+        found.append(Dimension(d.topology, float(size), d.bandwidth * reach, d.latency))
+    if below != all_:
+        sizes = " x ".join(f"{d.size:g}" for d in found)
+        raise WrongQuestion(
+            f"{fabric.id}: {sizes} = {below:,} places for {all_:,} accelerators; leave the outermost size out"
+        )
+    return Dimensions(tuple(found), float(fabric.chunks))
 
 
 LOGIT_BYTES = (6.0, 10.0)

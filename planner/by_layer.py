@@ -14,10 +14,12 @@ from planner.cost.recommendation import Sharding
 from planner.efficiency import reached, runtime_keys
 from planner.errors import WrongQuestion, nearest
 from planner.schema.hardware import Cluster, Runtime
+from planner.schema.plan import Plan
 from planner.schema.workload import Workload
 from planner.space.axes import NO_RECOMPUTE, Options, TensorMode
 from planner.space.axes import Sharding as Shards
 from planner.space.grid import as_figures
+from planner.verify.model import read
 from planner.workload import library, model, workload
 
 FAMILY_RUNTIME = {"cnn": "mxnet", "dlrm": "hugectr"}
@@ -94,6 +96,31 @@ def _transformer(catalog: Catalog, work: Workload, on: Cluster, asked: Asked) ->
     return Layered(
         shape.id, shape.family, "sequences", micro, operators.transformer(grid), grid.device, grid.network, grid.layout
     )
+
+
+def of_plan(catalog: Catalog, plan: Plan) -> Layered:
+    """The layers of a plan's model on one rank, under the plan's runtime.
+
+    Raises:
+        WrongQuestion: a node or runtime that the catalog lacks.
+    """
+    p, w, pool = plan.parallelism, plan.workload, plan.cluster.pools[0]
+    asked = Asked(
+        node=pool.node,
+        precision=plan.precision,
+        tp=p.tp,
+        ep=p.ep,
+        dp=p.dp,
+        micro=plan.batch.micro,
+        sequence=w.sequence,
+        sequence_parallel=p.sequence_parallel,
+    )
+    work = workload(read(w.shape), sequence=w.sequence)
+    runtime = catalog.runtime(plan.runtime.name)
+    on = cluster(catalog, pool.node, pool.count)
+    grid = grid_of(catalog, work, on, runtime, plan.runtime.release, asked, asked.micro)
+    layers = operators.transformer(grid)
+    return Layered(w.model, work.model.family, "sequences", asked.micro, layers, grid.device, grid.network, grid.layout)
 
 
 def grid_of(

@@ -135,8 +135,21 @@ def _expanded_pool(a: Accelerator) -> schema.ExpandedPool | None:
     )
 
 
-def fabric_section(fabric: Fabric) -> schema.FabricSection:
-    """The network between nodes."""
+def _dimensions(fabric: Fabric, accelerators: int) -> tuple[schema.DimensionSection, ...] | None:
+    found, left = [], accelerators
+    for each in fabric.dimensions:
+        size = each.size or max(left, 1)
+        left //= size
+        found.append(
+            schema.DimensionSection(
+                topology=each.topology, size=size, bytes_per_s=each.bandwidth, latency_s=each.latency
+            )
+        )
+    return tuple(found) or None
+
+
+def fabric_section(fabric: Fabric, accelerators: int = 1) -> schema.FabricSection:
+    """The network between nodes of so many accelerators."""
     return schema.FabricSection(
         id=fabric.id,
         kind=fabric.kind,
@@ -145,6 +158,7 @@ def fabric_section(fabric: Fabric) -> schema.FabricSection:
         topology=fabric.topology,
         leaf_nodes=fabric.leaf_nodes,
         oversubscription=fabric.oversubscription,
+        dimensions=_dimensions(fabric, accelerators),
     )
 
 
@@ -154,7 +168,7 @@ def _cluster(cluster: Cluster, count: int) -> schema.ClusterSection:
         name=cluster.name or f"{node.id}:{count}",
         accelerators=count * node.accelerators,
         pools=(pool_section(cluster, count),),
-        fabric=fabric_section(cluster.fabric),
+        fabric=fabric_section(cluster.fabric, cluster.accelerators),
         region=cluster.region.id if cluster.region else None,
     )
 
@@ -408,7 +422,7 @@ def dump(document: schema.Record) -> dict[str, Any]:
     return _pruned(dumped)
 
 
-ABSENT = ("expanded", "placement", "communication_choice")
+ABSENT = ("expanded", "placement", "dimensions", "communication_choice")
 """Keys that documents leave out where they have no value: of what few have."""
 
 

@@ -46,6 +46,11 @@ def gains(prepared: Prepared, best: Candidate) -> dict[str, float]:
     grid = single_grid(prepared.figures, best.layout, best.options)
     there = [name for name, (part, _) in _RESOURCES.items() if getattr(grid, part) is not None]
     found = {name: float(cost.evaluate(scaled(grid, name, 1 + MORE)).time) / best.time - 1.0 for name in there}
+    if (network := grid.network.dimensions) is not None:
+        for i, each in enumerate(network.along):
+            faster = (*network.along[:i], replace(each, rate=each.rate * (1 + MORE)), *network.along[i + 1 :])
+            wider = replace(grid, network=replace(grid.network, dimensions=replace(network, along=faster)))
+            found[f"dimension {i + 1} bandwidth"] = float(cost.evaluate(wider).time) / best.time - 1.0
     own = prepared.request.cluster.accelerator.memory
     roomier = Bounded().search(problem(prepared, 1, capacity=own * (1 + MORE))).best
     if roomier:

@@ -636,7 +636,8 @@ def plan(grid, take=float):
     """A grid of scalars, or one place of a table of columns, as records of plain floats."""
 
     def record(figures):
-        return SimpleNamespace(**{name: float(take(getattr(figures, name))) for name in type(figures).__slots__})
+        values = {name: getattr(figures, name) for name in type(figures).__slots__}
+        return SimpleNamespace(**{name: float(take(value)) for name, value in values.items() if value is not None})
 
     names = ("shape", "device", "network", "stack", "layout", "options")
     found = {name: record(getattr(grid, name)) for name in names}

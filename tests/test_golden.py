@@ -32,7 +32,7 @@ def each(figure: dict, key: str = "model"):
 
 def test_every_figure_names_its_paper_and_source():
     files = sorted(GOLDEN.rglob("*.toml"))
-    assert len(files) == 5
+    assert len(files) == 6
     for file in files:
         read = tomllib.loads(file.read_text(encoding="utf-8"))
         assert read["paper"], file

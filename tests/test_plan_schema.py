@@ -30,6 +30,7 @@ def _plan_schema() -> ModuleType:
 plan_schema = _plan_schema()
 LATER = {
     "MemorySection": {"oom_risk", "oom_chance", "expanded"},
+    "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "placement"},
     "Pool": {"offered", "expanded"},
     "PoolBought": {"offer"},

@@ -45,6 +45,7 @@ def export(
       clusterwright export plan.json --to megatron+slurm
       clusterwright export plan.json --to torchtitan --rank 2 --set save=/checkpoints
       clusterwright export offer.json --workload base --to megatron+slurm
+      clusterwright export plan.json --to astra-sim
       clusterwright export --to list
     """  # noqa: D301 - click reads the control character itself
     from planner import export as room
@@ -54,9 +55,10 @@ def export(
         return
     if file is None:
         raise click.UsageError("Missing argument 'FILE': a plan that clusterwright plan -o FILE wrote.")
-    exporters = room.parts(target)
+    plain = target == "astra-sim"
+    exporters = () if plain else room.parts(target)
     plans, alone = _plans(file, rank, workload, alternative)
-    bundles, refused = _bundles(plans, exporters, _settings(given), alone)
+    bundles, refused = _simulated(plans, alone) if plain else _bundles(plans, exporters, _settings(given), alone)
     whose = f"-{re.sub(r'[^A-Za-z0-9._]+', '-', workload)}" if workload else ""
     folder = output or Path(f"{file.name.removesuffix('.json')}{whose}-{target}")
     room.write(folder, bundles, replace=force)
@@ -144,6 +146,23 @@ def _bundles(
     return made, refused
 
 
+def _simulated(plans: Sequence[Plan], alone: bool) -> tuple[dict[str, Bundle], list[str]]:
+    """As :func:`_bundles`, for a simulator instead of a launcher."""
+    from planner import by_layer, catalog
+    from planner.errors import WrongQuestion
+    from planner.export import astra_sim
+
+    known, made, refused = catalog.load(), {}, []
+    for plan in plans:
+        try:
+            made["" if alone else f"rank-{plan.rank}"] = astra_sim.bundle(plan, by_layer.of_plan(known, plan))
+        except WrongQuestion as error:
+            refused.append(str(error))
+    if not made:
+        raise WrongQuestion("\n".join(refused))
+    return made, refused
+
+
 def _report(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> None:
     from planner import render
 
@@ -192,6 +211,7 @@ def _list(as_json: bool) -> None:
     headers = ("target", "role", "version", "tried", "writes", "limits")
     render.table(headers, rows, align="llllll", priority=("limits", "version", "tried"))
     render.text()
+    render.text("astra-sim writes a simulator's text workload and network instead, alone.")
     render.text("Chain a trainer, settings and a starter with +: megatron+slurm. --json lists all that each expresses.")
 
 

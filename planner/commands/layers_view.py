@@ -8,6 +8,7 @@ from typing import Any
 from planner import units
 from planner.by_layer import Asked, Layered
 from planner.cost.operators import Collective, Operator, Pass
+from planner.export.astra_sim import TextWorkload
 
 HEADERS = ["layer", "times", "FLOPs", "bytes", "FLOP/B", "bound", "forward", "input grad", "weight grad", "collectives"]
 ALIGN = "lrrrrlrrrl"
@@ -122,3 +123,26 @@ def _pass(found: Layered, each: Pass) -> dict[str, Any]:
         "bound": bound(found, each),
         "collective": exchanged,
     }
+
+
+# ---- ASTRA-sim's text workloads --------------------------------------------------------------------------------------
+
+TEXT_HEADERS = ["layer", "forward", "input grad", "weight grad", "collectives"]
+
+
+def text_rows(found: TextWorkload) -> list[list[str]]:
+    """One line a layer."""
+    rows = []
+    for row in found.rows:
+        told = [
+            f"{way}: {each.collective} {units.format_bytes(each.size)}"
+            for way, each in zip("fiw", row.passes, strict=True)
+            if each.size
+        ]
+        rows.append([row.name, *(units.format_seconds(each.seconds) for each in row.passes), "  ".join(told) or "-"])
+    return rows
+
+
+def text_document(found: TextWorkload) -> dict[str, Any]:
+    """Everything, as JSON."""
+    return {"kind": "text-workload", "schema_version": 1, "loop": found.loop, "layers": [asdict(r) for r in found.rows]}

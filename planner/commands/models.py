@@ -106,23 +106,31 @@ def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_
     default="even",
     help="How a recommender's tables are cut over ranks.",
 )
+@click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE.txt", help="Write as ASTRA-sim's text.")
 @JSON
-def layers(entry: str, micro: int | None, as_json: bool, **asked: Any) -> None:
+def layers(entry: str, micro: int | None, output: Path | None, as_json: bool, **asked: Any) -> None:
     """Print a model layer by layer: FLOPs, bytes, seconds and collectives of each pass, of one micro-batch on one rank.
 
     Seconds are those of the cost model that plans are priced with. Bytes count what the on-chip buffer makes kernels
-    read again.
+    read again. FILE may be a .toml, a config.json, or an ASTRA-sim text workload (.txt).
 
     \b
       clusterwright models layers llama3-8b --tp 8 --dp 4
       clusterwright models layers resnet50 --on dgx-a100-80gb --dp 64
       clusterwright models layers dlrm-criteo1tb --dp 64 --tables table --json
     """  # noqa: D301 - click reads the control character itself
-    from planner import by_layer, catalog, render
+    from planner import by_layer, catalog, model_files, render
     from planner.commands import layers_view as view
 
+    if entry.endswith(".txt"):
+        _simulated(Path(entry), as_json)
+        return
     known = catalog.load()
     found = by_layer.layered(known, entry, by_layer.Asked(micro=micro or 0, **asked))
+    if output is not None:
+        from planner.export import astra_sim
+
+        model_files.write(output, astra_sim.written(astra_sim.of_layers(found)), replace=False)
     if as_json:
         render.json(view.document(found, by_layer.Asked(micro=micro or 0, **asked)))
         return
@@ -133,6 +141,21 @@ def layers(entry: str, micro: int | None, as_json: bool, **asked: Any) -> None:
     render.text()
     for line in view.closing(found):
         render.text(line)
+
+
+def _simulated(path: Path, as_json: bool) -> None:
+    """An ASTRA-sim text workload."""
+    from planner import render
+    from planner.commands import layers_view as view
+    from planner.export import astra_sim
+
+    found = astra_sim.read(path)
+    if as_json:
+        render.json(view.text_document(found))
+        return
+    if found.loop:
+        render.text(found.loop)
+    render.table(view.TEXT_HEADERS, view.text_rows(found), align="lrrrl")
 
 
 def _print(found: Model) -> None:

@@ -156,6 +156,9 @@ def _heading(plan: Plan) -> None:
     if pool.nics_per_node and cluster.accelerators > pool.accelerators_per_node:
         gbit = (pool.nic_bytes_per_s or cluster.fabric.nic_bytes_per_s) * 8 / 1e9
         nics = f", {pool.nics_per_node} x {gbit:g} Gbit/s {cluster.fabric.id} {cluster.fabric.topology}"
+    if cluster.fabric.dimensions:
+        along = (f"{d.topology} {d.size} at {d.bytes_per_s / 1e9:g} GB/s" for d in cluster.fabric.dimensions)
+        nics = ", " + ", ".join(along)
     render.text(f"{cluster.accelerators:,} x {pool.accelerator} in {pool.count:,} x {pool.node}{nics}")
     render.text(f"{plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")
 

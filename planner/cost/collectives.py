@@ -8,10 +8,12 @@ ramp.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from planner.cost import dimensions
+from planner.cost.dimensions import Spans
 from planner.cost.figures import Figure, Network
 
 
@@ -25,17 +27,33 @@ class Group:
     reach: Figure
     """Accelerators between the first member and the last, in rank order: what decides whether traffic crosses the
     spine."""
+    spans: Spans | None = None
+    """Members along each dimension, where the network has dimensions."""
 
 
 def group(network: Network, n: Figure, stride: Figure) -> Group:
     """Ranks `stride` apart: ``inside = clip(domain / stride, 1, n)``."""
     inside = np.minimum(np.maximum(np.floor(network.domain / stride), 1.0), n)
-    return Group(n, inside, n * stride)
+    spans = None if network.dimensions is None else dimensions.spans(network.dimensions, n, stride)
+    return Group(n, inside, n * stride, spans)
 
 
 def product(inner: Group, outer: Group) -> Group:
     """The group spanned by two dimensions."""
-    return Group(inner.n * outer.n, inner.inside * outer.inside, np.maximum(inner.reach, outer.reach))
+    joined = None
+    if inner.spans is not None and outer.spans is not None:
+        joined = tuple(a * b for a, b in zip(inner.spans, outer.spans, strict=True))
+    return Group(inner.n * outer.n, inner.inside * outer.inside, np.maximum(inner.reach, outer.reach), joined)
+
+
+def parts(g: Group, shards: Figure) -> tuple[Group, Group]:
+    """The innermost `shards` of a group, and what is left across them."""
+    within = Group(shards, np.minimum(g.inside, shards), g.reach)
+    across = Group(g.n / shards, np.maximum(g.inside / shards, 1.0), g.reach)
+    if g.spans is None:
+        return within, across
+    inner, outer = dimensions.part(g.spans, shards)
+    return replace(within, spans=inner), replace(across, spans=outer)
 
 
 def nic_rate(network: Network, g: Group) -> Figure:
@@ -65,6 +83,8 @@ def _ring_latency(network: Network, g: Group) -> Figure:
 
 def gather(network: Network, size: Figure, g: Group) -> Figure:
     """All-gather or reduce-scatter of `size` bytes by a ring: ``x = (n-1)/n S / min(B_domain, inside B_nic)``."""
+    if network.dimensions is not None and g.spans is not None:
+        return dimensions.gather(network.dimensions, size, g.spans)
     inside = domain_rate(network, g, network.scaleup)
     rate = np.where(g.n > g.inside, np.minimum(inside, g.inside * nic_rate(network, g)), inside)
     return pipelined(network, _ring_latency(network, g), (g.n - 1.0) / g.n * size / rate, g.n)
@@ -101,6 +121,8 @@ def chain_tree_all_reduce(network: Network, size: Figure, g: Group) -> Figure:
 
 def all_reduce(network: Network, size: Figure, g: Group) -> Figure:
     """All-reduce: ``min(ring, chain and tree)``, the in-switch sum inside one domain."""
+    if network.dimensions is not None and g.spans is not None:
+        return dimensions.all_reduce(network.dimensions, size, g.spans)
     return np.minimum(ring_all_reduce(network, size, g), chain_tree_all_reduce(network, size, g))
 
 
@@ -113,6 +135,8 @@ def all_to_all(network: Network, size: Figure, g: Group, copies: Figure = 1.0) -
 
     `copies` (<= 1) is the share of the crossing bytes that remains when rows bound for one domain are sent once.
     """
+    if network.dimensions is not None and g.spans is not None:
+        return dimensions.all_to_all(network.dimensions, size, g.spans)
     inside = domain_rate(network, g, network.scaleup)
     domains = g.n / g.inside
     near = (g.inside - 1.0) / g.n * size / inside
@@ -127,6 +151,8 @@ def send(network: Network, size: Figure, stride: Figure, n: Figure) -> Figure:
     """One transfer to the next of `n` ranks `stride` apart: over the pair link, or the NIC where a hop leaves the
     domain.
     """
+    if network.dimensions is not None:
+        return dimensions.send(network.dimensions, size, dimensions.spans(network.dimensions, n, stride))
     leaves = stride * n > network.domain
     crosses = stride * n > network.leaf
     inside = np.where((network.bridged > 0) & (stride * n > 2), network.scaleup, network.pair)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,29 @@ from numpy.typing import NDArray
 Figure = Any
 """A float, or an array of floats that broadcasts against the others."""
 Array = NDArray[np.float64]
+Topology = Literal["ring", "switch", "fully-connected", "torus"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One dimension of a network as collectives find it."""
+
+    topology: Topology
+    size: float
+    """Ranks along it."""
+    rate: float
+    """B/s of one rank, one direction, all its links of this dimension together."""
+    latency: float
+    """Seconds of a hop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """A network, innermost dimension first."""
+
+    along: tuple[Dimension, ...]
+    chunks: float = 4.0
+    """Pieces that a collective is cut into."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,6 +189,8 @@ class Network:
     base: Figure
     """Seconds before a collective's first step."""
     pipelining: Figure
+    dimensions: Dimensions | None = None
+    """In place of domain, NICs and spine, where a network is described dimension by dimension."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -327,14 +352,20 @@ Record = TypeVar("Record", Shape, Device, Network, Stack, Layout, Options, Times
 
 def mapped(record: Record, change: Callable[[Figure], Figure]) -> Record:
     """A record of the same kind with `change` applied to every figure."""
-    names = [field.name for field in dataclasses.fields(record)]
-    return type(record)(**{name: change(getattr(record, name)) for name in names})
+    values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    return type(record)(**{name: change(value) if _is_figure(value) else value for name, value in values.items()})
+
+
+def _is_figure(value: object) -> bool:
+    """Whether a field holds figures, and not a network's dimensions or nothing."""
+    return value is not None and not isinstance(value, Dimensions)
 
 
 def stacked(records: Sequence[Record]) -> Record:
-    """Many scalar records as one of columns, shape (len(records),)."""
-    names = [field.name for field in dataclasses.fields(records[0])]
-    return type(records[0])(**{name: np.array([getattr(r, name) for r in records], dtype=float) for name in names})
+    """Many scalar records as one of columns, shape (len(records),); networks with dimensions stay apart."""
+    names = [field.name for field in dataclasses.fields(records[0]) if _is_figure(getattr(records[0], field.name))]
+    columns: dict[str, Any] = {name: np.array([getattr(r, name) for r in records], dtype=float) for name in names}
+    return type(records[0])(**columns)
 
 
 def taken(record: Record, rows: NDArray[np.intp]) -> Record:

@@ -72,6 +72,8 @@ class Operator:
     """Input gradient."""
     weight: Pass
     """Weight gradient."""
+    first: int = 0
+    """Block in which it stands first; all that stand once come before or after the blocks."""
 
     @property
     def passes(self) -> tuple[Pass, Pass, Pass]:
@@ -137,12 +139,13 @@ def transformer(grid: Grid) -> tuple[Operator, ...]:
     region = _region(grid)
     found = [_bound_by_memory(grid, "embedding", 1, _embedding_bytes(grid))]
     found += _attention(grid, float(s.layers), region)
-    if dense:
+    if dense > 0:
         found += _mlp(grid, s.ffn, dense, region, "", _gradients(grid, mixture=False))
     if mixed and float(s.shared_ffn):
         found += _mlp(grid, s.shared_ffn, mixed, region, "shared ", None)
     if mixed:
         found += _experts(grid, mixed)
+    found = [replace(x, first=round(dense)) if x.count == mixed != float(s.layers) else x for x in found]
     head = _product(grid, compute.head_shape(grid), float(s.losses))
     passes = float(compute.loss_bytes(grid))
     each = Pass(0.0, passes, passes / float(grid.device.memory_rate))

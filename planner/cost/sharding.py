@@ -87,8 +87,7 @@ def gathered_bytes(grid: Grid, parameters: Figure) -> Figure:
 
 def shards_and_replicas(g: Group, shards: Figure) -> tuple[Group, Group]:
     """The group over which a copy is sharded, and that of ranks which hold the same shard."""
-    within = Group(shards, np.minimum(g.inside, shards), g.reach)
-    return within, Group(g.n / shards, np.maximum(g.inside / shards, 1.0), g.reach)
+    return collectives.parts(g, shards)
 
 
 def _reduce_and_gather(grid: Grid, parameters: Figure, g: Group, shards: Figure) -> tuple[Figure, Figure]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from planner.cost.figures import Dimension, Topology
 
 Wiring = Literal["rail-optimised", "fat-tree", "rail-only", "dragonfly", "torus"]
 TORUS_DIMENSIONS = 3
@@ -122,8 +125,15 @@ def wired(wiring: Wiring, nodes: int, nics: int, radix: int, oversubscription: f
 
 # ---- LIBRA's abstract model ------------------------------------------------------------------------------------------
 
-LIBRA_INTER_POD = (7.8, 18.0, 31.6)
-"""US dollars per GB/s of a link, a switch port and a NIC between pods (astra-sim/libra 4d_cost_model.yml, 2024-05)."""
+Tier = Literal["inter-chiplet", "inter-package", "inter-node", "inter-pod"]
+LIBRA: dict[Tier, tuple[float, float, float]] = {
+    "inter-chiplet": (2.0, 0.0, 0.0),
+    "inter-package": (4.0, 13.0, 0.0),
+    "inter-node": (4.0, 13.0, 0.0),
+    "inter-pod": (7.8, 18.0, 31.6),
+}
+"""US dollars per GB/s of a link, a switch port and a NIC (astra-sim/libra 4d_cost_model.yml, 2024-05); 0: none."""
+LIBRA_INTER_POD = LIBRA["inter-pod"]
 
 
 def libra_switch_usd(
@@ -131,3 +141,27 @@ def libra_switch_usd(
 ) -> float:
     """US dollars of a switched dimension: ``n BW (link + switch + NIC)`` (LIBRA, arXiv 2109.11762)."""
     return endpoints * bytes_per_s / 1e9 * sum(rates)
+
+
+def dimension_usd(topology: Topology, tier: Tier, size: int, blocks: int, bytes_per_s: float) -> float:
+    """US dollars of one dimension of a network: ``blocks`` groups of ``size`` ranks, each sending ``BW``.
+
+    A ring or a torus has links of ``size BW`` in all (2 n of BW / 2), a full mesh as much (n (n - 1) of BW / (n - 1)),
+    each at the link's price; a switch a link, a port and a NIC for each rank: ``size BW (link + switch + NIC)``.
+    """
+    rates = LIBRA[tier] if topology == "switch" else (LIBRA[tier][0], 0.0, 0.0)
+    return blocks * libra_switch_usd(size, bytes_per_s, rates) if size > 1 else 0.0
+
+
+def network_usd(along: Sequence[Dimension], tiers: Sequence[Tier]) -> float:
+    """US dollars of a network of dimensions, innermost first, each on its tier: ``sum over d of accelerators / n_d``
+    groups of n_d.
+
+    Raises:
+        ValueError: not one tier for each dimension.
+    """
+    accelerators = math.prod(int(each.size) for each in along)
+    return sum(
+        dimension_usd(each.topology, tier, int(each.size), accelerators // int(each.size), each.rate)
+        for each, tier in zip(along, tiers, strict=True)
+    )

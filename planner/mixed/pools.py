@@ -144,4 +144,4 @@ def crossing(pools: Pools, a: Pool, b: Pool, mine: Network, theirs: Network) -> 
     reach = min(n.nic / (ports(p) / p.per_node) for p, n in ((a, mine), (b, theirs)))
     slower = mine if mine.nic <= theirs.nic else theirs
     each = min(link.bandwidth / pool.per_node for pool in (a, b)) * reach
-    return replace(slower, domain=1, nic=each, nic_latency=link.latency, spine=1.0)
+    return replace(slower, domain=1, nic=each, nic_latency=link.latency, spine=1.0, dimensions=None)

@@ -96,7 +96,11 @@ class Accelerator(Entry):
     """Dense peak per data type, without structured sparsity."""
     memory: Bytes
     memory_bandwidth: Bandwidth
+    reachable: Fraction | None = None
+    """Share of the dense peak that matrix products reach, stated for a part that nothing was measured on; None: as
+    fitted."""
     l2: Bytes | None = None
+    """On-chip buffer that kernels tile for: the last cache, or a scratchpad."""
     compute_units: Count | None = None
     tdp: Watts | None = None
     scaleup: Link
@@ -141,8 +145,23 @@ class Node(Entry):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Dimension:
+    """One dimension of a network that is described dimension by dimension."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    topology: Literal["ring", "switch", "fully-connected", "torus"]
+    size: Count | None = None
+    """Accelerators along it; None, on the outermost: all that are left."""
+    bandwidth: Bandwidth
+    """Bytes per second that one accelerator sends while it receives as much, all its links of this dimension."""
+    latency: Seconds = 0.0
+    """Of one hop."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Fabric(Entry):
-    """The network between nodes."""
+    """The network between nodes; or, where it has dimensions, the whole network down to the accelerators."""
 
     kind: Literal["infiniband", "roce", "efa", "slingshot", "ici", "ethernet", "tcp"]
     nic_bandwidth: Bandwidth
@@ -154,6 +173,19 @@ class Fabric(Entry):
     """Nodes below one leaf (or rail group); beyond it traffic crosses the spine."""
     oversubscription: Annotated[float, Field(ge=1)] = 1.0
     """Bandwidth into a leaf over bandwidth out of it; 1 is non-blocking."""
+    dimension1: Dimension | None = None
+    """Innermost of up to four dimensions, which stand in place of scale-up links, NICs, leaves and spine."""
+    dimension2: Dimension | None = None
+    dimension3: Dimension | None = None
+    dimension4: Dimension | None = None
+    chunks: Count = 4
+    """Pieces that a collective over dimensions is cut into: with 1, they work one after the other."""
+
+    @property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """Those that there are, innermost first."""
+        every = (self.dimension1, self.dimension2, self.dimension3, self.dimension4)
+        return tuple(each for each in every if each is not None)
 
 
 @dataclass(frozen=True, kw_only=True)

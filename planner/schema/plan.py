@@ -92,6 +92,18 @@ class Pool(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DimensionSection(Record):
+    """One dimension of a network."""
+
+    topology: str
+    size: int
+    bytes_per_s: float
+    """That one accelerator sends, one direction."""
+    latency_s: float
+    """Of a hop."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FabricSection(Record):
     """The network between nodes."""
 
@@ -102,6 +114,8 @@ class FabricSection(Record):
     topology: str
     leaf_nodes: int
     oversubscription: float
+    dimensions: tuple[DimensionSection, ...] | None = None
+    """Innermost first, in place of links, NICs and leaves; only in documents where the network has dimensions."""
 
 
 @dataclass(frozen=True, kw_only=True)

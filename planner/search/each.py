@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ _AT_FIRST = 16
 """Rows of one group that are costed before the first look at its best; twice as many before each look after that."""
 LESS_IS_FASTER = ("scaleup_latency", "nic_latency", "base", "mesh", "bridged")
 """Figures of a network of which the smallest bounds all; of the others the largest."""
+_FIGURES = tuple(name for name in Network.__dataclass_fields__ if name != "dimensions")
 
 
 @dataclass
@@ -50,6 +52,12 @@ def best_of_each(
         wanted: the pairs of network and node count that are asked for; all if none are given.
     """
     wired = tuple(networks) or (problem.figures.network,)
+    if len({network.dimensions for network in wired}) > 1:
+        each: dict[tuple[int, int], Candidate] = {}
+        for w, network in enumerate(wired):
+            asked = None if wanted is None else [(0, count) for number, count in wanted if number == w]
+            each |= {(w, count): best for (_, count), best in best_of_each(problem, (network,), asked).items()}
+        return each
     bound = replace(problem, figures=replace(problem.figures, network=fastest(wired)))
     kept = [_asked_for(block, len(wired), wanted) for block in problem.blocks]
     whole = _repeated(problem, wired, kept)
@@ -72,9 +80,9 @@ def fastest(networks: Sequence[Network]) -> Network:
     """A network that none of them beats in anything."""
     fields = {
         name: (min if name in LESS_IS_FASTER else max)(getattr(network, name) for network in networks)
-        for name in Network.__dataclass_fields__
+        for name in _FIGURES
     }
-    return Network(**fields)
+    return Network(**fields, dimensions=networks[0].dimensions)
 
 
 def _asked_for(block: Block, networks: int, wanted: Collection[tuple[int, int]] | None) -> NDArray[np.intp]:
@@ -92,9 +100,9 @@ def _pairs(block: Block) -> set[tuple[int, int]]:
 
 def _repeated(problem: Problem, networks: Sequence[Network], kept: Sequence[NDArray[np.intp]]) -> Problem:
     """The problem with every row once for each network, those that are kept."""
-    stacked = {
+    stacked: dict[str, Any] = {
         name: values[0] if len(set(values)) == 1 else np.array(values, dtype=float)
-        for name in Network.__dataclass_fields__
+        for name in _FIGURES
         if (values := [getattr(network, name) for network in networks])
     }
     n = len(networks)
@@ -113,7 +121,7 @@ def _repeated(problem: Problem, networks: Sequence[Network], kept: Sequence[NDAr
         Target(np.tile(t.weight, n)[rows], np.tile(t.limit, n)[rows])
         for t, rows in zip(problem.targets, kept, strict=True)
     )
-    figures = replace(problem.figures, network=Network(**stacked))
+    figures = replace(problem.figures, network=replace(networks[0], **stacked))
     return replace(problem, figures=figures, blocks=blocks, targets=targets)
 
 

@@ -126,4 +126,5 @@ def _attention_grid(device: Device, known: dict[str, Array]) -> Grid:
 
 def _only(record: type[Record], **figures: Any) -> Record:
     """A record with the given figures and 0 everywhere else."""
-    return record(**{item.name: figures.get(item.name, 0.0) for item in dataclasses.fields(record)})
+    needed = [item.name for item in dataclasses.fields(record) if item.default is dataclasses.MISSING]
+    return record(**dict.fromkeys(needed, 0.0) | figures)

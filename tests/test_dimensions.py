@@ -1,0 +1,212 @@
+"""Networks of up to four dimensions: within 5 % of LIBRA's and ASTRA-sim's closed forms, case by case."""
+
+import math
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import document
+from planner.cost import collectives, dimensions, wiring
+from planner.cost.figures import Dimension, Dimensions
+from planner.errors import WrongQuestion
+from planner.planning import plan
+from planner.schema import hardware
+from planner.search.bounded import Bounded
+from tests.cases import CATALOG, cluster, figures, prepared, problem_of, request
+
+CASES = tomllib.loads((Path(__file__).parent / "golden/libra/collectives.toml").read_text(encoding="utf-8"))
+LATENCY = 5e-7
+"""Seconds of a hop; the source's files state none."""
+TOPOLOGIES = ("ring", "switch", "fully-connected", "torus")
+
+
+def network(case, chunks, latency=LATENCY):
+    along = zip(case["topology"], case["sizes"], case["GBps"], strict=True)
+    return Dimensions(tuple(Dimension(t, float(n), rate * 1e9, latency) for t, n, rate in along), chunks)
+
+
+# ---- closed forms, written without the code under test ---------------------------------------------------------------
+
+
+def libra(kind, size, spans, rates):
+    """Chunks pipelined across dimensions: the slowest dimension's bytes over its bandwidth."""
+    slowest = 0.0
+    for n, rate in zip(spans, rates, strict=True):
+        moved = size * (n - 1) / n * (2 if kind == "all-reduce" else 1)
+        slowest = max(slowest, moved / rate)
+        size = size if kind == "all-to-all" else size / n
+    return slowest
+
+
+def astra(kind, size, spans, topology, rates):
+    """Congestion-unaware: one dimension after the other, every message ``hops latency + bytes / bandwidth``."""
+    if kind == "all-reduce":
+        scattered = astra("gather", size, spans, topology, rates)
+        return 2 * scattered
+    total = 0.0
+    for n, shape, rate in zip(spans, topology, rates, strict=True):
+        if shape == "switch":  # recursive halving: half, a quarter, ... of the vector
+            total += sum(2 * LATENCY + size / 2**k / rate for k in range(1, round(math.log2(n)) + 1))
+        elif shape == "ring":  # n - 1 neighbours, an n-th each
+            total += sum(LATENCY + size / n / rate for _ in range(n - 1))
+        else:  # all others at once, each over its own link
+            total += (n > 1) * (LATENCY + size / n / (rate / max(n - 1, 1)))
+        size = size if kind == "all-to-all" else size / n
+    return total
+
+
+def groups(workload, case):
+    """Ranks along each dimension: model-parallel innermost, data-parallel outside of them."""
+    inner, outer, left = [], [], workload["tp"]
+    for n in case["sizes"]:
+        inner.append(min(n, left))
+        left = max(1, left // n)
+        outer.append(n // inner[-1])
+    return inner, outer
+
+
+@pytest.mark.parametrize("case", CASES["network"], ids=lambda c: c["name"])
+@pytest.mark.parametrize("workload", CASES["case"], ids=lambda w: w["name"])
+def test_communication_agrees_with_the_closed_forms(workload, case):
+    ring_exchange = any(
+        kind == "all-to-all" and "ring" in case["topology"] and max(case["sizes"][:1]) > 4
+        for kind, _, _ in workload["data_parallel"]
+    )
+    rates = [rate * 1e9 for rate in case["GBps"]]
+    inner, outer = groups(workload, case)
+    ours, theirs = [0.0, 0.0], [0.0, 0.0]
+    for of, spans, n, stride in (
+        ("model_parallel", inner, workload["tp"], 1),
+        ("data_parallel", outer, workload["dp"], workload["tp"]),
+    ):
+        for kind, size, times in workload[of]:
+            if kind == "all-to-all" and ring_exchange:
+                continue  # see the next test
+            call = getattr(dimensions, kind.replace("-", "_"))
+            for i, (chunks, latency) in enumerate(((1e9, 0.0), (1.0, LATENCY))):
+                on = network(case, chunks, latency)
+                found = dimensions.spans(on, float(n), float(stride))
+                assert [float(x) for x in found] == spans
+                ours[i] += times * float(call(on, float(size), found))
+            theirs[0] += times * libra(kind, size, spans, rates)
+            theirs[1] += times * astra(kind, size, spans, case["topology"], rates)
+    for mine, reference in zip(ours, theirs, strict=True):
+        assert mine == pytest.approx(reference, rel=0.05)
+
+
+def test_an_all_to_all_on_a_long_ring_takes_longer_than_the_closed_forms_say():
+    """They let every message pass a ring of 16 as if nobody else's were on its links; here a link carries n / 4."""
+    case = CASES["network"][1]
+    on = network(case, 1e9, 0.0)
+    spans = dimensions.spans(on, 4096.0, 1.0)
+    closed = libra("all-to-all", 4194304, [16, 8, 32], [rate * 1e9 for rate in case["GBps"]])
+    assert float(dimensions.all_to_all(on, 4194304.0, spans)) == pytest.approx(
+        closed * 4 * (15 / 16) / (31 / 32), rel=1e-3
+    )
+
+
+# ---- properties ------------------------------------------------------------------------------------------------------
+
+sizes = st.sampled_from([1, 2, 4, 8, 16])
+along = st.lists(st.tuples(st.sampled_from(TOPOLOGIES), sizes, st.floats(1e9, 1e12)), min_size=1, max_size=4)
+
+
+@given(along=along, size=st.floats(1e3, 1e10), chunks=st.integers(1, 64), data=st.data())
+def test_more_bandwidth_is_never_slower_and_a_gather_is_half_a_reduction(along, size, chunks, data):
+    made = Dimensions(tuple(Dimension(t, float(n), rate, 1e-6) for t, n, rate in along), float(chunks))
+    which = data.draw(st.integers(0, len(along) - 1))
+    wider = tuple(replace(d, rate=d.rate * (2 if i == which else 1)) for i, d in enumerate(made.along))
+    n = float(math.prod(x for _, x, _ in along))
+    spans = dimensions.spans(made, n, 1.0)
+    for call in (dimensions.all_reduce, dimensions.gather, dimensions.all_to_all, dimensions.send):
+        assert float(call(replace(made, along=wider), size, spans)) <= float(call(made, size, spans)) * (1 + 1e-12)
+    reduce, gather = (float(call(made, size, spans)) for call in (dimensions.all_reduce, dimensions.gather))
+    assert reduce == pytest.approx(2 * gather)
+    if n == 1:
+        assert reduce == 0.0
+
+
+@given(along=along, data=st.data())
+def test_ranks_are_neither_lost_nor_counted_twice(along, data):
+    made = Dimensions(tuple(Dimension(t, float(n), rate, 0.0) for t, n, rate in along))
+    every = math.prod(x for _, x, _ in along)
+    stride = 2 ** data.draw(st.integers(0, int(math.log2(every))))
+    n = 2 ** data.draw(st.integers(0, int(math.log2(every // stride))))
+    spans = dimensions.spans(made, float(n), float(stride))
+    assert math.prod(float(x) for x in spans) == n
+    shards = 2 ** data.draw(st.integers(0, int(math.log2(n))))
+    within, across = dimensions.part(spans, float(shards))
+    assert math.prod(float(x) for x in within) == shards
+    assert math.prod(float(x) for x in across) == n / shards
+
+
+# ---- clusters --------------------------------------------------------------------------------------------------------
+
+
+def dimensional(on="dgx-h100:4", **more):
+    """Pods of 8 and a ring of what is left."""
+    joined = cluster(on)
+    inner = hardware.Dimension(topology="switch", size=8, bandwidth=450e9, latency=1e-6)
+    outer = hardware.Dimension(topology="ring", bandwidth=50e9, latency=2e-6)
+    return replace(joined, fabric=replace(joined.fabric, **{"dimension1": inner, "dimension2": outer} | more))
+
+
+def test_a_group_finds_its_dimensions():
+    found = figures("llama2-7b", dimensional(), "megatron-core").network
+    assert [d.size for d in found.dimensions.along] == [8.0, 4.0]
+    tensor, data = collectives.group(found, 4.0, 1.0), collectives.group(found, 8.0, 4.0)
+    assert [float(x) for x in tensor.spans] == [4.0, 1.0]
+    assert [float(x) for x in data.spans] == [2.0, 4.0]
+    joined = collectives.product(tensor, data)
+    assert [float(x) for x in joined.spans] == [8.0, 4.0]
+
+
+def test_a_plan_on_dimensions_is_found_and_says_them():
+    made = plan(CATALOG, request("llama2-7b", dimensional(), batches=(64,), pins="cp=1 micro=1"))
+    told = made.plans[0].cluster.fabric.dimensions
+    assert [(d.topology, d.size) for d in told] == [("switch", 8), ("ring", 4)]
+    assert document.dump(made.plans[0])["cluster"]["fabric"]["dimensions"][1]["bytes_per_s"] == 50e9
+    assert made.reasons.gains["dimension 2 bandwidth"] <= 0.0
+
+
+def test_a_faster_outer_dimension_is_never_slower():
+    def best(rate):
+        outer = hardware.Dimension(topology="switch", bandwidth=rate)
+        problem = problem_of("llama2-7b", dimensional(dimension2=outer), batches=(64,), pins="cp=1 micro=1..2")
+        return Bounded().search(problem).best[0].time
+
+    times = [best(rate) for rate in (1e9, 1e10, 1e11)]
+    assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"dimension1": None}, "no dimension below it"),
+        ({"dimension1": hardware.Dimension(topology="ring", bandwidth=1e9)}, "only the outermost dimension"),
+        ({"dimension2": hardware.Dimension(topology="ring", size=3, bandwidth=1e9)}, "8 x 3 = 24 places for 32"),
+    ],
+)
+def test_dimensions_that_cannot_be(changes, said):
+    with pytest.raises(WrongQuestion, match=said):
+        prepared("llama2-7b", dimensional(**changes), batches=(64,))
+
+
+# ---- money -----------------------------------------------------------------------------------------------------------
+
+
+def test_prices_of_bandwidth_are_libras():
+    """USD per GB/s: links 2, 4, 4, 7.8; a switch 13 or 18 and a NIC 31.6 beside its link."""
+    assert wiring.dimension_usd("switch", "inter-pod", 3, 1, 10e9) == pytest.approx(1722.0)
+    assert wiring.dimension_usd("ring", "inter-chiplet", 4, 1, 100e9) == pytest.approx(2 * 4 * 50 * 2.0)
+    assert wiring.dimension_usd("fully-connected", "inter-package", 8, 2, 70e9) == pytest.approx(2 * 56 * 10 * 4.0)
+    assert wiring.dimension_usd("switch", "inter-node", 8, 1, 1e9) == pytest.approx(8 * 17.0)
+    assert wiring.dimension_usd("ring", "inter-pod", 1, 5, 1e9) == 0.0
+    case = CASES["network"][0]
+    tiers = ("inter-chiplet", "inter-package", "inter-node", "inter-pod")
+    each = 4096 * 125 * (2.0 + 4.0 + 4.0 + 7.8 + 18.0 + 31.6)
+    assert wiring.network_usd(network(case, 1.0).along, tiers) == pytest.approx(each)
