@@ -10,7 +10,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 REAL := .venv-real
 LAUNCHERS ?= .venv-launchers
 
-.PHONY: help demo test test-real test-launchers lint format docs accuracy calibrate clean
+.PHONY: help demo test test-real test-launchers lint format docs accuracy case-studies calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
@@ -21,6 +21,7 @@ help:
 	@echo "make format  reformat the sources"
 	@echo "make docs    refresh the generated pages and the examples in README.md"
 	@echo "make accuracy refresh docs/accuracy.md and its plots (minutes); make calibrate refits the shipped efficiencies"
+	@echo "make case-studies refresh docs/case-studies.md and its plots"
 	@echo "make clean   remove what the other targets made"
 
 demo: $(VENV)/.installed
@@ -51,6 +52,9 @@ format: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/generate.py
+
+case-studies: $(VENV)/.installed-dev
+	$(BIN)/python -m docs.case_studies
 
 accuracy: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.accuracy

@@ -121,7 +121,7 @@ def columns(kind: str, model: str) -> tuple[list[Run], Columns]:
 
 
 def scalars(record: object, row: int) -> dict[str, float]:
-    names = [name for name in dir(record) if not name.startswith("_")]
+    names = [name for name in dir(record) if not name.startswith("_") and getattr(record, name) is not None]
     return {name: float(np.asarray(getattr(record, name)).reshape(-1)[row]) for name in names}
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from planner.cost import collectives
 from planner.cost.compute import Part, product_time
 from planner.cost.figures import Device, Figure, Network
+from planner.cost.hierarchy import Far
 from planner.cost.software import Software, exposed, stretched
 from planner.schema.families import Recommender
 
@@ -200,8 +201,9 @@ def step_time(
     batch: Figure,
     ranks: Figure,
     by: Sharding = "even",
+    far: Far | None = None,
 ) -> Figure:
-    """Seconds a step takes.
+    """Seconds a step takes; `far` says what share of the tables (its second operand) lies in expanded memory.
 
     ``(gathers + all-to-alls + dense + interaction + all-reduce that shows) jitter + update + kernels + overhead``. The
     bottom MLP is too short to hide the all-to-all, so none of it is taken to be hidden.
@@ -210,7 +212,9 @@ def step_time(
     group = collectives.group(network, ranks, 1.0)
     work = dense(model, device, software, samples) + interaction(model, device, software, samples)
     moved = gather_bytes(model, software.element, samples, ranks, by)
-    gathers = (moved.forward + moved.backward) / (device.memory_rate * software.gather)
+    looked_up, reach = moved.forward + moved.backward, device.memory_rate * software.gather
+    there = 0.0 if far is None else far.second * looked_up
+    gathers = looked_up / reach if far is None else far.seconds(reach, looked_up - there, there)
     links = replace(network, scaleup=network.scaleup * software.exchange, nic=network.nic * software.exchange)
     crossing = exchange_bytes(model, software.element, samples, ranks, by) * software.crossing
     once = collectives.all_to_all(links, crossing, group)
