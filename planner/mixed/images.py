@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from planner import binding, families
-from planner.accuracy import other_families
 from planner.accuracy.frame import Efficiencies
 from planner.catalog import Catalog
 from planner.cost import collectives, convolution
@@ -45,9 +44,9 @@ def of(catalog: Catalog, network: str, offered: Pools, used: Sequence[Pool], pre
         if not binding.can_train_in(part, precision):
             raise WrongQuestion(f"{part.id} does not train in {precision}")
         reached = using.accelerator(part)
-        device = binding.device(part, reached, precision, RUNTIME[1])
+        device = binding.matured(binding.device(part, reached, precision, RUNTIME[1]), reached, RUNTIME[1])
         runtime = using.runtime(*RUNTIME, "", part.generation)
-        software = other_families.software(runtime, precision)
+        software = binding.software(runtime, precision)
         times = convolution.passes(model, device, software, np.array([FEW, MANY]))
         (few_f, many_f), (few_b, many_b) = (np.ravel(way).tolist() for way in (times.forward, times.backward))
         q, k = (many_f - few_f) / (MANY - FEW), (many_b - few_b) / (MANY - FEW)
