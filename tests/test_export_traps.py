@@ -27,6 +27,7 @@ from planner.export import (
 )
 from planner.export.bundle import refusals
 from planner.schema.plan import CallChoice, CommunicationChoice, CommunicationRule, Plan
+from tests.launchers import kubernetes_fields
 from tests.launchers.environments import given
 from tests.launchers.spread import MIXED, Case, chosen_plan, expressible, mixed, plan, two_pools
 
@@ -361,6 +362,25 @@ def test_unlike_pools_in_kubernetes_are_told() -> None:
     for starter in ("jobset", "volcano"):
         target = f"megatron+{starter}"
         assert "cluster.pools" in {loss.field for loss in bundle(whole, parts(target), given(target)).losses}
+
+
+@pytest.mark.parametrize("starter", ["jobset", "volcano"])
+def test_each_pool_lands_on_its_own_nodes(starter: str) -> None:
+    whole, target = on_pools(H100, H200), f"megatron+{starter}"
+    labels = {"pool.dgx-h100.node-label": "nvidia.com/gpu.product=NVIDIA-H100", "pool.dgx-h200.node-label": "tier="}
+    made = yaml.safe_load(bundle(whole, parts(target), given(target) | labels).files[f"{starter}.yaml"])
+    found = [pod["nodeSelector"] for pod in pods(made)]
+    assert found == [{"nvidia.com/gpu.product": "NVIDIA-H100"}, {"tier": ""}]
+    assert not kubernetes_fields.problems(starter, made)
+    for wrong in ("h100", "=h100", "a b=c", "a=b c", "a=b\nc", "-a=b", "/a=b", "a=$(x)"):
+        with pytest.raises(WrongQuestion, match="write a label of nodes as NAME=VALUE"):
+            bundle(whole, parts(target), given(target) | {"pool.dgx-h100.node-label": wrong})
+
+
+def pods(value: Any) -> list[dict[str, Any]]:
+    """Whatever in a document has containers."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [value] if isinstance(value, dict) and "containers" in value else [p for part in inner for p in pods(part)]
 
 
 def test_a_gang_of_volcano_starts_whole() -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from planner.errors import WrongQuestion
 from planner.export import facts, quoting, start
-from planner.export.target import Exporter, Job, Loss, Setting, Values
+from planner.export.target import Exporter, Job, Loss, Setting, Values, of_pool
 from planner.schema.plan import Plan, Pool
 
 NAME = "jobset.yaml"
@@ -46,6 +47,7 @@ def _group(plan: Plan, job: Job, values: Values, name: str, index: int, first: i
     )
     pod = {
         "restartPolicy": "Never",
+        **node_selector(plan, index, values),
         "containers": [{"name": "trainer", **container(values["image"], script), "resources": resources(pool)}],
     }
     job_template = {
@@ -70,10 +72,38 @@ def resources(pool: Pool) -> dict[str, Any]:
     return {"limits": {name: pool.accelerators_per_node}}
 
 
+LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+WORD = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+"""What Kubernetes takes as the name and the value of a label."""
+
+
+def of_pools(plan: Plan) -> Iterator[Setting]:
+    """The label of each pool's nodes."""
+    for name in facts.pool_names(plan):
+        yield Setting(of_pool(name, "node-label"), f"label of the nodes of {name}, as NAME=VALUE", "")
+
+
+def node_selector(plan: Plan, index: int, values: Values) -> dict[str, Any]:
+    """The nodes that a pool's pods may land on; nothing where no label is given.
+
+    Raises:
+        WrongQuestion: what is given is no label.
+    """
+    setting = of_pool(facts.pool_names(plan)[index], "node-label")
+    text = values[setting]
+    if not text:
+        return {}
+    label, equals, value = text.partition("=")
+    if not equals or not LABEL.fullmatch(label) or not WORD.fullmatch(value):
+        raise WrongQuestion(f"--set {setting}={quoting.line(text)}: write a label of nodes as NAME=VALUE")
+    return {"nodeSelector": {label: value}}
+
+
 def loses(plan: Plan) -> Iterator[Loss]:
     """Pods ask for accelerators by their number; which nodes of a vendor they land on is the cluster's choice."""
     if len({pool.accelerator for pool in plan.cluster.pools}) > 1:
-        yield Loss("cluster.pools", "pods name no kind of node; add a nodeSelector to each pool's template")
+        names = " ".join(f"--set {of_pool(name, 'node-label')}=..." for name in facts.pool_names(plan))
+        yield Loss("cluster.pools", f"pods take any nodes with accelerators unless labels say which ({names})")
 
 
 IMAGE = Setting("image", "container image with the framework in it")
@@ -84,6 +114,7 @@ EXPORTER = Exporter(
     role="starter",
     expresses={"pools": "any"},
     settings=(IMAGE, Setting("namespace", "Kubernetes namespace", "default")),
+    of_pools=of_pools,
     emit=emit,
     refuses=facts.resources_are_known,
     loses=loses,

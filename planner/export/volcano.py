@@ -45,6 +45,7 @@ def _task(plan: Plan, job: Job, values: Values, name: str, index: int, first: in
     made = jobset.container(values["image"], script)
     pod = {
         "restartPolicy": "Never",
+        **jobset.node_selector(plan, index, values),
         "containers": [{"name": "trainer", **made, "resources": jobset.resources(pool)}],
     }
     return {"name": f"pool-{index}", "replicas": pool.count, "template": {"spec": pod}}
@@ -61,6 +62,7 @@ EXPORTER = Exporter(
         Setting("namespace", "Kubernetes namespace", "default"),
         Setting("queue", "Volcano queue", "default"),
     ),
+    of_pools=jobset.of_pools,
     emit=emit,
     refuses=facts.resources_are_known,
     loses=jobset.loses,
