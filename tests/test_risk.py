@@ -127,7 +127,8 @@ def _one(grid, shape, place):
     parts = {}
     for name in ("shape", "device", "network", "stack", "layout", "options"):
         record = getattr(grid, name)
-        parts[name] = replace(record, **{field: figure(getattr(record, field)) for field in type(record).__slots__})
+        figures = {field: getattr(record, field) for field in type(record).__slots__}
+        parts[name] = replace(record, **{field: figure(value) for field, value in figures.items() if value is not None})
     return replace(grid, **parts)
 
 
