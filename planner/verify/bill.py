@@ -73,7 +73,7 @@ def charge_is_as_asked(question: Asked, a: Alternative) -> Iterator[str]:
     if question.charge == "cash":
         yield from _cents("charged_usd", a.cost.charged_usd, a.cost.capital_usd)
     if a.cost.resale_usd is not None:
-        years = {x.id: (question.horizon_days - x.start_day) / DAYS_PER_YEAR for x in bought}
+        years = {x.id: max(0.0, question.horizon_days - x.start_day) / DAYS_PER_YEAR for x in bought}
         fetched = sum(_capital(a, x, "node") * 10.0 ** (-DECADES_PER_YEAR * years[x.id]) for x in bought)
         yield from _cents("resale_usd", a.cost.resale_usd, fetched, lines)
     owner = question.ownership
