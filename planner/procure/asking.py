@@ -12,7 +12,8 @@ from planner.catalog.files import Document
 from planner.errors import WrongQuestion
 from planner.procure.offers import everything
 from planner.procure.portfolio import WAYS, Portfolio
-from planner.procure.reading import portfolio, span
+from planner.procure.reading import portfolio
+from planner.procure.values import span
 from planner.units import UnitError
 
 DEFAULT_HORIZON = "12 months"

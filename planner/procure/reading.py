@@ -16,11 +16,10 @@ from planner.catalog import Catalog
 from planner.catalog.files import Document, Problem, read_document
 from planner.cost.ownership import Ownership
 from planner.errors import ClusterwrightError, WrongQuestion, nearest
-from planner.procure import amounts
+from planner.procure import amounts, values
 from planner.procure.offers import everything
 from planner.procure.portfolio import (
     CHARGES,
-    DAYS_PER_MONTH,
     OBJECTIVES,
     WAYS,
     Candidate,
@@ -34,10 +33,7 @@ from planner.procure.portfolio import (
 )
 
 T = TypeVar("T")
-DAY_S = 86400.0
 MOST_JOBS = 500
-MOST_NODES = 100_000
-LONGEST_DAYS = 20 * 365.25
 WIRINGS = ("rail-optimised", "fat-tree", "rail-only", "dragonfly", "torus")
 _TOP = (
     "name", "currency", "exchange", "as_of", "horizon", "objective", "charge", "regions", "limits", "workloads",
@@ -126,18 +122,18 @@ def portfolio(document: Document, catalog: Catalog) -> Portfolio:
     r = _Reader(document, catalog)
     given = r.keys(document.data, _TOP, ())
     r.exchange = _exchange(r, given)
-    horizon = r.value(given, "horizon", (), span)
+    horizon = r.value(given, "horizon", (), values.span)
     if "horizon" not in given:
         r.wrong(("horizon",), 'missing; write for example horizon = "12 months"')
     horizon = horizon or 0.0
-    as_of = r.value(given, "as_of", (), _iso) or date.today().isoformat()
+    as_of = r.value(given, "as_of", (), values.iso_date) or date.today().isoformat()
     found = Portfolio(
         name=str(given.get("name", document.path.stem)),
         as_of=as_of,
         horizon_days=horizon,
-        objective=r.value(given, "objective", (), _one_of(OBJECTIVES)) or "cost",
-        charge=r.value(given, "charge", (), _one_of(CHARGES)) or "cash",
-        regions=r.value(given, "regions", (), lambda x: _regions(catalog, x)) or ("us",),
+        objective=r.value(given, "objective", (), values.one_of(OBJECTIVES)) or "cost",
+        charge=r.value(given, "charge", (), values.one_of(CHARGES)) or "cash",
+        regions=r.value(given, "regions", (), lambda x: values.regions(catalog, x)) or ("us",),
         limits=_limits(r, given.get("limits", {})),
         jobs=_jobs(r, given.get("workloads"), horizon),
         candidates=_candidates(r, given.get("candidates"), horizon, as_of),
@@ -168,113 +164,13 @@ def _exchange(r: _Reader, given: dict[str, Any]) -> Exchange:
         if table:
             r.wrong(("exchange",), "US dollars need no rate")
         return Exchange()
-    usd = r.value(table, "usd", ("exchange",), _positive)
-    dated = r.value(table, "date", ("exchange",), _iso)
+    usd = r.value(table, "usd", ("exchange",), values.positive)
+    dated = r.value(table, "date", ("exchange",), values.iso_date)
     if usd is None or not dated:
         r.wrong(
             ("exchange",), f'{code} needs its rate: [exchange] usd = 1.08 (US dollars for one), date = "2026-11-20"'
         )
     return Exchange(code=code, usd=usd or 1.0, date=dated or "", source=str(table.get("source", "")))
-
-
-# ---- values ----------------------------------------------------------------------------------------------------------
-
-
-def span(text: object) -> float:
-    """Days of ``"60 d"`` or ``"12 months"``."""
-    months = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*months?\s*", text) if isinstance(text, str) else None
-    days = float(months[1]) * DAYS_PER_MONTH if months else units.parse(text, "time") / DAY_S  # type: ignore[arg-type]
-    if not 0 < days <= LONGEST_DAYS:
-        raise units.UnitError(f"{text!r}: must be more than nothing and at most 20 years")
-    return days
-
-
-def _delay(text: object) -> float:
-    """Days, none allowed."""
-    return 0.0 if isinstance(text, str) and re.fullmatch(r"\s*0\s*(d|days?|months?)\s*", text) else span(text)
-
-
-def _iso(text: object) -> str:
-    if isinstance(text, date):
-        return text.isoformat()
-    try:
-        return date.fromisoformat(str(text)).isoformat()
-    except ValueError:
-        raise ValueError(f'{text!r} is no date; write for example "2026-11-20"') from None
-
-
-def _positive(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
-        raise ValueError(f"{value!r}: must be a number above 0")
-    return float(value)
-
-
-def _share(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError(f"{value!r}: must be a number from 0 to 1")
-    return float(value)
-
-
-def _some_share(value: object) -> float:
-    return _positive(_share(value))
-
-
-def _residual(value: object) -> float:
-    share = _share(value)
-    if share >= 1:
-        raise ValueError(f"{value!r}: must be a number from 0 to below 1: no machine gains by its age")
-    return share
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_NODES:
-        raise ValueError(f"{value!r}: must be a whole number from 1 to {MOST_NODES:,}")
-    return value
-
-
-def _one_of(choices: tuple[Any, ...]) -> Callable[[object], Any]:
-    def read(value: object) -> Any:
-        if value not in choices:
-            near = nearest(str(value), choices)
-            hint = f"did you mean {near[0]}?" if near else f"choose {', '.join(choices)}"
-            raise ValueError(f"{value!r}: {hint}")
-        return value
-
-    return read
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _regions(catalog: Catalog, value: object) -> tuple[str, ...]:
-    return tuple(catalog.region(str(name)).id for name in _list(value))
-
-
-def _watts(text: object) -> float:
-    return _above_nothing(text, units.parse(text, "power"))  # type: ignore[arg-type]
-
-
-def _above_nothing(text: object, value: float) -> float:
-    if value <= 0:
-        raise units.UnitError(f"{text!r}: must be more than nothing")
-    return value
-
-
-def _weight(text: object) -> float:
-    """Kilograms of ``"120 t"`` or ``"900 kg"``."""
-    match = re.fullmatch(r"\s*([\d.,]+)\s*(kg|t)(?:\s*CO2e?)?\s*", text) if isinstance(text, str) else None
-    if match is None:
-        raise ValueError(f"{text!r}: write for example '120 t' or '900 kg'")
-    return _above_nothing(text, float(match[1].replace(",", "")) * (1000.0 if match[2] == "t" else 1.0))
-
-
-def _rate(text: object) -> float:
-    """Tokens per second of ``"1.2M tokens/s"``."""
-    match = re.fullmatch(r"\s*(.*?)\s*tokens/s\s*", text) if isinstance(text, str) else None
-    if match is None:
-        raise ValueError(f"{text!r} has no unit; write for example '1.2M tokens/s'")
-    return _above_nothing(text, units.parse(match[1], "count"))
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -285,16 +181,16 @@ def _limits(r: _Reader, table: Any) -> Limits:
     table = r.keys(table, KEYS["limits"], where)
 
     def money(text: object) -> float:
-        return _above_nothing(text, r.money(text))
+        return values.above_nothing(text, r.money(text))
 
     return Limits(
         budget=r.value(table, "budget", where, money),
         capital=r.value(table, "capital", where, r.money),
         monthly=r.value(table, "monthly", where, money),
-        power=r.value(table, "power", where, _watts),
-        racks=r.value(table, "racks", where, _positive),
-        switch_ports=r.value(table, "switch_ports", where, _positive),
-        carbon=r.value(table, "carbon", where, _weight),
+        power=r.value(table, "power", where, values.watts),
+        racks=r.value(table, "racks", where, values.positive),
+        switch_ports=r.value(table, "switch_ports", where, values.positive),
+        carbon=r.value(table, "carbon", where, values.weight),
     )
 
 
@@ -325,17 +221,17 @@ def _job(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: float) -> 
     trained = r.value({"model": 0}, "model", where, lambda _: _workload(model.id, asked))
     if trained is None:
         return
-    samples = r.value(row, "samples", where, lambda x: _above_nothing(x, units.parse(x, "count")))
+    samples = r.value(row, "samples", where, lambda x: values.above_nothing(x, units.parse(x, "count")))
     if samples is not None and "tokens" in row:
         r.wrong((*where, "samples"), "say tokens or samples, not both")
     tokens = samples * trained.sequence if samples is not None else trained.tokens
-    release = r.value(row, "release", where, _delay) or 0.0
-    deadline = r.value(row, "deadline", where, span)
+    release = r.value(row, "release", where, values.delay) or 0.0
+    deadline = r.value(row, "deadline", where, values.span)
     if deadline is not None and deadline > horizon > 0:
         r.wrong((*where, "deadline"), f"is past the horizon of {horizon:,.0f} days")
     if deadline is not None and deadline <= release:
         r.wrong((*where, "deadline"), "is not after the release")
-    every = r.value(row, "every", where, span)
+    every = r.value(row, "every", where, values.span)
     if every is not None and horizon > 0 and release + every > horizon * (1 + 1e-9):
         r.wrong(
             (*where, "every"), f"not one period of {every:,.4g} days ends within the horizon of {horizon:,.0f} days"
@@ -346,7 +242,7 @@ def _job(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: float) -> 
     if isinstance(priority, bool) or not isinstance(priority, int):
         r.wrong((*where, "priority"), f"{priority!r}: must be a whole number; the highest goes first")
         priority = 0
-    least = r.value(row, "min_throughput", where, _rate) or 0.0
+    least = r.value(row, "min_throughput", where, values.rate) or 0.0
     name = str(row.get("name", model.id))
     for suffix, start, end in _times(release, deadline, every, horizon):
         yield Job(
@@ -379,7 +275,7 @@ def _asked(row: dict[str, Any]) -> Asked:
     said = {
         key: str(value) if key in ("batch", "tokens", "runtime", "precision") else value for key, value in said.items()
     }
-    return Asked(**said, pins=tuple(str(pin) for pin in _list(row.get("pins", []))))
+    return Asked(**said, pins=tuple(str(pin) for pin in values.listed(row.get("pins", []))))
 
 
 def _workload(model: str, asked: Asked) -> Any:
@@ -411,14 +307,14 @@ def _candidate(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: floa
     node = r.value(row, "node", where, lambda name: r.catalog.node(str(name)).id)
     if "node" not in row:
         r.wrong((*where, "node"), 'missing; write for example node = "dgx-h100"')
-    ways = r.value(row, "ways", where, lambda x: tuple(_one_of(WAYS)(way) for way in _list(x)))
+    ways = r.value(row, "ways", where, lambda x: tuple(values.one_of(WAYS)(way) for way in values.listed(x)))
     if "ways" not in row:
         r.wrong((*where, "ways"), f"missing; any of {', '.join(WAYS)}")
     price = r.value(row, "price", where, lambda x: _price(r, x, ways or ()))
-    delivery = r.value(row, "delivery", where, _delay) or 0.0
+    delivery = r.value(row, "delivery", where, values.delay) or 0.0
     if delivery >= horizon > 0:
         r.wrong((*where, "delivery"), f"is not before the end of the horizon of {horizon:,.0f} days")
-    counts = r.value(row, "counts", where, lambda x: tuple(sorted({_whole(n) for n in _list(x)}))) or ()
+    counts = r.value(row, "counts", where, lambda x: tuple(sorted({values.whole(n) for n in values.listed(x)}))) or ()
     if node is None or ways is None:
         return None
     amount, dated, source = price or (None, "", "")
@@ -426,14 +322,14 @@ def _candidate(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: floa
         node=node,
         ways=ways,
         counts=counts,
-        at_most=r.value(row, "at_most", where, _whole),
-        min_order=r.value(row, "min_order", where, _whole) or 1,
-        wirings=r.value(row, "wirings", where, lambda x: tuple(_wiring(w) for w in _list(x))) or (("", 1.0),),
-        nics=r.value(row, "nics", where, _whole),
+        at_most=r.value(row, "at_most", where, values.whole),
+        min_order=r.value(row, "min_order", where, values.whole) or 1,
+        wirings=r.value(row, "wirings", where, lambda x: tuple(_wiring(w) for w in values.listed(x))) or (("", 1.0),),
+        nics=r.value(row, "nics", where, values.whole),
         fabric=r.value(row, "fabric", where, lambda name: r.catalog.fabric(str(name)).id),
-        regions=r.value(row, "regions", where, lambda x: _regions(r.catalog, x)) or (),
+        regions=r.value(row, "regions", where, lambda x: values.regions(r.catalog, x)) or (),
         delivery_day=delivery,
-        copies=r.value(row, "copies", where, _whole),
+        copies=r.value(row, "copies", where, values.whole),
         price_usd=amount,
         price_date=dated,
         price_source=source,
@@ -463,8 +359,8 @@ def _price(r: _Reader, given: Any, ways: tuple[str, ...]) -> tuple[float, str, s
         raise ValueError(
             f"{text!r}: {'a purchase is not paid by the hour' if hourly else 'say what an hour costs: /h'}"
         )
-    amount = _above_nothing(text, r.money(re.sub(r"\s*/\s*h$", "", text)))
-    return amount, _iso(given.get("date", "")), str(given.get("source", "the portfolio"))
+    amount = values.above_nothing(text, r.money(re.sub(r"\s*/\s*h$", "", text)))
+    return amount, values.iso_date(given.get("date", "")), str(given.get("source", "the portfolio"))
 
 
 def _owned(r: _Reader, rows: Any) -> tuple[Owned, ...]:
@@ -473,7 +369,7 @@ def _owned(r: _Reader, rows: Any) -> tuple[Owned, ...]:
         where: tuple[str | int, ...] = ("owned", n)
         row = r.keys(row, _OWNED, where)
         node = r.value(row, "node", where, lambda name: r.catalog.node(str(name)).id)
-        count = r.value(row, "count", where, _whole)
+        count = r.value(row, "count", where, values.whole)
         if node is None or count is None:
             if "node" not in row or "count" not in row:
                 r.wrong(where, 'say what and how many: node = "dgx-a100-80gb", count = 2')
@@ -492,13 +388,13 @@ def _ownership(r: _Reader, table: Any) -> Ownership:
     table = r.keys(table, _OWNERSHIP, where)
     plain = Ownership()
     said = {
-        "interest": r.value(table, "interest", where, _share),
-        "life_years": r.value(table, "life", where, lambda x: span(x) / 365.25),
-        "residual": r.value(table, "residual", where, _residual),
-        "availability": r.value(table, "availability", where, _some_share),
-        "load": r.value(table, "load", where, _share),
+        "interest": r.value(table, "interest", where, values.share),
+        "life_years": r.value(table, "life", where, lambda x: values.span(x) / 365.25),
+        "residual": r.value(table, "residual", where, values.residual),
+        "availability": r.value(table, "availability", where, values.some_share),
+        "load": r.value(table, "load", where, values.share),
         "colocation_usd_per_kw_month": r.value(table, "colocation_per_kw_month", where, r.money),
-        "maintenance": r.value(table, "maintenance", where, _share),
+        "maintenance": r.value(table, "maintenance", where, values.share),
         "staff_usd_per_accelerator_year": r.value(table, "staff_per_accelerator_year", where, r.money),
     }
     return Ownership(**{key: getattr(plain, key) if value is None else value for key, value in said.items()})
@@ -508,8 +404,8 @@ def _hall(r: _Reader, table: Any) -> Hall:
     where = ("hall",)
     table = r.keys(table, _HALL, where)
     return Hall(
-        rack_units=r.value(table, "rack_units", where, _whole) or 48,
-        cooling_per_rack=r.value(table, "cooling_per_rack", where, _watts),
+        rack_units=r.value(table, "rack_units", where, values.whole) or 48,
+        cooling_per_rack=r.value(table, "cooling_per_rack", where, values.watts),
     )
 
 
@@ -517,10 +413,10 @@ def _reliability(r: _Reader, table: Any) -> Reliability:
     where = ("reliability",)
     table = r.keys(table, _RELIABILITY, where)
     plain = Reliability()
-    preempted = r.value(table, "preemptions_per_node_day", where, _positive)
-    repair = r.value(table, "repair", where, span)
-    risk = r.value(table, "spare_risk", where, _share)
-    restart = r.value(table, "restart_without_spares", where, lambda x: span(x) * DAY_S)
+    preempted = r.value(table, "preemptions_per_node_day", where, values.positive)
+    repair = r.value(table, "repair", where, values.span)
+    risk = r.value(table, "spare_risk", where, values.share)
+    restart = r.value(table, "restart_without_spares", where, lambda x: values.span(x) * values.DAY_S)
     return Reliability(
         preemptions_per_node_day=plain.preemptions_per_node_day if preempted is None else preempted,
         repair_days=plain.repair_days if repair is None else repair,
