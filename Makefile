@@ -20,7 +20,7 @@ help:
 	@echo "make lint    the same without the tests"
 	@echo "make format  reformat the sources"
 	@echo "make docs    refresh the generated pages and the examples in README.md"
-	@echo "make accuracy refresh docs/accuracy.md and its plots (minutes); make calibrate refits the shipped efficiencies"
+	@echo "make accuracy refresh docs/accuracy.md, its plots and docs/papers.md (minutes); make calibrate refits the shipped efficiencies"
 	@echo "make case-studies refresh docs/case-studies.md and its plots"
 	@echo "make clean   remove what the other targets made"
 
@@ -58,6 +58,7 @@ case-studies: $(VENV)/.installed-dev
 
 accuracy: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.accuracy
+	$(BIN)/python -m docs.papers
 
 calibrate: $(VENV)/.installed-dev
 	$(BIN)/clusterwright calibrate benchmarks/data/measured_runs.csv --table benchmarks/data/gemm_measured.csv \

@@ -312,8 +312,8 @@ aiconfigurator left out: what remains for H100 are fourteen sizes an operation o
 {table(["source", "operation", "rows", "MAPE"], [[*row[:3], percent(float(row[3]))] for row in sources])}
 **Several nodes.** A fabric's step, ramp and reachable NICs are fitted to every other row, where it has eight; median
 errors of the others. These are few sites, and one kind of hardware differs by 40 % between two of them: expect that
-much elsewhere. Twenty GB200 racks (1,440 GPUs) take twice what is predicted; no source says why, and no accuracy is
-claimed beyond 1,000.
+much elsewhere. Twenty GB200 racks (1,440 GPUs) take twice what is predicted; no source says why; no accuracy is claimed
+beyond 1,000.
 
 {table(["fabric", "rows", "accelerators", "nothing fitted", "fitted"], across)}
 ![Predicted and measured over several nodes](figures/collectives-nodes.svg)
