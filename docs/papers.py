@@ -290,8 +290,8 @@ VERDICT = """So, case by case:
 - **DeepSpeed-MoE, 31 %: plausible only if the library's all-to-all was far below its links.** Half of a step would have
   to get twice as fast, and most of that half are gradients of hundreds of megabytes, where tables show 1.0 to 1.1. With
   those as they are, all-to-alls of a fifth of the step that took no time at all would give 27 %. Users did report
-  all-to-alls between V100 nodes far below what links carry (benchmarks/data, "problem case"): then their share is larger
-  than here, and so is what another back end gains.
+  all-to-alls between V100 nodes far below what links carry (benchmarks/data, "problem case"): then their share is
+  larger than here, and so is what another back end gains.
 - **Dense, 20 %: not by what tables show.** At 13B on eight tensor-parallel ranks 39 % of the step is communication, two
   thirds of it in calls of twenty megabytes, and 1.7 times would be needed on all of it; from 16 MiB on A100s
   the tables show 1.0. Where mostly gradients are sent, the speed-up needed is 3 to 6.
