@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import api, catalog, document, verify
+from planner import api, binding, catalog, document, verify
 from planner.comm import choosing, modelled, planned, program, table
 from planner.comm.choosing import Asked
-from planner.comm.listing import grid_of, listed
+from planner.comm.listing import grid_of, listed, place_of
 from planner.comm.program import Instance, Live
 from planner.comm.rules import rule_of
 from planner.comm.table import Candidate, Row, Table
@@ -291,8 +291,10 @@ def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
     if any(rule.algorithm for rule in found.rules):
         assert list(nccl_tuner.refuses(new)) == []
     network = grid_of(plan, CATALOG, "plan").network
+    efficiencies = CATALOG.collective_efficiencies, CATALOG.fabric_efficiencies
+    library = binding.library(place_of(plan, CATALOG), *efficiencies)
     for call in calls(name)[1]:
-        known = modelled.times(network, call)
+        known = modelled.times(network, library, call)
         rule = rule_of(found.rules, call.op, call.group, call.ranks, call.bytes)
         assert rule is not None
         mine = known[Candidate(rule.backend, rule.algorithm, rule.protocol)].seconds

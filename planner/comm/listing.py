@@ -13,6 +13,7 @@ from planner.efficiency import reached
 from planner.errors import WrongQuestion
 from planner.profiles import overlay
 from planner.profiles import profile as profiles
+from planner.schema.hardware import Cluster
 from planner.schema.plan import Plan
 from planner.schema.workload import Method, Optimizer, Workload
 from planner.space.axes import RANK_ORDERS, Options, Placement, Sharding, TensorMode, recompute
@@ -54,8 +55,7 @@ def grid_of(plan: Plan, catalog: Catalog, where: str) -> Grid:
     """
     if len(plan.cluster.pools) != 1 or plan.parallelism.groups:
         raise WrongQuestion(f"{where}: a plan over several pools; calls are listed of plans on nodes of one kind")
-    pool, options = plan.cluster.pools[0], _options(plan)
-    place = cluster(catalog, pool.node, pool.count, plan.cluster.fabric.id)
+    place, options = place_of(plan, catalog), _options(plan)
     runtime, release = catalog.runtime(plan.runtime.name), plan.runtime.release
     fitted = reached(catalog, place.accelerator, runtime, release)
     work = _workload(plan)
@@ -70,6 +70,16 @@ def grid_of(plan: Plan, catalog: Catalog, where: str) -> Grid:
         expanded=binding.expansion(place.accelerator, fitted.accelerator, place.node.accelerators),
     )
     return single_grid(figures, _layout(plan), options)
+
+
+def place_of(plan: Plan, catalog: Catalog) -> Cluster:
+    """The cluster of a plan on one pool, by the catalog.
+
+    Raises:
+        WrongQuestion: the catalog has no such node or fabric.
+    """
+    pool = plan.cluster.pools[0]
+    return cluster(catalog, pool.node, pool.count, plan.cluster.fabric.id)
 
 
 def _layout(plan: Plan) -> dict[str, int]:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from planner import binding
 from planner.catalog import Catalog
 from planner.comm import modelled as by_model
 from planner.comm import table as tables
 from planner.comm.choosing import Asked, Chosen, choose, pin
-from planner.comm.listing import grid_of, listed
+from planner.comm.listing import grid_of, listed, place_of
 from planner.cost.calls import Call
 from planner.errors import WrongQuestion
 from planner.schema.plan import CommunicationChoice, Plan
@@ -30,13 +31,15 @@ def modelled(plan: Plan, catalog: Catalog, where: str) -> tuple[Chosen, Plan]:
         WrongQuestion: as :func:`with_rules`, and where the accelerators do not speak NCCL.
     """
     calls = _calls(plan, catalog, where)
-    part = catalog.accelerator(plan.cluster.pools[0].accelerator)
+    place = place_of(plan, catalog)
+    part = place.accelerator
     if part.vendor.lower() != "nvidia":
         raise WrongQuestion(
             f"{where}: the model knows NCCL's algorithms only, not those on {part.id}; --table FILE.csv"
         )
     network = grid_of(plan, catalog, where).network
-    chosen = pin(calls, lambda call: by_model.times(network, call))
+    library = binding.library(place, catalog.collective_efficiencies, catalog.fabric_efficiencies)
+    chosen = pin(calls, lambda call: by_model.times(network, library, call))
     return chosen, _told(plan, chosen, Asked(most=1), "modelled", "")
 
 
