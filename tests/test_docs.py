@@ -56,9 +56,9 @@ def test_commands_and_options_in_the_pages_exist(page: Path) -> None:
 
 
 def test_make_targets_in_the_pages_exist() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
-        for target in re.findall(r"`make ([a-z]+)|^make ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE):
+        for target in re.findall(r"`make ([a-z-]+)|^make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE):
             assert (target[0] or target[1]) in targets, f"{page.name}: make {target}"
 
 
