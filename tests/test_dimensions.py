@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import document
+from planner import document, verify
 from planner.cost import collectives, dimensions, wiring
 from planner.cost.figures import Dimension, Dimensions
 from planner.errors import WrongQuestion
@@ -171,6 +171,22 @@ def test_a_plan_on_dimensions_is_found_and_says_them():
     assert [(d.topology, d.size) for d in told] == [("switch", 8), ("ring", 4)]
     assert document.dump(made.plans[0])["cluster"]["fabric"]["dimensions"][1]["bytes_per_s"] == 50e9
     assert made.reasons.gains["dimension 2 bandwidth"] <= 0.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (lambda d: d[:1], "8 places for 32 accelerators"),
+        (lambda d: d * 3, "a network of 6 dimensions"),
+        (lambda d: (replace(d[0], topology="star"), d[1]), "no topology 'star'"),
+    ],
+)
+def test_a_plan_on_other_dimensions_is_found_out(changed, said):
+    made = plan(CATALOG, request("llama2-7b", dimensional(), batches=(64,), pins="tp=2 cp=1 micro=1")).plans[0]
+    assert not verify.violations(made)
+    fabric = replace(made.cluster.fabric, dimensions=changed(made.cluster.fabric.dimensions))
+    wrong = replace(made, cluster=replace(made.cluster, fabric=fabric))
+    assert any(said in str(violation) for violation in verify.violations(wrong))
 
 
 def test_a_faster_outer_dimension_is_never_slower():

@@ -131,9 +131,17 @@ def test_it_opens_what_did_not_fit():
 @pytest.mark.parametrize("more", [{}, {"expanded_scope": "pool", "expanded_access": "concurrent"}])
 def test_bounded_search_finds_what_exhaustive_search_finds(more):
     on = expanded("dgx-a100-40gb:2", expanded_memory=3000 * GB if more else 30 * GB, **more)
-    asked = {"batches": (32,), "counts": (1, 2), "pins": "cp=1 micro=1 recompute=none|full"}
-    problem = problem_of("llama2-7b", on, top=5, **asked)
-    assert Bounded().search(problem).best == Exhaustive().search(problem).best
+    asked = {
+        "batches": (32,),
+        "counts": (1, 2),
+        "pins": "cp=1 micro=1 recompute=none|full placement=weights+activations",
+    }
+    problem = problem_of("llama2-7b", on, top=50, objective="energy", **asked)
+    found = Bounded().search(problem).best
+    assert found == Exhaustive().search(problem).best
+    for each in found:  # and what each costs alone, whatever other node counts stand in the grid
+        alone = cost.evaluate(single_grid(problem.figures, each.layout, each.options))
+        assert each.time == pytest.approx(float(alone.time), rel=1e-12)
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------

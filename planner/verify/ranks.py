@@ -9,6 +9,9 @@ from planner.schema.plan import Parallelism, Plan
 from planner.verify.finding import Check, Claim
 from planner.verify.model import layers
 
+MOST_DIMENSIONS = 4
+TOPOLOGIES = ("ring", "switch", "fully-connected", "torus")
+
 
 def ranks_fill_the_cluster(c: Claim) -> Iterator[str]:
     """``tp pp cp dp = accelerators = sum(nodes per_node)``."""
@@ -181,7 +184,21 @@ def expert_shards(plan: Plan) -> int:
     return math.gcd(_inside(plan, copies, p.ep * p.etp * _between_stages(p)), copies)
 
 
+def dimensions_have_places(c: Claim) -> Iterator[str]:
+    """At most four dimensions, whose sizes multiply to at least the accelerators that are used."""
+    along = c.plan.cluster.fabric.dimensions
+    if along is None:
+        return
+    places = math.prod(each.size for each in along)
+    if not 1 <= len(along) <= MOST_DIMENSIONS:
+        yield f"a network of {len(along)} dimensions"
+    if places < c.plan.cluster.accelerators:
+        yield f"the network has {places:,} places for {c.plan.cluster.accelerators:,} accelerators"
+    yield from (f"no topology {each.topology!r}" for each in along if each.topology not in TOPOLOGIES)
+
+
 CHECKS: tuple[Check, ...] = (
+    dimensions_have_places,
     ranks_fill_the_cluster,
     tensor_divides,
     sequence_divides,
