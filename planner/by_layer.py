@@ -34,6 +34,7 @@ class Asked:
     precision: str = "bf16"
     tp: int = 1
     ep: int = 1
+    etp: int = 1
     dp: int = 1
     micro: int = 0
     """Sequences, images or samples of one rank at a time; 0: one sequence, 256 images, 4,096 samples."""
@@ -102,7 +103,7 @@ def of_plan(catalog: Catalog, plan: Plan) -> Layered:
     """The layers of a plan's model on one rank, under the plan's runtime.
 
     Raises:
-        WrongQuestion: a node or runtime that the catalog lacks.
+        WrongQuestion: a node or runtime that the catalog lacks, or one that is not what the plan was made with.
     """
     p, w, pool = plan.parallelism, plan.workload, plan.cluster.pools[0]
     asked = Asked(
@@ -110,6 +111,7 @@ def of_plan(catalog: Catalog, plan: Plan) -> Layered:
         precision=plan.precision,
         tp=p.tp,
         ep=p.ep,
+        etp=p.etp,
         dp=p.dp,
         micro=plan.batch.micro,
         sequence=w.sequence,
@@ -120,6 +122,14 @@ def of_plan(catalog: Catalog, plan: Plan) -> Layered:
     on = cluster(catalog, pool.node, pool.count)
     grid = grid_of(catalog, work, on, runtime, plan.runtime.release, asked, asked.micro)
     layers = operators.transformer(grid)
+    products = (x for x in layers if x.forward.flops and x.name not in ("attention", "logits"))
+    ours = plan.batch.accumulation * sum(x.count * each.seconds for x in products for each in x.passes)
+    theirs = plan.prediction.breakdown.get("matrix", 0.0)
+    if p.pp == p.cp == 1 and not math.isclose(ours, theirs, rel_tol=1e-6):
+        raise WrongQuestion(
+            f"plan {plan.rank}: products take {theirs:.6g} s in it and {ours:.6g} s by this version and "
+            "the built-in catalog, layer by layer; hardware, adapters or layer times of your own have no layers here"
+        )
     return Layered(w.model, work.model.family, "sequences", asked.micro, layers, grid.device, grid.network, grid.layout)
 
 
@@ -142,8 +152,15 @@ def grid_of(
 
 
 def _layout(asked: Asked, micro: int) -> Layout:
-    degrees = {"tp": asked.tp, "ep": asked.ep, "dp": asked.dp, "micro": micro, "batch": asked.dp * micro}
-    ones = dict.fromkeys(("pp", "vpp", "cp", "etp"), 1.0)
+    degrees = {
+        "tp": asked.tp,
+        "ep": asked.ep,
+        "etp": asked.etp,
+        "dp": asked.dp,
+        "micro": micro,
+        "batch": asked.dp * micro,
+    }
+    ones = dict.fromkeys(("pp", "vpp", "cp"), 1.0)
     return Layout(**{name: float(value) for name, value in degrees.items()}, **ones)
 
 

@@ -117,6 +117,15 @@ def test_a_plan_is_exported(tmp_path, capsys):
     assert "Lossy" in capsys.readouterr().out
 
 
+def test_hardware_of_ones_own_has_no_layers(tmp_path, capsys):
+    plan, lab = tmp_path / "plan.json", tmp_path / "lab.toml"
+    lab.write_text('count = 2\nnode = "dgx-h100"\n[accelerator]\nreachable = 0.3\n', encoding="utf-8")
+    asked = ["plan", "llama3-8b", "--cluster", str(lab), "--pin", "pp=1,cp=1", "--top", "1", "-o", str(plan)]
+    assert commands.main(asked) == 0
+    assert commands.main(["export", str(plan), "--to", "astra-sim", "-o", str(tmp_path / "out")]) == 2
+    assert "have no layers here" in capsys.readouterr().err
+
+
 def test_stages_have_no_place_in_it(tmp_path, capsys):
     plan = tmp_path / "plan.json"
     asked = ["plan", "llama3-8b", "--cluster", "dgx-h100:2", "--pin", "pp=2,cp=1", "--top", "1", "-o", str(plan)]
