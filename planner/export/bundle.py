@@ -108,8 +108,12 @@ def of_its_pools(given: Mapping[str, str], plan: Plan, others: Iterable[Plan]) -
 
 
 def trainers(plan: Plan) -> tuple[tuple[str, ...], str]:
-    """The trainers that start a plan as it is, by name; and why others do not, the reason that most of them give."""
-    refused = {e.name: list(refusals(plan, e)) for e in EXPORTERS.values() if e.role == "trainer"}
+    """The trainers that start a plan as it is, by name; and why others do not, the reason that most of them give.
+
+    ``torchrun`` starts a script of one's own, which has to do all that a plan says: it does not count.
+    """
+    known = [e for e in EXPORTERS.values() if e.role == "trainer" and e.name != torchrun.EXPORTER.name]
+    refused = {e.name: list(refusals(plan, e)) for e in known}
     reasons = [why for found in refused.values() for why in found]
     return tuple(n for n, found in refused.items() if not found), max(reasons, key=reasons.count, default="")
 
