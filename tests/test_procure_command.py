@@ -723,3 +723,17 @@ def test_a_portfolio_s_own_terms_of_owning_change_what_a_month_costs(home: Path)
     dim = _offered(home, tail="[ownership]\nload = 0.3")["buy 1 x hgx-h100"]
     assert dim.day_usd == pytest.approx(plain.day_usd * 0.3 / 0.75)
     assert dim.power == plain.power  # what must be provided stays
+
+
+def test_a_node_type_that_another_beats_in_everything_is_never_chosen(home: Path) -> None:
+    # The same board in a dearer box.
+    tail = '[[candidates]]\nnode = "dgx-h100"\nways = ["buy"]\ncounts = [1, 2, 4]\nwirings = ["fat-tree"]'
+    known = load()
+    for objective in ("cost", "time", "carbon", "tokens-per-dollar"):
+        asked = replace(reading.read(lab(home, tail=tail), known), objective=objective)  # type: ignore[arg-type]
+        posed = procuring.pose(known, asked)
+        assert any(posed.instance.pools[c.pool].node.id == "dgx-h100" for c in posed.columns)
+        assert all(posed.lean.pools[c.pool].node.id != "dgx-h100" for c in posed.lean.columns)
+        chosen = best(posed.instance, Variant(), objective)
+        assert chosen is not None
+        assert {posed.instance.pools[p].node.id for p in chosen.run.values()} <= {"hgx-h100", "p5.48xlarge"}
