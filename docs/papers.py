@@ -8,14 +8,13 @@ from __future__ import annotations
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from planner import api, binding, catalog, families, model_files
-from planner.accuracy import other_families
 from planner.accuracy.frame import Efficiencies
 from planner.catalog.cluster import cluster
 from planner.cost import algorithms, convolution, recommendation
@@ -87,7 +86,7 @@ def _recommender(case: Mapping[str, Any]) -> tuple[float, float, str]:
     reached = using.accelerator(made.accelerator)
     device = binding.device(made.accelerator, reached, "fp16")
     links = binding.network(made, reached)
-    software = other_families.software(using.runtime("hugectr", "", "", made.accelerator.generation), "fp16")
+    software = binding.software(using.runtime("hugectr", "", "", made.accelerator.generation), "fp16")
     model = families.recommender(case["model"])
     ranks = float(made.accelerators)
     step, still = (
@@ -233,7 +232,7 @@ def reductions(size: float, ranks: int) -> dict[str, float]:
     """Seconds of an all-reduce of P100s, one an endpoint, 20 us a step and 10 GB/s."""
     network = Network(
         **{
-            **dict.fromkeys(Network.__slots__, 0.0),
+            **{each.name: 0.0 for each in fields(Network) if each.default is MISSING},
             **dict.fromkeys(("scaleup", "scaleup_reduce", "pair", "nic"), RATE),
             **{"accelerators": ranks, "domain": 1.0, "leaf": 1e6, "spine": 1.0, "nic_latency": STEP},
         }
@@ -250,7 +249,7 @@ def manoa() -> str:
     part = known.accelerators["P100-PCIE-16GB"]
     using = Efficiencies.of(known)
     device = binding.device(part, using.accelerator(part), "fp32")
-    software = other_families.software(using.runtime("pytorch-ddp", "", "", part.generation), "fp32")
+    software = binding.software(using.runtime("pytorch-ddp", "", "", part.generation), "fp32")
     alone = binding.network(cluster(known, "p100-pcie-4", 1), using.accelerator(part))
     rows = []
     for name in ("resnet50", "resnet101"):
