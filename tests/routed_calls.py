@@ -203,12 +203,12 @@ def planned() -> dict[str, Any]:
     """Rules from a plan's file, as a training script starts a router."""
     router = routing.start(sys.argv[2])
     found = []
-    for size in (8, 5000):
+    for size in (8, 9, 10, 5000, 5001):
         tensor = torch.full((size,), 1.0 + router.rank)
         router.all_reduce(tensor)
         found.append(float(tensor[0]))
     router.barrier()
-    return {"sums": found, "counts": router.counts}
+    return {"sums": found, "counts": router.counts, "compared": len(router._agreed)}
 
 
 def training() -> dict[str, Any]:

@@ -69,8 +69,9 @@ def test_a_router_starts_from_a_plan(tmp_path: Path, library: str, backend: str)
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({"kind": "plan", "communication": rules}), encoding="utf-8")
     found = job("planned", 2, library, str(path))
-    assert found["sums"] == [3.0, 3.0]
-    assert found["counts"] == ({"gloo": 1, "mpich": 2} if library else {"gloo": 3})
+    assert found["sums"] == [3.0] * 5
+    assert found["counts"] == ({"gloo": 2, "mpich": 4} if library else {"gloo": 6})
+    assert found["compared"] == 2, "once for each rule, not for each size"
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.runtime.routing.backends import Mpi, Pending, Torch
-from planner.runtime.routing.rules import EITHER_MPI, OPERATIONS, Rule, checked, choose
+from planner.runtime.routing.rules import EITHER_MPI, OPERATIONS, Rule, checked, choose, matched
 
 SPINS = 200
 """Looks at a handle in a row before the processor is left to others for a while."""
@@ -99,6 +99,7 @@ class Router:
         if not self.backends or sum(name in EITHER_MPI for name in self.backends) > 1:
             raise ValueError(f"back ends {list(backends)}: at least one, and a process loads one MPI library at most")
         self.rules = checked(rules, self.backends)
+        self._own = decide is not None
         self._decide = decide or (lambda op, ranks, size: choose(self.rules, op, ranks, size, self.backends[0]))
         self._agreed: dict[tuple[Any, ...], str] = {}
         self._open: list[Pending] = []  # of MPI
@@ -229,13 +230,18 @@ class Router:
         return Handle(self, pending)
 
     def _choice(self, op: str, tensor: Any, reduction: str, group: Group, size: float | None) -> str:
-        """The back end of a call, agreed upon once for each kind of call in a group."""
-        key = (op, group.ranks, size, tensor.dtype, reduction)
+        """The back end of a call, agreed upon once for each kind of call in a group: a rule's, or by a decision of the
+        caller's own each size.
+        """
+        # All sizes of one rule are one kind of call: training on ever new sizes compares no more than a few times.
+        kind = size if self._own or size is None else matched(self.rules, op, group.size, size)
+        key = (op, group.ranks, size is None, kind, tensor.dtype, reduction)
         if key not in self._agreed:
             # Uneven all-to-all: bytes differ from rank to rank, so they must not decide.
             name = self.backends[0] if size is None else self._decide(op, group.size, size)
             name = self._able(name, op, tensor.dtype, reduction, group)
-            self._compare(group, f"{op} of {size} bytes of {tensor.dtype} {reduction}", name)
+            which = f"{size:.0f} bytes" if self._own and size is not None else f"rule {kind}"
+            self._compare(group, f"{op} ({which}) of {tensor.dtype} {reduction}".rstrip(), name)
             self._agreed[key] = name
         return self._agreed[key]
 

@@ -63,11 +63,13 @@ def checked(rules: Sequence[Rule], backends: Sequence[str]) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
+def matched(rules: Sequence[Rule], op: str, ranks: int, size: float) -> int | None:
+    """Which rule holds for a call: the first, one for a group's size before one for any; None if there is none."""
+    held = [i for i, rule in enumerate(rules) if rule.op == op and rule.least <= size <= rule.most]
+    return next((i for wanted in (ranks, None) for i in held if rules[i].ranks == wanted), None)
+
+
 def choose(rules: Sequence[Rule], op: str, ranks: int, size: float, default: str) -> str:
-    """The back end of the first rule that holds for a call; a rule for a group's size goes before one for any."""
-    held = [rule for rule in rules if rule.op == op and rule.least <= size <= rule.most]
-    for wanted in (ranks, None):
-        for rule in held:
-            if rule.ranks == wanted:
-                return rule.backend
-    return default
+    """The back end of the rule that holds for a call."""
+    index = matched(rules, op, ranks, size)
+    return default if index is None else rules[index].backend
