@@ -38,6 +38,10 @@ def modelled(plan: Plan, catalog: Catalog, where: str) -> tuple[Chosen, Plan]:
             f"{where}: the model knows NCCL's algorithms only, not those on {part.id}; --table FILE.csv"
         )
     network = grid_of(plan, catalog, where).network
+    if network.dimensions is not None:
+        raise WrongQuestion(
+            f"{where}: the model compares algorithms on nodes and NICs, not on dimensions; --table FILE.csv"
+        )
     library = binding.library(place, catalog.collective_efficiencies, catalog.fabric_efficiencies)
     chosen = pin(calls, lambda call: by_model.times(network, library, call))
     return chosen, _told(plan, chosen, Asked(most=1), "modelled", "")

@@ -38,7 +38,8 @@ class Call:
     reach: float
     """Accelerators from the group's first rank to its last, in rank order."""
     where: str
-    """What its traffic crosses: ``domain``, ``rail`` (NICs below one leaf), ``spine``."""
+    """What its traffic crosses: ``domain``, ``rail`` (NICs below one leaf), ``spine``; ``dimensions`` of a fabric that
+    has them."""
     bytes: float
     """Of one call, as nccl-tests counts: the whole vector; the send buffer of an all-to-all."""
     count: float
@@ -72,6 +73,8 @@ def _joined(one: Call, other: Call) -> Call:
 
 
 def _where(grid: Grid, g: Group) -> str:
+    if grid.network.dimensions is not None:
+        return "dimensions"
     if float(g.n) <= float(g.inside):
         return "domain"
     return "spine" if float(g.reach) > float(grid.network.leaf) else "rail"
