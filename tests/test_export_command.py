@@ -116,6 +116,8 @@ def test_settings_of_a_pool_reach_the_plans_that_use_it(capsys: pytest.CaptureFi
         ("--set lr=nan", "--set lr=nan: must be a finite number above 0"),
         ("--set lr=1e999", "must be a finite number above 0"),
         ("--set lr=small", "--set lr=small: not a number"),
+        ("--set rotary-base=inf", "--set rotary-base=inf: must be a finite number above 0"),
+        ("--set rotary-base=1.5", "--set rotary-base=1.5: must be a whole number"),
         ("--set master-port=http", "--set master-port=http: must be a whole number from 1 to 65535"),
         ("--set master-port=65536", "from 1 to 65535"),
         ("--set save=--no-save", "a launcher would read it as an option"),

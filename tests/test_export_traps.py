@@ -205,6 +205,19 @@ def test_pipelines_and_experts_run_without_cuda_graphs() -> None:
         assert ("--training.disable_cuda_graphs" in argv(whole, "torchtitan")) == needs, asked
 
 
+def test_the_base_of_rotary_positions_is_never_left_to_a_default() -> None:
+    """A plan does not say it, and launchers' defaults differ (Megatron's is 10000)."""
+    told = argv(DENSE)
+    assert told[told.index("--rotary-base") + 1] == "500000"
+    more = given("megatron") | {"rotary-base": "1e6"}
+    made = bundle(DENSE, parts("megatron"), more).files["start.sh"]
+    assert "--rotary-base 1000000" in made
+    learned = plan(Case("megatron-core", "gpt2", "dgx-a100-80gb:1", ""))
+    assert "--rotary-base" not in argv(learned)
+    module = bundle(SHARDED, parts("torchtitan"), {"rotary-base": "1e6"}).files["plan_config.py"]
+    assert "theta=1000000.0)" in module
+
+
 def test_formats_and_recomputation_are_in_the_module() -> None:
     whole = plan(Case("fsdp2", "llama3-8b", "dgx-h100:4", "precision=fp8 tp=2 recompute=full"))
     module = torchtitan.module(whole)

@@ -80,13 +80,15 @@ def _check(name: str, value: str) -> None:
     """A value that a launcher would read as another option, or stop at, is refused here."""
     if value.startswith("--") and value[2:3].isalpha():
         raise WrongQuestion(f"--set {name}={quoting.line(value)}: a launcher would read it as an option")
-    if name == "lr":
+    if name in ("lr", "rotary-base"):
         try:
             fine = 0 < float(value) < math.inf
         except ValueError:
-            raise WrongQuestion(f"--set lr={quoting.line(value)}: not a number") from None
+            raise WrongQuestion(f"--set {name}={quoting.line(value)}: not a number") from None
         if not fine:
-            raise WrongQuestion(f"--set lr={quoting.line(value)}: must be a finite number above 0")
+            raise WrongQuestion(f"--set {name}={quoting.line(value)}: must be a finite number above 0")
+    if name == "rotary-base" and not float(value).is_integer():
+        raise WrongQuestion(f"--set rotary-base={quoting.line(value)}: must be a whole number")
     if name == "master-port" and not (
         value.isascii() and value.isdigit() and len(value) < 6 and 0 < int(value) < 65536
     ):

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from planner.export import facts, start
-from planner.export.target import Exporter, Job, Loss, Program, Setting, Values
+from planner.export.target import ROTARY, Exporter, Job, Loss, Program, Setting, Values
 from planner.schema.plan import Plan
 
 PRECISION = {
@@ -32,6 +32,11 @@ def emit(plan: Plan, job: Job, values: Values) -> Job:
     argv = (
         *_parallelism(plan),
         *_model(plan.workload.shape, plan.workload.sequence, plan.parallelism.tp),
+        *(
+            ()
+            if plan.workload.shape["learned_positions"]
+            else ("--rotary-base", str(int(float(values["rotary-base"]))))
+        ),
         *_batch(plan),
         *_memory(plan),
         *_training(plan, values),
@@ -306,6 +311,7 @@ EXPORTER = Exporter(
         Setting("load", "folder of the checkpoint to start from"),
         Setting("tokenizer-type", "kind of tokenizer", "HuggingFaceTokenizer"),
         Setting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
+        ROTARY,
         Setting("master-port", "port on node 0", "29500"),
     ),
     emit=emit,

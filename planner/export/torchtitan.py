@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from planner.export import facts, quoting, start
-from planner.export.target import Exporter, Job, Loss, Program, Setting, Values
+from planner.export.target import ROTARY, Exporter, Job, Loss, Program, Setting, Values
 from planner.schema.plan import Plan
 
 MODULE = "plan_config"
@@ -26,7 +26,7 @@ def emit(plan: Plan, job: Job, values: Values) -> Job:
         command=(*start.rendezvous(plan, values), Program("-m"), "torchtitan.train", *argv),
         argv=argv,
         environment={**job.environment, **plan.env, "PYTHONPATH": "."},
-        files={**job.files, f"{MODULE}.py": module(plan)},
+        files={**job.files, f"{MODULE}.py": module(plan, values["rotary-base"])},
         needed=(*job.needed, f"{MODULE}.py"),
     )
 
@@ -85,13 +85,14 @@ def model_parts(plan: Plan) -> list[list[str]]:
     return [["tok_embeddings", *parts[0]], *parts[1:-1], [*parts[-1], "norm", "lm_head"]]
 
 
-def module(plan: Plan) -> str:
+def module(plan: Plan, rotary_base: str = "500000") -> str:
     """The module's text. Only numbers and names of this file go into it; texts of the plan stay in comments."""
     shape, moe = plan.workload.shape, plan.workload.shape["moe"]
     family = "qwen3" if shape["qk_norm"] == "head" or moe else "llama3"
     prefix = family.capitalize()
     uneven = len(set(facts.chunks(plan))) > 1
     filled = {
+        "THETA": repr(float(rotary_base)),
         "HEADER": quoting.comments(f"{plan.workload.name}: the model and what torchtitan takes as code."),
         "FAMILY": family,
         "PREFIX": prefix,
@@ -190,6 +191,7 @@ EXPORTER = Exporter(
         Setting("hf-assets-path", "folder with the tokenizer"),
         Setting("save", "folder for checkpoints"),
         Setting("dataset", "data set, by torchtitan's name", "c4"),
+        ROTARY,
         Setting("master-port", "port on node 0", "29500"),
     ),
     emit=emit,
@@ -285,7 +287,7 @@ def block(layer):
             wo_param_init=deep(layer),
             inner_attention=get_attention_config("flex"),
             fuse_qkv=True,
-            rope=@ROPE@.Config(dim=HEAD_DIM, max_seq_len=SEQUENCE, theta=500000.0),
+            rope=@ROPE@.Config(dim=HEAD_DIM, max_seq_len=SEQUENCE, theta=@THETA@),
             qk_norm=@QK_NORM@,
         ),
 @BODY@

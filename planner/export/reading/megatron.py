@@ -63,7 +63,8 @@ _READ = frozenset(
     max-position-embeddings position-embedding-type moe-layer-freq
     recompute-activations decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers use-torch-fsdp2
     torch-fsdp2-no-reshard-after-forward train-samples multi-latent-attention window-size window-attn-skip-freq
-    no-gradient-accumulation-fusion ckpt-format softmax-type quick-geglu no-bias-dropout-fusion""".split()
+    no-gradient-accumulation-fusion ckpt-format softmax-type quick-geglu no-bias-dropout-fusion
+    rotary-base""".split()
 ) | {*_SHAPE, *_MIXTURE, *_LATENT}
 
 

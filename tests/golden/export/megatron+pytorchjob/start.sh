@@ -52,6 +52,7 @@ exec torchrun \
   --moe-ffn-hidden-size 14336 \
   --moe-token-dispatcher-type alltoall \
   --moe-grouped-gemm \
+  --rotary-base 500000 \
   --micro-batch-size 2 \
   --global-batch-size 1024 \
   --bf16 \

@@ -44,6 +44,7 @@ exec torchrun \
   --make-vocab-size-divisible-by 64 \
   --attention-dropout 0.0 \
   --hidden-dropout 0.0 \
+  --rotary-base 500000 \
   --micro-batch-size 1 \
   --global-batch-size 1024 \
   --bf16 \
