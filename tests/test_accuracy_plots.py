@@ -78,7 +78,7 @@ def test_axes_say_what_and_in_which_unit(tmp_path):
 
 def test_the_page_shows_every_figure_there_is():
     page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
-    shown = set(re.findall(rf"\]\({plots.FOLDER}/([a-z-]+)\.svg\)", page))
+    shown = set(re.findall(rf"\]\({plots.FOLDER}/([a-z0-9-]+)\.svg\)", page))
     drawn = {path.stem for path in (ROOT / "docs" / plots.FOLDER).iterdir()}
     assert shown == {name for name in drawn if not name.startswith("case-")}  # those are of docs/case-studies.md
     assert shown
