@@ -44,6 +44,11 @@ def test_wrong_tables_are_told_where_they_are_wrong(tmp_path):
     assert "did you mean all-reduce" in wrong(tmp_path, good + "all-reduc,8,1024,3\n")
     assert ":2: time_us = '-3'" in wrong(tmp_path, good + "all_reduce,8,1024,-3\n")
     assert "gpus" not in wrong(tmp_path, good + "AllReduce,x,1024,3\n")
+    assert ":2: op = ''" in wrong(tmp_path, "gpus,size,time_us,op\n8,1024,3\n")
+    assert ":2: nodes = 'two'" in wrong(tmp_path, "op,gpus,size,time_us,nodes\nall-reduce,8,1024,3,two\n")
+    part = "op,gpus,size,time_us,topology,link_GBps\nall-reduce,8,1024,3,"
+    assert "there are switch" in wrong(tmp_path, part + "star,5\n")
+    assert "link_GBps" in wrong(tmp_path, part + "pcie,fast\n")
     assert "8 rows" in wrong(tmp_path, good + "AllReduce,8,1024,3\n")
     told = wrong(tmp_path, good + "AllReduce,8,1024,3\n", None)
     assert "--accelerator ID" in told

@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 from planner.accuracy.measuring.journal import MAX_BYTES
 from planner.catalog import Catalog
 from planner.cost.algorithms import OPERATIONS
 from planner.errors import WrongQuestion, nearest
-from planner.schema.hardware import Accelerator, Link
+from planner.schema.hardware import Accelerator, Link, Topology
 
 _ALIASES = {"sendrecv": "send", "send_recv": "send", "send-recv": "send"}
 _PLAIN = {op.replace("-", ""): op for op in OPERATIONS}
@@ -79,15 +80,22 @@ def read(path: Path, catalog: Catalog, accelerator: str | None = None) -> Table:
     own = catalog.accelerator(accelerator) if accelerator else None
     rows: list[Timed] = []
     left: dict[str, int] = {}
-    for row in reader:
+    for row in _lines(reader, path):
         where = f"{path}:{reader.line_num}"
-        part = _part(row, catalog, own)
-        reason = _unusable(row, part)
+        part = _part(row, catalog, own, where)
+        reason = _unusable(row, part, where)
         if reason or part is None:
             left[reason] = left.get(reason, 0) + 1
             continue
         rows.append(_timed(row, column, part, where))
     return Table(tuple(rows), left)
+
+
+def _lines(reader: csv.DictReader[str], path: Path) -> Iterator[dict[str, str]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise WrongQuestion(f"{path}:{reader.line_num}: {error}") from None
 
 
 def _text(path: Path) -> str:
@@ -101,18 +109,22 @@ def _text(path: Path) -> str:
         raise WrongQuestion(f"{path}: not UTF-8 text") from None
 
 
-def _part(row: Mapping[str, str], catalog: Catalog, own: Accelerator | None) -> Accelerator | None:
+def _part(row: Mapping[str, str], catalog: Catalog, own: Accelerator | None, where: str) -> Accelerator | None:
     named = (row.get("accelerator") or "").strip()
     if named in catalog.accelerators:
         return catalog.accelerators[named]
-    if row.get("topology") and row.get("link_GBps"):
-        link = Link(name=row["hardware"], topology=row["topology"], bandwidth=float(row["link_GBps"]) * 1e9)  # type: ignore[arg-type]
+    topology, name = row.get("topology") or "", row.get("hardware") or "unnamed"
+    if topology and row.get("link_GBps"):
+        if topology not in get_args(Topology):
+            raise WrongQuestion(f"{where}: topology = {topology!r}: there are {', '.join(get_args(Topology))}")
+        bandwidth = _number(row["link_GBps"], where, "link_GBps") * 1e9
+        link = Link(name=name, topology=topology, bandwidth=bandwidth)  # type: ignore[arg-type] # one of them
         stand_in = next(iter(catalog.accelerators.values()))
-        return replace(stand_in, id=row["hardware"], generation=row["hardware"], scaleup=link)
+        return replace(stand_in, id=name, generation=name, scaleup=link)
     return own
 
 
-def _unusable(row: Mapping[str, str], part: Accelerator | None) -> str:
+def _unusable(row: Mapping[str, str], part: Accelerator | None, where: str) -> str:
     notes = (row.get("notes") or "").lower()
     if "suspect" in notes or "inconsistent" in notes:
         return "marked suspect"
@@ -122,7 +134,7 @@ def _unusable(row: Mapping[str, str], part: Accelerator | None) -> str:
         return "a target, not a measurement"
     if part is None:
         return "no accelerator of the catalog"
-    if float(row.get("nodes") or 1) > 1 and not row.get("node"):
+    if _number(row.get("nodes") or "1", where, "nodes") > 1 and not row.get("node"):
         return "several nodes of an unknown kind"
     if (row.get("backend") or "").startswith("custom_allreduce"):
         return "kernels of inference engines, not a collective library"
@@ -130,7 +142,7 @@ def _unusable(row: Mapping[str, str], part: Accelerator | None) -> str:
 
 
 def _timed(row: Mapping[str, str], column: Mapping[str, str], part: Accelerator, where: str) -> Timed:
-    op = operation(row[column["op"]], where)
+    op = operation(row[column["op"]] or "", where)
     time = row.get("time_us")
     seconds = _number(time, where, "time_us") * 1e-6 if time else _number(row.get("seconds"), where, "seconds")
     return Timed(
