@@ -6,7 +6,7 @@ import statistics
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.comm import importing, measuring, table
@@ -103,6 +103,7 @@ def test_what_cannot_be_read(tmp_path: Path, text: str, source: str, said: Said,
         imported(put(tmp_path, text), source, said)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200), st.sampled_from(importing.SOURCES))
 def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str, source: str) -> None:
     path = tmp_path_factory.mktemp("any") / "given"
@@ -127,6 +128,7 @@ ROWS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(ROWS)
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows: list[Row]) -> None:
     path = tmp_path_factory.mktemp("table") / "table.csv"
@@ -138,6 +140,7 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows:
     assert table.Journal(path).rows == rows == list(table.read(path).rows)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(1e-6, 1.0), min_size=2, max_size=40))
 def test_the_mean_lies_between_and_the_spread_is_students(values: list[float]) -> None:
     cell = Cell(dict(enumerate(values)))

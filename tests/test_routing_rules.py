@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.runtime.routing.rules import OPERATIONS, Rule, checked, choose, of_plan
@@ -22,6 +22,7 @@ RULES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(RULES, st.sampled_from(OPERATIONS), st.sampled_from([1, 2, 4, 8]), st.integers(0, 2**21))
 def test_a_rule_that_holds_is_followed(rules: list[Rule], op: str, ranks: int, size: int) -> None:
     found = choose(rules, op, ranks, size, "default")
@@ -30,6 +31,7 @@ def test_a_rule_that_holds_is_followed(rules: list[Rule], op: str, ranks: int, s
     assert found == (own[0] if own else held[0].backend if held else "default")
 
 
+@settings(deadline=None)
 @given(RULES, st.sampled_from(OPERATIONS), st.sampled_from([2, 4]), st.integers(0, 2**21))
 def test_of_rules_that_are_let_through_the_order_does_not_matter(
     rules: list[Rule], op: str, ranks: int, size: int
