@@ -25,6 +25,9 @@ EVERY_SET = 8
 beyond, every set of up to three is, and then all at once."""
 
 
+MANY = 1024
+"""Accelerators of all pools beyond which a set of pools that may be better by less than the gap is left aside."""
+
 Alone = tuple[float, Plan, SearchSection]
 """The best plan of one pool with its objective, and how it was searched."""
 Refused = list[tuple[str, ClusterwrightError]]
@@ -154,7 +157,7 @@ def _over(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: S
     shown to reach no more than the best known is left aside, unless a larger one that may reach more needs it; of
     many accelerators also one that may be better by less than the gap.
     """
-    many = sum(p.cluster.accelerators for p in pools.all) > problem.FINE_ACCELERATORS
+    many = sum(p.cluster.accelerators for p in pools.all) > MANY
     slack = search.GAP if many else 0.0
     sets = _Sets(_Kept(catalog, request, pools, batch), alone, _steps(advance))
     left = float("inf")

@@ -29,7 +29,7 @@ from planner.space.rules import RULES
 from planner.space.rules import Setting as RuleSetting
 
 PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "fp32")
-FINE_POOLS, FINE_ACCELERATORS = 2, 1024
+FINE_POOLS, FINE_ACCELERATORS = 2, 128
 """Up to so many pools and accelerators every value below is tried, beyond only the powers of two and of four."""
 MICRO = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)

@@ -121,6 +121,16 @@ class Scene:
             return [replace(self, high=middle), replace(self, low=middle + 1)]
         return self._by_replicas() if self.most > self.fewest else []
 
+    def narrowed(self) -> list[Scene]:
+        """The same with the replicas bounded by 1, 2, 4, 8 ..."""
+        found: list[Scene] = []
+        fewest = self.fewest
+        while fewest <= self.most:
+            most = max(min(2 * (fewest - 1), self.most), fewest)
+            found.append(replace(self, fewest=fewest, most=most, high=max(min(self.high, most // 2), self.low)))
+            fewest = most + 1
+        return found
+
     def _by_replicas(self) -> list[Scene]:
         middle = min(max(isqrt(self.fewest * self.most), self.fewest), self.most - 1)
         few = replace(self, most=middle, high=max(min(self.high, middle // 2), self.low))

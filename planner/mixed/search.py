@@ -32,6 +32,8 @@ GAP_BY_RATE = 0.01
 MOST_LOOKED = 3000
 """Scenes and intervals looked at before the search stops with the gap that is left; a number, so that answers
 repeat."""
+MOST_INTERVALS = 400
+"""Of those, where money or energy counts."""
 MOST_RELAXED = 24
 """Scenes whose relaxation is looked at to show that a set of pools is no better than the best known."""
 _SHORTEST = 1e-5
@@ -103,7 +105,7 @@ def search(setting: Setting, known: float = np.inf, *, looks: int = MOST_LOOKED,
     state = _State(setting, known, gap, advance)
     found = scenes(setting, sets)
     if found and setting.by_rate:
-        _by_intervals(state, found, looks)
+        _by_intervals(state, found, min(looks, MOST_INTERVALS))
     elif found and np.isfinite(setting.most):
         _within_budget(state, found, looks)
     elif found:
@@ -113,10 +115,14 @@ def search(setting: Setting, known: float = np.inf, *, looks: int = MOST_LOOKED,
 
 
 def beyond(setting: Setting, value: float, sets: list[tuple[int, ...]] | None = None) -> bool:
-    """Whether no step of these sets of pools is shorter than `value`, as the linear relaxations show."""
-    if setting.by_rate or not np.isfinite(value):
+    """Whether nothing on these sets of pools has an objective below `value`, as the linear relaxations show."""
+    if not np.isfinite(value):
         return False
-    step, left = min(value, setting.longest), scenes(setting, sets)
+    left = scenes(setting, sets)
+    if setting.by_rate:
+        end = min(setting.longest, _longest(setting))
+        return all(_lower_rate(setting, scene, end) >= value for scene in left)
+    step = min(value, setting.longest)
     for _ in range(MOST_RELAXED):
         if not left:
             return True
@@ -239,7 +245,12 @@ def _by_intervals(state: _State, found: list[Scene], looks: int) -> None:
     end = min(setting.longest, _longest(setting))
     heap: list[tuple[float, int, Scene, float, float]] = []
     for scene in found:
-        heapq.heappush(heap, (0.0, next(order), scene, _SHORTEST * end, end))
+        bound = _lower_rate(setting, scene, end) if setting.by_rate else 0.0
+        if bound >= state.reach:
+            state.aside(bound)
+            continue
+        for part in scene.narrowed():
+            heapq.heappush(heap, (bound, next(order), part, _SHORTEST * end, end))
     while heap:
         bound, _, scene, low, high = heapq.heappop(heap)
         if bound >= state.reach or state.looked >= looks:
