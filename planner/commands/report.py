@@ -22,9 +22,10 @@ from planner.units import (
 
 if TYPE_CHECKING:
     from planner.schema.procurement import Procurement
+    from planner.schema.study import StudyResult
 
 _DAY = 86400.0
-Answer = TypeVar("Answer", PlanSet, "Procurement")
+Answer = TypeVar("Answer", PlanSet, "Procurement", "StudyResult")
 
 
 def deliver(found: PlanSet, *, as_json: bool, output: Path | None) -> None:

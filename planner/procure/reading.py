@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from planner import units, workload
 from planner.api import Asked
 from planner.catalog import Catalog
 from planner.catalog.files import Document, Problem, read_document
 from planner.cost.ownership import Ownership
-from planner.errors import ClusterwrightError, WrongQuestion, nearest
+from planner.errors import WrongQuestion
 from planner.procure import amounts, values
 from planner.procure.offers import everything
 from planner.procure.portfolio import (
@@ -31,8 +31,8 @@ from planner.procure.portfolio import (
     Portfolio,
     Reliability,
 )
+from planner.tables import Tables, Where, one_of, positive
 
-T = TypeVar("T")
 MOST_JOBS = 500
 WIRINGS = ("rail-optimised", "fat-tree", "rail-only", "dragonfly", "torus")
 _TOP = (
@@ -64,41 +64,12 @@ KEYS = {
 """Every key of a portfolio file, by the table that it stands in."""
 
 
-@dataclass
-class _Reader:
-    """Collects what is wrong, so that one message can tell it all."""
+@dataclass(kw_only=True)
+class _Reader(Tables):
+    """Tables of a portfolio, with what their values refer to."""
 
-    document: Document
     catalog: Catalog
     exchange: Exchange = field(default_factory=Exchange)
-    problems: list[Problem] = field(default_factory=list)
-
-    def wrong(self, where: tuple[str | int, ...], reason: str) -> None:
-        key = ".".join(str(part) for part in where)
-        self.problems.append(Problem(str(self.document.path), self.document.line(where), key, reason))
-
-    def keys(self, table: Any, known: Iterable[str], where: tuple[str | int, ...]) -> dict[str, Any]:
-        """The table, its unknown keys told."""
-        if not isinstance(table, dict):
-            self.wrong(where, "expected a table")
-            return {}
-        for key in table:
-            if key not in known:
-                near = nearest(key, known)
-                self.wrong((*where, key), f"unknown key{f'; did you mean {near[0]}?' if near else ''}")
-        return table
-
-    def value(
-        self, table: dict[str, Any], key: str, where: tuple[str | int, ...], read: Callable[[Any], T]
-    ) -> T | None:
-        """One value as `read` understands it; None if it is missing or wrong."""
-        if key not in table:
-            return None
-        try:
-            return read(table[key])
-        except (units.UnitError, ClusterwrightError, ValueError, TypeError) as error:
-            self.wrong((*where, key), str(error))
-            return None
 
     def money(self, text: object) -> float:
         return amounts.usd(text, self.exchange)
@@ -119,7 +90,7 @@ def read(path: Path, catalog: Catalog) -> Portfolio:
 
 def portfolio(document: Document, catalog: Catalog) -> Portfolio:
     """As :func:`read`, from TOML that was read already (or made from flags)."""
-    r = _Reader(document, catalog)
+    r = _Reader(document=document, catalog=catalog)
     given = r.keys(document.data, _TOP, ())
     r.exchange = _exchange(r, given)
     horizon = r.value(given, "horizon", (), values.span)
@@ -131,14 +102,14 @@ def portfolio(document: Document, catalog: Catalog) -> Portfolio:
         name=str(given.get("name", document.path.stem)),
         as_of=as_of,
         horizon_days=horizon,
-        objective=r.value(given, "objective", (), values.one_of(OBJECTIVES)) or "cost",
-        charge=r.value(given, "charge", (), values.one_of(CHARGES)) or "cash",
+        objective=r.value(given, "objective", (), one_of(OBJECTIVES)) or "cost",
+        charge=r.value(given, "charge", (), one_of(CHARGES)) or "cash",
         regions=r.value(given, "regions", (), lambda x: values.regions(catalog, x)) or ("us",),
         limits=_limits(r, given.get("limits", {})),
         jobs=_jobs(r, given.get("workloads"), horizon),
         candidates=_candidates(r, given.get("candidates"), horizon, as_of),
         owned=_owned(r, given.get("owned", [])),
-        ownership=_ownership(r, given.get("ownership", {})),
+        ownership=ownership(r, given.get("ownership", {}), r.money),
         hall=_hall(r, given.get("hall", {})),
         reliability=_reliability(r, given.get("reliability", {})),
         exchange=r.exchange,
@@ -149,8 +120,7 @@ def portfolio(document: Document, catalog: Catalog) -> Portfolio:
     )
     if not found.candidates and not found.owned and "candidates" in given:
         r.wrong(("candidates",), "none, and no nodes are owned: there is nothing to train on")
-    if r.problems:
-        raise WrongQuestion("\n".join(str(problem) for problem in sorted(set(r.problems))))
+    r.done()
     return found
 
 
@@ -164,7 +134,7 @@ def _exchange(r: _Reader, given: dict[str, Any]) -> Exchange:
         if table:
             r.wrong(("exchange",), "US dollars need no rate")
         return Exchange()
-    usd = r.value(table, "usd", ("exchange",), values.positive)
+    usd = r.value(table, "usd", ("exchange",), positive)
     dated = r.value(table, "date", ("exchange",), values.iso_date)
     if usd is None or not dated:
         r.wrong(
@@ -188,8 +158,8 @@ def _limits(r: _Reader, table: Any) -> Limits:
         capital=r.value(table, "capital", where, r.money),
         monthly=r.value(table, "monthly", where, money),
         power=r.value(table, "power", where, values.watts),
-        racks=r.value(table, "racks", where, values.positive),
-        switch_ports=r.value(table, "switch_ports", where, values.positive),
+        racks=r.value(table, "racks", where, positive),
+        switch_ports=r.value(table, "switch_ports", where, positive),
         carbon=r.value(table, "carbon", where, values.weight),
     )
 
@@ -307,7 +277,7 @@ def _candidate(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: floa
     node = r.value(row, "node", where, lambda name: r.catalog.node(str(name)).id)
     if "node" not in row:
         r.wrong((*where, "node"), 'missing; write for example node = "dgx-h100"')
-    ways = r.value(row, "ways", where, lambda x: tuple(values.one_of(WAYS)(way) for way in values.listed(x)))
+    ways = r.value(row, "ways", where, lambda x: tuple(one_of(WAYS)(way) for way in values.listed(x)))
     if "ways" not in row:
         r.wrong((*where, "ways"), f"missing; any of {', '.join(WAYS)}")
     price = r.value(row, "price", where, lambda x: _price(r, x, ways or ()))
@@ -383,8 +353,8 @@ def _owned(r: _Reader, rows: Any) -> tuple[Owned, ...]:
     return tuple(found)
 
 
-def _ownership(r: _Reader, table: Any) -> Ownership:
-    where = ("ownership",)
+def ownership(r: Tables, table: Any, money: Callable[[Any], float], where: Where = ("ownership",)) -> Ownership:
+    """What owning costs, as a file states it; what it leaves out is as usual."""
     table = r.keys(table, _OWNERSHIP, where)
     plain = Ownership()
     said = {
@@ -393,9 +363,9 @@ def _ownership(r: _Reader, table: Any) -> Ownership:
         "residual": r.value(table, "residual", where, values.residual),
         "availability": r.value(table, "availability", where, values.some_share),
         "load": r.value(table, "load", where, values.share),
-        "colocation_usd_per_kw_month": r.value(table, "colocation_per_kw_month", where, r.money),
+        "colocation_usd_per_kw_month": r.value(table, "colocation_per_kw_month", where, money),
         "maintenance": r.value(table, "maintenance", where, values.share),
-        "staff_usd_per_accelerator_year": r.value(table, "staff_per_accelerator_year", where, r.money),
+        "staff_usd_per_accelerator_year": r.value(table, "staff_per_accelerator_year", where, money),
     }
     return Ownership(**{key: getattr(plain, key) if value is None else value for key, value in said.items()})
 
@@ -413,7 +383,7 @@ def _reliability(r: _Reader, table: Any) -> Reliability:
     where = ("reliability",)
     table = r.keys(table, _RELIABILITY, where)
     plain = Reliability()
-    preempted = r.value(table, "preemptions_per_node_day", where, values.positive)
+    preempted = r.value(table, "preemptions_per_node_day", where, positive)
     repair = r.value(table, "repair", where, values.span)
     risk = r.value(table, "spare_risk", where, values.share)
     restart = r.value(table, "restart_without_spares", where, lambda x: values.span(x) * values.DAY_S)

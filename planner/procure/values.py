@@ -6,14 +6,13 @@ Every reader raises ``UnitError`` or ``ValueError`` with a message that says wha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import date
 from typing import Any
 
 from planner import units
 from planner.catalog import Catalog
-from planner.errors import nearest
 from planner.procure.portfolio import DAYS_PER_MONTH
+from planner.tables import positive
 
 DAY_S = 86400.0
 MOST_NODES = 100_000
@@ -44,13 +43,6 @@ def iso_date(text: object) -> str:
         raise ValueError(f'{text!r} is no date; write for example "2026-11-20"') from None
 
 
-def positive(value: object) -> float:
-    """A number above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
-        raise ValueError(f"{value!r}: must be a number above 0")
-    return float(value)
-
-
 def share(value: object) -> float:
     """A number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
@@ -76,19 +68,6 @@ def whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_NODES:
         raise ValueError(f"{value!r}: must be a whole number from 1 to {MOST_NODES:,}")
     return value
-
-
-def one_of(choices: tuple[Any, ...]) -> Callable[[object], Any]:
-    """A reader of one of some words; near misses are told."""
-
-    def read(value: object) -> Any:
-        if value not in choices:
-            near = nearest(str(value), choices)
-            hint = f"did you mean {near[0]}?" if near else f"choose {', '.join(choices)}"
-            raise ValueError(f"{value!r}: {hint}")
-        return value
-
-    return read
 
 
 def listed(value: object) -> list[Any]:

@@ -95,9 +95,10 @@ def bounds(
     block, target = problem.blocks[index], problem.targets[index]
     grid, priced = ready.part(rows)
     need = memory.largest(memory.stages(grid, pipeline.split(grid.shape, grid.layout)))
-    fits, count = costing.fitting(problem, (*block.axes.shape, len(rows)), need)
+    room = problem.room(index, rows)
+    fits, count = costing.fitting(room, (*block.axes.shape, len(rows)), need)
     bound = lower_bound(grid, priced, fits, tight=tight)
-    out = (_least(need, len(rows)) > problem.capacity) | (bound > target.limit[rows])
+    out = (_least(need, len(rows)) > room) | (bound > target.limit[rows])
     return np.where(out, np.inf, bound * target.weight[rows]), need, count
 
 

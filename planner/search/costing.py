@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.evaluate import Cost, Passes, evaluate, passes
-from planner.cost.figures import Grid
+from planner.cost.figures import Array, Grid
 from planner.search import archive
 from planner.search.archive import Hits
 from planner.search.problem import Problem, flat_indices
@@ -57,9 +57,9 @@ def cost(ready: Table, rows: NDArray[np.intp], held: NDArray[np.float64] | None 
     return evaluate(*ready.part(rows), held)
 
 
-def fitting(problem: Problem, shape: tuple[int, ...], memory: NDArray[np.float64]) -> tuple[NDArray[np.bool_], int]:
+def fitting(room: float | Array, shape: tuple[int, ...], memory: Array) -> tuple[NDArray[np.bool_], int]:
     """Which candidates of a chunk fit (broadcastable against `shape`), and how many those are."""
-    fits = np.broadcast_to(memory <= problem.capacity, (*np.shape(memory)[:-1], shape[-1]))
+    fits = np.broadcast_to(memory <= room, (*np.shape(memory)[:-1], shape[-1]))
     return fits, int(np.count_nonzero(fits)) * (int(np.prod(shape)) // fits.size)
 
 
@@ -67,7 +67,7 @@ def worth_keeping(problem: Problem, index: int, rows: NDArray[np.intp], found: C
     """Candidates of a chunk that fit, keep within the limits and do not exceed the value `worst`; and how many fit."""
     block, target = problem.blocks[index], problem.targets[index]
     shape = (*block.axes.shape, len(rows))
-    fits, count = fitting(problem, shape, found.memory)
+    fits, count = fitting(problem.room(index, rows), shape, found.memory)
     if not count:
         return archive.nothing(), 0
     # A bound on the value is a bound on each row's time, one ulp wide of it; exact values are compared afterwards.
@@ -87,7 +87,7 @@ def undominated_hits(problem: Problem, index: int, rows: NDArray[np.intp], found
     time = np.broadcast_to(found.time, shape)
     held = np.broadcast_to(found.memory, shape)
     beaten = archive.dominated(front, time * target.weight[rows], held)
-    within = np.flatnonzero((held <= problem.capacity) & (time <= target.limit[rows]) & ~beaten)
+    within = np.flatnonzero((held <= problem.room(index, rows)) & (time <= target.limit[rows]) & ~beaten)
     return archive.undominated(_hits(problem, index, rows, within, time.reshape(-1)[within], found))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ _FIGURES = tuple(name for name in Network.__dataclass_fields__ if name != "dimen
 
 
 @dataclass
-class _Best:
+class Best:
     """What is known of every group: values, and where they are."""
 
     value: Array
@@ -65,7 +65,7 @@ def best_of_each(
     place = {name: i for i, name in enumerate(names)}
     groups = [_places(block, place) for block in whole.blocks]
     origins = [rows % block.height for rows, block in zip(kept, problem.blocks, strict=True)]
-    best = _searched(whole, _Bounds(bound, origins), groups, len(names))
+    best = searched(whole, _Bounds(bound, origins), groups, len(names))
     found = {
         name: decode(
             whole, int(best.block[i]), int(best.flat[i]), *(float(x[i]) for x in (best.value, best.time, best.memory))
@@ -136,6 +136,22 @@ def _plain(candidate: Candidate) -> Candidate:
     return replace(candidate, layout={axis: n for axis, n in candidate.layout.items() if axis != WIRED})
 
 
+class Bounds(Protocol):
+    """What is known of rows, block by block, before their candidates are costed."""
+
+    def of(self, index: int, rows: NDArray[np.intp]) -> Array:
+        """Values that no candidate of a row undercuts, as far as they are known; infinite where none is allowed."""
+
+    def looked(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Whether it is known what fits."""
+
+    def look(self, index: int, rows: NDArray[np.intp]) -> None:
+        """Finds out what fits."""
+
+    def held(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Bytes under every option that they depend on, of rows that were looked at."""
+
+
 class _Bounds:
     """Bounds of repeated rows: of each row that they repeat, under a network that none beats."""
 
@@ -172,9 +188,17 @@ class _Bounds:
         return self._held[index][..., self._origins[index][rows]]
 
 
-def _searched(problem: Problem, bounds: _Bounds, groups: Sequence[NDArray[np.intp]], count: int) -> _Best:
+def searched(problem: Problem, bounds: Bounds, groups: Sequence[NDArray[np.intp]], count: int) -> Best:
+    """The best candidate of every group.
+
+    Arguments:
+        problem: rows of all groups, block by block.
+        bounds: what is known of them.
+        groups: each row's group, by block.
+        count: groups there are.
+    """
     empty = np.zeros(count, dtype=np.int64)
-    best = _Best(np.full(count, np.inf), empty.copy(), empty.copy(), np.zeros(count), np.zeros(count))
+    best = Best(np.full(count, np.inf), empty.copy(), empty.copy(), np.zeros(count), np.zeros(count))
     waiting = [np.arange(block.height) for block in problem.blocks]
     tables: dict[int, Table] = {}
     at_once = _AT_FIRST
@@ -201,7 +225,7 @@ def _worth(bound: Array, best: Array) -> NDArray[np.bool_]:
 
 def _leading(
     waiting: Sequence[NDArray[np.intp]],
-    bounds: _Bounds,
+    bounds: Bounds,
     groups: Sequence[NDArray[np.intp]],
     count: int,
     at_once: int,
@@ -224,8 +248,8 @@ def _cost(
     ready: Table,
     rows: NDArray[np.intp],
     groups: NDArray[np.intp],
-    best: _Best,
-    bounds: _Bounds,
+    best: Best,
+    bounds: Bounds,
 ) -> None:
     """Costs some rows and keeps the best of each group in `best`."""
     block, target = problem.blocks[index], problem.targets[index]
@@ -235,7 +259,7 @@ def _cost(
         found = costing.cost(ready, part, bounds.held(index, part))
         shape = (*block.axes.shape, len(part))
         time, held = np.broadcast_to(found.time, shape), np.broadcast_to(found.memory, shape)
-        allowed = (held <= problem.capacity) & (time <= target.limit[part])
+        allowed = (held <= problem.room(index, part)) & (time <= target.limit[part])
         value = np.where(allowed, time * target.weight[part], np.inf).reshape(-1, len(part))
         option = np.argmin(value, axis=0)
         leasts = value[option, np.arange(len(part))]

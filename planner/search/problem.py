@@ -23,6 +23,8 @@ class Target:
     """Objective per second of step time, one per row."""
     limit: Array
     """Longest step time (seconds) that deadline and budget allow, one per row; infinite without limits."""
+    capacity: Array | None = None
+    """Bytes that a plan may hold, one per row, where rows stand for machines of unlike size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,11 @@ class Problem:
     def candidates(self) -> int:
         """How many there are."""
         return sum(block.size for block in self.blocks)
+
+    def room(self, index: int, rows: NDArray[np.intp]) -> float | Array:
+        """Bytes that plans of some rows of a block may hold."""
+        own = self.targets[index].capacity
+        return self.capacity if own is None else own[rows]
 
     def grid(self, index: int) -> Grid:
         """The open grid of one block."""

@@ -17,7 +17,20 @@ from numpy.typing import NDArray
 
 from planner.binding import can_train_in
 from planner.cost import measured
-from planner.cost.figures import Device, Expansion, Grid, Layout, Measured, Network, Shape, Stack, Times, mapped, taken
+from planner.cost.figures import (
+    Device,
+    Expansion,
+    Figure,
+    Grid,
+    Layout,
+    Measured,
+    Network,
+    Shape,
+    Stack,
+    Times,
+    mapped,
+    taken,
+)
 from planner.cost.figures import Options as OptionFigures
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage
@@ -43,7 +56,7 @@ from planner.space.layouts import Rows
 
 ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
 WIRED = "wired"
-"""A row's network, where `Figures.network` holds several as columns."""
+"""A row's machine, where `Figures` holds several networks (or networks and devices) as columns."""
 OPTION_DIMENSIONS = ("precision", "recompute", "tensor", "sharding", "p2p_overlap", "pp_inner", "offload", "placement")
 
 
@@ -253,16 +266,17 @@ def open_grid(figures: Figures, block: Block) -> Grid:
     """The block as figures: options on their axes, layouts on the last one."""
     axes, rows = block.axes, block.rows
     devices = [figures.devices[name] for name in axes.precision]
-    device = devices[0]
-    if len(devices) > 1:
-        names = [n for n in Device.__dataclass_fields__ if len({getattr(d, n) for d in devices}) > 1]
-        device = replace(device, **{n: _along([getattr(d, n) for d in devices], 0) for n in names})
     columns = {name: column.astype(float) for name, column in rows.items()}
     nodes = columns.pop("nodes")
     network = figures.network
     if columns.pop(WIRED, None) is not None:
         wired = rows[WIRED]
-        network = mapped(network, lambda figure: figure[wired] if isinstance(figure, np.ndarray) else figure)
+
+        def own(figure: Figure) -> Figure:
+            return figure[wired] if isinstance(figure, np.ndarray) else figure
+
+        network, devices = mapped(network, own), [mapped(device, own) for device in devices]
+    device = devices[0] if len(devices) == 1 else _by_precision(devices)
     layout = Layout(**columns)
     return Grid(
         shape=figures.shape,
@@ -292,6 +306,19 @@ def open_grid(figures: Figures, block: Block) -> Grid:
 
 def _shares(axes: Axes) -> dict[str, NDArray[np.float64]]:
     return {f"expanded_{kind}": _along([getattr(p, kind) for p in axes.placement], 7) for kind in PLACED}
+
+
+def _by_precision(devices: Sequence[Device]) -> Device:
+    """Accelerators in several precisions as one: what differs lies along the axis of precisions."""
+    found: dict[str, Figure] = {}
+    for name in Device.__dataclass_fields__:
+        each = [getattr(device, name) for device in devices]
+        if any(isinstance(figure, np.ndarray) for figure in each):
+            spread = np.stack(np.broadcast_arrays(*each))
+            found[name] = spread.reshape(len(each), *[1] * (len(OPTION_DIMENSIONS) - 1), -1)
+        else:
+            found[name] = each[0] if len(set(each)) == 1 else _along(each, 0)
+    return Device(**found)
 
 
 def measured_at(figures: Figures, precisions: Sequence[str], layout: Layout, device: Device) -> Measured | None:
@@ -351,12 +378,16 @@ def as_figures(options: Options) -> OptionFigures:
 def rows_of(grid: Grid, rows: NDArray[np.intp]) -> Grid:
     """The grid restricted to some rows."""
 
-    def take(figure: object) -> object:
+    def take(figure: Figure) -> Figure:
+        return figure[..., rows] if isinstance(figure, np.ndarray) and figure.shape[-1] > 1 else figure
+
+    def take_layout(figure: Figure) -> Figure:
         return figure[rows] if isinstance(figure, np.ndarray) and figure.ndim == 1 else figure
 
     return replace(
         grid,
-        layout=mapped(grid.layout, take),
-        network=mapped(grid.network, take),
+        device=mapped(grid.device, take),
+        layout=mapped(grid.layout, take_layout),
+        network=mapped(grid.network, take_layout),
         measured=grid.measured and replace(grid.measured, times=taken(grid.measured.times, rows)),
     )

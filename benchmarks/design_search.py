@@ -1,0 +1,362 @@
+"""How well and how fast designs are searched, on three studies whose outer spaces are enumerated whole first.
+
+Regret: how much worse the best feasible point after so many trials is than the best of all points, in per cent.
+Nested: Optuna proposes an outer point and its best plan is searched exactly; flat: Optuna proposes outer point and plan
+together, as one space. Then trials per CPU-second on Transformer-1T as shipped, and what a second worker brings.
+
+    python benchmarks/design_search.py [--json] [--tiny]
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+
+from benchmarks import measure
+from planner import catalog as catalogs
+from planner.catalog.files import Document
+from planner.design import answer, designing, front, reading, trials
+from planner.design.evaluation import Evaluator
+from planner.design.study import Point, Study
+from planner.question import problem
+from planner.search import costing
+
+ROOT = Path(__file__).resolve().parent.parent
+SEEDS, TRIALS = 10, 150
+WARM = 30
+"""Trials before those whose speed is measured."""
+PLANS = ["micro=1|2", "cp=1", "vpp=1", "zero=1", "offload=none", "sequence_parallel=on", "tp_overlap=off",
+         "dp_overlap=on", "rank_order=tp-cp-ep-dp-pp", "recompute=none|selective|full"]  # fmt: skip
+"""What the studies' plans may be: a space small enough that flat search has a chance, and that enumeration is short."""
+COSTS: dict[str, Any] = {
+    "basis": "purchase",
+    "accelerator": "$4,000",
+    "node": "$30,000",
+    "per": {
+        "accelerator.peak.bf16": "$16 per TFLOP/s",
+        "accelerator.memory": "$60 per GiB",
+        "accelerator.memory_bandwidth": "$1.5 per GB/s",
+        "node.scaleup_bandwidth": "$6 per GB/s",
+        "fabric.nic_bandwidth": "$40 per GB/s",
+    },
+}
+
+
+def _range(low: str, high: str, points: int) -> dict[str, Any]:
+    return {"from": low, "to": high, "points": points, "log": True}
+
+
+def _axes(n: int, **more: Any) -> dict[str, Any]:
+    return {
+        "accelerator.peak.bf16": _range("156 TFLOP/s", "1248 TFLOP/s", n),
+        "accelerator.memory": _range("24 GiB", "256 GiB", n),
+        "accelerator.memory_bandwidth": _range("1 TB/s", "8 TB/s", n),
+        "node.scaleup_bandwidth": _range("100 GB/s", "1200 GB/s", n),
+        "fabric.nic_bandwidth": _range("50 Gbit/s", "1600 Gbit/s", n),
+        **more,
+    }
+
+
+STUDIES: tuple[dict[str, Any], ...] = (
+    {
+        "name": "transformer-1t, $/token",
+        "objectives": ["cost"],
+        "base": {"node": "dgx-a100-80gb", "accelerators": 1024},
+        "workloads": [{"model": "megatron-1t", "pins": [*PLANS, "tp=8|16|32"]}],
+        "axes": {"node.accelerators": [8, 16, 32], **_axes(7)},
+        "costs": COSTS,
+    },
+    {
+        "name": "llama3-70b, time within $3M",
+        "objectives": ["step-time"],
+        "base": {"node": "dgx-h100", "count": 16},
+        "workloads": [{"model": "llama3-70b", "batch": 512, "pins": PLANS}],
+        "axes": {"fabric.oversubscription": [1, 2, 4], **_axes(7)},
+        "costs": COSTS,
+        "constraints": [{"of": "capital", "at_most": "$3M"}],
+    },
+    {
+        "name": "8b and mixture, J/token",
+        "objectives": ["energy"],
+        "base": {"node": "dgx-h100", "count": 8},
+        "workloads": [
+            {"model": "llama3-8b", "batch": 512, "pins": PLANS},
+            {"model": "mixtral-8x7b", "batch": 512, "weight": 2, "pins": [*PLANS, "ep=1|8", "etp=1"]},
+        ],
+        "axes": {"node.accelerators": [4, 8, 16], **_axes(7)},
+        "costs": COSTS,
+        "power": {
+            "accelerator.peak.bf16": "0.7 W per TFLOP/s",
+            "accelerator.memory_bandwidth": "0.05 W per GB/s",
+            "accelerator.memory": "0.4 W per GiB",
+            "node.scaleup_bandwidth": "0.2 W per GB/s",
+            "fabric.nic_bandwidth": "1 W per GB/s",
+        },
+    },
+)
+
+
+def study(given: Mapping[str, Any], tiny: bool) -> Study:
+    """One of the studies; tiny: two values of every axis."""
+    data = {**given, "trials": TRIALS}
+    if tiny:
+        data["axes"] = {
+            path: values[:2] if isinstance(values, list) else {**values, "points": 2}
+            for path, values in given["axes"].items()
+        }
+    return reading.study(Document(Path("benchmark.toml"), "", data), catalogs.load())
+
+
+# ---- every point -----------------------------------------------------------------------------------------------------
+
+
+class Table:
+    """Every outer point of a study, evaluated."""
+
+    def __init__(self, asked: Study) -> None:
+        self.study, self.evaluator = asked, Evaluator(catalogs.load(), asked)
+        self.values = np.full(asked.size, np.inf)
+        self.violations: list[dict[str, float]] = []
+        started = time.process_time()
+        for start in range(0, asked.size, 512):
+            numbers = range(start, min(start + 512, asked.size))
+            for number, outcome in zip(numbers, self.evaluator.many([asked.point(n) for n in numbers]), strict=True):
+                self.violations.append(outcome.violations)
+                if outcome.objectives and outcome.feasible:
+                    self.values[number] = next(iter(outcome.objectives.values()))
+        self.cpu_s = time.process_time() - started
+
+    def number(self, point: Point) -> int:
+        found = 0
+        for axis, place in zip(self.study.axes, point, strict=True):
+            found = found * len(axis.values) + place
+        return found
+
+    @property
+    def best(self) -> float:
+        return float(np.min(self.values))
+
+
+# ---- ways to search --------------------------------------------------------------------------------------------------
+
+
+def regret(table: Table, seed: int, wanted: int, make: Callable[[int], Any] | None) -> float:
+    """Of the best feasible point that a sampler finds on the table; each trial's plan is the exact best."""
+    import optuna
+
+    found = optuna.create_study(sampler=trials.sampler(table.study, seed, make))
+    spread, best = trials.distributions(table.study), np.inf
+    for _ in range(wanted):
+        trial = found.ask(spread)
+        number = table.number(trials.point(table.study, trial.params))
+        for name, value in table.violations[number].items():
+            trial.set_constraint(name, value)
+        found.tell(trial, float(table.values[number]))
+        best = min(best, float(table.values[number]))
+    return best / table.best - 1.0
+
+
+def flat_regret(table: Table, seed: int, wanted: int) -> float:
+    """Of TPE over outer point and plan together: one candidate is costed in a trial."""
+    import optuna
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+    from optuna.samplers import TPESampler
+
+    asked, best = table.study, np.inf
+    found = optuna.create_study(sampler=TPESampler(seed=trials.seeded(seed, 0)))
+    spread = trials.distributions(asked)
+    for n in range(len(asked.workloads)):
+        for name, most in (("tp", 5), ("pp", 7), ("micro", 1), ("ep", 3)):
+            spread[f"{n}.{name}"] = IntDistribution(0, most)
+        spread[f"{n}.recompute"] = CategoricalDistribution(("none", "selective", "full"))
+    for _ in range(wanted):
+        trial = found.ask(spread)
+        point = trials.point(asked, trial.params)
+        value, broken = _pinned(table, point, trial.params)
+        trial.set_constraint("legal and within limits", broken)
+        found.tell(trial, value)
+        if broken <= 0:
+            best = min(best, value)
+    return best / table.best - 1.0
+
+
+def _pinned(table: Table, point: Point, params: Mapping[str, Any]) -> tuple[float, float]:
+    """The objective with a plan that was proposed, and by how much it breaks anything."""
+    values, evaluator = table.study.values(point), table.evaluator
+    limits = max([*table.violations[table.number(point)].values(), 0.0])
+    if limits > 0:
+        return np.inf, limits
+    candidates = []
+    for n, job in enumerate(table.study.workloads):
+        here = evaluator.prepared(job, values)
+        if isinstance(here, str):
+            return np.inf, 1.0
+        asked = problem(here, 1)
+        degrees = {name: 2 ** params[f"{n}.{name}"] for name in ("tp", "pp", "micro", "ep")}
+        for index, block in enumerate(asked.blocks):
+            mask = np.all([block.rows[name] == value for name, value in degrees.items()], axis=0)
+            rows = np.flatnonzero(mask)
+            names = [policy.name for policy in block.axes.recompute]
+            if not len(rows) or params[f"{n}.recompute"] not in names:
+                continue
+            cost = costing.cost(costing.table(asked, index), rows[:1])
+            shape = (*block.axes.shape, 1)
+            at = names.index(params[f"{n}.recompute"])
+            time_ = np.broadcast_to(cost.time, shape)[:, at].reshape(-1)
+            held = np.broadcast_to(cost.memory, shape)[:, at].reshape(-1)
+            if float(held[0]) > asked.capacity:
+                return np.inf, float(held[0]) / asked.capacity - 1.0
+            candidates.append((job, float(time_[0]), rows[0], block))
+            break
+        else:
+            return np.inf, 1.0
+    total = 0.0
+    exact = evaluator.one(point).candidates
+    for (job, seconds, _, _), best in zip(candidates, exact, strict=True):
+        assert best is not None
+        share = job.weight / sum(each.weight for each in table.study.workloads)
+        name = table.study.objectives[0]
+        total += share * evaluator._value(name, job, replace(best, time=seconds), values)
+    return total, 0.0
+
+
+def _random(number: int, seed: int) -> Any:
+    from optuna.samplers import RandomSampler
+
+    return RandomSampler(seed=trials.seeded(seed, number))
+
+
+def _nsga(number: int, seed: int) -> Any:
+    from optuna.samplers import NSGAIISampler
+
+    return NSGAIISampler(population_size=20, seed=trials.seeded(seed, number))
+
+
+def compared(asked: Study, seeds: int, wanted: int) -> list[dict[str, Any]]:
+    """One row for each way to search a study."""
+    table = Table(asked)
+    feasible = int(np.count_nonzero(np.isfinite(table.values)))
+    ways: dict[str, Callable[[int], float]] = {
+        "nested TPE": lambda seed: regret(table, seed, wanted, None),
+        "nested NSGA-II": lambda seed: regret(table, seed, wanted, lambda n: _nsga(n, seed)),
+        "nested random": lambda seed: regret(table, seed, wanted, lambda n: _random(n, seed)),
+        "flat TPE": lambda seed: flat_regret(table, seed, wanted),
+    }
+    rows = []
+    for way, search in ways.items():
+        started = time.process_time()
+        found = sorted(100 * search(seed) for seed in range(seeds))
+        rows.append(
+            {
+                "study": asked.name,
+                "points": asked.size,
+                "feasible": feasible,
+                "enumeration_cpu_s": round(table.cpu_s, 1),
+                "way": way,
+                "trials": wanted,
+                "seeds": seeds,
+                "median_regret_percent": _percent(statistics.median(found)),
+                "p90_regret_percent": _percent(found[-(-9 * len(found) // 10) - 1]),
+                "search_cpu_s": round((time.process_time() - started) / seeds, 2),
+            }
+        )
+    return rows
+
+
+def _percent(regret: float) -> float | None:
+    """None where no feasible point was found."""
+    return round(regret, 3) if np.isfinite(regret) else None
+
+
+# ---- speed -----------------------------------------------------------------------------------------------------------
+
+
+def speed(wanted: int, warm: int) -> dict[str, Any]:
+    """Trials per CPU-second on Transformer-1T as shipped, with its journal on disk, after a warm-up."""
+    known = catalogs.load()
+    asked = reading.read(ROOT / "examples" / "studies" / "transformer-1t.toml", known)
+    trials.quiet()
+    with tempfile.TemporaryDirectory() as folder:
+        place = str(Path(folder) / "a.journal")
+        evaluator = Evaluator(known, asked)
+        found = trials.opened(trials.storage(place), asked, {}, 0, place, resume=False)
+        marks: list[tuple[float, int]] = []
+
+        def note(n: int, text: str) -> None:
+            marks.append((time.process_time(), evaluator.searches))
+
+        trials.run(found, evaluator, warm + wanted, 0, note, lambda: True)
+    cpu = marks[-1][0] - marks[warm - 1][0]
+    return {
+        "study": asked.name,
+        "trials": wanted,
+        "searches": marks[-1][1] - marks[warm - 1][1],
+        "trials_per_cpu_s": round(wanted / cpu, 2),
+    }
+
+
+def workers(wanted: int) -> dict[str, Any]:
+    """What a second worker brings: trials per second on the clock, and the front's hypervolume."""
+    known = catalogs.load()
+    asked = reading.read(ROOT / "examples" / "studies" / "transformer-1t.toml", known)
+    asked = replace(asked, name="two objectives", objectives=("step-time", "cost"), constraints=())
+    rates, fronts = [], []
+    load = os.getloadavg()[0]
+    for count in (1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            place = str(Path(folder) / "a.journal")
+            how = designing.How(trials=wanted, workers=count, storage=place, explained=False)
+            before = _cpu()
+            evaluator = Evaluator(known, asked)
+            found, _ = designing._searched(known, evaluator, wanted, how, None)
+            done = sorted(t.datetime_complete for t in trials.storage(place).get_all_trials(0) if t.datetime_complete)
+            # Without the time that processes take to begin: from a tenth of the trials on.
+            first = len(done) // 10
+            rates.append(((len(done) - 1 - first) / (done[-1] - done[first]).total_seconds(), _cpu() - before))
+            fronts.append(answer.costs(asked.objectives, [each for each in found if each.feasible]))
+    everything = np.concatenate(fronts)
+    volumes = [front.share(costs[front.undominated(costs)], everything) for costs in fronts]
+    return {
+        "trials": wanted,
+        "load_before": round(load, 1),
+        "trials_per_s": [round(rate, 2) for rate, _ in rates],
+        "cpu_s": [round(cpu, 1) for _, cpu in rates],
+        "speedup": round(rates[1][0] / rates[0][0], 2),
+        "hypervolume": [round(volume, 4) for volume in volumes],
+    }
+
+
+def _cpu() -> float:
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in both)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measures and prints what was found."""
+    options = measure.arguments(__doc__, argv)
+    trials.quiet()
+    seeds, wanted = (2, 12) if options.tiny else (SEEDS, TRIALS)
+    rows = [row for given in STUDIES for row in compared(study(given, options.tiny), seeds, wanted)]
+    document = {
+        "regret": rows,
+        "speed": speed(*((6, 2) if options.tiny else (100, WARM))),
+        "workers": workers(8 if options.tiny else 150),
+        "machine": measure.machine(),
+    }
+    measure.show(document, rows, options.json)
+
+
+if __name__ == "__main__":
+    main()

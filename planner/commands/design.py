@@ -1,0 +1,93 @@
+"""``clusterwright design``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from planner.errors import WrongQuestion
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("study", type=FILE, metavar="STUDY.toml")
+@click.argument("more", nargs=-1, type=FILE, metavar="")
+@click.option("--trials", type=click.IntRange(1, 1_000_000), metavar="N", help="Trials in all (default: the study's).")
+@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, metavar="K", help="Processes.")
+@click.option(
+    "--storage",
+    metavar="FILE|URL",
+    help="Journal of the trials (default: NAME.journal here), or a database: postgresql://USER@HOST/NAME.",
+)
+@click.option("--resume", is_flag=True, help="Go on with the trials that the storage holds.")
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, metavar="S", help="Of the trials.")
+@click.option("--shard", metavar="I/N", help="Evaluate only every N-th point, from the I-th on (see merge).")
+@click.option("--quick", is_flag=True, help="No sensitivities, sweeps or importances.")
+@click.option("--catalog", type=FILE, metavar="DIR", help="Your own hardware over the built-in catalog.")
+@click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
+@click.option("-o", "output", type=FILE, metavar="FILE", help="Write the document to a file.")
+def design(
+    study: Path,
+    more: tuple[Path, ...],
+    trials: int | None,
+    workers: int,
+    storage: str | None,
+    resume: bool,
+    seed: int,
+    shard: str | None,
+    quick: bool,
+    catalog: Path | None,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """Say which cluster to build for a study's workloads, and where the next dollar goes.
+
+    Every trial changes figures of a cluster and searches the best training plans on it exactly; small studies are
+    enumerated whole.
+
+    \b
+      clusterwright design examples/studies/transformer-1t.toml
+      clusterwright design study.toml --trials 1000 --workers 4 --storage study.journal
+      clusterwright design study.toml --resume --storage study.journal
+      clusterwright design study.toml --shard 3/16 -o shard-3.json
+      clusterwright design merge study.toml shard-*.json
+    """  # noqa: D301 - click reads the control character itself
+    from planner import render
+    from planner.catalog import load
+    from planner.commands import design_view
+    from planner.design import designing, merging, reading
+
+    known = load(catalog)
+    if str(study) == "merge" and more:
+        study, *written = more
+        if not written:
+            raise WrongQuestion("merge what? clusterwright design merge STUDY.toml shard-1.json shard-2.json")
+        found = merging.merge(known, reading.read(study, known), written, explained=not quick)
+        design_view.deliver(found, study=study, as_json=as_json, output=output)
+        return
+    if more:
+        raise WrongQuestion(f"{more[0]}: one study at a time (clusterwright design merge joins shards)")
+    asked = reading.read(study, known)
+    part = None if shard is None else _shard(shard)
+    large = part is None and asked.size > max(designing.SMALL, trials or asked.trials)
+    place = storage or (f"{re.sub(r'[^A-Za-z0-9._-]+', '-', asked.name)}.journal" if large else None)
+    how = designing.How(
+        trials=trials, workers=workers, storage=place, resume=resume, seed=seed, shard=part, explained=not quick
+    )
+    try:
+        found = designing.design(known, asked, how, None if as_json else render.progress)
+    except KeyboardInterrupt:
+        if large:
+            render.error(f"stopped; {place} keeps every finished trial: the same command with --resume goes on")
+        raise
+    design_view.deliver(found, study=study, as_json=as_json, output=output, journal=place if large else None)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise WrongQuestion(f"--shard {text}: write I/N with I from 1 to N, for example 3/16")
+    return int(match[1]), int(match[2])

@@ -1,0 +1,176 @@
+"""The document of a design study: every point that was tried, the best of them with their plans, and what matters.
+
+SI units but for what people count by: US dollars, millions of tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from planner.schema.plan import Assumption, Generator, Plan, Record
+
+Values = dict[str, float | int | str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisSection(Record):
+    """A figure of the cluster and the values that were allowed."""
+
+    path: str
+    unit: str
+    """Dimension of the values: bytes, bandwidth (B/s), compute (FLOP/s) and so on; empty for counts and names."""
+    values: tuple[float | int | str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySection(Record):
+    """The question, as far as two answers must share it to be joined."""
+
+    name: str
+    base: dict[str, str | int | None]
+    axes: tuple[AxisSection, ...]
+    workloads: tuple[dict[str, Any], ...]
+    objectives: tuple[str, ...]
+    """The first is what sensitivities are ranked by."""
+    units: dict[str, str]
+    """Objective -> its unit."""
+    constraints: tuple[dict[str, Any], ...]
+    costs: dict[str, Any]
+    power: tuple[dict[str, Any], ...]
+    inputs: dict[str, str]
+    """Input -> sha256 prefix: the hardware catalog that the answer rests on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySearch(Record):
+    """How the points were found."""
+
+    method: Literal["enumerated", "TPE", "NSGA-II", "merged"]
+    outer_points: int
+    """Points that the axes span."""
+    tried: int
+    feasible: int
+    exact: bool
+    """Whether every point was evaluated; each point's plan is always the exact best of its space."""
+    seed: int | None
+    shards: tuple[int, ...]
+    """Numbers (from 1) of the shards that are in the answer; empty for a whole one."""
+    of_shards: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brief(Record):
+    """The best plan of one workload at one point, short."""
+
+    model: str
+    step_time_s: float
+    memory_bytes: float
+    layout: dict[str, int]
+    """Degrees, micro-batch, batch and nodes."""
+    options: dict[str, str | int | bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(Record):
+    """One point of the outer space."""
+
+    number: int
+    """Of a trial from 0; of an enumerated point its place in the order of the axes, the last turning fastest."""
+    axes: Values
+    objectives: dict[str, float]
+    """Empty where a workload has no plan."""
+    measures: dict[str, float]
+    violations: dict[str, float]
+    """Constraint -> by what share it is exceeded; 0 or less where it is kept."""
+    feasible: bool
+    plan: tuple[Brief, ...]
+    """Of every workload, in their order; empty where there is none."""
+    why: str
+    """What is wrong with a point that trains nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesignPoint(Record):
+    """A point worth building, with its training plans in full."""
+
+    number: int
+    axes: Values
+    objectives: dict[str, float]
+    measures: dict[str, float]
+    capital_usd: float | None
+    usd_per_hour: float | None
+    power_w: float | None
+    plan: tuple[Plan, ...]
+    """Of every workload."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept(Record):
+    """The objectives at one value of an axis, all others as in the best point; empty where nothing trains."""
+
+    value: float | int | str
+    objectives: dict[str, float]
+    feasible: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisSensitivity(Record):
+    """What an axis does around the best point."""
+
+    axis: str
+    elasticity: float | None
+    """Of the first objective: 1 % more of the axis changes it by so many per cent; None for names."""
+    elasticities: dict[str, float]
+    """Of every objective."""
+    sweep: tuple[Swept, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairSweep(Record):
+    """The first objective over two axes at once, all others as in the best point."""
+
+    axes: tuple[str, str]
+    rows: tuple[float | int | str, ...]
+    columns: tuple[float | int | str, ...]
+    objective: str
+    values: tuple[tuple[float | None, ...], ...]
+    """One list for each row; None where nothing trains."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextMillion(Record):
+    """What one million US dollars more bring, all of it spent on one figure of the best point."""
+
+    axis: str
+    value: float
+    """The figure with it."""
+    changes: dict[str, float]
+    """Objective -> relative change."""
+    basis: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyResult(Record):
+    """The answer."""
+
+    kind: Literal["study"] = "study"
+    schema_version: Literal[1] = 1
+    generator: Generator
+    question: StudySection
+    search: StudySearch
+    trials: tuple[Trial, ...]
+    best: tuple[DesignPoint, ...]
+    """Best first; with several objectives the best in each of them."""
+    pareto: tuple[DesignPoint, ...]
+    """Points that no other beats in one objective without being worse in another; with one objective the best."""
+    hypervolume: float | None
+    """Of the front, as a share of the box from the worst feasible values to the best; None with one objective."""
+    sensitivity: tuple[AxisSensitivity, ...]
+    pairs: tuple[PairSweep, ...]
+    next_million: tuple[NextMillion, ...]
+    importance: dict[str, float]
+    """Axis -> share of the first objective's variation that it explains, by itself."""
+    importance_method: str
+    assumptions: tuple[Assumption, ...]
+    meta: dict[str, Any]
