@@ -91,6 +91,32 @@ def test_what_was_planted_is_found_again():
     assert found.rate * (1 - found.few / 8) == pytest.approx(0.7 * (1 - 0.4 / 8), rel=0.1)
 
 
+def test_a_source_whose_host_launches_slowly_says_as_much_of_the_links():
+    part, prior = KNOWN.accelerators["H100-SXM5-80GB"], PRIORS["switch/all-to-all"]
+    planted = replace(prior, rate=0.75, ramp=0.3 * prior.ramp)
+    rows = [
+        Timed(accelerator=part, op="all-to-all", ranks=8.0, size=2.0**power, seconds=1.0, source="eager")
+        for power in range(20, 34)
+    ]
+    links = collectives.Cell(rows).times(planted)
+    slow = [replace(row, seconds=max(70e-6, float(t))) for row, t in zip(rows, links, strict=True)]
+    found = collectives.fitted(collectives.Cell(slow), prior)
+    small = links < 60e-6
+    assert small.sum() >= 3
+    assert np.abs(collectives.Cell(rows).times(found) / links - 1)[~small].mean() < 0.04
+    assert (collectives.Cell(rows).times(found)[small] < 50e-6).all()
+
+
+def test_the_error_of_a_source_left_out(published):
+    from docs.accuracy_collectives import by_source
+
+    rows = [row for row in published.rows if row.accelerator.id == "H100-SXM5-80GB" and row.op == "all-to-all"]
+    errors = {source: float(error) for source, _, _, error in by_source(rows, PRIORS)}
+    assert set(errors) == {"SimuMax", "aiconfigurator"}
+    assert errors["aiconfigurator"] < 0.2
+    assert np.mean(list(errors.values())) < 0.2
+
+
 def test_alternate_sizes_and_an_unseen_number_of_ranks(published):
     newest = {"a100_sxm": "NCCL 2.27.3", "h100_sxm": "NCCL 2.29.2", "b200_sxm": "NCCL 2.29.2"}
     rows = [row for row in published.rows if row.op in ("all-reduce", "all-gather")]

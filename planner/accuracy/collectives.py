@@ -3,6 +3,9 @@
 A fit moves few figures of a prior entry (start and step of three protocols, their shares of the wire, the rate and how
 it changes with the ranks, the ramp, the adding switch), each held to the prior, as
 :mod:`planner.accuracy.calibration` fits runs. Nothing is fitted to single rows.
+
+How a source launched its calls is no property of links. A host that queues one call after another lets the device wait
+when calls are shorter than launches: ``t = max(launch, t_links)``. Each source's launch is fitted along and forgotten.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner import binding, model_files
 from planner.accuracy.calibration import Parameter, fit
@@ -40,6 +44,10 @@ FEWEST = 8
 ROUNDS = 60
 MOST = 1000
 """Accelerators beyond which rows are not fitted: no table states what halves rates there (oversubscription, hops)."""
+LAUNCH, LAUNCH_SPREAD = 5e-6, 1.0
+"""Seconds a source's host is taken to need between calls, below what any call takes, and how far (standard deviation
+of the log): 2 to 14 us in two of three, 37 us at two deviations (a framework's eager calls)."""
+_LAUNCHES = "launches"
 IN_A_DOMAIN = ("ring", "nvls", "direct")
 """What NCCL takes inside one domain: its tree is a chain there, no faster than the ring."""
 
@@ -54,16 +62,19 @@ class Cell:
         self.ranks = np.array([row.ranks for row in rows])
         self.size = np.array([row.size for row in rows])
         self.measured = np.array([row.seconds for row in rows])
+        sources, self.source = np.unique([row.source for row in rows], return_inverse=True)
+        self.sources = len(sources)
         self._links = stacked([domain(row.accelerator) for row in rows])
         self._group = group(self._links, self.ranks, 1.0)
 
     def predict(self, using: Efficiencies) -> Predicted:
-        """With the entry of the operation that `using` holds."""
+        """``max(launch, t_links)``, with the entry of the operation and the sources' launches that `using` holds."""
         entry: Any = using.accelerators[self.op]
-        return Predicted(self.times(entry))
+        launches: Any = using.accelerators[_LAUNCHES]
+        return Predicted(np.maximum(self.times(entry), launches.of(self.source)))
 
     def times(self, entry: CollectiveEfficiency) -> Array:
-        """Seconds of every row: the fastest of NCCL's algorithms and protocols."""
+        """Seconds of every row on the links alone: the fastest of NCCL's algorithms and protocols."""
         library = Library(
             protocols={self.op: binding.protocols(entry, self._links.scaleup)},
             switch=entry.switch * self._links.scaleup * self._adds,
@@ -79,6 +90,17 @@ class Predicted:
     """Of every row of a cell."""
 
     time: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """What hosts need between two calls, by the number of their source in a cell."""
+
+    seconds: Mapping[str, float]
+
+    def of(self, source: Array) -> Array:
+        """Seconds of every row, by the numbers of their sources."""
+        return np.asarray(np.array([self.seconds[str(each)] for each in range(len(self.seconds))])[source])
 
 
 def domain(accelerator: Accelerator) -> Network:
@@ -126,15 +148,36 @@ def parameters(cell: Cell, prior: CollectiveEfficiency) -> Iterator[Parameter]:
         yield of("switch_step", 0.5)
 
 
+def _launch_parameters(launches: Launches) -> Iterator[Parameter]:
+    """Each source's launch: learned beside what is learned of the links."""
+    for each in launches.seconds:
+        yield Parameter(f"launch.{each}", "accelerators", (_LAUNCHES,), f"seconds.{each}", LAUNCH_SPREAD)
+
+
+def _starts(cell: Cell, own: Sequence[Parameter], chosen: NDArray[np.intp]) -> Iterator[Array]:
+    """Where fits start: from the prior, from faster steps, and from launches as long as a source's shortest call.
+
+    A launch shorter than every call has no slope, so a fit would never find it from below.
+    """
+    faster = np.array([-1.0 if parameter.name.startswith("step") else 0.0 for parameter in own])
+    hidden = np.zeros(cell.sources)
+    shortest = hidden + LAUNCH
+    for each in np.unique(cell.source[chosen]):
+        shortest[each] = cell.measured[chosen][cell.source[chosen] == each].min()
+    yield np.concatenate([0.0 * faster, hidden])
+    yield np.concatenate([faster, hidden])
+    yield np.concatenate([0.0 * faster, np.log(shortest / LAUNCH)])
+
+
 def fitted(cell: Cell, prior: CollectiveEfficiency, rows: Array | None = None) -> CollectiveEfficiency:
     """The prior with its figures moved towards a cell's rows (all, or those that a mask names)."""
     chosen = np.flatnonzero(np.ones(len(cell.measured), dtype=bool) if rows is None else rows)
-    base: Any = Efficiencies({cell.op: prior}, {})  # type: ignore[dict-item] # figures are figures
-    moved = tuple(parameters(cell, prior))
-    names = [parameter.name for parameter in moved]
-    starts = [np.zeros(len(moved)), np.array([-1.0 if name.startswith("step") else 0.0 for name in names])]
+    launches = Launches({str(each): LAUNCH for each in range(cell.sources)})
+    base: Any = Efficiencies({cell.op: prior, _LAUNCHES: launches}, {})  # type: ignore[dict-item] # figures are figures
+    own = tuple(parameters(cell, prior))
+    moved = (*own, *_launch_parameters(launches))
     weight = np.ones(len(chosen))
-    found = [fit(cell, base, moved, chosen, weight, start, ROUNDS) for start in starts]
+    found = [fit(cell, base, moved, chosen, weight, start, ROUNDS) for start in _starts(cell, own, chosen)]
     best: Any = min(found, key=lambda each: each.loss).efficiencies.accelerators[cell.op]
     return best  # type: ignore[no-any-return]
 
