@@ -12,7 +12,7 @@ from planner.cost.figures import Device, Grid, Layout, Network
 from planner.cost.operators import Operator
 from planner.cost.recommendation import Sharding
 from planner.efficiency import reached, runtime_keys
-from planner.errors import WrongQuestion, nearest
+from planner.errors import WrongQuestion
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import Plan
 from planner.schema.workload import Workload
@@ -73,15 +73,8 @@ def layered(catalog: Catalog, name: str, asked: Asked) -> Layered:
     on = cluster(catalog, asked.node, max(1, math.ceil(ranks / per_node)))
     if not binding.can_train_in(on.accelerator, asked.precision):
         raise WrongQuestion(f"{on.accelerator.id} has no matrix rate in {asked.precision} (--precision)")
-    if name in families.networks() or name in families.recommenders():
+    if families.what(name) and name not in library():
         return _other(catalog, name, on, asked)
-    if (
-        name not in library()
-        and not name.endswith((".toml", ".json"))
-        and "/" not in name
-        and (near := nearest(name, known()))
-    ):
-        raise WrongQuestion(f"no model {name!r}. Did you mean {', '.join(near)}? (clusterwright models list)")
     return _transformer(catalog, workload(model(name), sequence=asked.sequence), on, asked)
 
 
@@ -188,8 +181,3 @@ def _other(catalog: Catalog, name: str, on: Cluster, asked: Asked) -> Layered:
         )
     unit = "images" if family == "cnn" else "samples"
     return Layered(name, family, unit, micro, found, device, network, _layout(asked, micro))
-
-
-def known() -> list[str]:
-    """Ids of every model that has layers."""
-    return [*library(), *families.networks(), *families.recommenders()]

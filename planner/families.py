@@ -51,6 +51,22 @@ def _problems(model: Recommender) -> list[str]:
     return wrong
 
 
+def others() -> dict[str, ConvolutionNetwork | Recommender]:
+    """All of them by id."""
+    return {**networks(), **recommenders()}
+
+
+def ids() -> list[str]:
+    """Ids of all of them."""
+    return [entry for file in FILES for entry in model_files.headers(data("models") / file)]
+
+
+def what(name: str) -> str:
+    """What an id is, in words; empty if it is none of these."""
+    kinds = {NETWORKS: "convolutional network", RECOMMENDERS: "recommender"}
+    return next((kinds[file] for file in FILES if name in model_files.headers(data("models") / file)), "")
+
+
 def network(name: str) -> ConvolutionNetwork:
     """One convolutional network; :class:`WrongQuestion` if there is none of that id."""
     return _found("convolutional network", name, networks())

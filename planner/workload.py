@@ -76,8 +76,15 @@ def model(entry: str, extra: Path | None = None) -> Model:
     if name.endswith((".json", ".toml")) or "/" in name or os.sep in name:
         return _from_path(Path(name).expanduser(), chosen)
     known = library(extra)
+    if entry not in known and (kind := families.what(entry)):
+        raise WrongQuestion(
+            f"{entry} is a {kind}, and this is answered for transformers; what it costs layer by layer: "
+            f"clusterwright models layers {entry}"
+        )
     if entry not in known:
-        raise WrongQuestion(f"no model {entry!r}.{_did_you_mean(entry, known)} (clusterwright models list)")
+        raise WrongQuestion(
+            f"no model {entry!r}.{_did_you_mean(entry, [*known, *families.ids()])} (clusterwright models list)"
+        )
     return known[entry]
 
 
@@ -194,7 +201,7 @@ def _from_path(path: Path, chosen: str) -> Model:
     return from_file(path, chosen or entries[0])
 
 
-def _did_you_mean(name: str, choices: Sequence[str] | Library) -> str:
+def _did_you_mean(name: str, choices: Sequence[str]) -> str:
     near = nearest(name, choices)
     return f" Did you mean {', '.join(near)}?" if near else ""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from planner import commands
+from planner import commands, families
 from planner.workload import library, model
 
 CONFIG = {
@@ -63,13 +63,72 @@ def document(captured: Captured, *arguments: object) -> dict[str, Any]:
 
 def test_list_has_a_line_for_every_model_smallest_number_first(capsys: Captured) -> None:
     lines = run(capsys, "list").splitlines()
-    ids = [line.split()[0] for line in lines[1:]]
+    ids = [line.split()[0] for line in lines[1 : lines.index("")]]
     assert sorted(ids) == sorted(library())
     assert ids.index("megatron-22b") < ids.index("megatron-175b")
     deepseek = next(line for line in lines if line.startswith("deepseek-v3"))
     assert "671" in deepseek
     assert "8 of 256" in deepseek
     assert "built-in" in deepseek
+
+
+def test_list_ends_with_convolutional_networks_and_recommenders(capsys: Captured) -> None:
+    lines = run(capsys, "list").splitlines()
+    others = lines[lines.index("") + 2 :]
+    assert [line.split()[0] for line in others][:3] == ["resnet50", "resnet101", "resnet152"]
+    assert sorted(line.split()[0] for line in others) == sorted(families.others())
+    assert "25.6  M  an image of 224 x 224" in others[0]
+    assert any("214 rows of 26 tables" in line for line in others)
+    found = {row["id"]: row for row in document(capsys, "list")["models"]}
+    assert found.keys() == {*library(), *families.others()}
+    assert (found["resnet50"]["family"], found["resnet50"]["parameters"]) == ("cnn", 25_557_032)
+    assert found["dlrm-dcnv2"]["active_parameters"] < 1e-3 * found["dlrm-dcnv2"]["parameters"]
+    assert found["gpt2"]["sample"] == "a sequence of 1,024 tokens"
+
+
+def test_show_a_convolutional_network(capsys: Captured) -> None:
+    out = run(capsys, "show", "resnet50")
+    for said in ("ResNet-50 v1.5 (resnet50)", "3 + 4 + 6 + 3 blocks", "25,557,032", "2,049,000", "FLOP per image"):
+        assert said in out
+    found = document(capsys, "show", "resnet152")
+    assert found["parameters"]["total"] == 60_192_808 == sum(found["parameters"][x] for x in PARTS)
+    assert found["training_flops_per_sample"] == pytest.approx(6 * 11.51e9, rel=0.02)
+
+
+PARTS = ("stem", "conv2", "conv3", "conv4", "conv5", "classifier")
+
+
+def test_show_a_recommender(capsys: Captured) -> None:
+    out = run(capsys, "show", "dlrm-dcnv2")
+    assert "97.4 GiB of tables and 97.4 GiB of optimizer state" in out
+    assert "of optimizer state" not in run(capsys, "show", "dlrm-criteo1tb")
+    found = document(capsys, "show", "dlrm-dcnv2")
+    tables = sum(found["tables"]) * found["embedding"]
+    assert found["parameters"]["embedding_tables"] == tables
+    assert found["memory_bytes"] == {"tables": 4 * tables, "optimizer": 4 * tables}
+    # Bottom 13-512-256-128, three cross layers of rank 512 on 27 x 128, top 3456-1024-1024-512-256-1.
+    first, bottom, cross = 13 * 512, 512 * 256 + 256 * 128, 3 * 2 * 3456 * 512
+    top = 3456 * 1024 + 1024 * 1024 + 1024 * 512 + 512 * 256 + 256
+    assert found["training_flops_per_sample"] == 4 * first + 6 * (bottom + cross + top)
+
+
+def test_what_only_transformers_answer_says_so(capsys: Captured) -> None:
+    assert commands.main("plan resnet50 --cluster dgx-h100:1".split()) == 2
+    err = capsys.readouterr().err
+    assert "resnet50 is a convolutional network" in err
+    assert "clusterwright models layers resnet50" in err
+
+
+def test_show_names_the_nearest_network(capsys: Captured) -> None:
+    assert "no model 'resnet-50'. Did you mean resnet50" in refused(capsys, "show", "resnet-50")
+
+
+def test_ones_own_model_stands_before_a_network(capsys: Captured, config: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    run(capsys, "import", config, "--id", "resnet50", "-o", folder / "tiny.toml")
+    assert document(capsys, "show", "resnet50", "--models", folder)["hidden"] == 256
+    assert run(capsys, "list", "--models", folder).count("resnet50") == 1
 
 
 def test_list_as_json(capsys: Captured) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from planner.schema.families import ConvolutionNetwork, Recommender
     from planner.schema.workload import Model
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -25,18 +26,28 @@ def models() -> None:
 @FOLDER
 @JSON
 def list_(extra: Path | None, as_json: bool) -> None:
-    """List every model, with its parameters and where it comes from."""
-    from planner import render
+    """List every model, with its parameters and where it comes from.
+
+    Transformers come first; convolutional networks and recommenders, which `models layers` prices, stand below them.
+    """
+    from planner import families, render
+    from planner.commands import families_view
     from planner.commands import models_view as view
     from planner.workload import library
 
     known = library(extra)
+    others = [found for entry, found in families.others().items() if entry not in known]
     if as_json:
         rows = [view.summary(known[entry], known.origin(entry)) for entry in known]
+        rows += [families_view.summary(found) for found in others]
         render.json({"kind": "model-list", "schema_version": 1, "models": rows})
         return
     table = [view.row(known[entry], known.origin(entry)) for entry in sorted(known, key=view.natural)]
     render.table(view.HEADERS, table, align=view.ALIGN, priority=view.PRIORITY)
+    render.text()
+    others.sort(key=lambda found: (families_view.family(found), view.natural(found.id)))
+    table = [families_view.row(found) for found in others]
+    render.table(families_view.HEADERS, table, align=families_view.ALIGN, priority=families_view.PRIORITY)
 
 
 @models.command()
@@ -46,12 +57,16 @@ def list_(extra: Path | None, as_json: bool) -> None:
 def show(entry: str, extra: Path | None, as_json: bool) -> None:
     """Show one model: its shape, parameters, work per token, and memory for states by method.
 
-    FILE is a .toml (FILE.toml#ID where it holds several) or a Hugging Face config.json.
+    FILE is a .toml (FILE.toml#ID where it holds several) or a Hugging Face config.json. Of a convolutional network or
+    a recommender: its parameters and its work per sample.
     """
-    from planner import render
+    from planner import families, render
     from planner.commands import models_view as view
-    from planner.workload import model
+    from planner.workload import library, model
 
+    if families.what(entry) and entry not in library(extra):
+        _show_other(families.others()[entry], as_json=as_json)
+        return
     found = model(entry, extra)
     if as_json:
         render.json(view.document(found))
@@ -156,6 +171,26 @@ def _simulated(path: Path, as_json: bool) -> None:
     if found.loop:
         render.text(found.loop)
     render.table(view.TEXT_HEADERS, view.text_rows(found), align="lrrrl")
+
+
+def _show_other(found: ConvolutionNetwork | Recommender, *, as_json: bool) -> None:
+    """A convolutional network or a recommender."""
+    from planner import render
+    from planner.commands import families_view as view
+
+    if as_json:
+        render.json(view.document(found))
+        return
+    render.text(f"{found.name} ({found.id})")
+    render.table(["field", "value", ""], view.sheet(found), align="lll")
+    render.text()
+    render.table(["parameters", "number", "share"], view.counts(found), align="lrr")
+    render.text()
+    render.text(f"Work    {view.work(found)}")
+    if memory := view.memory(found):
+        render.text(f"Memory  {memory}")
+    render.text(f"Source  {found.source}{f', {found.date}' if found.date else ''}")
+    render.text(f"Next    clusterwright models layers {found.id} --dp 8")
 
 
 def _print(found: Model) -> None:

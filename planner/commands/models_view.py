@@ -54,6 +54,7 @@ def summary(model: Model, origin: str) -> dict[str, Any]:
         "family": model.family,
         "parameters": counted.total,
         "active_parameters": counted.active,
+        "sample": f"a sequence of {model.sequence:,} tokens",
         "from": origin,
     }
 

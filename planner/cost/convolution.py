@@ -49,10 +49,15 @@ class Layers:
         return self.channels_in * self.kernel**2 * self.channels_out
 
     @property
+    def parameters_each(self) -> Array:
+        """Parameters by layer: kernel, scale and shift of its normalisation, or the bias of the last: exact."""
+        norms: Array = 2 * self.normalised * self.channels_out + (1 - self.normalised) * self.channels_out
+        return self.weights + norms
+
+    @property
     def parameters(self) -> int:
-        """Kernels, scale and shift of normalisations, and the fully connected layer's bias: exact."""
-        norms = 2 * self.normalised * self.channels_out + (1 - self.normalised) * self.channels_out
-        return int(np.sum(self.weights + norms))
+        """All of :attr:`parameters_each`."""
+        return int(np.sum(self.parameters_each))
 
     @property
     def products(self) -> Array:
@@ -139,6 +144,13 @@ def names(model: ConvolutionNetwork) -> list[str]:
             kinds = ("1x1", "3x3", "1x1 out", *(("shortcut",) if block == 1 else ()))
             found += [f"conv{index}.{block} {kind}" for kind in kinds]
     return [*found, "classifier"]
+
+
+def stage_parameters(model: ConvolutionNetwork) -> dict[str, int]:
+    """Parameters by stage, in order: ``stem``, ``conv2``, ..., ``classifier``."""
+    stages = [name.partition(".")[0] for name in names(model)]
+    each = layers(model).parameters_each
+    return {stage: int(np.sum(each[[name == stage for name in stages]])) for stage in dict.fromkeys(stages)}
 
 
 def between_bytes(model: Layers, software: Software, images: Figure) -> Part:

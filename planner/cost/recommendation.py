@@ -88,9 +88,23 @@ def dense_parameters(model: Recommender) -> int:
     return weights + mlps + model.cross_layers * interaction_width(model)
 
 
+def step_flops(model: Recommender, samples: Figure) -> Figure:
+    """FLOPs of a step in the dense layers: forward, weight gradient, and input gradient but for the first layer:
+    ``2 x 3 x inputs x outputs``.
+    """
+    return (
+        2.0 * samples * sum((2 if layer.first else 3) * layer.inputs * layer.outputs for layer in dense_layers(model))
+    )
+
+
+def embedding_parameters(model: Recommender) -> int:
+    """Elements of all tables: ``sum(rows) d``."""
+    return sum(model.tables) * model.embedding
+
+
 def embedding_bytes(model: Recommender) -> int:
     """Bytes of all tables, without optimizer state: ``sum(rows) d e``."""
-    return sum(model.tables) * model.embedding * model.table_bytes
+    return embedding_parameters(model) * model.table_bytes
 
 
 def dealt(weights: Sequence[float], ranks: int) -> float:
