@@ -70,3 +70,74 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert "no such file" in refused(capsys, "comm show nowhere.json").lower()
     Path("one.json").write_text(json.dumps({"kind": "nonsense"}), encoding="utf-8")
     assert "kind is 'nonsense'" in refused(capsys, "comm show one.json")
+
+
+LAB = """
+count = 2
+[node]
+extends = "dgx-h100"
+nics = 4
+[fabric]
+name = "Our network"
+kind = "roce"
+nic_bandwidth = "100 Gbit/s"
+latency = "9 us"
+topology = "fat-tree"
+leaf_nodes = 16
+[accelerator]
+memory_bandwidth = "3.0 TB/s"
+"""
+
+
+def test_a_plan_on_a_cluster_of_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lab.toml").write_text(LAB, encoding="utf-8")
+    assert ask(capsys, "plan llama3.2-1b --cluster lab.toml --top 1 -o plan.json").code == 0
+    for verb in ("show plan.json", "choose plan.json"):
+        assert "(--cluster lab.toml)" in refused(capsys, f"comm {verb}")
+    answer = ask(capsys, "comm show plan.json --cluster lab.toml")
+    assert answer.code == 0 and "clusterwright comm choose plan.json --cluster lab.toml --table" in answer.out
+    parts = json.loads(Path("plan.json").read_text(encoding="utf-8"))["plans"][0]["prediction"]["breakdown"]
+    told = json.loads(ask(capsys, "comm show plan.json --cluster lab.toml --json").out)
+    assert told["exposed_s"]["dp"] == pytest.approx(parts["dp"]) and parts["dp"] > 0
+    chosen = ask(capsys, "comm choose plan.json --cluster lab.toml -o ruled.json")
+    assert chosen.code == 0 and "clusterwright comm show ruled.json --cluster lab.toml" in chosen.out
+    assert ask(capsys, "comm show ruled.json --cluster lab.toml").code == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "said"),
+    [
+        ("count = 2", "count = 5", ""),  # The plan says how many nodes it takes.
+        ("100 Gbit/s", "50 Gbit/s", "and the cluster's file, if it was made from one"),
+        ('[node]\nextends = "dgx-h100"', '[node]\nextends = "dgx-a100-80gb"', "its node is"),
+    ],
+)
+def test_another_cluster_file_is_told_apart(
+    line: str,
+    other: str,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lab.toml").write_text(LAB, encoding="utf-8")
+    assert ask(capsys, "plan llama3.2-1b --cluster lab.toml --top 1 -o plan.json").code == 0
+    Path("lab.toml").write_text(LAB.replace(line, other), encoding="utf-8")
+    question = "comm show plan.json --cluster lab.toml"
+    if said:
+        assert said in refused(capsys, question)
+    else:
+        assert ask(capsys, question).code == 0
+
+
+def test_a_network_named_beside_a_cluster_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lab.toml").write_text(LAB, encoding="utf-8")
+    assert ask(capsys, "plan llama3.2-1b --cluster lab.toml --fabric efa-v2 --top 1 -o plan.json").code == 0
+    assert ask(capsys, "comm show plan.json --cluster lab.toml").code == 0

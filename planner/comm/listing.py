@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from planner import binding, cost
 from planner.catalog import Catalog, cluster
@@ -26,14 +27,14 @@ _SAME = 1e-6
 """Relative: what a plan's own breakdown may differ by before it counts as another catalog's."""
 
 
-def listed(plan: Plan, catalog: Catalog, where: str = "plan") -> tuple[Call, ...]:
-    """Every collective of a step of the plan.
+def listed(plan: Plan, catalog: Catalog, where: str = "plan", own: Cluster | None = None) -> tuple[Call, ...]:
+    """Every collective of a step of the plan, whose cluster is the catalog's or that of a file (`own`).
 
     Raises:
         WrongQuestion: the plan is over several pools, names what the catalog does not have, or its communication was
         predicted from other figures than the catalog's.
     """
-    grid = grid_of(plan, catalog, where)
+    grid = grid_of(plan, catalog, where, own)
     told = plan.prediction.breakdown
     parts = cost.breakdown(grid)
     for cause in CAUSES:
@@ -41,13 +42,14 @@ def listed(plan: Plan, catalog: Catalog, where: str = "plan") -> tuple[Call, ...
         if not math.isclose(float(seconds), told.get(cause, 0.0), rel_tol=_SAME, abs_tol=1e-9):
             raise WrongQuestion(
                 f"{where}: {cause} takes {told.get(cause, 0.0):.6g} s in the plan and {float(seconds):.6g} s by this "
-                "catalog and version; give the catalog that it was made with (--catalog DIR), or make it again "
-                "(clusterwright plan ... -o FILE)"
+                f"{'cluster, ' if own else ''}catalog and version; give the catalog that it was made with "
+                "(--catalog DIR) and the cluster's file, if it was made from one (--cluster FILE.toml), or make it "
+                "again (clusterwright plan ... -o FILE)"
             )
     return calls.calls(grid)
 
 
-def grid_of(plan: Plan, catalog: Catalog, where: str) -> Grid:
+def grid_of(plan: Plan, catalog: Catalog, where: str, own: Cluster | None = None) -> Grid:
     """The plan as figures, one scalar each.
 
     Raises:
@@ -55,7 +57,7 @@ def grid_of(plan: Plan, catalog: Catalog, where: str) -> Grid:
     """
     if len(plan.cluster.pools) != 1 or plan.parallelism.groups:
         raise WrongQuestion(f"{where}: a plan over several pools; calls are listed of plans on nodes of one kind")
-    place, options = place_of(plan, catalog), _options(plan)
+    place, options = place_of(plan, catalog, where, own), _options(plan)
     runtime, release = catalog.runtime(plan.runtime.name), plan.runtime.release
     fitted = reached(catalog, place.accelerator, runtime, release)
     work = _workload(plan)
@@ -72,14 +74,31 @@ def grid_of(plan: Plan, catalog: Catalog, where: str) -> Grid:
     return single_grid(figures, _layout(plan), options)
 
 
-def place_of(plan: Plan, catalog: Catalog) -> Cluster:
-    """The cluster of a plan on one pool, by the catalog.
+def place_of(plan: Plan, catalog: Catalog, where: str = "plan", own: Cluster | None = None) -> Cluster:
+    """The cluster of a plan on one pool: by the catalog, or that of a file with the plan's count of nodes.
 
     Raises:
-        WrongQuestion: the catalog has no such node or fabric.
+        WrongQuestion: the catalog has no such node or fabric and no file was given, or the file's are others.
     """
-    pool = plan.cluster.pools[0]
-    return cluster(catalog, pool.node, pool.count, plan.cluster.fabric.id)
+    pool, fabric = plan.cluster.pools[0], plan.cluster.fabric.id
+    if own is None:
+        file = "FILE" if plan.cluster.name == f"{pool.node}:{pool.count}" else plan.cluster.name
+        for kind, name, known in (("node", pool.node, catalog.nodes), ("fabric", fabric, catalog.fabrics)):
+            if name not in known:
+                raise WrongQuestion(
+                    f"{where}: its {kind} {name!r} is not in the catalog; give the cluster's file that the plan was "
+                    f"made from (--cluster {file}.toml), or the catalog that has it (--catalog DIR)"
+                )
+        return cluster(catalog, pool.node, pool.count, fabric)
+    if fabric != own.fabric.id and fabric in catalog.fabrics:  # The question had --fabric beside its file.
+        other = catalog.fabric(fabric)
+        wired = replace(own.node, fabric=fabric, nic_bandwidth=other.nic_bandwidth)
+        own = replace(own, fabric=other, node=wired)
+    pairs = (("node", pool.node, own.node.id), ("accelerator", pool.accelerator, own.accelerator.id))
+    for kind, mine, theirs in (*pairs, ("fabric", fabric, own.fabric.id)):
+        if mine != theirs:
+            raise WrongQuestion(f"{where}: its {kind} is {mine!r}, and --cluster {own.name} has {theirs!r}")
+    return replace(own, count=pool.count)
 
 
 def _layout(plan: Plan) -> dict[str, int]:

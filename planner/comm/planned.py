@@ -15,6 +15,7 @@ from planner.comm.choosing import Asked, Chosen, choose, pin
 from planner.comm.listing import grid_of, listed, place_of
 from planner.cost.calls import Call
 from planner.errors import WrongQuestion
+from planner.schema.hardware import Cluster
 from planner.schema.plan import CommunicationChoice, Plan
 
 
@@ -24,20 +25,20 @@ def free(plan: Plan, sms: int | None) -> Mapping[str, float]:
     return {"memory": max(memory, 0.0)} | ({} if sms is None else {"sms": float(sms)})
 
 
-def modelled(plan: Plan, catalog: Catalog, where: str) -> tuple[Chosen, Plan]:
+def modelled(plan: Plan, catalog: Catalog, where: str, own: Cluster | None = None) -> tuple[Chosen, Plan]:
     """The same without a table: NCCL's fastest algorithm and protocol by the model, and no gain claimed.
 
     Raises:
         WrongQuestion: as :func:`with_rules`, and where the accelerators do not speak NCCL.
     """
-    calls = _calls(plan, catalog, where)
-    place = place_of(plan, catalog)
+    calls = _calls(plan, catalog, where, own)
+    place = place_of(plan, catalog, where, own)
     part = place.accelerator
     if part.vendor.lower() != "nvidia":
         raise WrongQuestion(
             f"{where}: the model knows NCCL's algorithms only, not those on {part.id}; --table FILE.csv"
         )
-    network = grid_of(plan, catalog, where).network
+    network = grid_of(plan, catalog, where, own).network
     if network.dimensions is not None:
         raise WrongQuestion(
             f"{where}: the model compares algorithms on nodes and NICs, not on dimensions; --table FILE.csv"
@@ -47,24 +48,26 @@ def modelled(plan: Plan, catalog: Catalog, where: str) -> tuple[Chosen, Plan]:
     return chosen, _told(plan, chosen, Asked(most=1), "modelled", "")
 
 
-def decided(plan: Plan, catalog: Catalog, where: str) -> Plan:
+def decided(plan: Plan, catalog: Catalog, where: str, own: Cluster | None = None) -> Plan:
     """The plan itself where it has rules; else with those of the model, where the model knows its library."""
     if plan.communication:
         return plan
     try:
-        return modelled(plan, catalog, where)[1]
+        return modelled(plan, catalog, where, own)[1]
     except WrongQuestion:
         return plan
 
 
-def _calls(plan: Plan, catalog: Catalog, where: str) -> tuple[Call, ...]:
-    calls = listed(plan, catalog, where)
+def _calls(plan: Plan, catalog: Catalog, where: str, own: Cluster | None = None) -> tuple[Call, ...]:
+    calls = listed(plan, catalog, where, own)
     if not calls:
         raise WrongQuestion(f"{where}: this plan makes no collective calls; there is nothing to choose")
     return calls
 
 
-def with_rules(plan: Plan, catalog: Catalog, file: Path, asked: Asked, where: str) -> tuple[Chosen, Plan]:
+def with_rules(
+    plan: Plan, catalog: Catalog, file: Path, asked: Asked, where: str, own: Cluster | None = None
+) -> tuple[Chosen, Plan]:
     """What was chosen, and the plan with it. The plan's prediction stays as it was.
 
     Raises:
@@ -72,7 +75,7 @@ def with_rules(plan: Plan, catalog: Catalog, file: Path, asked: Asked, where: st
         NoAnswer: no choice keeps the limits.
     """
     found = tables.read(file)
-    chosen = choose(_calls(plan, catalog, where), found, asked, str(file))
+    chosen = choose(_calls(plan, catalog, where, own), found, asked, str(file))
     return chosen, _told(plan, chosen, asked, file.name, hashlib.sha256(file.read_bytes()).hexdigest()[:16])
 
 

@@ -9,6 +9,12 @@ import click
 _CATALOG = click.option(
     "--catalog", type=click.Path(path_type=Path), metavar="DIR", help="Your own hardware over the built-in catalog."
 )
+_CLUSTER = click.option(
+    "--cluster",
+    type=click.Path(path_type=Path),
+    metavar="FILE.toml",
+    help="The plan's cluster, if it came from a file.",
+)
 _RANK = click.option("--rank", type=int, default=1, show_default=True, metavar="N", help="Which plan of a set.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the document instead of the table.")
 
@@ -21,9 +27,10 @@ def comm() -> None:
 @comm.command()
 @click.argument("file", metavar="PLAN", type=click.Path(path_type=Path))
 @_RANK
+@_CLUSTER
 @_CATALOG
 @_JSON
-def show(file: Path, rank: int, catalog: Path | None, as_json: bool) -> None:
+def show(file: Path, rank: int, cluster: Path | None, catalog: Path | None, as_json: bool) -> None:
     """List every collective of a step of PLAN: what, over whom, how much, where, and what it costs.
 
     Alone is the time of all its calls if nothing ran beside them, exposed what of it the step waits for. Exposed times
@@ -42,12 +49,13 @@ def show(file: Path, rank: int, catalog: Path | None, as_json: bool) -> None:
     plan = document.chosen(document.load(file), rank, str(file))
     verify.check(plan, may_exceed_limits=True)
     known = catalogs.load(catalog)
-    found = listed(plan, known, str(file))
-    plan = planned.decided(plan, known, str(file))
+    own = None if cluster is None else catalogs.cluster_from_file(cluster.expanduser(), known)
+    found = listed(plan, known, str(file), own)
+    plan = planned.decided(plan, known, str(file), own)
     if as_json:
         render.json(comm_view.listing(plan, found))
     else:
-        comm_view.show_calls(plan, found, file)
+        comm_view.show_calls(plan, found, file, cluster)
 
 
 @comm.command()
@@ -72,6 +80,7 @@ def show(file: Path, rank: int, catalog: Path | None, as_json: bool) -> None:
 @click.option("--sms", type=click.IntRange(0), metavar="N", help="SMs that further back ends may keep busy.")
 @click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan with its rules.")
 @_RANK
+@_CLUSTER
 @_CATALOG
 @_JSON
 def choose(
@@ -84,6 +93,7 @@ def choose(
     sms: int | None,
     output: Path | None,
     rank: int,
+    cluster: Path | None,
     catalog: Path | None,
     as_json: bool,
 ) -> None:
@@ -113,17 +123,18 @@ def choose(
         free=planned.free(plan, sms),
     )
     known = catalogs.load(catalog)
+    own = None if cluster is None else catalogs.cluster_from_file(cluster.expanduser(), known)
     if measured is None:
-        found, new = planned.modelled(plan, known, str(file))
+        found, new = planned.modelled(plan, known, str(file), own)
     else:
-        found, new = planned.with_rules(plan, known, measured, asked, str(file))
+        found, new = planned.with_rules(plan, known, measured, asked, str(file), own)
     verify.check(new, may_exceed_limits=True)
     if output is not None:
         model_files.write(output, document.as_json(new), replace=True)
     if as_json:
         render.json(document.dump(new))
     else:
-        comm_view.show_choice(new, found, output)
+        comm_view.show_choice(new, found, output, cluster)
 
 
 _TABLE = click.option(

@@ -47,7 +47,7 @@ def _chosen(plan: Plan, call: Call) -> dict[str, str]:
     }
 
 
-def show_calls(plan: Plan, calls: Sequence[Call], file: Path) -> None:
+def show_calls(plan: Plan, calls: Sequence[Call], file: Path, cluster: Path | None = None) -> None:
     """A table of calls, and what they are of the step."""
     if not calls:
         render.text("One accelerator has nobody to talk to: this plan makes no collective calls.")
@@ -90,7 +90,7 @@ def show_calls(plan: Plan, calls: Sequence[Call], file: Path) -> None:
     if told is not None and told.table == "modelled":
         render.text("Choice    NCCL's fastest by the model; nobody measured it")
     if told is None or told.table == "modelled":
-        render.text(f"Next      clusterwright comm choose {file} --table TABLE.csv -o FILE")
+        render.text(f"Next      clusterwright comm choose {file}{_on(cluster)} --table TABLE.csv -o FILE")
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -155,7 +155,12 @@ def _fastest(each: Mapping[Candidate, Cell]) -> str:
 # ---- choices ---------------------------------------------------------------------------------------------------------
 
 
-def show_choice(plan: Plan, found: Chosen, output: Path | None) -> None:
+def _on(cluster: Path | None) -> str:
+    """The flag that the next command takes again."""
+    return "" if cluster is None else f" --cluster {cluster}"
+
+
+def show_choice(plan: Plan, found: Chosen, output: Path | None, cluster: Path | None = None) -> None:
     """What each call uses, and what that gains over the best single back end."""
     told = plan.communication_choice
     assert told is not None
@@ -200,7 +205,7 @@ def show_choice(plan: Plan, found: Chosen, output: Path | None) -> None:
     if output is None:
         render.text("Next      write it: -o FILE")
     else:
-        render.text(f"Next      clusterwright comm show {output}")
+        render.text(f"Next      clusterwright comm show {output}{_on(cluster)}")
 
 
 def _trust(plan: Plan, found: Chosen) -> list[str]:
