@@ -123,6 +123,8 @@ def pooled_request(model: str, named: str | Sequence[str], asked: Asked) -> tupl
     Raises:
         WrongQuestion: a name, a count, a link or a price that cannot be.
     """
+    if recorded := [rule.name for rule in RULES if rule.recorded and rule.name in asked.waive]:
+        raise WrongQuestion(f"--waive {recorded[0]}: with nodes of one kind only, not over several pools")
     known = load(asked.catalog)
     region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
     texts = [named] if isinstance(named, str) else list(named)

@@ -24,6 +24,7 @@ from planner.schema.hardware import Accelerator, Cluster, Fabric
 from planner.schema.procurement import Procurement
 from planner.search.problem import Candidate
 from planner.space.grid import single_grid
+from planner.space.rules import Setting, broken
 
 NO_PART_OF_IT = ("host_memory", "local_storage", "l2", "tokens", "batch", "sequence")
 """Assumed fields that no prediction reads, or that the question's own assumptions already name."""
@@ -67,6 +68,7 @@ def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
         energy=_energy(request, layout["nodes"], run.days * money.DAY_S),
         constraints=_constraints(prepared, candidate, prediction.memory, run),
         assumptions=_assumptions(prepared),
+        waived=broken(layout, Setting(request.workload, request.cluster, request.runtime)) or None,
     )
 
 
@@ -422,7 +424,7 @@ def dump(document: schema.Record) -> dict[str, Any]:
     return _pruned(dumped)
 
 
-ABSENT = ("expanded", "placement", "dimensions", "communication_choice")
+ABSENT = ("expanded", "placement", "dimensions", "communication_choice", "waived")
 """Keys that documents leave out where they have no value: of what few have."""
 
 

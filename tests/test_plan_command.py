@@ -209,6 +209,31 @@ def test_pins_hold(capsys: pytest.CaptureFixture[str]) -> None:
         assert plan["overlap"]["dp"] or plan["parallelism"]["dp"] * plan["parallelism"]["cp"] == 1
 
 
+def test_heads_that_do_not_divide_are_waived_by_name_and_recorded(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """gpt2 has 12 heads: 8 ranks hold 1.5 each on average. What else a plan says is checked as ever."""
+    question = "plan gpt2 --cluster dgx-h100:1 --pin tp=8 --top 1 --waive"
+    found = plans(ask(capsys, f"{question} heads_divide --waive kv_heads_divide --json"))[0]
+    assert found["parallelism"]["tp"] == 8 and found["waived"] == ["heads_divide", "kv_heads_divide"]
+    path = tmp_path / "plan.json"
+    answer = ask(capsys, f"{question} heads_divide --waive kv_heads_divide -o {path}")
+    assert "Waived    heads_divide, kv_heads_divide: priced as if parts were equal" in answer.out
+    assert ask(capsys, f"explain {path}").code == 0
+    for target in ("megatron", "slurm"):
+        refusal = ask(capsys, f"export {path} --to {target} -o {tmp_path / 'job'}")
+        assert refusal.code == 2 and "no launcher splits so" in refusal.err
+    # What was waived and holds anyway is not recorded; what a document does not say, or may not, is found.
+    assert "waived" not in plans(ask(capsys, "plan gpt2 --cluster dgx-h100:1 --top 1 --waive heads_divide --json"))[0]
+    for waived in (["heads_divide"], ["heads_divide", "kv_heads_divide", "batch_divides"]):
+        changed = json.loads(path.read_text(encoding="utf-8"))
+        changed["plans"][0]["waived"] = waived
+        (tmp_path / "changed.json").write_text(json.dumps(changed), encoding="utf-8")
+        assert "tensor_divides" in ask(capsys, f"explain {tmp_path / 'changed.json'}").err
+    pools = "plan gpt2 --cluster dgx-h100:1 --cluster dgx-a100-80gb:1 --waive heads_divide"
+    assert "not over several pools" in ask(capsys, pools).err
+
+
 def test_a_waived_rule_is_waived(capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(capsys, f"plan {SMALL} --pin tp=16").code == 2
     assert plans(ask(capsys, f"plan {SMALL} --pin tp=16 --waive tp_in_domain --json"))[0]["parallelism"]["tp"] == 16

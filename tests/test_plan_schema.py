@@ -31,7 +31,7 @@ plan_schema = _plan_schema()
 LATER = {
     "MemorySection": {"oom_risk", "oom_chance", "expanded"},
     "FabricSection": {"dimensions"},
-    "Plan": {"communication_choice", "placement"},
+    "Plan": {"communication_choice", "waived", "placement"},
     "Pool": {"offered", "expanded"},
     "PoolBought": {"offer"},
     "CommunicationRule": {"ranks"},

@@ -54,7 +54,7 @@ WRONG = {
     f"{PLAN} --waive tp_in_domian": "did you mean tp_in_domain?",
     f"{PLAN} --waive x": "rules are heads_divide",
     f"{PLAN} --waive batch_divides": "a plan does not add up unless the global batch divides by dp x micro-batch",
-    f"{PLAN} --waive heads_divide": "tp_in_domain, context_chunk, micro_batch_tokens can be waived",
+    f"{PLAN} --waive layers_deal": "tp_in_domain, context_chunk, micro_batch_tokens can be waived",
     f"{PLAN} --objective speed": "'tokens-per-dollar'",
     f"{PLAN} --method full": "'lora'",
     f"{PLAN} --basis sport": "'spot'",

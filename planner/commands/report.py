@@ -244,6 +244,9 @@ def _memory(plan: Plan) -> None:
     render.text(f"Memory    {format_bytes(m.total_bytes)}{where}: {told}")
     _expanded(plan)
     _headroom(plan)
+    if plan.waived:
+        told = f"{', '.join(plan.waived)}: priced as if parts were equal; nothing launches it"
+        render.text(f"Waived    {told}")
 
 
 def _expanded(plan: Plan) -> None:

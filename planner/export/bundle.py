@@ -147,6 +147,9 @@ def _word(value: object) -> str:
 
 
 def _refuse(plan: Plan, exporters: Sequence[Exporter]) -> None:
+    if plan.waived:
+        told = f"it breaks {', '.join(plan.waived)}, which its question waived, and no launcher splits so"
+        raise WrongQuestion(f"plan {plan.rank} cannot be written for {'+'.join(e.name for e in exporters)}: {told}")
     for exporter in exporters:
         why = list(refusals(plan, exporter))
         if why:

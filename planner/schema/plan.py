@@ -487,6 +487,9 @@ class Plan(Record):
     energy: Energy
     constraints: tuple[Constraint, ...]
     assumptions: tuple[Assumption, ...]
+    waived: tuple[str, ...] | None = None
+    """Rules of division that the question waived and this plan breaks: heads_divide, kv_heads_divide, hidden_divides.
+    It is priced as if parts were equal, and nothing launches it. Only in such documents."""
 
 
 @dataclass(frozen=True, kw_only=True)

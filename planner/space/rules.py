@@ -42,6 +42,8 @@ class Rule:
     holds: Callable[[Columns, Setting], Mask]
     waivable: bool = False
     """Whether a plan that breaks it still adds up, and is only unwise."""
+    recorded: bool = False
+    """Whether a plan that breaks it says so: no launcher starts it, and it is priced as if parts were equal."""
 
 
 def _heads(c: Columns, s: Setting) -> Mask:
@@ -121,9 +123,11 @@ def _tokens(c: Columns, s: Setting) -> Mask:
 
 
 RULES = (
-    Rule("heads_divide", "attention heads divide by tp", _heads),
-    Rule("kv_heads_divide", "key/value heads divide by tp, or tp by them", _key_value_heads),
-    Rule("hidden_divides", "the hidden width divides by tp", _hidden),
+    Rule("heads_divide", "attention heads divide by tp", _heads, waivable=True, recorded=True),
+    Rule(
+        "kv_heads_divide", "key/value heads divide by tp, or tp by them", _key_value_heads, waivable=True, recorded=True
+    ),
+    Rule("hidden_divides", "the hidden width divides by tp", _hidden, waivable=True, recorded=True),
     Rule("tp_in_domain", "tensor parallelism stays inside one scale-up domain", _domain, waivable=True),
     Rule("sequence_divides", "the sequence divides by 2 cp, and a context-parallel chunk by tp", _sequence),
     Rule("context_chunk", "a context-parallel chunk has at least 1,024 tokens", _context_chunk, waivable=True),
@@ -149,3 +153,9 @@ RULES = (
 """All rules, in the order in which they are tried."""
 
 RULE_NAMES = tuple(rule.name for rule in RULES)
+
+
+def broken(layout: Mapping[str, int], setting: Setting) -> tuple[str, ...]:
+    """Names of the recorded rules that a layout breaks."""
+    columns = {axis: np.array([value], dtype=np.int64) for axis, value in layout.items()}
+    return tuple(rule.name for rule in RULES if rule.recorded and not np.all(rule.holds(columns, setting)))

@@ -13,6 +13,10 @@ MOST_DIMENSIONS = 4
 TOPOLOGIES = ("ring", "switch", "fully-connected", "torus")
 
 
+WAIVABLE = ("heads_divide", "kv_heads_divide", "hidden_divides")
+"""What a plan may say that its question waived."""
+
+
 def ranks_fill_the_cluster(c: Claim) -> Iterator[str]:
     """``tp pp cp dp = accelerators = sum(nodes per_node)``."""
     p, cluster = c.plan.parallelism, c.plan.cluster
@@ -25,13 +29,16 @@ def ranks_fill_the_cluster(c: Claim) -> Iterator[str]:
 
 
 def tensor_divides(c: Claim) -> Iterator[str]:
-    """``a % tp = 0``, ``h % tp = 0``, and k divides by tp or tp by k."""
-    m, tp = c.model, c.plan.parallelism.tp
-    if m.heads % tp:
+    """``a % tp = 0``, ``h % tp = 0``, and k divides by tp or tp by k, but for what the plan says was waived."""
+    m, tp, waived = c.model, c.plan.parallelism.tp, c.plan.waived or ()
+    for name in waived:
+        if name not in WAIVABLE:
+            yield f"{name!r} cannot be waived"
+    if m.heads % tp and "heads_divide" not in waived:
         yield f"{m.heads:,} heads over tp {tp}"
-    if m.hidden % tp:
+    if m.hidden % tp and "hidden_divides" not in waived:
         yield f"hidden width {m.hidden:,} over tp {tp}"
-    if m.kv_heads % tp and tp % m.kv_heads:
+    if m.kv_heads % tp and tp % m.kv_heads and "kv_heads_divide" not in waived:
         yield f"{m.kv_heads:,} key/value heads and tp {tp}: neither divides the other"
 
 
