@@ -87,7 +87,7 @@ def all_reduce(p, size, g):
     ring = pipelined(p, p.network.base + 2.0 * steps, 2.0 * (g.n - 1.0) / g.n * size / slowest)
     hops = (g.inside - 1.0) * p.network.scaleup_latency + (log2(k) if k > 1 else 0.0) * p.network.nic_latency
     near = 2.0 * (g.inside - 1.0) / g.inside / inside
-    far = 2.0 * min(k - 1.0, 1.0) / out if k > 1 else 0.0
+    far = min(k - 1.0, 2.0) / out if k > 1 else 0.0
     tree = pipelined(p, p.network.base + 2.0 * hops, size * max(near, far))
     return min(ring, tree)
 

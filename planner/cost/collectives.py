@@ -104,8 +104,8 @@ def ring_all_reduce(network: Network, size: Figure, g: Group) -> Figure:
 def chain_tree_all_reduce(network: Network, size: Figure, g: Group) -> Figure:
     """A chain in each domain, a tree across them, as a step is charged for it.
 
-    ``A = base + 2 ((inside-1) a_domain + log2(k) a_nic)``, ``x = S max(2 (inside-1)/inside / B_domain, 2 / (inside
-    B_nic))``: beyond one domain its latency is what it saves.
+    ``A = base + 2 ((inside-1) a_domain + log2(k) a_nic)``, ``x = S max(2 (inside-1)/inside / B_domain, min(k - 1, 2) /
+    (inside B_nic))``: of two domains each sends S up or down; beyond, its latency is what it saves.
     """
     domains = g.n / g.inside
     inside = _reduce_rate(network, g)
@@ -114,7 +114,7 @@ def chain_tree_all_reduce(network: Network, size: Figure, g: Group) -> Figure:
     )
     wire = np.maximum(
         2.0 * (g.inside - 1.0) / g.inside / inside,
-        np.where(domains > 1, 2.0 * np.minimum(domains - 1.0, 1.0) / (g.inside * nic_rate(network, g)), 0.0),
+        np.where(domains > 1, np.minimum(domains - 1.0, 2.0) / (g.inside * nic_rate(network, g)), 0.0),
     )
     return pipelined(network, latency, size * wire, g.n)
 
