@@ -47,23 +47,34 @@ _CLASSIC = {
 }
 _ATTENTION_BIAS = {"qkv_bias": "attention_bias", "output_bias": "attention_bias"}
 
+_RMS_1E6 = (derived.norm_epsilon("rms_norm_eps", 1e-6), derived.rotary(1e4))
+"""Norms and positions of most classes."""
+_GPT_OSS_YARN = {
+    "rope_type": "yarn",
+    "factor": 32.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "truncate": False,
+    "original_max_position_embeddings": 4096,
+}
+
 _LLAMA = Architecture(
     keys={**_COMMON, **_ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
     defaults={**_UNTIED, "attention_bias": False, "mlp_bias": False},
-    derive=(derived.grouped_queries,),
+    derive=(derived.grouped_queries, *_RMS_1E6),
 )
 _LATENT = {**_UNTIED, "attention_bias": False, "moe_layer_freq": 1, "q_lora_rank": 1536}
 _DEEPSEEK_V2 = Architecture(
     keys={**_COMMON, **_ATTENTION_BIAS},
     defaults={**_LATENT, "first_k_dense_replace": 0},
-    derive=(derived.latent_attention, derived.deepseek_experts),
+    derive=(derived.latent_attention, derived.deepseek_experts, *_RMS_1E6),
 )
 _DEEPSEEK_V3 = replace(_DEEPSEEK_V2, defaults={**_LATENT, "first_k_dense_replace": 3})
 _QWEN3 = Architecture(
     keys={**_COMMON, **_ATTENTION_BIAS},
     defaults={**_UNTIED, "attention_bias": False, "num_key_value_heads": 32, "head_dim": 128, "max_window_layers": 28},
     fixed={"qk_norm": "head"},
-    derive=(derived.grouped_queries, derived.late_window),
+    derive=(derived.grouped_queries, derived.late_window, *_RMS_1E6),
 )
 _LLAMA4 = Architecture(
     keys={**_COMMON, **_ATTENTION_BIAS, "ffn": "intermediate_size_mlp"},
@@ -76,7 +87,12 @@ _LLAMA4 = Architecture(
         "attention_chunk_size": 8192,
         "no_rope_layer_interval": 4,
     },
-    derive=(derived.grouped_queries, derived.llama4_experts, derived.llama4_chunks),
+    derive=(
+        derived.grouped_queries,
+        derived.llama4_experts,
+        derived.llama4_chunks,
+        derived.norm_epsilon("rms_norm_eps", 1e-5),
+    ),
 )
 _GROK = Architecture(
     keys=_COMMON,
@@ -91,18 +107,24 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "mistral": Architecture(
         keys=_COMMON,
         defaults={**_UNTIED, "num_key_value_heads": 8, "sliding_window": 4096},
-        derive=(derived.grouped_queries, derived.window),
+        derive=(derived.grouped_queries, derived.window, *_RMS_1E6),
     ),
     "mixtral": Architecture(
         keys=_COMMON,
         defaults={**_UNTIED, "num_key_value_heads": 8},
-        derive=(derived.grouped_queries, derived.routed_experts, derived.window),
+        derive=(
+            derived.grouped_queries,
+            derived.routed_experts,
+            derived.window,
+            derived.norm_epsilon("rms_norm_eps", 1e-5),
+            derived.rotary(1e6),
+        ),
     ),
     "qwen2": Architecture(
         keys=_COMMON,
         defaults={**_UNTIED, "num_key_value_heads": 32, "max_window_layers": 28},
         fixed={"qkv_bias": True},
-        derive=(derived.grouped_queries, derived.late_window),
+        derive=(derived.grouped_queries, derived.late_window, *_RMS_1E6),
     ),
     "qwen2_moe": Architecture(
         keys={**_COMMON, "qkv_bias": "qkv_bias"},
@@ -113,7 +135,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "decoder_sparse_step": 1,
             "max_window_layers": 28,
         },
-        derive=(derived.grouped_queries, derived.qwen_experts, derived.early_window),
+        derive=(derived.grouped_queries, derived.qwen_experts, derived.early_window, *_RMS_1E6),
     ),
     "qwen3": _QWEN3,
     "qwen3_moe": Architecture(
@@ -121,7 +143,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         # Its class has no default for the width of a head: hidden / heads.
         defaults={**_UNTIED, "attention_bias": False, "num_key_value_heads": 4, "decoder_sparse_step": 1},
         fixed=_QWEN3.fixed,
-        derive=(derived.grouped_queries, derived.qwen_experts, derived.switched_window),
+        derive=(derived.grouped_queries, derived.qwen_experts, derived.switched_window, *_RMS_1E6),
     ),
     "deepseek_v2": _DEEPSEEK_V2,
     "deepseek_v3": _DEEPSEEK_V3,
@@ -135,7 +157,13 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "head_dim": 64,
             "sliding_window": 128,
         },
-        derive=(derived.grouped_queries, derived.gpt_oss_experts, derived.alternating_window),
+        derive=(
+            derived.grouped_queries,
+            derived.gpt_oss_experts,
+            derived.alternating_window,
+            derived.norm_epsilon("rms_norm_eps", 1e-5),
+            derived.rotary(1.5e5, **_GPT_OSS_YARN),
+        ),
     ),
     "llama4": _LLAMA4,
     "llama4_text": _LLAMA4,
@@ -143,7 +171,11 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         keys={**_COMMON, **_ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
         defaults={**_UNTIED, "attention_bias": False, "mlp_bias": False},
         fixed={"gated": False, "norm": "layer"},
-        derive=(derived.grouped_queries,),
+        derive=(
+            derived.grouped_queries,
+            derived.norm_epsilon("norm_eps", 1e-5),
+            derived.rotary(1e4, partial_rotary_factor=0.5),
+        ),
     ),
     "grok-1": _GROK,
     "grok1": _GROK,
@@ -158,7 +190,12 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         },
         defaults={**_TIED, "resid_pdrop": 0.1},
         fixed=_CLASSIC,
-        derive=(derived.multi_head, derived.four_times("n_inner"), derived.dropout("resid_pdrop")),
+        derive=(
+            derived.multi_head,
+            derived.four_times("n_inner"),
+            derived.dropout("resid_pdrop"),
+            derived.norm_epsilon("layer_norm_epsilon", 1e-5),
+        ),
     ),
     "opt": Architecture(
         keys={**_COMMON, "ffn": "ffn_dim", "norm_bias": "layer_norm_elementwise_affine"},

@@ -197,6 +197,48 @@ def _experts(config: Reader, experts: str, ffn: str, **more: Any) -> Fields:
     return {"moe": {"experts": config.whole(experts), "experts_per_token": per_token, "ffn": config.whole(ffn), **more}}
 
 
+# ---- norms and positions ---------------------------------------------------------------------------------------------
+
+
+def norm_epsilon(key: str, otherwise: float) -> Callable[[Reader], Fields]:
+    """What norms add to the variance, under `key`; `otherwise` is the class's own."""
+    return lambda config: {"norm_epsilon": config.number(key) if config.has(key) else otherwise}
+
+
+def rotary(base: float, **stretched: Any) -> Callable[[Reader], Fields]:
+    """Rotary positions: `rope_theta` and `rope_scaling`, or both in `rope_parameters`; the class's own where left out.
+
+    Of scalings that a model's record has no word for (linear, dynamic, longrope) nothing is said: a launcher's files
+    then tell that they lack it.
+    """
+
+    def read(config: Reader) -> Fields:
+        key = "rope_parameters" if config.has("rope_parameters") else "rope_scaling"
+        said = config.nested(key, {} if config.has(key) else stretched)
+        found: Fields = {
+            "base": next((r.number("rope_theta") for r in (config, said) if r.has("rope_theta")), base),
+            "share": next((r.number(_SHARE) for r in (config, said) if r.has(_SHARE)), 1.0),
+        }
+        kind = said.get("rope_type") or said.get("type") or "default"
+        if kind == "default":
+            return {"rotary": found}
+        if kind not in ("llama3", "yarn") or said.has("attention_factor"):
+            return {}
+        numbers = _LLAMA3 if kind == "llama3" else _YARN
+        found |= {name: said.number(name) for name in numbers if said.has(name)}
+        if kind == "yarn" and said.has("truncate"):
+            found["truncate"] = said.flag("truncate")
+        original = said.whole("original_max_position_embeddings", config.whole("max_position_embeddings", 1))
+        return {"rotary": {**found, "scaling": kind, "factor": said.number("factor"), "original": original}}
+
+    return read
+
+
+_SHARE = "partial_rotary_factor"
+_LLAMA3 = ("low_freq_factor", "high_freq_factor")
+_YARN = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim")
+
+
 # ---- the rest --------------------------------------------------------------------------------------------------------
 
 

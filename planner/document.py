@@ -424,7 +424,7 @@ def dump(document: schema.Record) -> dict[str, Any]:
     return _pruned(dumped)
 
 
-ABSENT = ("expanded", "placement", "dimensions", "communication_choice", "waived")
+ABSENT = ("expanded", "placement", "dimensions", "communication_choice", "waived", "norm_epsilon", "rotary")
 """Keys that documents leave out where they have no value: of what few have."""
 
 

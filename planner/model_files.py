@@ -128,9 +128,14 @@ def _problems(error: ValidationError, kind: type[Entry], entry: str, path: Path)
 
 def _fields(kind: type[Entry], inside: list[str]) -> list[str]:
     """Field names of the record, or of the record nested at one of its fields."""
-    from planner.schema.workload import LatentAttention, MixtureOfExperts, Window
+    from planner.schema.workload import LatentAttention, MixtureOfExperts, Rotary, Window
 
-    nested: dict[str, Any] = {"moe": MixtureOfExperts, "latent": LatentAttention, "window": Window}
+    nested: dict[str, Any] = {
+        "moe": MixtureOfExperts,
+        "latent": LatentAttention,
+        "window": Window,
+        "rotary": Rotary,
+    }
     owner = nested.get(inside[-1], kind) if inside else kind
     return [name for name in owner.__dataclass_fields__ if name != "id"]
 

@@ -67,6 +67,21 @@ def test_plans_that_a_target_cannot_express_are_left_out(capsys: pytest.CaptureF
     assert [path.name for path in (folder / "out").iterdir()] == ["rank-2"]
 
 
+def test_each_plan_of_a_set_is_told_of(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    """What all say once, what some say with their folders."""
+    found = json.loads(KEPT.read_text(encoding="utf-8"))
+    found["plans"][1] = {**document.dump(plan(Case("fsdp2", "llama3-8b", "dgx-h100:2", "tp=2"))), "rank": 2}
+    (folder / "plan.json").write_text(json.dumps(found), encoding="utf-8")
+    said = ask(capsys, "export plan.json --to megatron -o out").report.splitlines()
+    kept = [f"rank-{p['rank']}" for p in found["plans"] if p["rank"] != 2]
+    others = f"({', '.join(kept)})" if len(kept) > 1 else f"({kept[0]})"
+    assert [line.endswith("(rank-2)") for line in said if line.startswith("Lossy     runtime")] == [True]
+    assert [line.endswith(others) for line in said if "norm_epsilon" in line] == [True]
+    assert len([line for line in said if line.startswith("Fill in   <data-path>")]) == 1
+    assert not [line for line in said if line.startswith("Fill in") and "rank-" in line]
+    assert len([line for line in said if line.startswith("Start ")]) == 1
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

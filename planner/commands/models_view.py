@@ -9,7 +9,7 @@ from typing import Any
 from planner import units
 from planner.binding import attended
 from planner.parameters import Parameters, lora_parameters, parameters, training_flops_per_token
-from planner.schema.workload import LatentAttention, MixtureOfExperts, Model, Window, Workload
+from planner.schema.workload import LatentAttention, MixtureOfExperts, Model, Rotary, Window, Workload
 from planner.workload import workload
 
 Row = list[str]
@@ -22,6 +22,8 @@ STATES_HEADERS = ["states by method (AdamW)", "trained", "weights", "gradients",
 WEIGHT_BYTES, GRADIENT_BYTES = 2, 4
 """Mixed precision as Megatron-LM keeps it: 16-bit weights, fp32 gradients."""
 _PROSE = ("id", "name", "source", "date", "notes", "assumed")
+
+Part = MixtureOfExperts | LatentAttention | Window | Rotary
 
 
 def natural(entry: str) -> list[tuple[int, str]]:
@@ -147,12 +149,12 @@ def _small(counted: Parameters) -> int:
     return counted.layers * per_layer + counted.final_norm + counted.extra
 
 
-def _flat(record: Model | MixtureOfExperts | LatentAttention | Window, prefix: str = "") -> list[tuple[str, object]]:
+def _flat(record: Model | Part, prefix: str = "") -> list[tuple[str, object]]:
     """Name and value of every field that is not at its default; those of parts as ``moe.experts``."""
     found: list[tuple[str, object]] = []
     for item in fields(record):
         value, name = getattr(record, item.name), f"{prefix}{item.name}"
-        if isinstance(value, MixtureOfExperts | LatentAttention | Window):
+        if isinstance(value, Part):
             found += _flat(value, f"{name}.")
         elif value != item.default:
             found.append((name, value))
@@ -163,7 +165,7 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return units.format_count(value)
+        return f"{value:g}" if abs(value) < 1 else units.format_count(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from planner.export import facts, start
-from planner.export.target import ROTARY, Exporter, Job, Loss, Program, Setting, Values
+from planner.export import facts, positions, start
+from planner.export.target import Exporter, Job, Loss, Program, Setting, Values
 from planner.schema.plan import Plan
 
 PRECISION = {
@@ -32,11 +32,7 @@ def emit(plan: Plan, job: Job, values: Values) -> Job:
     argv = (
         *_parallelism(plan),
         *_model(plan.workload.shape, plan.workload.sequence, plan.parallelism.tp),
-        *(
-            ()
-            if plan.workload.shape["learned_positions"]
-            else ("--rotary-base", str(int(float(values["rotary-base"]))))
-        ),
+        *_rotary(plan.workload.shape, values),
         *_batch(plan),
         *_memory(plan),
         *_training(plan, values),
@@ -105,6 +101,8 @@ def _model(shape: dict[str, Any], sequence: int, tp: int) -> Iterator[str]:
     yield from ("--max-position-embeddings", str(max(positions, sequence)))
     yield from ("--position-embedding-type", "learned_absolute" if positions else "rope")
     yield from ("--normalization", {"rms": "RMSNorm", "layer": "LayerNorm"}[shape["norm"]])
+    epsilon = shape.get("norm_epsilon")
+    yield from ("--norm-epsilon", repr(epsilon)) if epsilon else ()
     yield from ("--swiglu",) if shape["gated"] else ()
     yield from _biases(shape)
     yield from () if shape["tied"] else ("--untie-embeddings-and-output-weights",)
@@ -112,6 +110,25 @@ def _model(shape: dict[str, Any], sequence: int, tp: int) -> Iterator[str]:
     rate = "0.1" if shape["dropout"] else "0.0"
     yield from ("--attention-dropout", rate, "--hidden-dropout", rate)
     yield from _experts(shape["moe"], shape["layers"]) if shape["moe"] else ()
+
+
+def _rotary(shape: dict[str, Any], values: Values) -> Iterator[str]:
+    """Bases, and how sequences were stretched: latent attention has YaRN, the others have Llama 3's way."""
+    if shape["learned_positions"]:
+        return
+    yield from ("--rotary-base", str(int(positions.base(shape, values))))
+    known = positions.rotary(shape)
+    if known is None:
+        return
+    yield from ("--rotary-percent", repr(known["share"])) if known["share"] != 1 else ()
+    if shape["latent"]:
+        yarn = known["scaling"] == "yarn"
+        yield from ("--rotary-scaling-factor", repr(known["factor"] if yarn else 1.0))
+        yield from (
+            ("--mscale", repr(known["mscale"]), "--mscale-all-dim", repr(known["mscale_all_dim"])) if yarn else ()
+        )
+    elif known["scaling"] == "llama3":
+        yield from ("--use-rope-scaling", "--rope-scaling-factor", repr(known["factor"]))
 
 
 def _attention(shape: dict[str, Any]) -> Iterator[str]:
@@ -259,6 +276,8 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield f"biases of experts need etp 1, not {p.etp}"
     if shape["moe"] and _all_biased(shape) and shape["moe"]["shared_ffn"]:
         yield "shared experts have no biases"
+    if not float((positions.rotary(shape) or {"base": 0})["base"]).is_integer():
+        yield f"rotary base {shape['rotary']['base']}: --rotary-base takes whole numbers"
     if plan.offload.get("optimizer") and p.zero_stage != 1:
         yield "--optimizer-cpu-offload goes with the distributed optimizer (ZeRO-1)"
     if plan.env.get(CONNECTIONS, environment(plan).get(CONNECTIONS)) != environment(plan).get(CONNECTIONS):
@@ -276,6 +295,8 @@ def loses(plan: Plan) -> Iterator[Loss]:
         yield Loss("workload.shape.qk_norm", "--qk-layernorm normalises each head, not all heads together")
     if sinks(shape) and shape["gated"]:
         yield Loss("workload.shape.gated", f"a plan does not say which gate; --swiglu is written, {CLAMPED}")
+    yield from positions.unknown(shape, "1e-5")
+    yield from _rotary_losses(shape)
     for name in ("extra_parameters", "extra_parameters_per_layer", "token_types"):
         if shape[name] and not (name == "extra_parameters_per_layer" and sinks(shape)):
             yield Loss(f"workload.shape.{name}", "not part of pretrain_gpt.py's model")
@@ -284,6 +305,28 @@ def loses(plan: Plan) -> Iterator[Loss]:
     share = plan.recompute.layers_fraction * max(facts.chunks(plan))
     if plan.recompute.policy.startswith("block") and share != recomputed(plan):
         yield Loss("recompute.layers_fraction", f"rounded up to {recomputed(plan)} layers of a chunk")
+
+
+_LLAMA3 = {"original": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+_YARN = {"original": 4096, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True}
+"""What Megatron fixes of either way to stretch positions."""
+
+
+def _rotary_losses(shape: dict[str, Any]) -> Iterator[Loss]:
+    known = positions.rotary(shape)
+    if known is None or known["scaling"] == "none":
+        return
+    field, way = "workload.shape.rotary", "yarn" if shape["latent"] else "llama3"
+    if known["scaling"] != way:
+        missing = "--position-embedding-type yarn" if way == "llama3" else "Llama 3's scaling with latent attention"
+        yield Loss(f"{field}.scaling", f"core_v0.16.1 has no {missing}: positions are not stretched")
+        return
+    for name, fixed in (_YARN if way == "yarn" else _LLAMA3).items():
+        if known[name] != fixed:
+            yield Loss(f"{field}.{name}", f"has no option: {fixed} holds, the model has {known[name]}")
+    if way == "llama3" and known["factor"] != 8:
+        told = f"--rope-scaling-factor {known['factor']:g} is read, but pretrain_gpt.py builds with 8: hand it on there"
+        yield Loss(f"{field}.factor", told)
 
 
 EXPORTER = Exporter(
@@ -311,7 +354,7 @@ EXPORTER = Exporter(
         Setting("load", "folder of the checkpoint to start from"),
         Setting("tokenizer-type", "kind of tokenizer", "HuggingFaceTokenizer"),
         Setting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
-        ROTARY,
+        positions.ROTARY,
         Setting("master-port", "port on node 0", "29500"),
     ),
     emit=emit,

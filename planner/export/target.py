@@ -63,7 +63,6 @@ class Job:
     """How a person starts it."""
 
 
-ROTARY = Setting("rotary-base", "base of rotary positions, which a plan does not say (500000: Llama 3's)", "500000")
 Values = Mapping[str, str]
 """Setting -> its value, or its placeholder."""
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from planner.export import facts, quoting, start
-from planner.export.target import ROTARY, Exporter, Job, Loss, Program, Setting, Values
+from planner.export import facts, positions, quoting, start
+from planner.export.target import Exporter, Job, Loss, Program, Setting, Values
 from planner.schema.plan import Plan
 
 MODULE = "plan_config"
 FUNCTION = "plan"
 CONVERTERS = {"fp8": "Float8LinearConverter", "mxfp8": "MXFP8LinearConverter"}
+ROPE = {"llama3": "ComplexRoPE", "qwen3": "CosSinRoPE"}
 POLICIES = {"none": None, "selective": "SelectiveAC", "full": "FullAC"}
 
 
@@ -26,7 +27,7 @@ def emit(plan: Plan, job: Job, values: Values) -> Job:
         command=(*start.rendezvous(plan, values), Program("-m"), "torchtitan.train", *argv),
         argv=argv,
         environment={**job.environment, **plan.env, "PYTHONPATH": "."},
-        files={**job.files, f"{MODULE}.py": module(plan, values["rotary-base"])},
+        files={**job.files, f"{MODULE}.py": module(plan, values)},
         needed=(*job.needed, f"{MODULE}.py"),
     )
 
@@ -85,19 +86,20 @@ def model_parts(plan: Plan) -> list[list[str]]:
     return [["tok_embeddings", *parts[0]], *parts[1:-1], [*parts[-1], "norm", "lm_head"]]
 
 
-def module(plan: Plan, rotary_base: str = "500000") -> str:
+def module(plan: Plan, values: Values) -> str:
     """The module's text. Only numbers and names of this file go into it; texts of the plan stay in comments."""
     shape, moe = plan.workload.shape, plan.workload.shape["moe"]
-    family = "qwen3" if shape["qk_norm"] == "head" or moe else "llama3"
+    family = _family(shape)
     prefix = family.capitalize()
     uneven = len(set(facts.chunks(plan))) > 1
     filled = {
-        "THETA": repr(float(rotary_base)),
+        "ANGLES": _angles(shape, values),
+        "EPSILON": repr(shape.get("norm_epsilon") or 1e-5),
         "HEADER": quoting.comments(f"{plan.workload.name}: the model and what torchtitan takes as code."),
         "FAMILY": family,
         "PREFIX": prefix,
         "PARALLELIZE": f"parallelize_{'llama' if family == 'llama3' else family}",
-        "ROPE": "ComplexRoPE" if family == "llama3" else "CosSinRoPE",
+        "ROPE": ROPE[family],
         "CONVERTER_IMPORT": _imported("components.quantization", CONVERTERS.get(plan.precision)),
         "RECOMPUTE_IMPORT": _imported("distributed.activation_checkpoint", POLICIES[plan.recompute.policy]),
         "BLOCKS": ",\n    ".join(_MOE_BLOCKS) if moe else "make_ffn_config",
@@ -115,6 +117,25 @@ def module(plan: Plan, rotary_base: str = "500000") -> str:
     for name, value in filled.items():
         text = text.replace(f"@{name}@", value)
     return text
+
+
+def _family(shape: dict[str, Any]) -> str:
+    """Whose blocks the module takes."""
+    return "qwen3" if shape["qk_norm"] == "head" or shape["moe"] else "llama3"
+
+
+def _angles(shape: dict[str, Any], values: Values) -> str:
+    """Base and scaling of the rotary positions, as arguments."""
+    said: dict[str, object] = {"theta": positions.base(shape, values)}
+    known = positions.rotary(shape) or {"scaling": "none"}
+    if known["scaling"] == "llama3" and ROPE[_family(shape)] == "ComplexRoPE":
+        said |= {"scaling": "llama", "scaling_factor": known["factor"]}
+        said |= {name: known[name] for name in ("low_freq_factor", "high_freq_factor")}
+        said |= {"original_max_position_embeddings": known["original"]}
+    elif known["scaling"] == "yarn":
+        said |= {"scaling": "yarn", "rope_factor": known["factor"], "original_seq_len": known["original"]}
+        said |= {name: known[name] for name in ("beta_fast", "beta_slow", "truncate")}
+    return ", ".join(f"{name}={value!r}" for name, value in said.items())
 
 
 def _sizes(shape: dict[str, Any], moe: dict[str, Any] | None, sequence: int) -> str:
@@ -153,6 +174,8 @@ def refuses(plan: Plan) -> Iterator[str]:
     moe = shape["moe"]
     if moe and (moe["shared_ffn"] or moe["leading_dense_layers"] or moe["every"] > 1 or moe["router_bias"]):
         yield "the module it needs is written for mixtures like Qwen 3's (in every layer, none shared)"
+    if (positions.rotary(shape) or {"share": 1})["share"] != 1:
+        yield "the module it needs rotates whole heads, the model a part of each"
     if p.zero_stage == 0 and (p.tp > 1 or p.cp > 1 or p.pp > 1 or p.ep > 1):
         yield "ZeRO-0 is plain replicas, which do not go with tp, cp, pp or ep"
     _, shard = facts.mesh(plan)
@@ -164,8 +187,20 @@ def loses(plan: Plan) -> Iterator[Loss]:
     """What has no key."""
     yield from facts.other_runtime(plan, ("fsdp2",))
     yield from facts.shape_losses(plan)
+    yield from positions.unknown(plan.workload.shape, "1e-5")
+    yield from _rotary_losses(plan.workload.shape)
     if plan.workload.shape["extra_parameters"] or plan.workload.shape["extra_parameters_per_layer"]:
         yield Loss("workload.shape.extra_parameters", "not part of the module's model")
+
+
+def _rotary_losses(shape: dict[str, Any]) -> Iterator[Loss]:
+    known = positions.rotary(shape) or {"scaling": "none"}
+    if known["scaling"] == "llama3" and ROPE[_family(shape)] != "ComplexRoPE":
+        yield Loss("workload.shape.rotary.scaling", f"{ROPE[_family(shape)]} has no Llama 3 scaling: not stretched")
+    if known["scaling"] == "yarn" and known["mscale"] != known["mscale_all_dim"]:
+        yield Loss(
+            "workload.shape.rotary.mscale", "the module stretches angles only: attention does not grow with them"
+        )
 
 
 EXPORTER = Exporter(
@@ -191,7 +226,7 @@ EXPORTER = Exporter(
         Setting("hf-assets-path", "folder with the tokenizer"),
         Setting("save", "folder for checkpoints"),
         Setting("dataset", "data set, by torchtitan's name", "c4"),
-        ROTARY,
+        positions.ROTARY,
         Setting("master-port", "port on node 0", "29500"),
     ),
     emit=emit,
@@ -271,7 +306,7 @@ def deep(layer):
 
 
 def norm(width):
-    return RMSNorm.Config(normalized_shape=width, param_init={"weight": nn.init.ones_})
+    return RMSNorm.Config(normalized_shape=width, eps=@EPSILON@, param_init={"weight": nn.init.ones_})
 
 
 def block(layer):
@@ -287,7 +322,7 @@ def block(layer):
             wo_param_init=deep(layer),
             inner_attention=get_attention_config("flex"),
             fuse_qkv=True,
-            rope=@ROPE@.Config(dim=HEAD_DIM, max_seq_len=SEQUENCE, theta=@THETA@),
+            rope=@ROPE@.Config(dim=HEAD_DIM, max_seq_len=SEQUENCE, @ANGLES@),
             qk_norm=@QK_NORM@,
         ),
 @BODY@

@@ -14,6 +14,8 @@ from planner.schema.quantities import STRICT, Tokens
 Count = Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)]
 Whole = Annotated[int, Field(ge=0, le=1_000_000_000_000, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
+Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+Factor = Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)]
 PerParameter = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 """Bytes for one parameter."""
 Target = Literal["q", "k", "v", "o", "up", "down", "gate"]
@@ -76,6 +78,38 @@ class Window:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rotary:
+    """Rotary positions, and how they were stretched to longer sequences: what a launcher builds, not what it costs."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    base: Positive
+    """Of the angles (theta): pair i of a head's d rotates by position / base^(2i/d)."""
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Of a head's width that rotates."""
+    scaling: Literal["none", "llama3", "yarn"] = "none"
+    """How low frequencies were lowered: not at all, as Llama 3.1 does, or by YaRN (arXiv 2309.00071)."""
+    factor: Annotated[float, Field(ge=1, le=1e6)] = 1.0
+    """By how much the lowest are."""
+    original: Whole = 0
+    """Tokens of a sequence before (0: not scaled)."""
+    low_freq_factor: Positive = 1.0
+    """Llama 3: wavelengths above `original` / this are lowered by all of `factor` ..."""
+    high_freq_factor: Positive = 4.0
+    """... and those below `original` / this not at all."""
+    beta_fast: Positive = 32.0
+    """YaRN: pairs that turn more often than this over `original` tokens stay ..."""
+    beta_slow: Positive = 1.0
+    """... and those that turn less often than this are lowered by all of `factor`."""
+    truncate: Flag = True
+    """YaRN: whether these borders are rounded to whole pairs."""
+    mscale: Factor = 1.0
+    """YaRN: attention grows with the logarithm of `factor` by this over that of `mscale_all_dim` ..."""
+    mscale_all_dim: Factor = 0.0
+    """... and latent attention's scores by the square of this one."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Model(Entry):
     """A transformer's shape. `layers` blocks of attention and MLP between an embedding and a head."""
 
@@ -116,6 +150,10 @@ class Model(Entry):
     mlp_bias: Flag = False
     norm_bias: Flag = True
     """Whether a LayerNorm carries a bias (MPT's do not)."""
+    norm_epsilon: Positive | None = None
+    """What a norm adds to the variance; none: no source was opened that says it."""
+    rotary: Rotary | None = None
+    """Rotary positions; none: there are none, or no source was opened that says them."""
     extra_parameters: Whole = 0
     """Parameters outside blocks, embeddings and head (poolers, prediction heads, patch projections), counted once."""
     extra_parameters_per_layer: Whole = 0

@@ -61,6 +61,11 @@ def read(job, arguments, torch):
         "gated": config.gated_linear_unit,
         "biases": [config.add_bias_linear, config.add_qkv_bias],
         "softmax": config.softmax_type,
+        "epsilon": config.layernorm_epsilon,
+        "angles": [args.rotary_base, args.rotary_percent, args.use_rope_scaling, args.rope_scaling_factor],
+        "yarn": [config.rotary_scaling_factor, config.mscale, config.mscale_all_dim]
+        if args.multi_latent_attention
+        else None,
         "bf16": config.bf16,
         "fp16": config.fp16,
         "fp8": config.fp8,

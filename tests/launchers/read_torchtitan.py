@@ -19,6 +19,9 @@ float8.has_cuda_capability = mx.has_cuda_capability = lambda *_: True
 """8-bit formats are refused where there is no GPU; the plan's has them."""
 
 
+ANGLES = ("theta", "scaling", "scaling_factor", "original_max_position_embeddings", "rope_factor")
+
+
 def read(job):
     """What torchtitan makes of one job."""
     sys.path.insert(0, job["folder"])
@@ -55,6 +58,8 @@ def read(job):
         "tied": model.enable_weight_tying,
         "heads": model.layers[0].attention.n_heads,
         "groups": model.layers[0].attention.n_kv_heads,
+        "epsilon": {norm.eps for norm in (model.norm, model.layers[0].attention_norm, model.layers[-1].ffn_norm)}.pop(),
+        "angles": {name: getattr(model.layers[0].attention.rope, name) for name in ANGLES},
         "experts": model.layers[0].moe.num_experts if getattr(model.layers[0], "moe", None) else None,
         "chunks": chunks(config, dims),
         "schedule": p.pipeline_parallel_schedule if dims.pp > 1 else "none",

@@ -51,6 +51,8 @@ def values_of_megatron(plan: Plan) -> Values:
         "gated": shape["gated"],
         "biases": [shape["qkv_bias"] and shape["output_bias"], shape["qkv_bias"]],
         "softmax": "learnable" if plan.workload.model.startswith("gpt-oss") else "vanilla",
+        "epsilon": shape.get("norm_epsilon") or 1e-5,
+        **angles_of_megatron(shape),
         "bf16": plan.precision in ("bf16", "fp8", "mxfp8"),
         "fp16": plan.precision == "fp16",
         "fp8": {"fp8": "hybrid", "mxfp8": "e4m3"}.get(plan.precision),
@@ -73,6 +75,35 @@ def values_of_megatron(plan: Plan) -> Values:
     }
 
 
+def angles_of_megatron(shape: dict[str, Any]) -> Values:
+    """Bases and scalings, Megatron's own where the model's are not known or have no option."""
+    known = shape.get("rotary") or {"base": 500_000, "share": 1.0, "scaling": "none"}
+    llama, yarn = (known["scaling"] == way for way in ("llama3", "yarn"))
+    return {
+        "angles": [
+            10_000 if shape["learned_positions"] else known["base"],
+            known["share"],
+            llama,
+            known["factor"] if llama else 8.0,
+        ],
+        "yarn": ([known["factor"], known["mscale"], known["mscale_all_dim"]] if yarn else [1.0, 1.0, 0.0])
+        if shape["latent"]
+        else None,
+    }
+
+
+def angles_of_torchtitan(shape: dict[str, Any]) -> Values:
+    known = shape["rotary"]
+    llama = known["scaling"] == "llama3"
+    return {
+        "theta": known["base"],
+        "scaling": "llama" if llama else known["scaling"],
+        "scaling_factor": known["factor"] if llama else 8.0,
+        "original_max_position_embeddings": known["original"] if llama else 8192,
+        "rope_factor": known["factor"] if known["scaling"] == "yarn" else 1.0,
+    }
+
+
 def values_of_torchtitan(plan: Plan) -> Values:
     p, shape, moe = plan.parallelism, plan.workload.shape, plan.workload.shape["moe"]
     shard = max(p.dp_shard // p.cp, 1) if p.zero_stage else 1
@@ -91,6 +122,8 @@ def values_of_torchtitan(plan: Plan) -> Values:
         "tied": shape["tied"],
         "heads": shape["heads"],
         "groups": shape["kv_heads"],
+        "epsilon": shape["norm_epsilon"],
+        "angles": angles_of_torchtitan(shape),
         "experts": moe["experts"] if moe else None,
         "chunks": facts.chunks(plan) if p.pp > 1 else None,
         "schedule": {"none": "none", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"}[p.schedule],

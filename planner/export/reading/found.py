@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,6 +78,22 @@ def options(words: Sequence[str], known: Collection[str]) -> Options:
 
 _ENDS = ("|", "||", "&", "&&", ";", ">", ">>", "2>&1", "&>", "2>")
 """Words that end a command or its options."""
+
+
+def measure(found: Options, name: str, default: float, *, zero: bool = False) -> float:
+    """The number above zero (or, with `zero`, from zero) behind an option.
+
+    Raises:
+        WrongQuestion: it is none.
+    """
+    text = (found[name] or [""])[0] if name in found else str(default)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf or not (value or zero):
+        raise WrongQuestion(f"--{name} {text:.40}: not a number {'of zero or more' if zero else 'above zero'}")
+    return value
 
 
 def number(found: Options, name: str, default: int | None = None) -> int | None:

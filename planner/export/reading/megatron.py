@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.errors import WrongQuestion
 from planner.export import megatron
-from planner.export.reading.found import Found, Options, degree, number, options
+from planner.export.reading.found import Found, Options, degree, measure, number, options
 from planner.export.reading.script import words
 
 RUNTIME = "megatron-core"
@@ -64,7 +64,8 @@ _READ = frozenset(
     recompute-activations decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers use-torch-fsdp2
     torch-fsdp2-no-reshard-after-forward train-samples multi-latent-attention window-size window-attn-skip-freq
     no-gradient-accumulation-fusion ckpt-format softmax-type quick-geglu no-bias-dropout-fusion
-    rotary-base""".split()
+    rotary-base rotary-percent use-rotary-position-embeddings use-rope-scaling rope-scaling-factor
+    rotary-scaling-factor mscale mscale-all-dim norm-epsilon""".split()
 ) | {*_SHAPE, *_MIXTURE, *_LATENT}
 
 
@@ -223,13 +224,36 @@ def _shape(said: Options) -> dict[str, Any]:
     found |= {"qkv_bias": biased or "add-qkv-bias" in said, "output_bias": biased, "mlp_bias": biased}
     if said.get("softmax-type") == ["learnable"]:
         found["extra_parameters_per_layer"] = found["heads"]
-    if said.get("position-embedding-type", ["learned_absolute"]) == ["learned_absolute"]:
-        found["learned_positions"] = number(said, "max-position-embeddings", 0)
+    found |= _norms_and_positions(said)
     if "num-experts" in said:
         found["moe"] = {**_mixture(said, found["ffn"]), "router_bias": biased, "expert_bias": biased}
         dense = not all(megatron.mixtures(found["moe"], found["layers"]))
         found["mlp_bias"] = biased and dense
     return found
+
+
+def _norms_and_positions(said: Options) -> dict[str, Any]:
+    """What norms add, and learned or rotary positions; Megatron's defaults where an option is left out."""
+    found: dict[str, Any] = {"norm_epsilon": measure(said, "norm-epsilon", 1e-5)}
+    kind = said.get("position-embedding-type", ["learned_absolute"])
+    if "use-rotary-position-embeddings" in said:
+        kind = ["rope"]
+    if kind == ["learned_absolute"]:
+        return {**found, "learned_positions": number(said, "max-position-embeddings", 0)}
+    if kind != ["rope"]:
+        return found
+    rotary = {"base": measure(said, "rotary-base", 1e4), "share": measure(said, "rotary-percent", 1.0)}
+    if "use-rope-scaling" in said:
+        stretched = {"scaling": "llama3", "factor": measure(said, "rope-scaling-factor", 8.0), "original": 8192}
+        return {**found, "rotary": rotary | stretched}
+    factor = measure(said, "rotary-scaling-factor", 1.0)
+    if "multi-latent-attention" not in said or factor == 1:
+        return {**found, "rotary": rotary}
+    grown = {
+        "mscale": measure(said, "mscale", 1.0, zero=True),
+        "mscale_all_dim": measure(said, "mscale-all-dim", 0.0, zero=True),
+    }
+    return {**found, "rotary": rotary | grown | {"scaling": "yarn", "factor": factor, "original": 4096}}
 
 
 def _attention(said: Options, layers: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -177,8 +177,13 @@ def _model(found: Found, model: str | None, source: str, folder: Path) -> str:
 
 
 def _same(model: Model, shape: Any) -> bool:
-    """Whether a model of the library has the shape, but for what the configuration leaves open."""
+    """Whether a model of the library has the shape, but for what the configuration leaves open.
+
+    What neither time nor memory depends on may differ: it is told (:func:`_other_values`).
+    """
     for field, value in shape.items():
+        if field in ("norm_epsilon", "rotary"):
+            continue
         have = getattr(model, field)
         if field in ("moe", "latent", "window"):
             if have is None or any(getattr(have, name) != inner for name, inner in value.items()):
@@ -220,4 +225,15 @@ def _differences(found: Found, priced: Any) -> list[str]:
     shards = p.dp * p.cp // found.shards if found.shards else None
     if shards is not None and p.zero_stage and shards not in (p.dp_shard, p.dp_shard // p.cp * p.cp):
         differs.append(f"states are sharded over {shards} ranks; predicted over {p.dp_shard}")
-    return differs
+    return [*differs, *_other_values(found.shape, priced.workload.shape)]
+
+
+def _other_values(said: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[str]:
+    """Norms and positions that the configuration says otherwise than the library's model."""
+    pairs = [("norm_epsilon", said, model)]
+    if said.get("rotary") and model.get("rotary"):
+        pairs += [(name, said["rotary"], model["rotary"]) for name in said["rotary"]]
+    for name, mine, known in pairs:
+        if name in mine and known.get(name) is not None and mine[name] != known[name]:
+            where = name if mine is said else f"rotary.{name}"
+            yield f"{where} is {mine[name]}; the library's model has {known[name]}, and so has the plan"

@@ -46,7 +46,7 @@ def deep(layer):
 
 
 def norm(width):
-    return RMSNorm.Config(normalized_shape=width, param_init={"weight": nn.init.ones_})
+    return RMSNorm.Config(normalized_shape=width, eps=1e-05, param_init={"weight": nn.init.ones_})
 
 
 def block(layer):
