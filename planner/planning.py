@@ -53,6 +53,22 @@ def plan(catalog: Catalog, request: Request, progress: Progress | None = None) -
     return result
 
 
+def best(catalog: Catalog, request: Request) -> tuple[Plan, SearchSection]:
+    """The best plan that :func:`plan` would give and how it was searched, without a front, alternatives or reasons.
+
+    Not verified: whoever publishes it does that.
+
+    Raises:
+        WrongQuestion: the question allows no layout.
+        NoAnswer: layouts exist, and none fits into memory or within the limits; the message says what would.
+    """
+    prepared = prepare(catalog, replace(request, top=1))
+    found = Bounded().search(problem(prepared, 1))
+    if not found.best:
+        raise NoAnswer(explain.nothing_fits(catalog, prepared, found))
+    return document.plan(prepared, found.best[0], 1), _search_section(prepared, found)
+
+
 def _second_opinion(plan: Plan, *, may_exceed_limits: bool = False) -> None:
     """Checks a plan by code that never saw the search; what it finds is a defect of this program, not of the
     question.

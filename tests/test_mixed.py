@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from planner import api, cost, document, pooled, verify
+from planner import planning as one_pool
 from planner.cost import risk
 from planner.errors import WrongQuestion
 from planner.mixed import assignment, dealing, pipelines, problem, scenes, search, settling, stages
@@ -186,6 +187,29 @@ def test_one_more_pool_never_makes_it_worse() -> None:
         if set(fewer) < set(names):
             assert best[names] <= best[fewer]
     assert any(best[names] < min(best[name,] for name in names) for names in best if len(names) == 2)
+
+
+@pytest.mark.parametrize("objective", ["time", "cost"])
+def test_sets_that_are_not_searched_would_change_nothing(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a search of every set of pools, whatever its relaxation shows."""
+    asked = ("dgx-a100-40gb:1", "dgx-v100:2", "dgx-v100:1@far")
+    found = planned(*asked, objective=objective)
+    monkeypatch.setattr(search, "beyond", lambda *_: False)
+    whole = planned(*asked, objective=objective)
+    assert found.search.candidates == whole.search.candidates
+    kept = [(p.cluster, p.prediction, p.money) for p in found.plans]
+    assert kept[0] == (whole.plans[0].cluster, whole.plans[0].prediction, whole.plans[0].money)
+    assert all(each in [(p.cluster, p.prediction, p.money) for p in whole.plans] for each in kept)
+
+
+def test_a_pool_by_itself_is_searched_as_one_cluster() -> None:
+    known, wanted, _ = api.pooled_request("gpt2-medium", ("dgx-v100:2",), api.Asked(batch="64"))
+    best, how = one_pool.best(known, wanted)
+    whole = one_pool.plan(known, wanted)
+    assert dataclasses.replace(best, rank=1) == whole.plans[0]
+    assert (how.candidates, how.feasible, how.proven_optimal) == (
+        whole.search.candidates, whole.search.feasible, whole.search.proven_optimal
+    )  # fmt: skip
 
 
 def test_a_pool_too_slow_to_help_is_left_out_and_said_to_be() -> None:

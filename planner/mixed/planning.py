@@ -132,14 +132,17 @@ def _alone(catalog: Catalog, request: Request, each: Sequence[Pool]) -> tuple[li
     found: list[Alone] = []
     refused: Refused = []
     limited = request.deadline_s is not None or request.max_cost_usd is not None
+    known: list[tuple[Request, Plan, SearchSection]] = []
     for pool in each:
-        asked = replace(_on_one(request, pool, whole=request.objective == "time" and not limited), top=1)
+        asked = _on_one(request, pool, whole=request.objective == "time" and not limited)
+        same = next(((plan, how) for other, plan, how in known if other == asked), None)
         try:
-            best = planning.plan(catalog, asked)
+            best, how = same or planning.best(catalog, asked)
         except ClusterwrightError as error:
             refused.append((pool.name, error))
             continue
-        found.append((value_of(request, best.plans[0]), _in_zone(best.plans[0], pool), best.search))
+        known.append((asked, best, how))
+        found.append((value_of(request, best), _in_zone(best, pool), how))
     return found, refused
 
 
@@ -185,42 +188,55 @@ class _Sets:
     bounds: dict[frozenset[str], float] = field(default_factory=dict)
     errors: dict[frozenset[str], ClusterwrightError] = field(default_factory=dict)
     done: list[frozenset[str]] = field(default_factory=list)
+    relaxed: dict[frozenset[str], float] = field(default_factory=dict)
+    """What relaxations have shown that no plan of a set is better than."""
 
     def cannot_beat(self, part: Sequence[Pool], best: float) -> bool:
         """Whether no plan over these pools is better than the best known, as its relaxation shows."""
         names = frozenset(p.name for p in part)
         if names in self.errors or names in self.reached:
             return False
+        if best <= self.relaxed.get(names, -math.inf):
+            return True
         try:
             prepared, every = self.kept.prepared(part)
         except ClusterwrightError:
             return False
-        return search.beyond(prepared.setting, best, every)
+        if not search.beyond(prepared.setting, best, every):
+            return False
+        self.relaxed[names] = best
+        return True
+
+    def within(self, part: Sequence[Pool]) -> float:
+        """The best that is known to be reached on some of these pools, but not on all of them."""
+        names = frozenset(p.name for p in part)
+        found = [value for known, value in self.reached.items() if known < names]
+        found += [_of_step(self.kept.request, plan) for _, plan, _ in self.alone
+                  if _stands_on(plan, part, self.kept.batch)]  # fmt: skip
+        return min(found, default=math.inf)
 
     def search(self, part: Sequence[Pool]) -> None:
-        """Searches a set, after all of its subsets."""
+        """Searches a set, after all of its subsets but those that cannot be better than what others of them reach."""
         names = frozenset(p.name for p in part)
         if names in self.reached or names in self.errors:
             return
         if len(part) <= EVERY_SET:
             for size in range(1, len(part)):
                 for fewer in combinations(part, size):
-                    self.search(fewer)
+                    if not self.cannot_beat(fewer, self.within(part)):
+                        self.search(fewer)
         try:
             prepared, every = self.kept.prepared(part)
         except ClusterwrightError as error:
             self.errors[names] = error
             return
         self.done.append(names)
-        request = self.kept.request
-        within = [value for known, value in self.reached.items() if known < names]
-        within += [_of_step(request, plan) for _, plan, _ in self.alone if _stands_on(plan, part, self.kept.batch)]
-        known = min(within, default=float("inf"))
+        known = self.within(part)
         found = search.search(prepared.setting, known, advance=self.advance, sets=every)
         # A plan that a smaller set beats is not the best of this one: the search stopped before it was found.
         better = [mixed for mixed in found.best if mixed.value < known]
         written = [document.plan(self.kept.catalog, prepared, mixed, 1) for mixed in better]
-        self.plans += [(value_of(request, doc), doc) for doc in written]
+        self.plans += [(value_of(self.kept.request, doc), doc) for doc in written]
         self.reached[names] = min([known, *(mixed.value for mixed in found.best)])
         self.bounds[names] = found.bound
 
@@ -286,7 +302,8 @@ class _Kept:
 
 def _stands_on(plan: Plan, part: Sequence[Pool], batch: int) -> bool:
     """Whether a plan of one pool, of the same batch, is on one of these."""
-    return plan.batch.global_ == batch and plan.cluster.pools[0].node in {p.cluster.node.id for p in part}
+    stands = plan.cluster.pools[0]
+    return plan.batch.global_ == batch and any((stands.node, stands.zone) == (p.cluster.node.id, p.zone) for p in part)
 
 
 def _of_step(request: Request, plan: Plan) -> float:
