@@ -129,41 +129,15 @@ def probed(of: Prepared, tp: int) -> Prepared:
     for f, pool in zip(of.figures, of.pools.all, strict=True):
         rate = INSIDE[tp][pool.cluster.accelerator.id]
         figures.append(replace(f, network=replace(f.network, scaleup=rate, scaleup_reduce=rate, pair=rate)))
-    return replace(of, figures=tuple(figures))
-
-
-def _ends(link: str) -> list[str]:
-    return link.partition("=")[0].split("/")
-
-
-def wide(of: Prepared) -> Prepared:
-    """The same with elements of 4 bytes: layers, transfers and reductions move twice as much as in 16 bit.
-
-    The cost functions count elements of 2 bytes, so rates halve; gradients and updates, which they count in bytes, do
-    not move more.
-    """
-    figures = []
-    for f in of.figures:
-        network = replace(f.network, scaleup=f.network.scaleup / 2, scaleup_reduce=f.network.scaleup_reduce / 2,
-                          pair=f.network.pair / 2, nic=f.network.nic / 2)  # fmt: skip
-        devices = {name: replace(d, memory_rate=d.memory_rate / 2) for name, d in f.devices.items()}
-        stack = replace(f.stack, gradient_wire=f.stack.gradient_wire / 2)
-        shape = replace(f.shape, step_bytes=f.shape.step_bytes / 2)
-        figures.append(replace(f, network=network, devices=devices, stack=stack, shape=shape))
-    halved = {pair: replace(network, nic=network.nic / 2) for pair, network in of.links.items()}
     tables = tuple(
         stages.priced(f, t.ways, of.switches, of.precision, (NO_RECOMPUTE,), t.room.shape[-1], np.inf)
         for f, t in zip(figures, of.tables, strict=True)
     )
-    setting = replace(of.setting, networks=tuple(f.network for f in figures), shape=figures[0].shape,
-                      stack=replace(of.setting.stack, gradient_wire=of.setting.stack.gradient_wire / 2),
-                      network_of=lambda used: _halved(of.setting.network_of(used)))  # fmt: skip
-    return replace(of, figures=tuple(figures), tables=tables, links=halved, setting=setting)
+    return replace(of, figures=tuple(figures), tables=tables)
 
 
-def _halved(network: problem.Network) -> problem.Network:
-    return replace(network, scaleup=network.scaleup / 2, scaleup_reduce=network.scaleup_reduce / 2,
-                   pair=network.pair / 2, nic=network.nic / 2)  # fmt: skip
+def _ends(link: str) -> list[str]:
+    return link.partition("=")[0].split("/")
 
 
 def predicted(run: Run, of: Prepared) -> dict[str, float]:
@@ -219,7 +193,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             for way in WAYS:
                 of = prepared(run, way, Path(folder))
                 of = probed(of, run.tp) if way.inside else of
-                of = wide(of) if way.software else of
                 if way.both_ways:
                     of = replace(of, links={pair: replace(n, nic=2 * n.nic) for pair, n in of.links.items()})
                 found = predicted(run, of)

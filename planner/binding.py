@@ -20,6 +20,8 @@ from planner.schema.workload import Model, Window, Workload
 Found = TypeVar("Found")
 ADDING = ("hopper", "blackwell")
 """Generations whose scale-up switch adds: NCCL v2.30.7 gives NVLS an efficiency on these."""
+WIDE = ("fp32", "tf32")
+"""Precisions whose elements take four bytes."""
 LOW_PRECISION = ("fp8", "mxfp8", "nvfp4")
 """Precisions whose matrix products run in 8 bit or less while activations, gradients and the rest stay in 16."""
 
@@ -135,6 +137,11 @@ def maturity(reached: AcceleratorEfficiency, release: str) -> float:
     return math.exp(-reached.drift * max(0.0, reached.matured - date))
 
 
+def element(precision: str) -> float:
+    """Bytes of an element of activations."""
+    return 4.0 if precision in WIDE else 2.0
+
+
 def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: str, release: str = "") -> Device:
     """The figures of an accelerator in one precision, under a runtime's release.
 
@@ -150,7 +157,7 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
     if accelerator.reachable is not None:
         reach_16 = reach = accelerator.reachable
         capped = 1.0
-    whole = precision in ("fp32", "tf32")
+    whole = precision in WIDE
     rate = peak_of(accelerator, precision) * reach * capped
     return Device(
         matrix_rate=rate,
@@ -168,13 +175,14 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
         host_bandwidth=accelerator.host_bandwidth or HOST_BANDWIDTH,
         peak=peak[_PEAK_OF[precision]],
         low_precision=float(precision in LOW_PRECISION),
+        element=element(precision),
     )
 
 
 def software(reached: RuntimeEfficiency, precision: str) -> Software:
     """The figures of a framework's efficiencies in one precision."""
     return Software(
-        element=4.0 if precision in ("fp32", "tf32") else 2.0,
+        element=element(precision),
         transposed=float(precision == "tf32"),
         convolution=reached.convolution,
         vector=reached.vector,

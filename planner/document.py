@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from planner import __version__, cost
+from planner import __version__, binding, cost
 from planner.cost import hierarchy, money, pipeline, risk, sharding
 from planner.cost import memory as cost_memory
 from planner.cost.figures import Grid
@@ -44,7 +44,7 @@ def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
         generator=schema.Generator(version=__version__, seed=0, inputs=_inputs(prepared, options.precision)),
         workload=workload_section(request),
         cluster=_cluster(request.cluster, layout["nodes"]),
-        runtime=runtime_section(request),
+        runtime=runtime_section(request, candidate.options.precision),
         parallelism=_parallelism(prepared, grid, candidate),
         batch=schema.Batch(
             global_=layout["batch"],
@@ -175,17 +175,17 @@ def _cluster(cluster: Cluster, count: int) -> schema.ClusterSection:
     )
 
 
-def runtime_section(request: Request) -> schema.RuntimeSection:
-    """The training framework."""
-    runtime = request.runtime
+def runtime_section(request: Request, precision: str) -> schema.RuntimeSection:
+    """The training framework, with what it keeps and sends in a precision (:mod:`planner.cost.elements`)."""
+    runtime, narrowest = request.runtime, binding.element(precision)
     return schema.RuntimeSection(
         name=runtime.id,
         release=request.release,
         bytes_per_parameter={
-            "parameters": runtime.parameter_bytes,
-            "gradients": runtime.gradient_bytes,
-            "gradient_wire": runtime.gradient_wire_bytes,
-            "parameter_wire": runtime.parameter_wire_bytes,
+            "parameters": runtime.parameter_bytes and max(runtime.parameter_bytes, narrowest),
+            "gradients": max(runtime.gradient_bytes, narrowest),
+            "gradient_wire": max(runtime.gradient_wire_bytes, narrowest),
+            "parameter_wire": max(runtime.parameter_wire_bytes, narrowest),
             "gathers_working_copy": float(runtime.gathers_working_copy),
             "update": runtime.update_bytes,
         },

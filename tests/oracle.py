@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from math import ceil, floor, gcd, log2, sqrt
 from types import SimpleNamespace
 
-ELEMENT = 2.0
-"""Bytes of an activation."""
-
 
 @dataclass(frozen=True)
 class Cost:
@@ -19,6 +16,34 @@ class Cost:
     memory: float
     stages: list[float]
     """Bytes held by every stage."""
+
+
+# ---- precision -------------------------------------------------------------------------------------------------------
+
+
+def full(p):
+    """Whether elements take four bytes: then every number that is kept or sent does at least."""
+    return p.device.element == 4.0
+
+
+def kept(p, size):
+    """Bytes of a weight or gradient that a runtime counts as `size` in 16 bit."""
+    return 4.0 if full(p) and 0 < size < 4 else size
+
+
+def master(p):
+    """fp32 weights that are worked with need no copy, unless they are what working copies are gathered from."""
+    return 0.0 if full(p) and not p.stack.gathers_working_copy else p.shape.master_bytes
+
+
+def step_bytes(p):
+    """Nor is a 16-bit one written."""
+    return p.shape.step_bytes - (2.0 if full(p) and not p.stack.gathers_working_copy else 0.0)
+
+
+def logit(p, size):
+    """`size` holds one number of 16 bit."""
+    return size + 2.0 if full(p) else size
 
 
 # ---- ranks and collectives -------------------------------------------------------------------------------------------
@@ -117,18 +142,18 @@ def send(p, size, stride, n):
 # ---- a layer's work --------------------------------------------------------------------------------------------------
 
 
-def operands(buffer, a, b, m, n):
+def operands(buffer, element, a, b, m, n):
     """Bytes that a product reads: a slab of one operand kept while the other passes, or square tiles of the result."""
 
     def times(x, y):
         return max(ceil(x / y), 1)
 
-    edge = sqrt(buffer / ELEMENT)
-    kept = (a + times(a, buffer) * b, b + times(b, buffer) * a)
-    return min(*kept, times(n, edge) * a + times(m, edge) * b)
+    edge = sqrt(buffer / element)
+    slabs = (a + times(a, buffer) * b, b + times(b, buffer) * a)
+    return min(*slabs, times(n, edge) * a + times(m, edge) * b)
 
 
-def product(p, m, n, k, groups=1.0, rate=None, written=ELEMENT):
+def product(p, m, n, k, groups=1.0, rate=None, written=None):
     """2 m n k / rate (1 + k_half / k) (1 + w (q - 1)), no less than its bytes; an empty product is free."""
     d = p.device
     if m == 0 or n == 0 or k == 0:
@@ -139,7 +164,8 @@ def product(p, m, n, k, groups=1.0, rate=None, written=ELEMENT):
     ramp = d.inner_half * rate / d.matrix_rate
     seconds = 2.0 * m * n * k / rate * (1.0 + ramp / max(k, 1.0))
     seconds *= 1.0 + d.quantisation * min(waves - 1.0, 3.0)
-    moved = operands(d.buffer, ELEMENT * m * k, ELEMENT * k * n, m, n) + written * m * n
+    e = d.element
+    moved = operands(d.buffer, e, e * m * k, e * k * n, m, n) + (written or e) * m * n
     return groups * max(seconds, moved / d.memory_rate)
 
 
@@ -147,7 +173,7 @@ def trained(p, m, n, k, groups=1.0, rate=None):
     """Forward; and backward: the gradient of the input, and of the weights where they are trained."""
     back = product(p, m, k, n, groups, rate)
     if p.shape.weight_gradient:
-        added = ELEMENT if p.stack.gathers_working_copy else 2.0 * p.stack.gradient_bytes
+        added = p.device.element if p.stack.gathers_working_copy else 2.0 * kept(p, p.stack.gradient_bytes)
         back += p.shape.weight_gradient * product(p, k, n, m, groups, rate, added)
     more = 1.0 + p.shape.adapter_flops
     return product(p, m, n, k, groups, rate) * more, back * more
@@ -221,18 +247,18 @@ def kernel(p):
         rate = d.attention_rate * p.stack.attention / (1.0 + d.attention_half / s.sequence)
         forward = work * s.attended / rate
         return forward, 2.5 * d.attention_backward * forward
-    scores = ELEMENT * t * s.sequence * s.heads / p.layout.tp * twice
+    scores = d.element * t * s.sequence * s.heads / p.layout.tp * twice
     whole = work * s.attended_full / d.matrix_rate_16
     return whole + 6.5 * scores / d.memory_rate, 2.0 * whole + 11.0 * scores / d.memory_rate
 
 
 def vector_bytes(p, moe):
     """Norms, residuals, rotary embedding, activation function, permutation and casts of one layer."""
-    s, t, tp = p.shape, tokens(p), p.layout.tp
-    function = 4.0 + 2.0 * s.gated
+    s, t, tp, e = p.shape, tokens(p), p.layout.tp, p.device.element
+    function = e * (2.0 + s.gated)
     cast = p.device.low_precision * p.stack.low_precision_cast * 4.0
-    around = t * 10.0 * s.hidden / shard(p)
-    total = around + t * 4.0 * (s.heads * s.qk_dim / tp + 0.5 * kv_width(p))
+    around = t * 5.0 * e * s.hidden / shard(p)
+    total = around + t * 2.0 * e * (s.heads * s.qk_dim / tp + 0.5 * kv_width(p))
     entering = cast * t * s.hidden * (0.5 + 0.5 / shard(p))
     total += entering + cast * t * s.heads * s.v_dim / tp
     if moe < 1:
@@ -240,16 +266,16 @@ def vector_bytes(p, moe):
         total += (1.0 - moe) * (around + t * function * inner + entering + cast * t * inner)
     if moe > 0:
         inner, c = s.expert_ffn / p.layout.etp, copies(p)
-        moved = (8.0 * s.hidden + cast * (s.hidden + inner)) * p.stack.routed_vector
+        moved = (4.0 * e * s.hidden + cast * (s.hidden + inner)) * p.stack.routed_vector
         routed = around + c * (moved + function * inner)
-        total += moe * (routed + 2.0 * t * s.shared_ffn / tp)
+        total += moe * (routed + e * t * s.shared_ffn / tp)
     return total
 
 
 def tensor_parallel(p, moe):
     """Two regions a layer (one, if a mixture has no shared expert); an all-reduce, or a gather and a scatter."""
     g = group(p, p.layout.tp, 1.0)
-    size = ELEMENT * tokens(p) * p.shape.hidden
+    size = p.device.element * tokens(p) * p.shape.hidden
     sizes = 1.5 if p.device.low_precision else 2.0
     once = sizes * gather(p, size, g) if p.options.sequence_parallel > 0 else all_reduce(p, size, g)
     regions = 2.0 if p.shape.shared_ffn > 0 else 2.0 - moe
@@ -261,7 +287,7 @@ def context_parallel(p):
     cp = p.layout.cp
     if cp <= 1:
         return 0.0, 0.0
-    once = (cp - 1.0) * send(p, ELEMENT * tokens(p) * kv_width(p), p.layout.tp, cp)
+    once = (cp - 1.0) * send(p, p.device.element * tokens(p) * kv_width(p), p.layout.tp, cp)
     forward, backward = kernel(p)
     hidden = p.stack.cp_overlap * (cp - 1.0) / cp
     return max(once - hidden * forward, once / 20), max(2.0 * once - hidden * backward, 2.0 * once / 20)
@@ -274,7 +300,7 @@ def expert_parallel(p):
     """
     s, cut = p.shape, p.layout
     g = group(p, cut.ep, cut.etp)
-    size = ELEMENT * tokens(p) * s.experts_per_token / cut.tp * s.hidden * p.stack.expert_imbalance
+    size = p.device.element * tokens(p) * s.experts_per_token / cut.tp * s.hidden * p.stack.expert_imbalance
     k, d = max(s.experts_per_token, 1.0), max(g.n / g.inside, 1.0)
     distinct = d * (1.0 - (1.0 - 1.0 / d) ** k) / k
     once = all_to_all(p, size, g, min(distinct, 1.0)) + gather(p, size * cut.etp, group(p, cut.etp, 1.0))
@@ -348,13 +374,13 @@ def layer(p, moe):
         dropped += attention[0]
     if st.drops_activation:
         width = (1.0 - moe) * s.ffn + moe * (s.shared_ffn + s.experts_per_token * s.expert_ffn)
-        dropped += (1.0 + s.gated) * 2.0 * t / p.layout.tp * width / d.memory_rate
+        dropped += (1.0 + s.gated) * d.element * t / p.layout.tp * width / d.memory_rate
     if st.drops_norms:
-        dropped += 8.0 * t * s.hidden / shard(p) / d.memory_rate
+        dropped += 4.0 * d.element * t * s.hidden / shard(p) / d.memory_rate
     if st.drops_linear:
         dropped += st.selective_recompute * matrices[0]
-    full = p.options.recompute_layers
-    again = full * forward + p.options.recompute_selective * (1.0 - full) * dropped * ahead
+    whole = p.options.recompute_layers
+    again = whole * forward + p.options.recompute_selective * (1.0 - whole) * dropped * ahead
     return forward, backward + again
 
 
@@ -371,14 +397,14 @@ def end(p, seconds, modelled, forward, backward):
 
 
 def embedding(p):
-    seconds = 6.0 * tokens(p) * p.shape.hidden / shard(p) * p.stack.vector / p.device.memory_rate
+    seconds = 3.0 * p.device.element * tokens(p) * p.shape.hidden / shard(p) * p.stack.vector / p.device.memory_rate
     return seconds, 2.0 * seconds
 
 
 def head(p):
-    """Logits in 16 bit, and passes over them for the loss."""
+    """Logits, and passes over them for the loss."""
     width = p.shape.vocab / p.layout.tp
-    passes = tokens(p) * width * (2.0 + p.stack.logit_copies) / p.device.memory_rate
+    passes = tokens(p) * width * (p.device.element + logit(p, p.stack.logit_copies)) / p.device.memory_rate
     once = plus(trained(p, tokens(p), width, p.shape.hidden, 1.0, p.device.matrix_rate_16), (passes, passes))
     return times(once, p.shape.losses)
 
@@ -444,13 +470,13 @@ def shards(p, g):
 
 def reduce_and_gather(p, parameters, g):
     """Gradients: all-reduced, or from ZeRO 1 on scattered, then summed over replicas of shards; parameters gathered."""
-    size, zero = parameters * p.stack.gradient_wire * p.shape.trained, p.options.zero
+    size, zero = parameters * kept(p, p.stack.gradient_wire) * p.shape.trained, p.options.zero
     if zero < 1:
         return all_reduce(p, size, g), 0.0
     n = shards(p, g)
     within, across = Group(n, min(g.inside, n), g.reach), Group(g.n / n, max(g.inside / n, 1.0), g.reach)
     reduce = gather(p, size, within) + all_reduce(p, size / n, across)
-    moved = parameters * p.stack.parameter_wire * (1.0 if zero >= 3 else p.shape.trained)
+    moved = parameters * kept(p, p.stack.parameter_wire) * (1.0 if zero >= 3 else p.shape.trained)
     return reduce, gather(p, moved, within)
 
 
@@ -478,15 +504,15 @@ def update(p, stages):
         for d, e in held(p, stages)
     )
     if p.options.offload > 0:
-        moved = p.stack.gradient_wire + p.stack.parameter_wire + p.shape.step_bytes
+        moved = kept(p, p.stack.gradient_wire) + kept(p, p.stack.parameter_wire) + step_bytes(p)
         return most * p.shape.trained * moved / p.device.host_bandwidth
-    seconds = most * p.shape.trained * p.shape.step_bytes / p.device.memory_rate
+    seconds = most * p.shape.trained * step_bytes(p) / p.device.memory_rate
     if p.measured is None:
         return seconds
     s, times = p.shape, p.measured.times
     whole = s.embedding_parameters + s.final_parameters + (0.0 if s.tied else s.head_parameters)
     whole += s.layers * (s.attention_parameters + s.mlp_parameters)
-    modelled = whole / times.tp * s.trained * s.step_bytes / p.measured.device.memory_rate
+    modelled = whole / times.tp * s.trained * step_bytes(p) / p.measured.device.memory_rate
     return seconds * over(times.update, modelled)
 
 
@@ -494,7 +520,7 @@ def transfer(p):
     """Activations out and gradients back, for every chunk of a stage."""
     cut = p.layout
     stride = cut.tp * cut.cp if p.options.pp_inner > 0 else cut.tp * cut.cp * cut.dp
-    once = send(p, 2.0 * tokens(p) * p.shape.hidden / cut.tp, stride, cut.pp)
+    once = send(p, p.device.element * tokens(p) * p.shape.hidden / cut.tp, stride, cut.pp)
     return 2.0 * cut.vpp * once * (1.0 - p.options.p2p_overlap * p.stack.p2p_overlap)
 
 
@@ -527,36 +553,36 @@ def hidden_shard(p):
 
 def stored(p, moe):
     """Bytes of activations of one layer: everything, and what the policy keeps (arXiv 2205.05198)."""
-    s, cut, st, t = p.shape, p.layout, p.stack, tokens(p)
+    s, cut, st, t, e = p.shape, p.layout, p.stack, tokens(p), p.device.element
     twice = 1.0 + s.cross_share
     one_byte = bool(p.device.low_precision and st.keeps_cast_inputs)
-    norms = 4.0 * t * s.hidden / hidden_shard(p)
-    inputs_and_masks = ((2.0 if one_byte else 4.0) + 2.0 * s.dropout) * t * s.hidden / hidden_shard(p)
-    attention = 2.0 * t * (2.0 * s.heads * max(s.qk_dim, s.v_dim) / cut.tp + kv_width(p)) * twice
+    norms = 2.0 * e * t * s.hidden / hidden_shard(p)
+    inputs_and_masks = ((2.0 if one_byte else 2.0 * e) + 2.0 * s.dropout) * t * s.hidden / hidden_shard(p)
+    attention = e * t * (2.0 * s.heads * max(s.qk_dim, s.v_dim) / cut.tp + kv_width(p)) * twice
     if one_byte:
         attention -= t * s.heads * s.v_dim / cut.tp * twice
     scores = 0.0
     if not st.fused_attention:
-        scores = (4.0 + s.dropout) * t * s.sequence * s.heads / cut.tp * twice
+        scores = (2.0 * e + s.dropout) * t * s.sequence * s.heads / cut.tp * twice
     inner = (1.0 - moe) * t * s.ffn / cut.tp
     inner += moe * (t * s.shared_ffn / cut.tp + copies(p) * s.expert_ffn / cut.etp)
-    linear = attention + 2.0 * (1.0 + s.gated) * inner + moe * (1.0 if one_byte else 2.0) * copies(p) * s.hidden
-    after = (1.0 if one_byte else 2.0) * inner
+    linear = attention + e * (1.0 + s.gated) * inner + moe * (1.0 if one_byte else e) * copies(p) * s.hidden
+    after = (1.0 if one_byte else e) * inner
     everything = norms + inputs_and_masks + linear + after + scores
-    kept = everything
+    remains = everything
     if p.options.recompute_selective:
-        kept -= st.drops_scores * scores + st.drops_activation * after + st.drops_norms * norms
-        kept -= st.drops_linear * linear / 2.0
-        kept -= st.drops_kernel * (1.0 if one_byte else 2.0) * t * s.heads * s.v_dim / cut.tp * twice
-        kept += st.unread_outputs * 2.0 * t * s.hidden / hidden_shard(p)
+        remains -= st.drops_scores * scores + st.drops_activation * after + st.drops_norms * norms
+        remains -= st.drops_linear * linear / 2.0
+        remains -= st.drops_kernel * (1.0 if one_byte else e) * t * s.heads * s.v_dim / cut.tp * twice
+        remains += st.unread_outputs * e * t * s.hidden / hidden_shard(p)
         if p.options.recompute_modules:
             if s.kv_rank:
                 heads = s.heads * s.qk_dim / cut.tp + kv_width(p)
-                kept -= 2.0 * t * max(heads - s.query_rank - s.kv_rank, 0.0)
+                remains -= e * t * max(heads - s.query_rank - s.kv_rank, 0.0)
             if not st.drops_activation:
-                kept -= after
-    full = 1.0 if p.options.recompute_offloaded else p.options.recompute_layers
-    return everything, full * 2.0 * t * s.hidden / hidden_shard(p) + (1.0 - full) * kept
+                remains -= after
+    whole = 1.0 if p.options.recompute_offloaded else p.options.recompute_layers
+    return everything, whole * e * t * s.hidden / hidden_shard(p) + (1.0 - whole) * remains
 
 
 def in_flight(p, stage):
@@ -582,10 +608,10 @@ def states(p, dense, spread):
         return dense / shards(p, groups[0]) + spread / shards(p, groups[1])
 
     own_copy = st.gathers_working_copy > 0
-    total = 0.0 if own_copy and zero >= 3 else st.parameter_bytes * share(3)
-    total += st.gradient_bytes * s.trained * share(2)
+    total = 0.0 if own_copy and zero >= 3 else kept(p, st.parameter_bytes) * share(3)
+    total += kept(p, st.gradient_bytes) * s.trained * share(2)
     if not p.options.offload:
-        total += (s.state_bytes * s.trained + s.master_bytes * (1.0 if own_copy else s.trained)) * share(1)
+        total += (s.state_bytes * s.trained + master(p) * (1.0 if own_copy else s.trained)) * share(1)
     return total
 
 
@@ -604,19 +630,19 @@ def memory(p):
         if i == 0:
             stays += in_flight(p, 0) * s.dropout * t * s.hidden / hidden_shard(p)
         if not (p.options.sequence_parallel and p.options.tp_overlap):
-            stays += 4.0 * t * s.hidden
+            stays += 2.0 * p.device.element * t * s.hidden
         if p.device.low_precision:
             stays += 2.0 * one
         if p.options.zero >= 3:
-            stays += 2.0 * st.parameter_wire * unit
+            stays += 2.0 * kept(p, st.parameter_wire) * unit
         layer = stored(p, moe)[0] if p.options.recompute_layers > 0 else 0.0
         if p.options.zero >= 2:
-            layer += s.trained * (2.0 + st.gradient_wire) * unit
+            layer += s.trained * (p.device.element + kept(p, st.gradient_wire)) * unit
         loss = 0.0
         if i == len(stages) - 1:
-            loss = t * s.vocab / cut.tp * (st.logit_bytes_split if cut.tp > 1 else st.logit_bytes)
+            loss = t * s.vocab / cut.tp * logit(p, st.logit_bytes_split if cut.tp > 1 else st.logit_bytes)
             if p.options.zero >= 3:
-                loss += st.parameter_wire * s.head_parameters / cut.tp
+                loss += kept(p, st.parameter_wire) * s.head_parameters / cut.tp
         copied = 0.0
         if not p.options.offload:
             groups = replicas(p) if p.options.zero >= 1 else None

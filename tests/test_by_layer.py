@@ -22,9 +22,10 @@ from tests.cases import CATALOG
 SIZES = st.integers(1, 60_000).map(float)
 
 
-def part(buffer: float) -> Device:
+def part(buffer: float, element: float = 2.0) -> Device:
     made = {name: 1.0 for name in Device.__dataclass_fields__}
-    return Device(**(made | {"buffer": buffer, "matrix_rate": 1e14, "memory_rate": 1e12, "compute_units": 100.0}))
+    known = {"buffer": buffer, "element": element, "matrix_rate": 1e14, "memory_rate": 1e12, "compute_units": 100.0}
+    return Device(**(made | known))
 
 
 # ---- the buffer ------------------------------------------------------------------------------------------------------
@@ -38,16 +39,16 @@ def test_a_buffer_never_hurts_and_nothing_is_read_less_than_once(m, n, k, small,
     assert float(traffic(part(math.inf), m, n, k)) == pytest.approx(least, rel=1e-12)
 
 
-@given(m=SIZES, n=SIZES, k=SIZES, buffer=st.floats(1e4, 1e8))
-def test_traffic_is_the_least_of_three_tilings(m, n, k, buffer):
-    a, b, c = 2 * m * k, 2 * k * n, 2 * m * n
-    edge = math.sqrt(buffer / 2)
+@given(m=SIZES, n=SIZES, k=SIZES, buffer=st.floats(1e4, 1e8), element=st.sampled_from((2.0, 4.0)))
+def test_traffic_is_the_least_of_three_tilings(m, n, k, buffer, element):
+    a, b, c = element * m * k, element * k * n, element * m * n
+    edge = math.sqrt(buffer / element)
     tilings = (
         a + math.ceil(a / buffer) * b + c,
         b + math.ceil(b / buffer) * a + c,
         math.ceil(n / edge) * a + math.ceil(m / edge) * b + c,
     )
-    assert float(traffic(part(buffer), m, n, k)) == pytest.approx(min(tilings), rel=1e-12)
+    assert float(traffic(part(buffer, element), m, n, k)) == pytest.approx(min(tilings), rel=1e-12)
 
 
 def test_a_product_takes_its_bytes_or_its_work():

@@ -73,6 +73,7 @@ FAMILIES = {
     "one rack": Family("llama3-70b", "megatron-core", "gb200-nvl72:4"),
     "pod": Family("llama2-7b", "maxtext", "tpu-v5p-4:16"),
     "single precision": Family("gpt2", "megatron-core", "dgx-v100:2", precision="fp32"),
+    "single precision, gathered": Family("gpt2", "fsdp2", "dgx-a100-40gb:2", precision="fp32"),
     "8-bit optimizer": Family("llama3-8b", "megatron-core", "dgx-a100-40gb:2", trained=(("optimizer", "adam-8bit"),)),
 }
 

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import collectives, hierarchy
+from planner.cost import collectives, elements, hierarchy
 from planner.cost.collectives import Group
 from planner.cost.figures import Device, Figure, Grid
 from planner.cost.hierarchy import Far
 
 _TILE_M, _TILE_N = 128.0, 256.0
-_ELEMENT = 2.0
-"""Bytes of an activation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +41,10 @@ def reads(device: Device, m: Figure, n: Figure, k: Figure) -> tuple[Figure, Figu
     """How often a product reads its first operand (A bytes) and its second (B): of three tilings, the least bytes.
 
     A slab of one operand stays in the buffer of S bytes while the other passes, ``A + ceil(A / S) B`` or ``B + ceil(B /
-    S) A``; or square tiles of the result do, ``ceil(n / T) A + ceil(m / T) B`` with ``T = sqrt(S / 2)``.
+    S) A``; or square tiles of the result do, ``ceil(n / T) A + ceil(m / T) B`` with ``T = sqrt(S / e)``.
     """
-    a, b = _ELEMENT * m * k, _ELEMENT * k * n
-    edge = np.sqrt(device.buffer / _ELEMENT)
+    a, b = device.element * m * k, device.element * k * n
+    edge = np.sqrt(device.buffer / device.element)
     slabs_a, slabs_b = (np.maximum(np.ceil(size / device.buffer), 1.0) for size in (a, b))
     across, down = (np.maximum(np.ceil(side / edge), 1.0) for side in (n, m))
     by_first, by_second, by_tile = a + slabs_a * b, b + slabs_b * a, across * a + down * b
@@ -63,18 +61,21 @@ def product_time(
     k: Figure,
     groups: Figure = 1.0,
     rate: Figure = None,
-    written: Figure = _ELEMENT,
+    written: Figure = None,
     far: Far | None = None,
 ) -> Figure:
-    """Seconds of ``groups`` products (m x k)(k x n) whose results move `written` bytes an element.
+    """Seconds of ``groups`` products (m x k)(k x n) whose results move `written` bytes an element, as many as operands
+    (e) where nothing is said.
 
     ``t = 2 m n k / rate (1 + k_half / k) (1 + w (q - 1))`` but no less than the bytes
-    ``2 (r_1 m k + r_2 k n) + written m n`` over the memory's rate, with r how often an operand is read (:func:`reads`)
+    ``e (r_1 m k + r_2 k n) + written m n`` over the memory's rate, with r how often an operand is read (:func:`reads`)
     and ``q`` the rounding up of output tiles to whole waves over the compute units. The ramp is a fixed time:
     ``k_half`` grows with the rate. Nothing, where a dimension is 0: a projection that the model lacks. `far` says what
     of the second operand and the result lies in expanded memory.
     """
     rate = device.matrix_rate if rate is None else rate
+    element = device.element
+    written = element if written is None else written
     tiles = np.ceil(m / _TILE_M) * np.ceil(n / _TILE_N) * groups
     waves = np.ceil(tiles / device.compute_units) * device.compute_units / np.maximum(tiles, 1.0)
     half = device.inner_half * rate / device.matrix_rate
@@ -82,11 +83,11 @@ def product_time(
     arithmetic = arithmetic * (1.0 + device.quantisation * np.minimum(waves - 1.0, 3.0) * (tiles > 0))
     first, second = reads(device, m, n, k)
     if far is None:
-        traffic = (_ELEMENT * (first * m * k + second * k * n) + written * m * n) / device.memory_rate
+        traffic = (element * (first * m * k + second * k * n) + written * m * n) / device.memory_rate
     else:
-        other, result = _ELEMENT * second * k * n, written * m * n
+        other, result = element * second * k * n, written * m * n
         there = far.second * other + far.result * result
-        traffic = far.seconds(device.memory_rate, _ELEMENT * first * m * k + other + result - there, there)
+        traffic = far.seconds(device.memory_rate, element * first * m * k + other + result - there, there)
     return groups * np.maximum(arithmetic, traffic) * (m * n * k > 0)
 
 
@@ -118,9 +119,9 @@ def gradient_traffic(grid: Grid) -> Figure:
     """Bytes that an element of a weight gradient moves.
 
     A runtime that keeps whole gradients adds each micro-batch's to them: it reads and writes them in their own
-    precision. One that gathers working copies writes them once, in 16 bit, and reduces them.
+    precision. One that gathers working copies writes them once, as wide as activations, and reduces them.
     """
-    return np.where(grid.stack.gathers_working_copy > 0, _ELEMENT, 2.0 * grid.stack.gradient_bytes)
+    return np.where(grid.stack.gathers_working_copy > 0, grid.device.element, 2.0 * elements.gradient_bytes(grid))
 
 
 def by_pass(grid: Grid, p: Product) -> Passes:
@@ -188,7 +189,7 @@ def attention_kernel(grid: Grid) -> Part:
     work = 2.0 * tokens(grid) * s.heads * (s.qk_dim + s.v_dim) / layout.tp * (1.0 + s.cross_share)
     rate = d.attention_rate * stack.attention / (1.0 + d.attention_half / s.sequence)
     fused = work * s.attended / rate
-    scores = _ELEMENT * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
+    scores = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
     whole = work * s.attended_full / d.matrix_rate_16
     return Part(
         np.where(stack.fused_attention > 0, fused, whole + 6.5 * scores / d.memory_rate),
@@ -256,44 +257,49 @@ def _input_casts(grid: Grid) -> Figure:
 
 
 def attention_vector_bytes(grid: Grid) -> Figure:
-    """Norm and residual (10 h a token), rotary embedding (4 bytes per query and key element), casts of inputs."""
-    s = grid.shape
+    """Norm and residual (5 e h a token), rotary embedding (2 e bytes per query and key element), casts of inputs."""
+    s, wide = grid.shape, elements.wide(grid)
     rotary = 4.0 * (s.heads * s.qk_dim / grid.layout.tp + 0.5 * kv_width(grid))
     casts = _input_casts(grid) + _cast_bytes(grid, s.heads * s.v_dim / grid.layout.tp)
-    return tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + rotary) + casts
+    return wide * tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + rotary) + casts
 
 
 def mlp_vector_bytes(grid: Grid, width: Figure) -> Figure:
-    """Norm and residual, the activation function (6 or 4 bytes per inner element), casts of inputs."""
-    s = grid.shape
+    """Norm and residual, the activation function (3 e or 2 e bytes per inner element), casts of inputs."""
+    s, wide = grid.shape, elements.wide(grid)
     inner = width / grid.layout.tp
     casts = _input_casts(grid) + _cast_bytes(grid, inner)
-    return tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + (4.0 + 2.0 * s.gated) * inner) + casts
+    return wide * tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + (4.0 + 2.0 * s.gated) * inner) + casts
 
 
 def expert_vector_bytes(grid: Grid) -> Figure:
     """Norm and residual, permuting copies to experts and back (8 h a copy) and casting them, the activation function.
 
-    ``tokens 10 h / shard + copies (r (8 h + 4 c (h + f / etp)) + (4 + 2 gated) f / etp)``, with r how often a runtime's
-    kernels move a copy, and c its casts.
+    ``tokens 10 h / shard + copies (r (8 h + 4 c (h + f / etp)) + (4 + 2 gated) f / etp)`` in 16 bit, with r how often a
+    runtime's kernels move a copy, and c its casts; twice as much in 32.
     """
-    s = grid.shape
+    s, wide = grid.shape, elements.wide(grid)
     copies = routed_copies(grid)
     inner = s.expert_ffn / grid.layout.etp
     casts = grid.device.low_precision * grid.stack.low_precision_cast * 4.0 * (s.hidden + inner)
-    own = tokens(grid) * 10.0 * s.hidden / sequence_shard(grid)
-    moved = grid.stack.routed_vector * (8.0 * s.hidden + casts)
-    return own + copies * (moved + (4.0 + 2.0 * s.gated) * inner)
+    own = wide * tokens(grid) * 10.0 * s.hidden / sequence_shard(grid)
+    moved = grid.stack.routed_vector * (wide * 8.0 * s.hidden + casts)
+    return own + copies * (moved + wide * (4.0 + 2.0 * s.gated) * inner)
+
+
+def shared_bytes(grid: Grid) -> Figure:
+    """What the function of shared experts moves beside the routed ones': ``e tokens f / tp``."""
+    return grid.device.element * tokens(grid) * grid.shape.shared_ffn / grid.layout.tp
 
 
 def region_bytes(grid: Grid) -> Figure:
-    """Bytes that one tensor-parallel region reduces each way: ``2 tokens h``."""
+    """Bytes that one tensor-parallel region reduces each way: ``e tokens h``."""
     return activation_bytes(grid, grid.shape.hidden)
 
 
 def activation_bytes(grid: Grid, width: Figure) -> Figure:
-    """Bytes of `width` elements a token: ``2 tokens width``."""
-    return _ELEMENT * tokens(grid) * width
+    """Bytes of `width` elements a token: ``e tokens width``."""
+    return grid.device.element * tokens(grid) * width
 
 
 def tensor_parallel(grid: Grid, blocks: Figure) -> Part:
@@ -348,7 +354,7 @@ def dispatch(grid: Grid) -> Dispatch:
     network, layout, s = grid.network, grid.layout, grid.shape
     ranks = collectives.group(network, layout.ep, layout.etp)
     per_token = np.maximum(s.experts_per_token, 1.0)
-    size = _ELEMENT * tokens(grid) * s.experts_per_token / layout.tp * s.hidden * grid.stack.expert_imbalance
+    size = grid.device.element * tokens(grid) * s.experts_per_token / layout.tp * s.hidden * grid.stack.expert_imbalance
     domains = np.maximum(ranks.n / ranks.inside, 1.0)
     distinct = domains * (1.0 - (1.0 - 1.0 / domains) ** per_token) / per_token
     return Dispatch(ranks, size, collectives.all_to_all(network, size, ranks, np.minimum(distinct, 1.0)))
@@ -404,8 +410,8 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
     routed = expert_products(grid)
     attention_bytes = attention_vector_bytes(grid)
     dense_bytes = mlp_vector_bytes(grid, s.ffn)
-    routed_bytes = expert_vector_bytes(grid) + 2.0 * tokens(grid) * s.shared_ffn / grid.layout.tp
-    width = (1.0 + s.gated) * 2.0 * tokens(grid) / grid.layout.tp
+    routed_bytes = expert_vector_bytes(grid) + shared_bytes(grid)
+    width = (1.0 + s.gated) * grid.device.element * tokens(grid) / grid.layout.tp
 
     def build(moe: Figure) -> Layer:
         matrix = projections + dense.scaled(1.0 - moe) + (shared + routed).scaled(moe)
@@ -423,7 +429,7 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
             stack.drops_scores * kernel.forward
             + (
                 stack.drops_activation * activation
-                + stack.drops_norms * 8.0 * tokens(grid) * s.hidden / sequence_shard(grid)
+                + stack.drops_norms * 8.0 * elements.wide(grid) * tokens(grid) * s.hidden / sequence_shard(grid)
             )
             / grid.device.memory_rate
             + stack.drops_linear * stack.selective_recompute * matrix.forward
@@ -434,22 +440,28 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
 
 
 def head_shape(grid: Grid) -> Product:
-    """The product that makes logits, in 16 bit."""
+    """The product that makes logits, in 16 bit at least."""
     s = grid.shape
     return Product("logits", tokens(grid), s.vocab / grid.layout.tp, s.hidden, 1.0, grid.device.matrix_rate_16)
 
 
 def loss_bytes(grid: Grid) -> Figure:
     """Memory traffic of the loss over logits, each way."""
-    return tokens(grid) * grid.shape.vocab / grid.layout.tp * (2.0 + grid.stack.logit_copies)
+    each = grid.device.element + elements.logit_bytes(grid, grid.stack.logit_copies)
+    return tokens(grid) * grid.shape.vocab / grid.layout.tp * each
 
 
 def head(grid: Grid) -> Part:
-    """Logits in 16 bit and the loss over them, on the last stage; again for each multi-token prediction module."""
+    """Logits and the loss over them, on the last stage; again for each multi-token prediction module."""
     passes = loss_bytes(grid) / grid.device.memory_rate
     return (trained_product(grid, head_shape(grid)) + Part(passes, passes)).scaled(grid.shape.losses)
 
 
 def embedding(grid: Grid) -> Part:
     """Looking up and scattering rows, on the first stage."""
-    return _element_wise(grid, 6.0 * tokens(grid) * grid.shape.hidden / sequence_shard(grid))
+    return _element_wise(grid, embedding_bytes(grid))
+
+
+def embedding_bytes(grid: Grid) -> Figure:
+    """Memory traffic of looking up rows: ``3 e tokens h``."""
+    return elements.wide(grid) * 6.0 * tokens(grid) * grid.shape.hidden / sequence_shard(grid)

@@ -142,6 +142,8 @@ class Device:
     """Nominal dense peak of the precision trained in, FLOP/s: the denominator of MFU."""
     low_precision: Figure
     """1 if matrix products run in 8 bit and operands must be cast."""
+    element: Figure = 2.0
+    """Bytes of an activation, and of a weight or gradient that products read and write."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

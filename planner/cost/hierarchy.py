@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.cost import elements
 from planner.cost.figures import Figure, Grid
 
 
@@ -97,10 +98,10 @@ def update(grid: Grid) -> Figure:
     Of its ``step_bytes``, states and master copy are read and written, ``2 (state + master)``; the rest is the gradient
     and the weight. Each is moved where it lives.
     """
-    s = grid.shape
+    step = elements.step_bytes(grid)
     if grid.expanded is None:
-        return s.step_bytes / grid.device.memory_rate
-    states = np.minimum(2.0 * (s.state_bytes + s.master_bytes), s.step_bytes)
-    far = grid.options.expanded_optimizer * states + grid.options.expanded_weights * (s.step_bytes - states)
-    near = s.step_bytes - far
+        return step / grid.device.memory_rate
+    states = np.minimum(2.0 * (grid.shape.state_bytes + elements.master_bytes(grid)), step)
+    far = grid.options.expanded_optimizer * states + grid.options.expanded_weights * (step - states)
+    near = step - far
     return _joined(near / grid.device.memory_rate, far / rate(grid), grid.expanded.concurrent)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import compute
+from planner.cost import compute, elements
 from planner.cost.compute import Layer, Part
 from planner.cost.figures import Figure, Grid, Times
 
@@ -145,5 +145,5 @@ def update_factor(grid: Grid) -> Figure:
     s, times = grid.shape, grid.measured.times
     parameters = s.embedding_parameters + s.final_parameters + (1.0 - s.tied) * s.head_parameters
     parameters = parameters + s.layers * (s.attention_parameters + s.mlp_parameters)
-    modelled = parameters / times.tp * s.trained * s.step_bytes / grid.measured.device.memory_rate
+    modelled = parameters / times.tp * s.trained * elements.step_bytes(grid) / grid.measured.device.memory_rate
     return _factor(times.update, modelled)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import compute, hierarchy
+from planner.cost import compute, elements, hierarchy
 from planner.cost.figures import Figure, Grid
 from planner.cost.pipeline import Split, leading_layers, micro_batches, whole_stage
 from planner.cost.sharding import Held, Replicas, replicas, stage_parameters
@@ -37,7 +37,7 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
 
     Outside tensor-parallel regions: inputs of two norms and two blocks, 8 h a token, and two dropout masks. Inside:
     query, key, value and output of attention, inner activations of the MLP (before and after its function), and unless
-    the kernel is fused the scores, ``5 a s^2 b`` with dropout (4 without).
+    the kernel is fused the scores, ``5 a s^2 b`` with dropout (4 without). In 32 bit all but masks takes twice as much.
 
     Where a framework keeps what matrix products read as it was cast, inputs of 8-bit products take one byte: of two
     blocks, of the output projection, of the MLP's second product. Recomputed modules drop what latents expand to and
@@ -45,32 +45,32 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     """
     s, layout, options, stack = grid.shape, grid.layout, grid.options, grid.stack
     fused = stack.fused_attention if fused is None else fused
-    t = compute.tokens(grid)
+    t, wide = compute.tokens(grid), elements.wide(grid)
     shard = hidden_shard(grid)
     cast = grid.device.low_precision * stack.keeps_cast_inputs
-    norms = 4.0 * t * s.hidden / shard
-    inputs = (4.0 - 2.0 * cast + 2.0 * s.dropout) * t * s.hidden / shard
-    heads = 2.0 * t * (2.0 * s.heads * np.maximum(s.qk_dim, s.v_dim) / layout.tp + compute.kv_width(grid))
+    norms = 4.0 * wide * t * s.hidden / shard
+    inputs = (4.0 * wide - 2.0 * cast + 2.0 * s.dropout) * t * s.hidden / shard
+    heads = 2.0 * wide * t * (2.0 * s.heads * np.maximum(s.qk_dim, s.v_dim) / layout.tp + compute.kv_width(grid))
     attention = (heads - cast * t * s.heads * s.v_dim / layout.tp) * (1.0 + s.cross_share)
-    scores = (1.0 - fused) * (4.0 + s.dropout) * t * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
+    scores = (1.0 - fused) * (4.0 * wide + s.dropout) * t * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
     copies = compute.routed_copies(grid)
-    before, after = 2.0 * (1.0 + s.gated), 2.0 - cast
+    before, after = 2.0 * wide * (1.0 + s.gated), 2.0 * wide - cast
     dense = t * s.ffn / layout.tp
     shared = t * s.shared_ffn / layout.tp
     routed = copies * s.expert_ffn / layout.etp
     inner = (1.0 - moe) * dense + moe * (shared + routed)
-    dispatched = moe * (2.0 - cast) * copies * s.hidden
+    dispatched = moe * after * copies * s.hidden
     linear = attention + before * inner + dispatched
     full = norms + inputs + linear + after * inner + scores
     dropped = stack.drops_scores * scores + stack.drops_activation * after * inner + stack.drops_norms * norms
-    dropped = dropped + stack.drops_linear * 0.5 * linear - stack.unread_outputs * 2.0 * t * s.hidden / shard
-    dropped = dropped + stack.drops_kernel * (2.0 - cast) * t * s.heads * s.v_dim / layout.tp * (1.0 + s.cross_share)
+    dropped = dropped + stack.drops_linear * 0.5 * linear - stack.unread_outputs * 2.0 * wide * t * s.hidden / shard
+    dropped = dropped + stack.drops_kernel * after * t * s.heads * s.v_dim / layout.tp * (1.0 + s.cross_share)
     expanded = s.heads * s.qk_dim / layout.tp + compute.kv_width(grid) - s.query_rank - s.kv_rank
-    modules = (s.kv_rank > 0) * 2.0 * t * np.maximum(expanded, 0.0)
+    modules = (s.kv_rank > 0) * 2.0 * wide * t * np.maximum(expanded, 0.0)
     modules = modules + (1.0 - stack.drops_activation) * after * inner
     share = options.recompute_layers
     some = full - options.recompute_selective * (dropped + options.recompute_modules * modules)
-    stored = 2.0 * t * s.hidden / shard
+    stored = 2.0 * wide * t * s.hidden / shard
     inputs_only = np.maximum(share, options.recompute_offloaded)
     return Activations(full, inputs_only * stored + (1.0 - inputs_only) * some)
 
@@ -141,12 +141,13 @@ def _states(grid: Grid, held: Held, r: Replicas) -> tuple[Figure, Figure, Figure
             held.dense / np.where(on, r.dense_shards, 1.0) + held.experts / np.where(on, r.expert_shards, 1.0)
         )
 
-    resident = (1.0 - stack.gathers_working_copy * (zero >= 3)) * stack.parameter_bytes
-    master = s.master_bytes * np.where(stack.gathers_working_copy > 0, 1.0, s.trained)
+    resident = (1.0 - stack.gathers_working_copy * (zero >= 3)) * elements.parameter_bytes(grid)
+    master = elements.master_bytes(grid) * np.where(stack.gathers_working_copy > 0, 1.0, s.trained)
     here = 1.0 - grid.options.offload
     optimizer = (s.state_bytes * s.trained + master) * here
     copies = bytes_of(stack.update_bytes * s.trained * here, 1.0) if np.any(stack.update_bytes) else 0.0
-    return bytes_of(resident, 3.0), bytes_of(stack.gradient_bytes * s.trained, 2.0), bytes_of(optimizer, 1.0), copies
+    gradients = elements.gradient_bytes(grid) * s.trained
+    return bytes_of(resident, 3.0), bytes_of(gradients, 2.0), bytes_of(optimizer, 1.0), copies
 
 
 def in_flight(grid: Grid, split: Split) -> tuple[Figure, Figure, Figure]:
@@ -169,7 +170,7 @@ def loss(grid: Grid) -> Figure:
     """Bytes that turning logits into the loss and its gradient takes at most: ``t V / tp`` times those of one logit."""
     tp, stack = grid.layout.tp, grid.stack
     each = np.where(tp > 1, stack.logit_bytes_split, stack.logit_bytes)
-    return compute.tokens(grid) * grid.shape.vocab / tp * each
+    return compute.tokens(grid) * grid.shape.vocab / tp * elements.logit_bytes(grid, each)
 
 
 def layer_parameters(grid: Grid) -> Figure:
@@ -206,19 +207,19 @@ def passing(grid: Grid, full: Figure) -> Passing:
     """What comes and goes: the loss and a layer's backward pass take turns, so that only the larger counts.
 
     Sharded weights (ZeRO 3) are gathered a layer ahead, the head's for the loss. Sharded gradients (from ZeRO 2 on) are
-    a layer's 16-bit ones and the copy that is reduced. Sequence-parallel ranks gather a hidden state whole, and its
-    gradient before it is scattered, unless overlap passes them on in pieces. `full` are the activations of a layer
-    that is computed again.
+    a layer's, as wide as activations, and the copy that is reduced. Sequence-parallel ranks gather a hidden state
+    whole, and its gradient before it is scattered, unless overlap passes them on in pieces. `full` are the activations
+    of a layer that is computed again.
     """
-    s, options, stack = grid.shape, grid.options, grid.stack
+    s, options = grid.shape, grid.options
     unit, t = gathered_parameters(grid), compute.tokens(grid)
-    wire = (options.zero >= 3) * stack.parameter_wire
+    wire = (options.zero >= 3) * elements.parameter_wire(grid)
     in_pieces = options.sequence_parallel * options.tp_overlap
     again = (options.recompute_layers > 0) * full
-    gradients = (options.zero >= 2) * s.trained * (2.0 + stack.gradient_wire) * unit
+    gradients = (options.zero >= 2) * s.trained * (grid.device.element + elements.gradient_wire(grid)) * unit
     casts = 2.0 * grid.device.low_precision * layer_parameters(grid)
     return Passing(
-        2.0 * wire * unit + casts + (1.0 - in_pieces) * 4.0 * t * s.hidden,
+        2.0 * wire * unit + casts + (1.0 - in_pieces) * 2.0 * grid.device.element * t * s.hidden,
         again + gradients,
         loss(grid) + wire * s.head_parameters / grid.layout.tp,
     )

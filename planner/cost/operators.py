@@ -81,10 +81,11 @@ class Operator:
         return self.forward, self.inward, self.weight
 
 
-def traffic(device: Device, m: Figure, n: Figure, k: Figure, written: Figure = 2.0) -> Figure:
-    """Bytes that a product moves, ``2 (r_1 m k + r_2 k n) + written m n``: the bytes term of the one product model."""
+def traffic(device: Device, m: Figure, n: Figure, k: Figure, written: Figure = None) -> Figure:
+    """Bytes that a product moves, ``e (r_1 m k + r_2 k n) + written m n``: the bytes term of the one product model."""
     first, second = compute.reads(device, m, n, k)
-    return 2.0 * (first * m * k + second * k * n) + written * m * n
+    written = device.element if written is None else written
+    return device.element * (first * m * k + second * k * n) + written * m * n
 
 
 def _product(grid: Grid, p: Product, count: float, scale: float = 1.0) -> Operator:
@@ -92,7 +93,7 @@ def _product(grid: Grid, p: Product, count: float, scale: float = 1.0) -> Operat
     flops = float(2.0 * p.m * p.n * p.k * p.groups) * scale
     groups = float(p.groups) * scale
 
-    def one(m: Figure, n: Figure, k: Figure, seconds: Figure, written: Figure = 2.0) -> Pass:
+    def one(m: Figure, n: Figure, k: Figure, seconds: Figure, written: Figure = None) -> Pass:
         return Pass(flops, float(traffic(grid.device, m, n, k, written)) * groups, float(seconds) * scale)
 
     weight = one(p.k, p.n, p.m, found.weight, added) if float(grid.shape.weight_gradient) else NOTHING
@@ -137,7 +138,7 @@ def transformer(grid: Grid) -> tuple[Operator, ...]:
     dense = float(s.leading_dense) + (float(s.layers) - float(s.leading_dense)) * (1.0 - float(s.moe_share))
     mixed = float(s.layers) - dense
     region = _region(grid)
-    found = [_bound_by_memory(grid, "embedding", 1, _embedding_bytes(grid))]
+    found = [_bound_by_memory(grid, "embedding", 1, compute.embedding_bytes(grid))]
     found += _attention(grid, float(s.layers), region)
     if dense > 0:
         found += _mlp(grid, s.ffn, dense, region, "", _gradients(grid, mixture=False))
@@ -151,10 +152,6 @@ def transformer(grid: Grid) -> tuple[Operator, ...]:
     each = Pass(0.0, passes, passes / float(grid.device.memory_rate))
     found += [head, Operator("loss", float(s.losses), each, each, NOTHING)]
     return tuple(found)
-
-
-def _embedding_bytes(grid: Grid) -> Figure:
-    return 6.0 * compute.tokens(grid) * grid.shape.hidden / compute.sequence_shard(grid)
 
 
 def _region(grid: Grid) -> Collective | None:
@@ -196,7 +193,9 @@ def _scores(grid: Grid, count: float) -> Operator:
     s, t = grid.shape, float(compute.tokens(grid))
     kernel = compute.attention_kernel(grid)
     flops = 2.0 * t * float(s.heads * (s.qk_dim + s.v_dim) / grid.layout.tp * (1.0 + s.cross_share) * s.attended)
-    moved = 2.0 * t * float(s.heads * (s.qk_dim + s.v_dim) / grid.layout.tp + compute.kv_width(grid))
+    moved = (
+        float(grid.device.element) * t * float(s.heads * (s.qk_dim + s.v_dim) / grid.layout.tp + compute.kv_width(grid))
+    )
     forward = Pass(flops, moved, float(kernel.forward))
     return Operator("attention", count, forward, Pass(2.5 * flops, 2.0 * moved, float(kernel.backward)), NOTHING)
 
@@ -214,10 +213,9 @@ def _mlp(
 def _experts(grid: Grid, count: float) -> list[Operator]:
     s, layout = grid.shape, grid.layout
     up, down, router = (_product(grid, p, count) for p in compute.expert_shapes(grid))
-    size = 2.0 * compute.tokens(grid) * s.experts_per_token / layout.tp * s.hidden
+    size = grid.device.element * compute.tokens(grid) * s.experts_per_token / layout.tp * s.hidden
     crossing = Collective("all-to-all", "ep", float(size)) if layout.ep > 1 else None
-    shared = 2.0 * compute.tokens(grid) * s.shared_ffn / layout.tp
-    moved = compute.expert_vector_bytes(grid) + shared
+    moved = compute.expert_vector_bytes(grid) + compute.shared_bytes(grid)
     return [
         _bound_by_memory(grid, "norm, routing", count, moved),
         router,
@@ -316,7 +314,7 @@ def _dense(layer: recommendation.Layer, device: Device, software: Software, samp
     a, b = float(layer.inputs), float(layer.outputs)
 
     def moved(m: float, n: float, k: float) -> float:
-        return float(traffic(device, m, n, k)) * element / 2.0
+        return float(traffic(replace(device, element=element), m, n, k))
 
     size = (layer.inputs * layer.outputs + layer.outputs) * element
     grad = Collective("all-reduce", "dp", size) if ranks > 1 else None

@@ -79,8 +79,8 @@ def transfer(grid: Grid) -> Figure:
 
 
 def transfer_bytes(grid: Grid) -> Figure:
-    """Bytes of one transfer: ``2 tokens h / tp``."""
-    return 2.0 * compute.tokens(grid) * grid.shape.hidden / grid.layout.tp
+    """Bytes of one transfer: ``e tokens h / tp``."""
+    return compute.activation_bytes(grid, grid.shape.hidden) / grid.layout.tp
 
 
 def stage_stride(grid: Grid) -> Figure:

@@ -34,8 +34,6 @@ INDEX = 8.0
 """Bytes of an index into a table."""
 Sharding = Literal["even", "table", "column", "row"]
 """How tables are cut over ranks: as evenly as a planner can, or whole, by columns, by rows."""
-_DENSE_ELEMENT = 2.0
-"""Bytes per element in :func:`planner.cost.compute.product_time`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +170,7 @@ def dense_by_pass(layer: Layer, device: Device, software: Software, samples: Fig
 
     A weight gradient's inner dimension is the batch: it is split over the units that few output tiles leave idle.
     """
-    # The product's bytes are counted in 16 bit; wider elements take as much longer.
-    wide = replace(device, memory_rate=device.memory_rate * _DENSE_ELEMENT / software.element)
+    wide = replace(device, element=software.element)
     split = replace(wide, quantisation=0.0)
     a, b = float(layer.inputs), float(layer.outputs)
     around = samples * b * software.element * software.vector / device.memory_rate

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import collectives, hierarchy, measured
+from planner.cost import collectives, elements, hierarchy, measured
 from planner.cost.collectives import Group
 from planner.cost.figures import Figure, Grid
 from planner.cost.pipeline import Flow, Split, leading_layers, micro_batches
@@ -77,12 +77,12 @@ def _evenly(g: Group) -> Figure:
 
 def gradient_bytes(grid: Grid, parameters: Figure) -> Figure:
     """Bytes that a reduction of the gradients of `parameters` (of one rank) moves, what is not trained left out."""
-    return parameters * grid.stack.gradient_wire * grid.shape.trained
+    return parameters * elements.gradient_wire(grid) * grid.shape.trained
 
 
 def gathered_bytes(grid: Grid, parameters: Figure) -> Figure:
     """Bytes of gathered parameters: all that a rank works with (ZeRO 3), or those that training changes."""
-    return parameters * grid.stack.parameter_wire * np.where(grid.options.zero >= 3, 1.0, grid.shape.trained)
+    return parameters * elements.parameter_wire(grid) * np.where(grid.options.zero >= 3, 1.0, grid.shape.trained)
 
 
 def shards_and_replicas(g: Group, shards: Figure) -> tuple[Group, Group]:
@@ -180,7 +180,7 @@ def update(grid: Grid, split: Split) -> Figure:
     """Seconds of the optimizer step: its traffic over this rank's shard, or over the host link when states live
     there, or in part over expanded memory.
     """
-    layout, options, stack, s = grid.layout, grid.options, grid.stack, grid.shape
+    layout, options, s = grid.layout, grid.options, grid.shape
     first, middle, last = stage_parameters(grid, split)
     r = replicas(grid)
     dense_shards = np.where(options.zero >= 1, r.dense_shards, 1.0)
@@ -192,5 +192,6 @@ def update(grid: Grid, split: Split) -> Figure:
     several, many = layout.pp > 1, layout.pp > 2
     parameters = np.maximum(mine(first), np.maximum(many * mine(middle), several * mine(last))) * s.trained
     on_device = hierarchy.update(grid) * measured.update_factor(grid)
-    on_host = (stack.gradient_wire + stack.parameter_wire + s.step_bytes) / grid.device.host_bandwidth
+    moved = elements.gradient_wire(grid) + elements.parameter_wire(grid) + elements.step_bytes(grid)
+    on_host = moved / grid.device.host_bandwidth
     return parameters * np.where(options.offload > 0, on_host, on_device)

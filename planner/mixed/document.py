@@ -51,7 +51,7 @@ def plan(catalog: Catalog, prepared: Prepared, found: Mixed, rank: int) -> schem
         generator=schema.Generator(version=__version__, seed=0, inputs=dict(request.inputs or {})),
         workload=document.workload_section(request),
         cluster=_cluster(prepared, found, used),
-        runtime=document.runtime_section(request),
+        runtime=document.runtime_section(request, prepared.precision),
         parallelism=schema.Parallelism(
             tp=max(s.tp for g in groups for s in g.stages),
             pp=pp,

@@ -126,7 +126,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
     kept = [part for part in parts if part is not None]
     if not kept:
         raise NoAnswer(_nothing_fits(request, each))
-    setting = _setting(request, offered, figures, pipelines.joined(kept), switches, batch)
+    setting = _setting(request, offered, figures, pipelines.joined(kept), switches, precision, batch)
     told = tuple((*(known.told() for known in used.values()), *unused) for used, unused in profiled)
     return Prepared(
         request, offered, precision, switches, spread, found, figures, tables, listed, crossing, setting, told
@@ -267,7 +267,7 @@ def _ways(request: Request, pool: Pool, switches: Switches, few: bool) -> Ways:
 
 
 def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds: Kinds, switches: Switches,
-             batch: int) -> Setting:  # fmt: skip
+             precision: str, batch: int) -> Setting:  # fmt: skip
     each = offered.all
     networks = tuple(f.network for f in figures)
 
@@ -288,6 +288,7 @@ def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds
     return Setting(
         kinds=kinds,
         shape=figures[0].shape,
+        device=figures[0].devices[precision],
         stack=stack,
         networks=networks,
         network_of=network_of,

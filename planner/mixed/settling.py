@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.cost import sharding
 from planner.cost.evaluate import jitter
-from planner.cost.figures import Array, Grid, Layout, Network, Options, Shape, Stack
+from planner.cost.figures import Array, Device, Grid, Layout, Network, Options, Shape, Stack
 from planner.cost.sharding import Held
 from planner.mixed.assignment import Offer
 from planner.mixed.pipelines import Kinds
@@ -22,6 +22,8 @@ class Setting:
 
     kinds: Kinds
     shape: Shape
+    device: Device
+    """Of one pool: what is read of it is the size of elements, which all pools share."""
     stack: Stack
     networks: tuple[Network, ...]
     """Of every pool."""
@@ -120,8 +122,14 @@ def exposed(setting: Setting, kinds: Kinds, network: Network, replicas: float) -
         pp_inner=0.0,
         offload=0.0,
     )
-    # The device plays no part in communication.
-    of = Grid(shape=setting.shape, device=None, network=network, stack=setting.stack, layout=layout, options=options)  # type: ignore[arg-type]
+    of = Grid(
+        shape=setting.shape,
+        device=setting.device,
+        network=network,
+        stack=setting.stack,
+        layout=layout,
+        options=options,
+    )
     held = Held(kinds.dense, kinds.experts)
     found = sharding.exposed_beside(of, held, kinds.layers, kinds.forward, kinds.backward)
     return np.broadcast_to(np.asarray(found, dtype=float), (len(kinds),))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import compute, measured, memory, pipeline, sharding
+from planner.cost import compute, elements, measured, memory, pipeline, sharding
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Options
 from planner.cost.pipeline import Split
@@ -162,7 +162,7 @@ def priced(
         np.broadcast_to(head.forward + head.backward, shape[:1]),
         np.broadcast_to(head.backward, shape[:1]),
         np.broadcast_to(pipeline.transfer(replace(flat, layout=apart)), shape[:1]),
-        2.0 * compute.tokens(flat) * flat.shape.hidden / ways.tp,
+        pipeline.transfer_bytes(flat),
         _room(flat, policies, depth, lead, usable),
         *parameters,
         _update(flat),
@@ -211,7 +211,7 @@ def _update(of: Grid) -> Array:
     """Seconds of the optimizer step for one parameter that every rank holds, and for one of a routed expert."""
     r, s = sharding.replicas(of), of.shape
     on = of.options.zero >= 1
-    each = s.step_bytes / of.device.memory_rate * s.trained * measured.update_factor(of)
+    each = elements.step_bytes(of) / of.device.memory_rate * s.trained * measured.update_factor(of)
     shards = [np.where(on, x, 1.0) for x in (r.dense_shards, r.expert_shards)]
     return np.stack([np.broadcast_to(each / x, (len(of.layout.tp),)) for x in shards], -1)
 

@@ -46,6 +46,17 @@ class Claim:
         return self.plan.batch.micro * self.plan.workload.sequence / self.plan.parallelism.cp
 
     @property
+    def element(self) -> float:
+        """Bytes of an activation: 4 in 32 bit, else 2."""
+        return 4.0 if self.plan.precision in ("fp32", "tf32") else 2.0
+
+    @property
+    def master_bytes(self) -> float:
+        """Of the fp32 copy of a weight: weights that are fp32 themselves, and not gathered from it, have none."""
+        working = self.plan.runtime.bytes_per_parameter["gathers_working_copy"] > 0
+        return 0.0 if self.element > 2 and not working else float(self.plan.workload.optimizer["master_bytes"])
+
+    @property
     def step_tokens(self) -> int:
         """Tokens of a step: ``batch sequence``."""
         return self.plan.batch.global_ * self.plan.workload.sequence

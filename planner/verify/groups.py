@@ -149,8 +149,8 @@ def times_follow(c: Claim) -> Iterator[str]:
 
 
 def gradients_cross_in_time(c: Claim) -> Iterator[str]:
-    """What leaves a pool of layers that others hold too, 2 bytes a trained parameter, over its fastest link's rate is
-    no more than the step: ``2 sum parameters / (nodes max B_link) <= T``.
+    """What leaves a pool of layers that others hold too, e bytes a trained parameter, over its fastest link's rate is
+    no more than the step: ``e sum parameters / (nodes max B_link) <= T``.
     """
     every, pools, share = layers(c.model), c.plan.cluster.pools, trained(c)
     homes: list[set[int]] = [set() for _ in every]
@@ -167,7 +167,8 @@ def gradients_cross_in_time(c: Claim) -> Iterator[str]:
             if i in home and len(home) > 1
         )
         fastest = max((link.bytes_per_s for link in c.plan.cluster.links if i in link.pools), default=0.0)
-        if leaving and 2.0 * share * leaving > pool.count * fastest * c.plan.prediction.step_time_s * (1 + TOLERANCE):
+        most = pool.count * fastest * c.plan.prediction.step_time_s
+        if leaving and c.element * share * leaving > most * (1 + TOLERANCE):
             yield (
                 f"gradients of {leaving:,} parameters leave {pool.node} in {c.plan.prediction.step_time_s:.6g} s; "
                 f"{pool.count:,} nodes send at most {fastest:.6g} B/s each"
@@ -177,7 +178,7 @@ def gradients_cross_in_time(c: Claim) -> Iterator[str]:
 def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
     """States and the inputs of all layers in flight fit into what a stage is said to hold, and that into its pool.
 
-    ``parameters + gradients + optimizer / width`` of ``layers / tp`` and the ends, ``(pp - i) layers 2 micro s h / (cp
+    ``parameters + gradients + optimizer / width`` of ``layers / tp`` and the ends, ``(pp - i) layers e micro s h / (cp
     tp)``.
     """
     every, w = layers(c.model), c.plan.workload
@@ -191,7 +192,7 @@ def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
             ends += last_end(c.model, alone=len(g.stages) == 1) if n == len(g.stages) - 1 else 0
             least = _states(c, g, s, held + Held(ends, 0))
             flying = min(len(g.stages) - n, g.micro_batches)
-            least += flying * s.layers * 2.0 * g.micro * w.sequence * c.model.hidden / (s.cp * s.tp)
+            least += flying * s.layers * c.element * g.micro * w.sequence * c.model.hidden / (s.cp * s.tp)
             capacity = c.plan.cluster.pools[s.pool].accelerator_memory_bytes
             if s.memory_bytes < least * (1 - TOLERANCE):
                 yield f"stage {n} of group {i} needs at least {least:.6g} B, and is said to hold {s.memory_bytes:.6g} B"
@@ -205,7 +206,7 @@ def _states(c: Claim, g: Group, s: GroupStage, held: Held) -> float:
     whole = held.dense / s.tp + held.experts / s.ep
     zero = c.plan.parallelism.zero_stage > 0
     shards, copies = (g.width * s.cp, max(g.width * s.tp * s.cp / s.ep, 1.0)) if zero else (1, 1.0)
-    state = (optimizer["state_bytes"] + optimizer["master_bytes"]) * share
+    state = (optimizer["state_bytes"] + c.master_bytes) * share
     sharded = held.dense / s.tp / shards + held.experts / s.ep / copies
     return float(whole * (each["parameters"] + each["gradients"] * share) + state * sharded)
 

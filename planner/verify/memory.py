@@ -89,7 +89,7 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
     whole, cut = dense + experts, dense / dense_shards(c.plan) + experts / expert_shards(c.plan)
     working = each["gathers_working_copy"] > 0
     resident = 0.0 if working and p.zero_stage == 3 else each["parameters"]
-    state = optimizer["state_bytes"] * share + optimizer["master_bytes"] * (1.0 if working else share)
+    state = optimizer["state_bytes"] * share + c.master_bytes * (1.0 if working else share)
     return (
         resident * (cut if p.zero_stage >= 3 else whole),
         each["gradients"] * share * (cut if p.zero_stage >= 2 else whole),
@@ -167,16 +167,21 @@ def _outer_shard(c: Claim) -> int:
 
 
 def least_activations(c: Claim, stage: int) -> float:
-    """The input of every layer of every micro-batch in flight, ``2 t h`` bytes: ``min(M, pp - i)`` on stage i."""
+    """The input of every layer of every micro-batch in flight, ``e t h`` bytes: ``min(M, pp - i)`` on stage i."""
     flying = min(c.micro_batches, c.plan.parallelism.pp - stage)
-    return flying * len(c.placed[stage]) * 2.0 * c.tokens * c.model.hidden / _outer_shard(c)
+    return flying * len(c.placed[stage]) * c.element * c.tokens * c.model.hidden / _outer_shard(c)
 
 
 def _most_of_layer(c: Claim, layer: Layer) -> float:
     """Bytes a layer stores if nothing is recomputed and no kernel fused.
 
-    Korthikanti et al. 2022 (arXiv 2205.05198), ``s b h (34 + 5 a s / h)`` for their block, over this model's widths.
+    Korthikanti et al. 2022 (arXiv 2205.05198), ``s b h (34 + 5 a s / h)`` for their block, over this model's widths;
+    twice as much in 32 bit.
     """
+    return _most_in_16_bit(c, layer) * c.element / 2.0
+
+
+def _most_in_16_bit(c: Claim, layer: Layer) -> float:
     m, tp, t = c.model, c.plan.parallelism.tp, c.tokens
     latent = m.latent
     width = max(latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else m.head_dim
@@ -208,11 +213,11 @@ def activations_are_possible(c: Claim) -> Iterator[str]:
 
 
 def buffers_are_possible(c: Claim) -> Iterator[str]:
-    """Between a 16-bit copy of the logits (last stage) and all that one layer, the loss and the update can need.
+    """Between a copy of the logits (last stage) and all that one layer, the loss and the update can need.
 
-    At most 20 bytes a logit, two gathered copies and two casts of the largest layer, its gradients in 16 bit and as
-    they are reduced, its activations, the whole hidden state and its gradient, the head gathered, and copies for the
-    update.
+    At most 20 bytes a logit (22 in 32 bit), two gathered copies and two casts of the largest layer, its gradients as
+    they are computed and as they are reduced, its activations, the whole hidden state and its gradient, the head
+    gathered, and copies for the update.
     """
     p, m = c.plan.parallelism, c.plan.prediction.memory
     if not 0 <= m.stage < len(c.placed) or not c.placed[m.stage]:
@@ -221,14 +226,15 @@ def buffers_are_possible(c: Claim) -> Iterator[str]:
     sizes = [x.held.dense / p.tp + x.held.experts / (p.ep * p.etp) for stage in c.placed for x in stage]
     each = c.plan.runtime.bytes_per_parameter
     gathered = each["parameter_wire"] if p.zero_stage == 3 else 0.0
-    least = 2.0 * logits
-    largest = max(_most_of_layer(c, layer) for stage in c.placed for layer in stage) + 4.0 * c.tokens * c.model.hidden
-    weights = (2.0 * gathered + 6.0 + each["gradient_wire"]) * max(sizes) + gathered * last_end(
+    least = c.element * logits
+    largest = max(_most_of_layer(c, layer) for stage in c.placed for layer in stage)
+    largest += 2.0 * c.element * c.tokens * c.model.hidden
+    weights = (2.0 * gathered + 4.0 + c.element + each["gradient_wire"]) * max(sizes) + gathered * last_end(
         c.model, alone=False
     ) / p.tp
     held = stage_parameters(c, m.stage)
     copied = held.dense / p.tp / dense_shards(c.plan) + held.experts / (p.ep * p.etp) / expert_shards(c.plan)
-    most = FRAGMENTATION * (20.0 * logits + weights + largest) + each.get("update", 0.0) * copied
+    most = FRAGMENTATION * ((18.0 + c.element) * logits + weights + largest) + each.get("update", 0.0) * copied
     if not least * (1 - TOLERANCE) <= m.buffers_bytes <= most:
         yield f"buffers_bytes is {m.buffers_bytes:.6g}, outside {least:.6g}..{most:.6g}"
 

@@ -1,0 +1,65 @@
+"""Bytes of an element, and of a parameter, in the precision trained in.
+
+16 bit and below work on elements of two bytes, fp32 and tf32 on four. A runtime's bytes per parameter are those of its
+16-bit training. In 32 bit nothing that it keeps or sends is narrower than an element, and the weights that it works
+with are the master copy: there is no other, and no 16-bit one to write.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.cost.figures import Figure, Grid
+
+NARROW = 2.0
+"""Bytes of an element in 16 bit and below."""
+
+
+def wide(grid: Grid) -> Figure:
+    """Elements over those of 16 bit, ``e / 2``: 1 or 2."""
+    return grid.device.element / NARROW
+
+
+def _at_least(grid: Grid, size: Figure) -> Figure:
+    return np.maximum(size, grid.device.element)
+
+
+def _alone(grid: Grid) -> Figure:
+    """Whether the weights worked with are the only ones."""
+    return (grid.device.element > NARROW) & (grid.stack.gathers_working_copy <= 0)
+
+
+def parameter_bytes(grid: Grid) -> Figure:
+    """Of the weights that stay resident for compute; none where a working copy is gathered."""
+    kept = grid.stack.parameter_bytes
+    return np.where(grid.stack.gathers_working_copy > 0, kept, _at_least(grid, kept))
+
+
+def gradient_bytes(grid: Grid) -> Figure:
+    """Of a gradient as it is kept."""
+    return _at_least(grid, grid.stack.gradient_bytes)
+
+
+def gradient_wire(grid: Grid) -> Figure:
+    """Of a gradient as it is reduced."""
+    return _at_least(grid, grid.stack.gradient_wire)
+
+
+def parameter_wire(grid: Grid) -> Figure:
+    """Of a weight as it is gathered."""
+    return _at_least(grid, grid.stack.parameter_wire)
+
+
+def master_bytes(grid: Grid) -> Figure:
+    """Of the fp32 copy of the weights beside those worked with."""
+    return grid.shape.master_bytes * (1.0 - _alone(grid))
+
+
+def step_bytes(grid: Grid) -> Figure:
+    """Memory traffic of one update per trained parameter: in 32 bit without writing a 16-bit copy."""
+    return grid.shape.step_bytes - NARROW * _alone(grid)
+
+
+def logit_bytes(grid: Grid, size: Figure) -> Figure:
+    """Of a logit in the loss, of which `size` are known in 16 bit: the logit itself is as wide as an element."""
+    return size + (grid.device.element - NARROW)
