@@ -82,6 +82,19 @@ def _named(name: str) -> str:
 
 def seconds_of(torch: Any, dist: Any, router: Router, op: str, size: int, device: Any, most: int = MOST) -> float:
     """Seconds of one call: the slowest rank's trimmed mean of at most so many."""
+    once = call(torch, router, op, size, device)
+    first = max(once() for _ in range(WARM))
+    agreed = torch.tensor([first], dtype=torch.float64)
+    dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
+    calls = min(max(int(BUDGET / float(agreed)), LEAST), most)
+    dist.barrier()
+    slowest = torch.tensor([trimmed_mean([once() for _ in range(calls)])], dtype=torch.float64)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    return float(slowest)
+
+
+def call(torch: Any, router: Router, op: str, size: int, device: Any) -> Callable[[], float]:
+    """A call that can be made again and again, its result checked each time: the seconds of one on this rank."""
     work = _work(torch, router, op, size, device)
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
 
@@ -96,14 +109,7 @@ def seconds_of(torch: Any, dist: Any, router: Router, op: str, size: int, device
             raise SystemExit(f"{list(router.backends)}: a wrong result of {op} of {size} bytes on rank {router.rank}")
         return seconds / work.shared
 
-    first = max(once() for _ in range(WARM))
-    agreed = torch.tensor([first], dtype=torch.float64)
-    dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
-    calls = min(max(int(BUDGET / float(agreed)), LEAST), most)
-    dist.barrier()
-    slowest = torch.tensor([trimmed_mean([once() for _ in range(calls)])], dtype=torch.float64)
-    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-    return float(slowest)
+    return once
 
 
 def _work(torch: Any, router: Router, op: str, size: int, device: Any) -> Work:
