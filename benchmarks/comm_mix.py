@@ -137,11 +137,12 @@ def launched(ranks: int, job: Mapping[str, Any]) -> dict[str, float]:
 
 
 class Launches:
-    """What launches found, a line of JSON each; those of other rules or another sweep are refused."""
+    """What launches found, a line of JSON each; those of other rules, another sweep or router are refused."""
 
     def __init__(self, path: Path, job: Mapping[str, Any]) -> None:
         self._path = path
-        self._of = hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()[:16]
+        code = [file.read_text(encoding="utf-8") for file in sorted((ROOT / "planner" / "runtime").rglob("*.py"))]
+        self._of = hashlib.sha256(json.dumps([job, code], sort_keys=True).encode()).hexdigest()[:16]
         self.totals: list[dict[str, float]] = []
         whole = path.read_text(encoding="utf-8") if path.exists() else ""
         if not whole.endswith("\n"):  # cut off while it was written
@@ -150,7 +151,7 @@ class Launches:
         for line in whole.splitlines():
             found = json.loads(line)
             if found["of"] != self._of:
-                raise SystemExit(f"{path}: launches with other rules, sizes or pairs; name another folder (--keep)")
+                raise SystemExit(f"{path}: launches of other rules, sizes, pairs or router; give another --keep")
             self.totals.append(found["seconds"])
 
     def add(self, totals: dict[str, float]) -> None:

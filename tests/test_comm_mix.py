@@ -63,7 +63,7 @@ def test_launches_go_on_where_they_were_and_refuse_others(tmp_path: Path) -> Non
     assert again.ratios("gloo") == pytest.approx([1.0, 1.1])
     again.add({"gloo": 1.0, "mpich": 1.0, "mixed": 1.2})
     assert Launches(path, JOB).ratios("gloo") == pytest.approx([1.0, 1.1, 1.2])
-    with pytest.raises(SystemExit, match="other rules, sizes or pairs"):
+    with pytest.raises(SystemExit, match="of other rules, sizes, pairs or router"):
         Launches(path, {**JOB, "pairs": 4})
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.runtime.routing.rules import OPERATIONS, Rule, checked, choose, of_plan
+from planner.runtime.routing.rules import OPERATIONS, Rule, checked, choose, of_plan, pools_of_plan
 
 RULES = st.lists(
     st.builds(
@@ -65,3 +65,30 @@ def test_rules_are_read_from_a_plan(tmp_path: Path) -> None:
     path.write_text(json.dumps({"kind": "procurement"}))
     with pytest.raises(ValueError, match="not a plan"):
         of_plan(path)
+
+
+def test_a_rule_of_the_groups_own_pools_comes_first() -> None:
+    rules = [
+        Rule("all-reduce", 4, 0, 9, "gloo"),
+        Rule("all-reduce", 2, 0, 9, "gloo", (0,)),
+        Rule("all-reduce", 2, 0, 9, "mpi", (1,)),
+        Rule("all-reduce", None, 0, 9, "mpi", (0, 1)),
+        Rule("all-reduce", 2, 10, 19, "mpi"),
+    ]
+    assert checked(rules[1:3], ["gloo", "mpi"]), "what differs by pool is no conflict"
+    asks = {((0,), 2, 5): "gloo", ((1,), 2, 5): "mpi", ((1, 0), 2, 5): "mpi", ((0,), 2, 15): "mpi"}
+    asks |= {((0, 1), 4, 5): "mpi", ((2,), 4, 5): "gloo", ((2,), 2, 5): "x", ((), 2, 5): "x"}
+    for (pools, ranks, size), found in asks.items():
+        assert choose(rules, "all-reduce", ranks, size, "x", pools) == found, (pools, ranks, size)
+    with pytest.raises(ValueError, match="hold for the same calls"):
+        checked([Rule("all-reduce", 2, 0, 9, "gloo"), rules[2]], ["gloo", "mpi"])
+
+
+def test_ranks_are_numbered_pool_after_pool(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    pools = [{"count": 1, "accelerators_per_node": 2}, {"count": 2, "accelerators_per_node": 1}]
+    rule = {"op": "all-reduce", "ranks": 2, "bytes_min": 0.0, "bytes_max": 9.0, "backend": "mpi", "pools": [0, 1]}
+    path.write_text(json.dumps({"kind": "plan", "cluster": {"pools": pools}, "communication": [rule]}))
+    assert pools_of_plan(path) == (0, 0, 1, 1) and of_plan(path)[0].pools == (0, 1)
+    path.write_text(json.dumps({"kind": "plan", "cluster": {"pools": pools[:1]}, "communication": []}))
+    assert pools_of_plan(path) == ()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.runtime.routing.router import Router
-from planner.runtime.routing.rules import EITHER_MPI, Rule, of_plan
+from planner.runtime.routing.rules import EITHER_MPI, Rule, of_plan, pools_of_plan
 
 
 def start(
@@ -29,7 +29,10 @@ def start(
     rules = of_plan(plan, rank) if isinstance(plan, str | Path) else tuple(plan)
     names = tuple(backends) if backends else tuple(dict.fromkeys(("gloo", *(rule.backend for rule in rules))))
     rendezvous(any(name in EITHER_MPI for name in names), seconds)
-    return Router(rules, names, seconds=seconds)
+    pools: tuple[int, ...] = ()
+    if isinstance(plan, str | Path) and any(rule.pools is not None for rule in rules):
+        pools = pools_of_plan(plan, rank)
+    return Router(rules, names, seconds=seconds, pools=pools)
 
 
 def rendezvous(with_mpi: bool, seconds: float = 60.0) -> None:

@@ -20,7 +20,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from planner.runtime.routing.backends import Mpi, Pending, Torch
@@ -31,6 +31,8 @@ SPINS = 200
 NAP = 5e-5
 """Seconds of that while."""
 TAG = 0
+REMEMBERED = 4096
+"""Kinds of calls whose back end a group remembers."""
 
 
 class Disagreement(RuntimeError):
@@ -44,6 +46,8 @@ class Group:
     ranks: tuple[int, ...]
     backends: dict[str, Any]
     control: Any
+    known: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    """Operation, bytes, element and reduction -> back end, of calls that were decided before."""
 
     @property
     def size(self) -> int:
@@ -79,6 +83,7 @@ class Router:
             ``openmpi`` (whichever mpi4py finds; the job has to be started by that library's ``mpiexec``).
         seconds: After which a rank that never came is given up.
         decide: In place of the rules: ``(op, ranks, bytes) -> back end``. It has to say the same on every rank.
+        pools: The pool of every rank, for rules that hold on some pools only.
 
     Raises:
         ValueError: rules that cannot be followed.
@@ -92,15 +97,20 @@ class Router:
         *,
         seconds: float = 60.0,
         decide: Callable[[str, int, float], str] | None = None,
+        pools: Sequence[int] = (),
     ) -> None:
         import torch.distributed as dist
 
         self._dist, self.backends, self._seconds = dist, tuple(backends), seconds
         if not self.backends or sum(name in EITHER_MPI for name in self.backends) > 1:
             raise ValueError(f"back ends {list(backends)}: at least one, and a process loads one MPI library at most")
-        self.rules = checked(rules, self.backends)
-        self._own = decide is not None
-        self._decide = decide or (lambda op, ranks, size: choose(self.rules, op, ranks, size, self.backends[0]))
+        self.rules, self._decide = checked(rules, self.backends), decide
+        self._pools = tuple(pools) if any(rule.pools is not None for rule in rules) else ()
+        if self._pools and len(self._pools) != dist.get_world_size():
+            raise ValueError(
+                f"rules by pool, of {len(self._pools)} ranks in all; this job has {dist.get_world_size()}: start it as "
+                "the plan says, ranks numbered pool after pool"
+            )
         self._agreed: dict[tuple[Any, ...], str] = {}
         self._open: list[Pending] = []  # of MPI
         self.rank = dist.get_rank()
@@ -219,7 +229,12 @@ class Router:
     def _transfer(self, tensor: Any, peer: int, group: Group | None, tag: int, *, sends: bool) -> Handle:
         """Decided without a word to the others: the two ends know the same."""
         group = group or self.world
-        name = self._able(self._decide("send-recv", group.size, _bytes(tensor)), "send-recv", tensor.dtype, "", group)
+        size = _bytes(tensor)
+        key = ("send-recv", size, tensor.dtype)
+        name = group.known.get(key)
+        if name is None:
+            decided = self._decided("send-recv", group.ranks, size)
+            name = self._kept(group, key, self._able(decided, "send-recv", tensor.dtype, "", group))
         self.counts[name] += 1
         call = {"tensor": tensor, "peer": group.ranks.index(peer), "tag": tag, "sends": sends}
         return self._begun(group.backends[name], group.backends[name].start("send-recv", call))
@@ -230,20 +245,45 @@ class Router:
         return Handle(self, pending)
 
     def _choice(self, op: str, tensor: Any, reduction: str, group: Group, size: float | None) -> str:
+        """The back end of a call: as before, if there was one like it."""
+        key = (op, size, tensor.dtype, reduction)
+        known = group.known.get(key)
+        return known or self._kept(group, key, self._agreed_upon(op, tensor, reduction, group, size))
+
+    @staticmethod
+    def _kept(group: Group, key: tuple[Any, ...], name: str) -> str:
+        """Remembers a choice: finding its rule anew takes as long as a small call does."""
+        if len(group.known) >= REMEMBERED:
+            group.known.clear()
+        group.known[key] = name
+        return name
+
+    def _agreed_upon(self, op: str, tensor: Any, reduction: str, group: Group, size: float | None) -> str:
         """The back end of a call, agreed upon once for each kind of call in a group: a rule's, or by a decision of the
         caller's own each size.
         """
         # All sizes of one rule are one kind of call: training on ever new sizes compares no more than a few times.
-        kind = size if self._own or size is None else matched(self.rules, op, group.size, size)
-        key = (op, group.ranks, size is None, kind, tensor.dtype, reduction)
-        if key not in self._agreed:
+        own = self._decide is not None
+        kind = size if own or size is None else matched(self.rules, op, group.size, size, self._stand(group.ranks))
+        agreed = (op, group.ranks, size is None, kind, tensor.dtype, reduction)
+        if agreed not in self._agreed:
             # Uneven all-to-all: bytes differ from rank to rank, so they must not decide.
-            name = self.backends[0] if size is None else self._decide(op, group.size, size)
+            name = self.backends[0] if size is None else self._decided(op, group.ranks, size)
             name = self._able(name, op, tensor.dtype, reduction, group)
-            which = f"{size:.0f} bytes" if self._own and size is not None else f"rule {kind}"
+            which = f"{size:.0f} bytes" if own and size is not None else f"rule {kind}"
             self._compare(group, f"{op} ({which}) of {tensor.dtype} {reduction}".rstrip(), name)
-            self._agreed[key] = name
-        return self._agreed[key]
+            self._agreed[agreed] = name
+        return self._agreed[agreed]
+
+    def _decided(self, op: str, ranks: Sequence[int], size: float) -> str:
+        """By the rules, or by a decision of the caller's own."""
+        if self._decide is not None:
+            return self._decide(op, len(ranks), size)
+        return choose(self.rules, op, len(ranks), size, self.backends[0], self._stand(ranks))
+
+    def _stand(self, ranks: Sequence[int]) -> tuple[int, ...]:
+        """Pools of a group's ranks: all of them know these alike."""
+        return tuple(sorted({self._pools[rank] for rank in ranks})) if self._pools else ()
 
     def _able(self, name: str, op: str, dtype: Any, reduction: str, group: Group) -> str:
         """The back end, or the first that knows the element."""
@@ -268,8 +308,10 @@ class Router:
         """Refuses to start with other rules, back ends or decisions on some rank."""
         sizes = [0, *(2**power for power in range(36))]
         world = self._dist.get_world_size()
-        probed = [self._decide(op, n, size) for op in OPERATIONS for n in range(1, world + 1) for size in sizes]
-        said = self._said(self._control, world, repr((self.rules, self.backends, self._library(), probed)))
+        groups = [range(n) for n in range(1, world + 1)]
+        probed = [self._decided(op, ranks, size) for op in OPERATIONS for ranks in groups for size in sizes]
+        told = (self.rules, self.backends, self._pools, self._library(), probed)
+        said = self._said(self._control, world, repr(told))
         odd = [rank for rank, each in enumerate(said) if each != said[0]]
         if odd:
             raise Disagreement(

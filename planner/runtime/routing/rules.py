@@ -24,6 +24,8 @@ class Rule:
     most: float
     """Bytes of a call, both ends included, as nccl-tests counts them: the whole vector; an all-to-all's send buffer."""
     backend: str
+    pools: tuple[int, ...] | None = None
+    """That the group's ranks stand on, all of them; None: any."""
 
 
 def of_plan(path: str | Path, rank: int = 1) -> tuple[Rule, ...]:
@@ -37,9 +39,21 @@ def of_plan(path: str | Path, rank: int = 1) -> tuple[Rule, ...]:
         raise ValueError(f"{path}: not a plan (kind is {document.get('kind')!r})")
     plan = document["plans"][rank - 1] if document["kind"] == "plan-set" else document
     return tuple(
-        Rule(rule["op"], rule.get("ranks"), rule["bytes_min"], rule["bytes_max"], rule["backend"])
+        Rule(
+            *(rule["op"], rule.get("ranks"), rule["bytes_min"], rule["bytes_max"], rule["backend"]),
+            tuple(rule["pools"]) if rule.get("pools") else None,
+        )
         for rule in plan["communication"]
     )
+
+
+def pools_of_plan(path: str | Path, rank: int = 1) -> tuple[int, ...]:
+    """The pool of every rank: ranks are numbered pool after pool, as the plan lists them; none of a plan on one."""
+    document: Mapping[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    plan = document["plans"][rank - 1] if document["kind"] == "plan-set" else document
+    pools = plan["cluster"]["pools"]
+    held = [i for i, pool in enumerate(pools) for _ in range(pool["count"] * pool["accelerators_per_node"])]
+    return tuple(held) if len(pools) > 1 else ()
 
 
 def checked(rules: Sequence[Rule], backends: Sequence[str]) -> tuple[Rule, ...]:
@@ -58,18 +72,27 @@ def checked(rules: Sequence[Rule], backends: Sequence[str]) -> tuple[Rule, ...]:
     for i, one in enumerate(rules):
         for other in rules[i + 1 :]:
             overlap = max(one.least, other.least) <= min(one.most, other.most)
+            there = one.pools is None or other.pools is None or set(one.pools) == set(other.pools)
+            overlap = overlap and there
             if overlap and one.op == other.op and one.ranks == other.ranks and one.backend != other.backend:
                 raise ValueError(f"{one} and {other} hold for the same calls and name different back ends")
     return tuple(rules)
 
 
-def matched(rules: Sequence[Rule], op: str, ranks: int, size: float) -> int | None:
-    """Which rule holds for a call: the first, one for a group's size before one for any; None if there is none."""
+def matched(rules: Sequence[Rule], op: str, ranks: int, size: float, pools: Sequence[int] = ()) -> int | None:
+    """Which rule holds for a call: the first, one for the group's pools before one for any, one for its size before one
+    for any; None if there is none.
+    """
     held = [i for i, rule in enumerate(rules) if rule.op == op and rule.least <= size <= rule.most]
-    return next((i for wanted in (ranks, None) for i in held if rules[i].ranks == wanted), None)
+    for there in (tuple(sorted(pools)) or None, None):
+        for wanted in (ranks, None):
+            found = next((i for i in held if (rules[i].ranks, rules[i].pools) == (wanted, there)), None)
+            if found is not None:
+                return found
+    return None
 
 
-def choose(rules: Sequence[Rule], op: str, ranks: int, size: float, default: str) -> str:
+def choose(rules: Sequence[Rule], op: str, ranks: int, size: float, default: str, pools: Sequence[int] = ()) -> str:
     """The back end of the rule that holds for a call."""
-    index = matched(rules, op, ranks, size)
+    index = matched(rules, op, ranks, size, pools)
     return default if index is None else rules[index].backend
