@@ -148,20 +148,28 @@ def pooled_request(model: str, named: str | Sequence[str], asked: Asked) -> tupl
     paid = []
     for name, (base, _) in zip(called, bases, strict=True):
         paid.append(_price(known, base.node, replace(asked, price=given.get(name, given.get("")))))
-    first = bases[0][0]
-    _, wanted = request(model, f"{first.node.id}:1", replace(asked, price=None, fabric=None))
-    for base, _ in bases:
-        _runtime(known, asked.runtime or wanted.runtime.id, base.accelerator)
+    wanted = request_over(known, model, [base for base, _ in bases], asked)
     wanted = replace(
         wanted,
-        cluster=first,
-        counts=(first.count,),
         price=paid[0][0],
         sold_as=paid[0][1],
         inputs=_inputs(known, wanted.workload.model, texts),
         assumptions=(*wanted.assumptions, *_meant(known, asked, bases)),
     )
     return known, wanted, pooled.pools(bases, paid, asked.links)
+
+
+def request_over(known: Catalog, model: str, clusters: Sequence[Cluster], asked: Asked) -> Request:
+    """The request about several clusters at once, without a price.
+
+    Raises:
+        WrongQuestion: no runtime runs on all of them.
+    """
+    first = clusters[0]
+    _, wanted = request(model, f"{first.node.id}:1", replace(asked, price=None, fabric=None), known=known)
+    for each in clusters:
+        _runtime(known, asked.runtime or wanted.runtime.id, each.accelerator)
+    return replace(wanted, cluster=first, counts=(first.count,), price=None, sold_as="")
 
 
 def _meant(known: Catalog, asked: Asked, bases: Sequence[tuple[Cluster, str]]) -> tuple[tuple[str, str, str], ...]:

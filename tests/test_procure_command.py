@@ -736,4 +736,4 @@ def test_a_node_type_that_another_beats_in_everything_is_never_chosen(home: Path
         assert all(posed.lean.pools[c.pool].node.id != "dgx-h100" for c in posed.lean.columns)
         chosen = best(posed.instance, Variant(), objective)
         assert chosen is not None
-        assert {posed.instance.pools[p].node.id for p in chosen.run.values()} <= {"hgx-h100", "p5.48xlarge"}
+        assert {posed.instance.pools[p].node.id for p in chosen.pools} <= {"hgx-h100", "p5.48xlarge"}

@@ -130,7 +130,7 @@ def test_scarce_machines_need_what_they_dominate() -> None:
     instance = Instance(portfolio(jobs), offered, [Column(j, p, 10.0, 1e3) for j in range(2) for p in range(2)])
     lean = replace(instance, columns=pruning.undominated(instance, across=True))
     found = best(lean, Variant(), "cost", SETTINGS)
-    assert found is not None and sorted(found.run.values()) == [0, 1]
+    assert found is not None and sorted(found.run.values()) == [(0,), (1,)]
 
 
 def test_more_time_is_never_worse() -> None:
@@ -158,7 +158,7 @@ def test_a_dominated_pool_is_never_chosen() -> None:
         both = Instance(instance.asked, pools, [*instance.columns, *slower])
         assert all(c.pool != last for c in pruning.undominated(both))
         found = best(both, Variant(), "cost", SETTINGS)
-        assert found is None or last not in found.run.values(), seed
+        assert found is None or last not in found.pools, seed
 
 
 def test_copies_share_a_span_by_mcnaughton() -> None:
@@ -200,7 +200,7 @@ def test_owned_nodes_are_divided_not_multiplied() -> None:
     pools = [own, hired(1, 900.0)]
     instance = Instance(asked, pools, [Column(j, p, 20.0, 1e3) for j in range(2) for p in range(2)])
     found = best(instance, Variant(), "cost", SETTINGS)
-    assert found is not None and sorted(found.run.values()) == [0, 1]  # one at home, one rented
+    assert found is not None and sorted(found.run.values()) == [(0,), (1,)]  # one at home, one rented
 
 
 def test_alternatives_differ_in_kind_and_get_worse() -> None:
@@ -277,7 +277,7 @@ def test_a_slower_and_cheaper_pool_is_kept() -> None:
     for across in (False, True):
         kept = replace(instance, columns=pruning.undominated(instance, across=across))
         found = best(kept, Variant(), "cost", SETTINGS)
-        assert found is not None and found.run == {0: 1}
+        assert found is not None and found.run == {0: (1,)}
     # Dearer and slower is not.
     dear = bought(0, 3e5, copies=1)
     worse = replace(instance, pools=[dear, fast])

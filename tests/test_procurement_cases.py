@@ -98,10 +98,15 @@ def test_manoa_reproduces_both_bounds() -> None:
     assert figure(r"I/O node +(\d+)", printed) == figure(r"head node +(\d+)", printed) == 1
 
 
-def test_owned_machines_are_used_first() -> None:
-    _, printed = case("owned-and-rented")
-    assert "\nUse 2 dgx-a100-80gb, rent 1 p5.48xlarge spot" in printed
+def test_machines_of_two_generations_work_on_one_job_and_one_job_is_rented_for() -> None:
+    prose, printed = case("owned-and-rented")
+    assert "\nUse 2 dgx-a100-80gb, use 1 dgx-v100, rent 1 p5.48xlarge spot" in printed
+    assert re.search(r"\nbase +own 2 x dgx-a100-80gb \+ own 1 x dgx-v100 ", printed)
+    assert re.search(r"\ncontinued +spot 1 x p5.48xlarge ", printed)
     total = figure(r"\): \$([\d.]+k), done", printed)
-    rent, energy = figure(r"node-hours +\$[\d.]+ +\$([\d.]+k)", printed), figure(r"kWh +\$[\d.]+ +\$([\d.]+)", printed)
+    rent = figure(r"node-hours +\$[\d.]+ +\$([\d.]+k)", printed)
+    energy = sum(float(usd) for usd in re.findall(r"kWh +\$[\d.]+ +\$([\d.]+)", printed))
     assert total == pytest.approx(rent + energy, rel=0.01)
-    assert "own 2 x dgx-a100-80gb" in printed and "dgx-v100" not in printed.split("item ")[0].split("workload")[1]
+    # What it saves against every job on one pool, and that the A100 nodes alone would be late.
+    assert figure(r"Together .*\$([\d.]+k)\n", printed) > total + 1_500
+    assert figure(r"says ([\d.]+) d\)", prose) > 25 > figure(r"\nbase .*? ([\d.]+) d  ", printed)

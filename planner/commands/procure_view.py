@@ -53,6 +53,7 @@ def show(found: Procurement, rank: int = 1) -> None:
     _bill(found.alternatives[rank - 1], said, lambda usd: _to_the_cent(found, usd))
     render.text()
     _binding(found, said)
+    _apart(found, said)
     _rent_or_buy(found)
     _sensitivity(found, said)
     _rests_on(found)
@@ -60,13 +61,15 @@ def show(found: Procurement, rank: int = 1) -> None:
 
 def _headline(found: Procurement, said: Money) -> None:
     best, sure = found.alternatives[0], found.optimality
-    last = max(best.workloads, key=lambda job: job.finish_day)
+    earliest, latest = (
+        max(days) for days in zip(*((x.finish_low, x.finish_high) for x in best.workloads), strict=True)
+    )
     # What jobs hire one after the other is counted once.
     parts = sum(pool.accelerators // (pool.copies if pool.way in ("on-demand", "spot") else 1) for pool in best.pools)
     proven = f"gap {format_percent(sure.gap, 2 if sure.gap else 0)}"
     render.text(
         f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {said(best.cost.total_usd)}, done day "
-        f"{best.done_day:.0f} (80 %: {last.finish_low:.0f}-{last.finish_high:.0f}), {proven}"
+        f"{best.done_day:.0f} (80 %: {earliest:.0f}-{latest:.0f}), {proven}"
     )
     told = dict(found.question.limits)
     dates = [name for name in told if name.startswith("deadline:")]
@@ -150,7 +153,7 @@ def _once(jobs: Sequence[JobDone]) -> list[tuple[JobDone, int]]:
 
 
 def _where(job: JobDone) -> str:
-    return ", ".join(job.pools)
+    return " + ".join(job.pools)
 
 
 def _degrees(job: JobDone) -> str:
@@ -203,6 +206,19 @@ def _worth(value: MarginalValue, said: Money) -> str:
     return f"{name} (+{amount}) {gain.get(value.gain_unit, f'brings {format_count(value.gain)} tokens per USD')}"
 
 
+def _apart(found: Procurement, said: Money) -> None:
+    """What it brings that a job runs on several pools."""
+    if found.apart is None:
+        return
+    value, unit = found.apart.value, found.optimality.unit
+    if value is None:
+        render.text("Together  with every job on one pool nothing keeps the limits")
+        return
+    reached = {"USD": said(value), "d": f"{value:,.1f} d", "kg": f"{value / 1000:,.1f} t CO2e"}
+    told = reached.get(unit, f"{format_count(value)} tokens per USD")
+    render.text(f"Together  with every job on one pool: {found.apart.what}, {told}")
+
+
 def _rent_or_buy(found: Procurement) -> None:
     shown = sorted(found.break_even, key=lambda x: x.owned_usd_per_accelerator_hour)[:2]
     for n, each in enumerate(shown):
@@ -236,8 +252,10 @@ def _rests_on(found: Procurement) -> None:
     if len(found.assumptions) > _SHOWN:
         render.text(f"          and {len(found.assumptions) - _SHOWN} more in the document (--json)")
     sure = found.optimality
+    together = f", {sure.mixed_columns:,} together to within {format_percent(sure.mixed_gap)}"
     render.text(
-        f"Search    {sure.pools:,} things to acquire, {sure.columns:,} planned exactly; "
+        f"Search    {sure.pools:,} things to acquire, {sure.columns:,} planned exactly"
+        f"{together if sure.mixed_columns else ''}; "
         f"bound {sure.bound:,.6g} {sure.unit}, proven to a gap of {format_percent(sure.gap, 2)}"
     )
 

@@ -44,7 +44,11 @@ def goodput(
     plus a pause. ``1 / M = accelerators / MTBF + preemptions``.
     """
     mtbf = 1.0 / (accelerators / accelerator_mtbf + preemptions_per_s)
-    blocks = CHECKPOINT_PAUSE_S + state_bytes / host_bandwidth
+    return at_best(mtbf, CHECKPOINT_PAUSE_S + state_bytes / host_bandwidth, restart)
+
+
+def at_best(mtbf: Figure, blocks: Figure, restart: Figure) -> Goodput:
+    """``1 - C / tau - (tau / 2 + R) / M`` at ``tau = sqrt(2 C M)``, from C and M themselves (seconds)."""
     interval = np.sqrt(2.0 * blocks * mtbf)
     fraction = np.maximum(1.0 - blocks / interval - (interval / 2.0 + restart) / mtbf, 0.0)
     return Goodput(fraction, mtbf, interval, blocks, restart)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from planner.catalog import Catalog
 from planner.cost import money, pipeline, risk
 from planner.cost.evaluate import passes
 from planner.cost.figures import Grid, Layout
-from planner.cost.goodput import BASIS, Goodput, goodput
+from planner.cost.goodput import BASIS, Goodput, at_best, goodput
 from planner.cost.memory import PARTS, Memory
 from planner.mixed import dealing, pipelines, settling, stages
 from planner.mixed.pools import Pool
@@ -113,6 +114,44 @@ def _sequence_parallel(prepared: Prepared) -> bool:
 def _values(request: Request, axis: str) -> tuple[object, ...]:
     known = request.runtime.axes.get(axis, ())
     return (True, False) if known == "any" else tuple(known)
+
+
+def of_another_run(plan: schema.Plan, tokens: float, restart_s: float, preemptions_per_s: float) -> schema.Plan:
+    """The same plan for another number of tokens, other restarts, and machines that may be taken back: a step takes as
+    long, the whole run does not. `plan` itself has no preemptions.
+    """
+    run, energy, known = plan.money, plan.energy, plan.money.goodput
+    mtbf = 1.0 / (1.0 / known.mtbf_s + preemptions_per_s)
+    good = at_best(mtbf, known.checkpoint_blocks_s, restart_s)
+    steps = money.steps(tokens, plan.batch.global_, plan.workload.sequence)
+    days = float(money.wall_time(plan.prediction.step_time_s, steps, good.fraction)) / money.DAY_S
+    longer = days / run.days
+    total = None if run.usd_per_hour is None else run.usd_per_hour * 24.0 * days
+
+    def scaled(value: float | None) -> float | None:
+        return None if value is None else value * longer
+
+    return replace(
+        plan,
+        workload=replace(plan.workload, tokens=tokens),
+        money=replace(
+            run,
+            days=days,
+            steps=steps,
+            usd_total=total,
+            tokens_per_usd=tokens / total if total else None,
+            goodput=replace(
+                known,
+                fraction=float(good.fraction),
+                mtbf_s=float(mtbf),
+                checkpoint_interval_s=float(good.interval),
+                restart_s=float(good.restart),
+            ),
+        ),
+        energy=replace(
+            energy, energy_j=scaled(energy.energy_j), usd=scaled(energy.usd), carbon_kg=scaled(energy.carbon_kg)
+        ),
+    )
 
 
 # ---- groups and stages -----------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def ranked(instance: Instance, lean: Instance, objective: str, top: int, setting
 
 
 def _other_ways(instance: Instance, found: list[Solution]) -> Variant:
-    ways = {instance.pools[p].way for solution in found for p in solution.run.values()}
+    ways = {instance.pools[p].way for solution in found for p in solution.pools}
     closed = frozenset(ways - {"own"})
     # Where nothing is closed there is nothing new to find.
     return Variant(without=closed, cut=tuple(families(instance, solution) for solution in found))
@@ -42,4 +42,4 @@ def _other_nodes(instance: Instance, found: list[Solution]) -> Variant:
 
 def families(instance: Instance, solution: Solution) -> frozenset[str]:
     """How which nodes are come by."""
-    return frozenset(instance.pools[p].family for p in solution.run.values())
+    return frozenset(instance.pools[p].family for p in solution.pools)

@@ -26,12 +26,12 @@ UNITS = {"time": "d", "cost": "USD", "tokens-per-dollar": "tokens/USD", "carbon"
 def alternative(instance: Instance, speeds: Throughputs, solution: Solution, rank: int) -> schema.Alternative:
     """Everything that is known of one answer."""
     stretches = calendar(instance, solution)
-    used = sorted({*solution.hold, *solution.run.values()})
+    used = solution.pools
     bill = tuple(line for p in used for line in _lines(instance, solution, p, stretches))
     cost = _cost(instance, solution, bill, stretches)
     done = tuple(_job(instance, speeds, solution, j, stretches) for j in sorted(solution.run))
     pools = tuple(_pool(instance, solution, p, stretches) for p in used)
-    tokens = sum(job.tokens_per_s * sum(s.end_day - s.start_day for s in job.schedule) * money.DAY_S for job in done)
+    tokens = sum(job.tokens_per_s * _worked(job) * money.DAY_S for job in done)
     use = _use(instance, solution, bill, stretches)
     peak = sum(_peak(instance.pools[p]) * n for p, n in solution.hold.items() if instance.pools[p].way == "buy")
     found = schema.Alternative(
@@ -53,6 +53,11 @@ def alternative(instance: Instance, speeds: Throughputs, solution: Solution, ran
     return found
 
 
+def _worked(job: schema.JobDone) -> float:
+    """Days on which a job runs: those of any one of the pools that work on it."""
+    return sum(s.end_day - s.start_day for s in job.schedule if s.pool == job.pools[0])
+
+
 def value(instance: Instance, cost: float, carbon: float, tokens: float, done: float) -> float:
     """The objective's value, larger is better for tokens per dollar only."""
     values = {"cost": cost, "carbon": carbon, "time": done, "tokens-per-dollar": tokens / cost if cost else math.inf}
@@ -62,9 +67,9 @@ def value(instance: Instance, cost: float, carbon: float, tokens: float, done: f
 def what(instance: Instance, solution: Solution) -> str:
     """The answer in a few words: ``buy 4 dgx-h200, rent 8 p5 (spot)``."""
     said = []
-    for p in sorted({*solution.hold, *solution.run.values()}):
+    for p in solution.pools:
         pool = instance.pools[p]
-        copies = solution.hold.get(p) or sum(1 for q in solution.run.values() if q == p)
+        copies = solution.hold.get(p) or solution.jobs_on(p)
         times = f"{copies} x " if copies > 1 and not pool.hired else ""
         jobs = f" for {copies} jobs" if copies > 1 and pool.hired else ""
         verb = {"own": "use", "buy": "buy"}.get(pool.way, "rent")
@@ -204,8 +209,8 @@ def _spread(usd: float, shares: Sequence[float]) -> list[float]:
 def _job(
     instance: Instance, speeds: Throughputs, solution: Solution, j: int, stretches: Sequence[Stretch]
 ) -> schema.JobDone:
-    job, p = instance.jobs[j], solution.run[j]
-    column = next(c for c in instance.columns if (c.job, c.pool) == (j, p))
+    job, place = instance.jobs[j], solution.run[j]
+    column = next(c for c in instance.columns if (c.job, c.place) == (j, place))
     mine = [s for s in stretches if s.job == j]
     end, start = finish(stretches, j), mine[0].start
     plan = speeds.plan(column)
@@ -222,9 +227,9 @@ def _job(
         finish_day=end,
         finish_low=start + (end - start) * low,
         finish_high=start + (end - start) * high,
-        pools=(instance.pools[p].id,),
+        pools=tuple(instance.pools[p].id for p in place),
         schedule=tuple(
-            schema.Stretch(pool=instance.pools[p].id, copy=s.copy, start_day=s.start, end_day=s.end) for s in mine
+            schema.Stretch(pool=instance.pools[s.pool].id, copy=s.copy, start_day=s.start, end_day=s.end) for s in mine
         ),
         plan=plan,
     )
@@ -233,7 +238,7 @@ def _job(
 def _pool(instance: Instance, solution: Solution, p: int, stretches: Sequence[Stretch]) -> schema.PoolBought:
     pool, asked = instance.pools[p], instance.asked
     region, quote = pool.cluster.region, pool.quote
-    copies = solution.hold.get(p) or sum(1 for q in solution.run.values() if q == p)
+    copies = solution.hold.get(p) or solution.jobs_on(p)
     mine = [s for s in stretches if s.pool == p]
     there = (min(asked.horizon_days, pool.end_day) - pool.start_day) * copies
     if pool.hired:

@@ -11,7 +11,8 @@ from planner.catalog import Catalog
 from planner.catalog.files import Document
 from planner.errors import WrongQuestion
 from planner.procure.offers import everything
-from planner.procure.portfolio import WAYS, Portfolio
+from planner.procure.pools import offers
+from planner.procure.portfolio import WAYS, Candidate, Portfolio
 from planner.procure.reading import portfolio
 from planner.procure.values import span
 from planner.units import UnitError
@@ -94,14 +95,24 @@ def _narrowed(catalog: Catalog, document: Document, flags: Flags) -> Portfolio:
     ways = tuple(way for way in WAYS if way in named)
     if flags.ways and "candidates" not in document.data:  # all that has a price, in ways that are not usual, too
         found = replace(found, candidates=everything(catalog, found.as_of, ways))
-    kept = []
-    for candidate in found.candidates:
+    kept: dict[str, Candidate] = {}
+    for name, candidate in zip(offers(found.candidates), found.candidates, strict=True):
         left = tuple(way for way in candidate.ways if way in ways)
         if left and (not flags.nodes or candidate.node in flags.nodes):
-            kept.append(replace(candidate, ways=left))
+            kept[name] = replace(candidate, ways=left)
     if not kept and not found.owned:
         raise WrongQuestion("--ways and --node leave no candidate (clusterwright catalog list nodes)")
-    return replace(found, candidates=tuple(kept))
+    candidates = tuple(kept.values())
+    # An offer's name says no more than tells it from the others.
+    names = dict(zip(kept, offers(candidates), strict=True)) | {
+        each: each for each in (f"own {o.node}" for o in found.owned)
+    }
+    mixed = tuple(
+        replace(table, pools=tuple(names[name] for name in table.pools))
+        for table in found.mixed
+        if all(name in names for name in table.pools)
+    )
+    return replace(found, candidates=candidates, mixed=mixed)
 
 
 def _document(path: Path) -> Document:

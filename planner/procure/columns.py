@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from planner import binding, document
 from planner.api import request
@@ -25,10 +25,16 @@ from planner.schema.plan import Plan
 from planner.search.each import best_of_each
 from planner.search.problem import Candidate
 
+if TYPE_CHECKING:
+    from planner.procure.mixing import Mixtures
+
+Place = tuple[int, ...]
+"""The pools that one job works on at once: mostly one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One job on one pool."""
+    """One job on one pool, or on several at once."""
 
     job: int
     pool: int
@@ -36,6 +42,13 @@ class Column:
     """Wall time of the whole job, failures and checkpoints included."""
     tokens_per_s: float
     """Of wall time."""
+    beside: tuple[int, ...] = ()
+    """The other pools that work on it at the same time."""
+
+    @property
+    def place(self) -> Place:
+        """All pools that work on it."""
+        return (self.pool, *self.beside)
 
 
 MANY = 32
@@ -72,20 +85,22 @@ class _Task(NamedTuple):
 class Throughputs:
     """Plans found so far; each search is made once, when it is first needed."""
 
-    def __init__(self, catalog: Catalog, jobs: Sequence[Job], pools: Sequence[Pool]) -> None:
-        self._catalog = catalog
+    def __init__(
+        self, catalog: Catalog, jobs: Sequence[Job], pools: Sequence[Pool], mixtures: Mixtures | None = None
+    ) -> None:
+        self._catalog, self._mixtures = catalog, mixtures
         self._jobs, self._pools = jobs, pools
-        self._work = [_work(job) for job in jobs]
+        self._work = [work(job) for job in jobs]
         self._found: dict[_Speed, dict[tuple[Key, int], Candidate]] = {}
         self._why: dict[_Speed, str] = {}
         self._seconds: dict[Key, float | None] = {}
         self._requests: dict[Key, Request] = {}
         self._machines: dict[Key, _Machine] = {}
-        self._keys = [(_machine(pool), _wiring(pool)) for pool in pools]
-        for pool, (machine, wiring) in zip(pools, self._keys, strict=True):
-            known = self._machines.setdefault(machine, _Machine({}, set()))
-            known.fabrics.setdefault(wiring, pool.cluster)
-            known.wanted.add((wiring, pool.cluster.count))
+        self._keys = [(machine(pool), wiring(pool)) for pool in pools]
+        for pool, (board, wired) in zip(pools, self._keys, strict=True):
+            known = self._machines.setdefault(board, _Machine({}, set()))
+            known.fabrics.setdefault(wired, pool.cluster)
+            known.wanted.add((wired, pool.cluster.count))
 
     def columns(self, advance: Callable[[int], None] | None = None, processes: int | None = None) -> list[Column]:
         """Every (job, pool) that trains and keeps the job's least throughput.
@@ -95,19 +110,21 @@ class Throughputs:
             processes: that search side by side; by default as many as there are cores, and one for a small question.
         """
         self._search(advance, processes)
-        found = (self.column(j, p) for p in range(len(self._pools)) for j in range(len(self._jobs)))
+        found = [self.column(j, p) for p in range(len(self._pools)) for j in range(len(self._jobs))]
+        if self._mixtures:
+            found += self._mixtures.columns(advance)
         return [c for c in found if c is not None and c.tokens_per_s >= self._jobs[c.job].min_tokens_per_s]
 
     @property
     def wanted(self) -> int:
         """Searches that all columns take, less those made."""
-        return len(self._open())
+        return len(self._open()) + (self._mixtures.wanted if self._mixtures else 0)
 
     def _open(self) -> dict[_Speed, _Task]:
         tasks: dict[_Speed, _Task] = {}
         for p, pool in enumerate(self._pools):
-            for job, work in zip(self._jobs, self._work, strict=True):
-                key = _Speed(work, self._keys[p][0])
+            for job, mine in zip(self._jobs, self._work, strict=True):
+                key = _Speed(mine, self._keys[p][0])
                 if key not in self._found and key not in tasks:
                     tasks[key] = _Task(job, pool, self._machines[key.machine])
         return tasks
@@ -151,10 +168,12 @@ class Throughputs:
 
     def why_not(self, job: Job) -> list[str]:
         """What the searches that found nothing for a job said, each once."""
-        return list(dict.fromkeys(why for key, why in self._why.items() if key.job == _work(job)))
+        return list(dict.fromkeys(why for key, why in self._why.items() if key.job == work(job)))
 
     def plan(self, column: Column) -> Plan:
         """The training plan behind a column, as ``clusterwright plan`` would write it for that cluster."""
+        if column.beside and self._mixtures:
+            return self._mixtures.plan(column)
         job, pool = self._jobs[column.job], self._pools[column.pool]
         candidate = self._candidate(column.job, column.pool)
         assert candidate is not None
@@ -181,16 +200,16 @@ class Throughputs:
 
     def _candidate(self, j: int, p: int) -> Candidate | None:
         job, pool = self._jobs[j], self._pools[p]
-        machine, wiring = self._keys[p]
-        key = _Speed(self._work[j], machine)
+        board, wired = self._keys[p]
+        key = _Speed(self._work[j], board)
         if key not in self._found:
-            self._found[key], why = _searched(self._catalog, _Task(job, pool, self._machines[machine]))
+            self._found[key], why = _searched(self._catalog, _Task(job, pool, self._machines[board]))
             if why:
                 self._why[key] = why
-        return self._found[key].get((wiring, pool.cluster.count))
+        return self._found[key].get((wired, pool.cluster.count))
 
     def _request(self, job: Job, pool: Pool) -> Request:
-        key = (_work(job), pool.node.id)
+        key = (work(job), pool.node.id)
         if key not in self._requests:
             self._requests[key] = _request(self._catalog, job, pool)
         return replace(
@@ -255,12 +274,12 @@ def _searched_elsewhere(task: _Task) -> tuple[dict[tuple[Key, int], Candidate], 
     return _searched(_HELD[-1], task)
 
 
-def _work(job: Job) -> tuple[object, ...]:
+def work(job: Job) -> tuple[object, ...]:
     """What of a job its speed depends on."""
     return (job.model, replace(job.asked, tokens=None))
 
 
-def _machine(pool: Pool) -> Key:
+def machine(pool: Pool) -> Key:
     """What of a pool its layouts and its compute depend on: its accelerators and what joins them inside a node. So one
     search answers for every vendor's box, and every instance, around the same board.
     """
@@ -270,7 +289,7 @@ def _machine(pool: Pool) -> Key:
     return (cluster.accelerator.id, node.accelerators, repr(node.scaleup), *pod)
 
 
-def _wiring(pool: Pool) -> Key:
+def wiring(pool: Pool) -> Key:
     """How a pool's nodes are joined: what :func:`planner.binding.network` reads of ports and fabric. A spine counts
     only where it is thinned out and nodes lie below several leaves.
     """

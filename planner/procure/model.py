@@ -1,14 +1,17 @@
 """The integer program: which pools to hold, which job runs on which, and when. Every constraint has a name.
 
-Sets: jobs j, pools p, spans t between any two days on which something begins or ends (with months where a monthly limit
-holds). ``D[j,p]`` days that j takes on p, ``L[t]`` days of a span.
+Sets: jobs j, pools p, places q (mostly one pool; several where one job is to run on unlike pools at once), spans t
+between any two days on which something begins or ends (with months where a monthly limit holds). ``D[j,q]`` days that j
+takes on q, ``L[t]`` days of a span.
 
-Variables: ``hold[p]`` whole number of copies held; ``run[j,p]`` 1 if j runs on p; ``work[j,p]`` days that it runs,
-``D run`` but where more tokens are worth something; ``day[j,p,t]`` those of a span.
+Variables: ``hold[p]`` whole number of copies held; ``run[j,q]`` 1 if j runs on q; ``work[j,q]`` days that it runs,
+``D run`` but where more tokens are worth something; ``day[j,q,t]`` those of a span. A sum over ``q of p`` is over the
+places that p belongs to: a job on several pools takes a copy of each of them while it runs.
 
 Hired pools (by the hour) are no variable of their own: each job hires its own. Copies of a held pool are equal, and a
 job may move between them; by McNaughton's rule (1959) a span's jobs fit on ``hold`` copies if none needs more than the
-span and all together no more than ``hold L[t]``.
+span and all together no more than ``hold L[t]``. That holds with jobs on several pools, too, as long as those that
+share one are all on the same pools; else they go one after another (:func:`_together`).
 """
 
 from __future__ import annotations
@@ -16,14 +19,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from planner.procure.columns import Column
+from planner.procure.columns import Column, Place
 from planner.procure.pools import Pool
 from planner.procure.portfolio import DAYS_PER_MONTH, Job, Portfolio
-
-if TYPE_CHECKING:
-    pass
 
 FAR = 40 * 365.25
 """Days: a deadline that no longer limits anything."""
@@ -84,9 +84,9 @@ class Program:
     problem: Any
     spans: list[tuple[float, float]]
     hold: dict[int, Any]
-    run: dict[tuple[int, int], Any]
-    work: dict[tuple[int, int], Any]
-    day: dict[tuple[int, int, int], Any]
+    run: dict[tuple[int, Place], Any]
+    work: dict[tuple[int, Place], Any]
+    day: dict[tuple[int, Place, int], Any]
     use: dict[str, Any]
     """Limit -> what it limits, in its unit."""
     cost: Any
@@ -117,15 +117,16 @@ def deadline(job: Job, variant: Variant) -> float:
     return day if variant.latest is None else min(day, variant.latest)
 
 
-def window(instance: Instance, j: int, p: int, variant: Variant) -> tuple[float, float]:
-    """From when to when a job may run on a pool."""
-    job, pool = instance.jobs[j], instance.pools[p]
-    return max(job.release_day, pool.start_day), min(deadline(job, variant), pool.last_day)
+def window(instance: Instance, j: int, place: Place, variant: Variant) -> tuple[float, float]:
+    """From when to when a job may run where all of these pools are there."""
+    job, pools = instance.jobs[j], [instance.pools[p] for p in place]
+    start = max(job.release_day, *(pool.start_day for pool in pools))
+    return start, min(deadline(job, variant), *(pool.last_day for pool in pools))
 
 
 def spans(instance: Instance, variant: Variant) -> list[tuple[float, float]]:
     """The days between which nothing begins or ends."""
-    used = {c.pool for c in instance.columns}
+    used = {p for c in instance.columns for p in c.place}
     last = max(deadline(job, variant) for job in instance.jobs)
     points = {0.0, last}
     for job in instance.jobs:
@@ -154,6 +155,7 @@ def build(instance: Instance, variant: Variant) -> Program:
     _assign(program, instance)
     _held_where_run(program, instance)
     _time(program, instance, variant)
+    _together(program, instance)
     _money(program, instance)
     _limits(program, instance, variant)
     _owned(program, instance)
@@ -167,27 +169,31 @@ def _variables(program: Program, instance: Instance, variant: Variant) -> None:
 
     more = variant.per_million_tokens > 0
     for c in instance.columns:
-        if instance.pools[c.pool].way in variant.without:
+        if any(instance.pools[p].way in variant.without for p in c.place):
             continue
-        start, end = window(instance, c.job, c.pool, variant)
+        start, end = window(instance, c.job, c.place, variant)
         days = c.days * variant.scale
         if days > (end - start) * (1 + 1e-12):
             continue
-        key = (c.job, c.pool)
-        run = program.run[key] = program.problem.add_variable(f"run_{c.job}_{c.pool}", cat="Binary")
+        key, name = (c.job, c.place), _name(c.job, c.place)
+        run = program.run[key] = program.problem.add_variable(f"run_{name}", cat="Binary")
         if more:
-            work = program.work[key] = program.problem.add_variable(f"work_{c.job}_{c.pool}", 0)
-            program.problem += work >= days * run, f"enough_{c.job}_{c.pool}"
-            program.problem += work <= (end - start) * run, f"window_{c.job}_{c.pool}"
+            work = program.work[key] = program.problem.add_variable(f"work_{name}", 0)
+            program.problem += work >= days * run, f"enough_{name}"
+            program.problem += work <= (end - start) * run, f"window_{name}"
         else:
             program.work[key] = days * run
-    for p in sorted({p for _, p in program.run}):
+    for p in sorted({p for _, place in program.run for p in place}):
         if not instance.pools[p].hired:
             program.hold[p] = program.problem.add_variable(f"hold_{p}", 0, instance.pools[p].copies, cat="Integer")
 
 
+def _name(j: int, place: Place) -> str:
+    return "_".join(str(n) for n in (j, *place))
+
+
 def _assign(program: Program, instance: Instance) -> None:
-    """``assign[j]``: ``sum_p run[j,p] = 1``, every job runs on one pool."""
+    """``assign[j]``: ``sum_q run[j,q] = 1``, every job runs in one place."""
     import pulp
 
     for j in range(len(instance.jobs)):
@@ -196,48 +202,99 @@ def _assign(program: Program, instance: Instance) -> None:
 
 
 def _held_where_run(program: Program, instance: Instance) -> None:
-    """``held[j,p]``: ``run[j,p] <= hold[p]``; ``needed[p]``: ``hold[p] <= sum_j run[j,p]``, nothing is held idle."""
+    """``held[j,q,p]``: ``run[j,q] <= hold[p]`` for p of q; ``needed[p]``: ``hold[p] <= sum_{j, q of p} run[j,q]``,
+    nothing is held idle.
+    """
     import pulp
 
-    for (j, p), run in program.run.items():
-        if p in program.hold:
-            program.problem += run <= program.hold[p], f"held_{j}_{p}"
+    for (j, place), run in program.run.items():
+        for p in place:
+            if p in program.hold:
+                program.problem += run <= program.hold[p], f"held_{_name(j, place)}_for_{p}"
     for p, hold in program.hold.items():
-        program.problem += hold <= pulp.lpSum(r for (_, q), r in program.run.items() if q == p), f"needed_{p}"
+        program.problem += hold <= pulp.lpSum(r for (_, q), r in program.run.items() if p in q), f"needed_{p}"
 
 
 def _time(program: Program, instance: Instance, variant: Variant) -> None:
-    """``spread[j,p]``: ``sum_t day[j,p,t] = work[j,p]``; ``room[p,t]``: ``sum_j day[j,p,t] <= hold[p] L[t]``."""
+    """``spread[j,q]``: ``sum_t day[j,q,t] = work[j,q]``; ``room[p,t]``: ``sum_{j, q of p} day[j,q,t] <= hold[p]
+    L[t]``.
+    """
     import pulp
 
     monthly = monthly_limit(instance.asked, variant) is not None
     rooms: dict[tuple[int, int], list[Any]] = {}
-    for (j, p), work in program.work.items():
-        if p not in program.hold and not monthly:
+    for (j, place), work in program.work.items():
+        held = [p for p in place if p in program.hold]
+        if not held and not monthly:
             continue
-        start, end = window(instance, j, p, variant)
+        start, end = window(instance, j, place, variant)
         inside = [t for t, (a, b) in enumerate(program.spans) if a >= start - 1e-9 and b <= end + 1e-9]
         days: dict[int, Any] = {inside[0]: work} if len(inside) == 1 else {}
         if not days:
             for t in inside:
                 length = program.spans[t][1] - program.spans[t][0]
-                days[t] = program.problem.add_variable(f"day_{j}_{p}_{t}", 0, length)
-            program.problem += pulp.lpSum(days.values()) == work, f"spread_{j}_{p}"
+                days[t] = program.problem.add_variable(f"day_{_name(j, place)}_in_{t}", 0, length)
+            program.problem += pulp.lpSum(days.values()) == work, f"spread_{_name(j, place)}"
         for t, day in days.items():
-            program.day[j, p, t] = day
-            rooms.setdefault((p, t), []).append(day)
+            program.day[j, place, t] = day
+            for p in held:
+                rooms.setdefault((p, t), []).append(day)
     for (p, t), listed in rooms.items():
-        if p in program.hold:
-            length = program.spans[t][1] - program.spans[t][0]
-            program.problem += pulp.lpSum(listed) <= length * program.hold[p], f"room_{p}_{t}"
+        length = program.spans[t][1] - program.spans[t][0]
+        program.problem += pulp.lpSum(listed) <= length * program.hold[p], f"room_{p}_{t}"
+
+
+def _together(program: Program, instance: Instance) -> None:
+    """``together[g,t]``: ``sum_{j, q in g} day[j,q,t] <= L[t] (1 + J alone[g])``, g places of several held pools that
+    share some, J jobs: they work one after another, but where all work is on the same pools: ``alone[g]`` is 1 only if
+    ``sum_s in_use[s] <= 1 + |g| (1 - alone[g])``, and ``in_use[s] >= run[j,q]`` for each set s of held pools in q.
+    """
+    import pulp
+
+    jobs = len(instance.jobs)
+    for g, sets in enumerate(sharing(instance, [place for _, place in program.run])):
+        if len(sets) == 1:
+            continue
+        alone = program.problem.add_variable(f"alone_{g}", cat="Binary")
+        in_use = []
+        for n, pools in enumerate(sets):
+            used = program.problem.add_variable(f"in_use_{g}_{n}", 0, 1)
+            in_use.append(used)
+            for (j, place), run in program.run.items():
+                if held_of(instance, place) == pools:
+                    program.problem += used >= run, f"in_use_if_run_{g}_{n}_{_name(j, place)}"
+        program.problem += pulp.lpSum(in_use) <= 1 + len(sets) * (1 - alone), f"alone_{g}_if"
+        for t, (start, end) in enumerate(program.spans):
+            days = [day for (_, place, n), day in program.day.items() if n == t and held_of(instance, place) in sets]
+            if days:
+                length = end - start
+                program.problem += pulp.lpSum(days) <= length * (1 + jobs * alone), f"together_{g}_{t}"
+
+
+def held_of(instance: Instance, place: Place) -> frozenset[int]:
+    """The pools of a place that are held: what is hired is there for each job."""
+    return frozenset(p for p in place if not instance.pools[p].hired)
+
+
+def sharing(instance: Instance, places: Sequence[Place]) -> list[list[frozenset[int]]]:
+    """Sets of several held pools that places are on, in groups of those that share one, directly or through others."""
+    groups: list[list[frozenset[int]]] = []
+    for pools in sorted({held_of(instance, place) for place in places}, key=sorted):
+        if len(pools) > 1:
+            mine = [group for group in groups if any(pools & other for other in group)]
+            groups = [group for group in groups if group not in mine]
+            groups.append([pools, *(other for group in mine for other in group)])
+    return groups
 
 
 def _money(program: Program, instance: Instance) -> None:
-    """``cost = sum_p hold (charge + held) + sum work rate``; ``tokens = sum work rate``, in millions."""
+    """``cost = sum_p hold (charge + held) + sum work rate``, the rate of a place that of all its pools; ``tokens = sum
+    work rate``, in millions.
+    """
     import pulp
 
-    rate = {(c.job, c.pool): c.tokens_per_s for c in instance.columns}
-    by_day = [instance.pools[p].day_usd * work for (_, p), work in program.work.items()]
+    rate = {(c.job, c.place): c.tokens_per_s for c in instance.columns}
+    by_day = [instance.pools[p].day_usd * work for (_, place), work in program.work.items() for p in place]
     held = [(instance.pools[p].fixed_charge + instance.pools[p].held_usd) * x for p, x in program.hold.items()]
     program.cost = pulp.lpSum(by_day + held)
     program.tokens = pulp.lpSum(rate[key] * 86400.0 / MILLION * work for key, work in program.work.items())
@@ -255,7 +312,7 @@ def _limits(program: Program, instance: Instance, variant: Variant) -> None:
         return pulp.lpSum(figure(pools[p]) * x for p, x in program.hold.items())
 
     def worked(figure: Any) -> Any:
-        return pulp.lpSum(figure(pools[p]) * work for (_, p), work in program.work.items())
+        return pulp.lpSum(figure(pools[p]) * work for (_, place), work in program.work.items() for p in place)
 
     program.use = {
         "budget": held(lambda q: q.capital + q.held_usd) + worked(lambda q: q.day_usd),
@@ -285,27 +342,31 @@ def _limits(program: Program, instance: Instance, variant: Variant) -> None:
 
 
 def _quantity(program: Program, instance: Instance, variant: Variant, offer: str) -> Any:
-    """``most[o] >= sum_p nodes hold[p] + sum_{j,p} nodes run[j,p]`` in each span, j that may run in it: nodes of an
+    """``most[o] >= sum_p nodes hold[p] + sum_{j,q} nodes run[j,q]`` in each span, j that may run in it: nodes of an
     offer that are bought, or hired at a time.
     """
     import pulp
 
     pools = instance.pools
     held = pulp.lpSum(pools[p].nodes * x for p, x in program.hold.items() if pools[p].offer == offer)
-    hired = [key for key in program.run if pools[key[1]].hired and pools[key[1]].offer == offer]
+
+    def hired_of(place: Place) -> list[Pool]:
+        return [pools[p] for p in place if pools[p].hired and pools[p].offer == offer]
+
+    hired = [key for key in program.run if hired_of(key[1])]
     if not hired:
         return held
     most = program.problem.add_variable(f"most_{'_'.join(offer.split())}", 0)
     for n, keys in enumerate(_at_a_time(program, instance, variant, hired)):
-        nodes = [pools[p].nodes * program.run[j, p] for j, p in keys]
+        nodes = [pool.nodes * program.run[key] for key in keys for pool in hired_of(key[1])]
         program.problem += held + pulp.lpSum(nodes) <= most, f"nodes_{'_'.join(offer.split())}_{n}"
     return most
 
 
 def _at_a_time(
-    program: Program, instance: Instance, variant: Variant, keys: Sequence[tuple[int, int]]
-) -> list[tuple[tuple[int, int], ...]]:
-    """Which of the jobs on their pools may run at the same time: one tuple a span, each once."""
+    program: Program, instance: Instance, variant: Variant, keys: Sequence[tuple[int, Place]]
+) -> list[tuple[tuple[int, Place], ...]]:
+    """Which of the jobs in their places may run at the same time: one tuple a span, each once."""
     windows = {key: window(instance, *key, variant) for key in keys}
     found = (
         tuple(key for key, (start, end) in windows.items() if start < b - 1e-9 and end > a + 1e-9)
@@ -315,11 +376,11 @@ def _at_a_time(
 
 
 def _copies(program: Program, instance: Instance, variant: Variant) -> None:
-    """``copies[p,t]``: ``sum_j run[j,p] <= copies[p]``, j that may run on hired p in span t."""
+    """``copies[p,t]``: ``sum_{j, q of p} run[j,q] <= copies[p]``, j that may run on hired p in span t."""
     import pulp
 
-    for p in sorted({p for _, p in program.run}):
-        keys = [key for key in program.run if key[1] == p]
+    for p in sorted({p for _, place in program.run for p in place}):
+        keys = [key for key in program.run if p in key[1]]
         if not instance.pools[p].hired or len(keys) <= instance.pools[p].copies:
             continue
         for n, alike in enumerate(_at_a_time(program, instance, variant, keys)):
@@ -333,8 +394,9 @@ def _by_month(program: Program, instance: Instance) -> list[tuple[int, Any]]:
     import pulp
 
     months: dict[int, list[Any]] = {}
-    for (_, p, t), day in program.day.items():
-        months.setdefault(int(program.spans[t][0] / DAYS_PER_MONTH + 1e-9), []).append(instance.pools[p].day_usd * day)
+    for (_, place, t), day in program.day.items():
+        a_day = sum(instance.pools[p].day_usd for p in place)
+        months.setdefault(int(program.spans[t][0] / DAYS_PER_MONTH + 1e-9), []).append(a_day * day)
     found = []
     for n in range(int(max(b for _, b in program.spans) / DAYS_PER_MONTH - 1e-9) + 1):
         held = [share * instance.pools[p].month_usd * x for p, x in program.hold.items()
@@ -369,8 +431,9 @@ def _cuts(program: Program, instance: Instance, variant: Variant) -> None:
     if not variant.cut:
         return
     by_family: dict[str, list[Any]] = {}
-    for (_, p), run in program.run.items():
-        by_family.setdefault(instance.pools[p].family, []).append(run)
+    for (_, place), run in program.run.items():
+        for family in sorted({instance.pools[p].family for p in place}):
+            by_family.setdefault(family, []).append(run)
     uses = {}
     for n, (name, runs) in enumerate(sorted(by_family.items())):
         used = uses[name] = program.problem.add_variable(f"uses_{n}", cat="Binary")

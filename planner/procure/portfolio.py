@@ -73,6 +73,22 @@ class Owned:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Mixed:
+    """Unlike pools that may work on one job together."""
+
+    pools: tuple[str, ...]
+    """What is owned (``own NODE``) and candidates, by the names of :func:`planner.procure.pools.offers`."""
+    counts: tuple[tuple[int, ...], ...] = ()
+    """Nodes of each that are tried together; empty: all and half of what is owned, some of what is not."""
+    bandwidth: float | None = None
+    """B/s that a node sends to another pool; None: the slower one's NICs, or an assumed one to machines of others."""
+    latency: float | None = None
+    """Seconds; given if the bandwidth is."""
+    jobs: tuple[str, ...] = ()
+    """Workloads; empty: all."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Limits:
     """Hard limits; None where there is none. US dollars, watts, kilograms."""
 
@@ -133,6 +149,7 @@ class Portfolio:
     jobs: tuple[Job, ...]
     candidates: tuple[Candidate, ...]
     owned: tuple[Owned, ...] = ()
+    mixed: tuple[Mixed, ...] = ()
     regions: tuple[str, ...] = ("us",)
     limits: Limits = Limits()
     hall: Hall = Hall()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,10 +17,12 @@ from planner.errors import NoAnswer
 from planner.procure import answer, breakeven, infeasible, marginal, pruning
 from planner.procure.alternatives import families, ranked
 from planner.procure.columns import Column, Throughputs
+from planner.procure.mixing import Mixtures
 from planner.procure.model import Instance, Variant, limits
 from planner.procure.pools import Pool, offers, pools, standing
 from planner.procure.portfolio import Exchange, Portfolio
 from planner.procure.prices import OLD_RATE_DAYS, TERM_DAYS, is_stale
+from planner.procure.solution import Solution
 from planner.procure.solve import USUAL, Settings, best
 from planner.schema import procurement as schema
 from planner.schema.plan import Assumption, Generator
@@ -49,6 +52,7 @@ class Posed:
     lean: Instance
     """Without what another node, come by in the same way, dominates."""
     speeds: Throughputs
+    mixtures: Mixtures
     columns: Sequence[Column]
     """All of them, dominated ones too."""
 
@@ -60,7 +64,8 @@ def pose(catalog: Catalog, asked: Portfolio, progress: Progress | None = None) -
         NoAnswer: a job fits on nothing that can be had; the message says why.
     """
     offered = pools(catalog, asked)
-    speeds = Throughputs(catalog, asked.jobs, offered)
+    mixtures = Mixtures(catalog, asked, offered)
+    speeds = Throughputs(catalog, asked.jobs, offered, mixtures)
     with progress("plans", speeds.wanted) if progress else nullcontext() as advance:
         columns = speeds.columns(advance)
     for j, job in enumerate(asked.jobs):
@@ -71,7 +76,7 @@ def pose(catalog: Catalog, asked: Portfolio, progress: Progress | None = None) -
                 f"{job.name}: {job.model} trains{least} on none of the {len(offered)} candidates.\n{reasons}".rstrip()
             )
     whole = Instance(asked, offered, columns, standing(catalog, asked))
-    return Posed(_pruned(whole), _pruned(whole, across=True), speeds, columns)
+    return Posed(_pruned(whole), _pruned(whole, across=True), speeds, mixtures, columns)
 
 
 def _pruned(whole: Instance, *, across: bool = False) -> Instance:
@@ -113,15 +118,18 @@ def procure(
             unit=answer.UNITS[asked.objective],
             method="integer program over exactly planned columns",
             pools=len(instance.pools),
-            columns=len(posed.columns),
+            columns=sum(not c.beside for c in posed.columns),
+            mixed_columns=sum(bool(c.beside) for c in posed.columns),
+            mixed_gap=posed.mixtures.gap,
         ),
         alternatives=alternatives,
         binding=_binding(alternatives[0], gains),
         marginal_values=gains,
         break_even=breakeven.break_evens(asked, instance.pools),
         sensitivity=tuple(_sensitivity(catalog, posed, settings)) if depth.sensitivity else (),
+        apart=_apart(posed, found[0], settings),
         stale_prices=tuple(_stale(asked, instance, alternatives)),
-        assumptions=tuple(_assumptions(asked, instance, alternatives)),
+        assumptions=(*_of_mixing(posed.mixtures, alternatives), *_assumptions(asked, instance, alternatives)),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),
             "cpu_s": round(time.process_time() - cpu, 3),
@@ -159,6 +167,16 @@ def question(instance: Instance) -> schema.Asked:
         ownership=schema.Owning(
             **{field.name: getattr(asked.ownership, field.name) for field in fields(schema.Owning)}
         ),
+        mixed=tuple(
+            schema.Together(
+                pools=table.pools,
+                workloads=table.jobs,
+                link_bytes_per_s=table.bandwidth,
+                link_latency_s=table.latency,
+            )
+            for table in asked.mixed
+        )
+        or None,
         standing=dict(instance.standing),
     )
 
@@ -183,6 +201,19 @@ def _sensitivity(catalog: Catalog, posed: Posed, settings: Settings) -> Iterator
             yield schema.Sensitivity(
                 prices=factor, value=found.value * sign, what=answer.what(instance, found), same=same
             )
+
+
+def _apart(posed: Posed, first: Solution, settings: Settings) -> schema.Apart | None:
+    """The best answer without jobs on several pools, where the first has one."""
+    if all(len(place) == 1 for place in first.run.values()):
+        return None
+    asked = posed.instance.asked
+    alone = _pruned(replace(posed.instance, columns=[c for c in posed.columns if not c.beside]), across=True)
+    found = best(alone, Variant(), asked.objective, settings)
+    if found is None:
+        return schema.Apart(value=None, what="")
+    sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
+    return schema.Apart(value=found.value * sign, what=answer.what(alone, found))
 
 
 def _stale(asked: Portfolio, instance: Instance, alternatives: tuple[schema.Alternative, ...]) -> Iterator[str]:
@@ -224,7 +255,27 @@ def _assumptions(
         a.what + ": " + a.why for x in alternatives for j in x.workloads for a in j.plan.assumptions
     ):
         what, _, reason = why.partition(": ")
-        yield Assumption(what=what, why=reason, flag="the workload's own keys, or --catalog")
+        linked = re.match(r"[\d.e+]+ Gbit/s a node between ", what)
+        yield Assumption(
+            what=what, why=reason, flag="[[mixed]] link" if linked else "the workload's own keys, or --catalog"
+        )
+
+
+def _of_mixing(mixtures: Mixtures, alternatives: tuple[schema.Alternative, ...]) -> Iterator[Assumption]:
+    for name, table in mixtures.left_out():
+        yield Assumption(
+            what=f"{name} is not on {' + '.join(table.pools)} at once",
+            why="no plan that was found over them is faster than one without",
+            flag="[[mixed]] link, counts",
+        )
+    kinds = {job.name: len(job.plan.parallelism.groups or ()) for a in alternatives for job in a.workloads}
+    for name, count in kinds.items():
+        if count > 1:
+            yield Assumption(
+                what=f"{name} runs in {count} kinds of pipelines",
+                why="launchers start one kind: it takes a training script of your own",
+                flag="[[mixed]]",
+            )
 
 
 def _of_owning(asked: Portfolio, bought: list[Pool]) -> Iterator[Assumption]:

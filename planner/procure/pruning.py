@@ -10,7 +10,7 @@ from planner.procure.pools import Pool
 
 
 def undominated(instance: Instance, *, across: bool = False) -> list[Column]:
-    """The columns without those of dominated pools.
+    """The columns without those of dominated pools; a pool that may also work beside others keeps all of its own.
 
     Pools compare within a family (the same nodes come by in the same way), so that an alternative of another kind is
     never lost; or `across` nodes within a way, where only the best is wanted. One is dominated if another can be had as
@@ -18,15 +18,18 @@ def undominated(instance: Instance, *, across: bool = False) -> list[Column]:
     time, for no more money and carbon.
     """
     families: dict[tuple[str, int], dict[int, dict[int, float]]] = {}
+    joined = {p for c in instance.columns if c.beside for p in c.place}
     for c in instance.columns:
+        if c.beside:
+            continue
         pool = instance.pools[c.pool]
         # Each job hires for itself: there the comparison is job by job.
         key = (pool.way if across else pool.family, c.job if pool.hired else -1)
         families.setdefault(key, {}).setdefault(c.pool, {})[c.job] = c.days
-    # Where fewer can be hired than there are jobs, what is dominated may be needed beside what dominates it.
-    scarce = {p for p, q in enumerate(instance.pools) if q.hired and q.copies < len(instance.jobs)}
+    # Where fewer can be had than there are jobs, what is dominated may be needed beside what dominates it.
+    scarce = {p for p, q in enumerate(instance.pools) if q.way != "own" and q.copies < len(instance.jobs)}
     kept = {(key[1], p) for key, days in families.items() for p in _front(instance.pools, days, scarce)}
-    return [c for c in instance.columns if (-1, c.pool) in kept or (c.job, c.pool) in kept]
+    return [c for c in instance.columns if c.pool in joined or (-1, c.pool) in kept or (c.job, c.pool) in kept]
 
 
 def _front(pools: Sequence[Pool], days: dict[int, dict[int, float]], scarce: set[int]) -> set[int]:

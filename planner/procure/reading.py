@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from planner.api import Asked
 from planner.catalog import Catalog
 from planner.catalog.files import Document, Problem, read_document
 from planner.cost.ownership import Ownership
-from planner.errors import WrongQuestion
+from planner.errors import WrongQuestion, nearest
 from planner.procure import amounts, values
 from planner.procure.offers import everything
+from planner.procure.pools import offers
 from planner.procure.portfolio import (
     CHARGES,
     OBJECTIVES,
@@ -27,6 +29,7 @@ from planner.procure.portfolio import (
     Hall,
     Job,
     Limits,
+    Mixed,
     Owned,
     Portfolio,
     Reliability,
@@ -34,10 +37,14 @@ from planner.procure.portfolio import (
 from planner.tables import Tables, Where, one_of, positive
 
 MOST_JOBS = 500
+MOST_MIXED = 4
+"""Pools in one job."""
+GIVEN_LATENCY_S = 2e-5
+"""Of a link that is given without one, as in ``clusterwright plan --link``."""
 WIRINGS = ("rail-optimised", "fat-tree", "rail-only", "dragonfly", "torus")
 _TOP = (
     "name", "currency", "exchange", "as_of", "horizon", "objective", "charge", "regions", "limits", "workloads",
-    "candidates", "owned", "ownership", "hall", "reliability",
+    "candidates", "owned", "mixed", "ownership", "hall", "reliability",
 )  # fmt: skip
 _JOB = (
     "name", "model", "tokens", "samples", "deadline", "release", "every", "priority", "min_throughput", "batch",
@@ -49,6 +56,7 @@ _CANDIDATE = (
 )  # fmt: skip
 _PRICE = ("amount", "date", "source")
 _OWNED = ("node", "count", "fabric", "region")
+_MIXED = ("pools", "counts", "link", "latency", "workloads")
 _EXCHANGE = ("usd", "date", "source")
 _OWNERSHIP = (
     "interest", "life", "residual", "load", "colocation_per_kw_month", "maintenance", "staff_per_accelerator_year",
@@ -58,7 +66,8 @@ _HALL = ("rack_units", "cooling_per_rack")
 _RELIABILITY = ("preemptions_per_node_day", "repair", "spare_risk", "restart_without_spares")
 KEYS = {
     "": _TOP, "limits": tuple(f.name for f in fields(Limits)), "exchange": _EXCHANGE, "workloads": _JOB,
-    "candidates": _CANDIDATE, "candidates.price": _PRICE, "owned": _OWNED, "ownership": _OWNERSHIP, "hall": _HALL,
+    "candidates": _CANDIDATE, "candidates.price": _PRICE, "owned": _OWNED, "mixed": _MIXED,
+    "ownership": _OWNERSHIP, "hall": _HALL,
     "reliability": _RELIABILITY,
 }  # fmt: skip
 """Every key of a portfolio file, by the table that it stands in."""
@@ -118,6 +127,7 @@ def portfolio(document: Document, catalog: Catalog) -> Portfolio:
             **{f"catalog {origin}": digest for origin, digest in catalog.versions().items()},
         },
     )
+    found = replace(found, mixed=_mixed(r, given.get("mixed", []), found))
     if not found.candidates and not found.owned and "candidates" in given:
         r.wrong(("candidates",), "none, and no nodes are owned: there is nothing to train on")
     r.done()
@@ -351,6 +361,65 @@ def _owned(r: _Reader, rows: Any) -> tuple[Owned, ...]:
     for name in {name for name in names if names.count(name) > 1}:
         r.wrong(("owned",), f"{name} stands twice; add the counts up")
     return tuple(found)
+
+
+def _mixed(r: _Reader, rows: Any, asked: Portfolio) -> tuple[Mixed, ...]:
+    """Which pools may work on one job together."""
+    known = [*(f"own {each.node}" for each in asked.owned), *offers(asked.candidates)]
+    work = list(dict.fromkeys(job.name.partition("#")[0] for job in asked.jobs))
+    found: list[Mixed] = []
+    for n, row in enumerate(rows if isinstance(rows, list) else [rows]):
+        where: tuple[str | int, ...] = ("mixed", n)
+        row = r.keys(row, _MIXED, where)
+        pools = r.value(row, "pools", where, lambda x: _pools(x, known))
+        if "pools" not in row:
+            r.wrong(where, f'say which: pools = ["{known[0] if known else "own dgx-a100-80gb"}", ...]')
+        if pools is None:
+            continue
+        link = r.value(row, "link", where, lambda x: values.above_nothing(x, units.parse(x, "bandwidth")))
+        latency = r.value(row, "latency", where, lambda x: units.parse(x, "time"))
+        if "latency" in row and "link" not in row:
+            r.wrong((*where, "latency"), "goes with a link; say its rate, too")
+        if latency is not None and latency < 0:
+            r.wrong((*where, "latency"), "must not be negative")
+        if any(set(pools) == set(other.pools) for other in found):
+            r.wrong((*where, "pools"), f"{' and '.join(pools)} stand together twice; write one table")
+        found.append(
+            Mixed(
+                pools=pools,
+                counts=r.value(row, "counts", where, partial(_counts, pools=len(pools))) or (),
+                bandwidth=link,
+                latency=None if link is None else GIVEN_LATENCY_S if latency is None else latency,
+                jobs=r.value(row, "workloads", where, lambda x: _names(x, work, "workload")) or (),
+            )
+        )
+    return tuple(found)
+
+
+def _names(given: Any, known: list[str], what: str) -> tuple[str, ...]:
+    for name in values.listed(given):
+        if name not in known:
+            near = nearest(str(name), known)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known) or 'none'}"
+            raise ValueError(f"no {what} {name!r}; {hint}")
+    return tuple(values.listed(given))
+
+
+def _pools(given: Any, known: list[str]) -> tuple[str, ...]:
+    names = _names(given, known, "pool")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{twice[0]} stands twice; a cluster of equal nodes needs no [[mixed]]")
+    if not 2 <= len(names) <= MOST_MIXED:
+        raise ValueError(f"{len(names)} pool{'' if len(names) == 1 else 's'}: a mixed job takes 2 to {MOST_MIXED}")
+    return names
+
+
+def _counts(given: Any, pools: int) -> tuple[tuple[int, ...], ...]:
+    """``[[2, 1], [2, 2]]``: nodes of each pool that are tried together."""
+    found = tuple(tuple(values.whole(count) for count in values.listed(row)) for row in values.listed(given))
+    if not found or any(len(row) != pools for row in found):
+        raise ValueError(f"{given!r}: write lists of {pools} counts, one for each pool: [{[1] * pools}]")
+    return found
 
 
 def ownership(r: Tables, table: Any, money: Callable[[Any], float], where: Where = ("ownership",)) -> Ownership:

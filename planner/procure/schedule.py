@@ -1,11 +1,13 @@
-"""From days to a calendar: which copy of a pool each job is on, from when to when."""
+"""From days to a calendar: which copy of each of its pools a job is on, from when to when."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
-from planner.procure.model import Instance, month_share
+from planner.procure.columns import Place
+from planner.procure.model import Instance, held_of, month_share
 from planner.procure.portfolio import DAYS_PER_MONTH
 from planner.procure.solution import Piece, Solution
 
@@ -15,7 +17,7 @@ EPS = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """One job on one copy of a pool without a break."""
+    """One job on one copy of a pool without a break. A job on several pools has one for each, at the same time."""
 
     job: int
     pool: int
@@ -27,16 +29,15 @@ class Stretch:
 def calendar(instance: Instance, solution: Solution) -> tuple[Stretch, ...]:
     """Every stretch of every job, by start. Jobs on hired pools start at once unless a monthly limit spreads them."""
     found: list[Stretch] = []
-    for p in sorted(set(solution.run.values())):
-        jobs = [j for j, q in solution.run.items() if q == p]
-        pieces = [piece for piece in solution.pieces if piece.pool == p]
-        if instance.pools[p].hired:
-            found += _hired(instance, solution, p, jobs, pieces)
+    for jobs in _meeting(instance, solution):
+        pieces = [piece for piece in solution.pieces if piece.job in jobs]
+        if not any(held_of(instance, solution.run[j]) for j in jobs):
+            found += _hired(instance, solution, jobs, pieces)
         elif solution.by_month:
-            found += _wrapped(pieces)
+            found += _wrapped(instance, pieces)
         else:
-            found += _earliest_deadline(instance, solution, p, jobs) or _wrapped(pieces)
-    return tuple(sorted(_joined(found), key=lambda s: (s.start, s.job)))
+            found += _earliest_deadline(instance, solution, jobs) or _wrapped(instance, pieces)
+    return tuple(sorted(_joined(found), key=lambda s: (s.start, s.job, s.pool)))
 
 
 def finish(stretches: Sequence[Stretch], job: int) -> float:
@@ -65,69 +66,150 @@ def most_in_a_month(instance: Instance, solution: Solution, stretches: Sequence[
     return most
 
 
-def _hired(
-    instance: Instance, solution: Solution, p: int, jobs: Sequence[int], pieces: Sequence[Piece]
-) -> list[Stretch]:
+def _meeting(instance: Instance, solution: Solution) -> list[list[int]]:
+    """The jobs in groups that share held pools, directly or through others; a job that only hires is its own."""
+    groups: list[tuple[frozenset[int], list[int]]] = []
+    for j in sorted(solution.run):
+        pools = held_of(instance, solution.run[j])
+        mine = [group for group in groups if group[0] & pools]
+        groups = [group for group in groups if group not in mine]
+        groups.append((pools.union(*(g[0] for g in mine)), sorted([j, *(k for g in mine for k in g[1])])))
+    return [jobs for _, jobs in groups]
+
+
+def _ready(instance: Instance, solution: Solution, j: int) -> float:
+    """The day from which a job and all of its pools are there."""
+    return max(instance.jobs[j].release_day, *(instance.pools[p].start_day for p in solution.run[j]))
+
+
+def _on_each(j: int, place: Place, copies: dict[int, int], start: float, end: float) -> Iterator[Stretch]:
+    """A stretch on every pool of a place; of what is hired each job has its own, the first."""
+    return (Stretch(j, p, copies.get(p, 0), start, end) for p in place)
+
+
+def _hired(instance: Instance, solution: Solution, jobs: Sequence[int], pieces: Sequence[Piece]) -> list[Stretch]:
     if pieces:
-        return [Stretch(x.job, p, 0, x.start, x.start + x.days) for x in pieces]
-    pool = instance.pools[p]
-    starts = {j: max(instance.jobs[j].release_day, pool.start_day) for j in jobs}
-    return [Stretch(j, p, 0, starts[j], starts[j] + solution.work[j]) for j in jobs]
+        return [s for x in pieces for s in _on_each(x.job, x.place, {}, x.start, x.start + x.days)]
+    starts = {j: _ready(instance, solution, j) for j in jobs}
+    return [s for j in jobs for s in _on_each(j, solution.run[j], {}, starts[j], starts[j] + solution.work[j])]
 
 
-def _due(instance: Instance, solution: Solution, j: int, p: int) -> float:
-    day = min(instance.jobs[j].deadline_day, instance.pools[p].last_day)
+# ---- whoever is due first --------------------------------------------------------------------------------------------
+
+
+def _due(instance: Instance, solution: Solution, j: int) -> float:
+    day = min(instance.jobs[j].deadline_day, *(instance.pools[p].last_day for p in solution.run[j]))
     return day if solution.latest is None else min(day, solution.latest)
 
 
-def _earliest_deadline(instance: Instance, solution: Solution, p: int, jobs: Sequence[int]) -> list[Stretch]:
-    """Whoever is due first runs first, from the first possible day; nothing where someone would be late.
+def _earliest_deadline(instance: Instance, solution: Solution, jobs: Sequence[int]) -> list[Stretch]:
+    """Whoever is due first runs first, from the first possible day, on all of its pools; nothing where someone would be
+    late.
 
-    On one copy this is best (Horn 1974); on several it mostly works, and :func:`_wrapped` always does.
+    On one copy of one pool this is best (Horn 1974); on several it mostly works, and :func:`_wrapped` always does.
     """
-    pool, copies = instance.pools[p], solution.hold[p]
     left = {j: solution.work[j] for j in jobs}
-    ready = {j: max(instance.jobs[j].release_day, pool.start_day) for j in jobs}
-    order = sorted(jobs, key=lambda j: (_due(instance, solution, j, p), -instance.jobs[j].priority, j))
+    ready = {j: _ready(instance, solution, j) for j in jobs}
+    held = {j: held_of(instance, solution.run[j]) for j in jobs}
+    copies = {p: solution.hold[p] for j in jobs for p in held[j]}
+    order = sorted(jobs, key=lambda j: (_due(instance, solution, j), -instance.jobs[j].priority, j))
     found: list[Stretch] = []
-    places: dict[int, int] = {}
+    places: dict[tuple[int, int], int] = {}
     now = min(ready.values())
     while any(days > EPS for days in left.values()):
-        running = [j for j in order if left[j] > EPS and ready[j] <= now + EPS][:copies]
+        running = _first([j for j in order if left[j] > EPS and ready[j] <= now + EPS], held, copies)
         later = [day for j, day in ready.items() if day > now + EPS and left[j] > EPS]
         if not running:
             now = min(later)
             continue
         until = min([now + left[j] for j in running] + later)
-        places = _placed(running, places, copies)
+        places = {key: copy for p in copies for key, copy in _placed(p, running, held, places, copies[p]).items()}
         for j in running:
-            found.append(Stretch(j, p, places[j], now, until))
+            found += _on_each(j, solution.run[j], {p: places[j, p] for p in held[j]}, now, until)
             left[j] -= until - now
         now = until
-    late = any(s.end > _due(instance, solution, s.job, p) * (1 + 1e-9) + EPS for s in found)
-    return [] if late and copies > 1 else found
+    late = any(s.end > _due(instance, solution, s.job) * (1 + 1e-9) + EPS for s in found)
+    return [] if late and (len(copies) > 1 or max(copies.values()) > 1) else found
 
 
-def _placed(running: Sequence[int], before: dict[int, int], copies: int) -> dict[int, int]:
-    """A copy for each job, the one that it had where possible."""
-    kept = {j: before[j] for j in running if j in before}
+def _first(order: Sequence[int], held: dict[int, frozenset[int]], copies: dict[int, int]) -> list[int]:
+    """Of the jobs in their order those for which there are copies of all pools left."""
+    free, running = dict(copies), []
+    for j in order:
+        if all(free[p] > 0 for p in held[j]):
+            running.append(j)
+            free |= {p: free[p] - 1 for p in held[j]}
+    return running
+
+
+def _placed(p: int, running: Sequence[int], held: dict[int, frozenset[int]], before: dict[tuple[int, int], int],
+            copies: int) -> dict[tuple[int, int], int]:  # fmt: skip
+    """A copy of a pool for each job on it, the one that it had where possible."""
+    on_it = [(j, p) for j in running if p in held[j]]
+    kept = {key: before[key] for key in on_it if key in before}
     free = [c for c in range(copies) if c not in kept.values()]
-    return kept | dict(zip([j for j in running if j not in kept], free, strict=False))
+    return kept | dict(zip([key for key in on_it if key not in kept], free, strict=False))
 
 
-def _wrapped(pieces: Sequence[Piece]) -> list[Stretch]:
-    """McNaughton's rule: fill one copy of a span after another, and let who is cut go on at the next one's start."""
-    found = []
+# ---- as the program laid it out --------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Lane:
+    """The copies of a pool in one span, one after another: what of them is taken, and how far they are filled."""
+
+    start: float
+    end: float
+    copy: int = 0
+    taken: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+
+    def fill(self, days: float) -> list[tuple[int, float, float]]:
+        """Takes so many days, a copy after another, at times that do not overlap; (copy, start, end) of each part."""
+        parts: list[tuple[int, float, float]] = []
+        while days > EPS:
+            free = _free(self.start, self.end, [*self.taken.get(self.copy, ()), *((a, b) for _, a, b in parts)])
+            for start, end in free:
+                if days > EPS:
+                    parts.append((self.copy, start, min(end, start + days)))
+                    self.taken.setdefault(self.copy, []).append(parts[-1][1:])
+                    days -= parts[-1][2] - start
+            if days > EPS:
+                self.copy += 1
+        return parts
+
+
+def _free(start: float, end: float, taken: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The times of a span that are not taken."""
+    marks = [(start, start), *sorted(taken), (end, end)]
+    reached, found = start, []
+    for (_, before), (after, _) in pairwise(marks):
+        reached = max(reached, before)
+        if after - reached > EPS:
+            found.append((reached, after))
+    return found
+
+
+def _wrapped(instance: Instance, pieces: Sequence[Piece]) -> list[Stretch]:
+    """McNaughton's rule: fill one copy of a span after another, and let who is cut go on at the next one's start.
+
+    Jobs on several held pools go first, at the same time on the same copy of each; the others fill what is left.
+    """
+    found: list[Stretch] = []
     for start, end in sorted({(x.start, x.end) for x in pieces}):
-        copy, now = 0, start
-        for piece in (x for x in pieces if x.start == start):
-            left = piece.days
-            while left > EPS:
-                step = min(left, end - now)
-                found.append(Stretch(piece.job, piece.pool, copy, now, now + step))
-                left, now = left - step, now + step
-                if end - now <= EPS:
-                    copy, now = copy + 1, start
+        lanes: dict[int, _Lane] = {}
+        common = _Lane(start, end)
+        here = [x for x in pieces if x.start == start]
+        several = [x for x in here if len(held_of(instance, x.place)) > 1]
+        for piece in several:
+            for copy, a, b in common.fill(piece.days):
+                held = held_of(instance, piece.place)
+                found += _on_each(piece.job, piece.place, dict.fromkeys(held, copy), a, b)
+                for p in held:
+                    lanes.setdefault(p, _Lane(start, end)).taken.setdefault(copy, []).append((a, b))
+        for piece in (x for x in here if x not in several):
+            (p,) = held_of(instance, piece.place)
+            for copy, a, b in lanes.setdefault(p, _Lane(start, end)).fill(piece.days):
+                found += _on_each(piece.job, piece.place, {p: copy}, a, b)
     return found
 
 

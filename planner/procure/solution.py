@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.procure.columns import Place
+
 
 @dataclass(frozen=True)
 class Piece:
-    """Days of a job on a pool in one span."""
+    """Days of a job on its pools in one span."""
 
     job: int
-    pool: int
+    place: Place
     start: float
     end: float
     days: float
@@ -21,8 +23,8 @@ class Solution:
     """What is held, which job runs where, and what that comes to."""
 
     hold: dict[int, int]
-    run: dict[int, int]
-    """Job -> pool."""
+    run: dict[int, Place]
+    """Job -> the pools that it runs on, at once."""
     work: dict[int, float]
     """Job -> days that it runs."""
     pieces: tuple[Piece, ...]
@@ -38,6 +40,15 @@ class Solution:
     """Whether the pieces say when each month's work is done, as a monthly limit needs it."""
     latest: float | None = None
     """The variant's own last day."""
+
+    @property
+    def pools(self) -> list[int]:
+        """Every pool that is held or works, in order."""
+        return sorted({*self.hold, *(p for place in self.run.values() for p in place)})
+
+    def jobs_on(self, pool: int) -> int:
+        """How many jobs run on a pool, alone or with others."""
+        return sum(pool in place for place in self.run.values())
 
     @property
     def gap(self) -> float:

@@ -99,12 +99,12 @@ def _bound(problem: Any, value: float, settings: Settings) -> float:
 
 def _read(program: Program, instance: Instance, value: float, bound: float) -> Solution:
     hold = {p: n for p, x in program.hold.items() if (n := round(x.value() or 0)) > 0}
-    run = {j: p for (j, p), x in program.run.items() if (x.value() or 0) > 0.5}
-    work = {j: float(_value(program.work[j, p])) for j, p in run.items()}
+    run = {j: place for (j, place), x in program.run.items() if (x.value() or 0) > 0.5}
+    work = {j: float(_value(program.work[j, place])) for j, place in run.items()}
     pieces = tuple(
-        Piece(j, p, *program.spans[t], days)
-        for (j, p, t), day in program.day.items()
-        if run.get(j) == p and (days := float(_value(day))) > 1e-9
+        Piece(j, place, *program.spans[t], days)
+        for (j, place, t), day in program.day.items()
+        if run.get(j) == place and (days := float(_value(day))) > 1e-9
     )
     use = {name: float(_value(expression)) for name, expression in program.use.items()}
     return Solution(
@@ -159,11 +159,11 @@ def _earliest(instance: Instance, variant: Variant, settings: Settings) -> Solut
 
 
 def _no_earlier(instance: Instance, variant: Variant) -> float:
-    """A day before which no answer is done: the last job alone on its fastest pool."""
+    """A day before which no answer is done: the last job alone where it is done first."""
     first: dict[int, float] = {}
     for c in instance.columns:
-        job, pool = instance.jobs[c.job], instance.pools[c.pool]
-        done = max(job.release_day, pool.start_day) + c.days * variant.scale
+        ready = max(instance.jobs[c.job].release_day, *(instance.pools[p].start_day for p in c.place))
+        done = ready + c.days * variant.scale
         first[c.job] = min(done, first.get(c.job, FAR))
     return max(first.values())
 

@@ -38,6 +38,19 @@ class Owning(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Together(Record):
+    """Unlike pools that may work on one job at once."""
+
+    pools: tuple[str, ...]
+    """Offers, as pools name them."""
+    workloads: tuple[str, ...]
+    """Which may run so; empty: all."""
+    link_bytes_per_s: float | None
+    """What a node sends to another pool, if given."""
+    link_latency_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Asked(Record):
     """The question, as far as the answer must keep to it."""
 
@@ -53,6 +66,7 @@ class Asked(Record):
     owned: dict[str, int]
     """Node -> how many there are already."""
     ownership: Owning | None = None
+    mixed: tuple[Together, ...] | None = None
     standing: dict[str, float] | None = None
     """Racks and switch ports that machines owned already take, whether they work or not."""
 
@@ -71,6 +85,10 @@ class Optimality(Record):
     """Things that could be acquired."""
     columns: int
     """Jobs on pools that were planned exactly."""
+    mixed_columns: int = 0
+    """Jobs on several pools at once, planned to within a gap."""
+    mixed_gap: float = 0.0
+    """How much shorter a step of any of those plans could be, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +208,7 @@ class JobDone(Record):
     finish_high: float
     """80 % interval of the finish, from that of the step time."""
     pools: tuple[str, ...]
+    """One, or several that work on it at the same times, in the order of the plan's own."""
     schedule: tuple[Stretch, ...]
     plan: Plan
 
@@ -255,6 +274,15 @@ class Sensitivity(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Apart(Record):
+    """The best answer if every job runs on one pool."""
+
+    value: float | None
+    """None where nothing keeps the limits so."""
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Procurement(Record):
     """The answer."""
 
@@ -268,6 +296,8 @@ class Procurement(Record):
     marginal_values: tuple[MarginalValue, ...]
     break_even: tuple[BreakEven, ...]
     sensitivity: tuple[Sensitivity, ...]
+    apart: Apart | None = None
+    """Where the first alternative has a job on several pools."""
     stale_prices: tuple[str, ...]
     assumptions: tuple[Assumption, ...]
     meta: dict[str, Any]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from itertools import pairwise
 
-from planner.schema.procurement import Alternative, Asked, PoolBought, Procurement
+from planner.schema.procurement import Alternative, Asked, JobDone, PoolBought, Procurement, Together
 from planner.verify import bill
 from planner.verify.bill import DAYS_PER_MONTH, HIRED, days_of, watts_of
 from planner.verify.document import LARGEST, numbers
@@ -82,11 +82,13 @@ def jobs_are_done(question: Asked, a: Alternative) -> Iterator[str]:
     if len(set(names)) < len(names):
         yield "a job stands twice"
     for job in a.workloads:
-        worked = sum(s.end_day - s.start_day for s in job.schedule)
+        worked = _worked(job)
         if worked < job.days * (1 - 1e-6) - CALENDAR:
             yield f"{job.name} runs {worked:.6g} days and takes {job.days:.6g}"
         if worked > job.days * (1 + 1e-6) + CALENDAR and question.objective != "tokens-per-dollar":
             yield f"{job.name} runs {worked:.6g} days and takes {job.days:.6g}"
+        if not same(job.tokens_per_s, job.tokens / (job.days * 86400.0)):
+            yield f"{job.name}: {job.tokens_per_s:.9g} tokens/s are not {job.tokens:.6g} in {job.days:.9g} days"
         if not same(job.days, job.plan.money.days) or not same(job.tokens, job.plan.workload.tokens):
             yield f"{job.name}: its plan takes {job.plan.money.days:.9g} days for {job.plan.workload.tokens:.6g} tokens"
         if abs(job.finish_day - max(s.end_day for s in job.schedule)) > CALENDAR:
@@ -97,25 +99,68 @@ def jobs_are_done(question: Asked, a: Alternative) -> Iterator[str]:
             yield f"{job.name} runs on other pools than it names"
 
 
-def plans_fit_their_pools(_: Asked, a: Alternative) -> Iterator[str]:
-    """A job's plan is for the nodes that its pool has, with their number."""
+def _worked(job: JobDone) -> float:
+    """Days on which a job runs: those of any one of the pools that work on it."""
+    return sum(s.end_day - s.start_day for s in job.schedule if s.pool == job.pools[0])
+
+
+def plans_fit_their_pools(question: Asked, a: Alternative) -> Iterator[str]:
+    """A job's plan is for the nodes that its pool has, with their number; over several pools for some nodes of each,
+    where the question lets them work together, with failures of all of them.
+    """
     pools = {pool.id: pool for pool in a.pools}
     for job in a.workloads:
-        for name in job.pools:
-            pool = pools.get(name)
-            planned = job.plan.cluster.pools
-            if pool is None:
-                yield f"{job.name} runs on {name}, which is not come by"
-            elif [(x.node, x.count) for x in planned] != [(pool.node, pool.count)]:
-                yield f"{job.name}: its plan is for other nodes than {name}"
+        yield from (f"{job.name} runs on {name}, which is not come by" for name in job.pools if name not in pools)
+        mine = [pools[name] for name in job.pools if name in pools]
+        planned = job.plan.cluster.pools
+        if len(job.pools) == 1 and [(x.node, x.count) for x in planned] != [(x.node, x.count) for x in mine]:
+            yield f"{job.name}: its plan is for other nodes than {job.pools[0]}"
+        if len(job.pools) > 1:
+            yield from _planned_together(question, job, mine)
+
+
+def _planned_together(question: Asked, job: JobDone, mine: list[PoolBought]) -> Iterator[str]:
+    planned = job.plan.cluster.pools
+    if [x.node for x in planned] != [x.node for x in mine]:
+        yield f"{job.name}: its plan is for other nodes than {' and '.join(job.pools)}"
+        return
+    for x, pool in zip(planned, mine, strict=True):
+        if not 0 < x.count <= pool.count:
+            yield f"{job.name}: its plan is for {x.count} nodes of {pool.id}, which has {pool.count}"
+    tables = [
+        table for table in question.mixed or ()
+        if {pool.offer for pool in mine} <= set(table.pools)
+        and (not table.workloads or job.name.partition("#")[0] in table.workloads)
+    ]  # fmt: skip
+    if not tables:
+        yield f"{job.name} runs on {' and '.join(job.pools)} at once, which nobody asked for"
+    elif not any(_linked(table, job) for table in tables):
+        yield f"{job.name}: its plan has other links than the question"
+
+
+def _linked(table: Together, job: JobDone) -> bool:
+    """Whether all links of a plan are as a table gives them."""
+    wanted = [(table.link_bytes_per_s, "bytes_per_s"), (table.link_latency_s, "latency_s")]
+    return all(
+        figure is None or same(getattr(link, name), figure)
+        for link in job.plan.cluster.links
+        for figure, name in wanted
+    )
 
 
 def machines_do_one_thing_at_a_time(_: Asked, a: Alternative) -> Iterator[str]:
-    """On a copy of a held pool no two stretches overlap; no job is in two places; all is within the pool's time."""
+    """On a copy of a held pool no two stretches overlap; no job is on two copies of a pool; all pools of a job work on
+    it at the same times, and within their own time.
+    """
     pools = {pool.id: pool for pool in a.pools}
     by_copy: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for job in a.workloads:
-        yield from _apart(job.name, [(s.start_day, s.end_day) for s in job.schedule])
+        worked = {name: _times(job, name) for name in job.pools}
+        for name in job.pools:
+            yield from _apart(job.name, worked[name])
+        for name in job.pools[1:]:
+            if not _same_times(worked[name], worked[job.pools[0]]):
+                yield f"{job.name} is on {name} and on {job.pools[0]} at different times"
         for s in job.schedule:
             pool = pools[s.pool]
             if s.start_day < pool.start_day - CALENDAR or (pool.end_day or math.inf) < s.end_day - CALENDAR:
@@ -126,6 +171,23 @@ def machines_do_one_thing_at_a_time(_: Asked, a: Alternative) -> Iterator[str]:
                 by_copy.setdefault((s.pool, s.copy), []).append((s.start_day, s.end_day))
     for (name, copy), times in by_copy.items():
         yield from _apart(f"copy {copy + 1} of {name}", times)
+
+
+def _times(job: JobDone, pool: str) -> list[tuple[float, float]]:
+    """When a job is on a pool; stretches without a break between them as one."""
+    found: list[tuple[float, float]] = []
+    for start, end in sorted((s.start_day, s.end_day) for s in job.schedule if s.pool == pool):
+        if found and abs(found[-1][1] - start) <= CALENDAR:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def _same_times(one: list[tuple[float, float]], other: list[tuple[float, float]]) -> bool:
+    return len(one) == len(other) and all(
+        abs(a - c) <= 2 * CALENDAR and abs(b - d) <= 2 * CALENDAR for (a, b), (c, d) in zip(one, other, strict=True)
+    )
 
 
 def _apart(what: str, times: list[tuple[float, float]]) -> Iterator[str]:
@@ -231,7 +293,11 @@ def _most_in_a_month(a: Alternative) -> float:
 def totals_are_sums(question: Asked, a: Alternative) -> Iterator[str]:
     """Power, racks, carbon and the last day are those of pools and jobs; a pool's accelerators and use are its own."""
     held = [pool for pool in a.pools if pool.way not in HIRED]
-    each = {job.pools[0]: job.plan.cluster.pools[0].accelerators_per_node for job in a.workloads if len(job.pools) == 1}
+    each = {
+        name: planned.accelerators_per_node
+        for job in a.workloads
+        for name, planned in zip(job.pools, job.plan.cluster.pools, strict=False)
+    }
     for what, stated, derived in (
         *((f"{x.id}: power_w", x.power_w, _power(x)) for x in a.pools),
         *((f"{x.id}: accelerators", x.accelerators, each[x.id] * x.count * x.copies) for x in a.pools if x.id in each),
@@ -258,7 +324,7 @@ def _utilisation(question: Asked, a: Alternative, pool: PoolBought) -> float:
 
 def value_is_of_the_objective(question: Asked, a: Alternative) -> Iterator[str]:
     """The value is what the question minimises: cost, last day, carbon; or tokens over cost."""
-    tokens = sum(job.tokens_per_s * (s.end_day - s.start_day) * 86400 for job in a.workloads for s in job.schedule)
+    tokens = sum(job.tokens_per_s * _worked(job) * 86400 for job in a.workloads)
     ratio = tokens / a.cost.total_usd if a.cost.total_usd else None
     if (a.tokens_per_usd is None) != (ratio is None) or (
         ratio and not math.isclose(a.tokens_per_usd or 0, ratio, rel_tol=1e-6)
@@ -349,7 +415,25 @@ def binding_is_what_binds(document: Procurement) -> Iterator[str]:
         yield f"{name} {'binds, and is not said to' if name in wanted else 'is said to bind, and does not'}"
 
 
-SUMMARIES: tuple[Callable[[Procurement], Iterator[str]], ...] = (optimality_is_of_the_first, binding_is_what_binds)
+def together_is_no_worse_than_apart(document: Procurement) -> Iterator[str]:
+    """What every job on one pool reaches is told where the first alternative joins pools, and beats no bound."""
+    joined = any(len(job.pools) > 1 for a in document.alternatives[:1] for job in a.workloads)
+    apart, bound = document.apart, document.optimality.bound
+    if (apart is not None) != joined:
+        yield f"a job is{'' if joined else ' not'} on several pools, and apart is {apart}"
+    if apart is None or apart.value is None:
+        return
+    better = -1.0 if document.question.objective == "tokens-per-dollar" else 1.0
+    cents = sum(_rounding(document.optimality.unit, a) for a in document.alternatives[:1])
+    if not math.isfinite(apart.value) or better * apart.value < better * bound - 1e-6 * abs(bound) - cents:
+        yield f"apart reaches {apart.value:.9g}, better than the bound of {bound:.9g}"
+
+
+SUMMARIES: tuple[Callable[[Procurement], Iterator[str]], ...] = (
+    optimality_is_of_the_first,
+    binding_is_what_binds,
+    together_is_no_worse_than_apart,
+)
 
 
 def violations(document: Procurement) -> list[Violation]:

@@ -1,0 +1,406 @@
+"""Jobs on several pools at once: the program against every assignment, calendars, and what leaves the program."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import api, document
+from planner.catalog import load
+from planner.commands import main
+from planner.procure import asking, mixing, procuring, pruning, reading
+from planner.procure.columns import Column
+from planner.procure.model import Instance, Variant
+from planner.procure.pools import pools
+from planner.procure.portfolio import DAYS_PER_MONTH, Candidate, Limits, Mixed, Owned
+from planner.procure.solve import Settings, best
+from planner.schema.procurement import Procurement
+from planner.verify import procurement as verify
+from tests.asking import ask
+from tests.procuring import bought, hired, job, portfolio
+from tests.procuring_mixed import best_way, faults, mixed_instance
+
+SETTINGS = Settings(gap=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("objective", "seeds", "more"),
+    [
+        ("cost", 200, {}),
+        ("carbon", 60, {"third": True}),
+        ("time", 60, {"third": True}),
+        ("cost", 60, {"third": True}),
+        ("cost", 60, {"copies": 3}),
+    ],
+)
+def test_agrees_with_trying_everything(objective: str, seeds: int, more: dict[str, Any]) -> None:
+    joined = answered = 0
+    for seed in range(seeds):
+        instance = mixed_instance(seed, **more)
+        wanted = best_way(instance, objective)
+        found = best(instance, Variant(), objective, SETTINGS)
+        assert (found is None) == math.isinf(wanted), seed
+        if found is None:
+            continue
+        answered += 1
+        joined += any(len(place) > 1 for place in found.run.values())
+        assert found.value == pytest.approx(wanted, rel=2e-4 if objective == "time" else 1e-6), seed
+        assert found.bound <= wanted * (1 + 1e-6), seed
+        assert not faults(instance, found), seed
+        # The same with dominated columns left out.
+        lean = replace(instance, columns=pruning.undominated(instance, across=seed % 2 == 0))
+        pruned = best(lean, Variant(), objective, SETTINGS)
+        assert pruned is not None and pruned.value == pytest.approx(found.value, rel=2e-4), seed
+    assert answered > seeds / 3 and joined > seeds / 8  # both kinds of answers occur
+
+
+def test_several_sets_of_pools_that_share_some_in_several_copies_are_never_better_than_possible() -> None:
+    # There the program is careful: such jobs go one after another.
+    same = answered = 0
+    for seed in range(30):
+        instance = mixed_instance(seed, copies=2, third=True)
+        wanted = best_way(instance, "cost")
+        found = best(instance, Variant(), "cost", SETTINGS)
+        if found is None:
+            continue
+        answered += 1
+        assert not faults(instance, found), seed
+        assert found.value >= wanted * (1 - 1e-6), seed
+        same += found.value == pytest.approx(wanted, rel=1e-6)
+    assert answered > 10 and same > 0.9 * answered
+
+
+def _in_a_ring(deadline: float) -> Instance:
+    """Three jobs of 20 days on A and B, on B and C, on C and A."""
+    jobs = tuple(job(n, deadline) for n in range(3))
+    columns = [Column(n, n, 20.0, 1e3, ((n + 1) % 3,)) for n in range(3)]
+    return Instance(portfolio(jobs), [bought(n, 1e5) for n in range(3)], columns)
+
+
+def test_jobs_on_sets_of_pools_that_share_some_go_one_after_another() -> None:
+    # Every pool has 40 days of work, and any two of the jobs need one pool: only 60 days do.
+    assert best(_in_a_ring(59.0), Variant(), "cost", SETTINGS) is None
+    found = best(_in_a_ring(60.0), Variant(), "cost", SETTINGS)
+    assert found is not None and not faults(_in_a_ring(60.0), found)
+
+
+def test_jobs_on_the_same_pools_share_copies_of_them() -> None:
+    jobs = tuple(job(n, 30.0) for n in range(3))
+    pools = [bought(n, 1e5, copies=2) for n in range(3)]
+    # Three jobs of 20 days in 30: on two copies of both, one of them cut and moved. That other sets could be used
+    # changes nothing.
+    columns = [Column(n, 0, 20.0, 1e3, (1,)) for n in range(3)] + [Column(n, 1, 29.0, 1e3, (2,)) for n in range(3)]
+    instance = Instance(portfolio(jobs), pools, columns)
+    found = best(instance, Variant(), "cost", SETTINGS)
+    assert found is not None and found.hold == {0: 2, 1: 2} and not faults(instance, found)
+
+
+def test_what_is_rented_beside_machines_of_one_s_own_counts() -> None:
+    # Together with a hired pool: its days are paid, its nodes are of its offer, and it must be there.
+    own, other = bought(0, 0.0), replace(hired(1, 1_000.0), offer="it", at_most=1)
+    together = [Column(j, 0, 10.0, 1e3, (1,)) for j in range(2)]
+    instance = Instance(portfolio((job(0, 30.0), job(1, 30.0))), [own, other], together)
+    found = best(instance, Variant(), "cost", SETTINGS)
+    assert found is None  # both might be on it on one day, and there is one
+    more = replace(instance, pools=[own, replace(other, at_most=2)])
+    found = best(more, Variant(), "cost", SETTINGS)
+    assert found is not None and found.cost == pytest.approx(20_000.0) and not faults(more, found)
+    late = replace(more, pools=[own, replace(more.pools[1], start_day=25.0)])
+    assert best(late, Variant(), "cost", SETTINGS) is None
+
+
+def test_a_monthly_limit_counts_all_pools_of_a_job() -> None:
+    own, other = bought(0, 0.0, day=1_000.0), hired(1, 2_000.0)
+    asked = portfolio((job(0, 100.0),), "time", Limits(monthly=30_000.0))
+    instance = Instance(asked, [own, other], [Column(0, 0, 20.0, 1e3, (1,))])
+    found = best(instance, Variant(), "time", SETTINGS)
+    # 20 days at 3,000 USD; a month pays for 10.
+    assert found is not None and found.value == pytest.approx(DAYS_PER_MONTH + 10, rel=1e-3)
+    assert not faults(instance, found)
+
+
+def test_a_pool_that_may_join_others_is_not_left_out_for_a_better_one() -> None:
+    # The second beats the first in everything, but only the first can be joined to the third, and does it all then.
+    jobs = (job(0, 30.0), job(1, 100.0))
+    pools = [bought(n, capital) for n, capital in enumerate((2e5, 1e5, 1e3))]
+    columns = [Column(1, 0, 30.0, 1e3), Column(1, 1, 29.0, 1e3), Column(0, 0, 20.0, 1e3, (2,))]
+    instance = Instance(portfolio(jobs), pools, columns)
+    lean = replace(instance, columns=pruning.undominated(instance, across=True))
+    for each in (instance, lean):
+        found = best(each, Variant(), "cost", SETTINGS)
+        assert found is not None and found.run == {0: (0, 2), 1: (0,)}
+
+
+def test_what_can_be_had_once_does_not_stand_for_another() -> None:
+    # Two jobs at the same time need both pools, although one is worse in everything.
+    jobs = (job(0, 20.0), job(1, 20.0))
+    pools = [bought(0, 1e5, copies=1), bought(1, 2e5, copies=1)]
+    columns = [Column(j, p, 15.0, 1e3) for j in range(2) for p in range(2)]
+    instance = Instance(portfolio(jobs), pools, columns)
+    lean = replace(instance, columns=pruning.undominated(instance, across=True))
+    assert best(lean, Variant(), "cost", SETTINGS) is not None
+
+
+# ---- portfolios ------------------------------------------------------------------------------------------------------
+
+CELLAR = """
+currency = "USD"
+as_of = "2026-11-20"
+horizon = "2 months"
+{top}
+[[owned]]
+node = "dgx-a100-80gb"
+count = 1
+[[owned]]
+node = "dgx-v100"
+count = 1
+[[workloads]]
+name = "base"
+model = "llama3.2-3b"
+tokens = "100B"
+deadline = "17 d"
+[[workloads]]
+name = "weekly"
+model = "llama3.2-3b"
+method = "lora"
+rank = 16
+tokens = "100M"
+every = "20 d"
+[[candidates]]
+node = "p5.48xlarge"
+ways = ["spot", "on-demand"]
+counts = [1]
+[[mixed]]
+pools = ["own dgx-a100-80gb", "own dgx-v100"]
+workloads = ["base"]
+{mixed}
+"""
+
+
+def cellar(folder: Path, **parts: str) -> Path:
+    path = folder / "cellar.toml"
+    path.write_text(CELLAR.format(**{"top": "", "mixed": ""} | parts), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def offer(tmp_path_factory: pytest.TempPathFactory) -> Procurement:
+    known = load()
+    asked = reading.read(cellar(tmp_path_factory.mktemp("cellar")), known)
+    return procuring.procure(known, asked, depth=procuring.Depth(top=2, marginal=False, sensitivity=False))
+
+
+def test_one_job_takes_both_pools_in_its_days(offer: Procurement) -> None:
+    first = offer.alternatives[0]
+    base = first.workloads[0]
+    assert base.pools == ("own 1 x dgx-a100-80gb", "own 1 x dgx-v100")
+    assert {(s.start_day, s.end_day) for s in base.schedule if s.pool == base.pools[0]} == {
+        (s.start_day, s.end_day) for s in base.schedule if s.pool == base.pools[1]
+    }
+    # Neither pool alone would keep the deadline; electricity of both is on the bill for the days of the job.
+    a100, v100 = (next(x for x in first.pools if x.id == name) for name in base.pools)
+    assert a100.utilisation > v100.utilisation > 0
+    kwh = {line.pool: line.count for line in first.bill_of_materials}
+    drawn = 24 * base.days * v100.pue * v100.node_power_w * v100.load / 1000
+    assert kwh[v100.id] == pytest.approx(drawn)
+    # The plan inside is one of both, and says how long it takes.
+    plan = base.plan
+    assert plan.schema_version == 1 and [x.node for x in plan.cluster.pools] == ["dgx-a100-80gb", "dgx-v100"]
+    assert plan.money.days == base.days and plan.workload.tokens == base.tokens == 1e11
+    assert offer.apart is not None and offer.apart.value is not None
+    assert offer.apart.value > 2 * first.value and "rent 1 p5.48xlarge" in offer.apart.what
+    assert offer.optimality.mixed_columns == 1 and 0 <= offer.optimality.mixed_gap < 0.02
+    assert verify.violations(offer) == []
+
+
+def test_it_is_the_plan_that_plan_finds(offer: Procurement) -> None:
+    found = api.plan("llama3.2-3b", ["dgx-a100-80gb:1", "dgx-v100:1"], tokens="100B")
+    ours = offer.alternatives[0].workloads[0].plan
+    assert ours.prediction == found.plans[0].prediction and ours.parallelism == found.plans[0].parallelism
+    assert ours.money.days == pytest.approx(found.plans[0].money.days)
+
+
+def _broken(offer: Procurement) -> dict[str, tuple[str, Procurement]]:
+    """Faults of a job on two pools: what finds them, and the answer that has them."""
+    first = offer.alternatives[0]
+    base, others = first.workloads[0], first.workloads[1:]
+    (one, two), asked = base.schedule, offer.question
+    assert asked.mixed is not None
+    plan, (a100, v100) = base.plan, base.plan.cluster.pools
+
+    def with_job(**changes: Any) -> Procurement:
+        return replace(offer, alternatives=(replace(first, workloads=(replace(base, **changes), *others)),))
+
+    def with_asked(**changes: Any) -> Procurement:
+        return replace(offer, question=replace(asked, **changes), alternatives=(first,))
+
+    def with_mixed(**changes: Any) -> Procurement:
+        return with_asked(mixed=(replace(asked.mixed[0], **changes),))  # type: ignore[index]
+
+    larger = replace(plan, cluster=replace(plan.cluster, pools=(a100, replace(v100, count=2))))
+    other = replace(plan, cluster=replace(plan.cluster, pools=(a100, replace(v100, node="dgx-h100"))))
+    bill = tuple(line for line in first.bill_of_materials if line.pool != base.pools[1])
+    return {
+        "one pool later than the other": (
+            "machines_do_one_thing_at_a_time",
+            with_job(schedule=(one, replace(two, start_day=two.start_day + 0.5, end_day=two.end_day + 0.5))),
+        ),
+        "one pool for fewer days": (
+            "machines_do_one_thing_at_a_time",
+            with_job(schedule=(one, replace(two, end_day=two.end_day - 1.0))),
+        ),
+        "one pool not at all": ("jobs_are_done", with_job(schedule=(one,))),
+        "a pool that does something else": (
+            "machines_do_one_thing_at_a_time",
+            replace(
+                offer,
+                alternatives=(
+                    replace(first, workloads=(base, *(replace(x, pools=(two.pool,), schedule=(two,)) for x in others))),
+                ),
+            ),
+        ),
+        "faster than it is": ("jobs_are_done", with_job(tokens_per_s=base.tokens_per_s * 2)),
+        "more nodes than there are": ("plans_fit_their_pools", with_job(plan=larger)),
+        "other nodes": ("plans_fit_their_pools", with_job(plan=other)),
+        "nobody asked for it": ("plans_fit_their_pools", with_asked(mixed=None)),
+        "asked for other pools": ("plans_fit_their_pools", with_mixed(pools=("own dgx-a100-80gb", "p5.48xlarge"))),
+        "asked for another workload": ("plans_fit_their_pools", with_mixed(workloads=("weekly",))),
+        "another link": ("plans_fit_their_pools", with_mixed(link_bytes_per_s=1e9)),
+        "another latency": ("plans_fit_their_pools", with_mixed(link_latency_s=1.0)),
+        "apart it would be better": (
+            "together_is_no_worse_than_apart", replace(offer, apart=replace(offer.apart, value=1.0))  # type: ignore[type-var]
+        ),
+        "what apart would be is not told": ("together_is_no_worse_than_apart", replace(offer, apart=None)),
+        "fewer machines owned": ("limits_hold", with_asked(owned={"dgx-a100-80gb": 1, "dgx-v100": 0})),
+        "no electricity for one pool": (
+            "bill_has_what_is_used", replace(offer, alternatives=(replace(first, bill_of_materials=bill),))
+        ),
+    }  # fmt: skip
+
+
+def test_the_second_opinion_finds_what_is_wrong_with_a_job_on_two_pools(offer: Procurement) -> None:
+    missed = {
+        fault: {violation.name for violation in verify.violations(broken)}
+        for fault, (name, broken) in _broken(offer).items()
+        if name not in {violation.name for violation in verify.violations(broken)}
+    }
+    assert not missed
+
+
+def test_an_offer_with_a_job_on_two_pools_is_read_again(
+    offer: Procurement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("offer.json").write_text(document.as_json(offer), encoding="utf-8")
+    assert document.load_any(Path("offer.json")) == offer
+    shown = ask(capsys, "explain offer.json")
+    assert "own 1 x dgx-a100-80gb + own 1 x dgx-v100" in shown.out
+    assert "1 together to within" in shown.out and "Together  with every job on one pool: " in shown.out
+    plan = ask(capsys, "explain offer.json --workload base")
+    assert "A-B  400 Gbit/s a node, the slower of both nodes' NICs" in plan.out
+    assert main("export offer.json --workload base --to megatron+slurm".split()) == 2
+    assert "groups of unlike pipelines" in capsys.readouterr().err
+
+
+def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
+    table = 'link = "400 Gbit/s"\ncounts = [[1, 1]]\n[[mixed]]\npools = ["own dgx-v100", "p5.48xlarge"]'
+    path = cellar(tmp_path, mixed=f'{table}\nlink = "200 Gbit/s"\nworkloads = ["base"]')
+    path.write_text(path.read_text(encoding="utf-8").replace('"17 d"', '"6 d"').replace("dgx-v100", "dgx-h100"))
+    known = load()
+    found = procuring.procure(
+        known, reading.read(path, known), depth=procuring.Depth(top=1, marginal=False, sensitivity=False)
+    )
+    base = found.alternatives[0].workloads[0]
+    assert verify.violations(found) == []
+    assert base.pools == ("own 1 x dgx-a100-80gb", "own 1 x dgx-h100")
+    posed = procuring.pose(known, reading.read(path, known))
+    together = [c for c in posed.columns if c.beside]
+    spot = next(c for c in together if posed.instance.pools[c.beside[0]].way == "spot")
+    usual = next(c for c in together if posed.instance.pools[c.beside[0]].way == "on-demand")
+    # One search for both; the spot machine is taken back now and then.
+    assert posed.mixtures.wanted == 0 and spot.days > usual.days
+    plans = [posed.mixtures.plan(c) for c in (spot, usual)]
+    assert plans[0].prediction == plans[1].prediction
+    assert plans[0].money.goodput.mtbf_s < plans[1].money.goodput.mtbf_s
+    assert [pool.zone for pool in plans[0].cluster.pools] == ["", "rented"]
+    (link,) = plans[0].cluster.links
+    assert (link.bytes_per_s, link.latency_s, link.basis) == (25e9, 2e-5, "as given ([[mixed]] link)")
+    # Over what is assumed where nothing is said the rented machine is left out, and that is told.
+    path.write_text(path.read_text(encoding="utf-8").replace('link = "200 Gbit/s"', ""), encoding="utf-8")
+    far = procuring.pose(known, reading.read(path, known))
+    assert [(name, table.pools) for name, table in far.mixtures.left_out()] == [
+        ("base", ("own dgx-h100", "p5.48xlarge"))
+    ]
+
+
+WRONG = {
+    "an unknown pool": ('pools = ["own dgx-a100-80", "own dgx-v100"]', "did you mean own dgx-a100-80gb"),
+    "a pool of one": ('pools = ["own dgx-v100"]', "1 pool: a mixed job takes 2 to 4"),
+    "a pool twice": ('pools = ["own dgx-v100", "own dgx-v100"]', "own dgx-v100 stands twice"),
+    "no pools": ('workloads = ["base"]', 'say which: pools = ["own dgx-a100-80gb"'),
+    "the same pools in two tables": (
+        'pools = ["own dgx-v100", "own dgx-a100-80gb"]', "own dgx-v100 and own dgx-a100-80gb stand together twice"
+    ),
+    "an unknown workload": (
+        'pools = ["own dgx-v100", "p5.48xlarge"]\nworkloads = ["bse"]', "no workload 'bse'; did you mean base"
+    ),
+    "a link without unit": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlink = 400', "mixed.1.link"),
+    "a link of nothing": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlink = "0 Gbit/s"', "must be more than nothing"),
+    "a latency alone": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlatency = "2 ms"', "goes with a link"),
+    "a negative latency": (
+        'pools = ["own dgx-v100", "p5.48xlarge"]\nlink = "1 Gbit/s"\nlatency = "-2 ms"', "mixed.1.latency"
+    ),
+    "counts of one pool": ('pools = ["own dgx-v100", "p5.48xlarge"]\ncounts = [1, 2]', "write lists of 2 counts"),
+    "a size that is not there": (
+        'pools = ["own dgx-v100", "p5.48xlarge"]\ncounts = [[2, 1]]', "no cluster of 2 of own dgx-v100 can be had"
+    ),
+    "an unknown key": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlinks = "1 Gbit/s"', "unknown key"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_tables_are_told(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, said = WRONG[name]
+    assert main(["procure", str(cellar(tmp_path, mixed=f"[[mixed]]\n{table}"))]) == 2
+    told = capsys.readouterr().err
+    assert said in told and "Traceback" not in told
+
+
+def test_too_many_searches_are_refused_before_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = "".join(
+        f'[[workloads]]\nname = "w{n}"\nmodel = "llama3.2-3b"\nbatch = {n}\ntokens = "1B"\n' for n in range(64, 130)
+    )
+    table = f'{many}[[mixed]]\npools = ["own dgx-v100", "p5.48xlarge"]'
+    assert main(["procure", str(cellar(tmp_path, mixed=table))]) == 2
+    assert "searches of some seconds each, at most 64 are made" in capsys.readouterr().err
+
+
+def test_a_flag_that_closes_an_offer_closes_its_tables(tmp_path: Path) -> None:
+    known = load()
+    path = cellar(tmp_path, mixed='[[mixed]]\npools = ["own dgx-v100", "p5.48xlarge"]')
+    both = asking.asked(known, path, asking.Flags(ways="spot"))
+    assert [table.pools for table in both.mixed] == [
+        ("own dgx-a100-80gb", "own dgx-v100"), ("own dgx-v100", "p5.48xlarge")
+    ]  # fmt: skip
+    none = asking.asked(known, path, asking.Flags(ways="buy"))
+    assert [table.pools for table in none.mixed] == [("own dgx-a100-80gb", "own dgx-v100")]
+
+
+def test_all_and_half_of_what_is_owned_is_tried() -> None:
+    known = load()
+    asked = portfolio((job(0, 30.0),))
+    asked = replace(
+        asked,
+        owned=(Owned(node="dgx-a100-80gb", count=6), Owned(node="dgx-v100", count=1)),
+        candidates=(Candidate(node="p5.48xlarge", ways=("spot",), at_most=8),),
+        mixed=(
+            Mixed(pools=("own dgx-a100-80gb", "own dgx-v100")), Mixed(pools=("own dgx-a100-80gb", "p5.48xlarge")),
+        ),
+    )  # fmt: skip
+    offered = pools(known, asked)
+    tried = [tuple(offered[p].cluster.count for p in x.place) for x in mixing.places(asked, offered)]
+    assert tried == [(6, 1), (3, 1), (6, 8), (6, 4), (6, 1), (3, 8), (3, 4), (3, 1)]
