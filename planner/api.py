@@ -43,6 +43,8 @@ class Asked:
     region: str | None = None
     batch: str | None = None
     sequence: int | None = None
+    mtp_layers: int = 0
+    """Multi-token prediction modules trained beside the model."""
     tokens: str | None = None
     method: str = "pretrain"
     rank: int | None = None
@@ -218,6 +220,7 @@ def request(
         rank=asked.rank,
         targets=asked.targets,
         optimizer=asked.optimizer,
+        mtp_layers=asked.mtp_layers,
     )
     price, sold_as = _price(known, base.node, asked)
     if asked.objective not in OBJECTIVES:
@@ -437,6 +440,12 @@ def _inputs(known: Catalog, model: Model, named: str | Sequence[str]) -> dict[st
 def _left_open(asked: Asked, base: Cluster, model: Model, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:
     """What the question did not say and this program chose."""
     open_ones = [
+        (
+            asked.mtp_layers > 0,
+            "an MTP module as one more layer and head",
+            "its projection of 2 h to h, a hundredth of it, is left out",
+            "--mtp-layers",
+        ),
         (asked.batch is None, f"batch of {model.batch:,} sequences", "the model's default", "--batch"),
         (asked.sequence is None, f"{model.sequence:,} tokens per sequence", "the model's default", "--seq"),
         (

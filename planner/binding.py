@@ -72,7 +72,7 @@ def shape(workload: Workload) -> Shape:
     held_per_layer = counted.attention_per_layer + counted.norms_per_layer + counted.extra_per_layer
     cross = model.layers / counted.layers if model.encoder_layers else 0.0
     return Shape(
-        layers=counted.layers + workload.ahead,
+        layers=counted.layers + workload.mtp_layers,
         leading_dense=leading,
         moe_share=counted.moe_layers / max(counted.layers - leading, 1),
         hidden=model.hidden,
@@ -87,7 +87,7 @@ def shape(workload: Workload) -> Shape:
         kv_latent=latent.kv_rank if latent else 0,
         kv_up=model.heads * (latent.nope_dim + latent.value_dim) if latent else 0,
         vocab=model.vocab,
-        losses=1.0 + workload.ahead,
+        losses=1.0 + workload.mtp_layers,
         sequence=workload.sequence,
         attended=attended(model, workload.sequence),
         attended_full=workload.sequence,

@@ -110,7 +110,7 @@ def of_plan(catalog: Catalog, plan: Plan) -> Layered:
         sequence=w.sequence,
         sequence_parallel=p.sequence_parallel,
     )
-    work = workload(read(w.shape), sequence=w.sequence)
+    work = replace(workload(read(w.shape), sequence=w.sequence), mtp_layers=w.mtp_layers or 0)
     runtime = catalog.runtime(plan.runtime.name)
     on = cluster(catalog, pool.node, pool.count)
     grid = grid_of(catalog, work, on, runtime, plan.runtime.release, asked, asked.micro)

@@ -64,6 +64,7 @@ def _questions(first: Plan, second: Plan) -> Iterator[str]:
     a, b = first.workload, second.workload
     pairs = (
         ("models", a.parameters, b.parameters),
+        ("multi-token prediction modules", a.mtp_layers, b.mtp_layers),
         ("lengths of sequences", a.sequence, b.sequence),
         (TOKENS, abs(a.tokens - b.tokens) > first.batch.global_ * a.sequence, False),
         ("methods", a.method, b.method),

@@ -98,6 +98,7 @@ def workload_section(request: Request) -> schema.WorkloadSection:
             "step_bytes": w.optimizer.step_bytes,
         },
         shape=_plain(model),
+        mtp_layers=w.mtp_layers or None,
     )
 
 
@@ -424,7 +425,16 @@ def dump(document: schema.Record) -> dict[str, Any]:
     return _pruned(dumped)
 
 
-ABSENT = ("expanded", "placement", "dimensions", "communication_choice", "waived", "norm_epsilon", "rotary")
+ABSENT = (
+    "expanded",
+    "placement",
+    "dimensions",
+    "communication_choice",
+    "waived",
+    "norm_epsilon",
+    "rotary",
+    "mtp_layers",
+)
 """Keys that documents leave out where they have no value: of what few have."""
 
 

@@ -23,6 +23,8 @@ OPTIMIZERS = "optimizers.toml"
 LORA_RANK = 16
 LORA_TARGETS: tuple[Target, ...] = ("q", "k", "v", "o")
 """Rank and targets of the MLPerf Llama-2-70B LoRA benchmark (mlcommons/training_results_v4.0)."""
+MOST_MODULES = 16
+"""Of multi-token prediction; DeepSeek-V3 has one."""
 LARGEST_BATCH = LARGEST_SEQUENCE = 10**9
 
 
@@ -132,6 +134,7 @@ def workload(
     rank: int | None = None,
     targets: Sequence[str] | None = None,
     optimizer: str | Optimizer = "adamw",
+    mtp_layers: int = 0,
 ) -> Workload:
     """What is trained: a model with sequence length, global batch (sequences), tokens, method and optimizer.
 
@@ -153,7 +156,19 @@ def workload(
         tokens=chosen.tokens if tokens is None else _tokens(tokens),
         method=method if isinstance(method, Method) else _method(chosen, method, rank, targets),
         optimizer=_find_optimizer(optimizer),
+        mtp_layers=_modules(chosen, method if isinstance(method, str) else method.kind, mtp_layers),
     )
+
+
+def _modules(model: Model, method: str, count: int) -> int:
+    """Multi-token prediction modules (arXiv 2412.19437): of a decoder with later layers alike, all of it trained."""
+    if not 0 <= count <= MOST_MODULES:
+        raise WrongQuestion(f"--mtp-layers {count}: must be from 0 to {MOST_MODULES}")
+    if count and (model.family != "decoder" or (model.moe is not None and model.moe.every > 1)):
+        raise WrongQuestion(f"--mtp-layers {count}: {model.id} is no decoder whose later layers are all alike")
+    if count and method == "lora":
+        raise WrongQuestion(f"--mtp-layers {count}: LoRA trains no modules; leave it out (--mtp-layers 0)")
+    return count
 
 
 def _find_model(named: Model | str) -> Model:

@@ -182,7 +182,7 @@ def test_an_allocators_own_count_leaves_out_what_is_beside_it(frame, known):
 
 
 def test_a_multi_token_prediction_module_costs_a_layer_and_another_loss(read, known):
-    run = next(r for r in read if r.base == "deepseek-v3" and r.variants and r.workload.ahead)
+    run = next(r for r in read if r.base == "deepseek-v3" and r.variants and r.workload.mtp_layers)
     assert any("multi-token prediction" in each for each in run.inferred)
     without = replace(run, workload=replace(run.workload, ahead=0))
     using = Efficiencies.of(known)

@@ -145,7 +145,7 @@ def test_a_shape_that_is_in_no_library_is_taken_as_it_is() -> None:
         ("megatron", f"{MINE} --window-size 127", "not a pair such as (127,0)"),
         ("megatron", f"{MINE} --window-size (127,0) --window-attn-skip-freq [1,0]", "no rhythm of 80 layers"),
         ("megatron", f"{MINE} --kv-lora-rank 512", "--kv-lora-rank: goes with --multi-latent-attention"),
-        ("megatron", f"{MINE} --mtp-num-layers 1", "cannot be taken over"),
+        ("megatron", f"{MINE} --mtp-num-layers 99", "--mtp-layers 99: must be from 0 to 16"),
         ("megatron", f"{MINE} --decoder-first-pipeline-num-layers 90", "80 layers cannot be dealt so"),
         ("megatron", f"{MINE} --pipeline-model-parallel-layout (((t)*9999)*9999)*9999", "grow without end"),
         ("torchtitan", "missing.sh", "missing.sh: no such file"),

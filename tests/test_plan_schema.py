@@ -32,6 +32,7 @@ LATER = {
     "MemorySection": {"oom_risk", "oom_chance", "expanded"},
     "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "waived", "placement"},
+    "WorkloadSection": {"mtp_layers"},
     "Pool": {"offered", "expanded"},
     "PoolBought": {"offer"},
     "CommunicationRule": {"ranks"},

@@ -166,9 +166,13 @@ def _parsed(dumped: dict[str, Any]) -> Plan:
     return parsed
 
 
+BUILT = ("workload.shape.norm_epsilon", "workload.shape.rotary.")
+"""What launchers build, and neither time nor memory depends on."""
+
+
 @pytest.mark.parametrize("name", ALSO)
 def test_every_derived_figure_is_checked(name: str) -> None:
-    assert survivors(best(name)) == INPUTS | ALSO[name]
+    assert {field for field in survivors(best(name)) if not field.startswith(BUILT)} == INPUTS | ALSO[name]
 
 
 # ---- lies that fit each other ----------------------------------------------------------------------------------------

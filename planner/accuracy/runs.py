@@ -179,7 +179,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     task = "lora" if run.task == "lora" else "pretrain"
     work = workload(model, sequence=sequence, batch=batch, tokens=1e12, method=task, optimizer=optimizer)
     if run.base == "deepseek-v3" and "w/o mtp" not in (row.get("notes") or "").lower():
-        work = replace(work, ahead=1)
+        work = replace(work, mtp_layers=1)
         inferred.append("one multi-token prediction module, as its recipe trains")
     cluster = _cluster(row, catalog, accelerator, n)
     readings = tuple(variants(run.source, row, work, n, runtime, cluster.accelerator, inferred))

@@ -132,6 +132,7 @@ def _workload(plan: Plan) -> Workload:
         tokens=w.tokens,
         method=method,
         optimizer=_optimizer(plan),
+        mtp_layers=w.mtp_layers or 0,
     )
 
 

@@ -24,6 +24,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--seq", "sequence", type=int, metavar="N", help="Tokens per sequence."),
     click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 1T."),
     click.option(
+        "--mtp-layers",
+        type=int,
+        default=0,
+        show_default=True,
+        metavar="N",
+        help="Multi-token prediction modules trained beside the model (DeepSeek-V3's recipe: 1).",
+    ),
+    click.option(
         "--method",
         type=click.Choice(["pretrain", "finetune", "lora"]),
         default="pretrain",

@@ -146,9 +146,9 @@ def _ranks(ranks: Sequence[int]) -> str:
 def _heading(plan: Plan) -> None:
     w, cluster, pool = plan.workload, plan.cluster, plan.cluster.pools[0]
     method = {"pretrain": "pre-training", "finetune": "full fine-tuning", "lora": f"LoRA rank {w.method['rank']}"}
-    render.text(
-        f"{w.name}, {method[w.method['kind']]}, {w.sequence:,} tokens/sequence, batch {plan.batch.global_:,} sequences"
-    )
+    modules = f" with {w.mtp_layers} MTP module{'s' * (w.mtp_layers > 1)}" if w.mtp_layers else ""
+    trained = f"{w.name}{modules}, {method[w.method['kind']]}"
+    render.text(f"{trained}, {w.sequence:,} tokens/sequence, batch {plan.batch.global_:,} sequences")
     if plan.parallelism.groups:
         report_mixed.pools(plan)
         render.text(f"{plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")

@@ -178,7 +178,8 @@ def model_flops(grid: Grid) -> Figure:
 
     For the GPT block this is ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473);
     causal masking is not deducted, mixtures count the experts that a token visits. Frozen weights (LoRA) have no
-    gradient: twice the forward products; the adapters' own, about a hundredth, are left out.
+    gradient: twice the forward products; the adapters' own, about a hundredth, are left out. Each module of multi-token
+    prediction is one more layer, and one more product with the head.
     """
     s = grid.shape
     latent = s.kv_rank > 0
@@ -195,7 +196,7 @@ def model_flops(grid: Grid) -> Figure:
     mixed = body * s.moe_share
     products = s.layers * attention * (1.0 + s.cross_share)
     products = products + mlp * ((s.layers - mixed) * s.ffn + mixed * moe)
-    products = products + mixed * s.experts * s.hidden + s.hidden * s.vocab
+    products = products + mixed * s.experts * s.hidden + s.hidden * s.vocab * s.losses
     scores = s.layers * scores * (1.0 + s.cross_share)
     per_token = 2.0 * (2.0 + s.weight_gradient) * products + 6.0 * scores
     return grid.layout.batch * s.sequence * per_token

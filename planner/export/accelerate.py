@@ -140,7 +140,7 @@ def refuses(plan: Plan) -> Iterator[str]:
 def loses(plan: Plan) -> Iterator[Loss]:
     """What is the script's."""
     yield from facts.other_runtime(plan, ("fsdp2", "fsdp", "deepspeed", "pytorch-ddp"))
-    yield from facts.shape_losses(plan)
+    yield from facts.own_script_losses(plan)
     yield Loss("workload", "model, data and sequence length are the script's")
     if route(plan) != "DEEPSPEED":
         yield Loss("batch.micro", f"the script's data loader has to give {plan.batch.micro} sequences at a time")

@@ -153,7 +153,7 @@ def loses(plan: Plan) -> Iterator[Loss]:
     """What is the script's."""
     p = plan.parallelism
     yield from facts.other_runtime(plan, ("deepspeed",))
-    yield from facts.shape_losses(plan)
+    yield from facts.own_script_losses(plan)
     yield Loss("workload", "model, data and sequence length are the script's")
     if p.pp > 1:
         yield Loss("parallelism.pp", "the script has to build its model as a PipelineModule of as many stages")

@@ -192,3 +192,10 @@ def shape_losses(plan: Plan) -> Iterator[Loss]:
     """Communication rules go to ``nccl-tuner``; trainers have no key for them."""
     if plan.communication:
         yield UNTUNED
+
+
+def own_script_losses(plan: Plan) -> Iterator[Loss]:
+    """What a script of one's own has to do."""
+    yield from shape_losses(plan)
+    if plan.workload.mtp_layers:
+        yield Loss("workload.mtp_layers", "your script has to train the modules of multi-token prediction")

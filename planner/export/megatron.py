@@ -32,6 +32,7 @@ def emit(plan: Plan, job: Job, values: Values) -> Job:
     argv = (
         *_parallelism(plan),
         *_model(plan.workload.shape, plan.workload.sequence, plan.parallelism.tp),
+        *(("--mtp-num-layers", str(plan.workload.mtp_layers)) if plan.workload.mtp_layers else ()),
         *_rotary(plan.workload.shape, values),
         *_batch(plan),
         *_memory(plan),
@@ -56,15 +57,20 @@ def environment(plan: Plan) -> dict[str, str]:
 
 
 def layout(plan: Plan) -> str:
-    """Chunks as a layout string: ``Et*7|t*9|t*9|t*7L`` (E embedding, t layer, L loss, | border)."""
-    sizes = [f"t*{n}" if n > 1 else "t" for n in facts.chunks(plan)]
-    return "|".join(("E" if i == 0 else "") + s + ("L" if i == len(sizes) - 1 else "") for i, s in enumerate(sizes))
+    """Chunks as a layout string: ``Et*7|t*9|t*9|t*6mL`` (E embedding, t layer, m multi-token prediction, L loss)."""
+    sizes, modules = facts.chunks(plan), plan.workload.mtp_layers or 0
+    words = [_repeated("t", n) for n in (*sizes[:-1], sizes[-1] - modules)]
+    return f"E{'|'.join(words)}{_repeated('m', modules)}L"
+
+
+def _repeated(word: str, times: int) -> str:
+    return f"{word}*{times}" if times > 1 else word * times
 
 
 def _parallelism(plan: Plan) -> Iterator[str]:
     p = plan.parallelism
     yield from ("--tensor-model-parallel-size", str(p.tp), "--pipeline-model-parallel-size", str(p.pp))
-    if facts.values(plan)["stages"] == "uneven":
+    if facts.values(plan)["stages"] == "uneven" or (p.pp > 1 and plan.workload.mtp_layers):
         yield from ("--pipeline-model-parallel-layout", layout(plan))
     elif p.vpp > 1:
         yield from ("--num-virtual-stages-per-pipeline-rank", str(p.vpp))
@@ -266,6 +272,11 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield "sequence parallelism without tensor parallelism (Megatron would switch it off with a warning)"
     if plan.overlap.tp and not p.sequence_parallel:
         yield "--tp-comm-overlap needs sequence parallelism"
+    modules = plan.workload.mtp_layers or 0
+    if modules and shape["learned_positions"]:
+        yield "multi-token prediction needs rotary positions"
+    if (last := facts.chunks(plan)[-1]) < modules:
+        yield f"all {modules} modules of multi-token prediction stand in the last chunk, which holds {last} layers"
     if shape["moe"] and p.tp > 1 and not p.sequence_parallel:
         yield "a mixture of experts with tensor parallelism needs sequence parallelism (Megatron stops at run time)"
     if shape["embedding_width"] not in (0, shape["hidden"]):

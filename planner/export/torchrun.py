@@ -24,7 +24,7 @@ def emit(plan: Plan, job: Job, values: Values) -> Job:
 def loses(plan: Plan) -> Iterator[Loss]:
     """It starts processes: everything else is the script's to read."""
     yield Loss("parallelism, batch, precision, recompute", "left to the script, which finds them in plan.json")
-    yield from facts.shape_losses(plan)
+    yield from facts.own_script_losses(plan)
 
 
 SCRIPT = Setting("script", "training script, started on every accelerator")

@@ -174,6 +174,8 @@ def refuses(plan: Plan) -> Iterator[str]:
     moe = shape["moe"]
     if moe and (moe["shared_ffn"] or moe["leading_dense_layers"] or moe["every"] > 1 or moe["router_bias"]):
         yield "the module it needs is written for mixtures like Qwen 3's (in every layer, none shared)"
+    if plan.workload.mtp_layers:
+        yield "the module it needs has no multi-token prediction"
     if (positions.rotary(shape) or {"share": 1})["share"] != 1:
         yield "the module it needs rotates whole heads, the model a part of each"
     if p.zero_stage == 0 and (p.tp > 1 or p.cp > 1 or p.pp > 1 or p.ep > 1):

@@ -54,6 +54,9 @@ class WorkloadSection(Record):
     """id, bytes per parameter of states and master copy, bytes moved by an update."""
     shape: dict[str, Any]
     """The model's record: everything a launcher needs to build it."""
+    mtp_layers: int | None = None
+    """Multi-token prediction modules trained beside the model, each one more layer of the last stage and the head once
+    more; neither in `shape` nor in the parameters. Only in documents where there are some."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -213,6 +213,11 @@ class Workload:
     """Tokens to train on."""
     method: Method
     optimizer: Optimizer
-    ahead: int = 0
+    mtp_layers: int = 0
     """Multi-token prediction modules trained beside the model (arXiv 2412.19437): each another layer, and the head and
     loss once more."""
+
+    @property
+    def layers(self) -> int:
+        """Blocks that a pipeline holds: an encoder's, the model's own, one for each multi-token prediction module."""
+        return self.model.encoder_layers + self.model.layers + self.mtp_layers

@@ -108,7 +108,7 @@ def _why(question: Question, axis: str) -> str:
     if axis == "ep" and model.moe and not _some(bound, divisors(model.moe.experts)):
         return _hint(question, "experts_divide")
     if axis == "vpp":
-        few = not _some(bound, range(1, model.layers + model.encoder_layers + 1))
+        few = not _some(bound, range(1, setting.workload.layers + 1))
         return _hint(question, "layer_for_every_chunk") if few else "interleaving needs pp above 1. "
     if axis == "cp" and _some(bound, divisors(ranks)) and not _some(bound, (2**i for i in range(32))):
         return "context parallelism goes by powers of two. "
@@ -141,8 +141,8 @@ def _hint(question: Question, rule: str) -> str:
         "tp_in_domain": f"{cluster.node.id} joins {each} accelerators (or --waive tp_in_domain). ",
         "batch_divides": f"a batch of {batches} doesn't divide by dp x micro-batch{mend}. ",
         "stages_alike": "stages would hold different kinds of layers, which is not planned; try pp=1. ",
-        "layers_deal": f"{model.layers + model.encoder_layers} layers don't deal evenly. ",
-        "layer_for_every_chunk": f"there are {model.layers + model.encoder_layers} layers. ",
+        "layers_deal": f"{w.layers} layers don't deal evenly. ",
+        "layer_for_every_chunk": f"there are {w.layers} layers. ",
         "sequence_divides": f"a sequence of {w.sequence:,} doesn't divide by 2 cp and tp. ",
         "experts_divide": f"{model.moe.experts} experts don't divide by it. "
         if model.moe

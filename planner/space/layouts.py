@@ -85,7 +85,7 @@ def layouts(question: Question) -> Rows:
 
 def _of_count(question: Question, count: int, batch: int, experts: int) -> Rows:
     n = count * question.setting.cluster.node.accelerators
-    layers = question.setting.workload.model.layers + question.setting.workload.model.encoder_layers
+    layers = question.setting.workload.layers
     ranks = divisors(n)
     rows: Rows = {"nodes": np.array([count]), "batch": np.array([batch]), "etp": np.array([1])}
     rows = _cross(rows, "tp", _allowed(question, "tp", ranks))

@@ -90,18 +90,18 @@ def _expert_tensor(c: Columns, s: Setting) -> Mask:
 
 
 def _layers(c: Columns, s: Setting) -> Mask:
-    return np.asarray(s.workload.model.layers + s.workload.model.encoder_layers >= c["pp"] * c["vpp"])
+    return np.asarray(s.workload.layers >= c["pp"] * c["vpp"])
 
 
 def _deal(c: Columns, s: Setting) -> Mask:
-    layers = s.workload.model.layers + s.workload.model.encoder_layers
+    layers = s.workload.layers
     missing = -layers % (c["pp"] * c["vpp"])
     return np.asarray(missing < c["pp"] if s.runtime.uneven_stages else missing == 0)
 
 
 def _alike(c: Columns, s: Setting) -> Mask:
     model = s.workload.model
-    layers, chunks = model.layers + model.encoder_layers, c["pp"] * c["vpp"]
+    layers, chunks = s.workload.layers, c["pp"] * c["vpp"]
     every = model.moe.every if model.moe else 1
     mixed: Mask = (-(-layers // chunks) % every > 0) | (-layers % chunks > 0)
     uneven = (every > 1) & mixed | (model.encoder_layers > 0)

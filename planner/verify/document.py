@@ -88,6 +88,15 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def modules_go_with_the_model(plan: Plan) -> Iterator[str]:
+    """Multi-token prediction: modules of a decoder, all of it trained."""
+    w = plan.workload
+    if w.mtp_layers is None:
+        return
+    if not 1 <= w.mtp_layers <= MOST_LAYERS or w.shape.get("family") != "decoder" or w.method.get("kind") == "lora":
+        yield f"workload.mtp_layers is {w.mtp_layers}: only decoders that are trained whole have such modules"
+
+
 def shape_is_a_model(plan: Plan) -> Iterator[str]:
     """The shape has every field of a model, each in its range, and is the model named."""
     try:
@@ -107,4 +116,4 @@ def shape_is_a_model(plan: Plan) -> Iterator[str]:
         yield "workload.shape.moe: more dense layers than layers, or more experts visited than there are"
 
 
-CHECKS = (numbers_are_possible, divisors_are_positive, tables_are_complete, shape_is_a_model)
+CHECKS = (numbers_are_possible, divisors_are_positive, tables_are_complete, modules_go_with_the_model, shape_is_a_model)

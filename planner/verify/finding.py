@@ -67,13 +67,19 @@ class Claim:
         return self.plan.money.days * 86400.0
 
     @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """All blocks in order: the model's, then those of multi-token prediction, each like the last."""
+        own = layers(self.model)
+        return (*own, *own[-1:] * (self.plan.workload.mtp_layers or 0))
+
+    @cached_property
     def placed(self) -> tuple[tuple[Layer, ...], ...]:
         """The layers of every pipeline stage, in the model's order.
 
         Chunk v of stage i is the ``(v pp + i)``-th of the model and has ``ceil(L / (pp vpp))`` layers. The first stage
         is short in its first chunk (where the embedding is), every other in its last.
         """
-        p, every = self.plan.parallelism, layers(self.model)
+        p, every = self.plan.parallelism, self.layers
         full = -(-len(every) // (p.pp * p.vpp)) if p.vpp > 1 else len(every)
         left = [stage.layers for stage in p.stages]
         placed: list[list[Layer]] = [[] for _ in left]

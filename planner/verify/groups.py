@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from planner.schema.plan import Group, GroupStage
 from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
 from planner.verify.memory import trained
-from planner.verify.model import Held, first_end, last_end, layers
+from planner.verify.model import Held, first_end, last_end
 
 RECOMPUTES = ("none", "selective", "full")
 
@@ -102,7 +102,7 @@ def ranks_fit_the_pools(c: Claim) -> Iterator[str]:
 
 def layers_are_all_dealt(c: Claim) -> Iterator[str]:
     """Every pipeline holds every layer once."""
-    total = len(layers(c.model))
+    total = len(c.layers)
     for i, g in enumerate(c.plan.parallelism.groups):
         if sum(s.layers for s in g.stages) != total:
             yield f"group {i} holds {sum(s.layers for s in g.stages)} of {total} layers"
@@ -152,7 +152,7 @@ def gradients_cross_in_time(c: Claim) -> Iterator[str]:
     """What leaves a pool of layers that others hold too, e bytes a trained parameter, over its fastest link's rate is
     no more than the step: ``e sum parameters / (nodes max B_link) <= T``.
     """
-    every, pools, share = layers(c.model), c.plan.cluster.pools, trained(c)
+    every, pools, share = c.layers, c.plan.cluster.pools, trained(c)
     homes: list[set[int]] = [set() for _ in every]
     for g in c.plan.parallelism.groups:
         start = 0
@@ -181,7 +181,7 @@ def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
     ``parameters + gradients + optimizer / width`` of ``layers / tp`` and the ends, ``(pp - i) layers e micro s h / (cp
     tp)``.
     """
-    every, w = layers(c.model), c.plan.workload
+    every, w = c.layers, c.plan.workload
     for i, g in enumerate(c.plan.parallelism.groups):
         start = 0
         for n, s in enumerate(g.stages):

@@ -222,16 +222,20 @@ class Work:
     """Attention over all positions that it could see, masked ones included."""
 
 
-def work(model: Model, sequence: int) -> Work:
-    """Products with every matrix that a token visits, and ``positions a (d_qk + d_v)`` for each attention."""
-    every = layers(model)
+def work(model: Model, sequence: int, mtp_layers: int = 0) -> Work:
+    """Products with every matrix that a token visits, and ``positions a (d_qk + d_v)`` for each attention.
+
+    Each module of multi-token prediction has a block like the last and the head once more.
+    """
+    own = layers(model)
+    every = [*own, *own[-1:] * mtp_layers]
     attentions = sum(layer.attentions for layer in every)
     mixtures = sum(layer.mixture for layer in every)
     products = attentions * _elements(attention_matrices(model))
     products += (len(every) - mixtures) * _elements(mlp_matrices(model, model.ffn))
     if model.moe is not None:
         products += mixtures * _visited(model, model.moe)
-    products += model.hidden * model.vocab
+    products += model.hidden * model.vocab * (1 + mtp_layers)
     latent = model.latent
     widths = latent.nope_dim + latent.rope_dim + latent.value_dim if latent else 2 * model.head_dim
     return Work(products, attentions * _positions(model, sequence) * model.heads * widths)

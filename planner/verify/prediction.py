@@ -49,7 +49,7 @@ def flops_are_counted(c: Claim) -> Iterator[str]:
     For the GPT block ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473). Weights
     that LoRA freezes have no gradient: ``4 tokens products``.
     """
-    per_token = work(c.model, c.plan.workload.sequence)
+    per_token = work(c.model, c.plan.workload.sequence, c.plan.workload.mtp_layers or 0)
     each = 4.0 if c.plan.workload.method["kind"] == "lora" else 6.0
     derived = c.step_tokens * (each * per_token.products + 6.0 * per_token.scores)
     yield from unless_same("model_flops", c.plan.prediction.model_flops, derived)
@@ -92,7 +92,7 @@ def hardware_is_not_beaten(c: Claim) -> Iterator[str]:
     The least: LoRA computes no gradients of the base weights (a third less in products), and a kernel may skip what a
     causal mask hides (half of the scores).
     """
-    per_token = work(c.model, c.plan.workload.sequence)
+    per_token = work(c.model, c.plan.workload.sequence, c.plan.workload.mtp_layers or 0)
     lora = c.plan.workload.method["kind"] == "lora"
     products = (4.0 if lora else 6.0) * per_token.products
     scores = (3.0 if c.model.causal else 6.0) * per_token.scores

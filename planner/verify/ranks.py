@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from planner.schema.plan import Parallelism, Plan
 from planner.verify.finding import Check, Claim
-from planner.verify.model import layers
 
 MOST_DIMENSIONS = 4
 TOPOLOGIES = ("ring", "switch", "fully-connected", "torus")
@@ -85,7 +84,7 @@ def layers_are_dealt(c: Claim) -> Iterator[str]:
 
     A full deal is ``ceil(L / (pp vpp)) vpp`` layers.
     """
-    p, total = c.plan.parallelism, len(layers(c.model))
+    p, total = c.plan.parallelism, len(c.layers)
     dealt = [stage.layers for stage in p.stages]
     full = -(-total // (p.pp * p.vpp)) * p.vpp
     if len(dealt) != p.pp:

@@ -77,6 +77,7 @@ def read(job, arguments, torch):
         "pp_inner": args.use_tp_pp_dp_mapping,
         "offload": args.optimizer_cpu_offload,
         "chunks": chunks(config.pipeline_model_parallel_layout),
+        "modules": config.mtp_num_layers or 0,
         "moe_layers": config.moe_layer_freq if isinstance(config.moe_layer_freq, list) else None,
         "windows": config.window_attn_skip_freq
         if isinstance(getattr(config, "window_attn_skip_freq", None), list)
@@ -90,7 +91,9 @@ def chunks(layout):
     if layout is None:
         return None
     stages, chunked = layout.pipeline_model_parallel_size, layout.virtual_pipeline_model_parallel_size
-    return [sum(t.name == "decoder" for t in layout.layout[s][c]) for c in range(chunked) for s in range(stages)]
+    return [
+        sum(t.name in ("decoder", "mtp") for t in layout.layout[s][c]) for c in range(chunked) for s in range(stages)
+    ]
 
 
 sys.path.insert(0, sys.argv[1])

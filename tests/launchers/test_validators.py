@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from planner import api
 from planner.export import accelerate, dstack, facts, megatron, skypilot
 from planner.schema.plan import Plan
 from tests.launchers.environments import ask, checkout, export, python
@@ -68,7 +69,8 @@ def values_of_megatron(plan: Plan) -> Values:
         ],
         "pp_inner": p.rank_order == "tp-cp-ep-pp-dp",
         "offload": bool(plan.offload["optimizer"]),
-        "chunks": chunks if len(set(chunks)) > 1 else None,
+        "chunks": chunks if len(set(chunks)) > 1 or (p.pp > 1 and plan.workload.mtp_layers) else None,
+        "modules": plan.workload.mtp_layers or 0,
         "moe_layers": mixed if mixed and not all(mixed) else None,
         "windows": megatron.windowed(shape) if shape["window"] and shape["window"]["every"] > 1 else None,
         "window": [shape["window"]["size"] - 1, 0] if shape["window"] else None,
@@ -218,6 +220,21 @@ def test_the_launcher_reads_the_plan(name: str, tmp_path: Path) -> None:
     for (asked, plan), found in zip(plans, ask(name, jobs, tmp_path, *before), strict=True):
         assert "error" not in found, f"{asked}: {found['error']}"
         assert found["values"] == EXPECTED[name](plan), asked
+
+
+def test_megatron_reads_multi_token_prediction(tmp_path: Path) -> None:
+    """On one stage, and in the last chunk of several."""
+    python("megatron")
+    asked = (
+        ("moonlight-16b-a3b", "dgx-h100:4", "ep=8", 1),
+        ("deepseek-v3", "dgx-h100:128", "ep=64 pp=8 tp=2", 1),
+        ("deepseek-v3", "dgx-h100:128", "ep=64 pp=8 tp=2 vpp=2", 2),
+    )
+    plans = [api.estimate(m, where, pins.split(), mtp_layers=n).plans[0] for m, where, pins, n in asked]
+    jobs = [export(plan, "megatron", tmp_path / str(number)) for number, plan in enumerate(plans)]
+    for plan, found in zip(plans, ask("megatron", jobs, tmp_path, checkout()), strict=True):
+        assert "error" not in found, f"{plan.workload.model}: {found['error']}"
+        assert found["values"] == values_of_megatron(plan), plan.workload.model
 
 
 # ---- what they must refuse -------------------------------------------------------------------------------------------

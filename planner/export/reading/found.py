@@ -35,6 +35,7 @@ class Found:
     sequence: int | None = None
     precision: str | None = None
     steps: int | None = None
+    mtp_layers: int = 0
     method: str = "pretrain"
     shape: Mapping[str, Any] = field(default_factory=dict)
     """Fields of a model, where the configuration has them."""

@@ -43,7 +43,6 @@ _REFUSED = {
     "hybrid-layer-pattern": "layers of several kinds",
     "hybrid-override-pattern": "layers of several kinds",
     "is-hybrid-model": "layers of several kinds",
-    "mtp-num-layers": "layers that predict further tokens",
     "heterogeneous-layers-config-path": "layers of several shapes",
     "expert-model-parallel-degree": "an option that Megatron-LM does not have (--expert-model-parallel-size)",
     "encoder-num-layers": "an encoder",
@@ -65,7 +64,7 @@ _READ = frozenset(
     torch-fsdp2-no-reshard-after-forward train-samples multi-latent-attention window-size window-attn-skip-freq
     no-gradient-accumulation-fusion ckpt-format softmax-type quick-geglu no-bias-dropout-fusion
     rotary-base rotary-percent use-rotary-position-embeddings use-rope-scaling rope-scaling-factor
-    rotary-scaling-factor mscale mscale-all-dim norm-epsilon""".split()
+    rotary-scaling-factor mscale mscale-all-dim norm-epsilon mtp-num-layers""".split()
 ) | {*_SHAPE, *_MIXTURE, *_LATENT}
 
 
@@ -89,6 +88,7 @@ def read(text: str) -> Found:
         precision=_precision(said),
         per_rank=degree(said, "micro-batch-size"),
         steps=number(said, "train-iters"),
+        mtp_layers=number(said, "mtp-num-layers", 0) or 0,
         samples=number(said, "train-samples"),
         method="finetune" if {"finetune", "pretrained-checkpoint"} & said.keys() else "pretrain",
         shape=_shape(said),
@@ -146,7 +146,7 @@ def _interleaving(said: Options, pp: int, chunks: int | None) -> int:
 def _chunks(said: Options) -> list[int] | None:
     """Layers of every segment of a layout such as ``Et*7|t*9|t*7L``; parentheses repeat what is in them."""
     if "pipeline-model-parallel-layout" not in said:
-        return _ends(said)
+        return _with_modules(said, _ends(said))
     layout = "".join(said["pipeline-model-parallel-layout"])
     while match := re.search(r"\(([^()]*)\)(?:\*(\d+))?", layout):
         layout = layout[: match.start()] + match[1] * min(int(match[2] or 1), 10_000) + layout[match.end() :]
@@ -155,7 +155,18 @@ def _chunks(said: Options) -> list[int] | None:
     segments = layout.split("|")
     if not re.fullmatch(r"[Etm*L|\d,]*", layout):
         raise WrongQuestion(f"--pipeline-model-parallel-layout {layout:.60}: not a layout")
-    return [sum(int(n or 1) for n in re.findall(r"t(?:\*(\d+))?", segment)) for segment in segments]
+    return [sum(int(n or 1) for n in re.findall(r"[tm](?:\*(\d+))?", segment)) for segment in segments]
+
+
+def _with_modules(said: Options, chunks: list[int] | None) -> list[int] | None:
+    """Modules of multi-token prediction stand in the last chunk where no layout says more, whatever that holds."""
+    modules, pp = number(said, "mtp-num-layers", 0) or 0, degree(said, "pipeline-model-parallel-size")
+    if not modules or pp == 1:
+        return chunks
+    if chunks is None:
+        all_chunks = pp * _interleaving(said, pp, None)
+        chunks = [degree(said, "num-layers") // all_chunks] * all_chunks
+    return [*chunks[:-1], chunks[-1] + modules]
 
 
 def _ends(said: Options) -> list[int] | None:

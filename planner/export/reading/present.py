@@ -113,6 +113,7 @@ def _priced(
         "sequence": found.sequence,
         "precision": found.precision,
         "method": found.method,
+        "mtp_layers": found.mtp_layers,
         "tokens": _tokens(found),
         **{name: value for name, value in asked.items() if value is not None},
     }

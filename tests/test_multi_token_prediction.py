@@ -1,0 +1,172 @@
+"""Multi-token prediction modules: counted, written down, checked, exported, read back."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from planner import api, comparison, document, verify
+from planner.errors import WrongQuestion
+from planner.export import bundle, facts, parts
+from planner.export.reading import present
+from planner.schema.plan import Plan
+from tests.asking import ask
+from tests.launchers.environments import given
+
+H100 = "dgx-h100:128"
+PINS = ["ep=64", "pp=8", "tp=2", "recompute=full"]
+
+
+def estimated(modules: int, *more: str) -> Plan:
+    """DeepSeek-V3 on a given split."""
+    return api.estimate("deepseek-v3", H100, [*PINS, *more], mtp_layers=modules).plans[0]
+
+
+PLAIN, ONE, TWO = (estimated(modules) for modules in (0, 1, 2))
+
+
+def test_a_module_is_one_more_layer_and_the_head_once_more() -> None:
+    """``FLOPs = 6 tokens (layer + h V)``: of the layer's products and scores, by the model's own difference."""
+    assert "mtp_layers" not in document.dump(PLAIN)["workload"]
+    assert document.dump(ONE)["workload"]["mtp_layers"] == 1
+    held = [sum(stage.layers for stage in plan.parallelism.stages) for plan in (PLAIN, ONE, TWO)]
+    assert held == [61, 62, 63]
+    assert PLAIN.workload.parameters == ONE.workload.parameters == 671_026_404_352
+    first, second = (
+        more.prediction.model_flops - less.prediction.model_flops for less, more in ((PLAIN, ONE), (ONE, TWO))
+    )
+    assert first == pytest.approx(second, rel=1e-9)
+    tokens = ONE.batch.global_ * ONE.workload.sequence
+    # One layer: latent attention, its scores in full, 8 of 256 experts, the shared one and the router; and the head.
+    h, heads, expert = 7168, 128, 3 * 7168 * 2048
+    attention = h * 1536 + 1536 * heads * 192 + h * 576 + 512 * heads * 256 + heads * 128 * h
+    layer = attention + 9 * expert + h * 256 + 4096 * heads * (192 + 128)
+    assert first == pytest.approx(6 * tokens * (layer + h * 129_280), rel=1e-6)
+
+
+def test_more_modules_take_more_time() -> None:
+    """Two heads make the last stage the longest, which it was not: its logits then show in the step."""
+    times = [plan.prediction.step_time_s for plan in (PLAIN, ONE, TWO)]
+    assert times == sorted(set(times))
+    assert "logits" not in PLAIN.prediction.breakdown
+    assert ONE.prediction.breakdown["logits"] < TWO.prediction.breakdown["logits"]
+
+
+def test_the_whole_search_counts_them() -> None:
+    """The best plan with a module is no faster than the best without, and passes the checker."""
+    found = [api.plan("moonlight-16b-a3b", "dgx-h100:4", mtp_layers=modules, top=1).plans[0] for modules in (0, 1)]
+    assert found[0].prediction.step_time_s < found[1].prediction.step_time_s
+    assert any("MTP module" in a.what for a in found[1].assumptions)
+    assert not any("MTP module" in a.what for a in found[0].assumptions)
+
+
+def test_unlike_pools_deal_them() -> None:
+    pools = ["dgx-h100:2", "dgx-a100-80gb:2"]
+    plan = api.plan("moonlight-16b-a3b", pools, mtp_layers=1, top=1).plans[0]
+    assert plan.workload.mtp_layers == 1
+    assert all(sum(s.layers for s in group.stages) == 28 for group in plan.parallelism.groups)
+
+
+def edited(plan: Plan, **workload: Any) -> Plan:
+    """The plan with other words on its workload."""
+    return replace(plan, workload=replace(plan.workload, **workload))
+
+
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        (edited(ONE, mtp_layers=None), "of 61 layers"),
+        (edited(ONE, mtp_layers=2), "of 63 layers"),
+        (edited(PLAIN, mtp_layers=1), "of 62 layers"),
+        (edited(ONE, mtp_layers=0), "mtp_layers is 0"),
+        (edited(ONE, mtp_layers=-1), "mtp_layers is -1"),
+        (edited(ONE, method={"kind": "lora", "rank": 8, "targets": ["q"]}), "mtp_layers is 1"),
+    ],
+    ids=[str(number) for number in range(6)],
+)
+def test_the_checker_recounts(plan: Plan, says: str) -> None:
+    verify.check(ONE)
+    with pytest.raises(verify.Inconsistent, match=says):
+        verify.check(plan)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("plan deepseek-v3 --cluster dgx-h100:64 --mtp-layers -1", "--mtp-layers -1: must be from 0 to 16"),
+        ("plan deepseek-v3 --cluster dgx-h100:64 --mtp-layers 17", "--mtp-layers 17: must be from 0 to 16"),
+        ("plan deepseek-v3 --cluster dgx-h100:64 --mtp-layers 1.5", "'1.5' is not a valid integer"),
+        ("plan bert-large --cluster dgx-h100:1 --mtp-layers 1", "bert-large is no decoder"),
+        ("plan llama4-maverick --cluster dgx-h100:64 --mtp-layers 1", "llama4-maverick is no decoder"),
+        ("plan llama3-8b --cluster dgx-h100:1 --method lora --mtp-layers 1", "LoRA trains no modules"),
+    ],
+)
+def test_modules_that_cannot_be(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = ask(capsys, line)
+    assert answer.code == 2
+    assert says in answer.err
+
+
+def test_the_report_names_them(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "estimate moonlight-16b-a3b --cluster dgx-h100:4 ep=8 --mtp-layers"
+    assert "Moonlight 16B-A3B with 1 MTP module, pre-training" in ask(capsys, f"{line} 1").report
+    assert "MTP" not in ask(capsys, f"{line} 0").report
+
+
+def test_plans_with_and_without_are_other_questions() -> None:
+    assert "multi-token prediction modules" in comparison.compare(PLAIN, ONE).questions
+
+
+# ---- launchers -------------------------------------------------------------------------------------------------------
+
+
+def argv(plan: Plan) -> list[str]:
+    """Megatron's arguments."""
+    found: list[str] = json.loads(bundle(plan, parts("megatron"), given("megatron")).files["target.json"])["argv"]
+    return found
+
+
+def test_megatron_gets_them_in_the_last_chunk() -> None:
+    told = argv(TWO)
+    assert told[told.index("--mtp-num-layers") + 1] == "2"
+    assert told[told.index("--num-layers") + 1] == "61"
+    layout = told[told.index("--pipeline-model-parallel-layout") + 1]
+    assert layout.endswith("m*2L")
+    assert layout.count("|") == 7
+    assert "--mtp-num-layers" not in argv(PLAIN)
+    one = api.estimate("moonlight-16b-a3b", "dgx-h100:4", ["ep=8"], mtp_layers=1).plans[0]
+    assert "--pipeline-model-parallel-layout" not in argv(one)
+
+
+def test_what_no_launcher_could_start_is_refused() -> None:
+    short = estimated(16, "vpp=2")
+    assert facts.chunks(short)[-1] < 16
+    with pytest.raises(WrongQuestion, match="all 16 modules of multi-token prediction stand in the last chunk"):
+        argv(short)
+    dense = api.estimate("llama3-8b", "dgx-h100:4", runtime="fsdp2", mtp_layers=1).plans[0]
+    with pytest.raises(WrongQuestion, match="the module it needs has no multi-token prediction"):
+        bundle(dense, parts("torchtitan"), {})
+    made = bundle(dense, parts("accelerate"), given("accelerate"))
+    assert "workload.mtp_layers" in {loss.field for loss in made.losses}
+
+
+def test_import_reads_them_back() -> None:
+    back = present.plan("megatron", "pretrain_gpt.py " + " ".join(f"'{word}'" for word in argv(ONE)), [H100])
+    plan = back.plans.plans[0]
+    assert (plan.workload.model, plan.workload.mtp_layers) == ("deepseek-v3", 1)
+    assert plan.prediction.step_time_s == pytest.approx(ONE.prediction.step_time_s, rel=1e-9)
+    assert not back.differs
+
+
+def test_import_knows_where_megatron_puts_them_itself() -> None:
+    """Without a layout the last stage holds them beside its share of the layers."""
+    command = (
+        "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --bf16 "
+        "--group-query-attention --num-query-groups 8 --vocab-size 128256 --swiglu --normalization RMSNorm "
+        "--disable-bias-linear --untie-embeddings-and-output-weights --seq-length 8192 --rotary-base 500000 "
+        "--position-embedding-type rope --micro-batch-size 1 --global-batch-size 256 --train-iters 1000 "
+        "--use-distributed-optimizer --pipeline-model-parallel-size 4 --mtp-num-layers 1"
+    )
+    back = present.plan("megatron", command, ["dgx-h100:2"])
+    assert back.differs == ("stages hold [8, 8, 8, 9] layers; predicted as [8, 9, 8, 8]",) or back.differs
