@@ -5,9 +5,9 @@ eth-easl/sailor publishes them; one is a copy of another and is left out. Every 
 stage by stage with the layers that each held, evenly many micro-batches, gradients reduced between the machines.
 
 Told step by step: what a catalog says if nothing is known of the software; the software as its authors' code and
-profiles show it (32 bit, attention scores stored); the network (the machine with the RTX 3090 sends at 1 Gbit/s: the
-repository's own probe found 115 MB/s to it and 2.86 GB/s between the others, the catalog's 25 Gbit/s; and inside each
-machine, what its probe found); and measured layer times in place of modelled ones.
+profiles show it (`--precision fp32`, attention scores stored); the network (the machine with the RTX 3090 sends at 1
+Gbit/s: the repository's own probe found 115 MB/s to it and 2.86 GB/s between the others, the catalog's 25 Gbit/s; and
+inside each machine, what its probe found); and measured layer times in place of modelled ones.
 
     python benchmarks/mixed_runs.py [--json] [--tiny]
 """
