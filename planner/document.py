@@ -434,6 +434,8 @@ ABSENT = (
     "norm_epsilon",
     "rotary",
     "mtp_layers",
+    "network",
+    "pools",
 )
 """Keys that documents leave out where they have no value: of what few have."""
 
@@ -446,6 +448,14 @@ def _without_absent(value: Any) -> Any:
 
 def _pruned(table: dict[str, Any]) -> dict[str, Any]:
     return {k: _without_absent(v) for k, v in table.items() if v is not None or k not in ABSENT}
+
+
+def pool_names(plan: schema.Plan) -> tuple[str, ...]:
+    """What a plan's pools are called: their node, with its zone, numbered where that is still the same."""
+    plain = [f"{pool.node}{'@' + pool.zone if pool.zone else ''}" for pool in plan.cluster.pools]
+    return tuple(
+        name if plain.count(name) == 1 else f"{name}#{plain[: at + 1].count(name)}" for at, name in enumerate(plain)
+    )
 
 
 def json_schema(kind: type) -> dict[str, Any]:

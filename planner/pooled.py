@@ -9,7 +9,7 @@ from dataclasses import replace
 from planner import units
 from planner.catalog import Catalog, cluster
 from planner.errors import WrongQuestion, nearest
-from planner.mixed.pools import Link, Pool, Pools
+from planner.mixed.pools import Link, Pool, Pools, part_of
 from planner.schema.hardware import Cluster, Node, Price
 
 
@@ -158,21 +158,8 @@ def _some(known: Catalog, part: str, count: int, fabric: str | None, region: str
 def _of(known: Catalog, node: Node, each: int, count: int, fabric: str | None, region: str | None) -> Cluster:
     """So many nodes, or parts of one, of `each` accelerators."""
     usual = cluster(known, node.id, 1, fabric or _usual(node), region)
-    return replace(usual, node=_share(usual.node, each), count=count)
+    return replace(usual, node=part_of(usual.node, each), count=count)
 
 
 def _usual(node: Node) -> str | None:
     return None if node.fabric else "ethernet-25g"
-
-
-def _share(node: Node, accelerators: int) -> Node:
-    if accelerators == node.accelerators:
-        return node
-    share = accelerators / node.accelerators
-    return replace(
-        node,
-        accelerators=accelerators,
-        nics=max(1, round(node.nics * share)),
-        max_power=None if node.max_power is None else node.max_power * share,
-        prices=tuple(replace(price, usd=price.usd * share) for price in node.prices),
-    )

@@ -200,7 +200,9 @@ def written(tmp_path: Path) -> Plan:
     path = tmp_path / "table.csv"
     path.write_text(table.lines(made(TWO, noise=0.001).rows, header=True), encoding="utf-8")
     plan = plans("dense").plans[0]
-    _, new = planned.with_rules(plan, CATALOG, path, Asked(switch_s=0.0, free=planned.free(plan, None)), "plan.json")
+    _, new = planned.with_rules(
+        plan, CATALOG, [str(path)], Asked(switch_s=0.0, free=planned.free(plan, None)), "plan.json"
+    )
     return new
 
 
@@ -272,7 +274,7 @@ def test_the_command(
         "--margin x": "not a quantity",
         "--margin 20": "did you mean 20 %",
         "--switch 5": "no unit",
-        "--table nowhere.csv": "No such file",
+        "--table nowhere.csv": "has one table",
         "--rank 7": "no plan of rank 7",
     }.items():
         line = f"comm choose plan.json --table table.csv {flags}"

@@ -68,6 +68,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert all(told["exposed_s"][cause] == pytest.approx(parts[cause]) for cause in CAUSES if cause in parts)
     assert "no plan of rank 99" in refused(capsys, "comm show plan.json --rank 99")
     assert "no such file" in refused(capsys, "comm show nowhere.json").lower()
+    assert "nowhere.csv: No such file" in refused(capsys, "comm choose plan.json --table nowhere.csv")
     Path("one.json").write_text(json.dumps({"kind": "nonsense"}), encoding="utf-8")
     assert "kind is 'nonsense'" in refused(capsys, "comm show one.json")
 

@@ -33,9 +33,10 @@ LATER = {
     "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "waived", "placement"},
     "WorkloadSection": {"mtp_layers"},
-    "Pool": {"offered", "expanded"},
+    "Pool": {"offered", "network", "expanded"},
     "PoolBought": {"offer"},
-    "CommunicationRule": {"ranks"},
+    "CommunicationRule": {"ranks", "pools"},
+    "CallChoice": {"pools"},
 }
 """Record -> fields of schema version 1 that documents written before they existed do not have."""
 

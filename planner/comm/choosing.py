@@ -8,8 +8,9 @@ measurements; and all of them together only if they would have gained on rounds 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from planner.comm import nccl, program
 from planner.comm.program import Choice, Instance, Live
@@ -66,6 +67,8 @@ class Chosen:
     """Upper end of the 95 % interval of mixed over base on rounds that it was not chosen on; None: too few rounds."""
     fell_back: bool
     """Whether a mixture was found and not trusted."""
+    beside: bool = False
+    """Whether one was found that gains only where the step does not wait: in other pipelines than the slowest."""
 
 
 def expresses(launcher: str, op: str, who: Candidate) -> bool:
@@ -76,16 +79,17 @@ def expresses(launcher: str, op: str, who: Candidate) -> bool:
     return not forced or (who.backend == "nccl" and nccl.has(op, who.algorithm, who.protocol))
 
 
-def choose(calls: Sequence[Call], table: Table, asked: Asked, where: str) -> Chosen:
-    """Rules for a plan's calls by a table.
+def choose(calls: Sequence[Call], table: Table | Measured, asked: Asked, where: str) -> Chosen:
+    """Rules for a plan's calls by what was measured.
 
     Raises:
         WrongQuestion: no single back end of the table has all operations of the plan.
         NoAnswer: no choice keeps the limits.
     """
-    question = _Question(tuple(calls), _looked_up(table), asked, where)
+    measured = OneTable(table) if isinstance(table, Table) else table
+    question = _Question(tuple(calls), measured.look_up, asked, where)
     found = question.solved()
-    held_back = _held_back(question, table, asked, where)
+    held_back = _held_back(question, measured, asked, where)
     mixes = any(k != question.base[question.ops[c]] for c, k in enumerate(found.candidates))
     fell_back = mixes and held_back is not None and held_back >= 1.0
     if fell_back:
@@ -117,8 +121,38 @@ def pin(calls: Sequence[Call], look_up: Times) -> Chosen:
     )
 
 
-def _looked_up(table: Table) -> Times:
-    return lambda call: times(table, call.op, call.ranks, call.bytes)
+class Measured(Protocol):
+    """Measured times: one table, or one for each pool (:class:`planner.comm.pool_tables.PoolTables`)."""
+
+    @property
+    def rounds(self) -> tuple[int, ...]:
+        """That all of it has."""
+
+    def of_rounds(self, rounds: Iterable[int]) -> Measured:
+        """What was measured in some rounds."""
+
+    def look_up(self, call: Call) -> Mapping[Candidate, Time]:
+        """What each candidate takes for a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneTable:
+    """The same times wherever a call runs."""
+
+    table: Table
+
+    @property
+    def rounds(self) -> tuple[int, ...]:
+        """Of all rows."""
+        return self.table.rounds
+
+    def of_rounds(self, rounds: Iterable[int]) -> OneTable:
+        """The rows of some rounds."""
+        return OneTable(self.table.of_rounds(rounds))
+
+    def look_up(self, call: Call) -> Mapping[Candidate, Time]:
+        """What each candidate takes for a call."""
+        return times(self.table, call.op, call.ranks, call.bytes)
 
 
 class _Question:
@@ -192,10 +226,10 @@ def _expressible(found: Mapping[Candidate, Time], call: Call, asked: Asked) -> d
 
 
 def _classes(calls: Sequence[Call]) -> list[list[int]]:
-    """Calls that one rule covers: operation, ranks, and a power of two of bytes."""
-    found: dict[tuple[str, int, int], list[int]] = {}
+    """Calls that one rule covers: operation, ranks, pools (where they differ), and a power of two of bytes."""
+    found: dict[tuple[str, int, tuple[int, ...], int], list[int]] = {}
     for index, call in enumerate(calls):
-        found.setdefault((call.op, call.ranks, _power(call.bytes)), []).append(index)
+        found.setdefault((call.op, call.ranks, call.pools, _power(call.bytes)), []).append(index)
     return list(found.values())
 
 
@@ -252,7 +286,7 @@ def _shown(call: Call) -> float:
 # ---- rounds held back ------------------------------------------------------------------------------------------------
 
 
-def _held_back(question: _Question, table: Table, asked: Asked, where: str) -> float | None:
+def _held_back(question: _Question, table: Measured, asked: Asked, where: str) -> float | None:
     """Chosen on all rounds but one, tried on that one, for each: the upper end of the interval of mixed over base.
 
     ``exp(mean + t s / sqrt(n))`` over the logarithms of the ratios.
@@ -264,8 +298,8 @@ def _held_back(question: _Question, table: Table, asked: Asked, where: str) -> f
     for left in rounds:
         tried = table.of_rounds([left])
         try:
-            taught = _Question(question.calls, _looked_up(table.of_rounds(set(rounds) - {left})), asked, where)
-            there = _Question(question.calls, _looked_up(tried), asked, where)
+            taught = _Question(question.calls, table.of_rounds(set(rounds) - {left}).look_up, asked, where)
+            there = _Question(question.calls, tried.look_up, asked, where)
         except WrongQuestion:
             return None
         chosen = taught.solved().candidates
@@ -349,29 +383,35 @@ def _rules(
     Sizes that the plan does not call (loss and norm reductions, say) get what `elsewhere` says is best for them.
     """
     found: list[CommunicationRule] = []
-    for op, ranks in dict.fromkeys((call.op, call.ranks) for call in calls):
-        first = next(call for call in calls if (call.op, call.ranks) == (op, ranks))
-        mine = [(call.bytes, of[i]) for i, call in enumerate(calls) if (call.op, call.ranks) == (op, ranks)]
+    for kind in dict.fromkeys(map(_kind, calls)):
+        held = [i for i, call in enumerate(calls) if _kind(call) == kind]
+        first = calls[held[0]]
+        mine = [(calls[i].bytes, of[i]) for i in held]
         near = {_power(size) for size, _ in mine}
         free = (float(size) for size in OTHER_SIZES if _power(size) not in near)
         mine += [(size, elsewhere(replace(first, bytes=size))) for size in free]
         mine.sort()
-        groups = dict.fromkeys(call.group for call in calls if (call.op, call.ranks) == (op, ranks))
+        groups = dict.fromkeys(calls[i].group for i in held)
         for low, high, who in _ranges(mine):
             found += [
                 CommunicationRule(
-                    op=op,
+                    op=first.op,
                     group=group,
-                    ranks=ranks,
+                    ranks=first.ranks,
                     bytes_min=float(low),
                     bytes_max=float(high),
                     backend=who.backend,
                     algorithm=who.algorithm,
                     protocol=who.protocol,
+                    pools=first.pools or None,
                 )
                 for group in groups
             ]
     return tuple(found)
+
+
+def _kind(call: Call) -> tuple[str, int, tuple[int, ...]]:
+    return call.op, call.ranks, call.pools
 
 
 def _ranges(mine: Sequence[tuple[float, Candidate]]) -> list[tuple[int, int, Candidate]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner import binding, cost
 from planner.catalog import Catalog, cluster
+from planner.comm import across
 from planner.cost import calls
 from planner.cost.calls import Call
 from planner.cost.figures import Grid
@@ -17,52 +19,101 @@ from planner.profiles import profile as profiles
 from planner.schema.hardware import Cluster
 from planner.schema.plan import Plan
 from planner.schema.workload import Method, Optimizer, Workload
-from planner.space.axes import RANK_ORDERS, Options, Placement, Sharding, TensorMode, recompute
+from planner.space.axes import (
+    FULL,
+    NO_RECOMPUTE,
+    RANK_ORDERS,
+    SELECTIVE,
+    Options,
+    Placement,
+    Sharding,
+    TensorMode,
+    recompute,
+)
 from planner.space.grid import Figures, single_grid
 from planner.verify.model import read
 
 CAUSES = ("tp", "cp", "ep", "p2p", "dp")
 """Terms of a breakdown that are communication and nothing else."""
-_SAME = 1e-6
-"""Relative: what a plan's own breakdown may differ by before it counts as another catalog's."""
 
 
-def listed(plan: Plan, catalog: Catalog, where: str = "plan", own: Cluster | None = None) -> tuple[Call, ...]:
+def listed(plan: Plan, catalog: Catalog, where: str = "plan", own: Sequence[Cluster] = ()) -> tuple[Call, ...]:
     """Every collective of a step of the plan, whose cluster is the catalog's or that of a file (`own`).
 
+    Of a plan over several pools they are :class:`planner.comm.across.PoolCall`.
+
     Raises:
-        WrongQuestion: the plan is over several pools, names what the catalog does not have, or its communication was
-        predicted from other figures than the catalog's.
+        WrongQuestion: the plan names what the catalog does not have, or its communication was predicted from other
+        figures than the catalog's.
     """
-    grid = grid_of(plan, catalog, where, own)
     told = plan.prediction.breakdown
-    parts = cost.breakdown(grid)
+    if across.several(plan):
+        known = known_of(plan, catalog, where, own)
+        found: tuple[Call, ...] = across.listed(known)
+        _refuse_others(known, where, own)
+        parts: Mapping[str, object] = {
+            cause: sum(c.exposed_s for c in across.listed(known) if c.paces and c.cause == cause) for cause in CAUSES
+        }
+    else:
+        grid = grid_of(plan, catalog, where, own)
+        found, parts = calls.calls(grid), cost.breakdown(grid)
     for cause in CAUSES:
-        seconds = parts[cause]
-        if not math.isclose(float(seconds), told.get(cause, 0.0), rel_tol=_SAME, abs_tol=1e-9):
-            raise WrongQuestion(
-                f"{where}: {cause} takes {told.get(cause, 0.0):.6g} s in the plan and {float(seconds):.6g} s by this "
-                f"{'cluster, ' if own else ''}catalog and version; give the catalog that it was made with "
-                "(--catalog DIR) and the cluster's file, if it was made from one (--cluster FILE.toml), or make it "
-                "again (clusterwright plan ... -o FILE)"
-            )
-    return calls.calls(grid)
+        seconds = float(parts[cause])  # type: ignore[arg-type]
+        if not math.isclose(seconds, told.get(cause, 0.0), rel_tol=across.SAME, abs_tol=1e-9):
+            raise _other(where, f"{cause} takes {told.get(cause, 0.0):.6g} s", f"{seconds:.6g} s", own)
+    return found
 
 
-def grid_of(plan: Plan, catalog: Catalog, where: str, own: Cluster | None = None) -> Grid:
+def _other(where: str, told: str, mine: str, own: Sequence[Cluster]) -> WrongQuestion:
+    return WrongQuestion(
+        f"{where}: {told} in the plan and {mine} by this {'cluster, ' if own else ''}catalog and version; give the "
+        "catalog that it was made with (--catalog DIR) and the cluster's file, if it was made from one "
+        "(--cluster FILE.toml), or make it again (clusterwright plan ... -o FILE)"
+    )
+
+
+def _refuse_others(known: across.Known, where: str, own: Sequence[Cluster]) -> None:
+    """Raises WrongQuestion where a stage or a group takes another time by this catalog than the plan says."""
+    stages, groups = across.times(known)
+    for i, (g, mine, whole) in enumerate(zip(known.plan.parallelism.groups, stages, groups, strict=True)):
+        found = zip(g.stages, mine, strict=True)
+        pairs = [(f"stage {j + 1} of pipelines {i + 1}", s.time_s, t) for j, (s, t) in enumerate(found)]
+        for what, told, seconds in (*pairs, (f"a step of pipelines {i + 1}", g.time_s, whole)):
+            if not math.isclose(float(seconds), told, rel_tol=across.SAME):
+                raise _other(where, f"{what} takes {told:.6g} s", f"{float(seconds):.6g} s", own)
+
+
+def known_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> across.Known:
+    """A plan over several pools with all that it was priced with.
+
+    Raises:
+        WrongQuestion: see :func:`listed`.
+    """
+    if not plan.parallelism.groups:
+        raise WrongQuestion(f"{where}: a plan over several pools that does not say which pipelines stand on them; make "
+                            "it again (clusterwright plan ... -o FILE)")  # fmt: skip
+    at = across.places(plan, catalog, where, own)
+    work, axis = _workload(plan), catalog.runtime(plan.runtime.name).axes.get("recompute", ("none",))
+    able = [p.name for p in (NO_RECOMPUTE, SELECTIVE, FULL) if axis == "any" or p.name in axis]
+    return across.known(plan, at, [_figures(plan, catalog, place, work) for place in at], able)
+
+
+def grid_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> Grid:
     """The plan as figures, one scalar each.
 
     Raises:
         WrongQuestion: see :func:`listed`.
     """
-    if len(plan.cluster.pools) != 1 or plan.parallelism.groups:
-        raise WrongQuestion(f"{where}: a plan over several pools; calls are listed of plans on nodes of one kind")
     place, options = place_of(plan, catalog, where, own), _options(plan)
+    return single_grid(_figures(plan, catalog, place, _workload(plan)), _layout(plan), options)
+
+
+def _figures(plan: Plan, catalog: Catalog, place: Cluster, work: Workload) -> Figures:
+    """What the cost functions read of a pool."""
     runtime, release = catalog.runtime(plan.runtime.name), plan.runtime.release
     fitted = reached(catalog, place.accelerator, runtime, release)
-    work = _workload(plan)
     profile = profiles.fit(overlay.read(catalog), work, place.accelerator.id, plan.precision)
-    figures = Figures(
+    return Figures(
         binding.shape(work),
         {plan.precision: binding.device(place.accelerator, fitted.accelerator, plan.precision, release)},
         binding.network(place, fitted.accelerator),
@@ -71,17 +122,18 @@ def grid_of(plan: Plan, catalog: Catalog, where: str, own: Cluster | None = None
         {} if profile is None else {plan.precision: profile.table},
         expanded=binding.expansion(place.accelerator, fitted.accelerator, place.node.accelerators),
     )
-    return single_grid(figures, _layout(plan), options)
 
 
-def place_of(plan: Plan, catalog: Catalog, where: str = "plan", own: Cluster | None = None) -> Cluster:
-    """The cluster of a plan on one pool: by the catalog, or that of a file with the plan's count of nodes.
+def place_of(plan: Plan, catalog: Catalog, where: str = "plan", files: Sequence[Cluster] = ()) -> Cluster:
+    """The cluster of a plan on one pool: by the catalog, or that of the one file with the plan's count of nodes.
 
     Raises:
         WrongQuestion: the catalog has no such node or fabric and no file was given, or the file's are others.
     """
     pool, fabric = plan.cluster.pools[0], plan.cluster.fabric.id
-    if own is None:
+    if len(files) > 1:
+        raise WrongQuestion(f"{where}: a plan on nodes of one kind; give --cluster once")
+    if not files:
         file = "FILE" if plan.cluster.name == f"{pool.node}:{pool.count}" else plan.cluster.name
         for kind, name, known in (("node", pool.node, catalog.nodes), ("fabric", fabric, catalog.fabrics)):
             if name not in known:
@@ -90,6 +142,7 @@ def place_of(plan: Plan, catalog: Catalog, where: str = "plan", own: Cluster | N
                     f"made from (--cluster {file}.toml), or the catalog that has it (--catalog DIR)"
                 )
         return cluster(catalog, pool.node, pool.count, fabric)
+    (own,) = files
     if fabric != own.fabric.id and fabric in catalog.fabrics:  # The question had --fabric beside its file.
         other = catalog.fabric(fabric)
         wired = replace(own.node, fabric=fabric, nic_bandwidth=other.nic_bandwidth)

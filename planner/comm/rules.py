@@ -8,11 +8,12 @@ from planner.schema.plan import CommunicationRule
 
 
 def rule_of(
-    rules: Sequence[CommunicationRule], op: str, group: str, ranks: int, size: float
+    rules: Sequence[CommunicationRule], op: str, group: str, ranks: int, size: float, pools: Sequence[int] = ()
 ) -> CommunicationRule | None:
-    """The first rule for an operation of a group whose sizes hold `size` bytes; None where none does."""
+    """The first rule for an operation of a group on some pools whose sizes hold `size` bytes; None: none."""
     for rule in rules:
         same = rule.op == op and rule.group in (group, "*") and rule.ranks in (None, ranks)
+        same = same and rule.pools in (None, tuple(pools))
         if same and rule.bytes_min <= size <= rule.bytes_max:
             return rule
     return None

@@ -13,7 +13,8 @@ _CLUSTER = click.option(
     "--cluster",
     type=click.Path(path_type=Path),
     metavar="FILE.toml",
-    help="The plan's cluster, if it came from a file.",
+    multiple=True,
+    help="The plan's cluster, if it came from a file (again for each pool that did).",
 )
 _RANK = click.option("--rank", type=int, default=1, show_default=True, metavar="N", help="Which plan of a set.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the document instead of the table.")
@@ -30,7 +31,7 @@ def comm() -> None:
 @_CLUSTER
 @_CATALOG
 @_JSON
-def show(file: Path, rank: int, cluster: Path | None, catalog: Path | None, as_json: bool) -> None:
+def show(file: Path, rank: int, cluster: tuple[Path, ...], catalog: Path | None, as_json: bool) -> None:
     """List every collective of a step of PLAN: what, over whom, how much, where, and what it costs.
 
     Alone is the time of all its calls if nothing ran beside them, exposed what of it the step waits for. Exposed times
@@ -49,7 +50,7 @@ def show(file: Path, rank: int, cluster: Path | None, catalog: Path | None, as_j
     plan = document.chosen(document.load(file), rank, str(file))
     verify.check(plan, may_exceed_limits=True)
     known = catalogs.load(catalog)
-    own = None if cluster is None else catalogs.cluster_from_file(cluster.expanduser(), known)
+    own = [catalogs.cluster_from_file(each.expanduser(), known) for each in cluster]
     found = listed(plan, known, str(file), own)
     plan = planned.decided(plan, known, str(file), own)
     if as_json:
@@ -63,9 +64,10 @@ def show(file: Path, rank: int, cluster: Path | None, catalog: Path | None, as_j
 @click.option(
     "--table",
     "measured",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Measured times (comm tune, comm import); without: NCCL's algorithms by the model.",
+    multiple=True,
+    metavar="[POOL=]FILE",
+    help="Measured times (comm tune, comm import); without: NCCL's algorithms by the model. POOL, or POOL/POOL for the "
+    "link between two, of a plan over several: its number or node.",
 )
 @click.option("--most", default=2, show_default=True, metavar="K", help="Back ends that may be live.")
 @click.option("--margin", default="20 %", show_default=True, metavar="SHARE", help="Least gain that moves a call.")
@@ -85,7 +87,7 @@ def show(file: Path, rank: int, cluster: Path | None, catalog: Path | None, as_j
 @_JSON
 def choose(
     file: Path,
-    measured: Path | None,
+    measured: tuple[str, ...],
     most: int,
     margin: str,
     switch: str,
@@ -93,7 +95,7 @@ def choose(
     sms: int | None,
     output: Path | None,
     rank: int,
-    cluster: Path | None,
+    cluster: tuple[Path, ...],
     catalog: Path | None,
     as_json: bool,
 ) -> None:
@@ -123,8 +125,8 @@ def choose(
         free=planned.free(plan, sms),
     )
     known = catalogs.load(catalog)
-    own = None if cluster is None else catalogs.cluster_from_file(cluster.expanduser(), known)
-    if measured is None:
+    own = [catalogs.cluster_from_file(each.expanduser(), known) for each in cluster]
+    if not measured:
         found, new = planned.modelled(plan, known, str(file), own)
     else:
         found, new = planned.with_rules(plan, known, measured, asked, str(file), own)

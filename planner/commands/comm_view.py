@@ -24,73 +24,118 @@ def listing(plan: Plan, calls: Sequence[Call]) -> dict[str, object]:
         "schema_version": 1,
         "step_time_s": plan.prediction.step_time_s,
         "exposed_s": sums(calls),
-        "calls": [{**asdict(call), **_chosen(plan, call)} for call in calls],
+        "calls": [{**_told(call), **_chosen(plan, call)} for call in calls],
     }
 
 
+def _told(call: Call) -> dict[str, object]:
+    """A call's figures; pools only where a plan is over several."""
+    told = asdict(call)
+    return told if call.pools else {name: value for name, value in told.items() if name != "pools"}
+
+
 def sums(calls: Sequence[Call]) -> dict[str, float]:
-    """Exposed seconds by cause."""
-    causes = dict.fromkeys(call.cause for call in calls)
-    return {cause: sum(call.exposed_s for call in calls if call.cause == cause) for cause in causes}
+    """Exposed seconds by cause, of what the step waits for."""
+    paced = _pacing(calls)
+    causes = dict.fromkeys(call.cause for call in paced)
+    return {cause: sum(call.exposed_s for call in paced if call.cause == cause) for cause in causes}
+
+
+def _pacing(calls: Sequence[Call]) -> list[Call]:
+    """Those of the stage that sets the pace: all of a plan on one pool."""
+    return [call for call in calls if _paces(call)]
+
+
+def _paces(call: Call) -> bool:
+    return bool(getattr(call, "paces", True))
 
 
 def _chosen(plan: Plan, call: Call) -> dict[str, str]:
     """Choice and runner-up by the plan's rules; empty where it has none."""
     from planner.comm.rules import rule_of, spelt
 
-    rule = rule_of(plan.communication, call.op, call.group, call.ranks, call.bytes)
+    rule = rule_of(plan.communication, call.op, call.group, call.ranks, call.bytes, call.pools)
     told = plan.communication_choice.calls if plan.communication_choice else ()
-    same = [t for t in told if (t.op, t.group, t.ranks, t.bytes) == (call.op, call.group, call.ranks, call.bytes)]
+    mine = (call.op, call.group, call.ranks, call.bytes, call.pools)
+    same = [t for t in told if (t.op, t.group, t.ranks, t.bytes, t.pools or ()) == mine]
     return {
         "choice": spelt(rule.backend, rule.algorithm, rule.protocol) if rule else "",
         "runner_up": same[0].runner_up if same else "",
     }
 
 
-def show_calls(plan: Plan, calls: Sequence[Call], file: Path, cluster: Path | None = None) -> None:
+def show_calls(plan: Plan, calls: Sequence[Call], file: Path, cluster: Sequence[Path] = ()) -> None:
     """A table of calls, and what they are of the step."""
     if not calls:
         render.text("One accelerator has nobody to talk to: this plan makes no collective calls.")
         return
-    rows = []
-    for call in sorted(calls, key=lambda c: -c.exposed_s):
-        chosen = _chosen(plan, call)
-        rows.append([
-            call.op,
-            call.group,
-            f"{call.ranks:,}",
-            format_bytes(call.bytes),
-            f"{call.count:,.0f}" if call.count >= 1 else f"{call.count:.2g}",
-            call.where,
-            format_seconds(call.alone_s),
-            format_seconds(call.exposed_s) if call.exposed_s > 0 else "0 s",
-            call.cause,
-            chosen["choice"] or "-",
-            chosen["runner_up"] or "-",
-        ])  # fmt: skip
-    heads = ("call", "group", "ranks", "bytes", "calls", "over", "alone", "exposed", "part of", "choice", "runner-up")
-    decided = any(row[9] != "-" for row in rows)
-    last = len(heads) if decided else 9
+    shown = [call for call in calls if getattr(call, "leads", True)]
+    rows = [_cells(plan, call) for call in sorted(shown, key=lambda c: (not _paces(c), -c.exposed_s))]
+    left = set() if any(call.pools for call in calls) else {"pools", "pipes", "paces"}
+    left |= {"pipes"} if len(plan.parallelism.groups) < 2 else set()
+    left |= {"choice", "runner-up"} if all(row["choice"] == "-" for row in rows) else set()
+    heads = [name for name in rows[0] if name not in left]
     render.table(
-        heads[:last],
-        [row[:last] for row in rows],
-        align="llrrrlrrlll"[:last],
-        priority=["part of", "runner-up", "over", "ranks"],
+        heads,
+        [[row[name] for name in heads] for row in rows],
+        align="".join("r" if name in ("ranks", "bytes", "calls", "alone", "exposed") else "l" for name in heads),
+        priority=[name for name in ("part of", "runner-up", "over", "ranks", "pipes", "calls") if name in heads],
     )
     render.text()
     step = plan.prediction.step_time_s
-    total = sum(call.exposed_s for call in calls)
+    total = sum(call.exposed_s for call in _pacing(calls))
     parts = ", ".join(f"{cause} {format_seconds(s)}" for cause, s in sums(calls).items() if s > 0)
     render.text(
         f"Exposed   {format_seconds(total)} of {format_seconds(step)} ({format_percent(total / step)}): {parts}"
     )
-    alone = sum(call.alone_s for call in calls)
+    alone = sum(call.alone_s for call in _pacing(calls))
     render.text(f"Alone     {format_seconds(alone)}: what it would take with nothing beside it")
+    if plan.parallelism.groups:
+        _show_pools(plan)
+        render.text("Shown     of each its slowest stage on a pool; the step waits for what paces, not for the rest")
     told = plan.communication_choice
     if told is not None and told.table == "modelled":
         render.text("Choice    NCCL's fastest by the model; nobody measured it")
     if told is None or told.table == "modelled":
         render.text(f"Next      clusterwright comm choose {file}{_on(cluster)} --table TABLE.csv -o FILE")
+
+
+def _cells(plan: Plan, call: Call) -> dict[str, str]:
+    """A row of the table of calls, by column."""
+    chosen = _chosen(plan, call)
+    return {
+        "call": call.op,
+        "group": call.group,
+        "pools": "-".join(str(i + 1) for i in call.pools),
+        "pipes": str(getattr(call, "pipelines", 0) + 1),
+        "ranks": f"{call.ranks:,}",
+        "bytes": format_bytes(call.bytes),
+        "calls": f"{call.count:,.0f}" if call.count >= 1 else f"{call.count:.2g}",
+        "over": call.where,
+        "alone": format_seconds(call.alone_s),
+        "exposed": format_seconds(call.exposed_s) if call.exposed_s > 0 else "0 s",
+        "paces": "yes" if _paces(call) else "",
+        "part of": call.cause,
+        "choice": chosen["choice"] or "-",
+        "runner-up": chosen["runner_up"] or "-",
+    }
+
+
+def _show_pools(plan: Plan) -> None:
+    """What the numbers of pools and pipelines mean."""
+    from planner.document import pool_names
+
+    counts = [pool.count for pool in plan.cluster.pools]
+    named = enumerate(zip(counts, pool_names(plan), strict=True), 1)
+    render.text(f"Pools     {'; '.join(f'{i}: {count:,} x {name}' for i, (count, name) in named)}")
+    told = []
+    for number, g in enumerate(plan.parallelism.groups, 1):
+        stages = [s.pool for s in g.stages]
+        on = " + ".join(f"{stages.count(pool)} on pool {pool + 1}" for pool in dict.fromkeys(stages))
+        told.append(
+            f"{number}: {g.copies * g.width:,} of {len(stages)} {'stage' if len(stages) == 1 else 'stages'}, {on}"
+        )
+    render.text(f"Pipes     {'; '.join(told)}")
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -155,12 +200,12 @@ def _fastest(each: Mapping[Candidate, Cell]) -> str:
 # ---- choices ---------------------------------------------------------------------------------------------------------
 
 
-def _on(cluster: Path | None) -> str:
+def _on(cluster: Sequence[Path]) -> str:
     """The flag that the next command takes again."""
-    return "" if cluster is None else f" --cluster {cluster}"
+    return "".join(f" --cluster {each}" for each in cluster)
 
 
-def show_choice(plan: Plan, found: Chosen, output: Path | None, cluster: Path | None = None) -> None:
+def show_choice(plan: Plan, found: Chosen, output: Path | None, cluster: Sequence[Path] = ()) -> None:
     """What each call uses, and what that gains over the best single back end."""
     told = plan.communication_choice
     assert told is not None
@@ -168,6 +213,7 @@ def show_choice(plan: Plan, found: Chosen, output: Path | None, cluster: Path | 
         [
             call.op,
             call.group,
+            *(["-".join(str(i + 1) for i in call.pools)] if call.pools else []),
             f"{call.ranks:,}",
             format_bytes(call.bytes),
             call.choice,
@@ -179,9 +225,11 @@ def show_choice(plan: Plan, found: Chosen, output: Path | None, cluster: Path | 
         ]
         for call in sorted(told.calls, key=lambda call: -call.saved_s)
     ]
+    pooled = any(call.pools for call in told.calls)
     heads = (
         "call",
         "group",
+        *(["pools"] if pooled else []),
         "ranks",
         "bytes",
         "choice",
@@ -191,7 +239,8 @@ def show_choice(plan: Plan, found: Chosen, output: Path | None, cluster: Path | 
         "beyond table",
         "runner-up",
     )
-    render.table(heads, rows, align="llrrlrrrll", priority=["runner-up", "beyond table", "ranks", f"by {told.base}"])
+    align = "lllrrlrrrll" if pooled else "llrrlrrrll"
+    render.table(heads, rows, align=align, priority=["runner-up", "beyond table", "ranks", f"by {told.base}"])
     render.text()
     step = plan.prediction.step_time_s
     gain = format_percent(step / told.step_time_s - 1.0, 2)
@@ -199,6 +248,8 @@ def show_choice(plan: Plan, found: Chosen, output: Path | None, cluster: Path | 
         f"Step      {format_seconds(step)} with {told.base} alone, {format_seconds(told.step_time_s)} with these: "
         f"{format_seconds(told.saved_s) if told.saved_s > 0 else '0 s'} saved ({gain})"
     )
+    if pooled:
+        _show_pools(plan)
     render.text(f"Live      {', '.join(told.live)} (at most {told.most}); gap {format_percent(told.gap, 2)}")
     for line in _trust(plan, found):
         render.text(line)
@@ -218,6 +269,8 @@ def _trust(plan: Plan, found: Chosen) -> list[str]:
             f"Kept      {told.base} for every call: on rounds that it was not chosen on, a mixture took up to "
             f"{format_percent(found.held_back or 0.0, 0)} of its time (95 %)"
         )
+    elif found.beside:
+        lines.append(f"Kept      {told.base} for every call: a mixture gains only where the step does not wait")
     elif told.table == "modelled":
         lines.append("Trust     nobody measured this: NCCL's fastest by the model, as the plan's times take it to be")
     elif found.held_back is None:

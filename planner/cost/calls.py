@@ -6,7 +6,7 @@ plan (a grid of scalars). What is exposed of the calls of a cause adds up to tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from planner.cost.collectives import Group
 from planner.cost.compute import Part
 from planner.cost.evaluate import Passes, busiest, passes
 from planner.cost.figures import Figure, Grid
+from planner.cost.sharding import Beside, Held
 
 REDUCE, GATHER, SCATTER = "all-reduce", "all-gather", "reduce-scatter"
 EXCHANGE, BROADCAST, SEND = "all-to-all", "broadcast", "send-recv"
@@ -48,12 +49,18 @@ class Call:
     """Seconds if nothing ran beside them."""
     exposed_s: float
     """Seconds of them that the step takes longer by, before waiting for the slowest rank (jitter)."""
+    pools: tuple[int, ...] = ()
+    """Pools that its ranks stand on, where a plan is over several."""
 
 
 def calls(grid: Grid) -> tuple[Call, ...]:
     """Every call of a step, those that take no time left out."""
     priced = passes(grid)
-    found = [*_layers(grid, priced), *_transfers(grid), *_replicas(grid, priced)]
+    return merged([*_layers(grid, priced), *of_stages(grid), *_replicas(grid, priced)])
+
+
+def merged(found: Iterable[Call]) -> tuple[Call, ...]:
+    """The same calls of both passes as one, and none that takes no time."""
     merged: dict[tuple[object, ...], Call] = {}
     for call in found:
         if call.count > 0 and call.alone_s > 0:
@@ -97,11 +104,17 @@ def _times(call: Call, count: Figure, shown: Figure = 1.0, factor: Figure = 1.0)
 
 
 def _layers(grid: Grid, priced: Passes) -> Iterator[Call]:
-    """Tensor-, context- and expert-parallel calls of every layer on the busiest stage, every micro-batch, each pass."""
-    stages = pipeline.stages(grid, priced.layers, priced.ends)
-    busy = busiest(grid, stages)
-    steps, share = pipeline.micro_batches(grid.layout), grid.shape.moe_share
-    body, leading = steps * busy.layers, steps * busy.at_start * busy.leading
+    """Those of the busiest stage."""
+    busy = busiest(grid, pipeline.stages(grid, priced.layers, priced.ends))
+    steps = pipeline.micro_batches(grid.layout)
+    yield from of_layers(grid, priced, steps * busy.layers, steps * busy.at_start * busy.leading)
+
+
+def of_layers(grid: Grid, priced: Passes, body: Figure, leading: Figure) -> Iterator[Call]:
+    """Tensor-, context- and expert-parallel calls of each pass of so many layers in a step, times micro-batches: `body`
+    ones, and `leading` dense ones of a model whose others have experts.
+    """
+    share = grid.shape.moe_share
     regions = body * (2.0 - share * (grid.shape.shared_ffn <= 0)) + leading * 2.0
     again = grid.options.recompute_layers
     for call, each, shown in [
@@ -184,7 +197,7 @@ def _experts(grid: Grid) -> Iterator[tuple[Call, Part]]:
 # ---- stages and replicas ---------------------------------------------------------------------------------------------
 
 
-def _transfers(grid: Grid) -> Iterator[Call]:
+def of_stages(grid: Grid) -> Iterator[Call]:
     """Activations out and gradients back for every chunk of a micro-batch (:func:`pipeline.transfer`)."""
     layout = grid.layout
     each = 2.0 * layout.vpp * pipeline.micro_batches(layout)
@@ -198,7 +211,11 @@ def _replicas(grid: Grid, priced: Passes) -> Iterator[Call]:
     s = pipeline.stages(grid, priced.layers, priced.ends)
     flow = pipeline.flow(grid, s)
     held = sharding.most_held(grid, s.split)
-    beside = sharding.beside(grid, held, s.split.first, flow.forward, flow.backward)
+    yield from of_replicas(grid, held, sharding.beside(grid, held, s.split.first, flow.forward, flow.backward))
+
+
+def of_replicas(grid: Grid, held: Held, beside: Beside) -> Iterator[Call]:
+    """Reductions and gathers of what is held, of which :func:`sharding.beside` says what shows."""
     reduces: list[Call] = []
     gathers: list[Call] = []
     r = sharding.replicas(grid)

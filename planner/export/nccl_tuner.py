@@ -43,8 +43,19 @@ def emit(plan: Plan, job: Job, values: Values) -> Job:
 
 
 def tuned(plan: Plan) -> list[CommunicationRule]:
-    """Rules for NCCL that say how; the others leave the choice to it."""
-    return [rule for rule in plan.communication if rule.backend == "nccl" and (rule.algorithm or rule.protocol)]
+    """Rules for NCCL that say how and that the table can tell apart; the others leave the choice to it."""
+    unlike = by_pool(plan)
+    ours = [rule for rule in plan.communication if rule.backend == "nccl" and (rule.algorithm or rule.protocol)]
+    return [rule for rule in ours if (rule.op, rule.ranks) not in unlike]
+
+
+def by_pool(plan: Plan) -> set[tuple[str, int | None]]:
+    """Operations and group sizes whose rules differ by pool: one table serves all nodes, and it knows no pools."""
+    found: dict[tuple[str, int | None], dict[object, set[object]]] = {}
+    for rule in plan.communication:
+        how = (rule.bytes_min, rule.bytes_max, rule.backend, rule.algorithm, rule.protocol)
+        found.setdefault((rule.op, rule.ranks), {}).setdefault(rule.pools, set()).add(how)
+    return {kind for kind, pools in found.items() if len({frozenset(hows) for hows in pools.values()}) > 1}
 
 
 def row(rule: CommunicationRule) -> str:
@@ -133,7 +144,15 @@ def loses(plan: Plan) -> Iterator[Loss]:
         sizes.setdefault((collective(rule), rule.ranks), set()).add(rule.group)
     if any(len(groups) > 1 for groups in sizes.values()):
         yield Loss("communication.group", "the table knows sizes, not groups; groups of one size share their rows")
-    unsaid = sorted({rule.op for rule in plan.communication if rule.backend == "nccl"} - {r.op for r in tuned(plan)})
+    unlike = sorted({op for op, _ in by_pool(plan)})
+    if unlike:
+        what = (
+            f"rules for {', '.join(unlike)} differ by pool; one table serves all nodes, so NCCL chooses these by itself"
+        )
+        yield Loss("communication.pools", what)
+    unsaid = sorted(
+        {rule.op for rule in plan.communication if rule.backend == "nccl"} - {r.op for r in tuned(plan)} - set(unlike)
+    )
     if unsaid and tuned(plan):
         yield Loss("communication.op", f"NCCL chooses for {', '.join(unsaid)} by itself, as the plan leaves it")
     yield from facts.other_runtime(plan, (plan.runtime.name,))

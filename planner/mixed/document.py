@@ -22,7 +22,7 @@ from planner.mixed.problem import Prepared
 from planner.mixed.settling import Group, Mixed
 from planner.mixed.stages import Ways
 from planner.parameters import parameters
-from planner.question import Request, how_sure
+from planner.question import how_sure
 from planner.schema import plan as schema
 
 
@@ -35,7 +35,7 @@ def plan(catalog: Catalog, prepared: Prepared, found: Mixed, rank: int) -> schem
     run = _money(prepared, found, used)
     fullest, held = _fullest(prepared, found)
     kinds = prepared.setting.kinds
-    indices = [g.kind for g in found.groups]
+    switches, split = prepared.switches, bool(np.any(kinds.tp[[g.kind for g in found.groups]] > 1))
     pipelines_in_all = sum(g.copies * g.width for g in groups)
     flops = float(cost.model_flops(_layout_of(prepared, batch)))
     peaks = sum(
@@ -64,7 +64,7 @@ def plan(catalog: Catalog, prepared: Prepared, found: Mixed, rank: int) -> schem
             dp_shard=shards if zero else 1,
             rank_order="tp-cp-ep-dp-pp",
             schedule="none" if pp == 1 else "1f1b",
-            sequence_parallel=bool(np.any(kinds.tp[indices] > 1)) and _sequence_parallel(prepared),
+            sequence_parallel=split and switches.sequence_parallel,
             zero_stage=zero,
             zero_scope="full",
             stages=tuple(
@@ -82,7 +82,7 @@ def plan(catalog: Catalog, prepared: Prepared, found: Mixed, rank: int) -> schem
         recompute=_recompute(groups),
         offload={"optimizer": False},
         overlap=schema.Overlap(
-            tp=_sequence_parallel(prepared) and bool(np.any(kinds.tp[indices] > 1)),
+            tp=split and switches.sequence_parallel and switches.tp_overlap,
             dp=prepared.setting.dp_overlap,
             p2p=False,
         ),
@@ -105,15 +105,6 @@ def plan(catalog: Catalog, prepared: Prepared, found: Mixed, rank: int) -> schem
         constraints=_constraints(prepared, found, used, held, fullest, run),
         assumptions=_assumptions(prepared, used),
     )
-
-
-def _sequence_parallel(prepared: Prepared) -> bool:
-    return True in _values(prepared.request, "sequence_parallel")
-
-
-def _values(request: Request, axis: str) -> tuple[object, ...]:
-    known = request.runtime.axes.get(axis, ())
-    return (True, False) if known == "any" else tuple(known)
 
 
 def of_another_run(plan: schema.Plan, tokens: float, restart_s: float, preemptions_per_s: float) -> schema.Plan:
@@ -326,7 +317,8 @@ def _cluster(prepared: Prepared, found: Mixed, used: Sequence[int]) -> schema.Cl
     pools = [prepared.pools.all[i] for i in used]
     sections = []
     for i, pool in zip(used, pools, strict=True):
-        fields = {**vars(document.pool_section(pool.cluster, found.nodes[i])), "zone": pool.zone, "offered": pool.count}
+        fields = {**vars(document.pool_section(pool.cluster, found.nodes[i])), "zone": pool.zone}
+        fields |= {"offered": pool.count, "network": pool.cluster.fabric.id}
         sections.append(schema.Pool(**fields))
     links = []
     for a in range(len(pools)):

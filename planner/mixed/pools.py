@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from planner.cost.figures import Network
-from planner.schema.hardware import Cluster, Price
+from planner.schema.hardware import Cluster, Node, Price
 
 ZONE_BANDWIDTH = 10e9 / 8
 """B/s for each node between zones where nothing else is said: assumed."""
@@ -80,6 +80,20 @@ def ports(pool: Pool) -> float:
     """B/s of all of a node's NICs, one direction."""
     node = pool.cluster.node
     return max(node.nics, 1) * float(node.nic_bandwidth or pool.cluster.fabric.nic_bandwidth)
+
+
+def part_of(node: Node, accelerators: int) -> Node:
+    """A node, or the part of it that holds so many accelerators, with its share of ports, power and price."""
+    if accelerators == node.accelerators:
+        return node
+    share = accelerators / node.accelerators
+    return replace(
+        node,
+        accelerators=accelerators,
+        nics=max(1, round(node.nics * share)),
+        max_power=None if node.max_power is None else node.max_power * share,
+        prices=tuple(replace(price, usd=price.usd * share) for price in node.prices),
+    )
 
 
 def merged(pools: Sequence[Pool], linked: Collection[str] = ()) -> tuple[Pool, ...]:

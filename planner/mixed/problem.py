@@ -12,7 +12,7 @@ from planner import binding
 from planner.accuracy import intervals
 from planner.catalog import Catalog
 from planner.cost import risk
-from planner.cost.figures import Network
+from planner.cost.figures import Network, Stack
 from planner.cost.measured import Table
 from planner.efficiency import Reached
 from planner.errors import NoAnswer, WrongQuestion
@@ -282,14 +282,11 @@ def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds
     by_rate = request.objective != "time"
     weights = _weights(request, each)
     most = np.inf if request.max_cost_usd is None else request.max_cost_usd * good / steps * 3600.0
-    stack = replace(figures[0].stack, **{
-        name: max(getattr(f.stack, name) for f in figures) for name in ("step_overhead", "jitter")
-    }, dp_overlap=min(f.stack.dp_overlap for f in figures))  # fmt: skip
     return Setting(
         kinds=kinds,
         shape=figures[0].shape,
         device=figures[0].devices[precision],
-        stack=stack,
+        stack=joint_stack(figures),
         networks=networks,
         network_of=network_of,
         dp_overlap=switches.dp_overlap,
@@ -299,6 +296,13 @@ def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds
         longest=longest,
         most=most,
     )
+
+
+def joint_stack(figures: Sequence[Figures]) -> Stack:
+    """What the runtime is on several pools together: its longest waits, its least overlap."""
+    return replace(figures[0].stack, **{
+        name: max(getattr(f.stack, name) for f in figures) for name in ("step_overhead", "jitter")
+    }, dp_overlap=min(f.stack.dp_overlap for f in figures))  # fmt: skip
 
 
 def _weights(request: Request, each: Sequence[Pool]) -> tuple[float, ...]:

@@ -66,6 +66,30 @@ class Mixed:
     """Of the slowest group: gradient reductions that nothing hides, seconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Bundles that make a plan together, as their reductions find them."""
+
+    pools: tuple[int, ...]
+    """That some bundle stands on."""
+    nodes: NDArray[np.int64]
+    """Of every pool."""
+    replicas: float
+    beside: float
+    """Replicas that share a domain, at most."""
+    crossing: bool
+    """Whether some layers are held on several pools."""
+
+
+def together(setting: Setting, of: Kinds, copies: NDArray[np.int64]) -> Together:
+    """So many bundles of each kind."""
+    need = copies @ of.usage
+    used = tuple(int(p) for p in np.flatnonzero(need))
+    each = [int((copies * of.width)[of.usage[:, p] > 0].sum()) for p in used]
+    replicas, nodes = float(copies @ of.width), -(-need // np.asarray(setting.offer.per_node))
+    return Together(used, nodes, replicas, neighbours(replicas, min(each)), len(np.unique(of.seam)) > 1)
+
+
 def micro_batches(setting: Setting, kinds: Kinds, stretch: float, step: float, exposed: Array) -> Array:
     """Most micro-batches within a step: ``M = 1 + floor(((T - update - overhead) / jitter - exposed - sum) / max)``."""
     left = (step * (1.0 + 1e-12) - kinds.update - setting.stack.step_overhead) / stretch - exposed - kinds.total
@@ -106,6 +130,13 @@ def reductions(setting: Setting, kinds: Kinds, used: Sequence[int], replicas: fl
 
 def exposed(setting: Setting, kinds: Kinds, network: Network, replicas: float) -> Array:
     """Gradient reductions over all replicas that no backward pass hides, as :func:`planner.cost.sharding.exposed`."""
+    of, held = replicated(setting, kinds, network, replicas)
+    found = sharding.exposed_beside(of, held, kinds.layers, kinds.forward, kinds.backward)
+    return np.broadcast_to(np.asarray(found, dtype=float), (len(kinds),))
+
+
+def replicated(setting: Setting, kinds: Kinds, network: Network, replicas: float) -> tuple[Grid, Held]:
+    """The replicas of each kind as reductions see them, and what a rank of them holds."""
     layout = Layout(tp=kinds.tp, pp=1.0, vpp=1.0, cp=kinds.cp, ep=kinds.ep, etp=kinds.etp,
                     dp=replicas, micro=1.0, batch=replicas)  # fmt: skip
     options = Options(
@@ -130,9 +161,7 @@ def exposed(setting: Setting, kinds: Kinds, network: Network, replicas: float) -
         layout=layout,
         options=options,
     )
-    held = Held(kinds.dense, kinds.experts)
-    found = sharding.exposed_beside(of, held, kinds.layers, kinds.forward, kinds.backward)
-    return np.broadcast_to(np.asarray(found, dtype=float), (len(kinds),))
+    return of, Held(kinds.dense, kinds.experts)
 
 
 def stretch_of(setting: Setting, network: Network) -> float:
@@ -148,14 +177,9 @@ def settle(setting: Setting, kinds: NDArray[np.intp], copies: NDArray[np.int64])
     """
     while len(kinds):
         of = setting.kinds.taken(kinds)
-        need = copies @ of.usage
-        used = tuple(int(p) for p in np.flatnonzero(need))
-        nodes = -(-need // np.asarray(setting.offer.per_node))
-        network = setting.network_of(used)
-        stretch = stretch_of(setting, network)
-        each = [int((copies * of.width)[of.usage[:, p] > 0].sum()) for p in used]
-        replicas, crossing = float(copies @ of.width), len(np.unique(of.seam)) > 1
-        shown = reductions(setting, of, used, replicas, neighbours(replicas, min(each)), crossing=crossing)
+        on = together(setting, of, copies)
+        stretch = stretch_of(setting, setting.network_of(on.pools))
+        shown = reductions(setting, of, on.pools, on.replicas, on.beside, crossing=on.crossing)
         step = _shortest(setting, of, copies, stretch, shown)
         steps = micro_batches(setting, of, stretch, step, shown)
         if np.all(steps > 0):
@@ -175,10 +199,10 @@ def settle(setting: Setting, kinds: NDArray[np.intp], copies: NDArray[np.int64])
         for k, c, m, d, t in zip(kinds, copies, steps, done, times, strict=True)
     )
     slowest = int(np.argmax(times))
-    rate = float(nodes @ np.asarray(setting.offer.weights))
+    rate = float(on.nodes @ np.asarray(setting.offer.weights))
     end = float(times[slowest])
     value = end * rate if setting.by_rate else end
-    return Mixed(groups, tuple(int(n) for n in nodes), end, value, float(shown[slowest] * stretch))
+    return Mixed(groups, tuple(int(n) for n in on.nodes), end, value, float(shown[slowest] * stretch))
 
 
 def _shortest(setting: Setting, of: Kinds, copies: NDArray[np.int64], stretch: float, shown: Array) -> float:

@@ -90,6 +90,8 @@ class Pool(Record):
     """Where it stands, as asked; pools of one zone share a network."""
     offered: int | None = None
     """Nodes that there were to choose from, where a plan over several pools may leave some out."""
+    network: str | None = None
+    """Its own fabric, where a plan is over several pools; not in documents of before 2026-12."""
     expanded: ExpandedPool | None = None
     """Only in documents where there is such memory."""
 
@@ -269,6 +271,8 @@ class CommunicationRule(Record):
     protocol: str
     ranks: int | None = None
     """Of the group; not in documents of before 2026-12, where a rule holds for any."""
+    pools: tuple[int, ...] | None = None
+    """Of the group: all that its ranks stand on, where these decide; a rule without holds on any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,6 +298,8 @@ class CallChoice(Record):
     """Whether the table has no measurement near (sizes or ranks beyond its own)."""
     saved_s: float
     """Of the step: what of it showed, times what the choice saves."""
+    pools: tuple[int, ...] | None = None
+    """That its ranks stand on; only in plans over several."""
 
 
 @dataclass(frozen=True, kw_only=True)

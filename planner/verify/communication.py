@@ -23,6 +23,8 @@ def rules_have_one_answer(c: Claim) -> Iterator[str]:
             yield f"{_named(rule)}: from {rule.bytes_min:g} to {rule.bytes_max:g} bytes is no range"
         if rule.ranks is not None and rule.ranks < 2:
             yield f"{_named(rule)}: a group of {rule.ranks} makes no calls"
+        if rule.pools is not None and not set(rule.pools) <= set(range(len(c.plan.cluster.pools))):
+            yield f"{_named(rule)}: there is no such pool as {max(rule.pools, default=0) + 1}"
         if not rule.backend:
             yield f"{_named(rule)}: no back end"
     known = [rule for rule in rules if rule.ranks is not None]
@@ -31,7 +33,8 @@ def rules_have_one_answer(c: Claim) -> Iterator[str]:
             yield f"{_named(rule)}: there is no such call"
     for one, other in combinations(known, 2):
         meet = max(one.bytes_min, other.bytes_min) <= min(one.bytes_max, other.bytes_max)
-        if meet and (one.op, one.ranks) == (other.op, other.ranks) and _how(one) != _how(other):
+        there = one.pools is None or other.pools is None or set(one.pools) == set(other.pools)
+        if meet and there and (one.op, one.ranks) == (other.op, other.ranks) and _how(one) != _how(other):
             yield f"{_named(one)} and {_named(other)} hold for the same calls and differ"
 
 
@@ -54,6 +57,7 @@ def choice_is_what_rules_say(c: Claim) -> Iterator[str]:
             rule
             for rule in rules
             if (rule.op, rule.group, rule.ranks) == (call.op, call.group, call.ranks)
+            and rule.pools in (None, call.pools)
             and rule.bytes_min <= call.bytes <= rule.bytes_max
         ]
         what = f"{call.op} of {call.bytes:.6g} bytes in {call.group}"
