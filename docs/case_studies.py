@@ -6,23 +6,38 @@ Run by ``make case-studies``. Every figure and every number of the page is compu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from docs import accuracy_plots, case_study_plots
-from planner import binding, catalog, families
-from planner.by_layer import FAMILY_RUNTIME
-from planner.cost import memory, pipeline, recommendation
-from planner.cost.hierarchy import Far
-from planner.cost.recommendation import Sharding
-from planner.efficiency import reached, runtime_keys
-from planner.question import Request, prepare, problem
-from planner.schema.families import Recommender
+from docs import case_study_networks as networks
+from docs import case_study_recommender as recommender
+from docs.case_study_ground import (
+    ACCELERATORS,
+    ANY_ZERO,
+    BATCH,
+    CATALOG,
+    DEGREES,
+    FACTORS,
+    GB,
+    INTER,
+    INTRA,
+    POD,
+    RATES,
+    SIZES,
+    WAIVED,
+    ZERO_2,
+    best,
+    pods,
+    table,
+    told,
+)
+from planner.cost import memory, pipeline
+from planner.question import Request, prepare
 from planner.schema.hardware import Cluster
-from planner.search.bounded import Bounded
 from planner.search.problem import Candidate
 from planner.space.axes import parse_pins
 from planner.space.grid import single_grid
@@ -31,66 +46,6 @@ from planner.workload import workload
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "case-studies.md"
 FOLDER = ROOT / "docs" / accuracy_plots.FOLDER
-GB = 1e9
-ACCELERATORS, POD, BATCH = 1024, 8, 1024
-DEGREES = tuple(2**k for k in range(11))
-WAIVED = frozenset({"heads_divide", "kv_heads_divide", "hidden_divides", "tp_in_domain"})
-"""COMET's model parallelism is a plain split: 160 heads need not divide."""
-ZERO_2, ANY_ZERO = "zero=2", "zero=0|1|2|3"
-CATALOG = catalog.load()
-
-
-@cache
-def pods(node: str = "dgx-a100-80gb", memory: float = 80 * GB, **changed: float | str) -> Cluster:
-    """1,024 accelerators with that much memory; `changed`: figures of theirs, ``nic``, ``scaleup``, ``compute``."""
-    each = CATALOG.node(node).accelerators
-    on = catalog.cluster(CATALOG, node, ACCELERATORS // each)
-    nic, scaleup, compute = (changed.pop(name, None) for name in ("nic", "scaleup", "compute"))
-    part = replace(on.accelerator, memory=memory, **changed)  # type: ignore[arg-type]
-    if scaleup is not None:
-        part = replace(part, scaleup=replace(part.scaleup, bandwidth=float(scaleup), pair_bandwidth=None))
-    if compute is not None:
-        part = replace(part, peak={dtype: rate * float(compute) for dtype, rate in part.peak.items()})
-    if nic is not None:
-        on = replace(on, node=replace(on.node, nics=each, nic_bandwidth=float(nic)))
-    return replace(on, accelerator=part, node=replace(on.node, scaleup=None if scaleup else on.node.scaleup))
-
-
-def best(on: Cluster, pins: str = ZERO_2, *, unlimited: bool = False) -> Candidate | None:
-    """The fastest plan of Transformer-1T without stages: model- and data-parallel ranks alone."""
-    runtime = CATALOG.runtime("deepspeed")
-    asked = Request(
-        workload=replace(workload("megatron-1t"), batch=BATCH),
-        cluster=on,
-        counts=(on.count,),
-        batches=(BATCH,),
-        runtime=runtime,
-        release=runtime.releases[-1],
-        pins=parse_pins([f"pp=1 cp=1 {pins}"]),
-        waived=WAIVED,
-        oom_risk=0.5,
-    )
-    ready = prepare(CATALOG, asked)
-    found = Bounded().search(problem(ready, 1, capacity=math.inf if unlimited else None)).best
-    return found[0] if found else None
-
-
-def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
-    lines = [headers, ["---"] * len(headers), *rows]
-    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
-
-
-def told(found: Candidate | None) -> str:
-    """A plan in few words."""
-    if found is None:
-        return "nothing fits"
-    o = found.options
-    placed = "" if o.placement.name == "none" else f", {o.placement.name} expanded"
-    return (
-        f"MP{found.layout['tp']} DP{found.layout['dp']}, micro-batch {found.layout['micro']}, "
-        f"ZeRO {o.sharding.zero}, recompute {o.recompute.name}{placed}"
-    )
 
 
 # ---- Transformer-1T --------------------------------------------------------------------------------------------------
@@ -152,10 +107,6 @@ def states(mp: int, zero: int) -> float:
     return float(held.parameters + held.gradients + held.optimizer) / GB
 
 
-RATES = (32, 64, 128, 256, 512, 1024, 2048)
-SIZES = (50, 100, 200, 400, 800, 1600, 3200, 6400)
-
-
 def expansion() -> tuple[str, dict[str, Any]]:
     """Gain from expanded memory, against its bandwidth and its size."""
     series: dict[str, Any] = {"rates": RATES, "sizes": SIZES}
@@ -191,9 +142,6 @@ def _gain(base: Candidate, pins: str, size: float, rate: float, access: str) -> 
     return base.time / found.time
 
 
-FACTORS = (0.25, 0.5, 1, 2, 4, 8)
-
-
 def compute() -> tuple[str, dict[str, Any]]:
     """Step time against the accelerator's peak, with and without expanded memory."""
     series: dict[str, Any] = {"factors": FACTORS, "80 GB": [], "with expanded memory": []}
@@ -205,9 +153,6 @@ def compute() -> tuple[str, dict[str, Any]]:
             series[name].append(found.time)
     rows = [[name, *(f"{x:.1f} s" for x in series[name])] for name in ("80 GB", "with expanded memory")]
     return table(["peak, times an A100's", *(f"{f:g}" for f in FACTORS)], rows), series
-
-
-INTRA, INTER = (75, 150, 300, 600, 1200), (6.25, 12.5, 25, 50, 100)
 
 
 def heat() -> tuple[str, dict[str, Any]]:
@@ -282,111 +227,6 @@ def clusters() -> tuple[str, dict[str, Any]]:
     return table(headers, rows), {"times": times}
 
 
-# ---- a recommender ---------------------------------------------------------------------------------------------------
-
-RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-WAYS: tuple[Sharding, ...] = ("even", "table", "row")
-TIMES_LARGER = 32
-SAMPLES = 4096
-RESERVED = 4.0
-"""GB that dense layers and the runtime take. Assumed."""
-
-
-@dataclass(frozen=True)
-class Served:
-    """A recommender on some ranks."""
-
-    per_rank: float
-    """GB of tables on the fullest rank."""
-    time: float
-
-
-def large() -> Recommender:
-    """DLRM of MLPerf with tables of 32 times as many rows."""
-    model = families.recommender("dlrm-criteo1tb")
-    return replace(model, id="dlrm-large", tables=tuple(rows * TIMES_LARGER for rows in model.tables))
-
-
-def served(
-    ranks: int,
-    by: Sharding = "even",
-    spilt: float = 0.0,
-    rate: float = 512,
-    *,
-    concurrent: bool = False,
-    scaleup: float | None = None,
-    nic: float | None = None,
-    compute: float = 1.0,
-) -> Served:
-    """A step of 4,096 samples a rank, a share of the tables in expanded memory."""
-    more: dict[str, float] = {"compute": compute}
-    more |= {"scaleup": scaleup * GB} if scaleup else {}
-    more |= {"nic": nic * GB} if nic else {}
-    on = pods(**more)
-    model, fitted = large(), reached(CATALOG, on.accelerator, CATALOG.runtime("deepspeed"), "")
-    entries = CATALOG.runtime_efficiencies
-    keys = runtime_keys(FAMILY_RUNTIME["dlrm"], "", "", on.accelerator.generation)
-    software = binding.software(next(entries[key] for key in keys if key in entries), "fp16")
-    network = replace(binding.network(on, fitted.accelerator), accelerators=float(ranks))
-    device = binding.device(on.accelerator, fitted.accelerator, "fp16")
-    reach = float(fitted.accelerator.memory) * float(software.gather)
-    far = Far(spilt, 0.0, rate * GB * reach, float(concurrent)) if spilt else None
-    time = recommendation.step_time(model, device, network, software, float(ranks * SAMPLES), float(ranks), by, far)
-    return Served(recommendation.rank_bytes(model, ranks, by) / GB, float(time))
-
-
-def recommender() -> tuple[str, dict[str, Any]]:
-    """A recommender whose tables are larger than one accelerator's memory."""
-    rows = []
-    series: dict[str, Any] = {"ranks": RANKS, "ways": {by: [] for by in WAYS}, "memory": {by: [] for by in WAYS}}
-    for ranks in RANKS:
-        found = {by: served(ranks, by) for by in WAYS}
-        for by in WAYS:
-            series["ways"][by].append(SAMPLES / found[by].time)
-            series["memory"][by].append(found[by].per_rank)
-        rows.append(
-            [
-                f"{ranks:,}",
-                *(f"{found[by].per_rank:,.1f}" for by in WAYS),
-                *(f"{SAMPLES / found[by].time / 1e3:,.0f} k" for by in WAYS),
-            ]
-        )
-    headers = ["ranks", *(f"{by}, GB a rank" for by in WAYS), *(f"{by}, samples/s a rank" for by in WAYS)]
-    return table(headers, rows), series
-
-
-def least_ranks(room: float) -> int:
-    """Ranks from which the tables fit into so many GB each."""
-    return next(n for n in RANKS if served(n).per_rank + RESERVED <= room)
-
-
-def recommender_expansion() -> tuple[str, dict[str, Any]]:
-    """Throughput of one accelerator where expanded memory lets fewer of them hold the tables."""
-    alone = least_ranks(80)
-    base = SAMPLES / served(alone).time
-    rows, series = [], {"rates": RATES, "lines": {}, "alone": alone}
-    for ranks in (n for n in RANKS if n <= alone):
-        spilt = max(0.0, 1 - (80 - RESERVED) / served(ranks).per_rank)
-        need = served(ranks).per_rank * spilt
-        gains = [SAMPLES / served(ranks, spilt=spilt, rate=rate).time / base for rate in RATES]
-        at_once = SAMPLES / served(ranks, spilt=spilt, concurrent=True).time / base
-        series["lines"][ranks] = gains
-        rows.append([ranks, f"{need:,.0f} GB", *(f"{gain:.2f}" for gain in gains), f"{at_once:.2f}"])
-    headers = ["ranks", "expanded, a rank", *(f"{rate} GB/s" for rate in RATES), "512 GB/s, at once"]
-    return table(headers, rows), series
-
-
-def recommender_scaling() -> str:
-    """What else would help: compute and bandwidth, at 64 ranks."""
-    base = served(64).time
-    rows = [
-        ["twice the compute", f"{base / served(64, compute=2).time:.2f}"],
-        ["twice the bandwidth inside pods", f"{base / served(64, scaleup=600).time:.2f}"],
-        ["twice the bandwidth between pods", f"{base / served(64, nic=50).time:.2f}"],
-    ]
-    return table(["of 64 ranks", "faster by"], rows)
-
-
 def main() -> None:
     """Writes the page and its figures."""
     plots = case_study_plots
@@ -396,22 +236,29 @@ def main() -> None:
     parts["compute"], computing = compute()
     parts["heat"], heating = heat()
     parts["clusters"], comparing = clusters()
-    parts["recommender"], serving = recommender()
-    parts["recommender_expansion"], spilling = recommender_expansion()
-    parts["recommender_scaling"] = recommender_scaling()
+    parts["recommender"], serving = recommender.sharding()
+    parts["recommender_expansion"], spilling = recommender.expansion()
+    parts["recommender_sizes"] = recommender.sizes()
+    parts["recommender_compute"], speeding = recommender.compute()
+    parts["recommender_heat"], warming = recommender.heat()
+    parts["closed_forms"], parts["exchanges"] = networks.cases(), networks.exchanges()
+    parts["topologies"] = networks.topologies()
     accuracy_plots.save(FOLDER, "case-sweep", lambda: plots.sweep(sweeping))
     accuracy_plots.save(FOLDER, "case-expansion", lambda: plots.expansion(expanding))
     accuracy_plots.save(FOLDER, "case-compute", lambda: plots.compute(computing))
-    accuracy_plots.save(FOLDER, "case-heat", lambda: plots.heat(heating))
+    of = "step time over that at 300 and 25 GB/s, memory free"
+    accuracy_plots.save(FOLDER, "case-heat", lambda: plots.heat(heating, of))
     accuracy_plots.save(FOLDER, "case-clusters", lambda: plots.clusters(comparing))
     accuracy_plots.save(FOLDER, "case-recommender", lambda: plots.recommender(serving, spilling))
+    accuracy_plots.save(FOLDER, "case-recommender-compute", lambda: plots.recommender_compute(speeding))
+    accuracy_plots.save(FOLDER, "case-recommender-heat", lambda: plots.heat(warming, f"DLRM: {of}"))
     facts = {
         "free_mp": DEGREES[min(range(len(DEGREES)), key=lambda i: sweeping["free"][i])],
         "fit_mp": _least(sweeping["fits"]),
         "any_mp": _least(sweeping["any"]),
         "spread": _spread(comparing),
         "alone": spilling["alone"],
-        "tables": served(1).per_rank,
+        "tables": recommender.served(1).per_rank,
         "expansion_spread": _span(expanding),
     }
     text = (ROOT / "docs" / "case-studies.template.md").read_text(encoding="utf-8")

@@ -80,8 +80,8 @@ def compute(series: dict[str, Any]) -> Any:
     return figure
 
 
-def heat(series: dict[str, Any]) -> Any:
-    """Step time against bandwidth inside pods and between them, relative to the middle."""
+def heat(series: dict[str, Any], of: str) -> Any:
+    """Step time against bandwidth inside pods and between them, relative to the middle; `of`: what is shown."""
     figure, axes = _axes(len(series["maps"]), width=4.0, height=3.9)
     relative = {name: np.array(values) / values[2][2] for name, values in series["maps"].items()}
     least, most = (f([f(x) for x in relative.values()]) for f in (np.min, np.max))
@@ -96,7 +96,7 @@ def heat(series: dict[str, Any]) -> Any:
         for side in ax.spines.values():
             side.set_visible(False)
     del shown
-    figure.suptitle("step time over that at 300 and 25 GB/s, memory free", x=0.02, ha="left", fontsize=10)
+    figure.suptitle(of, x=0.02, ha="left", fontsize=10)
     return figure
 
 
@@ -153,4 +153,20 @@ def recommender(series: dict[str, Any], spilling: dict[str, Any]) -> Any:
         title="fewer ranks with expanded memory",
     )
     _powers(right, spilling["rates"])
+    return figure
+
+
+def recommender_compute(series: dict[str, Any]) -> Any:
+    """Throughput against the accelerator's peak."""
+    figure, axes = _axes(1, width=5.4)
+    ax = axes[0][0]
+    _lines(ax, series["factors"], {f"{ranks:,} ranks": values for ranks, values in series["lines"].items()})
+    ax.axhline(1, color="#888888", linewidth=0.9)
+    ax.set(
+        xlabel="peak FLOP/s, times an A100's",
+        ylabel="samples/s, at an A100's peak: 1",
+        title="DLRM: compute scaling",
+        ylim=(0, None),
+    )
+    _powers(ax, series["factors"])
     return figure

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from docs import case_studies as study
+from docs import case_study_recommender as recommender
 from tests.test_golden import ZERO
 
 
@@ -52,8 +53,28 @@ def test_bandwidth_between_pods_matters_more_where_model_parallelism_leaves_the_
 
 
 def test_a_recommender_with_expanded_memory_needs_fewer_ranks():
-    alone = study.least_ranks(80)
-    assert study.served(alone // 2).per_rank + study.RESERVED > 80
-    spilt = 1 - (80 - study.RESERVED) / study.served(8).per_rank
-    slow, fast = (study.served(8, spilt=spilt, rate=rate).time for rate in (64, 1024))
-    assert slow > fast > study.served(8).time
+    alone = recommender.least_ranks(80)
+    assert recommender.served(alone // 2).per_rank + recommender.RESERVED > 80
+    spilt = 1 - (80 - recommender.RESERVED) / recommender.served(8).per_rank
+    slow, fast = (recommender.served(8, spilt=spilt, rate=rate).time for rate in (64, 1024))
+    assert slow > fast > recommender.served(8).time
+
+
+def test_a_recommenders_bandwidth_counts_where_its_vectors_pass():
+    """In one pod that inside it alone; beyond, that between pods far more."""
+
+    def gains(ranks):
+        base = recommender.served(ranks).time
+        return [base / recommender.served(ranks, **more).time for more in ({"scaleup": 600}, {"nic": 50})]
+
+    inside, between = gains(8)
+    assert inside > 1.1 and between == 1
+    inside, between = gains(64)
+    assert between > 1.5 > 1.05 > inside >= 1
+
+
+def test_a_recommenders_throughput_grows_with_compute_and_levels_off():
+    for ranks in recommender.SCALED:
+        times = [recommender.served(ranks, compute=factor).time for factor in (0.25, 0.5, 1, 2, 4, 8)]
+        assert times == sorted(times, reverse=True)
+        assert times[-2] / times[-1] < 1.01 < times[0] / times[1]

@@ -1,14 +1,14 @@
 """Networks of up to four dimensions: within 5 % of LIBRA's and ASTRA-sim's closed forms, case by case."""
 
 import math
-import tomllib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import closed_forms
+from benchmarks.closed_forms import CASES, network
 from planner import document, verify
 from planner.cost import collectives, dimensions, wiring
 from planner.cost.figures import Dimension, Dimensions
@@ -18,95 +18,49 @@ from planner.schema import hardware
 from planner.search.bounded import Bounded
 from tests.cases import CATALOG, cluster, figures, prepared, problem_of, request
 
-CASES = tomllib.loads((Path(__file__).parent / "golden/libra/collectives.toml").read_text(encoding="utf-8"))
-LATENCY = 5e-7
-"""Seconds of a hop; the source's files state none."""
 TOPOLOGIES = ("ring", "switch", "fully-connected", "torus")
-
-
-def network(case, chunks, latency=LATENCY):
-    along = zip(case["topology"], case["sizes"], case["GBps"], strict=True)
-    return Dimensions(tuple(Dimension(t, float(n), rate * 1e9, latency) for t, n, rate in along), chunks)
-
 
 # ---- closed forms, written without the code under test ---------------------------------------------------------------
 
 
-def libra(kind, size, spans, rates):
-    """Chunks pipelined across dimensions: the slowest dimension's bytes over its bandwidth."""
-    slowest = 0.0
-    for n, rate in zip(spans, rates, strict=True):
-        moved = size * (n - 1) / n * (2 if kind == "all-reduce" else 1)
-        slowest = max(slowest, moved / rate)
-        size = size if kind == "all-to-all" else size / n
-    return slowest
+@pytest.mark.parametrize("row", closed_forms.rows(), ids=lambda row: f"{row['network']}-{row['workload']}")
+def test_communication_agrees_with_the_closed_forms(row):
+    """Case by case, with the algorithm that they take: every message of an all-to-all has its way to itself."""
+    for name in ("libra", "astra"):
+        assert row[f"ours_as_{name}_ms"] == pytest.approx(row[f"{name}_ms"], rel=0.05)
+    assert row["planned_ms"] >= row["ours_as_libra_ms"]
 
 
-def astra(kind, size, spans, topology, rates):
-    """Congestion-unaware: one dimension after the other, every message ``hops latency + bytes / bandwidth``."""
-    if kind == "all-reduce":
-        scattered = astra("gather", size, spans, topology, rates)
-        return 2 * scattered
+def test_an_all_to_all_on_a_ring_is_charged_for_what_its_links_carry():
+    """Between the closed formula in which messages are alone (LIBRA's, ASTRA-sim's "direct") and that in which they go
+    one way round (ASTRA-sim's "ring"): links share them, and they go the shorter way."""
+    found = {row["network"]: row for row in closed_forms.exchanges()}
+    assert found["pods of 8"]["planned_serial_ms"] == pytest.approx(found["pods of 8"]["astra_direct_ms"])
+    for name in ("4D", "3D"):
+        row = found[name]
+        assert row["astra_direct_ms"] < row["planned_serial_ms"] < row["astra_ring_ms"]
+    # 16 on a ring: a link carries 4 S, the slowest link of the closed formula 31/32 S.
+    assert found["3D"]["planned_pipelined_ms"] / found["3D"]["libra_ms"] == pytest.approx(4 / (31 / 32), rel=1e-3)
+
+
+def loaded(shape, n):
+    """Bytes on the busiest rank's links over its send buffer, every message on a shortest way, ties shared."""
+    sides = (n,) if shape == "ring" else (math.isqrt(n),) * 2
     total = 0.0
-    for n, shape, rate in zip(spans, topology, rates, strict=True):
-        if shape == "switch":  # recursive halving: half, a quarter, ... of the vector
-            total += sum(2 * LATENCY + size / 2**k / rate for k in range(1, round(math.log2(n)) + 1))
-        elif shape == "ring":  # n - 1 neighbours, an n-th each
-            total += sum(LATENCY + size / n / rate for _ in range(n - 1))
-        else:  # all others at once, each over its own link
-            total += (n > 1) * (LATENCY + size / n / (rate / max(n - 1, 1)))
-        size = size if kind == "all-to-all" else size / n
-    return total
+    for place in range(n):
+        left, hops = place, 0
+        for side in sides:
+            left, along = divmod(left, side)
+            hops += min(along, side - along)
+        total += hops
+    return total / n  # all ranks are alike, so the load of all links is spread over them evenly
 
 
-def groups(workload, case):
-    """Ranks along each dimension: model-parallel innermost, data-parallel outside of them."""
-    inner, outer, left = [], [], workload["tp"]
-    for n in case["sizes"]:
-        inner.append(min(n, left))
-        left = max(1, left // n)
-        outer.append(n // inner[-1])
-    return inner, outer
-
-
-@pytest.mark.parametrize("case", CASES["network"], ids=lambda c: c["name"])
-@pytest.mark.parametrize("workload", CASES["case"], ids=lambda w: w["name"])
-def test_communication_agrees_with_the_closed_forms(workload, case):
-    ring_exchange = any(
-        kind == "all-to-all" and "ring" in case["topology"] and max(case["sizes"][:1]) > 4
-        for kind, _, _ in workload["data_parallel"]
-    )
-    rates = [rate * 1e9 for rate in case["GBps"]]
-    inner, outer = groups(workload, case)
-    ours, theirs = [0.0, 0.0], [0.0, 0.0]
-    for of, spans, n, stride in (
-        ("model_parallel", inner, workload["tp"], 1),
-        ("data_parallel", outer, workload["dp"], workload["tp"]),
-    ):
-        for kind, size, times in workload[of]:
-            if kind == "all-to-all" and ring_exchange:
-                continue  # see the next test
-            call = getattr(dimensions, kind.replace("-", "_"))
-            for i, (chunks, latency) in enumerate(((1e9, 0.0), (1.0, LATENCY))):
-                on = network(case, chunks, latency)
-                found = dimensions.spans(on, float(n), float(stride))
-                assert [float(x) for x in found] == spans
-                ours[i] += times * float(call(on, float(size), found))
-            theirs[0] += times * libra(kind, size, spans, rates)
-            theirs[1] += times * astra(kind, size, spans, case["topology"], rates)
-    for mine, reference in zip(ours, theirs, strict=True):
-        assert mine == pytest.approx(reference, rel=0.05)
-
-
-def test_an_all_to_all_on_a_long_ring_takes_longer_than_the_closed_forms_say():
-    """They let every message pass a ring of 16 as if nobody else's were on its links; here a link carries n / 4."""
-    case = CASES["network"][1]
-    on = network(case, 1e9, 0.0)
-    spans = dimensions.spans(on, 4096.0, 1.0)
-    closed = libra("all-to-all", 4194304, [16, 8, 32], [rate * 1e9 for rate in case["GBps"]])
-    assert float(dimensions.all_to_all(on, 4194304.0, spans)) == pytest.approx(
-        closed * 4 * (15 / 16) / (31 / 32), rel=1e-3
-    )
+@pytest.mark.parametrize(
+    ("shape", "n"), [("ring", n) for n in (1, 2, 3, 4, 5, 8, 16)] + [("torus", n) for n in (4, 9, 16, 25, 64)]
+)
+def test_links_carry_what_is_counted_message_by_message(shape, n):
+    assert float(dimensions.carried(Dimension(shape, float(n), 1.0, 0.0), float(n))) == pytest.approx(loaded(shape, n))
 
 
 # ---- properties ------------------------------------------------------------------------------------------------------

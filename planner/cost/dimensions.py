@@ -86,15 +86,27 @@ def gather(network: Dimensions, size: Figure, group: Spans) -> Figure:
     return _climbing(network, size, group, 1.0)
 
 
-def all_to_all(network: Dimensions, size: Figure, group: Spans) -> Figure:
-    """Seconds of an all-to-all of a send buffer of `size` bytes: ``S (n_d - 1) / n_d`` along every dimension.
+def carried(d: Dimension, n: Figure, *, shared: bool = True) -> Figure:
+    """What a rank's links carry in an all-to-all over n ranks, over its send buffer: ``(n - 1) / n``, its own messages.
 
-    On a ring a message passes ``n / 4`` links on average and on a torus ``sqrt(n) / 2``, each as loaded by others.
+    Links of a ring and of a torus carry others' messages too, by the shortest ways: ``floor(n^2 / 4) / n`` and
+    ``2 floor(n / 4) / sqrt(n)``. Not `shared`: every message has its way to itself, as the closed formulas take it.
+    """
+    own = (n - 1.0) / n
+    if not shared or d.topology not in ("ring", "torus"):
+        return own
+    passed = np.floor(n * n / 4.0) / n if d.topology == "ring" else 2.0 * np.floor(n / 4.0) / np.sqrt(n)
+    return np.maximum(own, passed)
+
+
+def all_to_all(network: Dimensions, size: Figure, group: Spans, *, shared: bool = True) -> Figure:
+    """Seconds of an all-to-all of a send buffer of `size` bytes: ``S c_d / B_d`` along every dimension.
+
+    ``c_d``: what links carry of it (:func:`carried`), `shared` in what plans are charged.
     """
     seconds, latency = [], []
     for each, n in zip(network.along, group, strict=True):
-        hops = {"ring": n / 4.0, "torus": np.sqrt(n) / 2.0}.get(each.topology, 1.0)
-        seconds.append(size * (n - 1.0) / n * np.maximum(hops, 1.0) / each.rate)
+        seconds.append(size * carried(each, n, shared=shared) / each.rate)
         latency.append(steps(each, n) * each.latency)
     return _time(network, seconds, latency)
 
