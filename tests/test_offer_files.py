@@ -134,6 +134,11 @@ def _leaves(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def test_nothing_in_an_offer_breaks_its_second_opinion(offer: Procurement) -> None:
+    nothing_breaks_its_second_opinion(offer, 60)
+
+
+def nothing_breaks_its_second_opinion(offer: Procurement, at_least: int) -> None:
+    """Breaks 150 places of an offer, one at a time: each is told or refused, and none raises."""
     whole = json.dumps(document.dump(offer))
     leaves = [leaf for leaf in _leaves(json.loads(whole)) if leaf[0] not in ("meta", "generator")]
     r, told = random.Random(5), 0
@@ -153,4 +158,4 @@ def test_nothing_in_an_offer_breaks_its_second_opinion(offer: Procurement) -> No
             continue
         assert isinstance(parsed, Procurement)
         told += bool(verify.violations(parsed))
-    assert told > 60
+    assert told > at_least

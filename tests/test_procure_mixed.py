@@ -23,6 +23,7 @@ from planner.verify import procurement as verify
 from tests.asking import ask
 from tests.procuring import bought, hired, job, portfolio
 from tests.procuring_mixed import best_way, faults, mixed_instance
+from tests.test_offer_files import nothing_breaks_its_second_opinion
 
 SETTINGS = Settings(gap=1e-9)
 
@@ -289,6 +290,14 @@ def test_the_second_opinion_finds_what_is_wrong_with_a_job_on_two_pools(offer: P
         if name not in {violation.name for violation in verify.violations(broken)}
     }
     assert not missed
+
+
+def test_nothing_in_such_an_offer_breaks_its_second_opinion(offer: Procurement) -> None:
+    nothing_breaks_its_second_opinion(offer, 60)
+    base, *others = offer.alternatives[0].workloads
+    for named in ((), ("nowhere", "else"), base.pools[:1], (*base.pools, "more")):
+        broken = replace(offer.alternatives[0], workloads=(replace(base, pools=named), *others))
+        assert verify.violations(replace(offer, alternatives=(broken,)))
 
 
 def test_an_offer_with_a_job_on_two_pools_is_read_again(

@@ -87,7 +87,7 @@ def jobs_are_done(question: Asked, a: Alternative) -> Iterator[str]:
             yield f"{job.name} runs {worked:.6g} days and takes {job.days:.6g}"
         if worked > job.days * (1 + 1e-6) + CALENDAR and question.objective != "tokens-per-dollar":
             yield f"{job.name} runs {worked:.6g} days and takes {job.days:.6g}"
-        if not same(job.tokens_per_s, job.tokens / (job.days * 86400.0)):
+        if not same(job.tokens_per_s * job.days * 86400.0, job.tokens):
             yield f"{job.name}: {job.tokens_per_s:.9g} tokens/s are not {job.tokens:.6g} in {job.days:.9g} days"
         if not same(job.days, job.plan.money.days) or not same(job.tokens, job.plan.workload.tokens):
             yield f"{job.name}: its plan takes {job.plan.money.days:.9g} days for {job.plan.workload.tokens:.6g} tokens"
