@@ -39,6 +39,7 @@ def table(
     align: str = "",
     title: str = "",
     priority: Sequence[str | int] | None = None,
+    folded: str | None = None,
 ) -> None:
     """Print a table: a header line, then aligned columns two spaces apart.
 
@@ -49,8 +50,11 @@ def table(
         title: a line above the header.
         priority: headers or indices of the columns to drop first where the terminal is narrow; the rest follow from
             the right, and the first column always stays.
+        folded: the header of a column that is broken over lines before it is dropped.
     """
-    lines, hidden = typeset.table(headers, rows, align=align, priority=priority, width=_width(sys.stdout))
+    lines, hidden = typeset.table(
+        headers, rows, align=align, priority=priority, width=_width(sys.stdout), folded=folded
+    )
     if title:
         _print(title, "bold")
     _print(lines[0], "bold cyan")

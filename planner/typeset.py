@@ -15,6 +15,8 @@ _NUMBER = re.compile(r"([-+<>~≈]?\s?[-+]?\$?\d[\d,]*)((?:\.\d+)?\S*)(.*)")
 _LABEL = re.compile(r"\s*\S(?:\S| (?! ))*\s{2,}(?=\S)")
 """A label at the start of a line: words behind which at least two spaces stand."""
 LONGEST_LABEL = 24
+LEAST_FOLDED = 30
+"""Characters of a column that is broken over lines, at least."""
 _NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=[^\s\d])")
 _GLUE = "\0"
 """Stands for the space between a number and its unit while a line is folded, so that they stay together."""
@@ -27,8 +29,10 @@ def table(
     align: str = "",
     priority: Sequence[str | int] | None = None,
     width: int | None = None,
+    folded: str | None = None,
 ) -> tuple[list[str], list[str]]:
-    """Lay out a table in at most `width` characters (None: as wide as it is).
+    """Lay out a table in at most `width` characters (None: as wide as it is); the column `folded` is broken over lines
+    before it is dropped.
 
     Returns:
         The lines, header first, without trailing spaces; and the headers of the columns that had to be dropped.
@@ -36,11 +40,32 @@ def table(
     if align and len(align) != len(headers):
         raise ValueError(f"align {align!r} has {len(align)} letters for {len(headers)} columns")
     columns = [_column(header, [cell(row[i]) for row in rows], align[i : i + 1]) for i, header in enumerate(headers)]
-    kept = _fitting([_display_width(column[0]) for column in columns], _drop_order(headers, priority), width)
-    lines = [GAP.join(columns[i][line] for i in kept).rstrip() for line in range(len(rows) + 1)]
+    sizes = [_display_width(column[0]) for column in columns]
+    broken = headers.index(folded) if folded is not None and width is not None else None
+    if broken is not None:
+        sizes[broken] = min(sizes[broken], LEAST_FOLDED)
+    kept = _fitting(sizes, _drop_order(headers, priority), width)
+    if broken in kept and width is not None:
+        room = width - sum(sizes[i] + len(GAP) for i in kept if i != broken)
+        columns = _broken(columns, broken, room)
+    lines = [GAP.join(columns[i][line] for i in kept).rstrip() for line in range(len(columns[0]))]
     if width is not None:
         lines = [_clipped(line, width) for line in lines]
     return lines, [headers[i] for i in range(len(headers)) if i not in kept]
+
+
+def _broken(columns: Sequence[list[str]], broken: int, room: int) -> list[list[str]]:
+    """The columns with the lines of one broken at spaces, and nothing in the others beside what it goes on with."""
+    parts = [textwrap.wrap(text, room, break_long_words=False) or [""] for text in columns[broken]]
+    size = min(room, max(_display_width(part) for each in parts for part in each))
+    found: list[list[str]] = []
+    for i, column in enumerate(columns):
+        blank = " " * _display_width(column[0])
+        if i == broken:
+            found.append([_pad(part, size, right=False) for each in parts for part in each])
+        else:
+            found.append([line for n, each in enumerate(parts) for line in (column[n], *[blank] * (len(each) - 1))])
+    return found
 
 
 def cell(value: object) -> str:

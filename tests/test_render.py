@@ -108,6 +108,20 @@ def test_an_empty_table_is_its_header() -> None:
     assert typeset.table(["a", "b"], []) == (["a  b"], [])
 
 
+@pytest.mark.parametrize("width", [40, 47, 60, 200])
+def test_a_column_is_broken_over_lines_before_it_is_dropped(width: int) -> None:
+    told = "use 2 dgx-a100-80gb, use 1 dgx-v100, rent 1 p5.48xlarge spot"
+    rows = [[1, told, "$5.64k"], [2, "buy 1 hgx-h100", "$310k"]]
+    lines, hidden = typeset.table(["#", "what", "total"], rows, align="rlr", width=width, folded="what")
+    assert all(len(line) <= width for line in lines)
+    assert hidden == ([] if width > 40 else ["total"])
+    first, second = (n for n, line in enumerate(lines) if line[:1] in "12" and line[:1])
+    assert " ".join(" ".join(line[3:].replace("$5.64k", "").split()) for line in lines[first:second]) == told
+    assert lines[second].split() == ["2", "buy", "1", "hgx-h100", *(["$310k"] if width > 40 else [])]
+    if width == 200:
+        assert lines == typeset.table(["#", "what", "total"], rows, align="rlr")[0]
+
+
 @pytest.mark.parametrize("width", range(1, 60))
 @pytest.mark.parametrize("priority", [None, ["TP", "recompute"], [4, 0]])
 def test_a_narrow_table_drops_columns_and_never_wraps(width: int, priority: list[str | int] | None) -> None:

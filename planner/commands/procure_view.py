@@ -112,7 +112,7 @@ def _alternatives(found: Procurement, said: Money) -> None:
         ]
         for a in found.alternatives
     ]
-    render.table(headers, rows, align="rlrrrrr", priority=["carbon", "per 1T tokens", "power"])
+    render.table(headers, rows, align="rlrrrrr", priority=["carbon", "per 1T tokens", "power"], folded="what")
     for a in found.alternatives:
         if a.cost.capital_usd:
             left = f"; the nodes may fetch {said(a.cost.resale_usd)} at the end" if a.cost.resale_usd else ""
@@ -140,6 +140,7 @@ def _jobs(best: Alternative) -> None:
         rows,
         align="llrrrrrl",
         priority=["plan", "tokens", "tokens/s"],
+        folded="on",
     )
 
 
@@ -284,6 +285,8 @@ def deliver_sweep(found: dict[str, Any], *, as_json: bool, output: Path | None) 
         ]
         for p in found["points"]
     ]
-    render.table([found["limit"], "what", "done", "total", "carbon", "on the front"], rows, align="rlrrrl")
+    render.table(
+        [found["limit"], "what", "done", "total", "carbon", "on the front"], rows, align="rlrrrl", folded="what"
+    )
     render.text()
     render.text(f"{found['objective']} at each value; on the front: no smaller {found['limit']} does as well")

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from planner.procure.columns import Place
 
+ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -52,5 +54,6 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """``|value - bound| / |value|``."""
-        return abs(self.value - self.bound) / max(abs(self.value), 1e-9)
+        """``|value - bound| / |value|``; what only rounding makes is none."""
+        gap = abs(self.value - self.bound) / max(abs(self.value), 1e-9)
+        return gap if gap > ROUNDING else 0.0
