@@ -16,7 +16,6 @@ from planner.cost.ownership import (
     break_even_utilisation,
     capital_recovery,
     hourly_cost,
-    per_useful_hour,
     resale,
 )
 
@@ -102,8 +101,7 @@ def test_cost_is_linear_in_prices(capital: float, factor: float) -> None:
     assert more.energy == one.energy
 
 
-def test_a_useful_hour_costs_less_the_more_are_used() -> None:
-    assert per_useful_hour(2.0, 0.9) < per_useful_hour(2.0, 0.5)
+def test_owning_breaks_even_at_the_share_of_hours_that_rent_costs_more() -> None:
     assert break_even_utilisation(1.85, 2.64) == pytest.approx(0.70, abs=0.01)
 
 

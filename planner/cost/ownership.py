@@ -101,11 +101,6 @@ def facility_per_month(watts: float, owner: Ownership) -> float:
     return watts / 1000.0 * owner.colocation_usd_per_kw_month
 
 
-def per_useful_hour(usd_per_hour: float, utilisation: float) -> float:
-    """US dollars per hour that is used: ``cost / utilisation``."""
-    return usd_per_hour / utilisation
-
-
 def break_even_utilisation(owned_usd_per_hour: float, rented_usd_per_hour: float) -> float:
     """Share of the hours above which owning is cheaper than renting: ``owned / rented``; above 1, never."""
     return owned_usd_per_hour / rented_usd_per_hour

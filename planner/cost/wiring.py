@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from planner.cost.figures import Dimension, Topology
+from planner.cost.figures import Topology
 
 Wiring = Literal["rail-optimised", "fat-tree", "rail-only", "dragonfly", "torus"]
 TORUS_DIMENSIONS = 3
@@ -151,17 +150,3 @@ def dimension_usd(topology: Topology, tier: Tier, size: int, blocks: int, bytes_
     """
     rates = LIBRA[tier] if topology == "switch" else (LIBRA[tier][0], 0.0, 0.0)
     return blocks * libra_switch_usd(size, bytes_per_s, rates) if size > 1 else 0.0
-
-
-def network_usd(along: Sequence[Dimension], tiers: Sequence[Tier]) -> float:
-    """US dollars of a network of dimensions, innermost first, each on its tier: ``sum over d of accelerators / n_d``
-    groups of n_d.
-
-    Raises:
-        ValueError: not one tier for each dimension.
-    """
-    accelerators = math.prod(int(each.size) for each in along)
-    return sum(
-        dimension_usd(each.topology, tier, int(each.size), accelerators // int(each.size), each.rate)
-        for each, tier in zip(along, tiers, strict=True)
-    )

@@ -284,8 +284,9 @@ def machine(pool: Pool) -> Key:
     search answers for every vendor's box, and every instance, around the same board.
     """
     cluster, node = pool.cluster, pool.cluster.node
-    # The domain of a pod grows with its hosts: there each size is a machine of its own.
-    pod = (cluster.fabric.id, cluster.count) if cluster.fabric.kind == "ici" else ()
+    # The domain of a pod grows with its hosts, dimensions with all there is: there each size is a machine of its own.
+    fabric = cluster.fabric
+    pod = (fabric.id, cluster.count) if fabric.kind == "ici" or fabric.dimensions else ()
     return (cluster.accelerator.id, node.accelerators, repr(node.scaleup), *pod)
 
 
@@ -294,7 +295,7 @@ def wiring(pool: Pool) -> Key:
     only where it is thinned out and nodes lie below several leaves.
     """
     node, fabric, count = pool.cluster.node, pool.cluster.fabric, pool.cluster.count
-    if count == 1 and fabric.kind != "ici":
+    if count == 1 and fabric.kind != "ici" and not fabric.dimensions:
         return ()
     ports = max(node.nics, 1) * (node.nic_bandwidth or fabric.nic_bandwidth)
     spine = (

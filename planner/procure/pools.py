@@ -38,6 +38,7 @@ COPIES_KEPT = 3
 RADIX = 64
 """Ports of a switch: that of the NDR part; other rates are wired with the same."""
 TOKEN_BYTES = 4.0
+LIBRA, LIBRA_DATE = "USD per GB/s: LIBRA (astra-sim/libra 4d_cost_model.yml)", "2024-05"
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,8 +303,19 @@ def _rented(asked: Portfolio, candidate: Candidate, way: Way, cluster: Cluster, 
 
 
 def _wired(candidate: Candidate, cluster: Cluster) -> Iterator[tuple[Cluster, wiring.Bill, str]]:
-    """The cluster under every wiring that differs at this size, with its bill."""
+    """The cluster under every wiring that differs at this size, with its bill.
+
+    Raises:
+        WrongQuestion: a wiring for a network that is described dimension by dimension.
+    """
     fabric, nics, several = cluster.fabric, cluster.node.nics, cluster.count > 1
+    if fabric.dimensions:
+        if any(topology for topology, _ in candidate.wirings):
+            raise WrongQuestion(
+                f"{candidate.node}: {fabric.id} has dimensions, which are its wiring; leave wirings out"
+            )
+        yield cluster, wiring.wired(fabric.topology, cluster.count, nics, RADIX), "in dimensions" if several else ""
+        return
     seen = set()
     for topology, oversubscription in candidate.wirings:
         kind = cast(wiring.Wiring, topology or fabric.topology)
@@ -419,7 +431,7 @@ def _items(
 ) -> Iterator[Item]:
     yield Item(cluster.node.id, "node", nodes, quote.usd, quote.source, quote.date)
     if cluster.count > 1:
-        yield from _network_items(cluster, bill, known)
+        yield from _network_items(asked, cluster, bill, known)
     if cluster.node.kind == "workstation" and cluster.count == 1:
         return
     machine, storage = known["io-node"], known["storage-pb"]
@@ -429,13 +441,18 @@ def _items(
     yield Item("storage-tb", "storage", math.ceil(kept / 1e12), storage.usd / 1000, storage.source, storage.date)
 
 
-def _network_items(cluster: Cluster, bill: wiring.Bill, known: dict[str, Part]) -> Iterator[Item]:
+def _network_items(asked: Portfolio, cluster: Cluster, bill: wiring.Bill, known: dict[str, Part]) -> Iterator[Item]:
     """Switches and links by piece where their prices are known (NDR), else by LIBRA's price of bandwidth."""
     rate = cluster.node.nic_bandwidth or cluster.fabric.nic_bandwidth
-    if rate != known["switch-ndr"].rate:
-        price = round(wiring.libra_switch_usd(1, rate), 2)
-        source = "USD per GB/s: LIBRA (astra-sim/libra 4d_cost_model.yml)"
-        yield Item(f"network of {cluster.fabric.id}, a port", "network", bill.nic_links, price, source, "2024-05")
+    if cluster.fabric.dimensions:
+        yield from _dimension_items(cluster)
+        return
+    if rate != known["switch-ndr"].rate or asked.network_prices == "libra":
+        ports = cluster.count * cluster.node.nics
+        usd = wiring.dimension_usd("switch" if bill.switches else "torus", "inter-pod", ports, 1, rate)
+        yield Item(
+            f"network of {cluster.fabric.id}, a port", "network", ports, round(usd / ports, 2), LIBRA, LIBRA_DATE
+        )
         return
     for name, count in (
         ("switch-ndr", bill.switches),
@@ -445,6 +462,20 @@ def _network_items(cluster: Cluster, bill: wiring.Bill, known: dict[str, Part]) 
         if count:
             part = known[name]
             yield Item(part.id, "network", count, part.usd, part.source, part.date)
+
+
+def _dimension_items(cluster: Cluster) -> Iterator[Item]:
+    """A line for each dimension of a network that leaves the node, by LIBRA's price of bandwidth; what lies within it
+    is in the node's price.
+    """
+    below, all_ = 1, cluster.accelerators
+    for n, each in enumerate(cluster.fabric.dimensions, 1):
+        size = each.size or max(1, -(-all_ // below))
+        below *= size
+        usd = wiring.dimension_usd(each.topology, "inter-pod", size, max(1, all_ // size), each.bandwidth)
+        if below > cluster.node.accelerators and size > 1:
+            name = f"dimension {n} of {cluster.fabric.id} ({each.topology}), an accelerator"
+            yield Item(name, "network", all_, round(usd / all_, 2), LIBRA, LIBRA_DATE)
 
 
 def _network_power(cluster: Cluster, bill: wiring.Bill, known: dict[str, Part]) -> float:

@@ -15,6 +15,8 @@ Way = Literal["buy", "on-demand", "spot", "reserved-1y", "reserved-3y"]
 WAYS: tuple[Way, ...] = get_args(Way)
 Objective = Literal["time", "cost", "tokens-per-dollar", "carbon"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+NetworkPrices = Literal["parts", "libra"]
+NETWORK_PRICES: tuple[NetworkPrices, ...] = get_args(NetworkPrices)
 Charge = Literal["cash", "amortised"]
 CHARGES: tuple[Charge, ...] = get_args(Charge)
 
@@ -157,6 +159,10 @@ class Portfolio:
     charge: Charge = "cash"
     """What a bought machine costs the plan: all its price, or the share of its life that the horizon takes."""
     reliability: Reliability = Reliability()
+    network_prices: NetworkPrices = "parts"
+    """Of networks that are bought: switches and links by piece where their prices are known, or LIBRA's US dollars for
+    each GB/s for all of them.
+    """
     exchange: Exchange = Exchange()
     price_factor: float = 1.0
     """On every catalog price of nodes: what a sensitivity turns."""

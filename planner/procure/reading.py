@@ -22,6 +22,7 @@ from planner.procure.offers import everything
 from planner.procure.pools import offers
 from planner.procure.portfolio import (
     CHARGES,
+    NETWORK_PRICES,
     OBJECTIVES,
     WAYS,
     Candidate,
@@ -44,7 +45,7 @@ GIVEN_LATENCY_S = 2e-5
 WIRINGS = ("rail-optimised", "fat-tree", "rail-only", "dragonfly", "torus")
 _TOP = (
     "name", "currency", "exchange", "as_of", "horizon", "objective", "charge", "regions", "limits", "workloads",
-    "candidates", "owned", "mixed", "ownership", "hall", "reliability",
+    "candidates", "owned", "mixed", "ownership", "hall", "reliability", "network_prices",
 )  # fmt: skip
 _JOB = (
     "name", "model", "tokens", "samples", "deadline", "release", "every", "priority", "min_throughput", "batch",
@@ -121,6 +122,7 @@ def portfolio(document: Document, catalog: Catalog) -> Portfolio:
         ownership=ownership(r, given.get("ownership", {}), r.money),
         hall=_hall(r, given.get("hall", {})),
         reliability=_reliability(r, given.get("reliability", {})),
+        network_prices=r.value(given, "network_prices", (), one_of(NETWORK_PRICES)) or "parts",
         exchange=r.exchange,
         inputs={
             f"portfolio {document.path.name}": hashlib.sha256(document.text.encode()).hexdigest()[:16],
