@@ -97,7 +97,7 @@ def workload_section(request: Request) -> schema.WorkloadSection:
             "master_bytes": w.optimizer.master_bytes,
             "step_bytes": w.optimizer.step_bytes,
         },
-        shape=_plain(model),
+        shape=_pruned(_plain(model)),
         mtp_layers=w.mtp_layers or None,
     )
 

@@ -184,7 +184,7 @@ def test_an_allocators_own_count_leaves_out_what_is_beside_it(frame, known):
 def test_a_multi_token_prediction_module_costs_a_layer_and_another_loss(read, known):
     run = next(r for r in read if r.base == "deepseek-v3" and r.variants and r.workload.mtp_layers)
     assert any("multi-token prediction" in each for each in run.inferred)
-    without = replace(run, workload=replace(run.workload, ahead=0))
+    without = replace(run, workload=replace(run.workload, mtp_layers=0))
     using = Efficiencies.of(known)
     pair = Frame(known, [run, without])
     grid = pair.grid(using)
@@ -193,7 +193,7 @@ def test_a_multi_token_prediction_module_costs_a_layer_and_another_loss(read, kn
     assert set(grid.shape.losses[owner == 0]) == {2} and set(grid.shape.losses[owner == 1]) == {1}
     times = pair.predict(using).time
     assert times[1] < times[0] < 1.15 * times[1]
-    told = [r for r in read if r.base == "deepseek-v3" and r.workload and not r.workload.ahead]
+    told = [r for r in read if r.base == "deepseek-v3" and r.workload and not r.workload.mtp_layers]
     assert told and len(told) < 6
 
 

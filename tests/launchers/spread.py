@@ -232,4 +232,4 @@ def chosen_plan() -> Plan:
         path = Path(folder) / "table.csv"
         header = "backend,algorithm,protocol,op,ranks,bytes,round,seconds"
         path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-        return planned.with_rules(whole, catalog.load(), path, choosing.Asked(launcher="nccl-tuner"), "plan")[1]
+        return planned.with_rules(whole, catalog.load(), [str(path)], choosing.Asked(launcher="nccl-tuner"), "plan")[1]
