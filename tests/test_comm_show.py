@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from planner import catalog, cost, document
+from planner import api, catalog, cost, document
 from planner.comm.listing import CAUSES, grid_of, listed
-from planner.cost import calls
+from planner.cost import algorithms, calls, collectives
 from planner.errors import WrongQuestion
 from tests.asking import ask, refused
 from tests.plans import QUESTIONS, plans
@@ -142,3 +142,77 @@ def test_a_network_named_beside_a_cluster_file(
     Path("lab.toml").write_text(LAB, encoding="utf-8")
     assert ask(capsys, "plan llama3.2-1b --cluster lab.toml --fabric efa-v2 --top 1 -o plan.json").code == 0
     assert ask(capsys, "comm show plan.json --cluster lab.toml").code == 0
+
+
+# ---- networks of dimensions ------------------------------------------------------------------------------------------
+
+POD = """
+count = 16
+[node]
+extends = "tpu-v5p-4"
+[fabric]
+name = "A pod of our own"
+kind = "ici"
+topology = "torus"
+nic_bandwidth = "4800 Gbit/s"
+latency = "1 us"
+leaf_nodes = 2048
+dimension1 = { topology = "ring", size = 4, bandwidth = "200 GB/s", latency = "1 us" }
+dimension2 = { topology = "torus", size = 4, bandwidth = "100 GB/s", latency = "1 us" }
+dimension3 = { topology = "switch", size = 4, bandwidth = "50 GB/s", latency = "2 us" }
+"""
+BOXES = POD.replace("tpu-v5p-4", "dgx-h100").replace("size = 4", "size = 8", 1)
+PODS = {
+    "dense": (POD, "llama3-8b", ("tp=4",)),
+    "shards": (POD, "llama3-8b", ("zero=3",)),
+    "experts": (BOXES, "mixtral-8x7b", ("ep=8",)),
+    "stages": (BOXES, "llama3-70b", ("tp=4", "pp=4")),
+}
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_over_dimensions_calls_are_what_the_step_is_made_of(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "pod.toml"
+    text, model, pins = PODS[name]
+    file.write_text(text, encoding="utf-8")
+    own = [catalog.cluster_from_file(file, CATALOG)]
+    plan = api.plan(model, str(file), pins=pins, top=1).plans[0]
+    found, grid = listed(plan, CATALOG, "plan", own), grid_of(plan, CATALOG, "plan", own)
+    assert found and {call.where for call in found} == {"dimensions"} and all(call.bytes > 0 for call in found)
+    for cause in CAUSES:
+        mine = sum(call.exposed_s for call in found if call.cause == cause)
+        assert mine == pytest.approx(plan.prediction.breakdown.get(cause, 0.0), rel=1e-9, abs=1e-12), cause
+    for call in found:  # The table of algorithms says the same of a call as the step does.
+        if call.cause == "tp":
+            group = collectives.group(grid.network, float(call.ranks), 1.0)
+            ((how, seconds),) = algorithms.times(grid.network, call.op, call.bytes, group).items()
+            assert how == (algorithms.BY_DIMENSION, "")
+            assert float(seconds) == pytest.approx(call.alone_s / call.count, rel=1e-9), call
+
+
+@pytest.mark.parametrize("op", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"])
+def test_over_dimensions_there_is_one_algorithm(op: str, tmp_path: Path) -> None:
+    (tmp_path / "pod.toml").write_text(POD, encoding="utf-8")
+    own = catalog.cluster_from_file(tmp_path / "pod.toml", CATALOG)
+    grid = grid_of(api.plan("llama3-8b", str(tmp_path / "pod.toml"), top=1).plans[0], CATALOG, "plan", [own])
+    step = {"all-reduce": collectives.all_reduce, "all-to-all": collectives.all_to_all}.get(op, collectives.gather)
+    for n, stride in ((4.0, 1.0), (8.0, 2.0), (4.0, 16.0)):
+        group = collectives.group(grid.network, n, stride)
+        (seconds,) = algorithms.times(grid.network, op, 2.0**28, group).values()
+        assert float(seconds) == float(step(grid.network, 2.0**28, group))
+        with pytest.raises(ValueError, match="ranks along each"):
+            algorithms.times(grid.network, op, 2.0**28, replace(group, spans=None))
+    assert not algorithms.times(grid.network, op, 2.0**28, group, among=algorithms.NCCL_ALGORITHMS)
+
+
+def test_over_dimensions_no_algorithm_of_nccl_is_claimed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pod.toml").write_text(
+        POD.replace("tpu-v5p-4", "dgx-h100").replace("size = 4", "size = 8", 1), encoding="utf-8"
+    )
+    assert ask(capsys, "plan llama3-70b --cluster pod.toml --top 1 -o plan.json").code == 0
+    shown = ask(capsys, "comm show plan.json --cluster pod.toml")
+    assert shown.code == 0 and "nccl" not in shown.out and "dimensions" in shown.out
+    assert "not on dimensions" in refused(capsys, "comm choose plan.json --cluster pod.toml")

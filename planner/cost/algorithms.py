@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import collectives
+from planner.cost import collectives, dimensions
 from planner.cost.collectives import Group, domain_rate, nic_rate, pipelined
-from planner.cost.figures import Array, Figure, Network
+from planner.cost.figures import Array, Dimensions, Figure, Network
 
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "send")
 PROTOCOLS = ("LL", "LL128", "Simple")
@@ -130,11 +130,15 @@ def times(
 
     Returns:
         ``{(algorithm, protocol): seconds}``, arrays of the common shape, ``inf`` where a group does not allow the
-        algorithm; what no element allows is left out. One rank takes no time.
+        algorithm; what no element allows is left out. One rank takes no time. A network of dimensions has one
+        algorithm, that which steps are priced with.
 
     Raises:
-        KeyError: no such operation.
+        KeyError: no such operation; no broadcast or reduce over dimensions.
+        ValueError: a group that does not say its ranks along each dimension.
     """
+    if network.dimensions is not None:
+        return _over_dimensions(network.dimensions, op, size, g, among)
     used = library or generic(network)
     shape = np.broadcast_shapes(*(np.shape(x) for x in (size, g.n, g.inside, g.reach)))
     found: dict[tuple[str, str], Array] = {}
@@ -147,6 +151,26 @@ def times(
                     seconds = algorithm.time(links, used, size, g)
                     found[algorithm.name, protocol.name] = np.where(legal, seconds, np.inf)
     return found
+
+
+BY_DIMENSION = "by-dimension"
+"""The one algorithm over dimensions: scattered from one to the next, and gathered on the way back."""
+_CLIMBING = {
+    "all-reduce": dimensions.all_reduce,
+    "all-gather": dimensions.gather,
+    "reduce-scatter": dimensions.gather,
+    "all-to-all": dimensions.all_to_all,
+    "send": dimensions.send,
+}
+
+
+def _over_dimensions(
+    network: Dimensions, op: str, size: Figure, g: Group, among: Collection[str] | None
+) -> dict[tuple[str, str], Array]:
+    if g.spans is None:
+        raise ValueError("over dimensions a group says its ranks along each: collectives.group(network, n, stride)")
+    seconds = np.asarray(_CLIMBING[op](network, size, g.spans))
+    return {(BY_DIMENSION, ""): seconds} if among is None or BY_DIMENSION in among else {}
 
 
 def under(network: Network, protocol: Protocol, g: Group) -> Network:

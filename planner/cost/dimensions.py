@@ -5,7 +5,7 @@ way back (Themis, LIBRA). Of S bytes over n_d ranks an all-reduce moves ``2 S_d 
 ``S_{d+1} = S_d / n_d``. Cut into c chunks, dimensions work at once: ``t = sum A_d + (sum x_d + (c - 1) max x_d) / c``,
 with x bytes over bandwidth and A the latency of a dimension's steps. One chunk is one dimension after the other, many
 are the slowest alone. A group on part of a ring or a mesh is taken to reach all of its ranks' bandwidth, through ranks
-that are not in it, as LIBRA and ASTRA-sim's analytical back end take it.
+that are not in it, as LIBRA and ASTRA-sim's analytical back end take it. Nothing to move takes no time.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ def _time(network: Dimensions, seconds: list[Figure], latency: list[Figure]) -> 
 
 
 def _climbing(network: Dimensions, size: Figure, group: Spans, ways: float) -> Figure:
-    seconds, latency = [], []
+    seconds, latency, some = [], [], np.greater(size, 0.0)
     for each, n in zip(network.along, group, strict=True):
         seconds.append(ways * size * (n - 1.0) / n / each.rate)
-        latency.append(ways * steps(each, n) * each.latency)
+        latency.append(some * ways * steps(each, n) * each.latency)
         size = size / n
     return _time(network, seconds, latency)
 
@@ -107,7 +107,7 @@ def all_to_all(network: Dimensions, size: Figure, group: Spans, *, shared: bool 
     seconds, latency = [], []
     for each, n in zip(network.along, group, strict=True):
         seconds.append(size * carried(each, n, shared=shared) / each.rate)
-        latency.append(steps(each, n) * each.latency)
+        latency.append(np.greater(size, 0.0) * steps(each, n) * each.latency)
     return _time(network, seconds, latency)
 
 
@@ -116,5 +116,5 @@ def send(network: Dimensions, size: Figure, group: Spans) -> Figure:
     found: Figure = 0.0
     for each, n in zip(network.along, group, strict=True):
         hops = SWITCH_HOPS if each.topology == "switch" else 1.0
-        found = np.maximum(found, (n > 1) * (hops * each.latency + size / each.rate))
+        found = np.maximum(found, (n > 1) * (np.greater(size, 0.0) * hops * each.latency + size / each.rate))
     return found
