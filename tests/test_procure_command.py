@@ -405,7 +405,7 @@ WRONG = {
         "",
         "'llama3-8b' stands twice",
     ),
-    "a name that a periodic one makes": ({"job": 'every = "90 d"'}, '"tuned"', '"base#1"', "'base#1' stands twice"),
+    "a name that a periodic one makes": ({"job": 'every = "90 d"'}, '"tuned"', '"base#1"', "'base#1': must not hold a #"),
     "a period past the horizon": ({"second": 'every = "7 months"'}, "", "", "workloads.1.every: not one period"),
     "a deadline past the next run": (
         {"second": 'every = "10 d"\ndeadline = "30 d"'},
@@ -424,6 +424,15 @@ WRONG = {
     "an unknown key": ({"limits": 'budgget = "$1"'}, "", "", "unknown key; did you mean budget?"),
     "an unknown way": ({}, '["buy"]', '["steal"]', "choose buy"),
     "an unknown wiring": ({}, '"fat-tree 2:1"', '"fat tree"', "rail-optimised"),
+    "a workload without a name": ({}, 'name = "base"', 'name = " "', "workloads.0.name: ' ': must be some text"),
+    "no way to come by it": ({}, '["on-demand", "spot"]', "[]", "candidates.1.ways: missing; any of buy"),
+    "a smallest order that is too large": (
+        {"candidate": "min_order = 9\nat_most = 8"},
+        "",
+        "",
+        "min_order: 9, and there",
+    ),
+    "no size in its bounds": ({"candidate": "min_order = 9"}, "", "", "counts: [1, 2, 4]: none is from 9"),
     "a throughput without unit": ({"job": "min_throughput = 1000"}, "", "", "has no unit"),
     "no delivery within the horizon": ({"candidate": 'delivery = "7 months"'}, "", "", "is not before the end"),
 }
@@ -452,7 +461,11 @@ def test_wrong_portfolios_are_told_in_one_message(
         ((), "what for?"),
         (("missing.toml",), "missing.toml"),
         (("--model", "llama3-8"), "Did you mean llama3-8b"),
-        (("--model", "llama3-8b", "--budget", "5M"), "limits.budget"),
+        (("--model", "llama3-8b", "--budget", "5M"), "--budget: '5M' has no currency; write for example '$5M'"),
+        (("--model", "llama3-8b", "--power", "400"), "--power: '400': no unit"),
+        (("--model", "llama3-8b", "--region", "mars"), "--region: no region 'mars'"),
+        (("--model", "llama3-8b", "--within", "0d"), "--within: '0d': must be more than nothing"),
+        (("--model", "llama3-8b", "--tokens", "abc"), "clusterwright: tokens = 'abc' is not a quantity"),
         (("--model", "llama3-8b", "--within", "60"), "no unit"),
         (("--model", "llama3-8b", "--ways", "steal"), "'steal' is none of"),
         (("--model", "llama3-8b", "--node", "dgx-h10"), "Did you mean dgx-h100"),
@@ -462,6 +475,33 @@ def test_wrong_portfolios_are_told_in_one_message(
 def test_wrong_flags(line: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["procure", *line]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        (("--budget", "abc"), "--budget: 'abc' has no currency; write for example '$5M'"),
+        (("--within", "400d"), "--within: is past the horizon of 183 days\n"),
+        (("--region", "mars"), "--region: no region 'mars'"),
+        (("--as-of", "never"), "--as-of: 'never' is no date"),
+    ],
+)
+def test_a_wrong_flag_beside_a_file_is_not_told_as_the_file_s(
+    flag: tuple[str, str], said: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = lab(home)
+    assert main(["procure", str(path), *flag]) == 2
+    told = capsys.readouterr().err
+    assert said in told and str(path) not in told
+
+
+def test_a_misspelt_node_is_the_only_thing_that_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = home / "misspelt.toml"
+    text = lab(home).read_text(encoding="utf-8").replace('"hgx-h100"', '"hgx-h10"').replace("p5.48xlarge", "p5.48xlrge")
+    path.write_text(text, encoding="utf-8")
+    assert main(["procure", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "Did you mean p5.48xlarge" in told and "there is nothing to train on" not in told
 
 
 def test_conflicting_limits_are_named_with_a_way_out(home: Path) -> None:

@@ -18,10 +18,10 @@ def usd(text: object, exchange: Exchange) -> float:
         UnitError: no currency, another than the portfolio's, a negative amount, or none at all.
     """
     if not isinstance(text, str):
-        raise units.UnitError(f"{text!r} has no currency; write for example '5 M{exchange.code}'")
+        raise units.UnitError(f"{text!r} has no currency; write for example {example(exchange.code)}")
     said, plain = _in_dollars(text)
     if not said:
-        raise units.UnitError(f"{text!r} has no currency; write for example '5 M{exchange.code}'")
+        raise units.UnitError(f"{text!r} has no currency; write for example {example(exchange.code)}")
     if said != exchange.code:
         raise units.UnitError(
             f'{text!r} is in {said}, and the portfolio in {exchange.code}; convert it, or set currency = "{said}"'
@@ -29,10 +29,16 @@ def usd(text: object, exchange: Exchange) -> float:
     try:
         value = units.parse(plain, "money") * exchange.usd
     except units.UnitError:
-        raise units.UnitError(f"{text!r} is no amount; write for example '5 M{said}' or '30,000 {said}'") from None
+        raise units.UnitError(f"{text!r} is no amount; write for example {example(said)}") from None
     if value < 0:
         raise units.UnitError(f"{text!r}: must not be negative")
     return value
+
+
+def example(code: str) -> str:
+    """How amounts of a currency are written."""
+    symbol = next((symbol for symbol, known in SYMBOLS.items() if known == code), "")
+    return f"'{symbol}5M' or '30,000 {code}'"
 
 
 def _in_dollars(text: str) -> tuple[str, str]:

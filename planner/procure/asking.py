@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,16 @@ class Flags:
     as_of: str | None = None
 
 
+OF_FLAG = {
+    "limits.budget": "--budget",
+    "limits.power": "--power",
+    "regions": "--region",
+    "as_of": "--as-of",
+    "objective": "--objective",
+}
+"""Keys of a portfolio that a flag sets."""
+
+
 def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
     """The portfolio of a file, with what the flags change; or of the flags alone.
 
@@ -71,7 +83,8 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
                 "write it there, or leave the file out"
             )
     if path is None:
-        return _narrowed(catalog, Document(Path(FLAGS), "", _from_flags(flags)), flags)
+        with _told_by_flag(FLAGS):
+            return _narrowed(catalog, Document(Path(FLAGS), "", _from_flags(flags)), flags)
     found = _document(path)
     said = {"as_of": flags.as_of, "objective": flags.objective, "regions": flags.region}
     limits = {"budget": flags.budget, "power": flags.power}
@@ -82,7 +95,33 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
     if flags.within is not None:
         rows = data.get("workloads", [])
         data["workloads"] = [{**row, "deadline": flags.within} if isinstance(row, dict) else row for row in rows]
-    return _narrowed(catalog, Document(found.path, found.text, data), flags)
+    if data == found.data:
+        return _narrowed(catalog, found, flags)
+    portfolio(found, catalog)  # what is wrong with the file itself is told as such
+    with _told_by_flag(str(found.path)):
+        return _narrowed(catalog, Document(found.path, found.text, data), flags)
+
+
+@contextmanager
+def _told_by_flag(place: str) -> Iterator[None]:
+    """Problems of values that flags set are told by the flag, not by a file and its line; each once."""
+    try:
+        yield
+    except WrongQuestion as error:
+        lines = [_by_flag(line, place) for line in str(error).splitlines()]
+        raise WrongQuestion("\n".join(dict.fromkeys(lines))) from None
+
+
+def _by_flag(line: str, place: str) -> str:
+    found = re.fullmatch(rf"{re.escape(place)}(?::\d+)?: ([\w.]+): (.*)", line)
+    if found is None:
+        return line
+    key, says = found.groups()
+    if re.fullmatch(r"workloads\.\d+\.deadline", key):
+        return f"--within: {says}"
+    if re.fullmatch(r"workloads\.\d+\.\w+", key) and place == FLAGS:
+        return says if key.endswith(".model") and " = " in says else f"--{key.rpartition('.')[2]}: {says}"
+    return f"{OF_FLAG[key]}: {says}" if key in OF_FLAG else line
 
 
 def _narrowed(catalog: Catalog, document: Document, flags: Flags) -> Portfolio:

@@ -337,6 +337,9 @@ def told(asked: Portfolio, found: infeasible.Conflict) -> str:
         ways.append(f"{found.work:.0%} of the work ({format_count(tokens)} tokens)")
     if ways:
         lines.append(f"Any one of these is enough: {'; '.join(ways)}.")
+    behind = [_named(name) for name in found.limits if name not in found.relaxed]
+    if behind:
+        lines.append(f"Moving {' or '.join(behind)} alone is not enough: other limits conflict behind.")
     return "\n".join(lines)
 
 

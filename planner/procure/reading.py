@@ -130,7 +130,7 @@ def portfolio(document: Document, catalog: Catalog) -> Portfolio:
         },
     )
     found = replace(found, mixed=_mixed(r, given.get("mixed", []), found))
-    if not found.candidates and not found.owned and "candidates" in given:
+    if not found.candidates and not found.owned and "candidates" in given and not r.problems:
         r.wrong(("candidates",), "none, and no nodes are owned: there is nothing to train on")
     r.done()
     return found
@@ -225,10 +225,10 @@ def _job(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: float) -> 
         r.wrong((*where, "priority"), f"{priority!r}: must be a whole number; the highest goes first")
         priority = 0
     least = r.value(row, "min_throughput", where, values.rate) or 0.0
-    name = str(row.get("name", model.id))
+    name = model.id if "name" not in row else r.value(row, "name", where, values.name)
     for suffix, start, end in _times(release, deadline, every, horizon):
         yield Job(
-            name=name + suffix,
+            name=f"{name or model.id}{suffix}",
             model=str(row["model"]),
             asked=asked,
             tokens=tokens,
@@ -290,13 +290,21 @@ def _candidate(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: floa
     if "node" not in row:
         r.wrong((*where, "node"), 'missing; write for example node = "dgx-h100"')
     ways = r.value(row, "ways", where, lambda x: tuple(one_of(WAYS)(way) for way in values.listed(x)))
-    if "ways" not in row:
+    if "ways" not in row or ways == ():
         r.wrong((*where, "ways"), f"missing; any of {', '.join(WAYS)}")
     price = r.value(row, "price", where, lambda x: _price(r, x, ways or ()))
     delivery = r.value(row, "delivery", where, values.delay) or 0.0
     if delivery >= horizon > 0:
         r.wrong((*where, "delivery"), f"is not before the end of the horizon of {horizon:,.0f} days")
     counts = r.value(row, "counts", where, lambda x: tuple(sorted({values.whole(n) for n in values.listed(x)}))) or ()
+    at_most, min_order = (
+        r.value(row, "at_most", where, values.whole),
+        r.value(row, "min_order", where, values.whole) or 1,
+    )
+    if at_most is not None and min_order > at_most:
+        r.wrong((*where, "min_order"), f"{min_order:,}, and there are at most {at_most:,}")
+    elif counts and not any(min_order <= n <= (at_most or n) for n in counts):
+        r.wrong((*where, "counts"), f"{list(counts)}: none is from {min_order:,} to {at_most or 'any number'}")
     if node is None or ways is None:
         return None
     amount, dated, source = price or (None, "", "")
@@ -304,8 +312,8 @@ def _candidate(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: floa
         node=node,
         ways=ways,
         counts=counts,
-        at_most=r.value(row, "at_most", where, values.whole),
-        min_order=r.value(row, "min_order", where, values.whole) or 1,
+        at_most=at_most,
+        min_order=min_order,
         wirings=r.value(row, "wirings", where, lambda x: tuple(_wiring(w) for w in values.listed(x))) or (("", 1.0),),
         nics=r.value(row, "nics", where, values.whole),
         fabric=r.value(row, "fabric", where, lambda name: r.catalog.fabric(str(name)).id),

@@ -70,6 +70,15 @@ def whole(value: object) -> int:
     return value
 
 
+def name(value: object) -> str:
+    """What something is called: some text, without the mark behind which the runs of a period are numbered."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{value!r}: must be some text")
+    if "#" in value:
+        raise ValueError(f"{value!r}: must not hold a #, behind which the runs of a period are numbered")
+    return value
+
+
 def listed(value: object) -> list[Any]:
     """A list, or one thing as a list."""
     return value if isinstance(value, list) else [value]
