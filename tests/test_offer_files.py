@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from planner import document
 from planner.catalog import load
 from planner.commands import main
-from planner.errors import WrongQuestion
 from planner.procure import procuring, reading
 from planner.procure.procuring import Depth
 from planner.schema.procurement import Procurement
-from planner.verify import procurement as verify
 from tests.asking import ask
+from tests.procuring_lab import nothing_breaks_its_second_opinion
 
 LAB = """
 currency = "USD"
@@ -124,38 +120,5 @@ def test_an_offer_that_does_not_hold_is_not_launched(
         assert "bill_adds_up" in capsys.readouterr().err
 
 
-def _leaves(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths to everything that is no table, training plans left out: those have a fuzzer of their own."""
-    for key, value in data.items() if isinstance(data, dict) else enumerate(data):
-        if key != "plan" and isinstance(value, dict | list) and value:
-            yield from _leaves(value, (*path, key))
-        elif key != "plan":
-            yield (*path, key)
-
-
 def test_nothing_in_an_offer_breaks_its_second_opinion(offer: Procurement) -> None:
     nothing_breaks_its_second_opinion(offer, 60)
-
-
-def nothing_breaks_its_second_opinion(offer: Procurement, at_least: int) -> None:
-    """Breaks 150 places of an offer, one at a time: each is told or refused, and none raises."""
-    whole = json.dumps(document.dump(offer))
-    leaves = [leaf for leaf in _leaves(json.loads(whole)) if leaf[0] not in ("meta", "generator")]
-    r, told = random.Random(5), 0
-    for path in r.sample(leaves, 150):
-        data = json.loads(whole)
-        inner = data
-        for key in path[:-1]:
-            inner = inner[key]
-        old = inner[path[-1]]
-        inner[path[-1]] = (
-            r.choice(["", "nonsense"]) if isinstance(old, str) else r.choice([0, -1, 10**9]) if isinstance(old, int)
-            else r.choice([0.0, -1.0, 1e300]) if isinstance(old, float) else []
-        )  # fmt: skip
-        try:
-            parsed = document.parse(data, "offer.json")
-        except WrongQuestion:
-            continue
-        assert isinstance(parsed, Procurement)
-        told += bool(verify.violations(parsed))
-    assert told > at_least

@@ -22,8 +22,8 @@ from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
 from tests.asking import ask
 from tests.procuring import bought, hired, job, portfolio
+from tests.procuring_lab import nothing_breaks_its_second_opinion
 from tests.procuring_mixed import best_way, faults, mixed_instance
-from tests.test_offer_files import nothing_breaks_its_second_opinion
 
 SETTINGS = Settings(gap=1e-9)
 
