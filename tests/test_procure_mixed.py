@@ -413,3 +413,16 @@ def test_all_and_half_of_what_is_owned_is_tried() -> None:
     offered = pools(known, asked)
     tried = [tuple(offered[p].cluster.count for p in x.place) for x in mixing.places(asked, offered)]
     assert tried == [(6, 1), (3, 1), (6, 8), (6, 4), (6, 1), (3, 8), (3, 4), (3, 1)]
+
+
+def test_of_plans_on_the_same_pools_the_fastest_counts(tmp_path: Path) -> None:
+    # As where a table of three pools over a slow link comes to two of them, which another table joins by their NICs.
+    known = load()
+    asked = reading.read(cellar(tmp_path), known)
+    slow = replace(asked.mixed[0], bandwidth=20e9 / 8, latency=1e-3)
+    days = {}
+    for name, tables in (("slow", (slow,)), ("both", (slow, *asked.mixed)), ("turned", (*asked.mixed, slow))):
+        posed = procuring.pose(known, replace(asked, mixed=tables))
+        (column,) = (c for c in posed.columns if c.beside)
+        days[name] = column.days
+    assert days["slow"] > days["both"] == days["turned"]

@@ -77,9 +77,10 @@ class Mixtures:
         """How much shorter a step of any of the plans could be, at most (relative)."""
         return max((found.gap for found in self._found.values() if found), default=0.0)
 
-    def columns(self, advance: Callable[[int], None] | None = None) -> Iterator[Column]:
-        """Every job on every set of pools of which its best plan uses several; less where it leaves pools out."""
-        told = set()
+    def columns(self, advance: Callable[[int], None] | None = None) -> list[Column]:
+        """Every job on every set of pools of which its best plan uses several; fewer where it leaves some out. Of plans
+        on the same pools (by several tables, over other links) the fastest.
+        """
         for j, together in self._tasks:
             key = self._key(j, together)
             if key not in self._found:
@@ -87,12 +88,17 @@ class Mixtures:
                 if advance:
                     advance(1)
             found = self._found[key]
-            place = tuple(together.place[n] for n in found.used) if found else ()
-            if found and (j, place) not in told:
-                told.add((j, place))
-                plan = self._plans[j, place] = self._for(found.plan, self._asked.jobs[j], place)
-                seconds = plan.money.days * money.DAY_S
-                yield Column(j, place[0], plan.money.days, self._asked.jobs[j].tokens / seconds, place[1:])
+            if found:
+                place = tuple(together.place[n] for n in found.used)
+                plan = self._for(found.plan, self._asked.jobs[j], place)
+                known = self._plans.get((j, place))
+                if known is None or plan.money.days < known.money.days:
+                    self._plans[j, place] = plan
+        return [self._column(j, place, plan) for (j, place), plan in self._plans.items()]
+
+    def _column(self, j: int, place: Place, plan: Plan) -> Column:
+        days = plan.money.days
+        return Column(j, place[0], days, self._asked.jobs[j].tokens / (days * money.DAY_S), place[1:])
 
     def left_out(self) -> Iterator[tuple[str, Mixed]]:
         """Workloads and tables that came to nothing: no plan over these pools is faster than one without."""
