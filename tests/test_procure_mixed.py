@@ -33,7 +33,7 @@ SETTINGS = Settings(gap=1e-9)
     [
         ("cost", 200, {}),
         ("carbon", 60, {"third": True}),
-        ("time", 60, {"third": True}),
+        ("time", 30, {"third": True}),
         ("cost", 60, {"third": True}),
         ("cost", 60, {"copies": 3}),
     ],
@@ -320,13 +320,11 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     path = cellar(tmp_path, mixed=f'{table}\nlink = "200 Gbit/s"\nworkloads = ["base"]')
     path.write_text(path.read_text(encoding="utf-8").replace('"17 d"', '"6 d"').replace("dgx-v100", "dgx-h100"))
     known = load()
-    found = procuring.procure(
-        known, reading.read(path, known), depth=procuring.Depth(top=1, marginal=False, sensitivity=False)
-    )
-    base = found.alternatives[0].workloads[0]
-    assert verify.violations(found) == []
-    assert base.pools == ("own 1 x dgx-a100-80gb", "own 1 x dgx-h100")
     posed = procuring.pose(known, reading.read(path, known))
+    found = best(posed.lean, Variant(), "cost")
+    assert found is not None
+    base = [posed.instance.pools[p].id for p in found.run[0]]
+    assert base == ["own 1 x dgx-a100-80gb", "own 1 x dgx-h100"]
     together = [c for c in posed.columns if c.beside]
     spot = next(c for c in together if posed.instance.pools[c.beside[0]].way == "spot")
     usual = next(c for c in together if posed.instance.pools[c.beside[0]].way == "on-demand")
@@ -340,7 +338,8 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     assert (link.bytes_per_s, link.latency_s, link.basis) == (25e9, 2e-5, "as given ([[mixed]] link)")
     # Over what is assumed where nothing is said the rented machine is left out, and that is told.
     path.write_text(path.read_text(encoding="utf-8").replace('link = "200 Gbit/s"', ""), encoding="utf-8")
-    far = procuring.pose(known, reading.read(path, known))
+    far = reading.read(path, known)
+    far = procuring.pose(known, replace(far, jobs=far.jobs[:1], mixed=far.mixed[1:]))
     assert [(name, table.pools) for name, table in far.mixtures.left_out()] == [
         ("base", ("own dgx-h100", "p5.48xlarge"))
     ]
@@ -419,6 +418,7 @@ def test_of_plans_on_the_same_pools_the_fastest_counts(tmp_path: Path) -> None:
     # As where a table of three pools over a slow link comes to two of them, which another table joins by their NICs.
     known = load()
     asked = reading.read(cellar(tmp_path), known)
+    asked = replace(asked, jobs=asked.jobs[:1], candidates=())
     slow = replace(asked.mixed[0], bandwidth=20e9 / 8, latency=1e-3)
     days = {}
     for name, tables in (("slow", (slow,)), ("both", (slow, *asked.mixed)), ("turned", (*asked.mixed, slow))):
@@ -426,3 +426,21 @@ def test_of_plans_on_the_same_pools_the_fastest_counts(tmp_path: Path) -> None:
         (column,) = (c for c in posed.columns if c.beside)
         days[name] = column.days
     assert days["slow"] > days["both"] == days["turned"]
+
+
+def test_an_answer_that_rents_a_machine_for_a_job_beside_one_s_own_holds(tmp_path: Path) -> None:
+    table = 'counts = [[1, 1]]\n[[mixed]]\npools = ["own dgx-a100-80gb", "p5.48xlarge"]\nlink = "400 Gbit/s"'
+    path = cellar(tmp_path, mixed=f'{table}\nworkloads = ["base"]')
+    path.write_text(path.read_text(encoding="utf-8").replace('"17 d"', '"6 d"'), encoding="utf-8")
+    known = load()
+    found = procuring.procure(
+        known, reading.read(path, known), depth=procuring.Depth(top=1, marginal=False, sensitivity=False)
+    )
+    assert verify.violations(found) == []
+    first = found.alternatives[0]
+    base = first.workloads[0]
+    assert base.pools == ("own 1 x dgx-a100-80gb", "spot 1 x p5.48xlarge") and base.finish_day < 6
+    assert found.apart is not None and found.apart.value is None  # no one pool does it in time
+    (rent,) = (line for line in first.bill_of_materials if line.kind == "rental")
+    assert rent.count == pytest.approx(24 * base.days)
+    assert base.plan.money.goodput.mtbf_s < 86400 / 0.2  # the spot node is taken back
