@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -25,8 +24,7 @@ from planner import api, pooled
 from planner import planning as one_pool
 from planner.catalog import Catalog
 from planner.errors import NoAnswer, WrongQuestion
-from planner.mixed import filling, node_times, planning, problem, settling
-from planner.mixed import images as image_nodes
+from planner.mixed import planning, problem, settling, sharing
 from planner.mixed.pools import Pool, Pools
 from planner.question import Request
 from planner.schema.hardware import Price
@@ -208,44 +206,28 @@ def solved(each: Problem) -> dict[str, object]:
 
 
 def images(batch: int = 1024) -> dict[str, object]:
-    """ResNet-50 by uneven data parallelism on the small mixture, against even shares and every smaller set of pools.
+    """ResNet-50 by uneven data parallelism on the small mixture, against even shares and the best pool alone.
 
-    In fp16 on all pools. The breakdown is of the slowest node.
+    In fp16 on all pools. The breakdown is of the slowest accelerator.
     """
     known, _, pools = posed(replace(MIXTURES[0], batch=256))
     started = time.process_time()
-    found = []
-    for part in [part for n in range(1, len(pools.all) + 1) for part in combinations(pools.all, n)]:
-        of = image_nodes.of(known, "resnet50", pools, part)
-        found.append((float(filling.whole(of, batch).time), part, of))
-    step, best, of = min(found, key=lambda each: each[0])
+    found = sharing.plan(known, "resnet50", pools, batch)
     cpu = time.process_time() - started
-    everything = found[-1][2]
-    equal = np.full(everything.n, batch / everything.n)
-    shares = filling.whole(of, batch).batches
-    slowest = int(np.argmax(node_times.node_time(of, shares)))
-    forward = float(of.q[slowest] * shares[slowest] + of.s[slowest])
-    backward = float(of.k[slowest] * shares[slowest] + of.m[slowest])
-    even = float(node_times.step_time(everything, equal))
-    alone = min(t for t, part, _ in found if len(part) == 1)
-    used, start = {}, 0
-    for pool in best:
-        n = pool.cluster.accelerators
-        used[pool.name] = [n, float(shares[start : start + n].sum())]
-        start += n
+    assert found.even_step_s is not None and found.best_pool_step_s is not None
     return {
         "name": "4 A100 + 4 V100 + 8 RTX 6000, resnet50",
-        "precision": "fp16",
+        "precision": found.precision,
         "cpu_s": round(cpu, 2),
-        "step_s": step,
+        "step_s": found.step_time_s,
         "gap": 0.0,
-        "used": used,
-        "even_step_s": even,
-        "best_pool_step_s": alone,
-        "best_pool_alike_s": alone,
-        "below_even": 1.0 - step / even,
-        "below_best_pool": 1.0 - step / alone,
-        "breakdown": {"forward and update": forward, "backward": backward, "reductions": step - forward - backward},
+        "used": {p.name: [p.accelerators, float(p.images)] for p in found.pools},
+        "even_step_s": found.even_step_s,
+        "best_pool_step_s": found.best_pool_step_s,
+        "best_pool_alike_s": found.best_pool_step_s,
+        "below_even": 1.0 - found.step_time_s / found.even_step_s,
+        "below_best_pool": 1.0 - found.step_time_s / found.best_pool_step_s,
+        "breakdown": found.breakdown,
     }
 
 

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "planner" / "schema" / "plan.py"
 PROCUREMENT = ROOT / "planner" / "schema" / "procurement.py"
 STUDY = ROOT / "planner" / "schema" / "study.py"
+IMAGES = ROOT / "planner" / "schema" / "images.py"
 PAGE = ROOT / "docs" / "plan-schema.md"
 TABLES = re.compile(r"(<!-- fields -->\n).*(<!-- end of fields -->\n)", re.DOTALL)
 
@@ -54,14 +55,16 @@ def _fields(record: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
 def schemas() -> dict[Path, str]:
     """The text of all schemas, with what the records' docstrings say of the fields."""
     from planner import document
+    from planner.schema.images import ImagePlan
     from planner.schema.plan import Plan, PlanSet
     from planner.schema.procurement import Procurement
     from planner.schema.study import StudyResult
 
-    records = [*_classes(), *_classes(PROCUREMENT), *_classes(STUDY)]
+    records = [*_classes(), *_classes(PROCUREMENT), *_classes(STUDY), *_classes(IMAGES)]
     told = {name: {field: says for field, _, says in fields} for name, _, fields in records}
     found = {}
-    kinds = {"plan": Plan, "plan-set": PlanSet, "procurement": Procurement, "study": StudyResult}
+    kinds = {"plan": Plan, "plan-set": PlanSet, "procurement": Procurement, "study": StudyResult,
+             "image-plan": ImagePlan}  # fmt: skip
     for name, kind in kinds.items():
         schema = document.json_schema(kind)
         for record in [schema, *schema.get("$defs", {}).values()]:

@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner import planning, pooled, units, workload
+from planner import families, planning, pooled, units, workload
 from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.cost import risk
 from planner.errors import WrongQuestion, nearest
 from planner.mixed.pools import Pools
 from planner.question import OBJECTIVES, Request
+from planner.schema.families import ConvolutionNetwork
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime
+from planner.schema.images import ImagePlan
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 from planner.space.axes import Bound, Pins, parse_pins
@@ -128,23 +130,8 @@ def pooled_request(model: str, named: str | Sequence[str], asked: Asked) -> tupl
     if recorded := [rule.name for rule in RULES if rule.recorded and rule.name in asked.waive]:
         raise WrongQuestion(f"--waive {recorded[0]}: with nodes of one kind only, not over several pools")
     known = load(asked.catalog)
-    region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
     texts = [named] if isinstance(named, str) else list(named)
-    bases: list[tuple[Cluster, str]] = []
-    for text in texts:
-        plain, zone = pooled.zoned(text)
-        if re.fullmatch(r"[^:]+:0", plain):
-            known.node(plain.partition(":")[0])
-            continue
-        base, counts = _cluster(known, plain, asked)
-        if len(counts) != 1:
-            raise WrongQuestion(f"--cluster {text}: one count for each of several pools; what is not used is left out")
-        bases.append((base, zone))
-    if asked.accelerators is not None:
-        found = pooled.of_accelerators(known, asked.accelerators, asked.fabric, region)
-        bases += [(each, "") for each in found]
-    if not bases:
-        raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
+    bases = _bases(known, texts, asked)
     called = pooled.names(bases)
     given = pooled.prices(asked.price, called) if asked.price is not None else {}
     paid = []
@@ -172,6 +159,89 @@ def request_over(known: Catalog, model: str, clusters: Sequence[Cluster], asked:
     for each in clusters:
         _runtime(known, asked.runtime or wanted.runtime.id, each.accelerator)
     return replace(wanted, cluster=first, counts=(first.count,), price=None, sold_as="")
+
+
+def _bases(known: Catalog, texts: Sequence[str], asked: Asked) -> list[tuple[Cluster, str]]:
+    """The clusters that pools are made of, and their zones."""
+    region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
+    bases: list[tuple[Cluster, str]] = []
+    for text in texts:
+        plain, zone = pooled.zoned(text)
+        if re.fullmatch(r"[^:]+:0", plain):
+            known.node(plain.partition(":")[0])
+            continue
+        base, counts = _cluster(known, plain, asked)
+        if len(counts) != 1:
+            raise WrongQuestion(f"--cluster {text}: one count for each of several pools; what is not used is left out")
+        bases.append((base, zone))
+    if asked.accelerators is not None:
+        found = pooled.of_accelerators(known, asked.accelerators, asked.fabric, region)
+        bases += [(each, "") for each in found]
+    if not bases:
+        raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
+    return bases
+
+
+OF_IMAGES = ("fabric", "region", "batch", "precision", "oom_risk", "accelerators", "links", "catalog", "top")
+"""What a question about images may say; all else is about transformers, or about money and time to train."""
+
+
+def counts_images(model: str) -> bool:
+    """Whether a model is a convolutional network, and no transformer of one's own is called the same."""
+    return model in families.networks() and model not in workload.library()
+
+
+def images(network: str, cluster: str | Sequence[str], **asked: object) -> ImagePlan:
+    """The shortest data-parallel step of a convolutional network over one or several pools; keywords are fields of
+    :class:`Asked`.
+
+    Raises:
+        WrongQuestion: a name or a value that cannot be, or something that images know nothing of.
+        NoAnswer: the batch does not fit into memory.
+    """
+    from planner.mixed import images as parts
+    from planner.mixed import sharing
+
+    said = Asked(**asked)  # type: ignore[arg-type]
+    for name, value in vars(Asked()).items():
+        if name not in OF_IMAGES and getattr(said, name) != value:
+            raise WrongQuestion(
+                f"{_FLAGS.get(name, '--' + name.replace('_', '-'))}: {network} is trained data-parallel, by images; "
+                "that takes --batch, --precision, --oom-risk, --accelerators, --link, --fabric and --catalog"
+            )
+    known = load(said.catalog)
+    texts = [cluster] if isinstance(cluster, str) else list(cluster)
+    if not texts and said.accelerators is None:
+        raise WrongQuestion("on what? --cluster dgx-a100-40gb:4, or --accelerators A100:4,V100:8")
+    bases = _bases(known, texts, said)
+    model = families.network(network)
+    batch = _batch_of_images(said.batch, model.batch)
+    if said.precision is not None and said.precision not in parts.PRECISIONS:
+        raise WrongQuestion(f"--precision {said.precision}: {network} in one of {', '.join(parts.PRECISIONS)}")
+    left = [(f"batch of {batch:,} images", "the model's default", "--batch")] if said.batch is None else []
+    left += [("fp16", "what all such accelerators have", "--precision")] if said.precision is None else []
+    return sharing.plan(
+        known,
+        network,
+        pooled.pools(bases, [(None, "")] * len(bases), said.links),
+        batch,
+        said.precision or parts.PRECISIONS[0],
+        oom_risk=parse_risk(said.oom_risk),
+        inputs=_inputs(known, model, texts),
+        assumptions=(*left, *_meant(known, said, bases)),
+    )
+
+
+_FLAGS = {"sequence": "--seq", "pins": "--pin", "all_switches": "--all", "targets": "targets"}
+"""Of fields that are called otherwise."""
+
+
+def _batch_of_images(text: str | None, usual: int) -> int:
+    if text is None:
+        return usual
+    if not re.fullmatch(r"[1-9]\d{0,7}", text):
+        raise WrongQuestion(f"--batch {text}: one whole number of images, at least 1")
+    return int(text)
 
 
 def _meant(known: Catalog, asked: Asked, bases: Sequence[tuple[Cluster, str]]) -> tuple[tuple[str, str, str], ...]:
@@ -426,7 +496,7 @@ def _price(known: Catalog, node: Node, asked: Asked) -> tuple[Price | None, str]
     return None, ""
 
 
-def _inputs(known: Catalog, model: Model, named: str | Sequence[str]) -> dict[str, str]:
+def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: str | Sequence[str]) -> dict[str, str]:
     """What the answer depends on, hashed."""
     found = {f"catalog {origin}": digest for origin, digest in known.versions().items()}
     found[f"model {model.id}"] = hashlib.sha256(repr(model).encode()).hexdigest()[:16]

@@ -82,6 +82,7 @@ def model(entry: str, extra: Path | None = None) -> Model:
         raise WrongQuestion(
             f"{entry} is a {kind}, and this is answered for transformers; what it costs layer by layer: "
             f"clusterwright models layers {entry}"
+            + (f"; how to share its images: clusterwright plan {entry}" if entry in families.networks() else "")
         )
     if entry not in known:
         raise WrongQuestion(

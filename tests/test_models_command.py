@@ -113,10 +113,13 @@ def test_show_a_recommender(capsys: Captured) -> None:
 
 
 def test_what_only_transformers_answer_says_so(capsys: Captured) -> None:
-    assert commands.main("plan resnet50 --cluster dgx-h100:1".split()) == 2
+    assert commands.main("estimate resnet50 --cluster dgx-h100:1".split()) == 2
     err = capsys.readouterr().err
     assert "resnet50 is a convolutional network" in err
-    assert "clusterwright models layers resnet50" in err
+    assert "clusterwright models layers resnet50" in err and "clusterwright plan resnet50" in err
+    assert commands.main("plan dlrm-small --cluster dgx-h100:1".split()) == 2
+    err = capsys.readouterr().err
+    assert "dlrm-small is a recommender" in err and "clusterwright plan" not in err
 
 
 def test_show_names_the_nearest_network(capsys: Captured) -> None:

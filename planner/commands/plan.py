@@ -43,10 +43,14 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
       clusterwright plan deepseek-v3 --cluster dgx-h100:64..256 --precision fp8 --objective cost
       clusterwright plan llama3-8b --cluster my-cluster.toml --pin tp=1..4 -o plan.json
       clusterwright plan gpt2-xl --cluster dgx-a100-40gb:4 --cluster dgx-v100:8
+      clusterwright plan resnet50 --accelerators A100:4,V100:4,RTX6000:8 --batch 1024
     """  # noqa: D301 - click reads the control character itself
     from planner import api, render
-    from planner.commands import report
+    from planner.commands import images_view, report
 
+    if api.counts_images(model):
+        images_view.deliver(api.images(model, cluster, **asked), as_json=as_json, output=output)
+        return
     with_bar = None if as_json else render.progress
     found = api.plan(model, cluster, progress=with_bar, **asked)
     report.deliver(found, as_json=as_json, output=output)

@@ -21,11 +21,12 @@ from planner.units import (
 )
 
 if TYPE_CHECKING:
+    from planner.schema.images import ImagePlan
     from planner.schema.procurement import Procurement
     from planner.schema.study import StudyResult
 
 _DAY = 86400.0
-Answer = TypeVar("Answer", PlanSet, "Procurement", "StudyResult")
+Answer = TypeVar("Answer", PlanSet, "Procurement", "StudyResult", "ImagePlan")
 
 
 def deliver(found: PlanSet, *, as_json: bool, output: Path | None) -> None:

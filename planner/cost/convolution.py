@@ -181,6 +181,30 @@ def passes(model: Layers, device: Device, software: Software, images: Figure) ->
     )
 
 
+def image_bytes(model: Layers, software: Software) -> float:
+    """Bytes that one image holds from the forward to the backward pass: ``e (C_in (s H)^2 + sum C_out H^2 (1 + n))``.
+
+    The image; and of every layer what it puts out and, where a normalisation follows (n = 1), what that gives the next.
+    """
+    image = float(np.sum(model.first * model.channels_in * (model.size * model.stride) ** 2))
+    return float(software.element) * (
+        image + float(np.sum(model.size**2 * model.channels_out * (1 + model.normalised)))
+    )
+
+
+def state_bytes(model: Layers, software: Software) -> float:
+    """Bytes of weights and momentum in fp32, of gradients as wide as elements, and of a 16-bit copy of the weights:
+    ``N (8 + e + c)``, c 2 in 16 bit, else 0.
+    """
+    element = float(software.element)
+    return model.parameters * (8.0 + element + (element if element < 4 else 0.0))
+
+
+def update_time(model: Layers, device: Device) -> Figure:
+    """Seconds of momentum SGD on every rank: ``22 N / memory rate``."""
+    return model.parameters * _STEP_BYTES / device.memory_rate
+
+
 def gradient_bytes(model: Layers, software: Software) -> Figure:
     """Bytes that data-parallel ranks reduce: all parameters in the precision trained in."""
     return model.parameters * software.element
@@ -194,5 +218,5 @@ def step_time(
     group = collectives.group(network, ranks, 1.0)
     reduce = collectives.all_reduce(network, gradient_bytes(model, software), group)
     late = exposed(reduce, software.dp_overlap * work.backward, 1.0 / len(model.size))
-    update = model.parameters * _STEP_BYTES / device.memory_rate
+    update = update_time(model, device)
     return stretched(network, software, work.forward + work.backward + late) + update + software.step_overhead

@@ -11,7 +11,7 @@ import numpy as np
 
 
 def of_plan(path: str | Path, rank: int = 1) -> tuple[int, ...]:
-    """Samples of every data-parallel rank of a step, groups and copies in the plan's order.
+    """Samples of every data-parallel rank of a step, groups and copies (of images: pools) in the plan's order.
 
     Args:
         path: A document that ``clusterwright plan -o FILE`` wrote.
@@ -21,6 +21,8 @@ def of_plan(path: str | Path, rank: int = 1) -> tuple[int, ...]:
         ValueError: the plan cuts layers or tensors over ranks, which DistributedDataParallel does not.
     """
     document: Mapping[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    if document.get("kind") == "image-plan":
+        return tuple(n for pool in document["pools"] for n in evenly(int(pool["images"]), int(pool["accelerators"])))
     plan = document["plans"][rank - 1] if document.get("kind") == "plan-set" else document
     parallelism, batch = plan["parallelism"], int(plan["batch"]["global"])
     if max(parallelism[axis] for axis in ("tp", "pp", "cp", "ep")) > 1:

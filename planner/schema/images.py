@@ -1,0 +1,62 @@
+"""The document of a convolutional network on one or several pools: how many images of a step each accelerator works on.
+
+SI units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.schema.plan import Assumption, Generator, Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePool(Record):
+    """A pool that takes part. Its accelerators are alike, so that their shares differ by one image at most."""
+
+    name: str
+    node: str
+    zone: str
+    count: int
+    """Nodes."""
+    accelerator: str
+    accelerators: int
+    images: int
+    """All of its accelerators together, in a step."""
+    fewest: int
+    most: int
+    """Images of one accelerator."""
+    memory_bytes: float
+    """Of the fullest accelerator."""
+    capacity_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePlan(Record):
+    """A data-parallel step over unlike accelerators, each with as many images as it finishes in the time."""
+
+    kind: Literal["image-plan"] = "image-plan"
+    schema_version: Literal[1] = 1
+    generator: Generator
+    model: str
+    name: str
+    parameters: int
+    precision: str
+    runtime: str
+    release: str
+    batch: int
+    """Images of a step."""
+    pools: tuple[ImagePool, ...]
+    left_out: tuple[str, ...]
+    """Pools that take no part: the step would be no shorter with them."""
+    step_time_s: float
+    images_per_s: float
+    breakdown: dict[str, float]
+    """Of the slowest accelerator; adds up to the step."""
+    even_step_s: float | None
+    """The same share for every accelerator of all pools; none where that does not fit into memory."""
+    best_pool: str | None
+    """The best pool by itself; none where the batch fits into no pool's memory."""
+    best_pool_step_s: float | None
+    assumptions: tuple[Assumption, ...]
