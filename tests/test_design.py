@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import types
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +21,18 @@ from hypothesis import strategies as st
 from planner import api, catalog, document
 from planner.catalog.files import Document, Problem, read_document
 from planner.commands import main
-from planner.design import answer, designing, figures, front, merging, reading, sensitivity, trials
+from planner.design import (
+    answer,
+    designing,
+    figures,
+    front,
+    importance,
+    merging,
+    proposing,
+    reading,
+    sensitivity,
+    storing,
+)  # fmt: skip
 from planner.design.evaluation import Evaluator
 from planner.design.study import Study
 from planner.errors import NoAnswer, WrongQuestion
@@ -394,11 +407,56 @@ def test_the_next_million_is_a_million():
             assert more == pytest.approx(1e6, rel=1e-6)
 
 
-def test_importances_are_shares():
-    shares = whole().importance
+def test_importances_of_a_small_study_are_its_functional_anova():
+    found = whole()
+    shares = found.importance
     assert set(shares) == {axis.path for axis in study().axes}
-    assert 0.3 < sum(shares.values()) < 1.3
+    together = sum(shares.values()) + sum(each.share for each in found.interactions)
+    assert 0.9 < together <= 1 + 1e-9  # what is left takes three axes or more
     assert max(shares, key=lambda path: shares[path]) in ("accelerator.peak.bf16", "node.accelerators")
+    assert found.importance_method.startswith("fANOVA, exact") and len(found.interactions) == 6
+
+
+def test_what_trains_nowhere_is_left_out_of_the_decomposition():
+    trained = np.ones((3, 4, 2), dtype=bool)
+    trained[0] = False
+    trained[1, 3, 1] = False
+    assert [places.tolist() for places in importance.complete(trained)] == [[1, 2], [0, 1, 2], [0, 1]]
+    assert all(len(places) for places in importance.complete(np.ones((2, 2), dtype=bool)))
+    assert not importance.complete(np.zeros((2, 2), dtype=bool))[0].size
+
+
+def test_a_functional_anova_is_its_closed_form():
+    """``f = a x + b y + c x z + d`` with x, y, z independent and of mean 0: parts a^2 Vx, b^2 Vy, c^2 Vx Vz."""
+    x, y, z = (np.linspace(-1, 1, n) for n in (3, 4, 5))
+    a, b, c = 1.5, -0.7, 2.0
+    values = a * x[:, None, None] + b * y[None, :, None] + c * x[:, None, None] * z + 9.0
+    parts = [a**2 * np.var(x), b**2 * np.var(y), c**2 * np.var(x) * np.var(z)]
+    alone, pairs = importance.decomposed(values)
+    assert alone == pytest.approx([parts[0] / sum(parts), parts[1] / sum(parts), 0.0], abs=1e-12)
+    assert pairs == pytest.approx({(0, 1): 0.0, (0, 2): parts[2] / sum(parts), (1, 2): 0.0}, abs=1e-12)
+    assert importance.decomposed(np.ones((2, 3))) == ([0.0, 0.0], {})
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_a_functional_anova_of_two_axes_leaves_nothing_over(seed):
+    alone, pairs = importance.decomposed(np.random.default_rng(seed).normal(size=(3, 4)))
+    assert sum(alone) + sum(pairs.values()) == pytest.approx(1.0)
+
+
+def test_main_effects_of_a_sample_are_near_the_exact_ones():
+    grid = [np.linspace(-1, 1, 40)] * 3
+    x, y, z = np.meshgrid(*grid, indexing="ij")
+    values = x + 0.5 * y + 0.3 * x * z
+    exact, _ = importance.decomposed(values)
+    errors = []
+    for seed in range(8):
+        places = np.floor(importance.spread(3, importance.SAMPLED, seed) * 40).astype(int)
+        some = values[tuple(places.T)]
+        groups = places * importance.GROUPS // 40
+        errors.append([importance.explained(groups[:, n], some) - exact[n] for n in range(3)])
+    assert np.abs(np.mean(errors, axis=0)).max() < 0.03
+    assert np.abs(errors).max() < 0.12
 
 
 def test_a_study_that_nothing_answers_says_what_is_in_the_way():
@@ -479,6 +537,161 @@ def test_what_is_no_journal_is_refused_and_left_alone(searched, tmp_path):
             by_trials(TINY, 3, storage=str(place))
 
 
+def test_no_trial_is_spent_on_what_is_known_to_break_a_limit(searched):
+    """What a cluster costs is known without a plan; and no point is tried twice while others are left."""
+    text = _limited("$110k")
+    asked = study(text)
+    kept = [n for n in range(asked.size) if Evaluator(known(), asked).allowed(asked.point(n))]
+    assert len(kept) == 22
+    found = by_trials(text, 20)
+    assert all(t.measures["capital"] <= 1.1e5 for t in found.trials)
+    assert len({tuple(t.axes.values()) for t in found.trials}) == 20
+    several = by_trials(
+        text.replace('["cost"]', '["step-time", "cost"]'), 36
+    )  # 4 children of NSGA-II after 32 at random
+    assert sum(t.measures["capital"] <= 1.1e5 for t in several.trials) >= 22
+
+
+def test_points_are_alike_where_what_differs_changes_nothing():
+    axis = '"accelerator.memory" = ["24 GiB", "48 GiB", "80 GiB"]'
+    asked = study(TINY.replace(axis, '"fabric.oversubscription" = [1, 2, 4]'))
+    evaluator = Evaluator(known(), asked)
+    of = {}
+    for number in range(asked.size):
+        point = asked.point(number)
+        of.setdefault(evaluator.alike(point), set()).add((point[1:], tuple(evaluator.one(point).objectives.values())))
+    assert len(of) == asked.size // 3  # one node has no spine
+    assert all(len(each) == 1 for each in of.values())
+    other = Evaluator(known(), study())
+    assert len({other.alike(study().point(n)) for n in range(study().size)}) == study().size
+
+
+class Tried:
+    """Trials of a study that is not Optuna's: what proposals look at."""
+
+    def __init__(self, points, worth):
+        from optuna.study import StudyDirection
+        from optuna.trial import TrialState
+
+        self.directions = [StudyDirection.MINIMIZE]
+        axes = study().axes
+        self.trials = [
+            types.SimpleNamespace(
+                number=n, values=[worth(p)], constraints={}, state=TrialState.COMPLETE,
+                params={axis.path: place for axis, place in zip(axes, p, strict=True)},
+            )
+            for n, p in enumerate(points)
+        ]  # fmt: skip
+
+    def get_trials(self, deepcopy, states):
+        return self.trials
+
+
+def test_sweeps_find_a_valley_behind_a_ridge_and_pay_for_one_thing_with_another():
+    def worth(p):
+        return float(sum(p))
+
+    asked = study()
+    best = (1, 1, 0, 0)
+    found, place = Tried([best], worth), set()
+    for seed in range(60):
+        params = proposing.swept(asked, found, seed, proposing.Known())
+        if params is None:
+            break
+        here = proposing.point(asked, params)
+        place.add(here)
+        found.trials += Tried([here], lambda p: 99.0).trials
+    alone = {p for p in place if sum(a != b for a, b in zip(p, best, strict=True)) == 1}
+    assert alone == {(n, 1, 0, 0) for n in (0, 2)} | {(1, n, 0, 0) for n in (0, 2)} | {(1, 1, 1, 0), (1, 1, 0, 1)}
+    assert {(0, 2, 0, 0), (2, 0, 0, 0), (1, 0, 1, 0)} <= place
+    assert params is None and len(place) == len(alone) + 4 + 4 + 4 + 1
+    only = proposing.swept(asked, Tried([best], worth), 3, proposing.Known(lambda p: p == (1, 2, 1, 0)))
+    assert proposing.point(asked, only) == (1, 2, 1, 0)
+
+
+# ---- journals --------------------------------------------------------------------------------------------------------
+
+
+def test_a_lock_of_a_process_that_is_no_more_is_taken_over_at_once(tmp_path):
+    file = tmp_path / "a.journal"
+    ended = subprocess.Popen([sys.executable, "-c", "pass"])
+    ended.wait()
+    link = tmp_path / "a.journal.lock"
+    link.symlink_to(f"{socket.gethostname()}:{ended.pid}")
+    with storing.Lock(file):
+        assert str(link.readlink()).endswith(f":{os.getpid()}")
+    assert not os.path.lexists(link) and not list(tmp_path.iterdir())
+
+
+def test_a_lock_of_who_still_writes_is_waited_for(tmp_path, monkeypatch):
+    lock = storing.Lock(tmp_path / "a.journal")
+    lock.acquire()
+    others = [f"elsewhere:{os.getpid()}", f"{socket.gethostname()}:{os.getppid()}"]
+    assert not any(storing.gone(each) for each in (*others, "", "nonsense"))
+    waited = []
+    monkeypatch.setattr(storing.time, "sleep", lambda s: waited.append(s) or (len(waited) > 3 and lock.release()))
+    with storing.Lock(tmp_path / "a.journal"):
+        assert len(waited) == 4
+
+
+def whole_with(place, text=TINY, **more):
+    how = designing.How(storage=str(place), explained=False, **more)
+    return designing.design(known(), study(text), how)
+
+
+def test_an_enumeration_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    place = tmp_path / "points.journal"
+    monkeypatch.setattr(designing, "CHUNK", 5)
+    many, seen = Evaluator.many, []
+
+    def stopped(self, points, advance=None):
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        seen.append(len(points))
+        return many(self, points, advance)
+
+    monkeypatch.setattr(Evaluator, "many", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        whole_with(place)
+    with place.open("a") as end:
+        end.write('{"number": 15, "outc')  # as if it had been killed while writing
+    again = []
+    monkeypatch.setattr(Evaluator, "many", lambda self, points: again.append(len(points)) or many(self, points))
+    found = whole_with(place, resume=True)
+    assert sum(again) == study().size - 15
+    assert found.trials == whole().trials and found.search.exact
+    assert len(place.read_text().splitlines()) == 1 + study().size
+    again.clear()
+    assert whole_with(place).trials == found.trials and not sum(again)
+
+
+def test_an_enumerations_journal_is_held_to_its_question(searched, tmp_path, monkeypatch):
+    points, journal, notes = (tmp_path / name for name in ("points.journal", "trials.journal", "notes.txt"))
+    by_trials(TINY, 3, storage=str(journal))
+    monkeypatch.setattr(designing, "SMALL", 1500)
+    whole_with(points)
+    notes.write_text("not a journal\n")
+    for place, text, more, says in [
+        (points, TINY.replace("$14 per", "$15 per"), {}, r"(?s)another study.*costs\.rates"),
+        (tmp_path / "none.journal", TINY, {"resume": True}, "leave it out to begin"),
+        (journal, TINY, {}, "every point is evaluated; name another"),
+        (notes, TINY, {}, "not a journal"),
+        ("postgresql://me:secret@host/x", TINY, {}, "--storage host/x: every point"),
+    ]:
+        before = Path(place).read_text() if Path(place).exists() else None
+        with pytest.raises(WrongQuestion, match=says):
+            whole_with(place, text, **more)
+        assert before is None or Path(place).read_text() == before
+    monkeypatch.setattr(designing, "SMALL", 0)
+    with pytest.raises(WrongQuestion, match="not a journal of a study's trials"):
+        by_trials(TINY, 3, storage=str(points))
+    lines = points.read_text().splitlines()
+    points.write_text("\n".join([lines[0], '{"number": "x", "outcome": {}}', *lines[2:]]) + "\n")
+    monkeypatch.setattr(designing, "SMALL", 1500)
+    with pytest.raises(WrongQuestion, match=r"points.journal:2: not a line"):
+        whole_with(points)
+
+
 LONG = """
 import sys
 from pathlib import Path
@@ -508,7 +721,7 @@ def test_a_killed_study_loses_at_most_the_trial_it_was_in(searched, tmp_path):
     # A lost trial's number is not used again; the points are those of a study that ran through.
     assert [t.axes for t in resumed.trials] == [t.axes for t in straight.trials]
     assert resumed.trials[-1].number - straight.trials[-1].number in (0, 1)
-    store = trials.storage(str(journal))
+    store = storing.storage(str(journal))
     assert sum(t.state.name == "RUNNING" for t in store.get_all_trials(0)) == 0
 
 
@@ -544,6 +757,8 @@ def test_the_command_refuses_kindly(tmp_path, capsys):
         (["--shard", "4/3"], "--shard 4/3"),
         (["other.toml"], "one study at a time"),
         (["--trials", "0"], "--trials"),
+        (["--resume"], "nothing was kept"),
+        (["--storage", "postgresql://host/x"], "every point"),
     ]:
         assert run("design", str(file), *args) == 2
         assert says in capsys.readouterr().err
@@ -556,4 +771,4 @@ def test_the_command_refuses_kindly(tmp_path, capsys):
 def test_questions_differ_line_by_line():
     before = document.dump(answer.question(study()))
     now = document.dump(answer.question(study(TINY.replace("count = 1", "count = 2"))))
-    assert list(trials.differences(before, now)) == ["base.count: 1 before, 2 now"]
+    assert list(storing.differences(before, now)) == ["base.count: 1 before, 2 now"]

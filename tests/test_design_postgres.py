@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.design import designing, trials
+from planner.design import designing, storing
 from planner.errors import WrongQuestion
 from tests.test_design import LONG, ROOT, TWO, by_trials, searched
 
@@ -133,7 +133,7 @@ def test_a_study_killed_on_a_server_goes_on(searched, server, tmp_path):
 
 
 def finished(url: str, name: str) -> int:
-    store = trials.storage(url)
+    store = storing.storage(url)
     known = {study.study_name: study._study_id for study in store.get_all_studies()}
     kept = store.get_all_trials(known[name], deepcopy=False) if name in known else []
     return sum(each.state.name == "COMPLETE" for each in kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -72,18 +73,35 @@ def design(
         raise WrongQuestion(f"{more[0]}: one study at a time (clusterwright design merge joins shards)")
     asked = reading.read(study, known)
     part = None if shard is None else _shard(shard)
-    large = part is None and asked.size > max(designing.SMALL, trials or asked.trials)
-    place = storage or (f"{re.sub(r'[^A-Za-z0-9._-]+', '-', asked.name)}.journal" if large else None)
-    how = designing.How(
-        trials=trials, workers=workers, storage=place, resume=resume, seed=seed, shard=part, explained=not quick
-    )
+    how = designing.How(trials=trials, workers=workers, resume=resume, seed=seed, shard=part, explained=not quick)
+    whole = designing.whole(asked, how)
+    place = storage or _place(asked.name, part, asked.size, whole=whole)
+    if resume and place is None:
+        raise WrongQuestion(
+            f"--resume: all {asked.size:,} points are evaluated at once, and nothing was kept; leave it out, "
+            "or name a journal: --storage FILE"
+        )
+    if whole and workers > 1:
+        render.error(f"--workers {workers}: points are evaluated side by side by one process; --shard I/N shares them")
+    how = replace(how, storage=place)
     try:
         found = designing.design(known, asked, how, None if as_json else render.progress)
     except KeyboardInterrupt:
-        if large:
-            render.error(f"stopped; {place} keeps every finished trial: the same command with --resume goes on")
+        if place:
+            each = "point" if whole else "trial"
+            render.error(f"stopped; {place} keeps every finished {each}: the same command with --resume goes on")
         raise
-    design_view.deliver(found, study=study, as_json=as_json, output=output, journal=place if large else None)
+    design_view.deliver(found, study=study, as_json=as_json, output=output, journal=None if whole else place)
+
+
+def _place(name: str, part: tuple[int, int] | None, size: int, *, whole: bool) -> str | None:
+    """The journal of a study that names none: of trials and of long enumerations."""
+    from planner.design import designing
+
+    if whole and size // (part[1] if part else 1) <= designing.SMALL:
+        return None
+    share = f".shard-{part[0]}-of-{part[1]}" if part else ".points" if whole else ""
+    return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}{share}.journal"
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -18,7 +18,8 @@ _SHOWN = 4
 """Assumptions on the screen; the document has all."""
 _FRONT = 8
 """Points of a front on the screen."""
-_BAR = 24
+_TELLING = 0.05
+"""Share of the variation from which on two axes' interaction is told."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
@@ -249,7 +250,16 @@ def _search(found: StudyResult) -> None:
         how += f", {s.feasible:,} feasible{took}"
     render.text(f"Search    {how}")
     if found.importance:
-        render.text(f"Explains  {found.importance_method}")
+        render.text(f"Explains  {found.importance_method}{_together(found)}")
+
+
+def _together(found: StudyResult) -> str:
+    """The two axes that explain most together, where it is worth a word."""
+    if not found.interactions or found.interactions[0].share < _TELLING:
+        return ""
+    first, paths = found.interactions[0], list(found.importance)
+    names = " and ".join(_short(path, paths) for path in first.axes)
+    return f"; {names} together {format_percent(first.share, 0)} more"
 
 
 def _rests_on(found: StudyResult) -> None:

@@ -12,6 +12,7 @@ from planner import __version__, document, verify
 from planner.catalog import Catalog
 from planner.design import front, sensitivity
 from planner.design.evaluation import Evaluator
+from planner.design.importance import Importance, importance
 from planner.design.study import LARGER_IS_BETTER, UNITS, Study, Value
 from planner.errors import ClusterwrightError, NoAnswer
 from planner.schema.plan import Assumption, Generator, Plan
@@ -19,6 +20,7 @@ from planner.schema.study import (
     AxisSection,
     Brief,
     DesignPoint,
+    Interaction,
     StudyResult,
     StudySearch,
     StudySection,
@@ -116,7 +118,7 @@ def result(
     best = leading[0].axes
     seed = method.seed or 0
     around, pairs = sensitivity.around(evaluator, best) if explained else ((), ())
-    shares, how = sensitivity.importance(evaluator, seed) if explained else ({}, "not asked for")
+    matters = importance(evaluator, seed) if explained else Importance({}, {}, "not asked for")
     points = {each.number: _point(catalog, evaluator, each) for each in [*leading, *nondominated[:MOST_FRONT]]}
     return StudyResult(
         generator=Generator(version=__version__, seed=seed, inputs=dict(study.inputs)),
@@ -138,8 +140,9 @@ def result(
         sensitivity=around,
         pairs=pairs,
         next_million=sensitivity.next_million(evaluator, best) if explained else (),
-        importance=shares,
-        importance_method=how,
+        importance=matters.alone,
+        interactions=tuple(Interaction(axes=pair, share=share) for pair, share in matters.pairs.items()),
+        importance_method=matters.method,
         assumptions=_assumptions(study, [p for each in points.values() for p in each.plan]),
         meta=dict(meta),
     )

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner import document
 from planner.catalog import Catalog
-from planner.design import answer, trials
+from planner.design import answer, proposing, storing, trials
 from planner.design.evaluation import Evaluator
+from planner.design.ledger import Ledger
 from planner.design.study import Study
 from planner.errors import WrongQuestion
 from planner.schema.study import StudyResult, Trial
@@ -48,6 +49,11 @@ class How:
     """Whether sensitivities are worked out."""
 
 
+def whole(study: Study, how: How) -> bool:
+    """Whether every point is evaluated, of the study or of a shard; else trials search it."""
+    return how.shard is not None or study.size <= max(SMALL, how.trials or study.trials)
+
+
 def design(catalog: Catalog, study: Study, how: How, progress: Progress | None = None) -> StudyResult:
     """Searches a study and says what is best, and what matters.
 
@@ -58,7 +64,7 @@ def design(catalog: Catalog, study: Study, how: How, progress: Progress | None =
     started, cpu = time.perf_counter(), time.process_time()
     evaluator = Evaluator(catalog, study)
     wanted = how.trials or study.trials
-    if how.shard is not None or study.size <= max(SMALL, wanted):
+    if whole(study, how):
         found, method = _enumerated(evaluator, how, progress)
     else:
         found, method = _searched(catalog, evaluator, wanted, how, progress)
@@ -81,19 +87,30 @@ def _enumerated(evaluator: Evaluator, how: How, progress: Progress | None) -> tu
         least = -(-study.size // LARGEST_SHARE)
         raise WrongQuestion(f"--shard {part}/{parts}: {len(numbers):,} points are too many; at least {least:,} shards")
     found: list[Trial] = []
+    journal = None if how.storage is None else Ledger(how.storage, _asked(study), resume=how.resume)
     with progress("design", len(numbers)) if progress else nullcontext() as advance:
         for start in range(0, len(numbers), CHUNK):
             some = numbers[start : start + CHUNK]
-            outcomes = evaluator.many([study.point(number) for number in some])
-            for number, outcome in zip(some, outcomes, strict=True):
-                kept = trials.stored(outcome)
-                found.append(answer.trial(study, number, study.values(outcome.point), kept))
+            known = {} if journal is None else {n: journal.kept[n] for n in some if n in journal.kept}
+            missing = [number for number in some if number not in known]
+            outcomes = evaluator.many([study.point(number) for number in missing])
+            fresh = {number: trials.stored(outcome) for number, outcome in zip(missing, outcomes, strict=True)}
+            if journal is not None and fresh:
+                journal.add(fresh)
+            known |= fresh
+            found += [answer.trial(study, n, study.values(study.point(n)), known[n]) for n in some]
             if advance:
                 advance(len(some), _so_far(study, found))
     shards = (part,) if how.shard else ()
     return found, answer.Method(
         name="enumerated", exact=parts == 1, seed=how.seed, shards=shards, of_shards=parts if how.shard else 0
     )
+
+
+def _asked(study: Study) -> dict[str, Any]:
+    """The question as a journal keeps it."""
+    found: dict[str, Any] = json.loads(json.dumps(document.dump(answer.question(study))))
+    return found
 
 
 def _so_far(study: Study, found: list[Trial]) -> str:
@@ -114,9 +131,8 @@ def _searched(
     trials.quiet()
     if how.workers > 1 and how.storage is None:
         raise WrongQuestion("--workers share a journal: name it, --storage study.journal")
-    store = trials.storage(how.storage)
-    asked = json.loads(json.dumps(document.dump(answer.question(study))))
-    found = trials.opened(store, study, asked, how.seed, how.storage or "memory", resume=how.resume)
+    store = storing.storage(how.storage)
+    found = storing.opened(store, study, _asked(study), how.seed, how.storage or "memory", resume=how.resume)
     if how.resume:
         trials.release(found)
     done = trials.counted(found)
@@ -137,7 +153,9 @@ def completed(found: optuna.Study, study: Study) -> list[Trial]:
 
     kept = found.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     return [
-        answer.trial(study, trial.number, study.values(trials.point(study, trial.params)), trial.user_attrs["outcome"])
+        answer.trial(
+            study, trial.number, study.values(proposing.point(study, trial.params)), trial.user_attrs["outcome"]
+        )
         for trial in kept
     ]
 
@@ -178,7 +196,7 @@ def _work(catalog: Catalog, study: Study, storage: str, wanted: int, seed: int) 
     trials.quiet()
     parent = os.getppid()
     with _undisturbed():
-        found = optuna.load_study(study_name=study.name, storage=trials.storage(storage))
+        found = optuna.load_study(study_name=study.name, storage=storing.storage(storage))
         evaluator = Evaluator(catalog, study)
         trials.run(found, evaluator, wanted, seed, lambda n, note: None, lambda: os.getppid() == parent)
 

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from planner import cost, question
 from planner.catalog import Catalog
 from planner.cost import money
+from planner.cost.figures import Array
 from planner.design.clusters import Clusters, Values
 from planner.design.study import LARGER_IS_BETTER, Objective, Point, Study, Workload
 from planner.errors import ClusterwrightError, WrongQuestion
 from planner.question import Prepared, goodput_of, prepare, problem
 from planner.schema.hardware import Cluster
 from planner.search.bounded import Bounded
-from planner.search.machines import Machine, best_on_each
+from planner.search.machines import Machine, best_on_each, needs
 from planner.search.problem import Candidate
 from planner.space.grid import single_grid
 
-_SIDE_BY_SIDE = 6
-"""Machines of one space from which on they are searched together."""
+_HELD = 1 << 26
+"""Most bytes that are kept of what the candidates of one space hold."""
 _WITHOUT_PLAN = ("capital", "power", "accelerators")
 Key = tuple[object, ...]
 
@@ -58,6 +60,8 @@ class _Space:
     prepared: Prepared
     least: float | None = None
     """Bytes that its leanest plan holds, once it is known."""
+    held: list[Array] | None = None
+    """What its candidates hold, the same on every machine, once it is known."""
     found: dict[Key, Candidate | None] = field(default_factory=dict)
 
 
@@ -70,6 +74,7 @@ class Evaluator:
         self._spaces: dict[Key, _Space | str] = {}
         self._flops: dict[Workload, float] = {}
         self._weights = sum(job.weight for job in study.workloads)
+        self._alike: dict[Point, Key] = {}
         self._loose: Evaluator | None = None
         self.searches = 0
         """Plan searches made; the other points needed none."""
@@ -111,6 +116,32 @@ class Evaluator:
     def bounds(self, values: Sequence[Values]) -> list[dict[str, float]]:
         """What is violated of each point, as far as that is known without a plan."""
         return [self._limits(each)[1] for each in values]
+
+    def allowed(self, point: Point) -> bool:
+        """Whether a point is a cluster that keeps every limit which needs no plan."""
+        _, broken, why = self._limits(self.study.values(point))
+        return not why and _kept(broken)
+
+    def alike(self, point: Point) -> Key:
+        """What a point's outcome follows from: the searches that it needs, and what its cluster costs and draws."""
+        if point not in self._alike:
+            self._alike[point] = self._alike_of(self.study.values(point))
+        return self._alike[point]
+
+    def _alike_of(self, values: Values) -> Key:
+        try:
+            cluster = self.clusters.cluster(values)
+        except ClusterwrightError as error:
+            return (str(error),)
+        found: list[object] = [values[limit.of] for limit in self.study.constraints if limit.of in values]
+        for ask in (self.clusters.capital, self.clusters.hourly_usd, self.clusters.power):
+            with suppress(ClusterwrightError):  # it is not known, and so nothing follows from it
+                found.append(ask(values))
+        for job in self.study.workloads:
+            here = self.prepared(job, values)
+            good = float(goodput_of(self.clusters.request(job, values), cluster.count).fraction)
+            found += [_structure(cluster), good, here if isinstance(here, str) else _speed(here)]
+        return tuple(found)
 
     # ---- constraints -------------------------------------------------------------------------------------------------
 
@@ -185,10 +216,12 @@ class Evaluator:
                     open_ones.setdefault(id(space), (space, {}))[1].setdefault(key, here)
         for space, machines in open_ones.values():
             self.searches += len(machines)
-            if len(machines) >= _SIDE_BY_SIDE and _alike(space.prepared):
+            if _alike(space.prepared):
                 asked = problem(space.prepared, 1)
+                held = needs(asked) if space.held is None else space.held
+                space.held = held if sum(each.nbytes for each in held) <= _HELD else None
                 each = [Machine(p.figures.devices, p.figures.network, p.usable) for p in machines.values()]
-                space.found |= dict(zip(machines, best_on_each(asked, each), strict=True))
+                space.found |= dict(zip(machines, best_on_each(asked, each, held), strict=True))
                 continue
             for key, here in machines.items():
                 answer = Bounded().search(problem(here, 1))
@@ -281,13 +314,15 @@ def _structure(cluster: Cluster) -> Key:
 
 def _speed(here: Prepared) -> Key:
     """What of a cluster a plan's time and whether it fits depend on, beside its structure."""
-    figures = here.figures
+    figures, network = here.figures, here.figures.network
+    if float(network.accelerators) <= float(network.leaf):
+        network = replace(network, spine=1.0)  # nothing crosses it
     others = tuple(
         getattr(figures, name)
         for name in type(figures).__dataclass_fields__
-        if name not in ("shape", "stack", "devices", "profiles")
+        if name not in ("shape", "stack", "devices", "profiles", "network")
     )
-    return (*others, *figures.devices.values(), here.usable)
+    return (network, *others, *figures.devices.values(), here.usable)
 
 
 def _alike(prepared: Prepared) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from planner import document
 from planner.catalog import Catalog
-from planner.design import answer, trials
+from planner.design import answer, storing
 from planner.design.evaluation import Evaluator
 from planner.design.study import Study
 from planner.errors import WrongQuestion
@@ -60,7 +60,7 @@ def merge(catalog: Catalog, study: Study, paths: Sequence[Path], *, explained: b
     parts: set[int] = set()
     for path in paths:
         found = load(path)
-        changed = list(trials.differences(_plain(found.question), asked))
+        changed = list(storing.differences(_plain(found.question), asked))
         if changed:
             told = "\n  ".join(changed[:8])
             raise WrongQuestion(f"{path}: of another study, or of this one before it changed:\n  {told}")

@@ -1,13 +1,10 @@
-"""What matters around the best point: elasticities, sweeps of one axis and of two, the next million, importances."""
+"""What matters around the best point: elasticities, sweeps of one axis and of two, the next million."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
 
 from planner.design.evaluation import Evaluator, Outcome
 from planner.design.study import LARGER_IS_BETTER, Axis, Value
@@ -22,12 +19,6 @@ SWEPT_TWICE = 5
 PAIRS = 6
 """Most sweeps of two axes: those of the axes with the largest elasticities."""
 MILLION = 1e6
-SAMPLED = 256
-"""Points that importances are taken from."""
-LEAST = 32
-"""Points that must train for importances to mean anything."""
-GROUPS = 8
-"""Most groups of an axis' values."""
 Values = Mapping[str, Value]
 
 
@@ -160,48 +151,3 @@ def _bought(evaluator: Evaluator, axis: Axis, best: Values, start: float) -> tup
     if slope <= 0:
         return None
     return float(now) * (1 + STEP * MILLION / slope), 1.0, "searched again"
-
-
-# ---- importances -----------------------------------------------------------------------------------------------------
-
-
-def importance(evaluator: Evaluator, seed: int) -> tuple[dict[str, float], str]:
-    """Share of the first objective's variation over the whole space that each axis explains by itself: the main
-    effects of a functional ANOVA, from points spread over the space and evaluated exactly.
-
-    ``S_i = 1 - (1 - V_i / V) (n - 1) / (n - k)``, V_i the variance between the means of k groups of the axis' values,
-    V that of the objective's logarithm; constraints are left out, and points that train nothing.
-    """
-    study = evaluator.study
-    unit = _spread(len(study.axes), SAMPLED, seed)
-    sizes = np.array([len(axis.values) for axis in study.axes])
-    places = np.floor(unit * sizes).astype(int)
-    outcomes = evaluator.loosened().many([tuple(int(x) for x in row) for row in places])
-    name = study.objectives[0]
-    trained = np.array([bool(outcome.objectives) for outcome in outcomes])
-    values = np.array([math.log(outcome.objectives[name]) for outcome in outcomes if outcome.objectives])
-    method = f"functional ANOVA, main effects over {len(values):,} points evaluated exactly"
-    if len(values) < LEAST:
-        return {}, f"not known: of {SAMPLED} points spread over the space {len(values)} train"
-    shares = {
-        axis.path: _explained(places[trained, n] * GROUPS // max(sizes[n], GROUPS), values)
-        for n, axis in enumerate(study.axes)
-    }
-    return dict(sorted(shares.items(), key=lambda item: -item[1])), method
-
-
-def _explained(groups: NDArray[np.int64], values: NDArray[np.float64]) -> float:
-    """Share of a variance that lies between groups, corrected for their number."""
-    total = float(np.sum((values - values.mean()) ** 2))
-    parts = [values[groups == group] for group in np.unique(groups)]
-    if total == 0.0 or len(parts) < 2:
-        return 0.0
-    within = float(sum(np.sum((part - part.mean()) ** 2) for part in parts))
-    return max(0.0, 1.0 - within / total * (len(values) - 1) / (len(values) - len(parts)))
-
-
-def _spread(dimensions: int, n: int, seed: int) -> NDArray[np.float64]:
-    """Points in the unit cube, shape (n, dimensions), spread evenly along every axis (Latin hypercube)."""
-    rng = np.random.default_rng(seed)
-    columns = [(rng.permutation(n) + rng.random(n)) / n for _ in range(dimensions)]
-    return np.stack(columns, axis=1)

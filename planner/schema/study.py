@@ -151,6 +151,14 @@ class NextMillion(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Interaction(Record):
+    """What two axes explain together of the first objective's variation, beyond what each does by itself."""
+
+    axes: tuple[str, str]
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudyResult(Record):
     """The answer."""
 
@@ -170,7 +178,9 @@ class StudyResult(Record):
     pairs: tuple[PairSweep, ...]
     next_million: tuple[NextMillion, ...]
     importance: dict[str, float]
-    """Axis -> share of the first objective's variation that it explains, by itself."""
+    """Axis -> share of the first objective's variation that it explains by itself: the main effects of a fANOVA."""
+    interactions: tuple[Interaction, ...] = ()
+    """What two axes explain beyond that; empty where only main effects are estimated."""
     importance_method: str
     assumptions: tuple[Assumption, ...]
     meta: dict[str, Any]

@@ -188,7 +188,13 @@ class _Bounds:
         return self._held[index][..., self._origins[index][rows]]
 
 
-def searched(problem: Problem, bounds: Bounds, groups: Sequence[NDArray[np.intp]], count: int) -> Best:
+def searched(
+    problem: Problem,
+    bounds: Bounds,
+    groups: Sequence[NDArray[np.intp]],
+    count: int,
+    ready: Sequence[Table] = (),
+) -> Best:
     """The best candidate of every group.
 
     Arguments:
@@ -196,11 +202,12 @@ def searched(problem: Problem, bounds: Bounds, groups: Sequence[NDArray[np.intp]
         bounds: what is known of them.
         groups: each row's group, by block.
         count: groups there are.
+        ready: tables of the blocks, where they were made already.
     """
     empty = np.zeros(count, dtype=np.int64)
     best = Best(np.full(count, np.inf), empty.copy(), empty.copy(), np.zeros(count), np.zeros(count))
     waiting = [np.arange(block.height) for block in problem.blocks]
-    tables: dict[int, Table] = {}
+    tables = dict(enumerate(ready))
     at_once = _AT_FIRST
     while True:
         waiting = [rows[_worth(bounds.of(i, rows), best.value[groups[i][rows]])] for i, rows in enumerate(waiting)]

@@ -44,12 +44,15 @@ def on(problem: Problem, machine: Machine) -> Problem:
     return replace(problem, figures=figures, capacity=machine.capacity)
 
 
-def best_on_each(problem: Problem, machines: Sequence[Machine]) -> list[Candidate | None]:
+def best_on_each(
+    problem: Problem, machines: Sequence[Machine], held: Sequence[Array] | None = None
+) -> list[Candidate | None]:
     """The best candidate on each machine, by value, then block, then flat index; None where nothing fits.
 
     Arguments:
         problem: the space; its own devices, network and capacity do not matter.
         machines: they have the same accelerators, scale-up domains and leaves, and differ in anything else.
+        held: what :func:`needs` says of the space, where it is asked for more than once.
 
     Raises:
         ValueError: machines of unlike spaces, or layer times measured elsewhere, which hold for one machine.
@@ -60,11 +63,11 @@ def best_on_each(problem: Problem, machines: Sequence[Machine]) -> list[Candidat
         raise ValueError("machines differ in the dimensions of their networks")
     if len({tuple(getattr(machine.network, name) for name in _SPACE) for machine in machines}) > 1:
         raise ValueError(f"machines differ in {', '.join(_SPACE)}")
-    needs = _needs(problem)
-    return [best for group in _groups(problem, machines) for best in _best(problem, needs, group)]
+    known = needs(problem) if held is None else held
+    return [best for group in _groups(problem, machines) for best in _best(problem, known, group)]
 
 
-def _needs(problem: Problem) -> list[Array]:
+def needs(problem: Problem) -> list[Array]:
     """Bytes that each block's candidates hold, the same on every machine: options on their axes, rows last."""
     found = []
     for index in range(len(problem.blocks)):
@@ -79,9 +82,11 @@ def _groups(problem: Problem, machines: Sequence[Machine]) -> Iterator[Sequence[
         yield machines[start : start + size]
 
 
-def _best(problem: Problem, needs: Sequence[Array], machines: Sequence[Machine]) -> list[Candidate | None]:
+def _best(problem: Problem, held: Sequence[Array], machines: Sequence[Machine]) -> list[Candidate | None]:
     whole = _repeated(problem, machines)
-    best = each.searched(whole, _Known(whole, needs), [block.rows[WIRED] for block in whole.blocks], len(machines))
+    known = _Known(whole, held)
+    groups = [block.rows[WIRED] for block in whole.blocks]
+    best = each.searched(whole, known, groups, len(machines), known.tables)
     found: list[Candidate | None] = []
     for n, value in enumerate(best.value.tolist()):
         if not np.isfinite(value):
@@ -98,9 +103,12 @@ def _best(problem: Problem, needs: Sequence[Array], machines: Sequence[Machine])
 class _Known:
     """Bounds of all rows, as what they hold is known beforehand: see :class:`planner.search.each.Bounds`."""
 
-    def __init__(self, whole: Problem, needs: Sequence[Array]) -> None:
-        self._needs = needs
-        self._values = [_bounds(whole, index, need, costing.table(whole, index)) for index, need in enumerate(needs)]
+    def __init__(self, whole: Problem, held: Sequence[Array]) -> None:
+        self._needs = held
+        self.tables = [costing.table(whole, index) for index in range(len(held))]
+        self._values = [
+            _bounds(whole, n, need, ready) for n, (need, ready) in enumerate(zip(held, self.tables, strict=True))
+        ]
 
     def of(self, index: int, rows: NDArray[np.intp]) -> Array:
         return self._values[index][rows]
