@@ -13,7 +13,7 @@ from planner.cost.operators import Operator
 from planner.cost.recommendation import Sharding
 from planner.efficiency import reached, runtime_keys
 from planner.errors import WrongQuestion
-from planner.schema.hardware import Cluster, Runtime
+from planner.schema.hardware import Cluster, Dimension, Fabric, Runtime
 from planner.schema.plan import Plan
 from planner.schema.workload import Workload
 from planner.space.axes import NO_RECOMPUTE, Options, TensorMode
@@ -92,8 +92,9 @@ def _transformer(catalog: Catalog, work: Workload, on: Cluster, asked: Asked) ->
     )
 
 
-def of_plan(catalog: Catalog, plan: Plan) -> Layered:
-    """The layers of a plan's model on one rank, under the plan's runtime.
+def of_plan(catalog: Catalog, plan: Plan, own: Cluster | None = None) -> Layered:
+    """The layers of a plan's model on one rank, under the plan's runtime, on the catalog's node or that of a cluster's
+    file (`own`); its fabric is the plan's.
 
     Raises:
         WrongQuestion: a node or runtime that the catalog lacks, or one that is not what the plan was made with.
@@ -111,19 +112,75 @@ def of_plan(catalog: Catalog, plan: Plan) -> Layered:
         sequence_parallel=p.sequence_parallel,
     )
     work = replace(workload(read(w.shape), sequence=w.sequence), mtp_layers=w.mtp_layers or 0)
-    runtime = catalog.runtime(plan.runtime.name)
-    on = cluster(catalog, pool.node, pool.count)
+    runtime, on = catalog.runtime(plan.runtime.name), _place(catalog, plan, own)
     grid = grid_of(catalog, work, on, runtime, plan.runtime.release, asked, asked.micro)
     layers = operators.transformer(grid)
-    products = (x for x in layers if x.forward.flops and x.name not in ("attention", "logits"))
-    ours = plan.batch.accumulation * sum(x.count * each.seconds for x in products for each in x.passes)
-    theirs = plan.prediction.breakdown.get("matrix", 0.0)
-    if p.pp == p.cp == 1 and not math.isclose(ours, theirs, rel_tol=1e-6):
-        raise WrongQuestion(
-            f"plan {plan.rank}: products take {theirs:.6g} s in it and {ours:.6g} s by this version and "
-            "the built-in catalog, layer by layer; hardware, adapters or layer times of your own have no layers here"
-        )
+    if p.pp == p.cp == 1 and not p.groups:
+        _refuse_others(plan, layers)
     return Layered(w.model, work.model.family, "sequences", asked.micro, layers, grid.device, grid.network, grid.layout)
+
+
+def _place(catalog: Catalog, plan: Plan, own: Cluster | None) -> Cluster:
+    """Nodes of the plan's first pool."""
+    pool, told = plan.cluster.pools[0], plan.cluster.fabric
+    if own is None and pool.node not in catalog.nodes:
+        raise WrongQuestion(
+            f"plan {plan.rank}: its node {pool.node!r} is not in the catalog; give the cluster's file that it was made "
+            "from (--cluster FILE.toml)"
+        )
+    if own is not None and (own.node.id, own.accelerator.id) != (pool.node, pool.accelerator):
+        raise WrongQuestion(
+            f"plan {plan.rank}: it is on {pool.node} with {pool.accelerator}, and --cluster {own.name} has "
+            f"{own.node.id} with {own.accelerator.id}"
+        )
+    on = cluster(catalog, pool.node, 1) if own is None else own
+    sides = told.dimensions or ()
+    fabric = Fabric(
+        id=told.id,
+        name=told.id,
+        source="the plan",
+        kind=told.kind,  # type: ignore[arg-type]
+        nic_bandwidth=told.nic_bytes_per_s,
+        latency=told.latency_s,
+        topology=told.topology,  # type: ignore[arg-type]
+        leaf_nodes=told.leaf_nodes,
+        oversubscription=told.oversubscription,
+        **{
+            f"dimension{i}": Dimension(
+                topology=d.topology,  # type: ignore[arg-type]
+                size=d.size,
+                bandwidth=d.bytes_per_s,
+                latency=d.latency_s,
+            )
+            for i, d in enumerate(sides, 1)
+        },
+    )
+    node = replace(on.node, fabric=fabric.id, nic_bandwidth=pool.nic_bytes_per_s or fabric.nic_bandwidth)
+    return replace(on, node=node, fabric=fabric, count=pool.count)
+
+
+def _refuse_others(plan: Plan, layers: tuple[Operator, ...]) -> None:
+    """Raises WrongQuestion where layers take another time than the plan says of them."""
+    ours = dict.fromkeys(("matrix", "attention", "vector", "embedding", "logits"), 0.0)
+    for layer in layers:
+        ours[_cause(layer)] += plan.batch.accumulation * layer.count * sum(each.seconds for each in layer.passes)
+    for cause, seconds in ours.items():
+        theirs = plan.prediction.breakdown.get(cause, 0.0)
+        if not math.isclose(seconds, theirs, rel_tol=1e-6, abs_tol=1e-12):
+            raise WrongQuestion(
+                f"plan {plan.rank}: {cause} takes {theirs:.6g} s in it and {seconds:.6g} s by this version and the "
+                "built-in catalog, layer by layer; give the cluster's file if it was made from one (--cluster "
+                "FILE.toml); a catalog, adapters or layer times of your own have no layers here"
+            )
+
+
+def _cause(layer: Operator) -> str:
+    """The term of a plan's breakdown that a layer is part of."""
+    if layer.name in ("attention", "embedding"):
+        return layer.name
+    if layer.name in ("logits", "loss"):
+        return "logits"
+    return "matrix" if layer.forward.flops else "vector"
 
 
 def grid_of(

@@ -117,11 +117,70 @@ def test_a_plan_is_exported(tmp_path, capsys):
     assert "Lossy" in capsys.readouterr().out
 
 
-def test_hardware_of_ones_own_has_no_layers(tmp_path, capsys):
-    plan, lab = tmp_path / "plan.json", tmp_path / "lab.toml"
-    lab.write_text('count = 2\nnode = "dgx-h100"\n[accelerator]\nreachable = 0.3\n', encoding="utf-8")
-    asked = ["plan", "llama3-8b", "--cluster", str(lab), "--pin", "pp=1,cp=1", "--top", "1", "-o", str(plan)]
+OWN_FABRIC = """
+[fabric]
+name = "Our network"
+kind = "roce"
+nic_bandwidth = "100 Gbit/s"
+latency = "9 us"
+topology = "fat-tree"
+leaf_nodes = 16
+dimension1 = { topology = "switch", size = 8, bandwidth = "400 GB/s", latency = "1 us" }
+dimension2 = { topology = "ring", size = 2, bandwidth = "50 GB/s", latency = "2 us" }
+"""
+LABS = {
+    "fabric": 'count = 2\nnode = "dgx-h100"\n' + OWN_FABRIC,
+    "no-usual-fabric": 'count = 2\nnode = "lambda-8x-a100-80gb"\n' + OWN_FABRIC,
+    "matrix": 'count = 2\nnode = "dgx-h100"\n[accelerator]\nreachable = 0.3\n',
+    "vector": 'count = 2\nnode = "dgx-h100"\n[accelerator]\nmemory_bandwidth = "3.0 TB/s"\n' + OWN_FABRIC,
+    "node": 'count = 2\n[node]\nname = "Our box"\nkind = "server"\nprovider = "own"\nsource = "us"\n'
+    'accelerator = "H100-SXM5-80GB"\naccelerators = 8\nnics = 4\n' + OWN_FABRIC,
+}
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_a_cluster_of_ones_own(name, tmp_path, capsys):
+    plan, lab, out = tmp_path / "plan.json", tmp_path / "lab.toml", tmp_path / "out"
+    lab.write_text(LABS[name], encoding="utf-8")
+    asked = ["plan", "llama3.2-1b", "--cluster", str(lab), "--pin", "pp=1,cp=1", "--top", "1", "-o", str(plan)]
     assert commands.main(asked) == 0
+    export = ["export", str(plan), "--to", "astra-sim", "-o", str(out)]
+    alone = commands.main(export)
+    said = capsys.readouterr().err
+    if name in ("matrix", "vector"):
+        assert alone == 2 and f"plan 1: {name} takes" in said and "(--cluster FILE.toml)" in said
+    elif name == "node":
+        assert alone == 2 and "is not in the catalog; give the cluster's file" in said
+    else:
+        assert alone == 0, said
+        network = (out / "network.yml").read_text(encoding="utf-8")
+        assert "npus_count: [ 8, 2 ]" in network and "bandwidth: [ 400, 50 ]" in network
+    assert commands.main([*export, "--cluster", str(lab), "--force"]) == 0, capsys.readouterr().err
+    found = astra_sim.read(out / "workload.txt")
+    document = json.loads(plan.read_text(encoding="utf-8"))["plans"][0]
+    parts = sum(
+        document["prediction"]["breakdown"][k] for k in ("matrix", "attention", "vector", "embedding", "logits")
+    )
+    rows = sum(each.seconds for row in found.rows for each in row.passes)
+    assert rows * document["batch"]["accumulation"] == pytest.approx(parts, rel=1e-4)
+
+
+def test_another_cluster_than_the_plans_is_refused(tmp_path, capsys):
+    plan, lab = tmp_path / "plan.json", tmp_path / "lab.toml"
+    lab.write_text('count = 2\nnode = "dgx-a100-80gb"\n', encoding="utf-8")
+    asked = ["plan", "llama3.2-1b", "--cluster", "dgx-h100:2", "--pin", "pp=1,cp=1", "--top", "1", "-o", str(plan)]
+    assert commands.main(asked) == 0
+    export = ["export", str(plan), "--cluster", str(lab), "-o", str(tmp_path / "out")]
+    assert commands.main([*export, "--to", "astra-sim"]) == 2
+    assert "--cluster lab has dgx-a100-80gb" in capsys.readouterr().err
+    assert commands.main([*export, "--to", "megatron"]) == 2
+    assert "--cluster is for astra-sim" in capsys.readouterr().err
+
+
+def test_adapters_have_no_layers(tmp_path, capsys):
+    plan = tmp_path / "plan.json"
+    asked = ["plan", "llama2-7b", "--method", "lora", "--cluster", "dgx-h100:1", "--pin", "pp=1,cp=1", "--top", "1"]
+    assert commands.main([*asked, "-o", str(plan)]) == 0
     assert commands.main(["export", str(plan), "--to", "astra-sim", "-o", str(tmp_path / "out")]) == 2
     assert "have no layers here" in capsys.readouterr().err
 

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 @click.option("--rank", type=int, metavar="N", help="That plan of a set alone (default: a folder for each).")
 @offered.options
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Fill in what a plan does not say.")
+@click.option(
+    "--cluster",
+    type=click.Path(path_type=Path),
+    metavar="FILE.toml",
+    help="The plan's cluster, if it came from a file (astra-sim: its nodes and accelerators).",
+)
 @click.option("--force", is_flag=True, help="Replace a folder that export wrote.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def export(
@@ -34,6 +40,7 @@ def export(
     workload: str | None,
     alternative: int | None,
     given: tuple[str, ...],
+    cluster: Path | None,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -56,9 +63,13 @@ def export(
     if file is None:
         raise click.UsageError("Missing argument 'FILE': a plan that clusterwright plan -o FILE wrote.")
     plain = target == "astra-sim"
+    if cluster is not None and not plain:
+        raise click.UsageError("--cluster is for astra-sim: launchers find all they need in the plan.")
     exporters = () if plain else room.parts(target)
     plans, alone = _plans(file, rank, workload, alternative)
-    bundles, refused = _simulated(plans, alone) if plain else _bundles(plans, exporters, _settings(given), alone)
+    bundles, refused = (
+        _simulated(plans, alone, cluster) if plain else _bundles(plans, exporters, _settings(given), alone)
+    )
     whose = f"-{re.sub(r'[^A-Za-z0-9._]+', '-', workload)}" if workload else ""
     folder = output or Path(f"{file.name.removesuffix('.json')}{whose}-{target}")
     room.write(folder, bundles, replace=force)
@@ -146,16 +157,17 @@ def _bundles(
     return made, refused
 
 
-def _simulated(plans: Sequence[Plan], alone: bool) -> tuple[dict[str, Bundle], list[str]]:
+def _simulated(plans: Sequence[Plan], alone: bool, file: Path | None) -> tuple[dict[str, Bundle], list[str]]:
     """As :func:`_bundles`, for a simulator instead of a launcher."""
     from planner import by_layer, catalog
     from planner.errors import WrongQuestion
     from planner.export import astra_sim
 
     known, made, refused = catalog.load(), {}, []
+    own = None if file is None else catalog.cluster_from_file(file.expanduser(), known)
     for plan in plans:
         try:
-            made["" if alone else f"rank-{plan.rank}"] = astra_sim.bundle(plan, by_layer.of_plan(known, plan))
+            made["" if alone else f"rank-{plan.rank}"] = astra_sim.bundle(plan, by_layer.of_plan(known, plan, own))
         except WrongQuestion as error:
             refused.append(str(error))
     if not made:
