@@ -14,6 +14,7 @@ from planner import planning as one_pool
 from planner.cost import risk
 from planner.errors import WrongQuestion
 from planner.mixed import assignment, dealing, pipelines, problem, scenes, search, settling, stages
+from planner.mixed import planning as mixed_planning
 from planner.mixed.assignment import Columns, Offer
 from planner.mixed.document import dealt, stage_memory
 from planner.mixed.pools import Pools, default_link, merged
@@ -229,6 +230,21 @@ def test_money_and_deadlines_hold() -> None:
     capped = planned(*asked, max_cost=f"${cap:.2f}")
     assert all((p.money.usd_total or 1e99) <= cap * (1 + 1e-9) for p in capped.plans)
     assert capped.plans[0].money.days >= fast.plans[0].money.days
+
+
+def test_what_is_not_used_shortens_no_deadline() -> None:
+    """A set of pools has the goodput of its own nodes, whatever is offered beside it."""
+    pins = ("tp=1", "pp=1", "micro=4")
+    asked = api.Asked(batch="1024", deadline="30 d", max_cost="$1M", precision="fp16", pins=pins)
+    ours = ("dgx-a100-40gb:20", "dgx-v100:20")
+    known, wanted, pools = api.pooled_request("gpt2-medium", (*ours, "dgx-a100-80gb:400@far"), asked)
+    kept = mixed_planning._Kept(known, wanted, pools, 1024)
+    found, _ = kept.prepared(pools.all[:2])
+    assert len(found.pools.all) == 3
+    longest, most = problem.limits(wanted, pools.all[:2], 1024)
+    assert (found.setting.longest, found.setting.most) == (longest, most)
+    everything, _ = kept.prepared(pools.all)
+    assert everything.setting.longest < 0.999 * longest and everything.setting.most < 0.999 * most
 
 
 def test_stages_stand_on_both_pools_where_one_alone_has_too_few_accelerators() -> None:

@@ -274,6 +274,9 @@ class _Kept:
                 self.own[names] = problem.prepare(self.catalog, self.request, only, self.batch)
                 self.kinds += len(self.own[names].setting.kinds)
             shared = self.own[names]
+        # What is offered beside these pools changes nothing for them, and so not how often they are interrupted.
+        longest, most = problem.limits(self.request, part, self.batch)
+        shared = replace(shared, setting=replace(shared.setting, longest=longest, most=most))
         if len(part) > EVERY_SET:
             return shared, None
         return shared, [tuple(shared.pools.all.index(p) for p in part)]

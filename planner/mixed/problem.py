@@ -275,13 +275,9 @@ def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds
         total = float(sum(each[p].cluster.accelerators for p in used))
         return pools.joint(offered, [each[p] for p in used], [networks[p] for p in used], total)
 
-    steps = request.workload.tokens / (batch * request.workload.sequence)
-    in_all = sum(p.cluster.accelerators for p in each)
-    good = float(goodput_of(replace(request, cluster=each[0].cluster), in_all / each[0].per_node).fraction)
-    longest = np.inf if request.deadline_s is None else request.deadline_s * good / steps
     by_rate = request.objective != "time"
     weights = _weights(request, each)
-    most = np.inf if request.max_cost_usd is None else request.max_cost_usd * good / steps * 3600.0
+    longest, most = limits(request, each, batch)
     return Setting(
         kinds=kinds,
         shape=figures[0].shape,
@@ -303,6 +299,19 @@ def joint_stack(figures: Sequence[Figures]) -> Stack:
     return replace(figures[0].stack, **{
         name: max(getattr(f.stack, name) for f in figures) for name in ("step_overhead", "jitter")
     }, dp_overlap=min(f.stack.dp_overlap for f in figures))  # fmt: skip
+
+
+def limits(request: Request, each: Sequence[Pool], batch: int) -> tuple[float, float]:
+    """Longest step that a deadline allows, and most dollars of a step times 3600 that a budget does.
+
+    With the goodput of all nodes of these pools: that of fewer is no less.
+    """
+    steps = request.workload.tokens / (batch * request.workload.sequence)
+    in_all = sum(p.cluster.accelerators for p in each)
+    good = float(goodput_of(replace(request, cluster=each[0].cluster), in_all / each[0].per_node).fraction)
+    longest = np.inf if request.deadline_s is None else request.deadline_s * good / steps
+    most = np.inf if request.max_cost_usd is None else request.max_cost_usd * good / steps * 3600.0
+    return longest, most
 
 
 def _weights(request: Request, each: Sequence[Pool]) -> tuple[float, ...]:
