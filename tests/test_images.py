@@ -34,7 +34,9 @@ def test_what_an_image_holds_is_what_others_count() -> None:
     assert convolution.state_bytes(model, software) == 12.0 * 25_557_032
 
 
-@pytest.mark.parametrize(("cluster", "batch"), [("dgx-a100-40gb:4", 3200), ("dgx-v100:8", 4096), ("t4-4:2", 512), ("ws-8xrtx2080:4", 512)])
+@pytest.mark.parametrize(
+    ("cluster", "batch"), [("dgx-a100-40gb:4", 3200), ("dgx-v100:8", 4096), ("t4-4:2", 512), ("ws-8xrtx2080:4", 512)]
+)
 def test_one_pool_is_what_the_cost_model_says(cluster: str, batch: int) -> None:
     """The line through two batches stays close to the cost of others, reductions and waiting among it."""
     found = shared(cluster, batch=batch)

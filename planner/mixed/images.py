@@ -58,7 +58,9 @@ def part(catalog: Catalog, network: str, pool: Pool, precision: str, oom_risk: f
     model, own = convolution.layers(families.network(network)), pool.cluster.accelerator
     if not binding.can_train_in(own, precision):
         able = [name for name in PRECISIONS if binding.can_train_in(own, name)]
-        raise WrongQuestion(f"{own.id} does not train in {precision}; it does in {', '.join(able) or 'none'} (--precision)")
+        raise WrongQuestion(
+            f"{own.id} does not train in {precision}; it does in {', '.join(able) or 'none'} (--precision)"
+        )
     using = Efficiencies.of(catalog)
     reached, runtime = using.accelerator(own), using.runtime(*RUNTIME, "", own.generation)
     software = binding.software(runtime, precision)
