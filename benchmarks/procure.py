@@ -21,9 +21,9 @@ from benchmarks import measure
 from planner import catalog as catalogs
 from planner.api import Asked
 from planner.procure import pruning
+from planner.procure.acquiring import pools
 from planner.procure.columns import Throughputs
 from planner.procure.model import Instance, Variant
-from planner.procure.pools import pools
 from planner.procure.portfolio import Candidate, Job, Limits, Portfolio
 from planner.procure.solve import Settings, best
 from planner.schema.hardware import Node

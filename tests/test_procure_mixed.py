@@ -13,9 +13,9 @@ from planner import api, document
 from planner.catalog import load
 from planner.commands import main
 from planner.procure import asking, mixing, procuring, pruning, reading
+from planner.procure.acquiring import pools
 from planner.procure.columns import Column
 from planner.procure.model import Instance, Variant
-from planner.procure.pools import pools
 from planner.procure.portfolio import DAYS_PER_MONTH, Candidate, Limits, Mixed, Owned
 from planner.procure.solve import Settings, best
 from planner.schema.procurement import Procurement

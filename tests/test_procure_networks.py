@@ -9,7 +9,8 @@ import pytest
 from planner.catalog import Catalog, load
 from planner.errors import WrongQuestion
 from planner.procure import procuring, reading
-from planner.procure.pools import Pool, pools
+from planner.procure.acquiring import pools
+from planner.procure.pools import Pool
 from planner.verify import procurement as verify
 
 LAB = """

@@ -11,8 +11,8 @@ import pytest
 from planner.catalog import load
 from planner.errors import NoAnswer
 from planner.procure import asking, procuring, reading
+from planner.procure.acquiring import pools
 from planner.procure.model import Variant
-from planner.procure.pools import pools
 from planner.procure.procuring import Depth
 from planner.procure.solve import best
 from planner.verify import procurement as verify

@@ -10,8 +10,9 @@ from planner.cost.ownership import resale, used
 from planner.procure import prices
 from planner.procure.columns import Throughputs
 from planner.procure.model import Instance, limits
-from planner.procure.pools import Pool, node_power
+from planner.procure.pools import Pool
 from planner.procure.portfolio import DAYS_PER_MONTH, DAYS_PER_YEAR
+from planner.procure.power import node_power
 from planner.procure.schedule import EPS, Stretch, calendar, finish, most_in_a_month
 from planner.procure.solution import Solution
 from planner.schema import procurement as schema

@@ -15,11 +15,12 @@ from planner.catalog import Catalog
 from planner.cost.ownership import resale
 from planner.errors import NoAnswer
 from planner.procure import answer, breakeven, infeasible, marginal, pruning
+from planner.procure.acquiring import pools, standing
 from planner.procure.alternatives import families, ranked
 from planner.procure.columns import Column, Throughputs
 from planner.procure.mixing import Mixtures
 from planner.procure.model import Instance, Variant, limits
-from planner.procure.pools import Pool, offers, pools, standing
+from planner.procure.pools import Pool, offers
 from planner.procure.portfolio import Exchange, Portfolio
 from planner.procure.prices import OLD_RATE_DAYS, TERM_DAYS, is_stale
 from planner.procure.solution import Solution
