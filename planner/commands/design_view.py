@@ -26,9 +26,15 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 def deliver(found: StudyResult, *, study: Path, as_json: bool, output: Path | None, journal: str | None = None) -> None:
     """Prints the report or the document, and writes the document where asked."""
     more = f"{journal} keeps the trials: --resume --trials {2 * found.search.tried} goes on" if journal else ""
-    written = f"{output} holds every point, the plans of the best, and all sweeps"
-    unwritten = "-o answer.json writes every point, the plans of the best, and all sweeps"
-    after = "; ".join(part for part in (more, written if output else unwritten) if part)
+    what = (
+        "every point, the plans of the best, and all sweeps"
+        if found.sensitivity
+        else "every point and the best's plans"
+    )
+    written = f"{output} holds {what}" if output else f"-o answer.json writes {what}"
+    joined = found.search.of_shards and not found.search.exact
+    merged = f"clusterwright design merge {study} shard-*.json joins shards' documents" if joined else ""
+    after = "; ".join(part for part in (more, written, merged) if part)
     report.hand_over(found, show, as_json=as_json, output=output, after=after)
 
 

@@ -204,7 +204,7 @@ def _nothing(study: Study, trials: Sequence[Trial]) -> str:
     names = [name for each in trials for name, value in each.violations.items() if value > 0]
     counts = sorted({name: names.count(name) for name in names}.items(), key=lambda item: -item[1])
     told = ", ".join(f"{name} ({count:,} points)" for name, count in counts[:3])
-    closest = min(trials, key=lambda each: max([*each.violations.values(), 0.0]))
+    closest = min(trials, key=lambda each: (bool(each.why), max([*each.violations.values(), 0.0])))
     short = ", ".join(f"{name} by {100 * value:,.1f} %" for name, value in closest.violations.items() if value > 0)
     why = next((each.why for each in trials if each.why), "")
     return (

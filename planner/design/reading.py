@@ -397,7 +397,7 @@ def _constraints(r: _Reader, rows: Any) -> tuple[Constraint, ...]:
         if both.at_least > both.at_most:
             r.wrong(
                 where,
-                f"contradiction: {of} at least {both.at_least:,.6g} and at most {both.at_most:,.6g}",
+                f"contradiction: {of} at least {_said(of, both.at_least)} and at most {_said(of, both.at_most)}",
             )
         found[of] = both
     return tuple(found.values())
@@ -412,6 +412,21 @@ def _limited(name: str) -> str:
     if kind == "name" or kind.startswith("choice:"):
         raise WrongQuestion(f"{path} is a name: leave what is not wanted out of its axis")
     return path
+
+
+def _said(of: str, value: float) -> str:
+    """A limited value as people say it."""
+    kind = _MEASURED.get(of) or figures.paths().get(of, "")
+    if kind == "money":
+        return units.format_usd(value)
+    if kind == "power":
+        return units.format_power(value)
+    if kind == "time":
+        return units.format_seconds(value)
+    if kind == "bytes":
+        return units.format_bytes(value)
+    scale, unit = {"bandwidth": (1e9, " GB/s"), "compute": (1e12, " TFLOP/s")}.get(kind, (1.0, ""))
+    return f"{value / scale:,.6g}{unit}"
 
 
 def _limit(r: _Reader, of: str, value: object) -> float:
@@ -454,5 +469,7 @@ def _together(r: _Reader, found: Study) -> None:
         elif limit.of in ("capital", "power", "accelerators") and not r.problems:
             low, high = (tried.extreme(limit.of, largest=largest) for largest in (False, True))
             if low > limit.at_most or high < limit.at_least:
-                told = f"at most {limit.at_most:,.6g}" if low > limit.at_most else f"at least {limit.at_least:,.6g}"
-                r.wrong(where, f"no point keeps it: {limit.of} {told}, and the axes span {low:,.6g} to {high:,.6g}")
+                least = f"at least {_said(limit.of, limit.at_least)}"
+                told = f"at most {_said(limit.of, limit.at_most)}" if low > limit.at_most else least
+                span = f"{_said(limit.of, low)} to {_said(limit.of, high)}"
+                r.wrong(where, f"no point keeps it: {limit.of} {told}, and the axes span {span}")
