@@ -273,6 +273,7 @@ def test_the_command(
         "--most 0": "whole number",
         "--margin x": "not a quantity",
         "--margin 20": "did you mean 20 %",
+        "--margin 1000%": "a share is below 1,000 %",
         "--switch 5": "no unit",
         "--table nowhere.csv": "has one table",
         "--rank 7": "no plan of rank 7",

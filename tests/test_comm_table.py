@@ -87,7 +87,19 @@ def test_a_comms_logger_keeps_its_latencies_as_rounds(tmp_path: Path) -> None:
         ("backend,op,ranks,bytes,seconds\n", "csv", Said(), "no rows"),
         ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,2,8,nan\n", "csv", Said(), "given:2: seconds = 'nan'"),
         ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,2.5,8,1\n", "csv", Said(), "ranks = '2.5'"),
-        ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,0,8,1\n", "csv", Said(), "above 0"),
+        ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,0,8,1\n", "csv", Said(), "between 2 and"),
+        ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,1,8,1\n", "csv", Said(), "between 2 and"),
+        ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,2,1e30,1\n", "csv", Said(), "which is no call"),
+        ("backend,op,ranks,nodes,bytes,seconds\ngloo,all-reduce,2,5,8,1\n", "csv", Said(), "nodes = 5"),
+        ("backend,op,ranks,nodes,bytes,seconds\ngloo,all-reduce,2,0,8,1\n", "csv", Said(), "nodes = 0"),
+        (
+            "backend,op,ranks,bytes,seconds\ngloo,all-reduce,2,8,1\n",
+            "csv",
+            Said(ranks=1),
+            "--ranks, --nodes: ranks = 1",
+        ),
+        (NCCL, "nccl-tests", Said(ranks=1), "between 2 and"),
+        (NCCL, "nccl-tests", Said(ranks=8, nodes=9), "nodes = 9"),
         ("backend,op,ranks,bytes,seconds\ngloo,al-reduce,2,8,1,1\n", "csv", Said(), "more cells"),
         ("backend,op,ranks,bytes,seconds\n,all-reduce,2,8,1\n", "csv", Said(), "backend is empty"),
         (
@@ -119,7 +131,7 @@ ROWS = st.lists(
         Row,
         st.builds(Candidate, st.sampled_from(["gloo", "nccl"]), st.sampled_from(["", "ring"]), st.just("")),
         st.sampled_from(["all-reduce", "send-recv"]),
-        st.integers(1, 64),
+        st.integers(2, 64),
         st.integers(1, 2**40),
         st.floats(1e-7, 10.0).map(lambda x: float(f"{x:.6g}")),
         st.integers(0, 9),
@@ -187,6 +199,12 @@ def test_import_adds_to_a_table(
     assert "2 rows" in ask(capsys, "comm import n.txt --from nccl-tests -o table.csv").out
     assert "now has 4" in ask(capsys, "comm import n.txt --from nccl-tests --algorithm tree -o table.csv").out
     assert len(table.read(Path("table.csv")).candidates) == 2
+    again = ask(capsys, "comm import n.txt --from nccl-tests -o table.csv").out
+    assert "Added     0 rows" in again and "(2 were there already), which now has 4" in again
+    Path("other.txt").write_text(NCCL, encoding="utf-8")
+    assert "now has 6" in ask(capsys, "comm import other.txt --from nccl-tests -o table.csv").out
+    rounds = [row.round for row in table.read(Path("table.csv")).rows if not row.candidate.algorithm]
+    assert rounds == [0, 0, 1, 1], "measured again: another round"
     assert "no row" in refused(capsys, "comm import table.csv --from osu --backend x -o other.csv")
     Path("notes.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     assert "columns are others" in refused(capsys, "comm import n.txt --from nccl-tests -o notes.csv")

@@ -258,6 +258,12 @@ def test_a_malformed_shape_is_told_and_nothing_else() -> None:
     assert _named(replace(plan, workload=replace(plan.workload, shape=shape))) == {"shape_is_a_model"}
 
 
+def test_an_optimizer_has_a_name() -> None:
+    plan = best("dense")
+    nameless = {key: value for key, value in plan.workload.optimizer.items() if key != "id"}
+    assert "tables_are_complete" in _named(replace(plan, workload=replace(plan.workload, optimizer=nameless)))
+
+
 def test_all_that_is_wrong_is_told_at_once() -> None:
     plan = replace(best("dense"), batch=replace(best("dense").batch, micro=3), precision="fp7")
     with pytest.raises(Inconsistent, match=r"batch_divides(.|\n)*precision_exists") as caught:

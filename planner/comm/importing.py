@@ -45,6 +45,8 @@ def imported(path: Path, source: str, said: Said) -> Table:
     rows = tuple(READERS[source](body, str(path), said))
     if not rows:
         raise WrongQuestion(f"{path}: no row of {source} in it; {_LOOKS[source]}")
+    for row in rows:
+        table.possible(row.ranks, row.nodes, row.bytes, str(path))
     return Table(tuple(replace(row, source=row.source or path.name) for row in rows))
 
 
@@ -57,7 +59,10 @@ def _overridden(found: Table, said: Said) -> Table:
     if said.backend is not None:
         who = Candidate(said.backend.lower(), said.algorithm.lower(), said.protocol.lower())
         rows = (replace(row, candidate=who) for row in rows)
-    return Table(tuple(rows))
+    changed = tuple(rows)
+    for row in changed:
+        table.possible(row.ranks, row.nodes, row.bytes, "--ranks, --nodes")
+    return Table(changed)
 
 
 def _candidate(said: Said, default: str, where: str) -> Candidate:
@@ -71,8 +76,6 @@ def _ranks(said: Said, found: int | None, where: str) -> int:
     ranks = said.ranks or found
     if not ranks:
         raise WrongQuestion(f"{where}: it does not say how many ranks; give them (--ranks 8)")
-    if not 1 <= ranks <= table.MOST_RANKS:
-        raise WrongQuestion(f"{where}: {ranks} ranks")
     return ranks
 
 

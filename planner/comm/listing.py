@@ -134,7 +134,7 @@ def place_of(plan: Plan, catalog: Catalog, where: str = "plan", files: Sequence[
     if len(files) > 1:
         raise WrongQuestion(f"{where}: a plan on nodes of one kind; give --cluster once")
     if not files:
-        file = "FILE" if plan.cluster.name == f"{pool.node}:{pool.count}" else plan.cluster.name
+        file = "FILE" if ":" in plan.cluster.name else plan.cluster.name
         for kind, name, known in (("node", pool.node, catalog.nodes), ("fabric", fabric, catalog.fabrics)):
             if name not in known:
                 raise WrongQuestion(

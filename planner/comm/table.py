@@ -10,7 +10,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -24,6 +24,7 @@ NEEDED = ("backend", "op", "ranks", "bytes", "seconds")
 LARGEST = 100_000_000
 """Bytes of a file."""
 MOST_RANKS = 10_000_000
+MOST_BYTES = 2**50
 TRIMMED = 0.2
 """Share of the rounds dropped at either end of a mean."""
 _STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
@@ -201,8 +202,10 @@ def _row(cells: Mapping[str | None, str], where: str) -> Row:
         raise WrongQuestion(f"{where}: backend is empty")
     seconds = _number(told, "seconds", where)
     ranks, size = _whole(told, "ranks", where, None), _whole(told, "bytes", where, None)
-    if seconds <= 0 or not 1 <= ranks <= MOST_RANKS or size < 1:
-        raise WrongQuestion(f"{where}: ranks, bytes and seconds must be above 0")
+    if seconds <= 0 or size < 1:
+        raise WrongQuestion(f"{where}: bytes and seconds must be above 0")
+    nodes = _whole(told, "nodes", where, 1)
+    possible(ranks, nodes, size, where)
     words = [told.get(name, "").lower() for name in ("backend", "algorithm", "protocol")]
     return Row(
         Candidate(*words),
@@ -211,10 +214,20 @@ def _row(cells: Mapping[str | None, str], where: str) -> Row:
         size,
         seconds,
         _whole(told, "round", where, 0),
-        _whole(told, "nodes", where, 1),
+        nodes,
         told.get("source", ""),
         told.get("date", ""),
     )
+
+
+def possible(ranks: int, nodes: int, size: int, where: str) -> None:
+    """Raises WrongQuestion for a call that nobody can have measured."""
+    if not 2 <= ranks <= MOST_RANKS:
+        raise WrongQuestion(f"{where}: ranks = {ranks:,}: a call is between 2 and {MOST_RANKS:,}")
+    if not 1 <= nodes <= ranks:
+        raise WrongQuestion(f"{where}: nodes = {nodes:,}: from 1 to the {ranks:,} ranks")
+    if size > MOST_BYTES:
+        raise WrongQuestion(f"{where}: bytes = {size:,}: more than {MOST_BYTES:,}, which is no call")
 
 
 def _number(cells: Mapping[str, str], name: str, where: str) -> float:
@@ -247,6 +260,24 @@ def lines(rows: Iterable[Row], *, header: bool) -> str:
         at = (row.op, row.ranks, row.nodes, row.bytes, row.round)
         writer.writerow((*how, *at, f"{row.seconds:.6g}", row.source, row.date))
     return out.getvalue()
+
+
+def further(known: Sequence[Row], more: Sequence[Row]) -> list[Row]:
+    """Those of `more` that are not among the known rows; measured again, they are further rounds."""
+    there = {_told(row) for row in known}
+    last: dict[tuple[object, ...], int] = {}
+    for row in known:
+        last[_cell(row)] = max(last.get(_cell(row), -1), row.round)
+    return [replace(row, round=row.round + 1 + last.get(_cell(row), -1)) for row in more if _told(row) not in there]
+
+
+def _told(row: Row) -> Row:
+    """As a file gives it back, whenever it was."""
+    return replace(row, round=0, date="", seconds=float(f"{row.seconds:.6g}"))
+
+
+def _cell(row: Row) -> tuple[object, ...]:
+    return row.candidate, row.op, row.ranks, row.bytes
 
 
 class Journal:

@@ -241,11 +241,15 @@ def import_(
     said = importing.Said(backend, algorithm, protocol, op, ranks, nodes)
     found = importing.imported(file, source, said)
     journal = table.Journal(output)
-    journal.add(found.rows)
+    added = table.further(journal.rows, found.rows)
+    if added:
+        journal.add(added)
     if as_json:
         render.json(comm_view.table_document(found))
     else:
-        render.text(f"Added     {len(found.rows):,} rows to {output}, which now has {len(journal.rows):,}")
+        there = len(found.rows) - len(added)
+        known = f" ({there:,} were there already)" if there else ""
+        render.text(f"Added     {len(added):,} rows to {output}{known}, which now has {len(journal.rows):,}")
         render.text(f"Next      clusterwright comm choose PLAN.json --table {output} -o FILE")
 
 
@@ -283,7 +287,8 @@ def _share(flag: str, text: str) -> float:
 
     value = _quantity(flag, text, "share")
     if value >= 10:
-        raise WrongQuestion(f"{flag} {text}: did you mean {text} %?")
+        meant = "a share is below 1,000 %" if "%" in text else f"did you mean {text} %?"
+        raise WrongQuestion(f"{flag} {text}: {meant}")
     return value
 
 

@@ -71,6 +71,8 @@ def tables_are_complete(plan: Plan) -> Iterator[str]:
         ("workload.optimizer", plan.workload.optimizer, OPTIMIZER_BYTES),
     ):
         yield from (f"{where}.{name} is not a number" for name in names if not _is_number(table.get(name)))
+    if not isinstance(plan.workload.optimizer.get("id"), str):
+        yield "workload.optimizer.id is no name"
     held, gathers = (plan.runtime.bytes_per_parameter.get(name) for name in ("parameters", "gathers_working_copy"))
     if gathers not in (0, 1) or (gathers and held):
         yield f"runtime.bytes_per_parameter: gathers_working_copy {gathers} with {held} bytes held besides"
