@@ -16,7 +16,7 @@ from planner import __version__, binding, cost
 from planner.cost import hierarchy, money, pipeline, risk, sharding
 from planner.cost import memory as cost_memory
 from planner.cost.figures import Grid
-from planner.errors import WrongQuestion, nearest
+from planner.errors import WrongQuestion, malformed, nearest
 from planner.parameters import parameters
 from planner.question import Prepared, Request, goodput_of
 from planner.schema import plan as schema
@@ -494,7 +494,7 @@ def load_any(path: Path) -> schema.PlanSet | schema.Plan | Procurement:
             raise WrongQuestion(f"{path}: not a regular file")
         if path.stat().st_size > LARGEST_FILE:
             raise WrongQuestion(f"{path}: larger than {LARGEST_FILE:,} bytes; that is not a plan")
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise WrongQuestion(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -506,7 +506,7 @@ def load_any(path: Path) -> schema.PlanSet | schema.Plan | Procurement:
             f"{path}:{error.lineno}: {error.msg}; a plan is JSON (clusterwright plan ... -o plan.json)"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise WrongQuestion(f"{path}: {error}") from None
+        raise WrongQuestion(f"{path}: {malformed(error)}") from None
     return parse(data, str(path))
 
 
@@ -523,7 +523,8 @@ def parse(data: object, where: str) -> schema.PlanSet | schema.Plan | Procuremen
     kinds = {"plan": schema.Plan, "plan-set": schema.PlanSet, "procurement": Procurement}
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
-        raise WrongQuestion(f"{where}: kind is {kind!r:.40}; expected plan, plan-set or procurement")
+        told = "no kind" if kind is None else f"kind is {kind!r:.40}"
+        raise WrongQuestion(f"{where}: {told}; expected plan, plan-set or procurement")
     if data.get("schema_version") != schema.SCHEMA_VERSION:
         raise WrongQuestion(
             f"{where}: schema_version is {data.get('schema_version')!r:.40}, this program reads "
@@ -534,9 +535,14 @@ def parse(data: object, where: str) -> schema.PlanSet | schema.Plan | Procuremen
             json.dumps(data), strict=True
         )
     except ValidationError as error:
-        lines = [f"{where}: {'.'.join(str(x) for x in e['loc'])}: {e['msg']}" for e in error.errors()[:10]]
-        raise WrongQuestion("\n".join(lines)) from None
+        raise WrongQuestion("\n".join(_said(where, each) for each in error.errors()[:10])) from None
     return document
+
+
+def _said(where: str, error: Mapping[str, Any]) -> str:
+    """One of pydantic's findings in a line. What is JSON to Python and not to it has halves of characters in it."""
+    message = "half a character (a lone surrogate) in a text" if error["type"] == "json_invalid" else str(error["msg"])
+    return ": ".join(filter(None, (where, ".".join(map(str, error["loc"])), message)))
 
 
 def chosen(document: schema.PlanSet | schema.Plan, rank: int, where: str) -> schema.Plan:
@@ -547,6 +553,8 @@ def chosen(document: schema.PlanSet | schema.Plan, rank: int, where: str) -> sch
     """
     if isinstance(document, schema.Plan):
         return document
+    if not document.plans:
+        raise WrongQuestion(f"{where}: no plan in it")
     if not 1 <= rank <= len(document.plans):
         raise WrongQuestion(
             f"{where}: no plan of rank {rank}; it holds {len(document.plans)} (--rank 1..{len(document.plans)})"

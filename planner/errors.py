@@ -24,6 +24,11 @@ class NoAnswer(ClusterwrightError):
     exit_code = 1
 
 
+def malformed(error: Exception) -> str:
+    """What is wrong with a text that was read, in words that do not name the reader."""
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
 def nearest(name: str, choices: Iterable[str]) -> list[str]:
     """Up to three of the choices that are spelt most like the name, best first; upper and lower case are one."""
     spelling = {choice.lower(): choice for choice in choices}

@@ -11,7 +11,7 @@ from typing import Any
 from planner import model_files, model_rules
 from planner.architectures import ARCHITECTURES, Architecture
 from planner.config_reader import Reader
-from planner.errors import WrongQuestion, nearest
+from planner.errors import WrongQuestion, malformed, nearest
 from planner.schema.workload import Model
 
 SEQUENCE, BATCH, TOKENS = 8192, 1024, "1T"
@@ -42,7 +42,7 @@ def load(path: Path) -> Mapping[str, Any]:
     except json.JSONDecodeError as error:
         raise WrongQuestion(f"{path}:{error.lineno}: malformed JSON: {error.msg} (column {error.colno})") from None
     except (ValueError, RecursionError) as error:
-        raise WrongQuestion(f"{path}: malformed JSON: {error}") from None
+        raise WrongQuestion(f"{path}: malformed JSON: {malformed(error)}") from None
     if not isinstance(config, dict):
         raise WrongQuestion(f"{path}: expected an object with a model_type, found {type(config).__name__}")
     return config

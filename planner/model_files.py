@@ -7,12 +7,13 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import Field, fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from planner.errors import WrongQuestion, nearest
+from planner.errors import WrongQuestion, malformed, nearest
 from planner.schema.hardware import Entry
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def read_text(path: Path) -> str:
         size = path.stat().st_size
         if size > SIZE_LIMIT:
             raise WrongQuestion(f"{path}: {size:,} bytes; a model file has at most {SIZE_LIMIT:,}")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
@@ -64,7 +65,7 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
         line = f":{where[1]}" if where else ""
         raise WrongQuestion(f"{path}{line}: malformed TOML: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise WrongQuestion(f"{path}: malformed TOML: {error}") from None
+        raise WrongQuestion(f"{path}: malformed TOML: {malformed(error)}") from None
 
 
 def headers(path: Path) -> list[str]:
@@ -185,7 +186,8 @@ def make_folder(folder: Path) -> None:
 
 
 def write(path: Path, text: str, *, replace: bool = False) -> None:
-    """Write a file whole or not at all: beside it first, then renamed over it.
+    """Write a file whole or not at all: beside it first, then renamed over it (a link stays one). Pipes, terminals and
+    what else is no file (``/dev/stdout``) are written to as they are.
 
     Raises:
         WrongQuestion: the file exists (and `replace` is off), or cannot be written.
@@ -194,13 +196,29 @@ def write(path: Path, text: str, *, replace: bool = False) -> None:
         raise WrongQuestion(f"{path}: exists already; --force replaces it")
     if not path.name:
         raise WrongQuestion(f"{path}: cannot be written: names no file")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        if _is_device(path):
+            path.write_text(text, encoding="utf-8")
+        else:
+            _write_beside(path.resolve(), text)
+    except (OSError, RuntimeError) as error:  # the latter: links in a circle
+        raise WrongQuestion(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _is_device(path: Path) -> bool:
+    """Renamed over, a device would be gone for everybody."""
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - the name as given, links unresolved
+    return absolute.parts[1:2] == ("dev",) or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def _write_beside(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
     try:
         beside.write_text(text, encoding="utf-8")
         beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise WrongQuestion(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def _toml(value: object) -> str:

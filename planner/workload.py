@@ -16,7 +16,7 @@ from typing import get_args
 
 from planner import families, model_files, model_rules, units
 from planner.errors import WrongQuestion, nearest
-from planner.resources import data
+from planner.resources import data, own
 from planner.schema.workload import Method, Model, Optimizer, Target, Workload
 
 OPTIMIZERS = "optimizers.toml"
@@ -194,12 +194,12 @@ def _toml_files(folder: Path) -> list[Path]:
 
 def _user_folders(extra: Path | None) -> list[Path]:
     """The user's folders, weakest first. The default one may be missing, one that somebody named may not."""
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    config = own("models")
     named = [Path(folder).expanduser() for folder in (os.environ.get("CLUSTERWRIGHT_MODELS"), extra) if folder]
     for folder in named:
         if not folder.is_dir():
             raise WrongQuestion(f"{folder}: no such folder of models")
-    return [config / "clusterwright" / "models", *named]
+    return [config, *named] if config else named
 
 
 def _from_path(path: Path, chosen: str) -> Model:

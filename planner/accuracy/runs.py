@@ -103,7 +103,9 @@ def read(path: Path, catalog: Catalog) -> list[Run]:
             if missing:
                 raise WrongQuestion(f"{path}: no column {', '.join(missing)}; see docs/runs.md for the columns")
             return [_run(row, catalog) for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except (OSError, csv.Error) as error:
         raise WrongQuestion(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from planner.catalog.files import FOLDERS, Problem, Record, misplaced, read_entries, read_prices
 from planner.catalog.records import build, dangling, did_you_mean
 from planner.errors import WrongQuestion, nearest
-from planner.resources import data
+from planner.resources import data, own
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
 
@@ -151,8 +151,7 @@ def load(extra: Path | None = None) -> Catalog:
         WrongQuestion: a folder that was named does not exist, or holds things that no catalog has.
     """
     layers = [Layer(BUILT_IN, data("hardware_catalog"))]
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "clusterwright" / "catalog"
-    if config.is_dir():
+    if config := own("catalog"):
         layers.append(_own(config, "config folder"))
     if named := os.environ.get("CLUSTERWRIGHT_CATALOG"):
         layers.append(_own(Path(named), "CLUSTERWRIGHT_CATALOG"))

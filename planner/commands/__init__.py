@@ -82,6 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if sys.stdout is None:  # the caller closed it (``>&-``)
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")
     try:
         code = _run(argv)
         # Buffered output meets a closed pipe or a full disk only when it is flushed: do it where that can be handled.
@@ -120,6 +122,9 @@ def _run(argv: Sequence[str] | None) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None:
             raise  # the output's: files name themselves
+        if isinstance(error, OSError):
+            render.error(f"{error.filename}: {error.strerror or error}")
+            return 2
         return _defect(error)
     return result if isinstance(result, int) else 0
 

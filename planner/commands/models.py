@@ -122,8 +122,9 @@ def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_
     help="How a recommender's tables are cut over ranks.",
 )
 @click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE.txt", help="Write as ASTRA-sim's text.")
+@click.option("--force", is_flag=True, help="Replace FILE.txt if it exists.")
 @JSON
-def layers(entry: str, micro: int | None, output: Path | None, as_json: bool, **asked: Any) -> None:
+def layers(entry: str, micro: int | None, output: Path | None, force: bool, as_json: bool, **asked: Any) -> None:
     """Print a model layer by layer: FLOPs, bytes, seconds and collectives of each pass, of one micro-batch on one rank.
 
     Seconds are those of the cost model that plans are priced with. Bytes count what the on-chip buffer makes kernels
@@ -145,7 +146,7 @@ def layers(entry: str, micro: int | None, output: Path | None, as_json: bool, **
     if output is not None:
         from planner.export import astra_sim
 
-        model_files.write(output, astra_sim.written(astra_sim.of_layers(found)), replace=False)
+        model_files.write(output, astra_sim.written(astra_sim.of_layers(found)), replace=force)
     if as_json:
         render.json(view.document(found, by_layer.Asked(micro=micro or 0, **asked)))
         return

@@ -36,6 +36,7 @@ def bundle(plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str]) 
     Raises:
         WrongQuestion: a setting that no target has, or a plan that one of them cannot express.
     """
+    plan = facts.complete(plan)
     offered = _offered(exporters, plan)
     values = settings(offered, given)
     _refuse(plan, exporters)
@@ -71,6 +72,8 @@ def settings(offered: Mapping[str, Setting], given: Mapping[str, str]) -> dict[s
             raise WrongQuestion(f"--set {quoting.line(name)}: no such setting of this target; {hint}")
         if "\0" in value:
             raise WrongQuestion(f"--set {name}: a NUL byte cannot be part of a command or a file")
+        if not value and offered[name].default is None:
+            raise WrongQuestion(f"--set {name}=: is empty; leave it out to fill it in later")
         _check(name, value)
     defaults = {n: placeholder(n) if s.default is None else s.default for n, s in offered.items()}
     return {**defaults, **given}

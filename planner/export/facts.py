@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 
 from planner.export.target import Loss
 from planner.schema.plan import Plan, Pool
+from planner.verify.model import read
 
 AXES = (
     "tp",
@@ -30,6 +32,11 @@ AXES = (
     "family",
 )
 """What an exporter may declare, in the order of ``--to list``."""
+
+
+def complete(plan: Plan) -> Plan:
+    """The plan with every field of its model's shape: one edited by hand may leave out what is at its default."""
+    return replace(plan, workload=replace(plan.workload, shape=asdict(read(plan.workload.shape))))
 
 
 def values(plan: Plan) -> dict[str, object]:

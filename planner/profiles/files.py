@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from planner import model_files
-from planner.errors import WrongQuestion, nearest
+from planner.errors import WrongQuestion, malformed, nearest
 
 REQUIRED = ("model", "accelerator", "tp", "micro_batch", "layer_first", "layer_last", "forward_s", "backward_s")
 OPTIONAL = ("update_s", "precision", "sequence", "sequence_parallel", "tp_communication", "source")
@@ -106,7 +106,7 @@ def _from_json(path: Path, text: str) -> Iterator[Row]:
     except json.JSONDecodeError as error:
         raise WrongQuestion(f"{path}:{error.lineno}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
-        raise WrongQuestion(f"{path}: {error}") from None
+        raise WrongQuestion(f"{path}: {malformed(error)}") from None
     shape = "{micro-batch: {tp: {layer: [forward_s, backward_s, update_s]}}}"
     for micro, by_tp in _pairs(path, data, "", shape):
         for tp, layers in _pairs(path, by_tp, micro, shape):

@@ -23,7 +23,13 @@ def read(shape: Mapping[str, Any]) -> Model:
     Raises:
         ValueError: a field is missing, unknown or out of range.
     """
-    model: Model = _reader().validate_python(dict(shape))
+    from pydantic import ValidationError
+
+    try:
+        model: Model = _reader().validate_python(dict(shape))
+    except ValidationError as error:
+        told = (": ".join((".".join(map(str, e["loc"])), e["msg"])) for e in error.errors()[:10])
+        raise ValueError("; ".join(told)) from None
     return model
 
 

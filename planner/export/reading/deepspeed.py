@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from planner.errors import WrongQuestion
+from planner.errors import WrongQuestion, malformed
 from planner.export import deepspeed
 from planner.export.reading.found import Found
 
@@ -21,7 +21,7 @@ def read(text: str) -> Found:
     try:
         said = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise WrongQuestion(f"--from deepspeed: not JSON: {error}") from None
+        raise WrongQuestion(f"--from deepspeed: not JSON: {malformed(error)}") from None
     if not isinstance(said, dict):
         raise WrongQuestion("--from deepspeed: a JSON object is expected")
     zero, tensor, pipeline = (_inner(said, name) for name in ("zero_optimization", "tensor_parallel", "pipeline"))

@@ -161,10 +161,10 @@ def _chunks(said: Options) -> list[int] | None:
 def _with_modules(said: Options, chunks: list[int] | None) -> list[int] | None:
     """Modules of multi-token prediction stand in the last chunk where no layout says more, whatever that holds."""
     modules, pp = number(said, "mtp-num-layers", 0) or 0, degree(said, "pipeline-model-parallel-size")
-    if not modules or pp == 1:
+    if not modules or pp == 1 or "num-layers" not in said:
         return chunks
     if chunks is None:
-        all_chunks = pp * _interleaving(said, pp, None)
+        all_chunks = min(pp * _interleaving(said, pp, None), _MOST_LAYERS)
         chunks = [degree(said, "num-layers") // all_chunks] * all_chunks
     return [*chunks[:-1], chunks[-1] + modules]
 

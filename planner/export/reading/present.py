@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from planner import api, model_files, workload
+from planner import api, model_files, model_rules, workload
 from planner.errors import WrongQuestion
 from planner.export import facts
 from planner.export.reading import deepspeed, megatron, torchtitan
@@ -48,9 +48,11 @@ def _text(text: str) -> str:
         WrongQuestion: it looks like the name of a file that does not exist.
     """
     try:
-        named = Path(text).is_file()
+        named, folder = Path(text).is_file(), Path(text).is_dir()
     except (OSError, ValueError):  # too long for a name
-        named = False
+        named = folder = False
+    if folder:
+        raise WrongQuestion(f"{text}: a folder; a file with the command, or the command itself, is expected")
     if not named and re.fullmatch(r"[^\s{\[-]\S*", text):
         raise WrongQuestion(f"{text}: no such file")
     return model_files.read_text(Path(text)) if named else text
@@ -126,6 +128,9 @@ def _ranks(found: Found, name: str, cluster: Sequence[str], asked: Mapping[str, 
     where = {key: value for key, value in asked.items() if key in ("region", "fabric") and value is not None}
     _, wanted = api.request(name, list(cluster), api.Asked(runtime=found.runtime, **where))
     one = math.prod(int(str(found.settings.get(axis, 1))) for axis in ("tp", "pp", "cp"))
+    if one > wanted.cluster.accelerators:
+        there = wanted.cluster.accelerators
+        raise WrongQuestion(f"tp x pp x cp is {one:,}: more than the {there:,} accelerators of {' and '.join(cluster)}")
     return wanted.cluster.accelerators // one
 
 
@@ -172,7 +177,9 @@ def _model(found: Found, model: str | None, source: str, folder: Path) -> str:
     if alike:  # several differ only in what the configuration leaves open (the vocabulary): the one with its length
         return min(alike, key=lambda known: known.sequence != found.sequence).id
     path = folder / "imported.toml"
-    made = model_files.validated(Model, _table(found), "imported", path)
+    made = model_files.validated(Model, _table(found), "imported", Path(f"--from {source}"))
+    if wrong := model_rules.problems(made):
+        raise WrongQuestion("\n".join(f"--from {source}: {problem}" for problem in wrong))
     path.write_text(model_files.dump(made), encoding="utf-8")
     return str(path)
 
