@@ -338,11 +338,16 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     assert (link.bytes_per_s, link.latency_s, link.basis) == (25e9, 2e-5, "as given ([[mixed]] link)")
     # Over what is assumed where nothing is said the rented machine is left out, and that is told.
     path.write_text(path.read_text(encoding="utf-8").replace('link = "200 Gbit/s"', ""), encoding="utf-8")
-    far = reading.read(path, known)
-    far = procuring.pose(known, replace(far, jobs=far.jobs[:1], mixed=far.mixed[1:]))
-    assert [(name, table.pools) for name, table in far.mixtures.left_out()] == [
-        ("base", ("own dgx-h100", "p5.48xlarge"))
-    ]
+    far_asked = reading.read(path, known)
+    far_asked = replace(far_asked, jobs=far_asked.jobs[:1], mixed=far_asked.mixed[1:])
+    far = procuring.pose(known, far_asked)
+    ((name, table_left, why),) = far.mixtures.left_out()
+    assert (name, table_left.pools) == ("base", ("own dgx-h100", "p5.48xlarge"))
+    assert why.endswith("(the best plan found is no better with them)")
+    # One that these pools cannot have is not told as too slow.
+    pinned = replace(far_asked.jobs[0], asked=replace(far_asked.jobs[0].asked, pins=("dp=8",)))
+    far = procuring.pose(known, replace(far_asked, jobs=(pinned,)))
+    assert [why for _, _, why in far.mixtures.left_out()] and "--pin dp=8" in far.mixtures.left_out()[0][2]
 
 
 WRONG = {

@@ -26,6 +26,8 @@ from planner.schema.plan import Plan
 
 MOST_SEARCHES = 64
 """For all jobs; each takes seconds."""
+LEFT_OUT = "left out: "
+"""How a plan over several pools says what it does not use, and why."""
 FEW = (1, 2, 4)
 """Nodes of a candidate that are tried beside what is owned, where nothing says how many."""
 
@@ -53,7 +55,7 @@ class Mixtures:
 
     def __init__(self, catalog: Catalog, asked: Portfolio, pools: Sequence[Pool]) -> None:
         self._catalog, self._asked, self._pools = catalog, asked, pools
-        self._found: dict[Key, _Found | None] = {}
+        self._found: dict[Key, _Found | str] = {}
         self._plans: dict[tuple[int, Place], Plan] = {}
         self._tasks = [
             (j, together)
@@ -75,7 +77,7 @@ class Mixtures:
     @property
     def gap(self) -> float:
         """How much shorter a step of any of the plans could be, at most (relative)."""
-        return max((found.gap for found in self._found.values() if found), default=0.0)
+        return max((found.gap for found in self._found.values() if isinstance(found, _Found)), default=0.0)
 
     def columns(self, advance: Callable[[int], None] | None = None) -> list[Column]:
         """Every job on every set of pools of which its best plan uses several; fewer where it leaves some out. Of plans
@@ -88,7 +90,7 @@ class Mixtures:
                 if advance:
                     advance(1)
             found = self._found[key]
-            if found:
+            if isinstance(found, _Found):
                 place = tuple(together.place[n] for n in found.used)
                 plan = self._for(found.plan, self._asked.jobs[j], place)
                 known = self._plans.get((j, place))
@@ -100,15 +102,17 @@ class Mixtures:
         days = plan.money.days
         return Column(j, place[0], days, self._asked.jobs[j].tokens / (days * money.DAY_S), place[1:])
 
-    def left_out(self) -> Iterator[tuple[str, Mixed]]:
-        """Workloads and tables that came to nothing: no plan over these pools is faster than one without."""
-        worked = {(self._asked.jobs[j].name.partition("#")[0], together.asked.pools)
-                  for j, together in self._tasks if self._found.get(self._key(j, together))}  # fmt: skip
+    def left_out(self) -> list[tuple[str, Mixed, str]]:
+        """Workloads and tables that came to nothing, in none of their sizes, and why (in the first of these)."""
+        why: dict[tuple[str, tuple[str, ...]], tuple[str, Mixed, str]] = {}
+        worked = set()
         for j, together in self._tasks:
-            name = self._asked.jobs[j].name.partition("#")[0]
-            if (name, together.asked.pools) not in worked:
+            name, found = self._asked.jobs[j].name.partition("#")[0], self._found.get(self._key(j, together))
+            if isinstance(found, str):
+                why.setdefault((name, together.asked.pools), (name, together.asked, found))
+            else:
                 worked.add((name, together.asked.pools))
-                yield name, together.asked
+        return [told for key, told in why.items() if key not in worked]
 
     def plan(self, column: Column) -> Plan:
         """The training plan behind a column."""
@@ -121,17 +125,22 @@ class Mixtures:
         link = (together.asked.bandwidth, together.asked.latency, *zones(self._asked, pools))
         return (work(self._asked.jobs[j]), boards, link)
 
-    def _searched(self, job: Job, together: Together) -> _Found | None:
+    def _searched(self, job: Job, together: Together) -> _Found | str:
+        """A plan over several of the pools, or why there is none."""
         pools = [self._pools[p] for p in together.place]
         parts = _parts(self._asked, pools, together.asked)
         try:
             wanted = request_over(self._catalog, job.model, [pool.cluster for pool in pools], replace(job.asked, top=1))
             best = planning.plan(self._catalog, replace(wanted, top=1), parts)
-        except (WrongQuestion, NoAnswer):
-            return None  # what each pool does alone is answered for itself
+        except (WrongQuestion, NoAnswer) as error:  # what each pool does alone is answered for itself
+            return str(error).splitlines()[0]
         (plan, *_) = best.plans
         used = _used(plan, parts.all)
-        return _Found(plan, best.search.gap, used) if len(used) > 1 else None
+        if len(used) > 1:
+            return _Found(plan, best.search.gap, used)
+        told = (text.removeprefix(LEFT_OUT) for text in best.reasons.why_not if text.startswith(LEFT_OUT))
+        without = [f"{nodes} ({why})" for nodes, _, why in (text.partition(": ") for text in told)]
+        return f"its best plan leaves out {' and '.join(without) or 'all but one of them'}"
 
     def _for(self, plan: Plan, job: Job, place: Place) -> Plan:
         """The plan for a job's own tokens, and for how the pools fail."""

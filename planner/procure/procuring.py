@@ -263,11 +263,9 @@ def _assumptions(
 
 
 def _of_mixing(mixtures: Mixtures, alternatives: tuple[schema.Alternative, ...]) -> Iterator[Assumption]:
-    for name, table in mixtures.left_out():
+    for name, table, why in mixtures.left_out():
         yield Assumption(
-            what=f"{name} is not on {' + '.join(table.pools)} at once",
-            why="no plan that was found over them is faster than one without",
-            flag="[[mixed]] link, counts",
+            what=f"{name} is not on {' + '.join(table.pools)} at once", why=why, flag="[[mixed]] link, counts"
         )
     kinds = {job.name: len(job.plan.parallelism.groups or ()) for a in alternatives for job in a.workloads}
     for name, count in kinds.items():
