@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
-from planner.schema.plan import Plan
+from planner.schema.plan import Group, Plan
 from planner.space.axes import Placement
 
 TOKENS = "tokens to train on"
+
+_GROUPED = ("tp", "pp", "cp", "ep")
+"""Degrees that each group of pipelines of a plan over several pools has for itself."""
+_COUNTED = ("pipelines", "sequences")
+"""Shares of a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +77,20 @@ def _questions(first: Plan, second: Plan) -> Iterator[str]:
         ("optimizers", a.optimizer, b.optimizer),
         ("global batches", first.batch.global_, second.batch.global_),
         ("clusters", _machines(first), _machines(second)),
+        ("networks", _network(first), _network(second)),
     )
     yield from (what for what, one, other in pairs if one != other)
 
 
 def _machines(plan: Plan) -> tuple[tuple[str, int], ...]:
     return tuple((pool.node, pool.count) for pool in plan.cluster.pools)
+
+
+def _network(plan: Plan) -> tuple[object, ...]:
+    """What passes between nodes, and between pools."""
+    fabric = plan.cluster.fabric
+    links = sorted((link.pools, link.bytes_per_s, link.latency_s) for link in plan.cluster.links)
+    return fabric.id, fabric.nic_bytes_per_s, fabric.topology, fabric.oversubscription, tuple(links)
 
 
 def _axes(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
@@ -88,18 +102,41 @@ def _named(plan: Plan) -> Iterator[tuple[str, str]]:
     p = plan.parallelism
     yield "runtime", f"{plan.runtime.name} {plan.runtime.release}"
     for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp"):
-        yield axis.upper(), str(getattr(p, axis))
-    yield "micro-batch", str(plan.batch.micro)
+        yield axis.upper(), (axis in _GROUPED and _of_groups(plan, axis)) or str(getattr(p, axis))
+    yield "micro-batch", _of_groups(plan, "micro") or str(plan.batch.micro)
     yield "batch", f"{plan.batch.global_:,}"
     yield "ZeRO", f"{p.zero_stage}{' in a node' if p.zero_scope == 'node' else ''}"
     yield "precision", plan.precision
-    yield "recompute", plan.recompute.policy
+    yield "recompute", _of_groups(plan, "recompute") or plan.recompute.policy
     yield "sequence parallel", _word(p.sequence_parallel)
     yield "overlap TP / DP / p2p", " / ".join(_word(o) for o in (plan.overlap.tp, plan.overlap.dp, plan.overlap.p2p))
     yield "rank order", p.rank_order
     yield "offload", "optimizer" if plan.offload.get("optimizer") else "none"
     yield "placement", Placement(**(plan.placement or {})).name
-    yield "layers of stages", ", ".join(str(stage.layers) for stage in p.stages)
+    yield "layers of stages", _of_groups(plan, "layers") or ", ".join(str(stage.layers) for stage in p.stages)
+    yield "pools of stages", _of_groups(plan, "pool") or "-"
+    yield "pipelines", _of_groups(plan, "pipelines") or "-"
+    yield "sequences", _of_groups(plan, "sequences") or "-"
+
+
+def _of_groups(plan: Plan, axis: str) -> str:
+    """What each group of alike pipelines has, told once where all have the same; empty where a plan has no groups."""
+    told = [_of_group(group, axis) for group in plan.parallelism.groups]
+    return told[0] if len(set(told)) == 1 and axis not in _COUNTED else "; ".join(told)
+
+
+def _of_group(group: Group, axis: str) -> str:
+    if axis in ("micro", "sequences"):
+        return f"{getattr(group, axis):,}"
+    if axis == "pipelines":
+        return str(group.copies * group.width)
+    if axis == "pp":
+        return str(len(group.stages))
+    values = [stage.pool + 1 if axis == "pool" else getattr(stage, axis) for stage in group.stages]
+    runs = [(len(list(same)), value) for value, same in groupby(values)]
+    if len(runs) == 1 and axis != "layers":
+        return str(values[0])
+    return ", ".join(f"{many} x {value}" if many > 1 else str(value) for many, value in runs)
 
 
 def _word(on: bool) -> str:

@@ -12,7 +12,7 @@ from planner.errors import WrongQuestion
 from planner.export import EXPORTERS, bundle, facts, parts, reading
 from planner.export.reading import deepspeed
 from planner.export.start import NAME as START
-from planner.schema.plan import Plan
+from planner.schema.plan import Group, GroupStage, Plan
 from tests.asking import ask
 from tests.launchers.environments import given
 from tests.launchers.spread import Case, expressible, plan
@@ -376,6 +376,32 @@ def test_other_questions_are_told() -> None:
     assert comparison.compare(one, other).questions == ("clusters",)
     longer = replace(one, workload=replace(one.workload, sequence=1, tokens=1e15))
     assert comparison.compare(one, longer).questions == ("lengths of sequences", "tokens to train on")
+    fabric = replace(one.cluster.fabric, oversubscription=2.0)
+    thinner = replace(one, cluster=replace(one.cluster, fabric=fabric))
+    assert comparison.compare(one, thinner).questions == ("networks",)
+
+
+def test_plans_over_pools_are_told_group_by_group() -> None:
+    """Their degrees are the largest of all groups: by these alone two of them could look the same."""
+    alone = plan(Case("megatron-core", "llama3-8b", "dgx-h100:4", "zero=0"))
+    first, second = _group(0, [10] * 4, micro=2, sequences=610), _group(1, [5] * 8, micro=1, sequences=414)
+    both = replace(alone, parallelism=replace(alone.parallelism, groups=(first, second)))
+    told = {axis: (one, other) for axis, one, other in comparison.compare(alone, both).differing}
+    assert told["PP"][1] == "4; 8"
+    assert told["micro-batch"][1] == "2; 1"
+    assert told["layers of stages"][1] == "4 x 10; 8 x 5"
+    assert told["pools of stages"] == ("-", "1; 2")
+    assert told["pipelines"] == ("-", "2; 2")
+    shifted = replace(both, parallelism=replace(both.parallelism, groups=(replace(first, sequences=582), second)))
+    assert comparison.compare(both, shifted).differing == (("sequences", "610; 414", "582; 414"),)
+
+
+def _group(pool: int, layers: list[int], *, micro: int, sequences: int) -> Group:
+    stages = tuple(
+        GroupStage(pool=pool, layers=n, tp=4, cp=1, ep=1, recompute="none", time_s=0.1, memory_bytes=1e9)
+        for n in layers
+    )
+    return Group(copies=2, width=1, micro=micro, micro_batches=100, sequences=sequences, time_s=30.0, stages=stages)
 
 
 def test_gains_are_those_of_the_tokens_of_the_first() -> None:

@@ -76,7 +76,7 @@ def _told(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[s
     else:
         of = f" (for {format_count(first.workload.tokens)} tokens)" if TOKENS in found.questions else ""
         yield f"Gain      {name}: {faster}, done {time}{money}{of}"
-    if not found.distinguishable:
+    if not found.distinguishable and "models" not in found.questions:
         yield "How sure  their 80 % intervals overlap: the prediction cannot tell the two apart"
     if found.questions:
         yield f"Beware    they answer different questions: other {', '.join(found.questions)}"
