@@ -341,6 +341,10 @@ def _cluster(known: Catalog, named: str | Sequence[str], asked: Asked) -> tuple[
             found = replace(found, region=known.region(region))
         return found, (found.count,)
     node, colon, count = text.partition(":")
+    if not node:
+        raise WrongQuestion(
+            f"--cluster {text!r}: which node? Write for example dgx-h100:16 (clusterwright catalog list nodes)"
+        )
     known.node(node)
     if not colon:
         raise WrongQuestion(f"--cluster {text}: how many? Write {node}:16, or {node}:8..64 to try several counts")

@@ -108,6 +108,8 @@ def of_accelerators(known: Catalog, text: str, fabric: str | None, region: str |
     found = []
     for part in text.split(","):
         name, colon, count = part.strip().partition(":")
+        if not name:
+            raise WrongQuestion(f"--accelerators {text!r}: which? Write for example A100:4,V100:8")
         if not colon or not re.fullmatch(r"\d{1,7}", count):
             raise WrongQuestion(f"--accelerators {part.strip()}: how many? Write {name}:4")
         if int(count):

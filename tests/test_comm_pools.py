@@ -260,6 +260,11 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     chosen = ask(capsys, f"comm choose plan.json {tables} --switch 0s -o ruled.json")
     assert chosen.code == 0 and "saved" in chosen.out
     assert "mpich" in ask(capsys, "comm show ruled.json").out
+    assert "which file? Write 1=FILE" in refused(capsys, "comm choose plan.json --table 1=")
+    assert "a link joins two pools" in refused(capsys, "comm choose plan.json --table 2/2=mine.csv")
+    Path("some.csv").write_text("backend,op,ranks,bytes,seconds\nnccl,all-gather,4,1048576,0.001\n", encoding="utf-8")
+    lacking = refused(capsys, "comm choose plan.json --table 1=mine.csv --table 2=some.csv --table 1/2=mine.csv")
+    assert "on pool 2" in lacking and lacking.rstrip().endswith("-o TABLE.csv")
     assert "no table for dgx-v100" in refused(capsys, "comm choose plan.json --table 1=mine.csv")
     assert "one for the same already" in refused(capsys, "comm choose plan.json --table mine.csv --table theirs.csv")
     broken = json.loads(Path("ruled.json").read_text(encoding="utf-8"))

@@ -37,7 +37,7 @@ WRONG = {
     "plan llama3-80b --cluster dgx-h100:4": "Did you mean llama3-8b",
     "plan '' --cluster dgx-h100:4": "no model ''",
     "plan llama3-8b --cluster dgx-h10:4": "Did you mean dgx-h100",
-    "plan llama3-8b --cluster :4": "no node ''",
+    "plan llama3-8b --cluster :4": "which node? Write for example dgx-h100:16",
     f"{PLAN} --fabric infiniband-nrd": "Did you mean infiniband-ndr",
     f"{PLAN} --fabric ''": "no fabric ''",
     f"{PLAN} --region us-texsa": "Did you mean us-texas",
@@ -61,6 +61,8 @@ WRONG = {
     f"{PLAN} --catalog nowhere": "no such catalog folder: nowhere",
     f"estimate{PLAN.removeprefix('plan')} --cluster dgx-h100:8": "one --cluster here",
     "plan llama3-8b": "on what? --cluster dgx-h100:16",
+    "plan llama3-8b --cluster :2": "--cluster ':2': which node? Write for example dgx-h100:16",
+    "plan llama3-8b --accelerators A100:4,,V100:4": "which? Write for example A100:4,V100:8",
     # Counts and sizes.
     "plan llama3-8b --cluster dgx-h100": "Write dgx-h100:16",
     "plan llama3-8b --cluster dgx-h100:": "not a count",

@@ -260,7 +260,7 @@ def _base(
             mine = [i for i, call in enumerate(calls) if call.op == op]
             able = [k for k in each[mine[0]] if k.backend == backend and all(k in each[i] for i in mine)]
             if not able:
-                lacking.append(f"{backend} has no {op}")
+                lacking.append(f"{backend} has no {op}{_where(backend, [(calls[i], each[i]) for i in mine])}")
                 break
             shown = {k: sum(_shown(calls[i]) * each[i][k].seconds for i in mine) for k in able}
             picked[op] = min(able, key=lambda k: (shown[k], k))
@@ -271,11 +271,20 @@ def _base(
     if best is None:
         ops = ",".join(dict.fromkeys(call.op for call in calls))
         why = "; ".join(lacking) or "it has none that this launcher can be told to use"
+        into = "TABLE.csv" if "=" in where else where
         raise WrongQuestion(
             f"{where}: no single back end of it has every operation of the plan ({why}); measure them: "
-            f"clusterwright comm tune --ops {ops} -o {where}"
+            f"clusterwright comm tune --ops {ops} -o {into}"
         )
     return best[1], best[2]
+
+
+def _where(backend: str, asked: Sequence[tuple[Call, Mapping[Candidate, Time]]]) -> str:
+    """The pools on which the first call stands that a back end cannot do, where a plan has several."""
+    for call, known in asked:
+        if call.pools and all(who.backend != backend for who in known):
+            return f" on pool {'/'.join(str(i + 1) for i in call.pools)}"
+    return ""
 
 
 def _shown(call: Call) -> float:

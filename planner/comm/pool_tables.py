@@ -64,11 +64,13 @@ def placed(text: str, names: Sequence[str]) -> tuple[tuple[int, ...], str]:
     """``table.csv`` (of all pools), ``1=a.csv``, ``dgx-a100=a.csv``, ``1/2=link.csv``: the pools, and the file.
 
     Raises:
-        WrongQuestion: a pool that the plan has not.
+        WrongQuestion: a pool that the plan has not, a link of a pool with itself, or no file.
     """
     told, equals, file = text.partition("=")
     if not equals:
         return (), text
+    if not file:
+        raise WrongQuestion(f"--table {text}: which file? Write {text}FILE")
     found = []
     for word in told.split("/"):
         if word.isdigit() and 1 <= int(word) <= len(names):
@@ -78,4 +80,6 @@ def placed(text: str, names: Sequence[str]) -> tuple[tuple[int, ...], str]:
         else:
             known = ", ".join(f"{i} ({name})" for i, name in enumerate(names, 1))
             raise WrongQuestion(f"--table {text}: no pool {word!r} in the plan; it has {known}")
-    return tuple(sorted(set(found))), file
+    if len(set(found)) < len(found):
+        raise WrongQuestion(f"--table {text}: a link joins two pools; of one pool alone write {found[0] + 1}={file}")
+    return tuple(sorted(found)), file

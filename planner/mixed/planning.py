@@ -372,9 +372,10 @@ def _apart(pool: Pool, searched: Sequence[Searched]) -> str:
 def _left_out(best: Plan, pool: Pool, apart: str) -> str:
     """What the best plan leaves of a pool, in words; empty where it uses all of it."""
     node = pool.cluster.node.id
+    named = f"{node}@{pool.zone}" if pool.zone else node
     used = sum(p.count for p in best.cluster.pools if p.node == node and p.zone == pool.zone)
     if used >= pool.count:
         return ""
     many = "all" if not used else f"{pool.count - used:,} of"
     why = apart or "the best plan found is no better with them"
-    return f"left out: {many} {pool.count:,} x {node}: {why}"
+    return f"left out: {many} {pool.count:,} x {named}: {why}"

@@ -207,8 +207,8 @@ def _places(asked: Portfolio, pools: Sequence[Pool], table: Mixed) -> Iterator[P
     for offer, sizes, tried in zip(table.pools, had, zip(*table.counts, strict=True), strict=False):
         for count in set(tried) - sizes.keys():
             raise WrongQuestion(
-                f"[[mixed]] counts: no cluster of {count} of {offer} can be had; there are those of "
-                f"{', '.join(str(n) for n in sorted(sizes)) or 'none'}"
+                f"[[mixed]] pools {' + '.join(table.pools)}: counts: no cluster of {count} of {offer} can be had; "
+                f"there are those of {', '.join(str(n) for n in sorted(sizes)) or 'none'}"
             )
     usual = [_sizes(asked, offer, sizes) for offer, sizes in zip(table.pools, had, strict=True)]
     for counts in table.counts or product(*usual):
