@@ -641,6 +641,8 @@ def memory(p):
         loss = 0.0
         if i == len(stages) - 1:
             loss = t * s.vocab / cut.tp * logit(p, st.logit_bytes_split if cut.tp > 1 else st.logit_bytes)
+            # The other losses wait for that of the model itself, with a number in fp32 for each logit.
+            loss += (s.losses - 1) * min(loss, 4.0 * t * s.vocab / cut.tp)
             if p.options.zero >= 3:
                 loss += kept(p, st.parameter_wire) * s.head_parameters / cut.tp
         copied = 0.0

@@ -2,14 +2,16 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from planner import api, comparison, document, verify
+from planner import api, catalog, comparison, document, verify
 from planner.errors import WrongQuestion
 from planner.export import bundle, facts, parts
 from planner.export.reading import present
+from planner.procure.reading import read
 from planner.schema.plan import Plan
 from tests.asking import ask
 from tests.launchers.environments import given
@@ -51,6 +53,38 @@ def test_more_modules_take_more_time() -> None:
     assert times == sorted(set(times))
     assert "logits" not in PLAIN.prediction.breakdown
     assert ONE.prediction.breakdown["logits"] < TWO.prediction.breakdown["logits"]
+
+
+def test_losses_that_wait_are_kept() -> None:
+    """``4 t V`` bytes for each module: its logits in fp32, until the model's own loss has had its backward pass."""
+    held = [
+        api.estimate("llama3-8b", "dgx-h100:2", ["micro=1"], mtp_layers=n).plans[0].prediction.memory for n in (0, 1, 2)
+    ]
+    more = [one.buffers_bytes - other.buffers_bytes for one, other in zip(held[1:], held[:2], strict=True)]
+    assert all(4 * 8192 * 128_256 <= each <= 1.2 * 4 * 8192 * 128_256 for each in more)
+
+
+@pytest.mark.parametrize(("said", "told"), [("17", "must be from 0 to 16"), ("true", "True"), ('"1"', "1")])
+def test_a_portfolio_asks_for_modules_too(tmp_path: Path, said: str, told: str) -> None:
+    text = """name = "mtp"
+currency = "USD"
+as_of = "2026-11-20"
+horizon = "3 months"
+[[owned]]
+node = "dgx-h100"
+count = 2
+[[workloads]]
+model = "llama3-8b"
+tokens = "1B"
+mtp_layers = {}
+"""
+    file = tmp_path / "portfolio.toml"
+    file.write_text(text.format(said))
+    with pytest.raises(WrongQuestion, match=f"mtp-layers.*{told}"):
+        read(file, catalog.load(None))
+    file.write_text(text.format(1))
+    (job,) = read(file, catalog.load(None)).jobs
+    assert job.asked.mtp_layers == 1
 
 
 def test_the_whole_search_counts_them() -> None:

@@ -16,6 +16,9 @@ from planner.cost.figures import Figure, Grid
 from planner.cost.pipeline import Split, leading_layers, micro_batches, whole_stage
 from planner.cost.sharding import Held, Replicas, replicas, stage_parameters
 
+_WAITING = 4.0
+"""Bytes of a logit that a loss keeps for its backward pass."""
+
 
 @dataclass(frozen=True, slots=True)
 class Activations:
@@ -173,6 +176,14 @@ def loss(grid: Grid) -> Figure:
     return compute.tokens(grid) * grid.shape.vocab / tp * elements.logit_bytes(grid, each)
 
 
+def waiting_losses(grid: Grid) -> Figure:
+    """Bytes that losses of multi-token prediction keep while the model's own is computed, whose backward pass comes
+    first: each ``t V / tp`` numbers in fp32, or all that a logit takes where that is less.
+    """
+    kept = _WAITING * compute.tokens(grid) * grid.shape.vocab / grid.layout.tp
+    return (grid.shape.losses - 1.0) * np.minimum(loss(grid), kept)
+
+
 def layer_parameters(grid: Grid) -> Figure:
     """Parameters of one layer on one rank before data-parallel sharding."""
     s, layout = grid.shape, grid.layout
@@ -221,7 +232,7 @@ def passing(grid: Grid, full: Figure) -> Passing:
     return Passing(
         2.0 * wire * unit + casts + (1.0 - in_pieces) * 2.0 * grid.device.element * t * s.hidden,
         again + gradients,
-        loss(grid) + wire * s.head_parameters / grid.layout.tp,
+        loss(grid) + waiting_losses(grid) + wire * s.head_parameters / grid.layout.tp,
     )
 
 

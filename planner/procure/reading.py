@@ -49,7 +49,7 @@ _TOP = (
 )  # fmt: skip
 _JOB = (
     "name", "model", "tokens", "samples", "deadline", "release", "every", "priority", "min_throughput", "batch",
-    "sequence", "method", "rank", "optimizer", "runtime", "precision", "pins",
+    "sequence", "mtp_layers", "method", "rank", "optimizer", "runtime", "precision", "pins",
 )  # fmt: skip
 _CANDIDATE = (
     "node", "ways", "counts", "at_most", "min_order", "wirings", "nics", "fabric", "regions", "delivery", "copies",
@@ -253,6 +253,9 @@ def _times(
 
 def _asked(row: dict[str, Any]) -> Asked:
     names = {f.name for f in fields(Asked)}
+    modules = row.get("mtp_layers", 0)
+    if isinstance(modules, bool) or not isinstance(modules, int):
+        raise ValueError(f"mtp-layers {modules!r}: must be a whole number")
     said = {key: row[key] for key in row if key in names and key not in ("deadline", "pins")}
     said = {
         key: str(value) if key in ("batch", "tokens", "runtime", "precision") else value for key, value in said.items()
@@ -271,6 +274,7 @@ def _workload(model: str, asked: Asked) -> Any:
         method=asked.method,
         rank=asked.rank,
         optimizer=asked.optimizer,
+        mtp_layers=asked.mtp_layers,
     )
 
 

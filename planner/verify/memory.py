@@ -215,9 +215,9 @@ def activations_are_possible(c: Claim) -> Iterator[str]:
 def buffers_are_possible(c: Claim) -> Iterator[str]:
     """Between a copy of the logits (last stage) and all that one layer, the loss and the update can need.
 
-    At most 20 bytes a logit (22 in 32 bit), two gathered copies and two casts of the largest layer, its gradients as
-    they are computed and as they are reduced, its activations, the whole hidden state and its gradient, the head
-    gathered, and copies for the update.
+    At most 20 bytes a logit (22 in 32 bit; 4 more for each module of multi-token prediction), two gathered copies and
+    two casts of the largest layer, its gradients as they are computed and as they are reduced, its activations, the
+    whole hidden state and its gradient, the head gathered, and copies for the update.
     """
     p, m = c.plan.parallelism, c.plan.prediction.memory
     if not 0 <= m.stage < len(c.placed) or not c.placed[m.stage]:
@@ -234,7 +234,10 @@ def buffers_are_possible(c: Claim) -> Iterator[str]:
     ) / p.tp
     held = stage_parameters(c, m.stage)
     copied = held.dense / p.tp / dense_shards(c.plan) + held.experts / (p.ep * p.etp) / expert_shards(c.plan)
-    most = FRAGMENTATION * ((18.0 + c.element) * logits + weights + largest) + each.get("update", 0.0) * copied
+    modules = 4.0 * (c.plan.workload.mtp_layers or 0)
+    most = (
+        FRAGMENTATION * ((18.0 + c.element + modules) * logits + weights + largest) + each.get("update", 0.0) * copied
+    )
     if not least * (1 - TOLERANCE) <= m.buffers_bytes <= most:
         yield f"buffers_bytes is {m.buffers_bytes:.6g}, outside {least:.6g}..{most:.6g}"
 
