@@ -163,6 +163,8 @@ def workload(
 
 def _modules(model: Model, method: str, count: int) -> int:
     """Multi-token prediction modules (arXiv 2412.19437): of a decoder with later layers alike, all of it trained."""
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise WrongQuestion(f"--mtp-layers {count!r}: must be a whole number")
     if not 0 <= count <= MOST_MODULES:
         raise WrongQuestion(f"--mtp-layers {count}: must be from 0 to {MOST_MODULES}")
     if count and (model.family != "decoder" or (model.moe is not None and model.moe.every > 1)):

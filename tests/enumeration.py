@@ -41,7 +41,7 @@ def layouts(request: Request) -> Iterator[dict[str, int]]:
                             continue
                         for vpp in range(1, layers // pp + 1 if pp > 1 else 2):
                             missing = -layers % (pp * vpp)
-                            if pp > 1 and not alike(model, layers, pp * vpp):
+                            if pp > 1 and not (alike(model, layers, pp * vpp) and leads_once(model, layers, pp, vpp)):
                                 continue
                             if not may("vpp", vpp) or missing >= (pp if runtime.uneven_stages else 1):
                                 continue
@@ -70,6 +70,14 @@ def alike(model: Model, layers: int, chunks: int) -> bool:
         return False
     every = model.moe.every if model.moe else 1
     return every == 1 or layers % (chunks * every) == 0
+
+
+def leads_once(model: Model, layers: int, pp: int, vpp: int) -> bool:
+    """Whether leading dense layers end before the first stage's second chunk, layer by layer."""
+    full = -(-layers // (pp * vpp))
+    short = full * pp * vpp - layers
+    first_round = [full - (short >= 2)] + [full] * (pp - 1)
+    return pp == 1 or vpp == 1 or (model.moe.leading_dense_layers if model.moe else 0) <= sum(first_round)
 
 
 def options(request: Request, layout: dict[str, int]) -> Iterator[Options]:

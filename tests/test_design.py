@@ -185,6 +185,7 @@ def test_axes_without_quotes_and_ranges():
         ("[costs]", '[[constraints]]\nof = "fabric.nic_bandwidth"\nat_most = "1 GB/s"\n[costs]', "no axis"),
         ('pins = ["recompute', 'pins = ["recompote', "did you mean recompute"),
         ("batch = 64", "weight = -1", "above 0"),
+        ("batch = 64", 'mtp_layers = "1"', "a whole number"),
     ],
 )  # fmt: skip
 def test_wrong_studies_are_told_with_line_and_key(old, new, says):

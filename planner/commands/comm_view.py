@@ -272,7 +272,9 @@ def _trust(plan: Plan, found: Chosen) -> list[str]:
     elif found.beside:
         lines.append(f"Kept      {told.base} for every call: a mixture gains only where the step does not wait")
     elif told.table == "modelled":
-        lines.append("Trust     nobody measured this: NCCL's fastest by the model, as the plan's times take it to be")
+        lines.append(
+            "Trust     nobody measured this: NCCL's fastest by a model of its algorithms; the plan's times stay"
+        )
     elif found.held_back is None:
         lines.append("Trust     too few rounds to try the choice on rounds held back (comm tune --rounds 5)")
     elif told.saved_s > 0:

@@ -140,7 +140,9 @@ def _hint(question: Question, rule: str) -> str:
         "hidden_divides": f"{model.hidden:,} hidden doesn't divide by it. ",
         "tp_in_domain": f"{cluster.node.id} joins {each} accelerators (or --waive tp_in_domain). ",
         "batch_divides": f"a batch of {batches} doesn't divide by dp x micro-batch{mend}. ",
-        "stages_alike": "stages would hold different kinds of layers, which is not planned; try pp=1. ",
+        "stages_alike": "leading dense layers would be in several chunks of a stage, which is not planned; less vpp. "
+        if model.moe and model.moe.leading_dense_layers and model.moe.every == 1
+        else "stages would hold different kinds of layers, which is not planned; try pp=1. ",
         "layers_deal": f"{w.layers} layers don't deal evenly. ",
         "layer_for_every_chunk": f"there are {w.layers} layers. ",
         "sequence_divides": f"a sequence of {w.sequence:,} doesn't divide by 2 cp and tp. ",

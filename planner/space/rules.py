@@ -104,7 +104,11 @@ def _alike(c: Columns, s: Setting) -> Mask:
     layers, chunks = s.workload.layers, c["pp"] * c["vpp"]
     every = model.moe.every if model.moe else 1
     mixed: Mask = (-(-layers // chunks) % every > 0) | (-layers % chunks > 0)
-    uneven = (every > 1) & mixed | (model.encoder_layers > 0)
+    # Leading dense layers come in the first round of chunks: beyond it, a stage would hold some in several of them.
+    full = -(-layers // chunks)
+    leading = model.moe.leading_dense_layers if model.moe else 0
+    twice = (c["vpp"] > 1) & (leading > c["pp"] * full - (-layers % chunks >= 2))
+    uneven = (every > 1) & mixed | (model.encoder_layers > 0) | twice
     return np.asarray((c["pp"] == 1) | ~uneven)
 
 
@@ -140,7 +144,11 @@ RULES = (
         "layers deal to pipeline chunks, at most one short per stage (evenly, if the runtime demands it)",
         _deal,
     ),
-    Rule("stages_alike", "pipeline stages hold the same mix of layers", _alike),
+    Rule(
+        "stages_alike",
+        "pipeline stages hold the same mix of layers (leading dense ones in the first chunks)",
+        _alike,
+    ),
     Rule("batch_divides", "the global batch divides by dp x micro-batch", _batch),
     Rule("interleave_fill", "interleaved schedules need micro-batches in multiples of pp", _interleave),
     Rule(
