@@ -166,3 +166,7 @@ torch.set_num_threads(1)
 found = train(json.loads(Path(os.environ["CLUSTERWRIGHT_PLAN"]).read_text()))
 if found and (not dist.is_initialized() or dist.get_rank() == dist.get_world_size() - 1):
     Path(os.environ["LOSSES"]).write_text(json.dumps(found))
+if dist.is_initialized():
+    # Without an end of its own a rank may be torn down while a thread of Gloo still runs, and abort.
+    dist.barrier()
+    dist.destroy_process_group()
