@@ -6,14 +6,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from planner import units
-from planner.catalog.files import Document, Problem
+from planner.catalog.files import Document, Problem, read_document
 from planner.errors import ClusterwrightError, WrongQuestion, nearest
 
 T = TypeVar("T")
 Where = tuple[str | int, ...]
+
+
+def opened(path: Path) -> Document:
+    """A question file as TOML.
+
+    Raises:
+        WrongQuestion: it cannot be read, or is no TOML.
+    """
+    problems: list[Problem] = []
+    document = read_document(path, problems)
+    if document is None:
+        raise WrongQuestion("\n".join(str(problem) for problem in problems))
+    return document
 
 
 @dataclass(kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any
 from planner import units, workload
 from planner.api import Asked
 from planner.catalog import Catalog
-from planner.catalog.files import Document, Problem, read_document
+from planner.catalog.files import Document
 from planner.design import clusters, figures
 from planner.design.study import (
     BASES,
@@ -33,7 +33,7 @@ from planner.design.study import (
 from planner.errors import ClusterwrightError, WrongQuestion
 from planner.procure.reading import ownership
 from planner.schema.hardware import Entry
-from planner.tables import Tables, Where, one_of, positive
+from planner.tables import Tables, Where, one_of, opened, positive
 
 POINTS = 17
 """Values of a range that gives neither steps nor their number."""
@@ -65,11 +65,7 @@ def read(path: Path, catalog: Catalog) -> Study:
     Raises:
         WrongQuestion: every problem of the file, with line and key.
     """
-    problems: list[Problem] = []
-    document = read_document(path, problems)
-    if document is None:
-        raise WrongQuestion("\n".join(str(problem) for problem in problems))
-    return study(document, catalog)
+    return study(opened(path), catalog)
 
 
 def study(document: Document, catalog: Catalog) -> Study:

@@ -17,6 +17,7 @@ from planner.procure.pools import offers
 from planner.procure.portfolio import WAYS, Candidate, Portfolio
 from planner.procure.reading import portfolio
 from planner.procure.values import span
+from planner.tables import opened
 from planner.units import UnitError
 
 DEFAULT_HORIZON = "12 months"
@@ -85,7 +86,7 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
     if path is None:
         with _told_by_flag(FLAGS):
             return _narrowed(catalog, Document(Path(FLAGS), "", _from_flags(flags)), flags)
-    found = _document(path)
+    found = opened(path)
     said = {"as_of": flags.as_of, "objective": flags.objective, "regions": flags.region}
     limits = {"budget": flags.budget, "power": flags.power}
     data = {**found.data, **{key: value for key, value in said.items() if value is not None}}
@@ -152,16 +153,6 @@ def _narrowed(catalog: Catalog, document: Document, flags: Flags) -> Portfolio:
         if all(name in names for name in table.pools)
     )
     return replace(found, candidates=candidates, mixed=mixed)
-
-
-def _document(path: Path) -> Document:
-    from planner.catalog.files import Problem, read_document
-
-    problems: list[Problem] = []
-    document = read_document(path, problems)
-    if document is None:
-        raise WrongQuestion("\n".join(str(problem) for problem in problems))
-    return document
 
 
 def _horizon(flags: Flags) -> str:

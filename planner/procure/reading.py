@@ -14,9 +14,9 @@ from typing import Any
 from planner import units, workload
 from planner.api import Asked
 from planner.catalog import Catalog
-from planner.catalog.files import Document, Problem, read_document
+from planner.catalog.files import Document
 from planner.cost.ownership import Ownership
-from planner.errors import WrongQuestion, nearest
+from planner.errors import nearest
 from planner.procure import amounts, values
 from planner.procure.offers import everything
 from planner.procure.pools import offers
@@ -35,7 +35,7 @@ from planner.procure.portfolio import (
     Portfolio,
     Reliability,
 )
-from planner.tables import Tables, Where, one_of, positive
+from planner.tables import Tables, Where, one_of, opened, positive
 
 MOST_JOBS = 500
 MOST_MIXED = 4
@@ -91,11 +91,7 @@ def read(path: Path, catalog: Catalog) -> Portfolio:
     Raises:
         WrongQuestion: every problem of the file, with line and key.
     """
-    problems: list[Problem] = []
-    document = read_document(path, problems)
-    if document is None:
-        raise WrongQuestion("\n".join(str(problem) for problem in problems))
-    return portfolio(document, catalog)
+    return portfolio(opened(path), catalog)
 
 
 def portfolio(document: Document, catalog: Catalog) -> Portfolio:
