@@ -66,6 +66,8 @@ class Asked:
     """Largest chance of running out of memory: more than 0, at most 50 % (the median is compared, without slack)."""
     top: int = 5
     all_switches: bool = False
+    launchable: bool = False
+    """Over several pools, only plans that a launcher starts as they are: pipelines of one kind that fill nodes."""
     accelerators: str | None = None
     """Several kinds of accelerators, in place of clusters: ``A100:4,V100:4``."""
     links: tuple[str, ...] = ()
@@ -311,6 +313,7 @@ def request(
         max_cost_usd=_positive("--max-cost", asked.max_cost, "money"),
         top=asked.top,
         fold=not asked.all_switches,
+        alike=asked.launchable,
         price=price,
         sold_as=sold_as,
         price_basis=asked.basis,

@@ -211,6 +211,28 @@ def planned() -> dict[str, Any]:
     return {"sums": found, "counts": router.counts, "compared": len(router._agreed)}
 
 
+def pooled() -> dict[str, Any]:
+    """Rules that differ by pool, from a plan's file: ranks 0 and 1 stand on one pool, 2 and 3 on the other."""
+    router = routing.start(sys.argv[2])
+    groups = {
+        name: router.new_group(ranks) for name, ranks in (("first", (0, 1)), ("second", (2, 3)), ("both", (1, 2)))
+    }
+    sums: dict[str, list[float]] = {}
+    made: dict[str, dict[str, int]] = {}
+    for name, group in groups.items():
+        before = dict(router.counts)
+        for size in (8, 5000) if router.rank in group.ranks else ():
+            tensor = torch.full((size,), 1.0 + router.rank)
+            router.all_reduce(tensor, group=group)
+            sums.setdefault(name, []).append(float(tensor.sum() / size))
+        if router.rank in group.ranks:
+            made[name] = {who: n - before.get(who, 0) for who, n in router.counts.items() if n - before.get(who, 0)}
+    router.barrier()
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, {"sums": sums, "made": made})
+    return {"pools": every}
+
+
 def training() -> dict[str, Any]:
     """DistributedDataParallel by itself and through a router: losses and parameters."""
     by_size = [Rule("all-reduce", None, 0, 20_000, "mpi"), Rule("all-reduce", None, 20_001, 1 << 40, "gloo")]
@@ -269,13 +291,14 @@ def planted_choice() -> dict[str, Any]:
 def main() -> None:
     torch.set_num_threads(1)
     what = sys.argv[1]
-    if what != "planned":
+    if what not in ("planned", "pooled"):
         rendezvous(with_mpi=True)
     made = {
         "calls": calls,
         "training": training,
         "corners": corners,
         "planned": planned,
+        "pooled": pooled,
         "planted-rules": planted_rules,
         "planted-choice": planted_choice,
     }

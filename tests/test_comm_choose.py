@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -244,6 +245,47 @@ def test_verify_finds_what_does_not_hold(written: Plan) -> None:
         assert verify.violations(replace(written, communication=(broken, *rules[1:])))
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"saved_s": 1e3},
+        {"saved_s": -1e-3},
+        {"count": 0.0},
+        {"ranks": 1},
+        {"alone_s": 0.0},
+        {"base_s": 1e-12},
+        {"pools": (7,)},
+        {"pools": ()},
+    ],
+)
+def test_verify_finds_an_edited_call(written: Plan, edit: dict[str, Any]) -> None:
+    told = written.communication_choice
+    assert told is not None
+    at = next(i for i, call in enumerate(told.calls) if call.saved_s > 0)
+    calls_told = (*told.calls[:at], replace(told.calls[at], **edit), *told.calls[at + 1 :])
+    assert verify.violations(written) == []
+    assert verify.violations(replace(written, communication_choice=replace(told, calls=calls_told)))
+
+
+def test_verify_finds_rules_that_are_for_nothing(written: Plan) -> None:
+    rules = written.communication
+    for extra in (
+        replace(rules[0], ranks=4096),
+        replace(rules[0], bytes_min=2.0**41, bytes_max=2.0**42, backend="carrier-pigeon"),
+    ):
+        found = verify.violations(replace(written, communication=(*rules, extra)))
+        assert [each.name for each in found] == ["rules_are_for_calls"]
+
+
+def test_verify_refuses_a_gain_that_nobody_measured() -> None:
+    _, plan = planned.modelled(plans("dense").plans[0], CATALOG, "plan")
+    told = plan.communication_choice
+    assert told is not None and verify.violations(plan) == []
+    first = replace(told.calls[0], base_s=2 * told.calls[0].base_s)
+    broken = replace(plan, communication_choice=replace(told, calls=(first, *told.calls[1:])))
+    assert {found.name for found in verify.violations(broken)} == {"calls_add_up"}
+
+
 @given(st.sampled_from(OPERATIONS), st.sampled_from([2, 8, 128]), st.integers(0, 20))
 @settings(deadline=None, max_examples=40)
 def test_between_measurements_times_are_power_laws(op: str, ranks: int, power: int) -> None:
@@ -303,6 +345,17 @@ def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
         mine = known[Candidate(rule.backend, rule.algorithm, rule.protocol)].seconds
         alike = [c for c in calls(name)[1] if (c.op, c.ranks) == (call.op, call.ranks) and c.bytes != call.bytes]
         assert mine == min(time.seconds for time in known.values()) or alike
+
+
+@pytest.mark.parametrize("name", ["dense", "latent", "fsdp"])
+def test_without_a_table_calls_take_what_the_plan_says(name: str) -> None:
+    """``comm choose`` prices a call as ``comm show`` does; a rule that a smaller call shares may be its second best."""
+    found, _ = planned.modelled(plans(name).plans[0], CATALOG, "plan")
+    of = {(call.op, call.group, call.ranks, call.bytes): call.alone_s / call.count for call in calls(name)[1]}
+    times = [(one.alone_s, of[one.op, one.group, one.ranks, one.bytes]) for one in found.calls]
+    assert all(chosen >= shown * (1 - 1e-12) for chosen, shown in times)
+    assert sum(chosen == pytest.approx(shown) for chosen, shown in times) >= len(times) / 2
+    assert sum(chosen for chosen, _ in times) == pytest.approx(sum(shown for _, shown in times), rel=0.02)
 
 
 def test_small_calls_that_the_plan_has_not_get_their_own_protocol() -> None:

@@ -219,7 +219,7 @@ def test_one_job_takes_both_pools_in_its_days(offer: Procurement) -> None:
 
 
 def test_it_is_the_plan_that_plan_finds(offer: Procurement) -> None:
-    found = api.plan("llama3.2-3b", ["dgx-a100-80gb:1", "dgx-v100:1"], tokens="100B")
+    found = api.plan("llama3.2-3b", ["dgx-a100-80gb:1", "dgx-v100:1"], tokens="100B", launchable=True)
     ours = offer.alternatives[0].workloads[0].plan
     assert ours.prediction == found.plans[0].prediction and ours.parallelism == found.plans[0].parallelism
     assert ours.money.days == pytest.approx(found.plans[0].money.days)
@@ -311,8 +311,30 @@ def test_an_offer_with_a_job_on_two_pools_is_read_again(
     assert "1 together to within" in shown.out and "Together  with every job on one pool: " in shown.out
     plan = ask(capsys, "explain offer.json --workload base")
     assert "A-B  400 Gbit/s a node, the slower of both nodes' NICs" in plan.out
+    # It launches.
+    ask(capsys, "export offer.json --workload base --to megatron+slurm -o job")
+    assert "--pipeline-model-parallel" in Path("job/start.sh").read_text(encoding="utf-8")
+
+
+def test_unlike_pipelines_are_for_who_asks_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    known, path = load(), cellar(tmp_path)
+    days = {}
+    for pipelines in ("alike", "any"):
+        cellar(tmp_path, mixed=f'pipelines = "{pipelines}"')
+        asked = reading.read(path, known)
+        found = procuring.procure(known, asked, depth=procuring.Depth(top=1, marginal=False, sensitivity=False))
+        days[pipelines] = found.alternatives[0].workloads[0].days
+        assert found.question.mixed is not None and found.question.mixed[0].pipelines == pipelines
+    assert days["any"] < days["alike"] < 1.1 * days["any"]
+    Path("offer.json").write_text(document.as_json(found), encoding="utf-8")
     assert main("export offer.json --workload base --to megatron+slurm".split()) == 2
     assert "groups of unlike pipelines" in capsys.readouterr().err
+    # Who asked for what launches is not offered it.
+    asked_for = replace(found.question, mixed=(replace(found.question.mixed[0], pipelines="alike"),))
+    assert {each.name for each in verify.violations(replace(found, question=asked_for))} == {"plans_fit_their_pools"}
 
 
 def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
@@ -424,7 +446,7 @@ def test_of_plans_on_the_same_pools_the_fastest_counts(tmp_path: Path) -> None:
     known = load()
     asked = reading.read(cellar(tmp_path), known)
     asked = replace(asked, jobs=asked.jobs[:1], candidates=())
-    slow = replace(asked.mixed[0], bandwidth=20e9 / 8, latency=1e-3)
+    slow = replace(asked.mixed[0], bandwidth=100e9 / 8, latency=1e-3)
     days = {}
     for name, tables in (("slow", (slow,)), ("both", (slow, *asked.mixed)), ("turned", (*asked.mixed, slow))):
         posed = procuring.pose(known, replace(asked, mixed=tables))

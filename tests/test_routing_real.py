@@ -74,6 +74,31 @@ def test_a_router_starts_from_a_plan(tmp_path: Path, library: str, backend: str)
     assert found["compared"] == 2, "once for each rule, not for each size"
 
 
+def test_rules_by_pool_are_followed_on_each(tmp_path: Path) -> None:
+    """Four ranks on two pools: each pool by its own back end, whatever the size, and what joins them by size."""
+    rule = {"op": "all-reduce", "group": "dp", "algorithm": "", "protocol": "", "ranks": 2}
+    every = {"bytes_min": 0.0, "bytes_max": 1e9}
+    rules = [
+        {**rule, **every, "backend": "mpich", "pools": [0]},
+        {**rule, **every, "backend": "gloo", "pools": [1]},
+        {**rule, "bytes_min": 0.0, "bytes_max": 999.0, "backend": "mpich", "pools": [0, 1]},
+        {**rule, "bytes_min": 1000.0, "bytes_max": 1e9, "backend": "gloo", "pools": [0, 1]},
+    ]
+    pool = {"count": 1, "accelerators_per_node": 2}
+    path = tmp_path / "plan.json"
+    told = {"kind": "plan", "communication": rules, "cluster": {"pools": [pool, pool]}}
+    path.write_text(json.dumps(told), encoding="utf-8")
+    ranks = job("pooled", 4, "mpich", str(path))["pools"]
+    assert [each["sums"] for each in ranks] == [
+        {"first": [3.0, 3.0]}, {"first": [3.0, 3.0], "both": [5.0, 5.0]},
+        {"second": [7.0, 7.0], "both": [5.0, 5.0]}, {"second": [7.0, 7.0]},
+    ]  # fmt: skip
+    first, second, both = {"mpich": 2}, {"gloo": 2}, {"mpich": 1, "gloo": 1}
+    assert [each["made"] for each in ranks] == [
+        {"first": first}, {"first": first, "both": both}, {"second": second, "both": both}, {"second": second}
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_who_waits_for_one_library_keeps_the_other_moving(library: str) -> None:
     assert job("corners", 2, library)["right"] == [True] * 21

@@ -273,7 +273,7 @@ def _trust(plan: Plan, found: Chosen) -> list[str]:
         lines.append(f"Kept      {told.base} for every call: a mixture gains only where the step does not wait")
     elif told.table == "modelled":
         lines.append(
-            "Trust     nobody measured this: NCCL's fastest by a model of its algorithms; the plan's times stay"
+            "Trust     nobody measured this: calls take what the plan says, by what a model of NCCL finds fastest"
         )
     elif found.held_back is None:
         lines.append("Trust     too few rounds to try the choice on rounds held back (comm tune --rounds 5)")

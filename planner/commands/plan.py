@@ -31,6 +31,11 @@ from planner.commands.asking import question
 )
 @click.option("--deadline", metavar="TIME", help="Longest training time, e.g. '30 d'.")
 @click.option("--max-cost", metavar="USD", help="Most that training may cost, e.g. '$500k'.")
+@click.option(
+    "--launchable",
+    is_flag=True,
+    help="Over several pools, only what a launcher starts as it is: pipelines of one kind that fill their nodes.",
+)
 @click.option("--top", type=int, default=5, show_default=True, metavar="K", help="Plans to list.")
 @click.option("--all", "all_switches", is_flag=True, help="List plans that differ in switches only, too.")
 def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | None, **asked: Any) -> None:

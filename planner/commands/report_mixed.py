@@ -92,7 +92,7 @@ def starts(plan: Plan) -> None:
     elif max(p.tp, p.pp, p.cp, p.ep) == 1:
         told = "planner.runtime.uneven in a training script of your own: data parallelism only, batches unlike"
     else:
-        told = f"no launcher known here starts this plan as it is ({why}); a script of your own would have to"
+        told = f"no launcher known here starts this plan as it is ({why}); --launchable asks for one that does"
     render.text(f"Starts    {told}")
 
 

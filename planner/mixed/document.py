@@ -29,7 +29,7 @@ from planner.schema import plan as schema
 def plan(catalog: Catalog, prepared: Prepared, found: Mixed, rank: int) -> schema.Plan:
     """Everything that is known of a mixed plan."""
     request, batch = prepared.request, prepared.setting.offer.batch
-    used = [i for i, n in enumerate(found.nodes) if n]
+    used = _in_order(prepared, found)
     place = {pool: i for i, pool in enumerate(used)}
     groups = tuple(_group(prepared, group, place) for group in found.groups)
     run = _money(prepared, found, used)
@@ -143,6 +143,17 @@ def of_another_run(plan: schema.Plan, tokens: float, restart_s: float, preemptio
             energy, energy_j=scaled(energy.energy_j), usd=scaled(energy.usd), carbon_kg=scaled(energy.carbon_kg)
         ),
     )
+
+
+def _in_order(prepared: Prepared, found: Mixed) -> list[int]:
+    """The pools in use as they are numbered: along the pipelines where these are all of one kind, as launchers number
+    their ranks; else as they were given.
+    """
+    kinds = {group.kind for group in found.groups}
+    if len(kinds) == 1:
+        chain = prepared.chains[int(prepared.setting.kinds.chain[kinds.pop()])]
+        return list(dict.fromkeys(pool for pool, _ in chain))
+    return [i for i, n in enumerate(found.nodes) if n]
 
 
 # ---- groups and stages -----------------------------------------------------------------------------------------------

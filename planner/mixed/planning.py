@@ -13,7 +13,7 @@ from itertools import combinations
 from planner import planning, verify
 from planner.catalog import Catalog
 from planner.errors import ClusterwrightError, NoAnswer, WrongQuestion
-from planner.mixed import document, problem, search
+from planner.mixed import alike, document, pipelines, problem, search
 from planner.mixed.pools import Pool, Pools, merged
 from planner.question import Request
 from planner.schema.plan import Plan, PlanSet, Reasons, SearchSection
@@ -25,6 +25,10 @@ EVERY_SET = 8
 beyond, every set of up to three is, and then all at once."""
 
 
+METHODS = (
+    "branch and bound over integer programs; each pool alone by lower bound",
+    "every plan of one kind of pipeline; each pool alone by lower bound",
+)
 MANY = 1024
 """Accelerators of all pools beyond which a set of pools that may be better by less than the gap is left aside."""
 
@@ -67,7 +71,8 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
     alone, errors = _alone(catalog, request, pools.all)
     refused = [f"{name} alone: {str(error).splitlines()[0]}" for name, error in errors]
     with progress("search", 0.0) if progress else nullcontext() as advance:
-        searched = [_over(catalog, request, pools, batch, alone, advance) for batch in request.batches]
+        over = _alike if request.alike else _over
+        searched = [over(catalog, request, pools, batch, alone, advance) for batch in request.batches]
     found = [(value, each) for value, each, _ in alone]
     found += [entry for s in searched for entry in s.plans if _adds(entry, found[: len(alone)])]
     if not found:
@@ -87,7 +92,7 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
             feasible=kinds + sum(each.feasible for each in single),
             costed=kinds + sum(each.costed for each in single),
             proven_optimal=gap == 0.0,
-            method="branch and bound over integer programs; each pool alone by lower bound",
+            method=METHODS[request.alike],
             objective=request.objective,
             alike=1,
             gap=gap,
@@ -174,6 +179,40 @@ def _over(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: S
     best = min(sets.reached.values(), default=float("inf"))
     gap = max(1.0 - bound / best, 0.0) if math.isfinite(best) else 0.0
     return Searched(tuple(sets.plans), gap, sets.kept.kinds, tuple(sets.errors.items()), tuple(sets.done))
+
+
+def _alike(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[Alone],
+           advance: object) -> Searched:  # fmt: skip
+    """The same with pipelines of one kind: all of them are priced, on every set of pools that one can span, once with
+    each policy of recomputation.
+    """
+    kept = [_Kept(catalog, asked, pools, batch) for asked in _by_policy(request)]
+    plans: list[tuple[float, Plan]] = []
+    errors: dict[frozenset[str], ClusterwrightError] = {}
+    done: list[frozenset[str]] = []
+    for part in (p for n in range(2, pipelines.MOST_POOLS + 1) for p in combinations(pools.all, n)):
+        names, found = frozenset(p.name for p in part), []
+        for each in kept:
+            try:
+                prepared, _ = each.prepared(part)
+            except ClusterwrightError as error:
+                errors[names] = error
+                continue
+            done.append(names)
+            mixed = alike.best(prepared, tuple(prepared.pools.all.index(p) for p in part))
+            found += [(mixed.value, prepared, mixed)] if mixed is not None else []
+            if step := _steps(advance):
+                step(1)
+        for _, prepared, mixed in sorted(found, key=lambda entry: entry[0])[:1]:
+            doc = document.plan(catalog, prepared, mixed, 1)
+            plans.append((value_of(request, doc), doc))
+    return Searched(tuple(plans), 0.0, sum(each.kinds for each in kept), tuple(errors.items()), tuple(done))
+
+
+def _by_policy(request: Request) -> list[Request]:
+    """The question once for every policy of recomputation, which all stages then share."""
+    pins = [Pins({**request.pins.bounds, "recompute": Bound((each.name,))}) for each in problem.able_policies(request)]
+    return [replace(request, pins=each) for each in pins]
 
 
 @dataclass

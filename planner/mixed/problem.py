@@ -91,7 +91,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
     tables_of = [{name: known.table for name, known in used.items()} for used, _ in profiled]
     figures = tuple(_figures(request, p, r, precision, t) for p, r, t in zip(each, found, tables_of, strict=True))
     switches = _switches(request)
-    policies = _policies(request)
+    policies = able_policies(request)
     layers = int(figures[0].shape.layers)
     uneven = _may_be_cut(request)
     few = fine(each) if few is None else few
@@ -204,7 +204,12 @@ def _switches(request: Request) -> Switches:
     )
 
 
-def _policies(request: Request) -> tuple[Recompute, ...]:
+def able_policies(request: Request) -> tuple[Recompute, ...]:
+    """Recomputation policies that the runtime has and the pins allow.
+
+    Raises:
+        WrongQuestion: there is none.
+    """
     known = request.runtime.axes.get("recompute", ("none",))
     found = [
         p

@@ -128,14 +128,14 @@ def reductions(setting: Setting, kinds: Kinds, used: Sequence[int], replicas: fl
     return np.asarray(np.max(alone, axis=0))
 
 
-def exposed(setting: Setting, kinds: Kinds, network: Network, replicas: float) -> Array:
+def exposed(setting: Setting, kinds: Kinds, network: Network, replicas: Array | float) -> Array:
     """Gradient reductions over all replicas that no backward pass hides, as :func:`planner.cost.sharding.exposed`."""
     of, held = replicated(setting, kinds, network, replicas)
     found = sharding.exposed_beside(of, held, kinds.layers, kinds.forward, kinds.backward)
     return np.broadcast_to(np.asarray(found, dtype=float), (len(kinds),))
 
 
-def replicated(setting: Setting, kinds: Kinds, network: Network, replicas: float) -> tuple[Grid, Held]:
+def replicated(setting: Setting, kinds: Kinds, network: Network, replicas: Array | float) -> tuple[Grid, Held]:
     """The replicas of each kind as reductions see them, and what a rank of them holds."""
     layout = Layout(tp=kinds.tp, pp=1.0, vpp=1.0, cp=kinds.cp, ep=kinds.ep, etp=kinds.etp,
                     dp=replicas, micro=1.0, batch=replicas)  # fmt: skip

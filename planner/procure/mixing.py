@@ -56,7 +56,7 @@ class Mixtures:
     def __init__(self, catalog: Catalog, asked: Portfolio, pools: Sequence[Pool]) -> None:
         self._catalog, self._asked, self._pools = catalog, asked, pools
         self._found: dict[Key, _Found | str] = {}
-        self._plans: dict[tuple[int, Place], Plan] = {}
+        self._plans: dict[tuple[int, frozenset[int]], tuple[Place, Plan]] = {}
         self._tasks = [
             (j, together)
             for together in places(asked, pools)
@@ -93,10 +93,10 @@ class Mixtures:
             if isinstance(found, _Found):
                 place = tuple(together.place[n] for n in found.used)
                 plan = self._for(found.plan, self._asked.jobs[j], place)
-                known = self._plans.get((j, place))
-                if known is None or plan.money.days < known.money.days:
-                    self._plans[j, place] = plan
-        return [self._column(j, place, plan) for (j, place), plan in self._plans.items()]
+                known = self._plans.get((j, frozenset(place)))
+                if known is None or plan.money.days < known[1].money.days:
+                    self._plans[j, frozenset(place)] = place, plan
+        return [self._column(j, place, plan) for (j, _), (place, plan) in self._plans.items()]
 
     def _column(self, j: int, place: Place, plan: Plan) -> Column:
         days = plan.money.days
@@ -116,14 +116,14 @@ class Mixtures:
 
     def plan(self, column: Column) -> Plan:
         """The training plan behind a column."""
-        return self._plans[column.job, column.place]
+        return self._plans[column.job, frozenset(column.place)][1]
 
     def _key(self, j: int, together: Together) -> Key:
         """What the speed of a job on several pools depends on."""
         pools = [self._pools[p] for p in together.place]
         boards = tuple((machine(pool), wiring(pool), pool.cluster.count) for pool in pools)
-        link = (together.asked.bandwidth, together.asked.latency, *zones(self._asked, pools))
-        return (work(self._asked.jobs[j]), boards, link)
+        how = (together.asked.alike, together.asked.bandwidth, together.asked.latency, *zones(self._asked, pools))
+        return (work(self._asked.jobs[j]), boards, how)
 
     def _searched(self, job: Job, together: Together) -> _Found | str:
         """A plan over several of the pools, or why there is none."""
@@ -131,7 +131,7 @@ class Mixtures:
         parts = _parts(self._asked, pools, together.asked)
         try:
             wanted = request_over(self._catalog, job.model, [pool.cluster for pool in pools], replace(job.asked, top=1))
-            best = planning.plan(self._catalog, replace(wanted, top=1), parts)
+            best = planning.plan(self._catalog, replace(wanted, top=1, alike=together.asked.alike), parts)
         except (WrongQuestion, NoAnswer) as error:  # what each pool does alone is answered for itself
             return str(error).splitlines()[0]
         (plan, *_) = best.plans
@@ -152,11 +152,12 @@ class Mixtures:
 
 
 def _used(plan: Plan, parts: Sequence[Part]) -> tuple[int, ...]:
-    """Which of the pools that were offered those of the plan are; it has them in their order."""
+    """Which of the pools that were offered those of the plan are."""
     found: list[int] = []
     for pool in plan.cluster.pools:
-        rest = range(found[-1] + 1 if found else 0, len(parts))
-        found.append(next(n for n in rest if (parts[n].cluster.node.id, parts[n].zone) == (pool.node, pool.zone)))
+        rest = [n for n in range(len(parts)) if n not in found]
+        alike = [n for n in rest if (parts[n].cluster.node.id, parts[n].zone) == (pool.node, pool.zone)]
+        found.append(next(n for n in alike if pool.offered in (None, parts[n].count)))
     return tuple(found)
 
 

@@ -88,6 +88,8 @@ class Mixed:
     """Seconds; given if the bandwidth is."""
     jobs: tuple[str, ...] = ()
     """Workloads; empty: all."""
+    alike: bool = True
+    """Whether pipelines are of one kind and fill their nodes, as launchers start them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -174,6 +174,7 @@ def question(instance: Instance) -> schema.Asked:
                 workloads=table.jobs,
                 link_bytes_per_s=table.bandwidth,
                 link_latency_s=table.latency,
+                pipelines="alike" if table.alike else "any",
             )
             for table in asked.mixed
         )
@@ -273,7 +274,7 @@ def _of_mixing(mixtures: Mixtures, alternatives: tuple[schema.Alternative, ...])
             yield Assumption(
                 what=f"{name} runs in {count} kinds of pipelines",
                 why="launchers start one kind: it takes a training script of your own",
-                flag="[[mixed]]",
+                flag='[[mixed]] pipelines = "alike"',
             )
 
 

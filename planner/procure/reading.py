@@ -57,7 +57,7 @@ _CANDIDATE = (
 )  # fmt: skip
 _PRICE = ("amount", "date", "source")
 _OWNED = ("node", "count", "fabric", "region")
-_MIXED = ("pools", "counts", "link", "latency", "workloads")
+_MIXED = ("pools", "counts", "link", "latency", "workloads", "pipelines")
 _EXCHANGE = ("usd", "date", "source")
 _OWNERSHIP = (
     "interest", "life", "residual", "load", "colocation_per_kw_month", "maintenance", "staff_per_accelerator_year",
@@ -401,6 +401,7 @@ def _mixed(r: _Reader, rows: Any, asked: Portfolio) -> tuple[Mixed, ...]:
                 bandwidth=link,
                 latency=None if link is None else GIVEN_LATENCY_S if latency is None else latency,
                 jobs=r.value(row, "workloads", where, lambda x: _names(x, work, "workload")) or (),
+                alike=r.value(row, "pipelines", where, one_of(("alike", "any"))) != "any",
             )
         )
     return tuple(found)

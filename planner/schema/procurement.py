@@ -48,6 +48,8 @@ class Together(Record):
     link_bytes_per_s: float | None
     """What a node sends to another pool, if given."""
     link_latency_s: float | None
+    pipelines: Literal["alike", "any"] = "any"
+    """``alike``: of one kind that fills its nodes, as launchers start them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,48 @@ def choice_is_what_rules_say(c: Claim) -> Iterator[str]:
         yield f"live are {', '.join(told.live)} of at most {told.most}; the calls use {', '.join(sorted(used))}"
 
 
+def rules_are_for_calls(c: Claim) -> Iterator[str]:
+    """Rules of a told choice are for its calls' operations and groups, by a back end that is live or the base: other
+    sizes than the plan's get one of these too.
+    """
+    told = c.plan.communication_choice
+    if told is None:
+        return
+    called = {(call.op, call.group, call.ranks) for call in told.calls}
+    for rule in c.plan.communication:
+        if (rule.op, rule.group, rule.ranks) not in called:
+            yield f"{_named(rule)}: the plan makes no such call"
+        elif rule.backend not in {*told.live, told.base}:
+            yield f"{_named(rule)}: live are {', '.join(told.live)}"
+
+
+def calls_add_up(c: Claim) -> Iterator[str]:
+    """``0 <= saved_s <= step (1 - alone_s / base_s)``; what leaves the base does so for more than the margin; the model
+    alone saves nothing.
+    """
+    told, step = c.plan.communication_choice, c.plan.prediction.step_time_s
+    if told is None:
+        return
+    for call in told.calls:
+        what = f"{call.op} of {call.bytes:.6g} bytes in {call.group}"
+        if not (call.ranks > 1 and call.count > 0 and call.bytes > 0 and call.alone_s > 0 and call.base_s > 0):
+            yield f"{what}: {call.ranks} ranks, {call.count:g} calls, {call.alone_s:g} s each, {call.base_s:g} s"
+            continue
+        pools = set(call.pools or ())
+        if not pools <= set(range(len(c.plan.cluster.pools))) or (call.pools is not None and not pools):
+            yield f"{what}: there are no such pools as {', '.join(str(i + 1) for i in sorted(pools)) or 'none'}"
+        most = step * max(1.0 - call.alone_s / call.base_s, 0.0)
+        if not -TOLERANCE * step <= call.saved_s <= most + TOLERANCE * step:
+            yield f"{what}: {call.saved_s:.9g} s of the step are saved, at most {most:.9g} can be"
+        if call.alone_s > call.base_s * (1.0 + TOLERANCE):
+            yield f"{what}: {call.choice} takes {call.alone_s:.9g} s, longer than {told.base}, {call.base_s:.9g}"
+        left = call.choice.partition(" ")[0] != told.base
+        if left and call.alone_s * (1.0 + told.margin) > call.base_s * (1.0 + TOLERANCE):
+            yield f"{what}: {call.choice} gains less than the margin of {told.margin:g}"
+        if told.table == "modelled" and (call.saved_s or call.alone_s != call.base_s):
+            yield f"{what}: a gain that nobody measured"
+
+
 def _spelt(rule: CommunicationRule) -> str:
     how = "/".join(word for word in (rule.algorithm, rule.protocol) if word)
     return f"{rule.backend} {how}" if how else rule.backend
@@ -88,4 +130,6 @@ def gain_adds_up(c: Claim) -> Iterator[str]:
         yield f"{told.saved_s:.9g} s are saved, by the calls {calls:.9g} of {step:.9g}"
 
 
-CHECKS: tuple[Check, ...] = (rules_have_one_answer, choice_is_what_rules_say, gain_adds_up)
+CHECKS: tuple[Check, ...] = (
+    rules_have_one_answer, choice_is_what_rules_say, rules_are_for_calls, calls_add_up, gain_adds_up
+)  # fmt: skip

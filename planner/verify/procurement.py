@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from itertools import pairwise
 
+from planner.schema.plan import Plan
 from planner.schema.procurement import Alternative, Asked, JobDone, PoolBought, Procurement, Together
 from planner.verify import bill
 from planner.verify.bill import DAYS_PER_MONTH, HIRED, days_of, watts_of
@@ -134,8 +135,29 @@ def _planned_together(question: Asked, job: JobDone, mine: list[PoolBought]) -> 
     ]  # fmt: skip
     if not tables:
         yield f"{job.name} runs on {' and '.join(job.pools)} at once, which nobody asked for"
-    elif not any(_linked(table, job) for table in tables):
+        return
+    tables = [table for table in tables if _linked(table, job)]
+    if not tables:
         yield f"{job.name}: its plan has other links than the question"
+    elif all(table.pipelines == "alike" for table in tables):
+        yield from (f"{job.name}: {why}, where launchers start one kind" for why in _unlike(job.plan))
+
+
+def _unlike(plan: Plan) -> Iterator[str]:
+    """Why the pipelines of a plan are not all of one kind that fills its nodes with whole micro-batches."""
+    groups = plan.parallelism.groups or ()
+    if len(groups) != 1:
+        yield f"it has {len(groups)} kinds of pipelines"
+        return
+    (group,) = groups
+    if len({(s.tp, s.cp, s.ep, s.recompute) for s in group.stages}) > 1:
+        yield "its stages are cut in several ways"
+    if group.sequences != group.copies * group.width * group.micro * group.micro_batches:
+        yield "some micro-batches are smaller than others"
+    for index, pool in enumerate(plan.cluster.pools):
+        ranks = group.copies * group.width * sum(s.tp * s.cp for s in group.stages if s.pool == index)
+        if ranks != pool.count * pool.accelerators_per_node:
+            yield f"it takes {ranks:,} of the {pool.count * pool.accelerators_per_node:,} accelerators of {pool.node}"
 
 
 def _linked(table: Together, job: JobDone) -> bool:
