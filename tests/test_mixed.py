@@ -306,15 +306,16 @@ def test_pipelines_that_share_their_seam_reduce_inside_their_pools() -> None:
     """The same layers on the same pools in every copy: no gradient passes the link, however slow it is."""
     fast, slow = (
         posed("gpt2-medium", SMALL, links=(f"ws-4xrtx6000/t4-4={rate},20 us",)).setting
-        for rate in ("100 Gbit/s", "1 Mbit/s")
+        for rate in ("100 Gbit/s", "2 Gbit/s")
     )
+    slow = dataclasses.replace(fast, network_of=slow.network_of)  # a slow link would deal layers otherwise, too
     spans = np.flatnonzero(np.all(fast.kinds.usage == 1, axis=-1))
     one = int(spans[np.argmin(fast.kinds.total[spans])])
     other = next(int(k) for k in spans if fast.kinds.seam[k] != fast.kinds.seam[one])
     shown = [settling.settle(setting, np.array([one]), np.array([4])) for setting in (fast, slow)]
     assert shown[0] is not None and shown[1] is not None and shown[0].exposed == shown[1].exposed
     mixed = [settling.settle(setting, np.array([one, other]), np.array([2, 2])) for setting in (fast, slow)]
-    assert mixed[0] is not None and mixed[1] is not None and mixed[1].exposed > 100 * mixed[0].exposed
+    assert mixed[0] is not None and mixed[1] is not None and mixed[1].exposed > 5 * mixed[0].exposed
 
 
 # ---- documents -------------------------------------------------------------------------------------------------------

@@ -346,16 +346,18 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     found = best(posed.lean, Variant(), "cost")
     assert found is not None
     base = [posed.instance.pools[p].id for p in found.run[0]]
-    assert base == ["own 1 x dgx-a100-80gb", "own 1 x dgx-h100"]
+    assert sorted(base) == ["own 1 x dgx-a100-80gb", "own 1 x dgx-h100"]
     together = [c for c in posed.columns if c.beside]
-    spot = next(c for c in together if posed.instance.pools[c.beside[0]].way == "spot")
-    usual = next(c for c in together if posed.instance.pools[c.beside[0]].way == "on-demand")
+    spot, usual = (
+        next(c for c in together if any(posed.instance.pools[p].way == way for p in c.place))
+        for way in ("spot", "on-demand")
+    )
     # One search for both; the spot machine is taken back now and then.
     assert posed.mixtures.wanted == 0 and spot.days > usual.days
     plans = [posed.mixtures.plan(c) for c in (spot, usual)]
     assert plans[0].prediction == plans[1].prediction
     assert plans[0].money.goodput.mtbf_s < plans[1].money.goodput.mtbf_s
-    assert [pool.zone for pool in plans[0].cluster.pools] == ["", "rented"]
+    assert sorted(pool.zone for pool in plans[0].cluster.pools) == ["", "rented"]
     (link,) = plans[0].cluster.links
     assert (link.bytes_per_s, link.latency_s, link.basis) == (25e9, 2e-5, "as given ([[mixed]] link)")
     # Over what is assumed where nothing is said the rented machine is left out, and that is told.
@@ -466,7 +468,7 @@ def test_an_answer_that_rents_a_machine_for_a_job_beside_one_s_own_holds(tmp_pat
     assert verify.violations(found) == []
     first = found.alternatives[0]
     base = first.workloads[0]
-    assert base.pools == ("own 1 x dgx-a100-80gb", "spot 1 x p5.48xlarge") and base.finish_day < 6
+    assert set(base.pools) == {"own 1 x dgx-a100-80gb", "spot 1 x p5.48xlarge"} and base.finish_day < 6
     assert found.apart is not None and found.apart.value is None  # no one pool does it in time
     (rent,) = (line for line in first.bill_of_materials if line.kind == "rental")
     assert rent.count == pytest.approx(24 * base.days)

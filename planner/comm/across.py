@@ -275,12 +275,16 @@ def _of_layers(k: Known, row: int, stage: int) -> Iterator[Call]:
 
 
 def _of_hops(k: Known, row: int, stage: int) -> Iterator[Call]:
-    """Activations and gradients to the stage before and to the next; the slower of the two shows."""
+    """Activations and gradients to the stage before and to the next. Within the pool the slower of the two shows; of a
+    link before the stage all, of one behind it the gradients (:data:`planner.mixed.pipelines.LEAVING`).
+    """
     g = k.plan.parallelism.groups[row]
-    sides = [_hop(k, row, i) for i in (stage - 1, stage) if 0 <= i < len(g.stages) - 1]
-    slower = max(range(len(sides)), key=lambda i: sides[i].alone_s, default=0)
-    for i, call in enumerate(sides):
-        yield call if i == slower else replace(call, exposed_s=0.0)
+    sides = {i: _hop(k, row, i) for i in (stage - 1, stage) if 0 <= i < len(g.stages) - 1}
+    inside = [i for i, call in sides.items() if call.where != LINK]
+    slower = max(inside, key=lambda i: sides[i].alone_s, default=-1)
+    for i, call in sides.items():
+        share = float(i == slower) if call.where != LINK else 1.0 if i < stage else pipelines.LEAVING
+        yield replace(call, exposed_s=share * call.alone_s)
 
 
 def _hop(k: Known, row: int, before: int) -> Call:
@@ -361,10 +365,12 @@ def stretched(k: Known, found: Sequence[PoolCall], ratio: Callable[[PoolCall], f
 
 
 def _gained(g: Group, stage: int, mine: Sequence[PoolCall], ratio: Callable[[PoolCall], float]) -> float:
-    """Seconds of a micro-batch that a stage gains; of its transfers on both sides the slower shows, before and then."""
+    """Seconds of a micro-batch that a stage gains; of its transfers within the pool the slower side shows, before and
+    then.
+    """
     here = [call for call in mine if call.stage == stage and call.cause != "dp"]
-    gained = sum(call.exposed_s * (1.0 - ratio(call)) for call in here if call.cause != "p2p")
-    hops = [call for call in here if call.cause == "p2p"]
+    hops = [call for call in here if call.cause == "p2p" and call.where != LINK]
+    gained = sum(call.exposed_s * (1.0 - ratio(call)) for call in here if call not in hops)
     # A row of 4 transfers a micro-batch is both sides.
     sides = [call.alone_s / (call.count / (2.0 * g.micro_batches)) * ratio(call) for call in hops]
     return float(gained + sum(call.exposed_s for call in hops) - max(sides, default=0.0)) / g.micro_batches

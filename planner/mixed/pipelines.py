@@ -25,6 +25,8 @@ STAGES_ALONE = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 STAGES_TOGETHER = (1, 2, 3, 4, 6, 8)
 STAGES_TOGETHER_COARSE = (1, 2, 4, 8)
 """Stages on one pool: where it holds the whole pipeline, and where it shares it."""
+LEAVING = 0.5
+"""Of the transfers over a link what the stage before it waits for: the gradients."""
 MOST_POOLS = 2
 """Pools that one pipeline may span."""
 
@@ -144,7 +146,7 @@ def unlike(chain: Chain, rows: Sequence[Integers], tables: Sequence[Priced],
     for i, (place, pool, role, depth) in enumerate(stages):
         table, row = tables[pool], rows[place]
         room = table.room[row][:, :, ROLES.index(role), depth - 1]
-        fixed = np.maximum(hops[i], hops[i + 1])
+        fixed = _waited(stages, hops, i)
         least = 1
         if role in ("alone", "first"):
             fixed = fixed + table.embedding[row] + np.min(table.leading[row], axis=-1)
@@ -153,6 +155,25 @@ def unlike(chain: Chain, rows: Sequence[Integers], tables: Sequence[Priced],
             fixed = fixed + table.head[row]
         parts.append((table.layer[row], room, fixed, least))
     return dealing.stages_of(parts)
+
+
+def _waited(stages: Sequence[tuple[int, int, str, int]], hops: Sequence[Array], i: int) -> Array:
+    """Seconds of a micro-batch's transfers that stage i waits for: ``max of its pool's + link before + LEAVING link
+    after``.
+
+    As 1F1B runs where transfers of two stages follow each other and what is sent does not hold up computing: before the
+    activations that a stage waits for, its own gradients pass the same link. Of a link behind it only the gradients
+    make it wait; activations leave while it computes. Transfers within a pool are priced as in one cluster.
+    """
+    inside, over = np.zeros_like(hops[i]), np.zeros_like(hops[i])
+    for other, hop, share in ((i - 1, hops[i], 1.0), (i + 1, hops[i + 1], LEAVING)):
+        if not 0 <= other < len(stages):
+            continue
+        if stages[other][1] == stages[i][1]:
+            inside = np.maximum(inside, hop)
+        else:
+            over = over + share * hop
+    return inside + over
 
 
 def _hops(stages: Sequence[tuple[int, int, str, int]], rows: Sequence[Integers], tables: Sequence[Priced],
