@@ -19,7 +19,7 @@ def random_stages(seed: int, pipelines: int = 4, stages: int = 3) -> Unlike:
     room = np.sort(rng.integers(0, LAYERS + 1, (pipelines, stages, 2)), axis=-1).astype(float)
     least = np.ones(stages, dtype=np.int64)
     least[0] = rng.integers(1, 3)
-    return Unlike(each, room, rng.uniform(0, 2, (pipelines, stages)), least)
+    return Unlike(each, room, rng.uniform(0, 2, (pipelines, stages, 2)), least)
 
 
 def every_deal(of: Unlike) -> list[tuple[float, float]]:
@@ -77,6 +77,6 @@ def test_many_pipelines_at_once_have_the_fastest_slowest_stage(seed: int) -> Non
 
 
 def test_like_stages_share_evenly() -> None:
-    of = Unlike(np.ones((1, 3, 1)), np.full((1, 3, 1), 9.0), np.zeros((1, 3)), np.ones(3, dtype=np.int64))
+    of = Unlike(np.ones((1, 3, 1)), np.full((1, 3, 1), 9.0), np.zeros((1, 3, 1)), np.ones(3, dtype=np.int64))
     assert deal(of, LAYERS).layers.tolist() == [[3, 3, 3]]
     assert best_deal(of, LAYERS, 8)[0].tolist() == [3, 3, 3]

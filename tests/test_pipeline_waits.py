@@ -54,6 +54,20 @@ def test_a_slow_link_costs_the_stage_before_it_half_and_the_one_behind_it_all() 
         assert each == pytest.approx(max(stage_seconds(stages, [link])))
 
 
+def test_leading_dense_layers_take_what_their_stage_s_policy_makes_of_them() -> None:
+    """Kept or computed again: what they add to the first stage is a policy's own, not the least of all."""
+    known, wanted, pools = api.pooled_request("deepseek-v2-lite", ("dgx-h100:1", "dgx-a100-80gb:1"), api.Asked())
+    of = problem.prepare(known, wanted, pools, wanted.batches[-1])
+    chain = ((0, 1), (1, 1))
+    rows = pipelines.rows_of(chain, of.tables)
+    found, table = pipelines.unlike(chain, rows, of.tables, of.links), of.tables[0]
+    assert np.all(np.ptp(table.leading[rows[0]], axis=-1) > 0), "policies differ"
+    for policy in range(len(table.policies)):
+        extra = found.fixed[:, 0, policy] - found.fixed[:, 0, 0]
+        assert np.allclose(extra, (table.leading[:, policy] - table.leading[:, 0])[rows[0]])
+    assert np.all(found.fixed[:, 1] == found.fixed[:, 1, :1])
+
+
 def test_within_a_pool_transfers_are_priced_as_in_one_cluster() -> None:
     """The slower side, once: what the efficiencies of one cluster were fitted with."""
     known, wanted, pools = api.pooled_request("gpt2-medium", ("ws-4xrtx6000:2", "t4-4:2"), api.Asked(batch="64"))

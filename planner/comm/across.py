@@ -196,8 +196,8 @@ def _unlike(chain: Chain, row: int, tables: Sequence[Priced], links: dict[tuple[
 def _times(g: Group, of: Unlike, policies: Sequence[str]) -> tuple[Array, list[int]]:
     """Seconds of a micro-batch on every stage as the document deals them, and the place of its policy."""
     chosen = [policies.index(s.recompute) for s in g.stages]
-    each = [s.layers * of.each[0, i, k] + of.fixed[0, i] for i, (s, k) in enumerate(zip(g.stages, chosen, strict=True))]
-    return np.array(each), chosen
+    dealt = enumerate(zip(g.stages, chosen, strict=True))
+    return np.array([s.layers * of.each[0, i, k] + of.fixed[0, i, k] for i, (s, k) in dealt]), chosen
 
 
 def _kind(g: Group, row: int, chain: Chain, tables: Sequence[Priced], links: dict[tuple[int, int], Network]) -> Kinds:

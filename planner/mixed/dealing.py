@@ -21,7 +21,7 @@ class Unlike:
     room: Array
     """Most layers that fit, same shape."""
     fixed: Array
-    """Seconds that a stage takes besides its layers, shape (pipelines, stages)."""
+    """Seconds that a stage takes besides its layers, same shape or 1 policy."""
     least: NDArray[np.int64]
     """Layers that a stage must hold, shape (stages,)."""
 
@@ -44,16 +44,16 @@ def within(of: Unlike, slowest: Array) -> Array:
 
     ``max over policies of min(room, (slowest - fixed) / each)``, rounded down.
     """
-    time = (slowest[:, None] - of.fixed)[..., None] / of.each
+    time = (slowest[:, None, None] - of.fixed) / of.each
     return np.asarray(np.maximum(np.max(np.minimum(of.room, np.floor(time * (1.0 + 1e-12))), axis=-1), 0.0))
 
 
 def stage_times(of: Unlike, layers: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
     """Seconds of every stage under the cheapest policy that fits, and that policy; infinite where none does."""
     n = layers[..., None].astype(float)
-    times = np.where(of.room >= n, of.each * n, np.inf)
+    times = np.where(of.room >= n, of.each * n + of.fixed, np.inf)
     policy = np.argmin(times, axis=-1)
-    return np.take_along_axis(times, policy[..., None], axis=-1)[..., 0] + of.fixed, policy
+    return np.take_along_axis(times, policy[..., None], axis=-1)[..., 0], policy
 
 
 def deal(of: Unlike, layers: int) -> Dealt:
@@ -68,7 +68,7 @@ def deal(of: Unlike, layers: int) -> Dealt:
     possible = holds & np.all(np.isfinite(best), axis=-1)
     each = np.where(possible[:, None, None], of.each, 1.0)
     safe = Unlike(each, np.where(possible[:, None, None], of.room, layers), of.fixed, of.least)
-    high = np.max(np.max(safe.each, axis=-1) * layers + safe.fixed, axis=-1) * 1.01
+    high = np.max(safe.each * layers + safe.fixed, axis=(-2, -1)) * 1.01
     low = np.zeros(len(of.fixed))
     for _ in range(45):
         middle = 0.5 * (low + high)

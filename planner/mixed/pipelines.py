@@ -146,14 +146,14 @@ def unlike(chain: Chain, rows: Sequence[Integers], tables: Sequence[Priced],
     for i, (place, pool, role, depth) in enumerate(stages):
         table, row = tables[pool], rows[place]
         room = table.room[row][:, :, ROLES.index(role), depth - 1]
-        fixed = _waited(stages, hops, i)
+        fixed = _waited(stages, hops, i)[:, None]
         least = 1
         if role in ("alone", "first"):
-            fixed = fixed + table.embedding[row] + np.min(table.leading[row], axis=-1)
+            fixed = fixed + table.embedding[row][:, None] + table.leading[row]
             least = max(table.least, 1)
         if role in ("alone", "last"):
-            fixed = fixed + table.head[row]
-        parts.append((table.layer[row], room, fixed, least))
+            fixed = fixed + table.head[row][:, None]
+        parts.append((table.layer[row], room, np.broadcast_to(fixed, room.shape), least))
     return dealing.stages_of(parts)
 
 
