@@ -385,6 +385,16 @@ BREAKS = [
     ("prediction.memory.resident_bytes", lambda x: 2 * x + 1, "memory_adds_up"),
     ("prediction.step_time_s", lambda x: 0.9 * x, "times_follow"),
     ("money.usd_per_hour", lambda x: x + 1, "dollars_follow_from_pools"),
+    ("money.tokens_per_usd", lambda x: 2 * x, "dollars_follow_from_pools"),
+    ("money.tokens_per_usd", None, "dollars_follow_from_pools"),
+    ("money.price.usd_per_hour", lambda x: x + 1, "dollars_follow_from_pools"),
+    ("prediction.memory.stage", lambda x: x + 1, "fullest_stage_is_told"),
+    ("prediction.memory.oom_chance", lambda x: x / 2 + 0.001, "chance_follows_from_interval"),
+    ("prediction.memory.oom_risk", 0.7, "risk_is_one"),
+    ("recompute.policy", lambda x: "full" if x != "full" else "none", "switches_are_those_of_groups"),
+    ("recompute.selective", lambda x: not x, "switches_are_those_of_groups"),
+    ("offload", {"optimizer": True}, "switches_are_those_of_groups"),
+    ("overlap.p2p", True, "switches_are_those_of_groups"),
 ]
 
 

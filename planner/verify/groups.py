@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.schema.plan import Group, GroupStage
-from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
+from planner.verify.finding import TOLERANCE, Check, Claim, same, unless_same
 from planner.verify.memory import trained
 from planner.verify.model import Held, first_end, last_end
 
@@ -214,17 +214,40 @@ def _states(c: Claim, g: Group, s: GroupStage, held: Held) -> float:
 def fullest_stage_is_told(c: Claim) -> Iterator[str]:
     """The memory section is that of the stage with the largest share of its accelerator in use."""
     m, pools = c.plan.prediction.memory, c.plan.cluster.pools
-    shares = [
-        s.memory_bytes / pools[s.pool].accelerator_memory_bytes for g in c.plan.parallelism.groups for s in g.stages
+    held = [
+        (s.memory_bytes / pools[s.pool].accelerator_memory_bytes, n, pools[s.pool].accelerator_memory_bytes)
+        for g in c.plan.parallelism.groups
+        for n, s in enumerate(g.stages)
     ]
-    yield from unless_same("memory.total_bytes / capacity_bytes", m.total_bytes / m.capacity_bytes, max(shares))
+    most = max(share for share, _, _ in held)
+    yield from unless_same("memory.total_bytes / capacity_bytes", m.total_bytes / m.capacity_bytes, most)
+    fullest = {(n, capacity) for share, n, capacity in held if same(share, most)}
+    if not any(m.stage == n and same(m.capacity_bytes, capacity) for n, capacity in fullest):
+        told = " or ".join(f"stage {n} with {capacity:.6g} B" for n, capacity in sorted(fullest))
+        yield f"memory is told of stage {m.stage} with {m.capacity_bytes:.6g} B; the fullest is {told}"
+
+
+def switches_are_those_of_groups(c: Claim) -> Iterator[str]:
+    """The recomputation told is the most that a stage does; unlike pipelines offload nothing and wait for transfers."""
+    plan = c.plan
+    names = {s.recompute for g in plan.parallelism.groups for s in g.stages}
+    name = next(each for each in reversed(RECOMPUTES) if each in names)
+    told = (plan.recompute.policy, plan.recompute.layers_fraction, plan.recompute.selective)
+    if told != (name, float(name == "full"), name == "selective"):
+        yield f"recompute is told as {', '.join(map(str, told))}; the stages' most is {name}"
+    if any(plan.offload.values()) or plan.overlap.p2p:
+        yield "unlike pipelines are priced without offload, and with transfers that are waited for"
+    if plan.overlap.tp and not plan.parallelism.sequence_parallel:
+        yield "overlap.tp without sequence_parallel"
 
 
 def dollars_follow_from_pools(c: Claim) -> Iterator[str]:
-    """``usd_per_hour = sum(nodes price)``, ``usd_total = usd_per_hour 24 days``."""
+    """``usd_per_hour = sum(nodes price)``, ``usd_total = usd_per_hour 24 days``, ``tokens_per_usd = tokens /
+    usd_total``; the one price is the first pool's.
+    """
     money, pools = c.plan.money, c.plan.cluster.pools
     if money.usd_per_hour is None or money.usd_total is None:
-        if money.usd_total is not None or money.prices:
+        if any((money.usd_total is not None, money.prices, money.price, money.tokens_per_usd is not None)):
             yield "some amounts are known without the others"
         return
     if len(money.prices) != len(pools):
@@ -233,6 +256,11 @@ def dollars_follow_from_pools(c: Claim) -> Iterator[str]:
     hourly = sum(pool.count * price.usd_per_hour for pool, price in zip(pools, money.prices, strict=True))
     yield from unless_same("usd_per_hour", money.usd_per_hour, hourly)
     yield from unless_same("usd_total", money.usd_total, money.usd_per_hour * 24.0 * money.days)
+    bought = (money.tokens_per_usd or 0.0) * money.usd_total
+    if money.usd_total:
+        yield from unless_same("tokens_per_usd x usd_total", bought, c.plan.workload.tokens)
+    if money.price != money.prices[0]:
+        yield "the price told is not that of the first pool"
 
 
 CHECKS: tuple[Check, ...] = (
@@ -245,5 +273,6 @@ CHECKS: tuple[Check, ...] = (
     gradients_cross_in_time,
     memory_fits_stage_by_stage,
     fullest_stage_is_told,
+    switches_are_those_of_groups,
     dollars_follow_from_pools,
 )
