@@ -16,7 +16,7 @@ from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.figures import Array
 from planner.design.clusters import Clusters, Values
-from planner.design.study import LARGER_IS_BETTER, Objective, Point, Study, Workload
+from planner.design.study import Objective, Point, Study, Workload
 from planner.errors import ClusterwrightError, WrongQuestion
 from planner.question import Prepared, goodput_of, prepare, problem
 from planner.schema.hardware import Cluster
@@ -294,11 +294,6 @@ class Evaluator:
             tokens = candidate.layout["batch"] * here.request.workload.sequence
             self._flops[job] = float(cost.model_flops(grid)) / tokens
         return self._flops[job]
-
-
-def better(name: str, a: float, b: float) -> bool:
-    """Whether a value of an objective is better than another."""
-    return a > b if name in LARGER_IS_BETTER else a < b
 
 
 def _kept(broken: dict[str, float]) -> bool:
