@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from planner.export import facts
 from planner.export.bundle import trainers
 from planner.mixed import alike, document, problem, settling
 from planner.mixed.problem import Prepared
+from planner.mixed.settling import Mixed
 from planner.schema.plan import Plan
 from tests.asking import ask
 
 
+@cache
 def posed(clusters: tuple[str, ...], **asked: Any) -> Prepared:
     known, wanted, pools = api.pooled_request("gpt2-medium", clusters, api.Asked(**asked))
     return problem.prepare(known, wanted, pools, wanted.batches[-1])
@@ -55,6 +58,110 @@ def test_it_is_the_best_that_an_exporter_takes(clusters: tuple[str, ...], batch:
     mine = alike.best(prepared, (0, 1))
     assert mine is not None and mine.value == pytest.approx(wanted.value, rel=1e-9)
     assert (mine.value > found[0].value * (1 + 1e-9)) is binds
+
+
+# ---- every plan of one kind, written down ----------------------------------------------------------------------------
+
+
+def degrees(prepared: Prepared, row: int) -> set[tuple[int, ...]]:
+    """Tensor, context and expert parallel of every stage of a kind, as its ways have them."""
+    kinds, found = prepared.setting.kinds, set()
+    for place, (pool, _) in enumerate(prepared.chains[int(kinds.chain[row])]):
+        ways, way = prepared.tables[pool].ways, int(kinds.ways[row, place])
+        found.add((int(ways.tp[way]), int(ways.cp[way]), int(ways.ep[way])))
+    return found
+
+
+@cache
+def every() -> list[tuple[int, int, Mixed]]:
+    """Kind, bundles and plan, of all that stand on both pools, are cut alike, fill nodes and divide the batch."""
+    prepared, found = posed(SMALL, batch="48"), []
+    setting = prepared.setting
+    for row in range(len(setting.kinds)):
+        usage, samples = setting.kinds.usage[row].tolist(), int(setting.kinds.samples[row])
+        if 0 in usage or len(degrees(prepared, row)) > 1:
+            continue
+        for copies in range(1, 49):
+            nodes = [copies * used / each for used, each in zip(usage, setting.offer.per_node, strict=True)]
+            fills = all(n == int(n) and n <= m for n, m in zip(nodes, setting.offer.nodes, strict=True))
+            if fills and 48 % (copies * samples) == 0:
+                plan = settling.settle(setting, np.array([row]), np.array([copies]))
+                assert plan is not None and plan.nodes == tuple(nodes)
+                found.append((row, copies, plan))
+    return found
+
+
+SMALL = ("t4-4:1", "ws-4xrtx6000:2")
+WEIGHTS = (1.0, 2.5)
+
+
+def rated(plan: Mixed) -> float:
+    return plan.time * sum(n * weight for n, weight in zip(plan.nodes, WEIGHTS, strict=True))
+
+
+@pytest.mark.parametrize("by_rate", [False, True])
+def test_what_is_said_of_a_plan_is_what_the_plan_is(by_rate: bool) -> None:
+    """Seconds, or what the nodes count in them, in whatever order the pools are named."""
+    prepared = posed(SMALL, batch="48")
+    offer = replace(prepared.setting.offer, weights=WEIGHTS)
+    setting = replace(prepared.setting, by_rate=by_rate, offer=offer)
+    for copies in {copies for _, copies, _ in every()}:
+        rows, plans = zip(*[(row, plan) for row, each, plan in every() if each == copies], strict=True)
+        wanted = [rated(plan) if by_rate else plan.time for plan in plans]
+        for pools in ((0, 1), (1, 0)):
+            assert alike._values(setting, np.array(rows), pools, copies) == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("by_rate", [False, True])
+@pytest.mark.parametrize("limit", ["none", "time", "money", "both", "more than there is"])
+def test_it_is_the_best_within_the_limits(limit: str, by_rate: bool) -> None:
+    prepared = posed(SMALL, batch="48")
+    times, money = (sorted(of(plan) for *_, plan in every()) for of in (lambda plan: plan.time, rated))
+    longest, most = np.inf, np.inf
+    if limit in ("time", "both"):
+        longest = times[len(times) // 3] * (1 + 1e-9)
+    if limit in ("money", "both"):
+        most = money[len(money) // 8] * (1 + 1e-9)
+    if limit == "more than there is":
+        longest = times[0] * 0.99
+    setting = replace(prepared.setting, by_rate=by_rate, longest=longest, most=most,
+                      offer=replace(prepared.setting.offer, weights=WEIGHTS))  # fmt: skip
+    kept = [rated(p) if by_rate else p.time for *_, p in every() if p.time <= longest and rated(p) <= most]
+    found = alike.best(replace(prepared, setting=setting), (0, 1))
+    assert (None if found is None else found.value) == (pytest.approx(min(kept), rel=1e-9) if kept else None)
+    assert bool(kept) is (limit != "more than there is")
+
+
+@pytest.mark.parametrize(("model", "unlike"), [("mixtral-8x7b", (1, 1, 2)), ("llama3.2-1b", (1, 2, 1))])
+def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[int, ...]) -> None:
+    """Of every way in which degrees may agree and differ, as the stages of the written plan say."""
+    catalog = api.load(None)
+    known, wanted, pools = api.pooled_request(model, ("dgx-h100:1", "dgx-a100-80gb:2"), api.Asked(batch="64"))
+    prepared = problem.prepare(known, wanted, pools, 64)
+    kinds, seen = prepared.setting.kinds, {}
+    mine = set(alike._cut_alike(prepared, (0, 1)).tolist())
+    for row in range(len(kinds)):
+        if np.all(kinds.usage[row] > 0):
+            cuts = degrees(prepared, row)
+            seen.setdefault(tuple(len({cut[i] for cut in cuts}) for i in range(3)), row)
+    assert {(1, 1, 1), (2, 1, 1), unlike} <= seen.keys()
+    for row in seen.values():
+        plan = settling.settle(prepared.setting, np.array([row]), np.array([1]))
+        assert plan is not None
+        stages = document.plan(catalog, prepared, plan, 1).parallelism.groups[0].stages
+        assert (row in mine) is (len({(stage.tp, stage.cp, stage.ep) for stage in stages}) == 1)
+    alone = [row for row in range(len(kinds)) if not np.all(kinds.usage[row] > 0)]
+    assert alone and not mine & set(alone)
+
+
+def test_divisors_come_in_pairs() -> None:
+    for batch in range(1, 200):
+        found = alike._divisors(batch)
+        assert found == sorted(batch // n for n in found) and {1, batch} <= set(found)
+        assert not any(batch % n == 0 for n in set(range(1, batch)) - set(found))
+
+
+# ---- plans -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
