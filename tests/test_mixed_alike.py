@@ -72,27 +72,39 @@ def degrees(prepared: Prepared, row: int) -> set[tuple[int, ...]]:
     return found
 
 
+SMALL = ("dgx-v100:1", "t4-4:2")
+"""Reductions take far longer on the second."""
+WEIGHTS = (1.0, 2.5)
+
+
+def can(prepared: Prepared, row: int, copies: int) -> bool:
+    """Whether so many bundles fill nodes that there are, and their micro-batches divide the batch."""
+    kinds, offer = prepared.setting.kinds, prepared.setting.offer
+    nodes = [copies * int(used) / each for used, each in zip(kinds.usage[row], offer.per_node, strict=True)]
+    fills = all(n == int(n) and n <= most for n, most in zip(nodes, offer.nodes, strict=True))
+    return fills and offer.batch % (copies * int(kinds.samples[row])) == 0
+
+
 @cache
 def every() -> list[tuple[int, int, Mixed]]:
     """Kind, bundles and plan, of all that stand on both pools, are cut alike, fill nodes and divide the batch."""
     prepared, found = posed(SMALL, batch="48"), []
-    setting = prepared.setting
-    for row in range(len(setting.kinds)):
-        usage, samples = setting.kinds.usage[row].tolist(), int(setting.kinds.samples[row])
-        if 0 in usage or len(degrees(prepared, row)) > 1:
-            continue
-        for copies in range(1, 49):
-            nodes = [copies * used / each for used, each in zip(usage, setting.offer.per_node, strict=True)]
-            fills = all(n == int(n) and n <= m for n, m in zip(nodes, setting.offer.nodes, strict=True))
-            if fills and 48 % (copies * samples) == 0:
-                plan = settling.settle(setting, np.array([row]), np.array([copies]))
-                assert plan is not None and plan.nodes == tuple(nodes)
+    for row in range(len(prepared.setting.kinds)):
+        if np.all(prepared.setting.kinds.usage[row] > 0) and len(degrees(prepared, row)) == 1:
+            for copies in (copies for copies in range(1, 49) if can(prepared, row, copies)):
+                plan = settling.settle(prepared.setting, np.array([row]), np.array([copies]))
+                assert plan is not None
                 found.append((row, copies, plan))
     return found
 
 
-SMALL = ("t4-4:1", "ws-4xrtx6000:2")
-WEIGHTS = (1.0, 2.5)
+@pytest.mark.parametrize("batch", [6, 12, 35])
+def test_bundles_fill_nodes_and_divide_the_batch(batch: int) -> None:
+    prepared = posed(SMALL, batch=str(batch))
+    rows = np.arange(len(prepared.setting.kinds))
+    for copies in range(1, batch + 1):
+        wanted = [can(prepared, row, copies) for row in rows]
+        assert alike._whole(prepared.setting, rows, copies).tolist() == wanted
 
 
 def rated(plan: Mixed) -> float:
