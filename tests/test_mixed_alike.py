@@ -150,20 +150,20 @@ def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[in
     catalog = api.load(None)
     known, wanted, pools = api.pooled_request(model, ("dgx-h100:1", "dgx-a100-80gb:2"), api.Asked(batch="64"))
     prepared = problem.prepare(known, wanted, pools, 64)
-    kinds, seen = prepared.setting.kinds, {}
+    kinds, seen, alike_there = prepared.setting.kinds, {}, set()
     mine = set(alike._cut_alike(prepared, (0, 1)).tolist())
     for row in range(len(kinds)):
         if np.all(kinds.usage[row] > 0):
             cuts = degrees(prepared, row)
             seen.setdefault(tuple(len({cut[i] for cut in cuts}) for i in range(3)), row)
+            alike_there |= {row} if len(cuts) == 1 else set()
+    assert mine == alike_there == set(alike._cut_alike(prepared, (1, 0)).tolist()), "chains run either way"
     assert {(1, 1, 1), (2, 1, 1), unlike} <= seen.keys()
     for row in seen.values():
         plan = settling.settle(prepared.setting, np.array([row]), np.array([1]))
         assert plan is not None
         stages = document.plan(catalog, prepared, plan, 1).parallelism.groups[0].stages
         assert (row in mine) is (len({(stage.tp, stage.cp, stage.ep) for stage in stages}) == 1)
-    alone = [row for row in range(len(kinds)) if not np.all(kinds.usage[row] > 0)]
-    assert alone and not mine & set(alone)
 
 
 def test_divisors_come_in_pairs() -> None:
