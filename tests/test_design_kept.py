@@ -15,7 +15,7 @@ from planner import catalog, document
 from planner.design import answer, designing, merging, proposing, storing, trials
 from planner.design.evaluation import Evaluator
 from planner.errors import WrongQuestion
-from tests.test_design import TINY, TWO, _limited, study, whole, whole_with
+from tests.test_design import TINY, TWO, _limited, run, study, whole, whole_with
 
 known = cache(catalog.load)
 GONE = "4194304"
@@ -254,3 +254,19 @@ def test_shards_of_unlike_numbers_and_of_another_study_are_not_merged(tmp_path):
         merging.merge(known(), study(), [first, third], explained=False)
     with pytest.raises(WrongQuestion, match=r"another study.*\n  costs\.node_usd"):
         merging.merge(known(), study(CHANGED["costs.node_usd"]), [first], explained=False)
+
+
+def test_every_shard_keeps_its_own_journal(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(designing, "SMALL", 5)
+    (tmp_path / "study.toml").write_text(TINY)
+    for n in ("1/3", "2/3"):
+        assert run("design", "study.toml", "--shard", n, "--quick") == 0
+    assert "shard 2 of 3: 12 of 36 points" in capsys.readouterr().out
+    journals = {path.name: path.read_text() for path in tmp_path.glob("*.journal")}
+    assert set(journals) == {"tiny.shard-1-of-3.journal", "tiny.shard-2-of-3.journal"}
+    numbers = [[json.loads(line)["number"] for line in text.splitlines()[1:]] for _, text in sorted(journals.items())]
+    assert numbers == [list(range(0, 36, 3)), list(range(1, 36, 3))]
+    for wrong in ("0/3", "4/3", "1/0", "1", "-1/3"):
+        assert run("design", "study.toml", "--shard", wrong) == 2
+        assert f"--shard {wrong}" in capsys.readouterr().err
