@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from planner import catalog, document
 from planner.design import answer, designing, merging, proposing, storing, trials
 from planner.design.evaluation import Evaluator
 from planner.errors import WrongQuestion
-from tests.test_design import TINY, TWO, _limited, run, study, whole, whole_with
+from tests.test_design import TINY, TWO, _limited, by_trials, run, study, whole, whole_with
 
 known = cache(catalog.load)
 GONE = "4194304"
@@ -138,6 +139,33 @@ def test_lost_trials_are_made_again_and_no_other(text, count, monkeypatch):
     assert states(stopped).count("COMPLETE") == count and "RUNNING" not in states(stopped)
     points = [[t.params for t in found.get_trials() if t.state.name == "COMPLETE"] for found in (straight, stopped)]
     assert points[0] == points[1]
+
+
+@pytest.mark.parametrize("text", [TINY, TWO], ids=["TPE", "NSGA-II"])
+def test_a_study_is_resumed_without_what_was_lost(text, tmp_path, monkeypatch):
+    """Two trials that a killed process had begun: resumed, and resumed again, the study has none of them."""
+    monkeypatch.setattr(designing, "SMALL", 0)
+    journal = str(tmp_path / "a.journal")
+    by_trials(text, 7, storage=journal)
+    for target in (11, 16):
+        stored = optuna.load_study(study_name=study(text).name, storage=storing.storage(journal))
+        ask(stored, study(text), dead())
+        ask(stored, study(text), dead())
+        resumed = by_trials(text, target, storage=journal, resume=True)
+        straight = by_trials(text, target)
+        assert [(t.axes, t.objectives) for t in resumed.trials] == [(t.axes, t.objectives) for t in straight.trials]
+
+
+def test_who_is_left_makes_what_another_worker_lost():
+    """Another process begins a trial and is killed while this one goes on: all trials are made in the end."""
+    found, of = begun()
+
+    def lose(n: int, note: str) -> None:
+        if states(found).count("COMPLETE") == 3 and "RUNNING" not in states(found):
+            ask(found, of, dead())
+
+    trials.run(found, Evaluator(known(), of), 6, 0, lose, lambda: True)
+    assert sorted(states(found)) == ["COMPLETE"] * 6 + ["FAIL"]
 
 
 def test_places_are_not_taken_from_who_is_at_work():
