@@ -16,7 +16,7 @@ from planner import catalog, document
 from planner.design import answer, designing, merging, proposing, storing, trials
 from planner.design.evaluation import Evaluator
 from planner.errors import WrongQuestion
-from tests.test_design import TINY, TWO, _limited, by_trials, run, study, whole, whole_with
+from tests.test_design import TINY, TWO, Tried, _limited, by_trials, run, study, whole, whole_with
 
 known = cache(catalog.load)
 GONE = "4194304"
@@ -200,6 +200,13 @@ def test_seeds_are_by_study_and_number_wherever_they_are_made():
     assert proposing.seeded(7, 41) == 0x483B5440
     many = {proposing.seeded(seed, number) for seed in range(20) for number in range(50)}
     assert len(many) == 1000 and all(0 <= each < 2**32 for each in many)
+
+
+@pytest.mark.parametrize("make", [proposing.swept, proposing.drawn])
+def test_a_seed_says_where_sweeps_and_draws_go(make):
+    tried = Tried([(1, 1, 0, 0)], lambda p: 1.0)
+    once, again = ([make(study(), tried, seed, proposing.Known()) for seed in range(12)] for _ in range(2))
+    assert once == again and len({tuple(params.values()) for params in once}) > 3
 
 
 # ---- shards ----------------------------------------------------------------------------------------------------------
