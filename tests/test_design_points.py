@@ -149,11 +149,12 @@ def test_joules_are_the_watts_of_the_whole_cluster():
 def test_prices_of_the_catalog_are_those_of_the_base_and_rates_count_from_it_on():
     """$375,000 for eight accelerators, as much for each in a larger pod, and a rate for what a figure has beyond."""
     text = POWERED.split("[costs]")[0] + '[costs]\nbasis = "purchase"\n[costs.per]\n'
-    asked = study(text + '"accelerator.peak.bf16" = "$10 per TFLOP/s"\n')
+    asked = study(text + '"accelerator.peak.bf16" = "$10 per TFLOP/s"\n"node.nics" = "$900 each"\n')
     here = Clusters(known(), asked)
-    for pod, fast in np.ndindex(2, 2):
-        values = asked.values((pod, fast, 0, 0))
-        assert here.capital(values) == pytest.approx(375e3 * 4 + 32 * 10.0 * 200.0 * fast)
+    for pod, fast, many in np.ndindex(2, 2, 2):
+        values = asked.values((pod, fast, 0, many))
+        ports = (4, 2)[pod] * (16 if many else 8) - 32  # beyond one for each accelerator, as the base has
+        assert here.capital(values) == pytest.approx(375e3 * 4 + 32 * 10.0 * 200.0 * fast + 900.0 * ports)
 
 
 def test_an_owned_hour_pays_for_the_watts_of_its_place():

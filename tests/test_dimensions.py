@@ -63,6 +63,30 @@ def test_links_carry_what_is_counted_message_by_message(shape, n):
     assert float(dimensions.carried(Dimension(shape, float(n), 1.0, 0.0), float(n))) == pytest.approx(loaded(shape, n))
 
 
+HOPS = {"ring": lambda n: n - 1, "switch": lambda n: 2 * math.log2(n), "torus": lambda n: 2 * (math.sqrt(n) - 1)}
+HOPS["fully-connected"] = lambda n: int(n > 1)
+
+
+@pytest.mark.parametrize("n", [1, 4, 16, 64])
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_hops_one_after_the_other(topology, n):
+    """Of messages that weigh nothing: round a ring, up and down a switch, straight over a mesh, along a torus."""
+    made = Dimensions((Dimension(topology, float(n), 1e30, 1e-6),), 4.0)
+    hops = HOPS[topology](n) * 1e-6
+    for call, times in ((dimensions.gather, 1), (dimensions.all_reduce, 2), (dimensions.all_to_all, 1)):
+        assert float(call(made, 1.0, (float(n),))) == pytest.approx(times * hops, abs=1e-20)
+        assert float(call(made, 0.0, (float(n),))) == 0.0
+    once = {"switch": 2e-6}.get(topology, 1e-6) if n > 1 else 0.0
+    assert float(dimensions.send(made, 1.0, (float(n),))) == pytest.approx(once, abs=1e-20)
+    assert float(dimensions.send(made, 0.0, (float(n),))) == 0.0
+
+
+def test_a_group_that_is_larger_than_the_network_loses_no_ranks():
+    made = Dimensions((Dimension("switch", 8.0, 1e9, 0.0), Dimension("ring", 4.0, 1e9, 0.0)))
+    assert [float(x) for x in dimensions.spans(made, 64.0, 1.0)] == [8.0, 8.0]
+    assert [float(x) for x in dimensions.spans(made, 16.0, 4.0)] == [2.0, 8.0]
+
+
 # ---- properties ------------------------------------------------------------------------------------------------------
 
 sizes = st.sampled_from([1, 2, 4, 8, 16])
