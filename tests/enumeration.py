@@ -99,7 +99,7 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[Options]:
                 for p2p in values("p2p_overlap", False) if layout["vpp"] > 1 else [False]:
                     orders = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
                     known = values("rank_order", orders[0], orders)
-                    for order in known if replicas and staged else known[:1]:
+                    for order in known if replicas and staged else [o for o in known if o == orders[0]]:
                         for place in values("offload", "none", ("none", "optimizer")):
                             yield Options(
                                 precision,

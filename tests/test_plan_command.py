@@ -209,6 +209,16 @@ def test_pins_hold(capsys: pytest.CaptureFixture[str]) -> None:
         assert plan["overlap"]["dp"] or plan["parallelism"]["dp"] * plan["parallelism"]["cp"] == 1
 
 
+def test_stages_inside_replicas_need_both(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where there are no stages or no replicas, ranks have their usual order, which another pin leaves out."""
+    asked = "plan llama3.2-1b --cluster dgx-a100-80gb:1 --top 20 --pin rank_order=tp-cp-ep-pp-dp"
+    for plan in plans(ask(capsys, f"{asked} --json")):
+        p = plan["parallelism"]
+        assert p["rank_order"] == "tp-cp-ep-pp-dp" and p["pp"] > 1 and p["dp"] * p["cp"] > 1
+    refusal = ask(capsys, f"{asked} --pin pp=1")
+    assert refusal.code == 2 and "that goes with pp and dp above 1" in refusal.err
+
+
 def test_heads_that_do_not_divide_are_waived_by_name_and_recorded(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -263,7 +263,8 @@ COUNTED = [
     (("mixtral-8x7b", "dgx-a100-40gb:2"), {"batches": (16,), "runtime": "deepspeed"}),
     (("mpt-7b", "dgx-a100-40gb:2"), {"batches": (64,), "runtime": "fsdp"}),
     (("llama3-70b", "dgx-h100:8"), {"batches": (64,), "pins": "tp=8 pp=1..8 vpp=1..5 micro=1|2 zero=0..1"}),
-    (("t5-large", "dgx-a100-40gb:1"), {"batches": (64,), "pins": "rank_order=tp-cp-ep-pp-dp"}),
+    (("t5-large", "dgx-a100-40gb:1"), {"batches": (64,), "pins": "rank_order=tp-cp-ep-dp-pp"}),
+    (("llama2-7b", "dgx-a100-40gb:1"), {"batches": (64,), "pins": "rank_order=tp-cp-ep-pp-dp"}),
     (("llama4-maverick", "dgx-h100:1"), {"batches": (8,), "pins": "micro=1 ep=1|8 recompute=none offload=none"}),
 ]
 

@@ -234,9 +234,10 @@ def _shardings(runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool) -
 
 
 def _orders(runtime: Runtime, pins: Pins, matters: bool) -> Iterator[bool]:
+    """Stages inside replicas or outside; without both, ranks have their usual order."""
     known = _strings(runtime, "rank_order", RANK_ORDERS[:1])
     names = [name for name in RANK_ORDERS if name in known and pins.allow("rank_order", name)]
-    yield from (RANK_ORDERS.index(name) > 0 for name in (names if matters else names[:1]))
+    yield from (RANK_ORDERS.index(name) > 0 for name in names if matters or name == RANK_ORDERS[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,4 +217,5 @@ def _why_not_option(question: Question, axis: str) -> str:
         "p2p_overlap": "that goes with interleaving (vpp above 1). ",
         "zero": "with a pipeline, zero 2 and 3 don't go. ",
         "zero_scope": "that goes with zero above 0 and dp above 1. ",
+        "rank_order": "that goes with pp and dp above 1. ",
     }.get(axis, "")
