@@ -224,6 +224,40 @@ def test_limits_hold_for_it_too() -> None:
         api.plan("llama3.2-3b", pools, launchable=True, deadline=f"{hours * 0.9:.1f} h")
 
 
+def test_fewer_nodes_of_one_pool_are_tried_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """A batch of 128 does not divide over three nodes of either pool, and T5's stacks are not cut between pools."""
+    shown = ask(capsys, "plan t5-large --cluster dgx-v100:3 --cluster t4-4:3 --batch 128 --launchable")
+    assert shown.code == 0 and "\n1  2 x dgx-v100 " in shown.out
+    assert "left out: 1 of 3 x dgx-v100: the best plan found is no better with them" in shown.out
+    assert "left out: all 3 x t4-4: no pipelines of one kind fill nodes of dgx-v100 and t4-4" in shown.out
+    assert "Starts    deepspeed, accelerate" in shown.out
+
+
+def test_the_same_plan_of_one_pool_stands_once() -> None:
+    found = api.plan("gpt2-medium", ("dgx-v100:5", "t4-4:1"), batch="16", launchable=True).plans
+    assert len({plan.money.days for plan in found}) == len({round(plan.money.days, 9) for plan in found})
+
+
+def test_errors_name_the_pins_that_were_given(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = ask(capsys, "plan llama3.2-1b --cluster dgx-a100-80gb:1 --cluster dgx-v100:1 --launchable --pin tp=3")
+    assert refused.code == 2 and "under these pins: tp=3\n" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ("bert-large --cluster dgx-h100:1 --cluster gh200-4:2", "megatron: family encoder (it has decoder)"),
+        ("llama3-8b --cluster dgx-h100:3 --cluster gh200-4:3 --method lora", "megatron: method lora"),
+    ],
+)
+def test_what_no_launcher_knows_is_told(asked: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody is sent to ``--launchable`` where it would not help."""
+    alike = ask(capsys, f"plan {asked} --launchable").out
+    line = next(line for line in alike.splitlines() if line.startswith("Starts"))
+    assert f"no launcher known here starts this plan as it is ({why}" in line
+    assert "--launchable" not in alike + ask(capsys, f"plan {asked}").out
+
+
 def test_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,8 +82,8 @@ def _stages(group: Group) -> str:
 
 
 def starts(plan: Plan) -> None:
-    """What starts unlike pipelines as planned; plainly, where nothing known does."""
-    from planner.export.bundle import trainers
+    """What starts pipelines as planned; plainly, where nothing known does."""
+    from planner.export.bundle import starts_alike, trainers
 
     p = plan.parallelism
     able, why = trainers(plan)
@@ -92,7 +92,8 @@ def starts(plan: Plan) -> None:
     elif max(p.tp, p.pp, p.cp, p.ep) == 1:
         told = "planner.runtime.uneven in a training script of your own: data parallelism only, batches unlike"
     else:
-        told = f"no launcher known here starts this plan as it is ({why}); --launchable asks for one that does"
+        instead = "; --launchable asks for one that does" if starts_alike(plan) else ""
+        told = f"no launcher known here starts this plan as it is ({why}){instead}"
     render.text(f"Starts    {told}")
 
 

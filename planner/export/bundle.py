@@ -113,14 +113,27 @@ def of_its_pools(given: Mapping[str, str], plan: Plan, others: Iterable[Plan]) -
 
 
 def trainers(plan: Plan) -> tuple[tuple[str, ...], str]:
-    """The trainers that start a plan as it is, by name; and why others do not, the reason that most of them give.
+    """The trainers that start a plan as it is, by name; and why others do not: the reason that all of them give, or
+    those of the trainers that have fewest.
 
     ``torchrun`` starts a script of one's own, which has to do all that a plan says: it does not count.
     """
-    known = [e for e in EXPORTERS.values() if e.role == "trainer" and e.name != torchrun.EXPORTER.name]
-    refused = {e.name: list(refusals(plan, e)) for e in known}
-    reasons = [why for found in refused.values() for why in found]
-    return tuple(n for n, found in refused.items() if not found), max(reasons, key=reasons.count, default="")
+    refused = {e.name: list(dict.fromkeys(refusals(plan, e))) for e in _trainers()}
+    shared = [why for why in next(iter(refused.values())) if all(why in found for found in refused.values())]
+    fewest = min(len(found) for found in refused.values())
+    each = [f"{name}: {'; '.join(found)}" for name, found in refused.items() if len(found) == fewest and found]
+    return tuple(n for n, found in refused.items() if not found), shared[0] if shared else "; ".join(each)
+
+
+def starts_alike(plan: Plan) -> bool:
+    """Whether a trainer would start the plan, were its pipelines of one kind (their layers dealt unevenly)."""
+    unlike = set(facts.stages_fill_pools(plan))
+    able = [e for e in _trainers() if _allows(e.expresses.get("stages", "any"), "uneven")]
+    return bool(unlike) and any(unlike.issuperset(refusals(plan, e)) for e in able)
+
+
+def _trainers() -> list[Exporter]:
+    return [e for e in EXPORTERS.values() if e.role == "trainer" and e.name != torchrun.EXPORTER.name]
 
 
 def refusals(plan: Plan, exporter: Exporter) -> Iterator[str]:

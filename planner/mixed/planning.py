@@ -17,7 +17,7 @@ from planner.mixed import alike, document, pipelines, problem, search
 from planner.mixed.pools import Pool, Pools, merged
 from planner.question import Request
 from planner.schema.plan import Plan, PlanSet, Reasons, SearchSection
-from planner.space.axes import Bound, Pins
+from planner.space.axes import Bound, Pins, Recompute
 from planner.units import format_percent
 
 EVERY_SET = 8
@@ -120,7 +120,7 @@ def _adds(entry: tuple[float, Plan], alone: Sequence[tuple[float, Plan]]) -> boo
     value, each = entry
     pools = each.cluster.pools
     same = [known for known, plan in alone if plan.cluster.pools[0].node == pools[0].node]
-    return len(pools) > 1 or value < min(same, default=float("inf"))
+    return len(pools) > 1 or value < min(same, default=float("inf")) * (1.0 - 1e-9)
 
 
 def value_of(request: Request, each: Plan) -> float:
@@ -183,14 +183,14 @@ def _over(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: S
 
 def _alike(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[Alone],
            advance: object) -> Searched:  # fmt: skip
-    """The same with pipelines of one kind: all of them are priced, on every set of pools that one can span, once with
-    each policy of recomputation.
+    """The same with pipelines of one kind: all of them are priced, on every set of pools that one can span and on any
+    of their nodes, once with each policy of recomputation, which all stages then share.
     """
-    kept = [_Kept(catalog, asked, pools, batch) for asked in _by_policy(request)]
+    kept = [_Kept(catalog, request, pools, batch, policies=(each,)) for each in problem.able_policies(request)]
     plans: list[tuple[float, Plan]] = []
     errors: dict[frozenset[str], ClusterwrightError] = {}
     done: list[frozenset[str]] = []
-    for part in (p for n in range(2, pipelines.MOST_POOLS + 1) for p in combinations(pools.all, n)):
+    for part in (p for n in range(1, pipelines.MOST_POOLS + 1) for p in combinations(pools.all, n)):
         names, found = frozenset(p.name for p in part), []
         for each in kept:
             try:
@@ -198,7 +198,6 @@ def _alike(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: 
             except ClusterwrightError as error:
                 errors[names] = error
                 continue
-            done.append(names)
             mixed = alike.best(prepared, tuple(prepared.pools.all.index(p) for p in part))
             found += [(mixed.value, prepared, mixed)] if mixed is not None else []
             if step := _steps(advance):
@@ -206,13 +205,16 @@ def _alike(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: 
         for _, prepared, mixed in sorted(found, key=lambda entry: entry[0])[:1]:
             doc = document.plan(catalog, prepared, mixed, 1)
             plans.append((value_of(request, doc), doc))
+        if found:
+            done.append(names)
+        else:
+            errors.setdefault(names, NoAnswer(_no_kind(part)))
     return Searched(tuple(plans), 0.0, sum(each.kinds for each in kept), tuple(errors.items()), tuple(done))
 
 
-def _by_policy(request: Request) -> list[Request]:
-    """The question once for every policy of recomputation, which all stages then share."""
-    pins = [Pins({**request.pins.bounds, "recompute": Bound((each.name,))}) for each in problem.able_policies(request)]
-    return [replace(request, pins=each) for each in pins]
+def _no_kind(part: Sequence[Pool]) -> str:
+    names = " and ".join(pool.name for pool in part)
+    return f"no pipelines of one kind fill nodes of {names} within the limits, and launchers start no others"
 
 
 @dataclass
@@ -298,6 +300,8 @@ class _Kept:
     kinds: int = 0
     coarse: dict[str, problem.Prepared | None] = field(default_factory=dict)
     own: dict[tuple[str, ...], problem.Prepared] = field(default_factory=dict)
+    policies: tuple[Recompute, ...] = ()
+    """Of recomputation; none: all that can be."""
 
     def prepared(self, part: Sequence[Pool]) -> tuple[problem.Prepared, list[tuple[int, ...]] | None]:
         """A question over some of the pools, and which of its pools these are; None for every set of them.
@@ -310,7 +314,7 @@ class _Kept:
             names = tuple(p.name for p in part)
             if names not in self.own:
                 only = Pools(tuple(part), self.pools.given)
-                self.own[names] = problem.prepare(self.catalog, self.request, only, self.batch)
+                self.own[names] = self._prepare(self.request, only)
                 self.kinds += len(self.own[names].setting.kinds)
             shared = self.own[names]
         # What is offered beside these pools changes nothing for them, and so not how often they are interrupted.
@@ -332,14 +336,15 @@ class _Kept:
                 except ClusterwrightError:
                     continue
             try:
-                found = problem.prepare(
-                    self.catalog, asked, Pools(tuple(able), self.pools.given), self.batch, few=False
-                )
+                found = self._prepare(asked, Pools(tuple(able), self.pools.given), few=False)
                 self.kinds += len(found.setting.kinds)
                 self.coarse[precision] = found
             except ClusterwrightError:
                 self.coarse[precision] = None
         return self.coarse[precision]
+
+    def _prepare(self, request: Request, offered: Pools, *, few: bool | None = None) -> problem.Prepared:
+        return problem.prepare(self.catalog, request, offered, self.batch, few=few, policies=self.policies)
 
 
 def _stands_on(plan: Plan, part: Sequence[Pool], batch: int) -> bool:
@@ -416,5 +421,5 @@ def _left_out(best: Plan, pool: Pool, apart: str) -> str:
     if used >= pool.count:
         return ""
     many = "all" if not used else f"{pool.count - used:,} of"
-    why = apart or "the best plan found is no better with them"
+    why = (not used and apart) or "the best plan found is no better with them"
     return f"left out: {many} {pool.count:,} x {named}: {why}"

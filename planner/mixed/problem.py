@@ -75,9 +75,10 @@ def fine(each: Sequence[Pool]) -> bool:
     return len(each) <= FINE_POOLS and sum(p.cluster.accelerators for p in each) <= FINE_ACCELERATORS
 
 
-def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, few: bool | None = None) -> Prepared:
-    """Binds every pool's records to figures and lists the kinds of pipelines that fit; `few` is :func:`fine` unless
-    given.
+def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, few: bool | None = None,
+            policies: Sequence[Recompute] = ()) -> Prepared:  # fmt: skip
+    """Binds every pool's records to figures and lists the kinds of pipelines that fit; `few` is :func:`fine` and
+    `policies` all that :func:`able_policies` says unless given.
 
     Raises:
         WrongQuestion: the pools share no precision, or a pin leaves nothing.
@@ -91,7 +92,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
     tables_of = [{name: known.table for name, known in used.items()} for used, _ in profiled]
     figures = tuple(_figures(request, p, r, precision, t) for p, r, t in zip(each, found, tables_of, strict=True))
     switches = _switches(request)
-    policies = able_policies(request)
+    policies = policies or able_policies(request)
     layers = int(figures[0].shape.layers)
     uneven = _may_be_cut(request)
     few = fine(each) if few is None else few
