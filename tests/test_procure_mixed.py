@@ -332,6 +332,14 @@ def test_unlike_pipelines_are_for_who_asks_for_them(
     Path("offer.json").write_text(document.as_json(found), encoding="utf-8")
     assert main("export offer.json --workload base --to megatron+slurm".split()) == 2
     assert "groups of unlike pipelines" in capsys.readouterr().err
+    # It is said of the answer where that is so, else of the first of the others.
+    (alike, unlike), two = (api.plan("llama3.2-3b", ["dgx-a100-80gb:1", "dgx-v100:1"], tokens="100B", launchable=how)
+                            .plans[0] for how in (True, False)), found.alternatives[0]  # fmt: skip
+    one, two = (replace(two, workloads=(replace(two.workloads[0], plan=plan),)) for plan in (alike, unlike))
+    count = len(unlike.parallelism.groups)
+    for others, said in (((one,), ""), ((two, one), f"{count} kinds of pipelines"), ((one, two), " in #2")):
+        assert "".join(procuring._of_several_kinds(others)).endswith(said)
+        assert bool(list(procuring._of_several_kinds(others))) is bool(said)
     # Who asked for what launches is not offered it.
     asked_for = replace(found.question, mixed=(replace(found.question.mixed[0], pipelines="alike"),))
     assert {each.name for each in verify.violations(replace(found, question=asked_for))} == {"plans_fit_their_pools"}

@@ -268,14 +268,23 @@ def _of_mixing(mixtures: Mixtures, alternatives: tuple[schema.Alternative, ...])
         yield Assumption(
             what=f"{name} is not on {' + '.join(table.pools)} at once", why=why, flag="[[mixed]] link, counts"
         )
-    kinds = {job.name: len(job.plan.parallelism.groups or ()) for a in alternatives for job in a.workloads}
-    for name, count in kinds.items():
-        if count > 1:
-            yield Assumption(
-                what=f"{name} runs in {count} kinds of pipelines",
-                why="launchers start one kind: it takes a training script of your own",
-                flag='[[mixed]] pipelines = "alike"',
-            )
+    for what in _of_several_kinds(alternatives):
+        yield Assumption(
+            what=what,
+            why="launchers start one kind: it takes a training script of your own",
+            flag='[[mixed]] pipelines = "alike"',
+        )
+
+
+def _of_several_kinds(alternatives: Sequence[schema.Alternative]) -> Iterator[str]:
+    """Every workload once, for the best alternative in which its pipelines are unlike."""
+    told = set()
+    for place, a in enumerate(alternatives, 1):
+        for job in a.workloads:
+            count = len(job.plan.parallelism.groups or ())
+            if count > 1 and job.name not in told:
+                told.add(job.name)
+                yield f"{job.name} runs in {count} kinds of pipelines{f' in #{place}' if place > 1 else ''}"
 
 
 def _of_owning(asked: Portfolio, bought: list[Pool]) -> Iterator[Assumption]:
