@@ -207,6 +207,17 @@ def written(tmp_path: Path) -> Plan:
     return new
 
 
+def test_a_table_s_name_does_not_make_it_the_model(tmp_path: Path) -> None:
+    path = tmp_path / "modelled"
+    path.write_text(table.lines(made(TWO, noise=0.001).rows, header=True), encoding="utf-8")
+    _, new = planned.with_rules(plans("dense").plans[0], CATALOG, [str(path)], Asked(switch_s=0.0), "plan.json")
+    told = new.communication_choice
+    assert told is not None and told.table == "modelled" and told.saved_s > 0 and not told.modelled
+    assert verify.violations(new) == []
+    _, unmeasured = planned.modelled(plans("dense").plans[0], CATALOG, "plan")
+    assert unmeasured.communication_choice is not None and unmeasured.communication_choice.modelled
+
+
 def test_the_plan_is_read_back_verified_and_routed(written: Plan, tmp_path: Path) -> None:
     assert verify.violations(written) == []
     path = tmp_path / "new.json"

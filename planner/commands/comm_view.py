@@ -94,9 +94,9 @@ def show_calls(plan: Plan, calls: Sequence[Call], file: Path, cluster: Sequence[
         _show_pools(plan)
         render.text("Shown     of each its slowest stage on a pool; the step waits for what paces, not for the rest")
     told = plan.communication_choice
-    if told is not None and told.table == "modelled":
+    if told is not None and told.modelled:
         render.text("Choice    NCCL's fastest by the model; nobody measured it")
-    if told is None or told.table == "modelled":
+    if told is None or told.modelled:
         render.text(f"Next      clusterwright comm choose {file}{_on(cluster)} --table TABLE.csv -o FILE")
 
 
@@ -271,7 +271,7 @@ def _trust(plan: Plan, found: Chosen) -> list[str]:
         )
     elif found.beside:
         lines.append(f"Kept      {told.base} for every call: a mixture gains only where the step does not wait")
-    elif told.table == "modelled":
+    elif told.modelled:
         lines.append(
             "Trust     nobody measured this: calls take what the plan says, by what a model of NCCL finds fastest"
         )
@@ -286,7 +286,7 @@ def _trust(plan: Plan, found: Chosen) -> list[str]:
         lines.append(
             f"Assumes   {beyond} of {len(told.calls)} calls lie beyond the table: its nearest ranks and sizes stand in"
         )
-    if told.table != "modelled":
+    if not told.modelled:
         lines.append(
             "Assumes   what shows of a call shrinks with its time; the plan's own time is the single back end's"
         )

@@ -326,6 +326,11 @@ class CommunicationChoice(Record):
     """The plan's step with it."""
     calls: tuple[CallChoice, ...]
 
+    @property
+    def modelled(self) -> bool:
+        """Whether the times come from the model: of a file, whatever its name, there is a digest."""
+        return self.table == "modelled" and not self.sha256
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExpandedSection(Record):

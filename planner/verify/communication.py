@@ -108,7 +108,7 @@ def calls_add_up(c: Claim) -> Iterator[str]:
         left = call.choice.partition(" ")[0] != told.base
         if left and call.alone_s * (1.0 + told.margin) > call.base_s * (1.0 + TOLERANCE):
             yield f"{what}: {call.choice} gains less than the margin of {told.margin:g}"
-        if told.table == "modelled" and (call.saved_s or call.alone_s != call.base_s):
+        if told.modelled and (call.saved_s or call.alone_s != call.base_s):
             yield f"{what}: a gain that nobody measured"
 
 
