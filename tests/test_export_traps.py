@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from planner import verify
+from planner import api, verify
 from planner.catalog import load
 from planner.errors import WrongQuestion
 from planner.export import (
@@ -79,6 +79,15 @@ def test_connections_follow_the_generation(cluster: str, settings: str, connecti
 def test_an_environment_that_contradicts_the_degrees_is_refused() -> None:
     assert "this plan needs 1" in why_not(replace(DENSE, env={megatron.CONNECTIONS: "8"}), "megatron")
     assert not why_not(replace(DENSE, env={megatron.CONNECTIONS: "1", "OTHER": "x"}), "megatron")
+
+
+def test_gradients_are_as_wide_as_the_plan_counts_them() -> None:
+    """``--bf16`` accumulates in 32 bit by itself, ``--fp16`` in 16 unless told."""
+    wide = "--accumulate-allreduce-grads-in-fp32"
+    half = plan(Case("megatron-core", "llama3-8b", "dgx-h100:4", "precision=fp16 micro=4"))
+    assert half.runtime.bytes_per_parameter["gradients"] == 4.0
+    assert wide in argv(half)
+    assert wide not in argv(DENSE)
 
 
 def test_a_mixture_with_tensor_parallelism_needs_sequence_parallelism() -> None:
@@ -207,6 +216,13 @@ def test_pipelines_and_experts_run_without_cuda_graphs() -> None:
         assert ("--training.disable_cuda_graphs" in argv(whole, "torchtitan")) == needs, asked
 
 
+def test_a_pipeline_of_torchtitan_has_a_micro_batch_for_every_stage() -> None:
+    """torch's schedule stops at fewer; torchtitan's parser does not see it."""
+    piped = api.estimate("llama3-8b", "dgx-h100:4", ["pp=4", "micro=16"], runtime="fsdp2", batch="256").plans[0]
+    assert piped.batch.accumulation == 2
+    assert why_not(piped, "torchtitan") == "torch's 1F1B needs a micro-batch for each of 4 stages, a step has 2"
+
+
 def test_formats_and_recomputation_are_in_the_module() -> None:
     whole = plan(Case("fsdp2", "llama3-8b", "dgx-h100:4", "precision=fp8 tp=2 recompute=full"))
     module = torchtitan.module(whole, OWN)
@@ -261,6 +277,15 @@ def test_a_pipeline_with_unlike_stages_is_refused(stage: dict[str, Any], group: 
     first, *others = only.stages
     unlike = replace(only, stages=(replace(first, **stage), *others), **group)
     assert says in why_not(changed(whole, groups=(unlike,)), "megatron")
+
+
+def test_stages_beside_each_other_do_not_span_pools() -> None:
+    """With ``--use-tp-pp-dp-mapping`` ranks of a pipeline follow one another: each stage would lie on both pools."""
+    whole = two_pools(plan(Case("megatron-core", "llama3-70b", "dgx-h100:16", "tp=8 pp=4")))
+    assert not why_not(whole, "megatron")
+    says = "rank order tp-cp-ep-pp-dp puts all stages beside each other: over several pools it is tp-cp-ep-dp-pp"
+    assert why_not(changed(whole, rank_order="tp-cp-ep-pp-dp"), "megatron") == says
+    assert not why_not(changed(DENSE, rank_order="tp-cp-ep-pp-dp"), "megatron")
 
 
 # ---- DeepSpeed -------------------------------------------------------------------------------------------------------

@@ -356,6 +356,16 @@ def test_weights_that_stay_whole_are_told() -> None:
     assert not reading.plan("torchtitan", TITAN, ["dgx-h100:8"], model="llama3-8b").differs
 
 
+def test_gradients_in_16_bit_are_told() -> None:
+    """``--fp16`` alone keeps them so, and a plan counts 32 bit."""
+    text = "--num-layers 32 --micro-batch-size 1 --global-batch-size 64 --fp16"
+    (told,) = reading.read("megatron", text).differs
+    assert told == "gradients stay in 16 bit with --fp16 alone; predicted in 32 bit"
+    for other in (f"{text} --accumulate-allreduce-grads-in-fp32", text.replace("--fp16", "--bf16")):
+        found = reading.read("megatron", other)
+        assert not found.differs and not found.unread
+
+
 def test_layouts_are_read() -> None:
     found = reading.read("megatron", f"{MINE} --pipeline-model-parallel-layout E(t*9|)*2t*20|t*20tL")
     assert found.chunks == [9, 9, 20, 21]

@@ -148,7 +148,7 @@ def steps_between_checkpoints(plan: Plan) -> int:
 
 
 def stages_fill_pools(plan: Plan) -> Iterator[str]:
-    """Launchers number ranks node after node: stages have to lie pool after pool and be cut alike."""
+    """Launchers number ranks node after node: stages have to lie pool after pool, whole, and be cut alike."""
     p, pools = plan.parallelism, plan.cluster.pools
     yield from _groups_are_alike(plan)
     if any((stage.tp, stage.dp) != (p.tp, p.dp) for stage in p.stages):
@@ -159,6 +159,8 @@ def stages_fill_pools(plan: Plan) -> Iterator[str]:
     order = [stage.pool for stage in p.stages]
     if order != sorted(order):
         yield f"stages lie on pools {order}: ranks are numbered pool after pool"
+    if len(pools) > 1 and p.rank_order == "tp-cp-ep-pp-dp" and p.pp > 1 and p.dp > 1:
+        yield f"rank order {p.rank_order} puts all stages beside each other: over several pools it is tp-cp-ep-dp-pp"
     for index, pool in enumerate(pools):
         used = p.tp * p.cp * p.dp * order.count(index)
         owned = pool.count * pool.accelerators_per_node

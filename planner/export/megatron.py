@@ -17,10 +17,11 @@ from planner.schema.plan import Plan
 PRECISION = {
     "fp32": (),
     "bf16": ("--bf16",),
-    "fp16": ("--fp16",),
+    "fp16": ("--fp16", "--accumulate-allreduce-grads-in-fp32"),
     "fp8": ("--bf16", "--fp8-format", "hybrid", "--fp8-recipe", "delayed"),
     "mxfp8": ("--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"),
 }
+"""With ``--bf16`` gradients are kept and reduced in 32 bit, as the plan counts them; with ``--fp16`` only when told."""
 FSDP_STRATEGY = {2: "optim_grads", 3: "optim_grads_params"}
 CLAMPED = "gpt-oss's is --quick-geglu --glu-linear-offset 1.0 --activation-func-clamp-value 7.0"
 """As Megatron-LM's own configuration of gpt-oss 20B says (examples/post_training/modelopt/conf/openai)."""

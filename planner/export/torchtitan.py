@@ -180,6 +180,8 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield "the module it needs rotates whole heads, the model a part of each"
     if p.zero_stage == 0 and (p.tp > 1 or p.cp > 1 or p.pp > 1 or p.ep > 1):
         yield "ZeRO-0 is plain replicas, which do not go with tp, cp, pp or ep"
+    if p.schedule == "1f1b" and plan.batch.accumulation < p.pp:
+        yield f"torch's 1F1B needs a micro-batch for each of {p.pp} stages, a step has {plan.batch.accumulation}"
     _, shard = facts.mesh(plan)
     if shard * p.cp * p.tp % p.ep:
         yield f"ep {p.ep} does not divide shards x cp x tp = {shard * p.cp * p.tp}"

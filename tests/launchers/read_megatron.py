@@ -68,6 +68,7 @@ def read(job, arguments, torch):
         else None,
         "bf16": config.bf16,
         "fp16": config.fp16,
+        "wide_gradients": args.accumulate_allreduce_grads_in_fp32,
         "fp8": config.fp8,
         "fp8_recipe": config.fp8_recipe,
         "sequence": args.seq_length,

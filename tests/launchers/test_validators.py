@@ -56,6 +56,7 @@ def values_of_megatron(plan: Plan) -> Values:
         **angles_of_megatron(shape),
         "bf16": plan.precision in ("bf16", "fp8", "mxfp8"),
         "fp16": plan.precision == "fp16",
+        "wide_gradients": plan.precision != "fp32",
         "fp8": {"fp8": "hybrid", "mxfp8": "e4m3"}.get(plan.precision),
         "fp8_recipe": "mxfp8" if plan.precision == "mxfp8" else "delayed",
         "sequence": plan.workload.sequence,

@@ -57,7 +57,7 @@ _READ = frozenset(
     use-megatron-fsdp data-parallel-sharding-strategy recompute-granularity recompute-method recompute-num-layers
     recompute-modules optimizer-cpu-offload optimizer-offload-fraction use-precision-aware-optimizer micro-batch-size
     global-batch-size seq-length bf16 fp16 fp8-format fp8-recipe train-iters finetune swiglu normalization
-    pretrained-checkpoint
+    pretrained-checkpoint accumulate-allreduce-grads-in-fp32
     untie-embeddings-and-output-weights group-query-attention qk-layernorm add-qkv-bias disable-bias-linear
     max-position-embeddings position-embedding-type moe-layer-freq
     recompute-activations decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers use-torch-fsdp2
@@ -94,6 +94,7 @@ def read(text: str) -> Found:
         shape=_shape(said),
         shards=number(said, "num-distributed-optimizer-instances"),
         chunks=chunks,
+        differs=() if _wide_gradients(said) else ("gradients stay in 16 bit with --fp16 alone; predicted in 32 bit",),
         unread=sorted(said.keys() - _READ),
     )
 
@@ -202,6 +203,11 @@ def _precision(said: Options) -> str:
     if "fp8-format" in said:
         return "mxfp8" if said.get("fp8-recipe") == ["mxfp8"] else "fp8"
     return "bf16" if "bf16" in said else "fp16" if "fp16" in said else "fp32"
+
+
+def _wide_gradients(said: Options) -> bool:
+    """Whether gradients are kept in 32 bit: ``--fp16`` alone does not, all others do by themselves."""
+    return _precision(said) != "fp16" or "accumulate-allreduce-grads-in-fp32" in said
 
 
 def _recompute(said: Options, chunks: int) -> str:
