@@ -35,6 +35,7 @@ def read(job):
         }
         return {
             "groups": {name: dist.get_process_group_ranks(group) for name, group in groups.items()},
+            "stages": stages(degrees, job["order"], job["world"]),
             "layers": config.num_layers,
             "heads": config.num_attention_heads,
             "groups_of_queries": config.num_query_groups,
@@ -43,6 +44,13 @@ def read(job):
     finally:
         parallel_state.destroy_model_parallel()
         dist.destroy_process_group()
+
+
+def stages(degrees, order, world):
+    """The ranks of every pipeline stage."""
+    tp, pp, cp = degrees["tp"], degrees["pp"], degrees["cp"]
+    cutter = parallel_state.RankGenerator(tp=tp, ep=1, dp=world // (tp * pp * cp), pp=pp, cp=cp, order=order)
+    return [sorted(ranks) for ranks in zip(*cutter.get_ranks("pp"), strict=True)]
 
 
 answer(read)

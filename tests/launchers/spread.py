@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from planner import api, catalog
 from planner.comm import choosing, planned
@@ -118,6 +119,12 @@ MIXED = (
     ("gpt3-175b", (f"{A100}:8", "dgx-a100-40gb:8")),
 )
 """What the planner itself answers over two pools: unlike pipelines, and one pipeline over both."""
+ALIKE = (
+    ("llama3.2-3b", (f"{A100}:2", "dgx-v100:2")),
+    ("llama3.2-3b", ("dgx-v100:2", f"{A100}:2")),
+    ("llama3-70b", (f"{H100}:4", f"{A100}:4")),
+)
+"""What ``plan --launchable`` answers over two pools: pipelines of one kind that fill their nodes."""
 RUNTIMES = {"megatron-core": MEGATRON, "fsdp2": FSDP, "deepspeed": DEEPSPEED, "pytorch-ddp": DDP}
 
 
@@ -147,6 +154,13 @@ def mixed(model: str, pools: tuple[str, ...]) -> Plan:
     return api.plan(model, list(pools)).plans[0]
 
 
+@cache
+def alike(model: str, pools: tuple[str, ...], **asked: Any) -> Plan:
+    """The best one over all of these pools that a launcher starts."""
+    found = api.plan(model, list(pools), launchable=True, **asked).plans
+    return next(p for p in found if len(p.cluster.pools) == len(pools))
+
+
 def cases() -> Iterator[Case]:
     """All of them."""
     for runtime, asked in RUNTIMES.items():
@@ -163,6 +177,7 @@ def expressible(name: str, runtimes: tuple[str, ...] | None = None) -> list[tupl
     ]
     if runtimes is None and name != "nccl-tuner":
         found += [(f"{model} on {' and '.join(pools)}", mixed(model, pools)) for model, pools in MIXED]
+        found += [(f"{model} alike on {' and '.join(pools)}", alike(model, pools)) for model, pools in ALIKE]
     found += [
         (f"{asked} on two pools", two_pools(p))
         for asked, p in found

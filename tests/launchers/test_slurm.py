@@ -18,7 +18,7 @@ import pytest
 from planner.export import bundle, parts, write
 from planner.schema.plan import Plan
 from tests.launchers.environments import given
-from tests.launchers.spread import Case, expressible, plan, two_pools
+from tests.launchers.spread import ALIKE, Case, alike, expressible, plan, two_pools
 
 PIPED = Case("megatron-core", "llama3-8b", "dgx-h100:4", "recompute=selective pp=4")
 NODES = 8
@@ -50,6 +50,7 @@ PartitionName=gpu Nodes=n[1-{nodes}] Default=YES MaxTime=INFINITE State=UP
 """
 STUB = """#!/usr/bin/env bash
 echo "$SLURMD_NODENAME $NODE_RANK $MASTER_ADDR $NPROC_PER_NODE $*"
+[[ $NODE_RANK != 0 ]] || echo "pools ${SLURM_JOB_NODELIST_HET_GROUP_0-} ${SLURM_JOB_NODELIST_HET_GROUP_1-}"
 """
 
 
@@ -180,13 +181,26 @@ def test_broken_scripts_are_refused(old: str, new: str, cluster: Cluster, tmp_pa
     assert said.returncode != 0, said.stderr
 
 
-@pytest.mark.parametrize("pools", [1, 2])
-def test_jobs_run_on_every_node(pools: int, cluster: Cluster, tmp_path: Path) -> None:
-    whole = plan(PIPED) if pools == 1 else two_pools(plan(PIPED))
+RUN = {
+    "one pool": lambda: plan(PIPED),
+    "two pools": lambda: two_pools(plan(PIPED)),
+    "unlike pools": lambda: alike(*ALIKE[0]),
+    "unlike pools, the other order": lambda: alike(*ALIKE[1]),
+}
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_jobs_run_on_every_node(name: str, cluster: Cluster, tmp_path: Path) -> None:
+    whole = RUN[name]()
     folder = script(whole, tmp_path / "job")
     said = cluster.run("sbatch", "--wait", "--output=out.txt", "job.sbatch", folder=folder)
     lines = sorted((folder / "out.txt").read_text(encoding="utf-8").splitlines())
     assert said.returncode == 0, f"{said.stderr} {lines}"
-    ran = [line.split() for line in lines if line.startswith("n")]
+    ran = sorted((line.split() for line in lines if line.startswith("n")), key=lambda words: int(words[1]))
     assert [(rank, master, each) for _, rank, master, each, *_ in ran] == [(str(n), "n1", "8") for n in range(4)]
     assert len({node for node, *_ in ran}) == 4
+    if len(whole.cluster.pools) == 2:  # ranks are numbered pool after pool
+        (pools,) = ([*line.split()[1:]] for line in lines if line.startswith("pools"))
+        of_pools = [set(cluster.run("scontrol", "show", "hostnames", names).stdout.split()) for names in pools]
+        assert [node in of_pools[0] for node, *_ in ran] == [True, True, False, False]
+        assert [node in of_pools[1] for node, *_ in ran] == [False, False, True, True]

@@ -12,6 +12,7 @@ from planner import api
 from planner.export import bundle, parts, write
 from planner.schema.plan import Plan
 from tests.launchers.environments import python
+from tests.launchers.spread import alike
 
 SCRIPT = Path(__file__).resolve().parent / "train.py"
 CLOSE = 1e-5
@@ -43,15 +44,26 @@ def train(whole: Plan, folder: Path, **environment: str) -> tuple[list[float], l
     made = bundle(whole, parts("torchrun"), {"script": str(SCRIPT), "master-port": str(29600 + os.getpid() % 1000)})
     write(folder, {"": made})
     known = os.environ | {"PATH": f"{interpreter.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"} | environment
+    sizes = [pool.accelerators_per_node for pool in whole.cluster.pools for _ in range(pool.count)]
     found = []
-    for name, command in (
-        ("together", ["bash", "start.sh"]),
-        ("alone", [str(interpreter), str(SCRIPT)]),
+    for name, command, nodes in (
+        ("together", ["bash", "start.sh"], sizes),
+        ("alone", [str(interpreter), str(SCRIPT)], [1]),
     ):
-        ranked = {"NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "NPROC_PER_NODE": str(whole.cluster.accelerators)}
-        here = known | ranked | {"LOSSES": str(folder / name), "CLUSTERWRIGHT_PLAN": "plan.json"}
-        done = subprocess.run(command, cwd=folder, env=here, capture_output=True, text=True, check=False, timeout=300)
-        assert done.returncode == 0, done.stderr[-3000:]
+        here = known | {"LOSSES": str(folder / name), "CLUSTERWRIGHT_PLAN": "plan.json", "MASTER_ADDR": "127.0.0.1"}
+        running = []
+        for rank, each in enumerate(nodes):  # this machine plays all nodes
+            ranked = here | {"NODE_RANK": str(rank), "NPROC_PER_NODE": str(each)}
+            with (folder / f"{name}-{rank}.log").open("w", encoding="utf-8") as log:
+                running.append(subprocess.Popen(command, cwd=folder, env=ranked, stdout=log, stderr=log))
+        try:
+            for rank, process in enumerate(running):
+                code = process.wait(timeout=300)
+                assert code == 0, (folder / f"{name}-{rank}.log").read_text(encoding="utf-8")[-3000:]
+        finally:
+            for process in running:
+                process.terminate()
+                process.wait(timeout=60)
         found.append(json.loads((folder / name).read_text(encoding="utf-8")))
     return found[0], found[1]
 
@@ -71,6 +83,27 @@ def test_losses_are_those_of_one_process(name: str, tmp_path: Path) -> None:
         whole = replace(whole, parallelism=replace(whole.parallelism, stages=stages))
     together, alone = train(whole, tmp_path / "job")
     assert alone[-1] < alone[0], "it learns nothing"
+    print(f"{name}: {apart(together, alone):.1e} apart")
+    assert apart(together, alone) <= CLOSE
+
+
+SPANNING = {
+    "3 stages, 5, 4 and 3 layers": ("ws-2xrtx4090:1", "p5.4xlarge:1", 128, ("micro=2",)),
+    "2 stages x 2": ("ws-2xrtx4090:1", "p5.4xlarge:2", 16, ("pp=2", "micro=1", "zero=0")),
+}
+"""Name -> two pools of few accelerators, sequence, pins; a step has as many micro-batches as stages, or more."""
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", SPANNING)
+def test_pipelines_over_two_pools_train(name: str, turned: bool, tmp_path: Path) -> None:
+    """What ``plan --launchable`` answers, in either order of the pools: each node starts its own ``start.sh``."""
+    python("torchrun")
+    first, second, sequence, pins = SPANNING[name]
+    pools = (second, first) if turned else (first, second)
+    whole = alike("gpt2", pools, batch="8", sequence=sequence, pins=pins)
+    assert {stage.pool for stage in whole.parallelism.stages} == {0, 1} and len(whole.parallelism.groups) == 1
+    together, alone = train(whole, tmp_path / "job")
     print(f"{name}: {apart(together, alone):.1e} apart")
     assert apart(together, alone) <= CLOSE
 

@@ -66,8 +66,13 @@ def loss_of(logits, targets):
 
 
 def shares(plan):
-    """Sequences of every data-parallel rank, in order: equal in a pool, and together what the plan gives the pool."""
+    """Sequences of every data-parallel rank, in order: equal in a pool, and together what the plan gives the pool.
+
+    Pipelines that span the pools are all of one kind and have equal shares.
+    """
     dp, per_pool = plan["parallelism"]["dp"], plan["batch"]["per_pool"]
+    for group in plan["parallelism"].get("groups", ()):
+        return [group["sequences"] // dp] * dp
     ranks = dp // len(per_pool)
     return [batch // ranks for batch in per_pool for _ in range(ranks)]
 
@@ -138,6 +143,9 @@ def pipelined(model, data, weight, plan, mesh):
     rank = mesh.get_local_rank("pp")
     first, last = rank == 0, rank == p["pp"] - 1
     begin = sum(stage["layers"] for stage in p["stages"][:rank])
+    # torchrun tells the node's number: this stage is on the pool that the plan says.
+    nodes = [index for index, pool in enumerate(plan["cluster"]["pools"]) for _ in range(pool["count"])]
+    assert nodes[int(os.environ["GROUP_RANK"])] == p["stages"][rank]["pool"]
     part = Model(model.blocks[begin : begin + p["stages"][rank]["layers"]], first, last)
     part.embedding = model.embedding if first else part.embedding
     part.head = model.head if last else part.head
