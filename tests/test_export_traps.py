@@ -90,6 +90,19 @@ def test_gradients_are_as_wide_as_the_plan_counts_them() -> None:
     assert wide not in argv(DENSE)
 
 
+def test_context_parallelism_needs_ampere() -> None:
+    """Transformer Engine's fused kernels begin there, and its unfused one does not share a sequence."""
+    whole = plan(Case("megatron-core", "llama3-8b", "dgx-a100-80gb:4", "cp=2"))
+    assert not why_not(whole, "megatron")
+    (pool,) = whole.cluster.pools
+    rates = {name: rate for name, rate in pool.peak_flops.items() if name != "bf16"}
+    volta = replace(pool, accelerator="V100-SXM2-32GB", peak_flops=rates)
+    says = "context parallelism on V100-SXM2-32GB (pool 0): its kernels begin with Ampere"
+    assert says in why_not(replace(whole, cluster=replace(whole.cluster, pools=(volta,))), "megatron")
+    with pytest.raises(WrongQuestion, match="cp=2: megatron-core has no kernel for it on V100"):
+        api.plan("llama3-8b", "dgx-v100:2", pins=("cp=2",))
+
+
 def test_a_mixture_with_tensor_parallelism_needs_sequence_parallelism() -> None:
     assert not why_not(MIXTURE, "megatron")
     assert "needs sequence parallelism" in why_not(changed(MIXTURE, sequence_parallel=False), "megatron")

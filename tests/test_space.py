@@ -43,6 +43,7 @@ POD = setting(on="tpu-v5p-4:16", runtime="maxtext")
 TURNS = setting("llama4-maverick")
 """48 layers, every second a mixture."""
 EVEN = setting(runtime="fsdp")
+VOLTA = setting(on="dgx-v100:2")
 LONG = setting(sequence=1_048_576)
 
 ONE = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes"), 1)
@@ -62,6 +63,8 @@ ALLOWS = [
     ),
     ("context_chunk", LLAMA, [{"cp": 1}, {"cp": 8}], [{"cp": 16}]),
     ("context_chunk", GPT2, [{"cp": 1}], [{"cp": 2}]),
+    ("context_kernel", LLAMA, [{"cp": 1}, {"cp": 8}], []),
+    ("context_kernel", VOLTA, [{"cp": 1}], [{"cp": 2}]),
     ("experts_divide", MIXTURE, [{"ep": 1}, {"ep": 8}], [{"ep": 3}, {"ep": 16}]),
     ("experts_divide", LLAMA, [{"ep": 1}], [{"ep": 2}]),
     (

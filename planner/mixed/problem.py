@@ -42,6 +42,7 @@ ONE_POOL_RULES = (
     "tp_in_domain",
     "sequence_divides",
     "context_chunk",
+    "context_kernel",
     "experts_divide",
     "expert_ranks",
     "expert_tensor",

@@ -146,6 +146,7 @@ def _hint(question: Question, rule: str) -> str:
         "layers_deal": f"{w.layers} layers don't deal evenly. ",
         "layer_for_every_chunk": f"there are {w.layers} layers. ",
         "sequence_divides": f"a sequence of {w.sequence:,} doesn't divide by 2 cp and tp. ",
+        "context_kernel": f"{question.setting.runtime.id} has no kernel for it on {cluster.accelerator.id}. ",
         "experts_divide": f"{model.moe.experts} experts don't divide by it. "
         if model.moe
         else "a dense model has no experts. ",

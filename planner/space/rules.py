@@ -74,6 +74,10 @@ def _context_chunk(c: Columns, s: Setting) -> Mask:
     return np.asarray((c["cp"] == 1) | (s.workload.sequence // c["cp"] >= 1024))
 
 
+def _context_kernel(c: Columns, s: Setting) -> Mask:
+    return np.asarray((c["cp"] == 1) | (s.cluster.accelerator.generation not in s.runtime.context_parallel_not_on))
+
+
 def _experts(c: Columns, s: Setting) -> Mask:
     moe = s.workload.model.moe
     return np.asarray((moe.experts if moe else 1) % c["ep"] == 0)
@@ -135,6 +139,7 @@ RULES = (
     Rule("tp_in_domain", "tensor parallelism stays inside one scale-up domain", _domain, waivable=True),
     Rule("sequence_divides", "the sequence divides by 2 cp, and a context-parallel chunk by tp", _sequence),
     Rule("context_chunk", "a context-parallel chunk has at least 1,024 tokens", _context_chunk, waivable=True),
+    Rule("context_kernel", "context parallelism needs a kernel for the accelerator's generation", _context_kernel),
     Rule("experts_divide", "experts divide by ep", _experts),
     Rule("expert_ranks", "tp x cp x dp divides by ep x etp", _expert_ranks),
     Rule("expert_tensor", "etp is 1 or tp", _expert_tensor),
