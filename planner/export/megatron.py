@@ -267,8 +267,9 @@ def refuses(plan: Plan) -> Iterator[str]:
     """What ``validate_args`` or a layer would stop at, and what has no flag."""
     p, shape = plan.parallelism, plan.workload.shape
     yield from facts.stages_fill_pools(plan)
+    on_stages = {stage.pool for group in p.groups for stage in group.stages if stage.cp > 1}
     for index, pool in enumerate(plan.cluster.pools if p.cp > 1 else ()):
-        if "bf16" not in pool.peak_flops:
+        if "bf16" not in pool.peak_flops and (not p.groups or index in on_stages):
             yield f"context parallelism on {pool.accelerator} (pool {index}): its kernels begin with Ampere"
     if p.vpp > 1 and p.pp == 2 and not plan.overlap.p2p:
         yield "interleaving on 2 stages needs overlapped transfers (p2p_overlap)"
