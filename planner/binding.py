@@ -364,16 +364,17 @@ def _logit_bytes(runtime: Runtime, release: str) -> tuple[float, float]:
     return whole, runtime.logit_bytes_split or whole
 
 
-def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str) -> Stack:
-    """The figures of a runtime's release."""
+def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation: str) -> Stack:
+    """The figures of a runtime's release on a generation of accelerators."""
     drops = runtime.selective_recompute
+    fused = runtime.fused_attention and release >= runtime.fused_attention_since
     whole, split = _logit_bytes(runtime, release)
     return Stack(
         parameter_bytes=runtime.parameter_bytes,
         gradient_bytes=runtime.gradient_bytes,
         gradient_wire=runtime.gradient_wire_bytes,
         parameter_wire=runtime.parameter_wire_bytes,
-        fused_attention=float(runtime.fused_attention and release >= runtime.fused_attention_since),
+        fused_attention=float(fused and generation not in runtime.fused_attention_not_on),
         logit_copies=6.0 if runtime.fused_cross_entropy else 10.0,
         logit_bytes=whole,
         logit_bytes_split=split,

@@ -195,7 +195,7 @@ def grid_of(
         shape=binding.shape(work),
         device=binding.device(on.accelerator, fitted.accelerator, asked.precision, release),
         network=replace(network, accelerators=float(asked.tp * asked.dp)),
-        stack=binding.stack(runtime, fitted.runtime, release),
+        stack=binding.stack(runtime, fitted.runtime, release, on.accelerator.generation),
         layout=_layout(asked, micro),
         options=as_figures(options),
     )

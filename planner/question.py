@@ -175,7 +175,7 @@ def _figures(
         binding.shape(request.workload),
         {name: binding.device(part, fitted.accelerator, name, request.release) for name in precisions},
         binding.network(request.cluster, fitted.accelerator),
-        binding.stack(request.runtime, fitted.runtime, request.release),
+        binding.stack(request.runtime, fitted.runtime, request.release, part.generation),
         per_node,
         {name: found.table for name, found in measured.items()},
         expanded=second,

@@ -82,6 +82,6 @@ def figures(
         binding.shape(asked.workload),
         {name: binding.device(at.accelerator, fitted.accelerator, name, asked.release) for name in precisions},
         binding.network(at, fitted.accelerator),
-        binding.stack(asked.runtime, fitted.runtime, asked.release),
+        binding.stack(asked.runtime, fitted.runtime, asked.release, at.accelerator.generation),
         at.node.accelerators,
     )

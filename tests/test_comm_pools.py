@@ -28,7 +28,7 @@ from tests.asking import ask, refused
 CATALOG = catalog.load()
 QUESTIONS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     # Unlike pipelines, each on its own pool: gradients cross the link.
-    "apart": ("llama3-8b", ("dgx-a100-40gb:2", "dgx-v100:2"), {}),
+    "apart": ("llama3-8b", ("dgx-a100-40gb:2", "dgx-h100:1"), {}),
     # One kind of pipeline over both pools: activations cross it, gradients stay.
     "through": ("llama3-70b", ("dgx-h100:4", "dgx-a100-80gb:4"), {}),
     # A slow link between zones, and leading dense layers before those with experts.
@@ -251,7 +251,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     Path("plan.json").write_text(document.as_json(plan), encoding="utf-8")
     written(tmp_path, mine=MPI_FASTER, theirs=NCCL_FASTER)
     answer = ask(capsys, "comm show plan.json")
-    assert answer.code == 0 and "Pools     1: 2 x dgx-a100-40gb; 2: 2 x dgx-v100" in answer.out and "1-2" in answer.out
+    assert answer.code == 0 and "Pools     1: 2 x dgx-a100-40gb; 2: 1 x dgx-h100" in answer.out and "1-2" in answer.out
     told = json.loads(ask(capsys, "comm show plan.json --json").out)
     for cause in CAUSES:
         assert told["exposed_s"].get(cause, 0.0) == pytest.approx(plan.prediction.breakdown.get(cause, 0.0))
@@ -265,7 +265,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     Path("some.csv").write_text("backend,op,ranks,bytes,seconds\nnccl,all-gather,4,1048576,0.001\n", encoding="utf-8")
     lacking = refused(capsys, "comm choose plan.json --table 1=mine.csv --table 2=some.csv --table 1/2=mine.csv")
     assert "on pool 2" in lacking and lacking.rstrip().endswith("-o TABLE.csv")
-    assert "no table for dgx-v100" in refused(capsys, "comm choose plan.json --table 1=mine.csv")
+    assert "no table for dgx-h100" in refused(capsys, "comm choose plan.json --table 1=mine.csv")
     assert "one for the same already" in refused(capsys, "comm choose plan.json --table mine.csv --table theirs.csv")
     broken = json.loads(Path("ruled.json").read_text(encoding="utf-8"))
     broken["communication"][0]["pools"] = [7]

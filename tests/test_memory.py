@@ -5,9 +5,10 @@ from functools import cache
 
 import pytest
 
-from planner import cost
+from planner import api, binding, cost
 from planner.cost import memory, pipeline, sharding
 from planner.cost.figures import Grid
+from planner.efficiency import reached
 from planner.space.axes import (
     FULL,
     MODULES,
@@ -161,3 +162,17 @@ def test_what_is_offloaded_leaves_a_layers_input():
     assert kept(offloaded) == 2.0 * offloaded.shape.hidden / 4 < kept(kept_there)
     apart = replace(offloaded, options=replace(offloaded.options, sequence_parallel=0.0))
     assert kept(apart) == kept(offloaded)
+
+
+def test_before_ampere_megatron_stores_scores() -> None:
+    """Transformer Engine's fused kernels need compute capability 8.0; FSDP's come from PyTorch, which has others."""
+    known = api.load(None)
+    megatron, fsdp = known.runtime("megatron-core"), known.runtime("fsdp2")
+    parts = {part.generation: part for part in known.accelerators.values()}
+    for runtime, before in ((megatron, 0.0), (fsdp, 1.0)):
+        for generation in ("volta", "turing", "ampere", "hopper"):
+            fitted = reached(known, parts[generation], runtime, runtime.releases[-1])
+            stack = binding.stack(runtime, fitted.runtime, runtime.releases[-1], generation)
+            assert stack.fused_attention == (before if generation in ("volta", "turing") else 1.0)
+    long = api.plan("llama3.2-3b", "dgx-v100:2").plans[0]
+    assert long.recompute.policy != "none"  # 24 heads of 8,192 x 8,192 scores a layer

@@ -168,7 +168,9 @@ class Frame:
             runtime = self.catalog.runtime(run.runtime)
             assert run.cluster is not None
             generation = run.cluster.accelerator.generation
-            made = binding.stack(runtime, using.runtime(run.runtime, run.year, run.mode, generation), run.year)
+            made = binding.stack(
+                runtime, using.runtime(run.runtime, run.year, run.mode, generation), run.year, generation
+            )
             if run.gradients:
                 made = replace(made, gradient_bytes=run.gradients[0], gradient_wire=run.gradients[1])
             if run.update_bytes:

@@ -117,7 +117,7 @@ def _figures(plan: Plan, catalog: Catalog, place: Cluster, work: Workload) -> Fi
         binding.shape(work),
         {plan.precision: binding.device(place.accelerator, fitted.accelerator, plan.precision, release)},
         binding.network(place, fitted.accelerator),
-        binding.stack(runtime, fitted.runtime, release),
+        binding.stack(runtime, fitted.runtime, release, place.accelerator.generation),
         place.node.accelerators,
         {} if profile is None else {plan.precision: profile.table},
         expanded=binding.expansion(place.accelerator, fitted.accelerator, place.node.accelerators),

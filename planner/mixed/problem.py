@@ -185,7 +185,7 @@ def _figures(request: Request, pool: Pool, found: Reached, precision: str, profi
         binding.shape(request.workload),
         {precision: binding.device(cluster.accelerator, found.accelerator, precision, request.release)},
         binding.network(cluster, found.accelerator),
-        binding.stack(request.runtime, found.runtime, request.release),
+        binding.stack(request.runtime, found.runtime, request.release, cluster.accelerator.generation),
         cluster.node.accelerators,
         profiles,
     )

@@ -227,8 +227,8 @@ class Runtime(Entry):
     """Flash-style attention: scores are never stored."""
     fused_attention_since: str = ""
     """First release with fused attention, where earlier ones in `releases` lack it."""
-    context_parallel_not_on: tuple[str, ...] = ()
-    """Generations of accelerators for which it has no attention kernel whose ranks share a sequence."""
+    fused_attention_not_on: tuple[str, ...] = ()
+    """Generations of accelerators for which it has no such kernel: scores are stored, and ranks share no sequence."""
     fused_cross_entropy: bool = True
     """Logits are turned into the loss without an fp32 copy of their own."""
     fused_loss_since: str = ""

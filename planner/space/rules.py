@@ -75,7 +75,7 @@ def _context_chunk(c: Columns, s: Setting) -> Mask:
 
 
 def _context_kernel(c: Columns, s: Setting) -> Mask:
-    return np.asarray((c["cp"] == 1) | (s.cluster.accelerator.generation not in s.runtime.context_parallel_not_on))
+    return np.asarray((c["cp"] == 1) | (s.cluster.accelerator.generation not in s.runtime.fused_attention_not_on))
 
 
 def _experts(c: Columns, s: Setting) -> Mask:
