@@ -80,6 +80,9 @@ def main() -> None:
                  "ideal_s": BATCH / ((world - 1) / FAST + 1 / SLOW), "even_s": BATCH / world * SLOW}  # fmt: skip
         print(json.dumps(found))
         sys.stdout.flush()
+    # Together, and with nothing left that holds the group: a rank that goes while another still talks may abort.
+    dist.barrier()
+    del shares
     dist.destroy_process_group()
 
 
