@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.catalog import Catalog, cluster
-from planner.cost import calls, collectives, sharding
+from planner.cost import calls, collectives, pipeline, sharding
 from planner.cost.calls import Call
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Network, Options
@@ -276,14 +276,14 @@ def _of_layers(k: Known, row: int, stage: int) -> Iterator[Call]:
 
 def _of_hops(k: Known, row: int, stage: int) -> Iterator[Call]:
     """Activations and gradients to the stage before and to the next. Within the pool the slower of the two shows; of a
-    link before the stage all, of one behind it the gradients (:data:`planner.mixed.pipelines.LEAVING`).
+    link before the stage all, of one behind it the gradients (:func:`planner.cost.pipeline.waited`).
     """
     g = k.plan.parallelism.groups[row]
     sides = {i: _hop(k, row, i) for i in (stage - 1, stage) if 0 <= i < len(g.stages) - 1}
     inside = [i for i, call in sides.items() if call.where != LINK]
     slower = max(inside, key=lambda i: sides[i].alone_s, default=-1)
     for i, call in sides.items():
-        share = float(i == slower) if call.where != LINK else 1.0 if i < stage else pipelines.LEAVING
+        share = float(i == slower) if call.where != LINK else 1.0 if i < stage else pipeline.LEAVING
         yield replace(call, exposed_s=share * call.alone_s)
 
 

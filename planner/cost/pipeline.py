@@ -83,6 +83,21 @@ def transfer_bytes(grid: Grid) -> Figure:
     return compute.activation_bytes(grid, grid.shape.hidden) / grid.layout.tp
 
 
+LEAVING = 0.5
+"""Of the transfers over a link between pools what the stage before it waits for: the gradients."""
+
+
+def waited(inside: Figure, before: Figure, after: Figure) -> Figure:
+    """Seconds of a micro-batch's transfers that a stage waits for: ``inside + before + LEAVING after``, its pool's and
+    those over links to another pool.
+
+    As 1F1B runs where transfers of two stages follow each other and what is sent does not hold up computing: before the
+    activations that a stage waits for, its own gradients pass the same link. Of a link behind it only the gradients
+    make it wait; activations leave while it computes.
+    """
+    return inside + before + LEAVING * after
+
+
 def stage_stride(grid: Grid) -> Figure:
     """Ranks between a stage and the next: those of a stage, or of its tensor- and context-parallel group alone."""
     layout = grid.layout

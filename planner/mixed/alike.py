@@ -59,10 +59,10 @@ def _values(setting: Setting, rows: Rows, pools: tuple[int, ...], copies: int) -
     """The objective that so many bundles of each kind reach; infinite where they break the limits."""
     kinds, offer = setting.kinds.taken(rows), setting.offer
     replicas = np.asarray(copies * kinds.width, dtype=float)
-    shown = [settling.exposed(setting, kinds, setting.network_of((pool,)), replicas) for pool in pools]
+    shown = settling.reductions(setting, kinds, pools, replicas, 1.0, crossing=False)
     stretch = settling.stretch_of(setting, setting.network_of(pools))
     steps = offer.batch / (copies * kinds.samples)
-    times = settling.kind_time(setting, kinds, stretch, steps, np.max(shown, axis=0))
+    times = settling.kind_time(setting, kinds, stretch, steps, shown)
     rated = times * (copies * kinds.usage / np.asarray(offer.per_node) @ np.asarray(offer.weights))
     kept = (times <= setting.longest) & (rated <= setting.most)
     return np.where(kept, rated if setting.by_rate else times, np.inf)

@@ -13,7 +13,7 @@ from itertools import pairwise, permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import collectives
+from planner.cost import collectives, pipeline
 from planner.cost.figures import Array, Network
 from planner.mixed import dealing
 from planner.mixed.dealing import Unlike
@@ -25,8 +25,6 @@ STAGES_ALONE = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 STAGES_TOGETHER = (1, 2, 3, 4, 6, 8)
 STAGES_TOGETHER_COARSE = (1, 2, 4, 8)
 """Stages on one pool: where it holds the whole pipeline, and where it shares it."""
-LEAVING = 0.5
-"""Of the transfers over a link what the stage before it waits for: the gradients."""
 MOST_POOLS = 2
 """Pools that one pipeline may span."""
 
@@ -158,22 +156,17 @@ def unlike(chain: Chain, rows: Sequence[Integers], tables: Sequence[Priced],
 
 
 def _waited(stages: Sequence[tuple[int, int, str, int]], hops: Sequence[Array], i: int) -> Array:
-    """Seconds of a micro-batch's transfers that stage i waits for: ``max of its pool's + link before + LEAVING link
-    after``.
-
-    As 1F1B runs where transfers of two stages follow each other and what is sent does not hold up computing: before the
-    activations that a stage waits for, its own gradients pass the same link. Of a link behind it only the gradients
-    make it wait; activations leave while it computes. Transfers within a pool are priced as in one cluster.
+    """Seconds of a micro-batch's transfers that stage i waits for (:func:`planner.cost.pipeline.waited`); within its
+    pool the slower side's, as in one cluster.
     """
-    inside, over = np.zeros_like(hops[i]), np.zeros_like(hops[i])
-    for other, hop, share in ((i - 1, hops[i], 1.0), (i + 1, hops[i + 1], LEAVING)):
-        if not 0 <= other < len(stages):
-            continue
-        if stages[other][1] == stages[i][1]:
-            inside = np.maximum(inside, hop)
-        else:
-            over = over + share * hop
-    return inside + over
+    sides, nothing = ((i - 1, hops[i]), (i + 1, hops[i + 1])), np.zeros_like(hops[i])
+
+    def of(other: int, hop: Array, *, inside: bool) -> Array:
+        there = 0 <= other < len(stages)
+        return hop if there and (stages[other][1] == stages[i][1]) is inside else nothing
+
+    within = np.maximum(*(of(*side, inside=True) for side in sides))
+    return np.asarray(pipeline.waited(within, *(of(*side, inside=False) for side in sides)))
 
 
 def _hops(stages: Sequence[tuple[int, int, str, int]], rows: Sequence[Integers], tables: Sequence[Priced],

@@ -29,6 +29,7 @@ METHODS = (
     "branch and bound over integer programs; each pool alone by lower bound",
     "every plan of one kind of pipeline; each pool alone by lower bound",
 )
+"""How plans are found: of any kinds, or of one only."""
 MANY = 1024
 """Accelerators of all pools beyond which a set of pools that may be better by less than the gap is left aside."""
 

@@ -115,7 +115,7 @@ def neighbours(replicas: float, fewest: float) -> float:
     return float(max(min(np.floor(fewest), np.floor(replicas / 2.0)), 1.0))
 
 
-def reductions(setting: Setting, kinds: Kinds, used: Sequence[int], replicas: float, beside: float, *,
+def reductions(setting: Setting, kinds: Kinds, used: Sequence[int], replicas: Array | float, beside: float, *,
                crossing: bool) -> Array:  # fmt: skip
     """Seconds of gradient reductions that nothing hides, of every kind, beside `replicas` in all on the pools `used`.
 
