@@ -37,13 +37,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.paired import LEAST, interval, narrow
-from planner import render
-from planner.comm import choosing, measuring, rank
-from planner.comm.choosing import Asked
-from planner.comm.table import Table, trimmed_mean
-from planner.comm.timing import times
+from planner.base.errors import ClusterwrightError
+from planner.comm.program import choosing
+from planner.comm.program.choosing import Asked
+from planner.comm.tables import measuring, rank
+from planner.comm.tables.records import Table, trimmed_mean
+from planner.comm.tables.timing import times
+from planner.commands.screen import render
 from planner.cost.calls import OPERATIONS, Call
-from planner.errors import ClusterwrightError
 
 ROOT = Path(__file__).resolve().parent.parent
 MIXED = "mixed"

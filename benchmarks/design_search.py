@@ -28,10 +28,14 @@ import numpy as np
 from benchmarks import measure
 from planner import catalog as catalogs
 from planner.catalog.files import Document
-from planner.design import answer, designing, front, proposing, reading, storing, trials
-from planner.design.evaluation import Evaluator
-from planner.design.study import Point, Study
-from planner.question import problem
+from planner.design import run
+from planner.design.answer import document as answer
+from planner.design.answer import front
+from planner.design.program import proposing, storing, trials
+from planner.design.program.evaluation import Evaluator
+from planner.design.question import reading
+from planner.design.question.study import Point, Study
+from planner.question.prepared import problem
 from planner.search import costing
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -347,10 +351,10 @@ def workers(wanted: int) -> dict[str, Any]:
     for count in (1, 2):
         with tempfile.TemporaryDirectory() as folder:
             place = str(Path(folder) / "a.journal")
-            how = designing.How(trials=wanted, workers=count, storage=place, explained=False)
+            how = run.How(trials=wanted, workers=count, storage=place, explained=False)
             before = _cpu()
             evaluator = Evaluator(known, asked)
-            found, _ = designing._searched(known, evaluator, wanted, how, None)
+            found, _ = run._searched(known, evaluator, wanted, how, None)
             done = sorted(t.datetime_complete for t in storing.storage(place).get_all_trials(0) if t.datetime_complete)
             # Without the time that processes take to begin: from a tenth of the trials on.
             first = len(done) // 10

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner import api
 from planner.catalog import Catalog
-from planner.question import Request, prepare, problem
+from planner.question.prepared import Request, prepare, problem
 from planner.search.problem import Problem
 from planner.space.axes import LAYOUT_AXES
 from planner.space.grid import OPTION_DIMENSIONS

@@ -18,11 +18,16 @@ from docs import accuracy_memory as peaks
 from docs import accuracy_plots as plots
 from docs import accuracy_residuals as made_of
 from planner import catalog, cost
-from planner.accuracy import calibrate, intervals, metrics, other_families, other_parameters, runs, tables, validation
-from planner.accuracy.frame import Efficiencies, Frame
-from planner.accuracy.metrics import Errors
-from planner.profiles import importing, overlay
-from planner.resources import data
+from planner.base.resources import data
+from planner.calibration.fit import calibrate, other_parameters
+from planner.calibration.fit.frame import Efficiencies, Frame
+from planner.calibration.measuring import tables
+from planner.calibration.report import metrics, validation
+from planner.calibration.report.metrics import Errors
+from planner.calibration.runs import other_families
+from planner.calibration.runs import reading as runs
+from planner.performance import intervals
+from planner.performance.profiles import importing, overlay
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from docs import accuracy_plots as plots
-from planner import catalog, model_files
-from planner.accuracy import collectives
-from planner.accuracy.collective_tables import Timed, read
-from planner.accuracy.collectives import Across, Cell
+from planner import catalog
+from planner.calibration.fit import collectives
+from planner.calibration.fit.collectives import Across, Cell
+from planner.calibration.runs.collective_tables import Timed, read
 from planner.catalog import Catalog
+from planner.models import files
 from planner.schema.efficiency import CollectiveEfficiency
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -338,7 +339,7 @@ def refreshed(page: str, told: str) -> str:
 def main() -> int:
     """Make the section anew."""
     told = section(PAGE.parent / plots.FOLDER)
-    model_files.write(PAGE, refreshed(PAGE.read_text(encoding="utf-8"), told), replace=True)
+    files.write(PAGE, refreshed(PAGE.read_text(encoding="utf-8"), told), replace=True)
     print("wrote: docs/accuracy.md")
     return 0
 

@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.accuracy import intervals, peaks, runs, validation
-from planner.accuracy.frame import Efficiencies, Frame, Prediction
-from planner.accuracy.runs import Run
+from planner.calibration.fit import peaks
+from planner.calibration.fit.frame import Efficiencies, Frame, Prediction
+from planner.calibration.report import validation
+from planner.calibration.runs import reading
+from planner.calibration.runs.reading import Run
 from planner.catalog import Catalog
 from planner.cost import memory, pipeline, risk
 from planner.cost.figures import Stack
+from planner.performance import intervals
 
 RISKS = (0.01, 0.05, 0.1, 0.2, 0.5)
 GB = 1e9
@@ -73,7 +76,7 @@ STACKS: dict[str, Callable[[Stack, Frame], Stack]] = {
     "its attention kernels' outputs kept": _without(drops_kernel=0.0),
     "no flat gradient copies in DeepSpeed's update": _without(update_bytes=0.0),
 }
-READINGS: dict[str, Callable[[Run], Sequence[runs.Variant]]] = {
+READINGS: dict[str, Callable[[Run], Sequence[reading.Variant]]] = {
     "an unstated ZeRO stage is 0": lambda run: _least(run, lambda v: v.options.sharding.zero),
     "selective recomputation of mixtures is attention alone": lambda run: _least(
         run, lambda v: v.options.recompute.modules
@@ -86,7 +89,7 @@ READINGS: dict[str, Callable[[Run], Sequence[runs.Variant]]] = {
 }
 
 
-def _least(run: Run, key: Callable[[runs.Variant], float]) -> Sequence[runs.Variant]:
+def _least(run: Run, key: Callable[[reading.Variant], float]) -> Sequence[reading.Variant]:
     least = min(key(v) for v in run.variants)
     return [v for v in run.variants if key(v) == least]
 

@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner import families, planning, pooled, units, workload
+from planner import planning
+from planner.base import units
+from planner.base.errors import WrongQuestion, nearest
 from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.cost import risk
-from planner.errors import WrongQuestion, nearest
-from planner.mixed.pools import Pools
-from planner.question import OBJECTIVES, Request
+from planner.models import families, workload
+from planner.question import pools
+from planner.question.joined import Pools
+from planner.question.prepared import OBJECTIVES, Request
 from planner.schema.families import ConvolutionNetwork
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime
 from planner.schema.images import ImagePlan
@@ -90,7 +93,7 @@ def plan(
     if said.noise_scale is not None:
         return _by_goodput(model, cluster, said, progress)
     if several(cluster, said):
-        from planner.mixed import planning as mixed_planning
+        from planner.hetero import run as mixed_planning
 
         return mixed_planning.plan(*pooled_request(model, cluster, said), progress)
     known, wanted = request(model, cluster, said)
@@ -102,7 +105,7 @@ def _by_goodput(model: str, cluster: str | Sequence[str], said: Asked, progress:
 
     A sample at batch B is worth ``(phi + B_0) / (phi + B)`` of one at the smallest, B_0, phi the noise scale.
     """
-    from planner import batches
+    from planner.hetero import batches
 
     noise = batches.scale(said.noise_scale or "")
     plain = replace(said, noise_scale=None)
@@ -134,8 +137,8 @@ def pooled_request(model: str, named: str | Sequence[str], asked: Asked) -> tupl
     known = load(asked.catalog)
     texts = [named] if isinstance(named, str) else list(named)
     bases = _bases(known, texts, asked)
-    called = pooled.names(bases)
-    given = pooled.prices(asked.price, called) if asked.price is not None else {}
+    called = pools.names(bases)
+    given = pools.prices(asked.price, called) if asked.price is not None else {}
     paid = []
     for name, (base, _) in zip(called, bases, strict=True):
         paid.append(_price(known, base.node, replace(asked, price=given.get(name, given.get("")))))
@@ -147,7 +150,7 @@ def pooled_request(model: str, named: str | Sequence[str], asked: Asked) -> tupl
         inputs=_inputs(known, wanted.workload.model, texts),
         assumptions=(*wanted.assumptions, *_meant(known, asked, bases)),
     )
-    return known, wanted, pooled.pools(bases, paid, asked.links)
+    return known, wanted, pools.pools(bases, paid, asked.links)
 
 
 def request_over(known: Catalog, model: str, clusters: Sequence[Cluster], asked: Asked) -> Request:
@@ -168,7 +171,7 @@ def _bases(known: Catalog, texts: Sequence[str], asked: Asked) -> list[tuple[Clu
     region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
     bases: list[tuple[Cluster, str]] = []
     for text in texts:
-        plain, zone = pooled.zoned(text)
+        plain, zone = pools.zoned(text)
         if re.fullmatch(r"[^:]+:0", plain):
             known.node(plain.partition(":")[0])
             continue
@@ -177,7 +180,7 @@ def _bases(known: Catalog, texts: Sequence[str], asked: Asked) -> list[tuple[Clu
             raise WrongQuestion(f"--cluster {text}: one count for each of several pools; what is not used is left out")
         bases.append((base, zone))
     if asked.accelerators is not None:
-        found = pooled.of_accelerators(known, asked.accelerators, asked.fabric, region)
+        found = pools.of_accelerators(known, asked.accelerators, asked.fabric, region)
         bases += [(each, "") for each in found]
     if not bases:
         raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
@@ -201,8 +204,8 @@ def images(network: str, cluster: str | Sequence[str], **asked: object) -> Image
         WrongQuestion: a name or a value that cannot be, or something that images know nothing of.
         NoAnswer: the batch does not fit into memory.
     """
-    from planner.mixed import images as parts
-    from planner.mixed import sharing
+    from planner.uneven import images as parts
+    from planner.uneven import sharing
 
     said = Asked(**asked)  # type: ignore[arg-type]
     for name, value in vars(Asked()).items():
@@ -225,7 +228,7 @@ def images(network: str, cluster: str | Sequence[str], **asked: object) -> Image
     return sharing.plan(
         known,
         network,
-        pooled.pools(bases, [(None, "")] * len(bases), said.links),
+        pools.pools(bases, [(None, "")] * len(bases), said.links),
         batch,
         said.precision or parts.PRECISIONS[0],
         oom_risk=parse_risk(said.oom_risk),

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from planner.api import Asked
 from planner.catalog import cluster, load
-from planner.procure.columns import Column
-from planner.procure.model import Instance
-from planner.procure.pools import Item, Pool
-from planner.procure.portfolio import Job, Limits, Portfolio
+from planner.procure.program.model import Instance
+from planner.procure.question.portfolio import Job, Limits, Portfolio
+from planner.procure.supply.pools import Item, Pool
+from planner.procure.throughput.columns import Column
 
 CATALOG = load()
 NODES = ("dgx-h100", "dgx-a100-80gb", "p5.48xlarge", "p4de.24xlarge")

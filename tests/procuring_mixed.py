@@ -16,10 +16,10 @@ from itertools import pairwise
 
 import pulp
 
-from planner.procure.columns import Column, Place
-from planner.procure.model import Instance
-from planner.procure.schedule import calendar
-from planner.procure.solution import Solution
+from planner.procure.program.model import Instance
+from planner.procure.program.schedule import calendar
+from planner.procure.program.solution import Solution
+from planner.procure.throughput.columns import Column, Place
 from tests.procuring import bought, random_instance
 
 Hold = dict[int, int]

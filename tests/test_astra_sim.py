@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from planner import commands
-from planner.by_layer import Asked, layered
 from planner.export import astra_sim
+from planner.planning.by_layer import Asked, layered
 from tests.cases import CATALOG
 from tests.test_golden import LIBRA
 

@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import commands, families
-from planner.by_layer import Asked, grid_of, layered
+from planner import commands
+from planner.base.errors import WrongQuestion
 from planner.catalog import cluster
 from planner.cost import compute, convolution, recommendation
 from planner.cost.compute import reads
 from planner.cost.figures import Device
 from planner.cost.operators import traffic
-from planner.errors import WrongQuestion
-from planner.workload import library, workload
+from planner.models import families
+from planner.models.workload import library, workload
+from planner.planning.by_layer import Asked, grid_of, layered
 from tests.cases import CATALOG
 
 SIZES = st.integers(1, 60_000).map(float)

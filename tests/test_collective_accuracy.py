@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from planner import binding
 from planner import catalog as catalogs
-from planner.accuracy import collectives
-from planner.accuracy.collective_tables import Timed, read
+from planner.base.errors import WrongQuestion
+from planner.base.resources import data
+from planner.calibration.fit import collectives
+from planner.calibration.runs.collective_tables import Timed, read
 from planner.catalog.cluster import cluster
 from planner.commands import cli
 from planner.cost import algorithms
 from planner.cost.collectives import group
-from planner.errors import WrongQuestion
-from planner.resources import data
+from planner.performance import binding
 
 TABLE = data("hardware_catalog").parent / "benchmarks" / "data" / "measured_collectives.csv"
 KNOWN = catalogs.load()

@@ -13,17 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import api, binding, catalog, document, verify
-from planner.comm import choosing, modelled, planned, program, table
-from planner.comm.choosing import Asked
-from planner.comm.listing import grid_of, listed, place_of
-from planner.comm.program import Instance, Live
-from planner.comm.rules import rule_of
-from planner.comm.table import Candidate, Row, Table
-from planner.comm.timing import times
+from planner import api, catalog, document, verify
+from planner.base.errors import WrongQuestion
+from planner.comm import run
+from planner.comm.calls.one_pool import grid_of, listed, place_of
+from planner.comm.program import back_ends, choosing, modelled
+from planner.comm.program.back_ends import Instance, Live
+from planner.comm.program.choosing import Asked
+from planner.comm.program.rules import rule_of
+from planner.comm.tables import records
+from planner.comm.tables.records import Candidate, Row, Table
+from planner.comm.tables.timing import times
 from planner.cost.calls import OPERATIONS
-from planner.errors import WrongQuestion
 from planner.export import nccl_tuner
+from planner.performance import binding
 from planner.runtime.routing import rules as routed
 from planner.schema.plan import Plan
 from tests.asking import ask, refused
@@ -58,17 +61,19 @@ def instances(draw: st.DrawFn) -> Instance:
 def best(instance: Instance) -> float:
     """By trying everything."""
     every = itertools.product(*(list(each) for each in instance.seconds))
-    return min((program.value(instance, each) for each in every if program.allowed(instance, each)), default=math.inf)
+    return min(
+        (back_ends.value(instance, each) for each in every if back_ends.allowed(instance, each)), default=math.inf
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(instances())
 def test_the_program_finds_the_best_of_all_choices(instance: Instance) -> None:
-    found = program.solve(instance)
+    found = back_ends.solve(instance)
     if found is None:
         assert best(instance) == math.inf
         return
-    assert program.allowed(instance, found.candidates)
+    assert back_ends.allowed(instance, found.candidates)
     assert found.seconds == pytest.approx(best(instance), rel=1e-6) and found.gap <= 1e-6
 
 
@@ -78,7 +83,7 @@ def test_more_to_choose_from_never_makes_it_worse(instance: Instance) -> None:
     one = replace(instance, most=1)
     assert best(instance) <= best(one)
     wider = replace(instance, seconds=[{**each, Candidate("more"): 9.0} for each in instance.seconds], most=3)
-    mine, more = program.solve(replace(instance, most=3)), program.solve(wider)
+    mine, more = back_ends.solve(replace(instance, most=3)), back_ends.solve(wider)
     if mine is not None:
         assert more is not None and more.seconds <= mine.seconds + 1e-9
 
@@ -199,22 +204,20 @@ def test_rules_have_no_holes_and_say_what_was_chosen() -> None:
 @pytest.fixture
 def written(tmp_path: Path) -> Plan:
     path = tmp_path / "table.csv"
-    path.write_text(table.lines(made(TWO, noise=0.001).rows, header=True), encoding="utf-8")
+    path.write_text(records.lines(made(TWO, noise=0.001).rows, header=True), encoding="utf-8")
     plan = plans("dense").plans[0]
-    _, new = planned.with_rules(
-        plan, CATALOG, [str(path)], Asked(switch_s=0.0, free=planned.free(plan, None)), "plan.json"
-    )
+    _, new = run.with_rules(plan, CATALOG, [str(path)], Asked(switch_s=0.0, free=run.free(plan, None)), "plan.json")
     return new
 
 
 def test_a_table_s_name_does_not_make_it_the_model(tmp_path: Path) -> None:
     path = tmp_path / "modelled"
-    path.write_text(table.lines(made(TWO, noise=0.001).rows, header=True), encoding="utf-8")
-    _, new = planned.with_rules(plans("dense").plans[0], CATALOG, [str(path)], Asked(switch_s=0.0), "plan.json")
+    path.write_text(records.lines(made(TWO, noise=0.001).rows, header=True), encoding="utf-8")
+    _, new = run.with_rules(plans("dense").plans[0], CATALOG, [str(path)], Asked(switch_s=0.0), "plan.json")
     told = new.communication_choice
     assert told is not None and told.table == "modelled" and told.saved_s > 0 and not told.modelled
     assert verify.violations(new) == []
-    _, unmeasured = planned.modelled(plans("dense").plans[0], CATALOG, "plan")
+    _, unmeasured = run.modelled(plans("dense").plans[0], CATALOG, "plan")
     assert unmeasured.communication_choice is not None and unmeasured.communication_choice.modelled
 
 
@@ -289,7 +292,7 @@ def test_verify_finds_rules_that_are_for_nothing(written: Plan) -> None:
 
 
 def test_verify_refuses_a_gain_that_nobody_measured() -> None:
-    _, plan = planned.modelled(plans("dense").plans[0], CATALOG, "plan")
+    _, plan = run.modelled(plans("dense").plans[0], CATALOG, "plan")
     told = plan.communication_choice
     assert told is not None and verify.violations(plan) == []
     first = replace(told.calls[0], base_s=2 * told.calls[0].base_s)
@@ -342,7 +345,7 @@ def test_the_command(
 def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
     """Rules that NCCL can follow, the fastest of the model at every size, and no gain claimed."""
     plan = plans(name).plans[0]
-    found, new = planned.modelled(plan, CATALOG, "plan")
+    found, new = run.modelled(plan, CATALOG, "plan")
     assert verify.violations(new) == [] and found.saved_s == 0.0 and found.live == ("nccl",)
     if any(rule.algorithm for rule in found.rules):
         assert list(nccl_tuner.refuses(new)) == []
@@ -361,7 +364,7 @@ def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
 @pytest.mark.parametrize("name", ["dense", "latent", "fsdp"])
 def test_without_a_table_calls_take_what_the_plan_says(name: str) -> None:
     """``comm choose`` prices a call as ``comm show`` does; a rule that a smaller call shares may be its second best."""
-    found, _ = planned.modelled(plans(name).plans[0], CATALOG, "plan")
+    found, _ = run.modelled(plans(name).plans[0], CATALOG, "plan")
     of = {(call.op, call.group, call.ranks, call.bytes): call.alone_s / call.count for call in calls(name)[1]}
     times = [(one.alone_s, of[one.op, one.group, one.ranks, one.bytes]) for one in found.calls]
     assert all(chosen >= shown * (1 - 1e-12) for chosen, shown in times)
@@ -371,7 +374,7 @@ def test_without_a_table_calls_take_what_the_plan_says(name: str) -> None:
 
 def test_small_calls_that_the_plan_has_not_get_their_own_protocol() -> None:
     """64 MiB by Simple does not make a kilobyte go by Simple."""
-    found, _ = planned.modelled(plans("dense").plans[0], CATALOG, "plan")
+    found, _ = run.modelled(plans("dense").plans[0], CATALOG, "plan")
     at = {size: rule_of(found.rules, "all-gather", "tp", 4, size) for size in (1024.0, 2.0**26)}
     assert [rule.protocol for rule in at.values() if rule] == ["ll", "simple"]
     for op, ranks in {(rule.op, rule.ranks) for rule in found.rules}:
@@ -382,4 +385,4 @@ def test_small_calls_that_the_plan_has_not_get_their_own_protocol() -> None:
 
 def test_the_model_knows_nccl_only() -> None:
     with pytest.raises(WrongQuestion, match="the model knows NCCL's algorithms only"):
-        planned.modelled(api.plan("llama3-8b", "mi300x-8:2").plans[0], CATALOG, "plan")
+        run.modelled(api.plan("llama3-8b", "mi300x-8:2").plans[0], CATALOG, "plan")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.comm import importing, measuring, table
-from planner.comm.importing import Said, imported
-from planner.comm.table import Candidate, Cell, Row, Table
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
+from planner.comm.tables import importing, measuring, records
+from planner.comm.tables.importing import Said, imported
+from planner.comm.tables.records import Candidate, Cell, Row, Table
 from tests.asking import ask, refused
 
 NCCL = """# nThread 1 nGpus 8 minBytes 1024 maxBytes 2048 step: 2(factor) warmup iters: 5 iters: 20
@@ -144,12 +144,12 @@ ROWS = st.lists(
 @given(ROWS)
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows: list[Row]) -> None:
     path = tmp_path_factory.mktemp("table") / "table.csv"
-    journal = table.Journal(path)
+    journal = records.Journal(path)
     for row in rows:
         journal.add([row])
     with path.open("a", encoding="utf-8") as file:
         file.write("gloo,,,all-red")  # interrupted
-    assert table.Journal(path).rows == rows == list(table.read(path).rows)
+    assert records.Journal(path).rows == rows == list(records.read(path).rows)
 
 
 @settings(deadline=None)
@@ -198,12 +198,12 @@ def test_import_adds_to_a_table(
     Path("n.txt").write_text(NCCL, encoding="utf-8")
     assert "2 rows" in ask(capsys, "comm import n.txt --from nccl-tests -o table.csv").out
     assert "now has 4" in ask(capsys, "comm import n.txt --from nccl-tests --algorithm tree -o table.csv").out
-    assert len(table.read(Path("table.csv")).candidates) == 2
+    assert len(records.read(Path("table.csv")).candidates) == 2
     again = ask(capsys, "comm import n.txt --from nccl-tests -o table.csv").out
     assert "Added     0 rows" in again and "(2 were there already), which now has 4" in again
     Path("other.txt").write_text(NCCL, encoding="utf-8")
     assert "now has 6" in ask(capsys, "comm import other.txt --from nccl-tests -o table.csv").out
-    rounds = [row.round for row in table.read(Path("table.csv")).rows if not row.candidate.algorithm]
+    rounds = [row.round for row in records.read(Path("table.csv")).rows if not row.candidate.algorithm]
     assert rounds == [0, 0, 1, 1], "measured again: another round"
     assert "no row" in refused(capsys, "comm import table.csv --from osu --backend x -o other.csv")
     Path("notes.csv").write_text("a,b\n1,2\n", encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.mixed.dealing import Unlike, best_deal, deal, one, program, stage_times
+from planner.hetero.layer_split import Unlike, best_deal, deal, one, program, stage_times
 
 LAYERS = 9
 

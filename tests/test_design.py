@@ -19,24 +19,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import api, catalog, document
+from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog.files import Document, Problem, read_document
 from planner.commands import main
-from planner.design import (
-    answer,
-    designing,
-    figures,
-    front,
-    importance,
-    merging,
-    proposing,
-    reading,
-    sensitivity,
-    storing,
-)  # fmt: skip
-from planner.design.evaluation import Evaluator
-from planner.design.study import Study
-from planner.errors import NoAnswer, WrongQuestion
-from planner.question import prepare, problem
+from planner.design import merge
+from planner.design import run as designing
+from planner.design.answer import document as answer
+from planner.design.answer import front, importance, sensitivity
+from planner.design.program import proposing, storing
+from planner.design.program.evaluation import Evaluator
+from planner.design.question import axes as figures
+from planner.design.question import reading
+from planner.design.question.study import Study
+from planner.question.prepared import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.machines import Machine, best_on_each, on
 
@@ -479,16 +474,16 @@ def test_shards_merge_to_the_whole(tmp_path):
         assert not part.search.exact and part.search.shards == (n,)
         paths.append(tmp_path / f"{n}.json")
         paths[-1].write_text(document.as_json(part))
-    joined = merging.merge(known(), study(TWO), paths)
+    joined = merge.merge(known(), study(TWO), paths)
     assert joined.search.exact
     assert joined.trials == whole(TWO).trials
     assert joined.pareto == whole(TWO).pareto
-    partly = merging.merge(known(), study(TWO), paths[:2], explained=False)
+    partly = merge.merge(known(), study(TWO), paths[:2], explained=False)
     assert not partly.search.exact and partly.search.shards == (1, 2) and partly.search.of_shards == 3
     with pytest.raises(WrongQuestion, match="stands twice"):
-        merging.merge(known(), study(TWO), [paths[0], paths[0]])
+        merge.merge(known(), study(TWO), [paths[0], paths[0]])
     with pytest.raises(WrongQuestion, match="objectives"):
-        merging.merge(known(), study(TINY), paths)
+        merge.merge(known(), study(TINY), paths)
 
 
 # ---- trials ----------------------------------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import api, catalog
-from planner.design import front, proposing, storing, trials
-from planner.design.clusters import Clusters
-from planner.design.evaluation import Evaluator
-from planner.errors import NoAnswer
+from planner.base.errors import NoAnswer
+from planner.design.answer import front
+from planner.design.program import proposing, storing, trials
+from planner.design.program.clusters import Clusters
+from planner.design.program.evaluation import Evaluator
 from tests.test_design import TINY, Tried, study, whole
 
 known = cache(catalog.load)

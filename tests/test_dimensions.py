@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from benchmarks import closed_forms
 from benchmarks.closed_forms import CASES, network
 from planner import document, verify
+from planner.base.errors import WrongQuestion
 from planner.cost import collectives, dimensions, wiring
 from planner.cost.figures import Dimension, Dimensions
-from planner.errors import WrongQuestion
-from planner.planning import plan
+from planner.planning.run import plan
 from planner.schema import hardware
 from planner.search.bounded import Bounded
 from tests.cases import CATALOG, cluster, figures, prepared, problem_of, request

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from planner import document
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 from planner.export import EXPORTERS, bundle, jobset, parts, torchrun, write
 from planner.export.bundle import refusals
 from planner.export.facts import AXES, chunks

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 from planner.export import bundle, parts
 from planner.export.reading import present
 from planner.schema.plan import Plan

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from planner import api, verify
+from planner.base.errors import WrongQuestion
 from planner.catalog import load
-from planner.errors import WrongQuestion
 from planner.export import (
     EXPORTERS,
     accelerate,

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import api, cost, verify
+from planner.base.errors import NoAnswer, WrongQuestion
 from planner.cost import hierarchy, memory, pipeline
 from planner.cost.hierarchy import Far
-from planner.errors import NoAnswer, WrongQuestion
-from planner.planning import estimate, plan
+from planner.planning.run import estimate, plan
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
 from planner.space.axes import NOWHERE, PLACEMENTS, placement

@@ -7,13 +7,15 @@ import jsonschema
 import numpy as np
 import pytest
 
-from planner import api, binding, families
-from planner.accuracy.frame import Efficiencies
+from planner import api
+from planner.base.errors import NoAnswer
+from planner.calibration.fit.frame import Efficiencies
 from planner.cost import convolution
-from planner.errors import NoAnswer
-from planner.mixed import filling, images
+from planner.models import families
+from planner.performance import binding
 from planner.runtime.shares import of_plan
 from planner.schema.images import ImagePlan
+from planner.uneven import filling, images
 from tests.asking import ask
 from tests.cases import CATALOG
 

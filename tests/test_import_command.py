@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from planner import comparison, document
-from planner.errors import WrongQuestion
+from planner import document
+from planner.base.errors import WrongQuestion
 from planner.export import EXPORTERS, bundle, facts, parts, reading
 from planner.export.reading import deepspeed
 from planner.export.start import NAME as START
+from planner.planning import comparison
 from planner.schema.plan import Group, GroupStage, Plan
 from tests.asking import ask
 from tests.launchers.environments import given

@@ -11,18 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner import catalog, render
-from planner.accuracy.frame import Efficiencies
-from planner.accuracy.measure import measure, of_table, run_measure, run_table
-from planner.accuracy.measuring import timing
-from planner.accuracy.measuring.device import by_name, device_of
-from planner.accuracy.measuring.fitting import fit_kernels
-from planner.accuracy.measuring.journal import COLLECTIVES, COLUMNS, LAUNCH, MATRIX, Journal, Kernel, Row, read
-from planner.accuracy.measuring.kernels import kernels, layer
-from planner.accuracy.measuring.predicted import Kernels
-from planner.accuracy.measuring.timing import Refused, seconds_of, trimmed_mean
-from planner.errors import WrongQuestion
-from planner.workload import library
+from planner import catalog
+from planner.base.errors import WrongQuestion
+from planner.calibration.fit.frame import Efficiencies
+from planner.calibration.measuring import timing
+from planner.calibration.measuring.device import by_name, device_of
+from planner.calibration.measuring.fitting import fit_kernels
+from planner.calibration.measuring.journal import COLLECTIVES, COLUMNS, LAUNCH, MATRIX, Journal, Kernel, Row, read
+from planner.calibration.measuring.kernels import kernels, layer
+from planner.calibration.measuring.measure import measure, of_table, run_measure, run_table
+from planner.calibration.measuring.predicted import Kernels
+from planner.calibration.measuring.timing import Refused, seconds_of, trimmed_mean
+from planner.commands.screen import render
+from planner.models.workload import library
 
 CATALOG = catalog.load()
 H100 = CATALOG.accelerator("H100-SXM5-80GB")

@@ -5,10 +5,11 @@ from functools import cache
 
 import pytest
 
-from planner import api, binding, cost
+from planner import api, cost
 from planner.cost import memory, pipeline, sharding
 from planner.cost.figures import Grid
-from planner.efficiency import reached
+from planner.performance import binding
+from planner.performance.efficiency import reached
 from planner.space.axes import (
     FULL,
     MODULES,

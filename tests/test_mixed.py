@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import api, cost, document, pooled, verify
+from planner import api, cost, document, verify
 from planner import planning as one_pool
+from planner.base.errors import WrongQuestion
 from planner.cost import risk
-from planner.errors import WrongQuestion
-from planner.mixed import assignment, dealing, pipelines, problem, scenes, search, settling, stages
-from planner.mixed import planning as mixed_planning
-from planner.mixed.assignment import Columns, Offer
-from planner.mixed.document import dealt, stage_memory
-from planner.mixed.pools import Pools, default_link, merged
-from planner.mixed.problem import Prepared
+from planner.hetero import assignment, bundles, layer_split, pipelines, problem, search, stages, subproblems
+from planner.hetero import run as mixed_planning
+from planner.hetero.answer import dealt, stage_memory
+from planner.hetero.assignment import Columns, Offer
+from planner.hetero.problem import Prepared
+from planner.question import pools as pooled
+from planner.question.joined import Pools, default_link, merged
 from planner.schema.plan import Plan, PlanSet
 from planner.space.axes import Options, Sharding, TensorMode
 from planner.space.grid import single_grid
@@ -55,7 +56,7 @@ def test_even_pipelines_on_one_pool_cost_what_one_cluster_costs(model: str, node
         # One bundle with all replicas (there, states are sharded as in one cluster), and a pipeline that is filled.
         if not even or kinds.usage[index, 0] != accelerators or rest or steps < pp:
             continue
-        found = settling.settle(setting, np.array([index]), np.array([1]))
+        found = bundles.settle(setting, np.array([index]), np.array([1]))
         grid = _as_one_plan(prepared, int(index), pp, int(policies.pop()), width)
         expected = cost.evaluate(grid)
         assert found is not None
@@ -113,7 +114,7 @@ def test_room_is_what_memory_leaves() -> None:
 # ---- the search ------------------------------------------------------------------------------------------------------
 
 
-def small_setting(seed: int) -> settling.Setting:
+def small_setting(seed: int) -> bundles.Setting:
     """Few kinds on few nodes, so that every plan can be tried."""
     prepared = posed("gpt2", ("ws-4xrtx6000:1", "t4-4:1"), batch="24")
     kinds = prepared.setting.kinds
@@ -121,7 +122,7 @@ def small_setting(seed: int) -> settling.Setting:
     return dataclasses.replace(prepared.setting, kinds=kinds.taken(picked))
 
 
-def every_plan(setting: settling.Setting) -> float:
+def every_plan(setting: bundles.Setting) -> float:
     """The least step time over all numbers of bundles of every kind that fit the pools."""
     have = np.array(setting.offer.nodes) * np.array(setting.offer.per_node)
     most = [int(np.min(have[use > 0] // use[use > 0])) for use in setting.kinds.usage]
@@ -131,7 +132,7 @@ def every_plan(setting: settling.Setting) -> float:
         if np.any(copies @ setting.kinds.usage > have) or not copies.any():
             continue
         rows = np.flatnonzero(copies)
-        found = settling.settle(setting, rows, copies[rows])
+        found = bundles.settle(setting, rows, copies[rows])
         best = min(best, found.time if found else best)
     return best
 
@@ -268,7 +269,7 @@ def test_a_slower_link_makes_a_plan_over_two_pools_slower_or_leaves_one_out() ->
     ]
     times = []
     for each in prepared:
-        found = settling.settle(each.setting, np.array(pair), np.array([8, 8]))
+        found = bundles.settle(each.setting, np.array(pair), np.array([8, 8]))
         assert found is not None
         times.append(found.time)
     assert times[0] < times[1] < 0.5 * times[2]
@@ -278,9 +279,9 @@ def test_no_reduction_is_shorter_than_its_bound() -> None:
     """However many replicas there are, and however they stand on two pools."""
     setting = posed("mixtral-8x7b", ("dgx-h100:8", "dgx-a100-80gb:8"), batch="256").setting
     rows = np.random.default_rng(3).integers(0, len(setting.kinds), 400)
-    on = scenes.Standing(setting, (0, 1), rows, crossing=True)
+    on = subproblems.Standing(setting, (0, 1), rows, crossing=True)
     for fewest, most, low, high in ((2, 2, 1, 1), (3, 4, 1, 2), (5, 8, 1, 4), (17, 32, 2, 8), (65, 128, 1, 64)):
-        scene = scenes.Scene(on, fewest, most, low, high)
+        scene = subproblems.Scene(on, fewest, most, low, high)
         for replicas in {max(fewest, 2 * low), (fewest + most) // 2, most}:
             for beside in {low, min(high, replicas // 2)}:
                 assert np.all(scene.least <= on.reductions(replicas, beside) * (1 + 1e-9))
@@ -289,7 +290,7 @@ def test_no_reduction_is_shorter_than_its_bound() -> None:
 def test_scenes_split_into_all_that_they_hold() -> None:
     """Every number of replicas and of neighbours is in exactly one of the last parts, where reductions are known."""
     setting = posed("gpt2-medium", SMALL).setting
-    (crossing,) = [s for s in scenes.scenes(setting, [(0, 1)]) if s.on.crossing]
+    (crossing,) = [s for s in subproblems.scenes(setting, [(0, 1)]) if s.on.crossing]
     parts, leaves = [dataclasses.replace(crossing, most=9, high=4)], []
     while parts:
         scene = parts.pop()
@@ -312,9 +313,9 @@ def test_pipelines_that_share_their_seam_reduce_inside_their_pools() -> None:
     spans = np.flatnonzero(np.all(fast.kinds.usage == 1, axis=-1))
     one = int(spans[np.argmin(fast.kinds.total[spans])])
     other = next(int(k) for k in spans if fast.kinds.seam[k] != fast.kinds.seam[one])
-    shown = [settling.settle(setting, np.array([one]), np.array([4])) for setting in (fast, slow)]
+    shown = [bundles.settle(setting, np.array([one]), np.array([4])) for setting in (fast, slow)]
     assert shown[0] is not None and shown[1] is not None and shown[0].exposed == shown[1].exposed
-    mixed = [settling.settle(setting, np.array([one, other]), np.array([2, 2])) for setting in (fast, slow)]
+    mixed = [bundles.settle(setting, np.array([one, other]), np.array([2, 2])) for setting in (fast, slow)]
     assert mixed[0] is not None and mixed[1] is not None and mixed[1].exposed > 5 * mixed[0].exposed
 
 
@@ -544,7 +545,7 @@ def test_the_deal_of_a_document_is_the_best(mixed: PlanSet) -> None:
     for index in np.random.default_rng(0).integers(0, len(prepared.setting.kinds), 5):
         _, _, deal, of = dealt(prepared, int(index))
         layers = int(prepared.figures[0].shape.layers)
-        _, time = dealing.best_deal(of, layers, 10**6)
+        _, time = layer_split.best_deal(of, layers, 10**6)
         assert float(deal.slowest[0]) == pytest.approx(time / 10**6, rel=1e-4)
 
 

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from planner import api, verify
+from planner.base.errors import NoAnswer
 from planner.commands import main
-from planner.errors import NoAnswer
 from planner.export import facts
 from planner.export.bundle import trainers
-from planner.mixed import alike, document, problem, settling
-from planner.mixed.problem import Prepared
-from planner.mixed.settling import Mixed
+from planner.hetero import answer, bundles, problem
+from planner.hetero import launchable as alike
+from planner.hetero.bundles import Mixed
+from planner.hetero.problem import Prepared
 from planner.schema.plan import Plan
 from tests.asking import ask
 
@@ -49,12 +50,12 @@ def test_it_is_the_best_that_an_exporter_takes(clusters: tuple[str, ...], batch:
     limits = np.array(prepared.setting.offer.nodes) * prepared.setting.offer.per_node
     for index in np.flatnonzero(np.all(kinds.usage > 0, axis=-1)):
         for copies in range(1, int(np.min(limits // kinds.usage[index])) + 1):
-            plan = settling.settle(prepared.setting, np.array([index]), np.array([copies]))
+            plan = bundles.settle(prepared.setting, np.array([index]), np.array([copies]))
             if plan is not None:
                 found.append(plan)
     found.sort(key=lambda plan: plan.value)
     catalog = api.load(None)
-    wanted = next(plan for plan in found if starts(document.plan(catalog, prepared, plan, 1)))
+    wanted = next(plan for plan in found if starts(answer.plan(catalog, prepared, plan, 1)))
     mine = alike.best(prepared, (0, 1))
     assert mine is not None and mine.value == pytest.approx(wanted.value, rel=1e-9)
     assert (mine.value > found[0].value * (1 + 1e-9)) is binds
@@ -92,7 +93,7 @@ def every() -> list[tuple[int, int, Mixed]]:
     for row in range(len(prepared.setting.kinds)):
         if np.all(prepared.setting.kinds.usage[row] > 0) and len(degrees(prepared, row)) == 1:
             for copies in (copies for copies in range(1, 49) if can(prepared, row, copies)):
-                plan = settling.settle(prepared.setting, np.array([row]), np.array([copies]))
+                plan = bundles.settle(prepared.setting, np.array([row]), np.array([copies]))
                 assert plan is not None
                 found.append((row, copies, plan))
     return found
@@ -160,9 +161,9 @@ def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[in
     assert mine == alike_there == set(alike._cut_alike(prepared, (1, 0)).tolist()), "chains run either way"
     assert {(1, 1, 1), (2, 1, 1), unlike} <= seen.keys()
     for row in seen.values():
-        plan = settling.settle(prepared.setting, np.array([row]), np.array([1]))
+        plan = bundles.settle(prepared.setting, np.array([row]), np.array([1]))
         assert plan is not None
-        stages = document.plan(catalog, prepared, plan, 1).parallelism.groups[0].stages
+        stages = answer.plan(catalog, prepared, plan, 1).parallelism.groups[0].stages
         assert (row in mine) is (len({(stage.tp, stage.cp, stage.ep) for stage in stages}) == 1)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from planner import commands, families
-from planner.workload import library, model
+from planner import commands
+from planner.models import families
+from planner.models.workload import library, model
 
 CONFIG = {
     "model_type": "llama",

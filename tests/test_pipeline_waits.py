@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from planner import api
-from planner.mixed import dealing, pipelines, problem
+from planner.hetero import layer_split, pipelines, problem
 from tests.one_forward_one_backward import program, seconds
 
 
@@ -80,4 +80,4 @@ def test_within_a_pool_transfers_are_priced_as_in_one_cluster() -> None:
     expected: list[Any] = [first, first + link / 2, last + link, last]
     for i, seconds_waited in enumerate(expected):
         assert np.allclose(pipelines._waited(stages, hops, i)[at], seconds_waited)
-    assert np.all(link > 0) and isinstance(pipelines.unlike(chain, rows, of.tables, of.links), dealing.Unlike)
+    assert np.all(link > 0) and isinstance(pipelines.unlike(chain, rows, of.tables, of.links), layer_split.Unlike)

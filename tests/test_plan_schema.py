@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from planner import document, verify
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 from tests.plans import QUESTIONS, plans
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -11,13 +11,15 @@ import pytest
 from click.testing import CliRunner
 
 from planner import document
+from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands import cli
-from planner.errors import WrongQuestion
-from planner.procure import asking, procuring, reading
-from planner.procure.model import Variant
-from planner.procure.procuring import Depth
-from planner.procure.solve import best
+from planner.procure import run as procuring
+from planner.procure.program.model import Variant
+from planner.procure.program.solve import best
+from planner.procure.question import flags as asking
+from planner.procure.question import reading
+from planner.procure.run import Depth
 from tests.procuring_lab import answered, lab
 
 

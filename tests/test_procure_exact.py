@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from planner.api import Asked
-from planner.procure import infeasible, marginal, pruning
-from planner.procure.alternatives import families, ranked
-from planner.procure.columns import Column
-from planner.procure.model import FAR, Instance, Variant, limits
-from planner.procure.portfolio import DAYS_PER_MONTH, Job, Limits
-from planner.procure.schedule import calendar, makespan
-from planner.procure.solve import Settings, best, solve
+from planner.procure.program import infeasible, marginal, pruning
+from planner.procure.program.alternatives import families, ranked
+from planner.procure.program.model import FAR, Instance, Variant, limits
+from planner.procure.program.schedule import calendar, makespan
+from planner.procure.program.solve import Settings, best, solve
+from planner.procure.question.portfolio import DAYS_PER_MONTH, Job, Limits
+from planner.procure.throughput.columns import Column
 from tests.procuring import answers, best_ratio, best_value, bought, hired, job, portfolio, random_instance, with_limits
 
 SETTINGS = Settings(gap=1e-9)
@@ -192,7 +192,7 @@ def test_a_monthly_limit_spreads_rent_over_months() -> None:
 
 
 def test_owned_nodes_are_divided_not_multiplied() -> None:
-    from planner.procure.portfolio import Owned
+    from planner.procure.question.portfolio import Owned
 
     own = replace(bought(0, 0.0), way="own", items=(), fixed_charge=0.0, held_days=0.0, copies=2, day_usd=10.0)
     jobs = (job(0, 30.0), job(1, 30.0))

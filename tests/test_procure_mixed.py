@@ -12,12 +12,15 @@ import pytest
 from planner import api, document
 from planner.catalog import load
 from planner.commands import main
-from planner.procure import asking, mixing, procuring, pruning, reading
-from planner.procure.acquiring import pools
-from planner.procure.columns import Column
-from planner.procure.model import Instance, Variant
-from planner.procure.portfolio import DAYS_PER_MONTH, Candidate, Limits, Mixed, Owned
-from planner.procure.solve import Settings, best
+from planner.procure import run
+from planner.procure.program import pruning
+from planner.procure.program.model import Instance, Variant
+from planner.procure.program.solve import Settings, best
+from planner.procure.question import flags, reading
+from planner.procure.question.portfolio import DAYS_PER_MONTH, Candidate, Limits, Mixed, Owned
+from planner.procure.supply.acquiring import pools
+from planner.procure.throughput import several_pools
+from planner.procure.throughput.columns import Column
 from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
 from tests.asking import ask
@@ -192,7 +195,7 @@ def cellar(folder: Path, **parts: str) -> Path:
 def offer(tmp_path_factory: pytest.TempPathFactory) -> Procurement:
     known = load()
     asked = reading.read(cellar(tmp_path_factory.mktemp("cellar")), known)
-    return procuring.procure(known, asked, depth=procuring.Depth(top=2, marginal=False, sensitivity=False))
+    return run.procure(known, asked, depth=run.Depth(top=2, marginal=False, sensitivity=False))
 
 
 def test_one_job_takes_both_pools_in_its_days(offer: Procurement) -> None:
@@ -326,7 +329,7 @@ def test_unlike_pipelines_are_for_who_asks_for_them(
         text = cellar(tmp_path, mixed=f'pipelines = "{pipelines}"').read_text(encoding="utf-8")
         path.write_text(text.replace('"17 d"', '"6 d"').replace("dgx-v100", "dgx-h100"), encoding="utf-8")
         asked = reading.read(path, known)
-        found = procuring.procure(known, asked, depth=procuring.Depth(top=1, marginal=False, sensitivity=False))
+        found = run.procure(known, asked, depth=run.Depth(top=1, marginal=False, sensitivity=False))
         days[pipelines] = found.alternatives[0].workloads[0].days
         assert found.question.mixed is not None and found.question.mixed[0].pipelines == pipelines
     assert days["any"] < days["alike"] < 1.1 * days["any"]
@@ -339,8 +342,8 @@ def test_unlike_pipelines_are_for_who_asks_for_them(
     one, two = (replace(two, workloads=(replace(two.workloads[0], plan=plan),)) for plan in (alike, unlike))
     count = len(unlike.parallelism.groups)
     for others, said in (((one,), ""), ((two, one), f"{count} kinds of pipelines"), ((one, two), " in #2")):
-        assert "".join(procuring._of_several_kinds(others)).endswith(said)
-        assert bool(list(procuring._of_several_kinds(others))) is bool(said)
+        assert "".join(run._of_several_kinds(others)).endswith(said)
+        assert bool(list(run._of_several_kinds(others))) is bool(said)
     # Who asked for what launches is not offered it.
     asked_for = replace(found.question, mixed=(replace(found.question.mixed[0], pipelines="alike"),))
     assert {each.name for each in verify.violations(replace(found, question=asked_for))} == {"plans_fit_their_pools"}
@@ -351,7 +354,7 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     path = cellar(tmp_path, mixed=f'{table}\nlink = "200 Gbit/s"\nworkloads = ["base"]')
     path.write_text(path.read_text(encoding="utf-8").replace('"17 d"', '"6 d"').replace("dgx-v100", "dgx-h100"))
     known = load()
-    posed = procuring.pose(known, reading.read(path, known))
+    posed = run.pose(known, reading.read(path, known))
     found = best(posed.lean, Variant(), "cost")
     assert found is not None
     base = [posed.instance.pools[p].id for p in found.run[0]]
@@ -373,13 +376,13 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace('link = "200 Gbit/s"', ""), encoding="utf-8")
     far_asked = reading.read(path, known)
     far_asked = replace(far_asked, jobs=far_asked.jobs[:1], mixed=far_asked.mixed[1:])
-    far = procuring.pose(known, far_asked)
+    far = run.pose(known, far_asked)
     ((name, table_left, why),) = far.mixtures.left_out()
     assert (name, table_left.pools) == ("base", ("own dgx-h100", "p5.48xlarge"))
     assert why.endswith("(the best plan found is no better with them)")
     # One that these pools cannot have is not told as too slow.
     pinned = replace(far_asked.jobs[0], asked=replace(far_asked.jobs[0].asked, pins=("dp=8",)))
-    far = procuring.pose(known, replace(far_asked, jobs=(pinned,)))
+    far = run.pose(known, replace(far_asked, jobs=(pinned,)))
     assert [why for _, _, why in far.mixtures.left_out()] and "--pin dp=8" in far.mixtures.left_out()[0][2]
 
 
@@ -428,11 +431,11 @@ def test_too_many_searches_are_refused_before_the_first(tmp_path: Path, capsys: 
 def test_a_flag_that_closes_an_offer_closes_its_tables(tmp_path: Path) -> None:
     known = load()
     path = cellar(tmp_path, mixed='[[mixed]]\npools = ["own dgx-v100", "p5.48xlarge"]')
-    both = asking.asked(known, path, asking.Flags(ways="spot"))
+    both = flags.asked(known, path, flags.Flags(ways="spot"))
     assert [table.pools for table in both.mixed] == [
         ("own dgx-a100-80gb", "own dgx-v100"), ("own dgx-v100", "p5.48xlarge")
     ]  # fmt: skip
-    none = asking.asked(known, path, asking.Flags(ways="buy"))
+    none = flags.asked(known, path, flags.Flags(ways="buy"))
     assert [table.pools for table in none.mixed] == [("own dgx-a100-80gb", "own dgx-v100")]
 
 
@@ -448,7 +451,7 @@ def test_all_and_half_of_what_is_owned_is_tried() -> None:
         ),
     )  # fmt: skip
     offered = pools(known, asked)
-    tried = [tuple(offered[p].cluster.count for p in x.place) for x in mixing.places(asked, offered)]
+    tried = [tuple(offered[p].cluster.count for p in x.place) for x in several_pools.places(asked, offered)]
     assert tried == [(6, 1), (3, 1), (6, 8), (6, 4), (6, 1), (3, 8), (3, 4), (3, 1)]
 
 
@@ -460,7 +463,7 @@ def test_of_plans_on_the_same_pools_the_fastest_counts(tmp_path: Path) -> None:
     slow = replace(asked.mixed[0], bandwidth=100e9 / 8, latency=1e-3)
     days = {}
     for name, tables in (("slow", (slow,)), ("both", (slow, *asked.mixed)), ("turned", (*asked.mixed, slow))):
-        posed = procuring.pose(known, replace(asked, mixed=tables))
+        posed = run.pose(known, replace(asked, mixed=tables))
         (column,) = (c for c in posed.columns if c.beside)
         days[name] = column.days
     assert days["slow"] > days["both"] == days["turned"]
@@ -471,9 +474,7 @@ def test_an_answer_that_rents_a_machine_for_a_job_beside_one_s_own_holds(tmp_pat
     path = cellar(tmp_path, mixed=f'{table}\nworkloads = ["base"]')
     path.write_text(path.read_text(encoding="utf-8").replace('"17 d"', '"6 d"'), encoding="utf-8")
     known = load()
-    found = procuring.procure(
-        known, reading.read(path, known), depth=procuring.Depth(top=1, marginal=False, sensitivity=False)
-    )
+    found = run.procure(known, reading.read(path, known), depth=run.Depth(top=1, marginal=False, sensitivity=False))
     assert verify.violations(found) == []
     first = found.alternatives[0]
     base = first.workloads[0]

@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import api, catalog, cost, document, explain, verify
-from planner.accuracy import runs, validation
-from planner.accuracy.frame import Efficiencies, Frame
+from planner import api, catalog, cost, document, verify
+from planner.base.errors import WrongQuestion
+from planner.calibration.fit.frame import Efficiencies, Frame
+from planner.calibration.report import validation
+from planner.calibration.runs import reading
 from planner.commands import main
 from planner.cost import compute, measured
 from planner.cost.figures import Grid, Times, stacked
 from planner.cost.measured import Point, Table
-from planner.errors import WrongQuestion
-from planner.profiles import importing, overlay
+from planner.performance.profiles import importing, overlay
+from planner.planning import explain
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
 from planner.space.axes import Options, Sharding, TensorMode, recompute
@@ -292,7 +294,7 @@ def test_other_models_and_accelerators_are_as_before(folder):
 
 def test_validation_shows_the_gain(folder):
     layered = catalog.load(folder)
-    frame = Frame(layered, runs.read(RUNS, layered), overlay.read(layered))
+    frame = Frame(layered, reading.read(RUNS, layered), overlay.read(layered))
     gain = validation.gain(frame, Efficiencies.of(layered))
     assert gain["n"] == 15
     assert gain["measured"]["mape"] < 0.2 < gain["modelled"]["mape"]

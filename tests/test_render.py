@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from planner import render, typeset
+from planner.commands.screen import render, typeset
 
 HEADERS = ["#", "TP", "recompute", "step", "memory"]
 ROWS = [[1, 4, "none", "9.61 s", "68.9 / 80 GiB"], [10, 16, "selective", "12.4 s", "9.25 / 80 GiB"]]

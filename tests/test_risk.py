@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import api, cost
-from planner.accuracy import intervals
+from planner.base.errors import WrongQuestion
 from planner.cost import risk
-from planner.errors import WrongQuestion
-from planner.question import problem
+from planner.performance import intervals
+from planner.question.prepared import problem
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
 from tests import oracle

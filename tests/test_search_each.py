@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from planner.api import Asked, request
-from planner.errors import ClusterwrightError
-from planner.question import prepare, problem
+from planner.base.errors import ClusterwrightError
+from planner.question.prepared import prepare, problem
 from planner.search.bounded import Bounded, survey
 from planner.search.costing import table
 from planner.search.each import best_of_each, fastest

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.errors import WrongQuestion
-from planner.question import prepare
+from planner.base.errors import WrongQuestion
+from planner.question.prepared import prepare
 from planner.space.axes import (
     FULL,
     NO_RECOMPUTE,

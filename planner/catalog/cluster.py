@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from planner.base.errors import WrongQuestion, nearest
 from planner.catalog.files import Document, Problem, Record, read_document
 from planner.catalog.records import build, did_you_mean
 from planner.catalog.store import Catalog, told
-from planner.errors import WrongQuestion, nearest
 from planner.schema.hardware import Accelerator, Cluster, Fabric, Node
 
 LARGEST = 1_000_000

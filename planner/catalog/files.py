@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.errors import nearest
+from planner.base.errors import nearest
 
 FOLDERS = (
     "accelerators",

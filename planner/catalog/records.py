@@ -10,8 +10,8 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from planner.base.errors import nearest
 from planner.catalog.files import Problem, Record
-from planner.errors import nearest
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Link, Node, Price, Region, Runtime
 

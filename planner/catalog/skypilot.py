@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from planner.base.errors import WrongQuestion
 from planner.catalog.files import MAX_BYTES, PRICE_COLUMNS
 from planner.catalog.store import Catalog
-from planner.errors import WrongQuestion
 from planner.schema.hardware import Node
 
 REQUIRED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")

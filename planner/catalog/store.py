@@ -10,10 +10,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from planner.base.errors import WrongQuestion, nearest
+from planner.base.resources import data, own
 from planner.catalog.files import FOLDERS, Problem, Record, misplaced, read_entries, read_prices
 from planner.catalog.records import build, dangling, did_you_mean
-from planner.errors import WrongQuestion, nearest
-from planner.resources import data, own
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
 

@@ -92,9 +92,9 @@ def _from_kernels(
     from functools import partial
 
     from planner import catalog as catalogs
-    from planner import render
-    from planner.accuracy import measure
-    from planner.errors import WrongQuestion
+    from planner.base.errors import WrongQuestion
+    from planner.calibration.measuring import measure
+    from planner.commands.screen import render
 
     known = catalogs.load()
     if table is not None:
@@ -140,8 +140,8 @@ def _from_collectives(path: Path, output: Path, accelerator: str | None, as_json
     import datetime
 
     from planner import catalog as catalogs
-    from planner import render
-    from planner.accuracy import collectives
+    from planner.calibration.fit import collectives
+    from planner.commands.screen import render
 
     known = catalogs.load()
     found = collectives.calibrate(path, output, known, accelerator, datetime.date.today().isoformat())
@@ -176,16 +176,18 @@ def _from_site(file: Path, output: Path, as_json: bool) -> None:
     import datetime
 
     from planner import catalog as catalogs
-    from planner import render
-    from planner.accuracy import calibrate as fitting
-    from planner.accuracy import intervals, overlay, runs, site
-    from planner.accuracy.frame import Efficiencies, Frame
-    from planner.errors import WrongQuestion
-    from planner.resources import data
+    from planner.base.errors import WrongQuestion
+    from planner.base.resources import data
+    from planner.calibration.fit import calibrate as fitting
+    from planner.calibration.fit import overlay, site
+    from planner.calibration.fit.frame import Efficiencies, Frame
+    from planner.calibration.runs import reading
+    from planner.commands.screen import render
+    from planner.performance import intervals
 
     overlay.check_free(output, "site.toml")
     known = catalogs.load()
-    frame = Frame(known, [run for run in runs.read(file, known) if run.measured])
+    frame = Frame(known, [run for run in reading.read(file, known) if run.measured])
     if not frame.runs:
         raise WrongQuestion(f"{file}: no run with a time that can be predicted")
     # From what is shipped, not from a site's own overlay: fitting again gives the same.
@@ -208,15 +210,18 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
     import datetime
 
     from planner import catalog as catalogs
-    from planner import render
-    from planner.accuracy import calibrate as fitting
-    from planner.accuracy import intervals, other_parameters, overlay, peaks, runs, tables
-    from planner.accuracy.frame import Efficiencies, Frame
-    from planner.errors import WrongQuestion
-    from planner.resources import data
+    from planner.base.errors import WrongQuestion
+    from planner.base.resources import data
+    from planner.calibration.fit import calibrate as fitting
+    from planner.calibration.fit import other_parameters, overlay, peaks
+    from planner.calibration.fit.frame import Efficiencies, Frame
+    from planner.calibration.measuring import tables
+    from planner.calibration.runs import reading
+    from planner.commands.screen import render
+    from planner.performance import intervals
 
     priors = catalogs.load(data("hardware_catalog") / "priors")
-    read = runs.read(file, priors)
+    read = reading.read(file, priors)
     frame = Frame(priors, read)
     prior, kernels = Efficiencies.of(priors), 0
     if table is not None:
@@ -252,7 +257,7 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
 
 
 def _show(document: dict[str, Any], output: Path) -> None:
-    from planner import render
+    from planner.commands.screen import render
 
     moved = [m for m in document["factors"] if abs(m["factor"] - 1) > 0.02]
     rows = [[m["name"], f"x{m['factor']:.3f}", f"{m['spread']:.2f}"] for m in moved]

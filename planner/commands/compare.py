@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from planner.comparison import Comparison
+    from planner.planning.comparison import Comparison
     from planner.schema.plan import Plan
 
 _DAY = 86400.0
@@ -29,7 +29,9 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
     """  # noqa: D301 - click reads the control character itself
     from dataclasses import asdict
 
-    from planner import comparison, document, render, verify
+    from planner import document, verify
+    from planner.commands.screen import render
+    from planner.planning import comparison
 
     plans = [document.chosen(document.load(file), 1, str(file)) for file in (mine, best)]
     for plan in plans:
@@ -47,7 +49,7 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
 
 def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
     """What is predicted of both."""
-    from planner.units import format_bytes, format_count, format_percent, format_seconds, format_usd
+    from planner.base.units import format_bytes, format_count, format_percent, format_seconds, format_usd
 
     a, b = first.prediction, second.prediction
     yield "step", format_seconds(a.step_time_s), format_seconds(b.step_time_s)
@@ -61,8 +63,8 @@ def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
 
 def _told(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[str]:
     """The answer in words."""
-    from planner.comparison import TOKENS
-    from planner.units import format_count, format_percent, format_seconds, format_usd
+    from planner.base.units import format_count, format_percent, format_seconds, format_usd
+    from planner.planning.comparison import TOKENS
 
     share = abs(found.tokens - 1.0)
     faster = f"{format_percent(share)} {'more' if found.tokens >= 1 else 'fewer'} tokens per second"

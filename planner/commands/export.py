@@ -85,7 +85,7 @@ def _plans(file: Path, rank: int | None, workload: str | None, alternative: int 
     An estimate that does not fit is refused here: it would only stop on the cluster.
     """
     from planner import document, verify
-    from planner.errors import WrongQuestion
+    from planner.base.errors import WrongQuestion
     from planner.schema.plan import PlanSet
     from planner.schema.procurement import Procurement
 
@@ -107,8 +107,8 @@ def _plans(file: Path, rank: int | None, workload: str | None, alternative: int 
 
 def _fits(plan: Plan) -> None:
     """An estimate may say more than its limits; started, it would only stop on the cluster."""
-    from planner.errors import WrongQuestion
-    from planner.units import format_bytes, format_seconds, format_usd
+    from planner.base.errors import WrongQuestion
+    from planner.base.units import format_bytes, format_seconds, format_usd
 
     said = {"B": format_bytes, "s": format_seconds, "USD": format_usd}
     over = [
@@ -124,7 +124,7 @@ def _fits(plan: Plan) -> None:
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
-    from planner.errors import WrongQuestion
+    from planner.base.errors import WrongQuestion
 
     found = {}
     for text in given:
@@ -142,7 +142,7 @@ def _bundles(
 ) -> tuple[dict[str, Bundle], list[str]]:
     """Folder's name -> its files; and why the plans that a target cannot express are left out (unless all are)."""
     from planner import export as room
-    from planner.errors import WrongQuestion
+    from planner.base.errors import WrongQuestion
 
     made, refused = {}, []
     for plan in plans:
@@ -159,9 +159,10 @@ def _bundles(
 
 def _simulated(plans: Sequence[Plan], alone: bool, file: Path | None) -> tuple[dict[str, Bundle], list[str]]:
     """As :func:`_bundles`, for a simulator instead of a launcher."""
-    from planner import by_layer, catalog
-    from planner.errors import WrongQuestion
+    from planner import catalog
+    from planner.base.errors import WrongQuestion
     from planner.export import astra_sim
+    from planner.planning import by_layer
 
     known, made, refused = catalog.load(), {}, []
     own = None if file is None else catalog.cluster_from_file(file.expanduser(), known)
@@ -176,7 +177,7 @@ def _simulated(plans: Sequence[Plan], alone: bool, file: Path | None) -> tuple[d
 
 
 def _report(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> None:
-    from planner import render
+    from planner.commands.screen import render
 
     for name, bundle in bundles.items():
         render.text(f"Wrote     {folder / name}: {', '.join(bundle.files)}")
@@ -204,14 +205,14 @@ def _of_each(said: dict[str, list[str]]) -> list[str]:
 def _as_json(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> None:
     import json
 
-    from planner import render
+    from planner.commands.screen import render
 
     written = {str(folder / name): json.loads(bundle.files["target.json"]) for name, bundle in bundles.items()}
     render.json({"kind": "export", "folders": written, "left_out": refused})
 
 
 def _list(as_json: bool) -> None:
-    from planner import render
+    from planner.commands.screen import render
     from planner.export import EXPORTERS
     from planner.export.bundle import says
 

@@ -46,8 +46,7 @@ def import_(
       clusterwright import ds_config.json --from deepspeed --model llama3-8b --cluster dgx-a100-80gb:4
       clusterwright compare mine.json best.json
     """  # noqa: D301 - click reads the control character itself
-    from planner import render
-    from planner.commands import report
+    from planner.commands.screen import render, report
     from planner.export import reading
 
     pinned = {} if recompute is None else {"recompute": recompute}

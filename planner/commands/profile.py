@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from planner.profiles.importing import Imported
+    from planner.performance.profiles.importing import Imported
 
 
 @click.group()
@@ -56,8 +56,8 @@ def import_(
       clusterwright estimate opt-350m --cluster gh200-4:4 --batch 64 tp=4 micro=4 --catalog my-catalog
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
-    from planner import render
-    from planner.profiles import importing, overlay
+    from planner.commands.screen import render
+    from planner.performance.profiles import importing, overlay
 
     found = importing.imported(file, catalogs.load(catalog), model, accelerator, precision, sequence)
     written = [overlay.write(output, each) for each in found.profiles]
@@ -92,7 +92,7 @@ def _document(found: Imported, written: list[Path]) -> dict[str, object]:
 
 
 def _show(found: Imported, written: list[Path], output: Path) -> None:
-    from planner import render
+    from planner.commands.screen import render
 
     rows = []
     for each in found.profiles:

@@ -45,15 +45,19 @@ def validate(file: Path, by: str, output: Path | None, catalog: Path | None, oom
       clusterwright validate benchmarks/data/measured_runs.csv
       clusterwright validate my-runs.csv --by model -o per-run.csv
     """  # noqa: D301 - click reads the control character itself
-    from planner import api, model_files, render
+    from planner import api
     from planner import catalog as catalogs
-    from planner.accuracy import intervals, other_families, runs, validation
-    from planner.accuracy.frame import Efficiencies, Frame
-    from planner.profiles import overlay
+    from planner.calibration.fit.frame import Efficiencies, Frame
+    from planner.calibration.report import validation
+    from planner.calibration.runs import other_families, reading
+    from planner.commands.screen import render
+    from planner.models import files
+    from planner.performance import intervals
+    from planner.performance.profiles import overlay
 
     risk = api.parse_risk(oom_risk)
     known = catalogs.load(catalog)
-    found = runs.read(file, known)
+    found = reading.read(file, known)
     frame = Frame(known, found, overlay.read(known))
     using = Efficiencies.of(known)
     others = other_families.without_layouts(found)
@@ -62,7 +66,7 @@ def validate(file: Path, by: str, output: Path | None, catalog: Path | None, oom
     judgement = validation.judged(found, frame, frame.predict(using), widths, others, times, memory)
     document = validation.report(judgement, by, risk) | {"profiles": validation.gain(frame, using)}
     if output is not None:
-        model_files.write(output, validation.per_run(judgement), replace=True)
+        files.write(output, validation.per_run(judgement), replace=True)
     if as_json:
         render.json(document)
         return
@@ -70,8 +74,8 @@ def validate(file: Path, by: str, output: Path | None, catalog: Path | None, oom
 
 
 def _show(document: dict[str, Any], output: Path | None) -> None:
-    from planner import render
-    from planner.units import format_risk
+    from planner.base.units import format_risk
+    from planner.commands.screen import render
 
     groups = sorted(document["groups"], key=lambda group: -group["covered"])
     rows = [_row(group["name"], group) for group in groups if group["covered"]]

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 from planner.export import deepspeed, facts, quoting, torchrun
 from planner.export.target import Exporter, Job, Loss, Program, Setting, Shell, Values
 from planner.schema.plan import Plan

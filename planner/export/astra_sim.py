@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner import __version__
-from planner.by_layer import Layered
+from planner.base.errors import WrongQuestion
 from planner.cost.operators import Operator, Pass
-from planner.errors import WrongQuestion
 from planner.export.bundle import Bundle
 from planner.export.target import Loss
+from planner.planning.by_layer import Layered
 from planner.schema.plan import DimensionSection, Plan
 
 NAME = "astra-sim"

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner import document
-from planner.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, nearest
+from planner.base.units import format_seconds
 from planner.export import facts, quoting, start, torchrun
 from planner.export.registry import EXPORTERS
 from planner.export.target import Allowed, Exporter, Job, Loss, Setting, placeholder
 from planner.schema.plan import Plan
-from planner.units import format_seconds
 
 
 @dataclass(frozen=True, slots=True)

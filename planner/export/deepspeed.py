@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from planner.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, nearest
 from planner.export import facts, start, torchrun
 from planner.export.target import Exporter, Job, Loss, Program, Setting, Values
 from planner.schema.plan import Plan

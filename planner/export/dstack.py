@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 from planner.export import quoting, skypilot, start
 from planner.export.target import Exporter, Job, Values
 from planner.schema.plan import Plan

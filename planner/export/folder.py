@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 from planner.export import quoting
 from planner.export.bundle import Bundle
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 from planner.export import facts, quoting, start
 from planner.export.target import Exporter, Job, Loss, Setting, Values, of_pool
 from planner.schema.plan import Plan, Pool

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations, pairwise
 
-from planner.comm import nccl
-from planner.comm.nccl import ABLE, ALGORITHMS, COLLECTIVES, PROTOCOLS, SIMPLE_ONLY
+from planner.base.units import format_seconds
+from planner.comm.tables import nccl
+from planner.comm.tables.nccl import ABLE, ALGORITHMS, COLLECTIVES, PROTOCOLS, SIMPLE_ONLY
 from planner.export import facts
 from planner.export.target import Exporter, Job, Loss, Setting, Values
 from planner.schema.plan import CommunicationRule, Plan
-from planner.units import format_seconds
 
 NAME = "nccl_tuner.csv"
 ALWAYS = {"ring", "tree"}

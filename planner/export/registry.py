@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, nearest
 from planner.export import (
     accelerate,
     deepspeed,

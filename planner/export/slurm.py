@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 from planner.export import dstack, facts, quoting, start
 from planner.export.target import Exporter, Job, Loss, Setting, Values, of_pool, placeholder
 from planner.schema.plan import Plan, Pool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 from planner.export import quoting
 from planner.export.facts import nodes, per_node
 from planner.export.target import Job, Shell, Values

@@ -15,7 +15,6 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.binding import can_train_in
 from planner.cost import measured
 from planner.cost.figures import (
     Device,
@@ -32,6 +31,7 @@ from planner.cost.figures import (
     taken,
 )
 from planner.cost.figures import Options as OptionFigures
+from planner.performance.binding import can_train_in
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage
 from planner.schema.workload import Workload

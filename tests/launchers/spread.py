@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from planner import api, catalog
-from planner.comm import choosing, planned
+from planner.comm import run
+from planner.comm.program import choosing
 from planner.export import EXPORTERS
 from planner.export.bundle import refusals
 from planner.schema.plan import CommunicationRule, Plan, Stage
@@ -247,4 +248,4 @@ def chosen_plan() -> Plan:
         path = Path(folder) / "table.csv"
         header = "backend,algorithm,protocol,op,ranks,bytes,round,seconds"
         path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-        return planned.with_rules(whole, catalog.load(), [str(path)], choosing.Asked(launcher="nccl-tuner"), "plan")[1]
+        return run.with_rules(whole, catalog.load(), [str(path)], choosing.Asked(launcher="nccl-tuner"), "plan")[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from planner.errors import WrongQuestion, malformed
+from planner.base.errors import WrongQuestion, malformed
 from planner.export import deepspeed
 from planner.export.reading.found import Found
 

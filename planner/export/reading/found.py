@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 from planner.export.reading import script
 
 Options = dict[str, list[str]]

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import Any
 
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 from planner.export import megatron
 from planner.export.reading.found import Found, Options, degree, measure, number, options
 from planner.export.reading.script import words

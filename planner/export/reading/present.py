@@ -11,11 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from planner import api, model_files, model_rules, workload
-from planner.errors import WrongQuestion
+from planner import api
+from planner.base.errors import WrongQuestion
 from planner.export import facts
 from planner.export.reading import deepspeed, megatron, torchtitan
 from planner.export.reading.found import Found
+from planner.models import files, model_rules, workload
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 
@@ -55,7 +56,7 @@ def _text(text: str) -> str:
         raise WrongQuestion(f"{text}: a folder; a file with the command, or the command itself, is expected")
     if not named and re.fullmatch(r"[^\s{\[-]\S*", text):
         raise WrongQuestion(f"{text}: no such file")
-    return model_files.read_text(Path(text)) if named else text
+    return files.read_text(Path(text)) if named else text
 
 
 def plan(
@@ -177,10 +178,10 @@ def _model(found: Found, model: str | None, source: str, folder: Path) -> str:
     if alike:  # several differ only in what the configuration leaves open (the vocabulary): the one with its length
         return min(alike, key=lambda known: known.sequence != found.sequence).id
     path = folder / "imported.toml"
-    made = model_files.validated(Model, _table(found), "imported", Path(f"--from {source}"))
+    made = files.validated(Model, _table(found), "imported", Path(f"--from {source}"))
     if wrong := model_rules.problems(made):
         raise WrongQuestion("\n".join(f"--from {source}: {problem}" for problem in wrong))
-    path.write_text(model_files.dump(made), encoding="utf-8")
+    path.write_text(files.dump(made), encoding="utf-8")
     return str(path)
 
 

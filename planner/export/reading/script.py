@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 
 _QUOTED = r"\"(?:\\.|[^\"\\])*\"|'[^']*'"
 _ASSIGNED = re.compile(

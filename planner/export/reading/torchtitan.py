@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 from planner.export.reading.found import Found, Options, degree, number, options
 from planner.export.reading.script import words
 

@@ -1,0 +1,293 @@
+"""How ``clusterwright comm`` puts calls, tables and choices on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.base.units import format_bytes, format_percent, format_seconds
+from planner.commands.screen import render
+
+if TYPE_CHECKING:
+    from planner.comm.program.choosing import Chosen
+    from planner.comm.tables.records import Candidate, Cell, Table
+    from planner.cost.calls import Call
+    from planner.schema.plan import Plan
+
+
+def listing(plan: Plan, calls: Sequence[Call]) -> dict[str, object]:
+    """The calls as a document."""
+    return {
+        "kind": "communication",
+        "schema_version": 1,
+        "step_time_s": plan.prediction.step_time_s,
+        "exposed_s": sums(calls),
+        "calls": [{**_told(call), **_chosen(plan, call)} for call in calls],
+    }
+
+
+def _told(call: Call) -> dict[str, object]:
+    """A call's figures; pools only where a plan is over several."""
+    told = asdict(call)
+    return told if call.pools else {name: value for name, value in told.items() if name != "pools"}
+
+
+def sums(calls: Sequence[Call]) -> dict[str, float]:
+    """Exposed seconds by cause, of what the step waits for."""
+    paced = _pacing(calls)
+    causes = dict.fromkeys(call.cause for call in paced)
+    return {cause: sum(call.exposed_s for call in paced if call.cause == cause) for cause in causes}
+
+
+def _pacing(calls: Sequence[Call]) -> list[Call]:
+    """Those of the stage that sets the pace: all of a plan on one pool."""
+    return [call for call in calls if _paces(call)]
+
+
+def _paces(call: Call) -> bool:
+    return bool(getattr(call, "paces", True))
+
+
+def _chosen(plan: Plan, call: Call) -> dict[str, str]:
+    """Choice and runner-up by the plan's rules; empty where it has none."""
+    from planner.comm.program.rules import rule_of, spelt
+
+    rule = rule_of(plan.communication, call.op, call.group, call.ranks, call.bytes, call.pools)
+    told = plan.communication_choice.calls if plan.communication_choice else ()
+    mine = (call.op, call.group, call.ranks, call.bytes, call.pools)
+    same = [t for t in told if (t.op, t.group, t.ranks, t.bytes, t.pools or ()) == mine]
+    return {
+        "choice": spelt(rule.backend, rule.algorithm, rule.protocol) if rule else "",
+        "runner_up": same[0].runner_up if same else "",
+    }
+
+
+def show_calls(plan: Plan, calls: Sequence[Call], file: Path, cluster: Sequence[Path] = ()) -> None:
+    """A table of calls, and what they are of the step."""
+    if not calls:
+        render.text("One accelerator has nobody to talk to: this plan makes no collective calls.")
+        return
+    shown = [call for call in calls if getattr(call, "leads", True)]
+    rows = [_cells(plan, call) for call in sorted(shown, key=lambda c: (not _paces(c), -c.exposed_s))]
+    left = set() if any(call.pools for call in calls) else {"pools", "pipes", "paces"}
+    left |= {"pipes"} if len(plan.parallelism.groups) < 2 else set()
+    left |= {"choice", "runner-up"} if all(row["choice"] == "-" for row in rows) else set()
+    heads = [name for name in rows[0] if name not in left]
+    render.table(
+        heads,
+        [[row[name] for name in heads] for row in rows],
+        align="".join("r" if name in ("ranks", "bytes", "calls", "alone", "exposed") else "l" for name in heads),
+        priority=[name for name in ("part of", "runner-up", "over", "ranks", "pipes", "calls") if name in heads],
+    )
+    render.text()
+    step = plan.prediction.step_time_s
+    total = sum(call.exposed_s for call in _pacing(calls))
+    parts = ", ".join(f"{cause} {format_seconds(s)}" for cause, s in sums(calls).items() if s > 0)
+    render.text(
+        f"Exposed   {format_seconds(total)} of {format_seconds(step)} ({format_percent(total / step)}): {parts}"
+    )
+    alone = sum(call.alone_s for call in _pacing(calls))
+    render.text(f"Alone     {format_seconds(alone)}: what it would take with nothing beside it")
+    if plan.parallelism.groups:
+        _show_pools(plan)
+        render.text("Shown     of each its slowest stage on a pool; the step waits for what paces, not for the rest")
+    told = plan.communication_choice
+    if told is not None and told.modelled:
+        render.text("Choice    NCCL's fastest by the model; nobody measured it")
+    if told is None or told.modelled:
+        render.text(f"Next      clusterwright comm choose {file}{_on(cluster)} --table TABLE.csv -o FILE")
+
+
+def _cells(plan: Plan, call: Call) -> dict[str, str]:
+    """A row of the table of calls, by column."""
+    chosen = _chosen(plan, call)
+    return {
+        "call": call.op,
+        "group": call.group,
+        "pools": "-".join(str(i + 1) for i in call.pools),
+        "pipes": str(getattr(call, "pipelines", 0) + 1),
+        "ranks": f"{call.ranks:,}",
+        "bytes": format_bytes(call.bytes),
+        "calls": f"{call.count:,.0f}" if call.count >= 1 else f"{call.count:.2g}",
+        "over": call.where,
+        "alone": format_seconds(call.alone_s),
+        "exposed": format_seconds(call.exposed_s) if call.exposed_s > 0 else "0 s",
+        "paces": "yes" if _paces(call) else "",
+        "part of": call.cause,
+        "choice": chosen["choice"] or "-",
+        "runner-up": chosen["runner_up"] or "-",
+    }
+
+
+def _show_pools(plan: Plan) -> None:
+    """What the numbers of pools and pipelines mean."""
+    from planner.document.sections import pool_names
+
+    counts = [pool.count for pool in plan.cluster.pools]
+    named = enumerate(zip(counts, pool_names(plan), strict=True), 1)
+    render.text(f"Pools     {'; '.join(f'{i}: {count:,} x {name}' for i, (count, name) in named)}")
+    told = []
+    for number, g in enumerate(plan.parallelism.groups, 1):
+        stages = [s.pool for s in g.stages]
+        on = " + ".join(f"{stages.count(pool)} on pool {pool + 1}" for pool in dict.fromkeys(stages))
+        told.append(
+            f"{number}: {g.copies * g.width:,} of {len(stages)} {'stage' if len(stages) == 1 else 'stages'}, {on}"
+        )
+    render.text(f"Pipes     {'; '.join(told)}")
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def table_document(found: Table) -> dict[str, object]:
+    """A table's cells as a document."""
+    return {
+        "kind": "communication-table",
+        "schema_version": 1,
+        "cells": [
+            {
+                "op": op,
+                "ranks": ranks,
+                "bytes": size,
+                **asdict(who),
+                "seconds": cell.seconds,
+                "spread": cell.spread,
+                "rounds": len(cell.rounds),
+            }
+            for (op, ranks, size), each in found.cells.items()
+            for who, cell in each.items()
+        ],
+    }
+
+
+def show_table(found: Table, file: Path) -> None:
+    """Times by call, a column for each candidate; the fastest, where the measurements can tell."""
+    from planner.comm.program.rules import spelt
+
+    names = [spelt(who.backend, who.algorithm, who.protocol) for who in found.candidates]
+    rows = []
+    for (op, ranks, size), each in found.cells.items():
+        times = [_time(each.get(who)) for who in found.candidates]
+        rows.append([op, f"{ranks:,}", format_bytes(size), *times, _fastest(each)])
+    render.table(("call", "ranks", "bytes", *names, "fastest"), rows, align="lrr" + "r" * len(names) + "l")
+    render.text()
+    render.text(
+        f"Rounds    {len(found.rounds)}; trimmed means, ± half of the 95 % interval (noisy: more than the mean itself)"
+    )
+    render.text(f"Next      clusterwright comm choose PLAN.json --table {file} -o FILE")
+
+
+def _time(cell: Cell | None) -> str:
+    if cell is None:
+        return "-"
+    if cell.spread is None:
+        return format_seconds(cell.seconds)
+    return f"{format_seconds(cell.seconds)} {f'±{100 * cell.spread:.0f} %' if cell.spread <= 1 else 'noisy'}"
+
+
+def _fastest(each: Mapping[Candidate, Cell]) -> str:
+    """The fastest, if its interval and the next one's do not meet."""
+    ranked = sorted(each.items(), key=lambda item: item[1].seconds)
+    if len(ranked) < 2:
+        return "-"
+    (who, first), (_, second) = ranked[0], ranked[1]
+    high, low = first.seconds * (1 + (first.spread or 0.0)), second.seconds * (1 - (second.spread or 0.0))
+    return who.backend if high < low else "not told apart"
+
+
+# ---- choices ---------------------------------------------------------------------------------------------------------
+
+
+def _on(cluster: Sequence[Path]) -> str:
+    """The flag that the next command takes again."""
+    return "".join(f" --cluster {each}" for each in cluster)
+
+
+def show_choice(plan: Plan, found: Chosen, output: Path | None, cluster: Sequence[Path] = ()) -> None:
+    """What each call uses, and what that gains over the best single back end."""
+    told = plan.communication_choice
+    assert told is not None
+    rows = [
+        [
+            call.op,
+            call.group,
+            *(["-".join(str(i + 1) for i in call.pools)] if call.pools else []),
+            f"{call.ranks:,}",
+            format_bytes(call.bytes),
+            call.choice,
+            format_seconds(call.alone_s),
+            format_seconds(call.base_s),
+            format_seconds(call.saved_s) if call.saved_s else "0 s",
+            "yes" if call.extrapolated else "",
+            call.runner_up or "-",
+        ]
+        for call in sorted(told.calls, key=lambda call: -call.saved_s)
+    ]
+    pooled = any(call.pools for call in told.calls)
+    heads = (
+        "call",
+        "group",
+        *(["pools"] if pooled else []),
+        "ranks",
+        "bytes",
+        "choice",
+        "each",
+        f"by {told.base}",
+        "saves",
+        "beyond table",
+        "runner-up",
+    )
+    align = "lllrrlrrrll" if pooled else "llrrlrrrll"
+    render.table(heads, rows, align=align, priority=["runner-up", "beyond table", "ranks", f"by {told.base}"])
+    render.text()
+    step = plan.prediction.step_time_s
+    gain = format_percent(step / told.step_time_s - 1.0, 2)
+    render.text(
+        f"Step      {format_seconds(step)} with {told.base} alone, {format_seconds(told.step_time_s)} with these: "
+        f"{format_seconds(told.saved_s) if told.saved_s > 0 else '0 s'} saved ({gain})"
+    )
+    if pooled:
+        _show_pools(plan)
+    render.text(f"Live      {', '.join(told.live)} (at most {told.most}); gap {format_percent(told.gap, 2)}")
+    for line in _trust(plan, found):
+        render.text(line)
+    if output is None:
+        render.text("Next      write it: -o FILE")
+    else:
+        render.text(f"Next      clusterwright comm show {output}{_on(cluster)}")
+
+
+def _trust(plan: Plan, found: Chosen) -> list[str]:
+    """How far the gain can be believed."""
+    told = plan.communication_choice
+    assert told is not None
+    lines = []
+    if found.fell_back:
+        lines.append(
+            f"Kept      {told.base} for every call: on rounds that it was not chosen on, a mixture took up to "
+            f"{format_percent(found.held_back or 0.0, 0)} of its time (95 %)"
+        )
+    elif found.beside:
+        lines.append(f"Kept      {told.base} for every call: a mixture gains only where the step does not wait")
+    elif told.modelled:
+        lines.append(
+            "Trust     nobody measured this: calls take what the plan says, by what a model of NCCL finds fastest"
+        )
+    elif found.held_back is None:
+        lines.append("Trust     too few rounds to try the choice on rounds held back (comm tune --rounds 5)")
+    elif told.saved_s > 0:
+        lines.append(
+            f"Trust     on rounds held back at most {format_percent(found.held_back, 0)} of {told.base}'s time (95 %)"
+        )
+    beyond = sum(call.extrapolated for call in told.calls)
+    if beyond:
+        lines.append(
+            f"Assumes   {beyond} of {len(told.calls)} calls lie beyond the table: its nearest ranks and sizes stand in"
+        )
+    if not told.modelled:
+        lines.append(
+            "Assumes   what shows of a call shrinks with its time; the plan's own time is the single back end's"
+        )
+    return lines
