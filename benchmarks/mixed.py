@@ -26,8 +26,9 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.hetero import bundles, problem, run
 from planner.question import pools as pooled
+from planner.question.asked import Asked, pooled_request
 from planner.question.joined import Pool, Pools
-from planner.question.prepared import Request
+from planner.question.request import Request
 from planner.schema.hardware import Price
 from planner.schema.plan import PlanSet
 from planner.space.axes import Bound, Pins
@@ -100,7 +101,7 @@ MIXTURES = tuple(Problem(f"4 A100 + 4 V100 + 8 RTX 6000, {model}", model, batch,
 def posed(each: Problem) -> tuple[Catalog, Request, Pools]:
     """The question of a problem."""
     first = pooled_nodes(each)
-    known, wanted, _ = api.pooled_request(each.model, first[:1], api.Asked(batch=str(each.batch)))
+    known, wanted, _ = pooled_request(each.model, first[:1], Asked(batch=str(each.batch)))
     pools = []
     for part, count, per_node, zone in each.pools:
         cluster, *_ = pooled.of_accelerators(known, f"{part}:{per_node}", None, "us")

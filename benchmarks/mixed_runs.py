@@ -30,6 +30,7 @@ from planner import api
 from planner.hetero import bundles, layer_split, pipelines, problem, stages
 from planner.hetero.problem import Prepared
 from planner.performance.profiles import importing, overlay
+from planner.question.asked import Asked, pooled_request
 from planner.question.joined import Pools
 from planner.space.axes import NO_RECOMPUTE
 
@@ -105,7 +106,7 @@ def prepared(run: Run, known: Known, folder: Path) -> Prepared:
     kinds = sorted({machine for chain in run.pipelines for machine in chain})
     counts = {kind: sum(chain.count(kind) for chain in run.pipelines) for kind in kinds}
     links = [link for link in LINKS if known.network and all(f in [NODES[k] for k in kinds] for f in _ends(link))]
-    asked = api.Asked(
+    asked = Asked(
         batch=str(run.batch),
         runtime="megatron-core@2022" if known.software else None,
         precision="fp32" if known.software else "fp16",
@@ -113,7 +114,7 @@ def prepared(run: Run, known: Known, folder: Path) -> Prepared:
         pins=(f"tp={run.tp}",),
         catalog=folder if known.profiles else None,
     )
-    catalog, wanted, pools = api.pooled_request("opt-350m", [f"{NODES[k]}:{counts[k]}" for k in kinds], asked)
+    catalog, wanted, pools = pooled_request("opt-350m", [f"{NODES[k]}:{counts[k]}" for k in kinds], asked)
     if run.tp < 8:
         # Machines of these runs held as many cards as a stage used.
         every = tuple(

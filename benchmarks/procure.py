@@ -19,13 +19,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import measure
 from planner import catalog as catalogs
-from planner.api import Asked
 from planner.procure.program import pruning
 from planner.procure.program.model import Instance, Variant
 from planner.procure.program.solve import Settings, best
 from planner.procure.question.portfolio import Candidate, Job, Limits, Portfolio
 from planner.procure.supply.acquiring import pools
 from planner.procure.throughput.columns import Throughputs
+from planner.question.asked import Asked
 from planner.schema.hardware import Node
 
 NODES, SIZES = 60, (2, 8, 32, 128)

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.calibration.fit import peaks
-from planner.calibration.fit.frame import Efficiencies, Frame, Prediction
+from planner.calibration.fit.frame import Frame, Prediction
 from planner.calibration.report import validation
 from planner.calibration.runs import reading
-from planner.calibration.runs.reading import Run
+from planner.calibration.runs.run import Run
 from planner.catalog import Catalog
 from planner.cost import memory, pipeline, risk
 from planner.cost.figures import Stack
 from planner.performance import intervals
+from planner.performance.efficiency import Efficiencies
 
 RISKS = (0.01, 0.05, 0.1, 0.2, 0.5)
 GB = 1e9

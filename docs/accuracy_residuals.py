@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.calibration.fit.frame import Efficiencies, Frame
+from planner.calibration.fit.frame import Frame
 from planner.calibration.report import residuals
 from planner.calibration.report.metrics import Errors
 from planner.calibration.report.residuals import Component
-from planner.calibration.runs.reading import Run
+from planner.calibration.runs.run import Run
+from planner.performance.efficiency import Efficiencies
 
 KINDS = ("all runs", "source", "release", "accelerator", "model", "scatter")
 

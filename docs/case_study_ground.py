@@ -9,7 +9,8 @@ from functools import cache
 
 from planner import catalog
 from planner.models.workload import workload
-from planner.question.prepared import Request, prepare, problem
+from planner.question.prepared import prepare, problem
+from planner.question.request import Request
 from planner.schema.hardware import Cluster
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate

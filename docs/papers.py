@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from planner import api, catalog
-from planner.calibration.fit.frame import Efficiencies
 from planner.catalog.cluster import cluster
 from planner.cost import algorithms, convolution, recommendation
 from planner.cost.algorithms import OPERATIONS, Library, Protocol
@@ -25,6 +24,7 @@ from planner.cost.speedup import gain, needed
 from planner.models import families
 from planner.models import files as model_files
 from planner.performance import binding
+from planner.performance.efficiency import Efficiencies
 from planner.schema.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.question.prepared import Request
+from planner.question.request import Request
 from planner.schema.hardware import Runtime
 from planner.schema.workload import Model
 from planner.space.axes import Options, Sharding, TensorMode, recompute

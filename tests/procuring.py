@@ -8,12 +8,12 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from planner.api import Asked
 from planner.catalog import cluster, load
 from planner.procure.program.model import Instance
 from planner.procure.question.portfolio import Job, Limits, Portfolio
 from planner.procure.supply.pools import Item, Pool
-from planner.procure.throughput.columns import Column
+from planner.procure.throughput.column import Column
+from planner.question.asked import Asked
 
 CATALOG = load()
 NODES = ("dgx-h100", "dgx-a100-80gb", "p5.48xlarge", "p4de.24xlarge")

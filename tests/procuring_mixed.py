@@ -19,7 +19,7 @@ import pulp
 from planner.procure.program.model import Instance
 from planner.procure.program.schedule import calendar
 from planner.procure.program.solution import Solution
-from planner.procure.throughput.columns import Column, Place
+from planner.procure.throughput.column import Column, Place
 from tests.procuring import bought, random_instance
 
 Hold = dict[int, int]

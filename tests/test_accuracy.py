@@ -13,13 +13,14 @@ from planner import catalog
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
 from planner.calibration.fit import calibrate, least_squares, parameters, peaks, site
-from planner.calibration.fit.frame import Efficiencies, Frame
+from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import tables
 from planner.calibration.report import metrics, validation
 from planner.calibration.runs import names, reading
 from planner.commands import main
 from planner.cost.compute import product_time
 from planner.performance import binding, intervals
+from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -31,6 +31,7 @@ from planner.design.program.evaluation import Evaluator
 from planner.design.question import axes as figures
 from planner.design.question import reading
 from planner.design.question.study import Study
+from planner.question.asked import Asked, request
 from planner.question.prepared import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.machines import Machine, best_on_each, on
@@ -214,8 +215,8 @@ def test_a_missing_file_and_a_folder(tmp_path):
 
 @cache
 def small_problem(precision: str = "bf16") -> Any:
-    asked = api.Asked(batch="64", pins=("cp=1", "vpp=1|2", "micro=1", "recompute=none|full"), precision=precision)
-    return problem(prepare(*api.request("llama3-8b", "dgx-h100:2", asked, known=known())), 1)
+    asked = Asked(batch="64", pins=("cp=1", "vpp=1|2", "micro=1", "recompute=none|full"), precision=precision)
+    return problem(prepare(*request("llama3-8b", "dgx-h100:2", asked, known=known())), 1)
 
 
 @settings(max_examples=4, deadline=None)

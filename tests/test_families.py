@@ -14,16 +14,16 @@ from planner import catalog as catalogs
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
 from planner.calibration.fit import other_parameters
-from planner.calibration.fit.frame import Efficiencies
 from planner.calibration.fit.least_squares import Fit
 from planner.calibration.runs import encoders, other_families, reading
 from planner.calibration.runs.other_families import OtherFrame
-from planner.calibration.runs.reading import Run
+from planner.calibration.runs.run import Run, shape
 from planner.catalog import Catalog
 from planner.cost import collectives, convolution, recommendation
 from planner.cost.figures import Array, Device, Network
 from planner.cost.software import Software
 from planner.models import families
+from planner.performance.efficiency import Efficiencies
 
 RUNS = Path(__file__).resolve().parent.parent / "benchmarks" / "data" / "measured_runs.csv"
 REACHED = {"encoder": 0.090, "cnn": 0.081, "dlrm": 0.128}
@@ -280,7 +280,7 @@ def test_what_a_row_leaves_out_is_said() -> None:
 def test_an_encoder_computes_logits_at_masked_positions_only() -> None:
     run = next(run for run in frame().runs if run.family == "encoder")
     assert run.workload is not None
-    assert encoders.shape(run).vocab == pytest.approx(0.15 * 30522)
+    assert shape(run).vocab == pytest.approx(0.15 * 30522)
 
 
 def test_rows_of_one_result_are_fitted_once() -> None:

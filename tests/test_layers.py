@@ -16,10 +16,12 @@ LAYERS = [
     ["performance"],
     ["space"],
     ["calibration", "search"],
-    ["api", "document", "hetero", "planning", "procure", "question", "uneven"],
-    ["design", "runtime"],
-    ["comm"],
-    ["export"],
+    ["question"],
+    ["document", "uneven"],
+    ["design", "planning", "runtime"],
+    ["hetero"],
+    ["comm", "procure"],
+    ["api", "export"],
     ["commands"],
 ]
 """Rooms of ``planner`` from the first to the last; a room may import its own layer and those above it."""

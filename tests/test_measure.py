@@ -13,7 +13,6 @@ import pytest
 
 from planner import catalog
 from planner.base.errors import WrongQuestion
-from planner.calibration.fit.frame import Efficiencies
 from planner.calibration.measuring import timing
 from planner.calibration.measuring.device import by_name, device_of
 from planner.calibration.measuring.fitting import fit_kernels
@@ -24,6 +23,7 @@ from planner.calibration.measuring.predicted import Kernels
 from planner.calibration.measuring.timing import Refused, seconds_of, trimmed_mean
 from planner.commands.screen import render
 from planner.models.workload import library
+from planner.performance.efficiency import Efficiencies
 
 CATALOG = catalog.load()
 H100 = CATALOG.accelerator("H100-SXM5-80GB")

@@ -19,6 +19,7 @@ from planner.hetero.answer import dealt, stage_memory
 from planner.hetero.assignment import Columns, Offer
 from planner.hetero.problem import Prepared
 from planner.question import pools as pooled
+from planner.question.asked import Asked, pooled_request
 from planner.question.joined import Pools, default_link, merged
 from planner.schema.plan import Plan, PlanSet
 from planner.space.axes import Options, Sharding, TensorMode
@@ -29,7 +30,7 @@ SMALL = ("ws-4xrtx6000:2", "t4-4:2")
 
 
 def posed(model: str, clusters: tuple[str, ...], **asked: Any) -> Prepared:
-    known, wanted, pools = api.pooled_request(model, clusters, api.Asked(**asked))
+    known, wanted, pools = pooled_request(model, clusters, Asked(**asked))
     return problem.prepare(known, wanted, pools, wanted.batches[-1])
 
 
@@ -205,7 +206,7 @@ def test_sets_that_are_not_searched_would_change_nothing(objective: str, monkeyp
 
 
 def test_a_pool_by_itself_is_searched_as_one_cluster() -> None:
-    known, wanted, _ = api.pooled_request("gpt2-medium", ("dgx-v100:2",), api.Asked(batch="64"))
+    known, wanted, _ = pooled_request("gpt2-medium", ("dgx-v100:2",), Asked(batch="64"))
     best, how = one_pool.best(known, wanted)
     whole = one_pool.plan(known, wanted)
     assert dataclasses.replace(best, rank=1) == whole.plans[0]
@@ -236,9 +237,9 @@ def test_money_and_deadlines_hold() -> None:
 def test_what_is_not_used_shortens_no_deadline() -> None:
     """A set of pools has the goodput of its own nodes, whatever is offered beside it."""
     pins = ("tp=1", "pp=1", "micro=4")
-    asked = api.Asked(batch="1024", deadline="30 d", max_cost="$1M", precision="fp16", pins=pins)
+    asked = Asked(batch="1024", deadline="30 d", max_cost="$1M", precision="fp16", pins=pins)
     ours = ("dgx-a100-40gb:20", "dgx-v100:20")
-    known, wanted, pools = api.pooled_request("gpt2-medium", (*ours, "dgx-a100-80gb:400@far"), asked)
+    known, wanted, pools = pooled_request("gpt2-medium", (*ours, "dgx-a100-80gb:400@far"), asked)
     kept = mixed_planning._Kept(known, wanted, pools, 1024)
     found, _ = kept.prepared(pools.all[:2])
     assert len(found.pools.all) == 3
@@ -450,7 +451,7 @@ def test_accelerators_stand_in_whole_nodes_and_a_part_of_one(text: str, stand: l
 
 
 def test_what_stands_for_accelerators_is_told() -> None:
-    _, wanted, _ = api.pooled_request("gpt2", (), api.Asked(accelerators="A100:9"))
+    _, wanted, _ = pooled_request("gpt2", (), Asked(accelerators="A100:9"))
     told = [what for what, _, flag in wanted.assumptions if flag == "--cluster"]
     assert len(told) == 2 and "1 of the 8 of a" in told[1]
 
@@ -503,7 +504,7 @@ PINS_OF_ONE_POOL = ("zero=3", "zero=2", "offload=optimizer", "vpp=2", "dp=2", "z
 def test_pins_that_only_one_pool_can_have_are_not_ignored(pin: str) -> None:
     """No plan over several pools has them; where single pools answer, it is said why the others are left out."""
     axis = pin.partition("=")[0]
-    known, wanted, pools = api.pooled_request("gpt2", SMALL, api.Asked(pins=(pin,)))
+    known, wanted, pools = pooled_request("gpt2", SMALL, Asked(pins=(pin,)))
     with pytest.raises(WrongQuestion, match=axis):
         problem.prepare(known, wanted, pools, wanted.batches[-1])
 
@@ -525,7 +526,7 @@ def test_only_a_closed_gap_is_proven(mixed: PlanSet) -> None:
 
 
 def test_links_have_stated_defaults() -> None:
-    _, _, pools = api.pooled_request("gpt2", ("dgx-v100:1", "ws-4xrtx6000:1", "t4-4:1@far"), api.Asked())
+    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "ws-4xrtx6000:1", "t4-4:1@far"), Asked())
     a, b, far = pools.all
     assert default_link(a, b).bandwidth == 25e9 / 8
     assert default_link(a, far).bandwidth == 10e9 / 8
@@ -535,7 +536,7 @@ def test_links_have_stated_defaults() -> None:
 
 
 def test_merging_keeps_what_differs() -> None:
-    _, _, pools = api.pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2", "dgx-v100:1@far"), api.Asked())
+    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2", "dgx-v100:1@far"), Asked())
     assert [p.count for p in merged(pools.all)] == [3, 1]
 
 
@@ -552,7 +553,7 @@ def test_the_deal_of_a_document_is_the_best(mixed: PlanSet) -> None:
 def test_pools_that_a_link_names_stay_apart() -> None:
     """A link between two pools that are alike is not dropped by making them one."""
     link = "dgx-v100#1/dgx-v100#2=1 Gbit/s"
-    _, _, pools = api.pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2"), api.Asked(links=(link,)))
+    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2"), Asked(links=(link,)))
     assert [p.count for p in merged(pools.all, {name for pair in pools.given for name in pair})] == [1, 2]
     slow = planned("dgx-v100:1", "dgx-v100:1", links=("dgx-v100#1/dgx-v100#2=1 Mbit/s",)).plans[0]
     fast = planned("dgx-v100:1", "dgx-v100:1", model="gpt2-medium").plans[0]

@@ -20,13 +20,14 @@ from planner.hetero import answer, bundles, problem
 from planner.hetero import launchable as alike
 from planner.hetero.bundles import Mixed
 from planner.hetero.problem import Prepared
+from planner.question.asked import Asked, pooled_request
 from planner.schema.plan import Plan
 from tests.asking import ask
 
 
 @cache
 def posed(clusters: tuple[str, ...], **asked: Any) -> Prepared:
-    known, wanted, pools = api.pooled_request("gpt2-medium", clusters, api.Asked(**asked))
+    known, wanted, pools = pooled_request("gpt2-medium", clusters, Asked(**asked))
     return problem.prepare(known, wanted, pools, wanted.batches[-1])
 
 
@@ -149,7 +150,7 @@ def test_it_is_the_best_within_the_limits(limit: str, by_rate: bool) -> None:
 def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[int, ...]) -> None:
     """Of every way in which degrees may agree and differ, as the stages of the written plan say."""
     catalog = api.load(None)
-    known, wanted, pools = api.pooled_request(model, ("dgx-h100:1", "dgx-a100-80gb:2"), api.Asked(batch="64"))
+    known, wanted, pools = pooled_request(model, ("dgx-h100:1", "dgx-a100-80gb:2"), Asked(batch="64"))
     prepared = problem.prepare(known, wanted, pools, 64)
     kinds, seen, alike_there = prepared.setting.kinds, {}, set()
     mine = set(alike._cut_alike(prepared, (0, 1)).tolist())

@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from planner.api import Asked
 from planner.procure.program import infeasible, marginal, pruning
 from planner.procure.program.alternatives import families, ranked
 from planner.procure.program.model import FAR, Instance, Variant, limits
 from planner.procure.program.schedule import calendar, makespan
 from planner.procure.program.solve import Settings, best, solve
-from planner.procure.question.portfolio import DAYS_PER_MONTH, Job, Limits
-from planner.procure.throughput.columns import Column
+from planner.procure.question.portfolio import Job, Limits
+from planner.procure.throughput.column import Column
+from planner.question.asked import Asked
+from planner.question.values import DAYS_PER_MONTH
 from tests.procuring import answers, best_ratio, best_value, bought, hired, job, portfolio, random_instance, with_limits
 
 SETTINGS = Settings(gap=1e-9)

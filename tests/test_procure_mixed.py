@@ -17,10 +17,11 @@ from planner.procure.program import pruning
 from planner.procure.program.model import Instance, Variant
 from planner.procure.program.solve import Settings, best
 from planner.procure.question import flags, reading
-from planner.procure.question.portfolio import DAYS_PER_MONTH, Candidate, Limits, Mixed, Owned
+from planner.procure.question.portfolio import Candidate, Limits, Mixed, Owned
 from planner.procure.supply.acquiring import pools
 from planner.procure.throughput import several_pools
-from planner.procure.throughput.columns import Column
+from planner.procure.throughput.column import Column
+from planner.question.values import DAYS_PER_MONTH
 from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
 from tests.asking import ask

@@ -13,9 +13,9 @@ from planner.catalog import load
 from planner.commands import main
 from planner.procure import run
 from planner.procure.question import reading
-from planner.procure.question.portfolio import Exchange
 from planner.procure.run import Depth
 from planner.question import amounts
+from planner.question.amounts import Exchange
 from tests.procuring_lab import lab
 
 

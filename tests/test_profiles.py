@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from planner import api, catalog, cost, document, verify
 from planner.base.errors import WrongQuestion
-from planner.calibration.fit.frame import Efficiencies, Frame
+from planner.calibration.fit.frame import Frame
 from planner.calibration.report import validation
 from planner.calibration.runs import reading
 from planner.commands import main
 from planner.cost import compute, measured
 from planner.cost.figures import Grid, Times, stacked
 from planner.cost.measured import Point, Table
+from planner.performance.efficiency import Efficiencies
 from planner.performance.profiles import importing, overlay
 from planner.planning import explain
 from planner.search.bounded import Bounded

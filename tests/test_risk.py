@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import api, cost
+from planner import cost
 from planner.base.errors import WrongQuestion
 from planner.cost import risk
 from planner.performance import intervals
+from planner.question.asked import parse_risk
 from planner.question.prepared import problem
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
@@ -165,15 +166,15 @@ def test_what_one_risk_admits_a_lower_one_refuses(capsys):
 
 @pytest.mark.parametrize(("text", "value"), [("5 %", 0.05), ("5%", 0.05), ("0.05", 0.05), (0.2, 0.2), ("50 %", 0.5)])
 def test_a_risk_is_a_share(text, value):
-    assert api.parse_risk(text) == pytest.approx(value)
+    assert parse_risk(text) == pytest.approx(value)
 
 
 @pytest.mark.parametrize("text", ["0", "0 %", "100 %", "-5", "-5 %", "70 %", "5", "nan", "inf", "", "half", "5 GiB"])
 def test_what_is_no_risk_is_refused(text):
     with pytest.raises(WrongQuestion, match="--oom-risk"):
-        api.parse_risk(text)
+        parse_risk(text)
 
 
 def test_a_number_without_its_sign_is_asked_about():
     with pytest.raises(WrongQuestion, match="did you mean 5 %"):
-        api.parse_risk("5")
+        parse_risk("5")

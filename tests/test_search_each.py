@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.api import Asked, request
 from planner.base.errors import ClusterwrightError
+from planner.question.asked import Asked, request
 from planner.question.prepared import prepare, problem
 from planner.search.bounded import Bounded, survey
 from planner.search.costing import table

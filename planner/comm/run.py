@@ -20,10 +20,10 @@ from planner.comm.tables.pool_tables import PoolTables, placed
 from planner.comm.tables.records import Candidate
 from planner.comm.tables.timing import Time
 from planner.cost.calls import Call
-from planner.document.sections import pool_names
 from planner.performance import binding
 from planner.schema.hardware import Cluster
 from planner.schema.plan import CommunicationChoice, Plan
+from planner.schema.pool_names import pool_names
 
 
 def free(plan: Plan, sms: int | None) -> Mapping[str, float]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from planner import __version__
 from planner.base.errors import ClusterwrightError
+from planner.base.version import __version__
 from planner.commands.lazy import LazyCommand, LazyGroup, PipeClosed, usage_message
 from planner.commands.screen import render
 

@@ -180,10 +180,11 @@ def _from_site(file: Path, output: Path, as_json: bool) -> None:
     from planner.base.resources import data
     from planner.calibration.fit import calibrate as fitting
     from planner.calibration.fit import overlay, site
-    from planner.calibration.fit.frame import Efficiencies, Frame
+    from planner.calibration.fit.frame import Frame
     from planner.calibration.runs import reading
     from planner.commands.screen import render
     from planner.performance import intervals
+    from planner.performance.efficiency import Efficiencies
 
     overlay.check_free(output, "site.toml")
     known = catalogs.load()
@@ -214,11 +215,12 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
     from planner.base.resources import data
     from planner.calibration.fit import calibrate as fitting
     from planner.calibration.fit import other_parameters, overlay, peaks
-    from planner.calibration.fit.frame import Efficiencies, Frame
+    from planner.calibration.fit.frame import Frame
     from planner.calibration.measuring import tables
     from planner.calibration.runs import reading
     from planner.commands.screen import render
     from planner.performance import intervals
+    from planner.performance.efficiency import Efficiencies
 
     priors = catalogs.load(data("hardware_catalog") / "priors")
     read = reading.read(file, priors)

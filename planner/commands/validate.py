@@ -45,17 +45,18 @@ def validate(file: Path, by: str, output: Path | None, catalog: Path | None, oom
       clusterwright validate benchmarks/data/measured_runs.csv
       clusterwright validate my-runs.csv --by model -o per-run.csv
     """  # noqa: D301 - click reads the control character itself
-    from planner import api
     from planner import catalog as catalogs
-    from planner.calibration.fit.frame import Efficiencies, Frame
+    from planner.calibration.fit.frame import Frame
     from planner.calibration.report import validation
     from planner.calibration.runs import other_families, reading
     from planner.commands.screen import render
     from planner.models import files
     from planner.performance import intervals
+    from planner.performance.efficiency import Efficiencies
     from planner.performance.profiles import overlay
+    from planner.question.asked import parse_risk
 
-    risk = api.parse_risk(oom_risk)
+    risk = parse_risk(oom_risk)
     known = catalogs.load(catalog)
     found = reading.read(file, known)
     frame = Frame(known, found, overlay.read(known))

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner import __version__
 from planner.base.errors import WrongQuestion
+from planner.base.version import __version__
 from planner.cost.operators import Operator, Pass
 from planner.export.bundle import Bundle
 from planner.export.target import Loss

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner import __version__, cost, document
+from planner import cost, document
+from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.cost import money, pipeline, risk
 from planner.cost.evaluate import passes

@@ -9,7 +9,7 @@ from planner.base import units
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.base.units import format_percent
 from planner.hetero import run
-from planner.question.prepared import Request
+from planner.question.request import Request
 from planner.schema.plan import Assumption, Plan, PlanSet
 
 

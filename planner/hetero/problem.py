@@ -22,7 +22,8 @@ from planner.performance import binding, intervals
 from planner.performance.efficiency import Reached
 from planner.question import joined as pools
 from planner.question.joined import Pool, Pools
-from planner.question.prepared import Request, goodput_of, measured_layers, reached_on
+from planner.question.prepared import measured_layers, reached_on
+from planner.question.request import Request, goodput_of
 from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Bound, Recompute
 from planner.space.grid import Figures, precisions
 from planner.space.rules import RULES

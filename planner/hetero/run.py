@@ -16,7 +16,7 @@ from planner.base.units import format_percent
 from planner.catalog import Catalog
 from planner.hetero import answer, launchable, pipelines, problem, search
 from planner.question.joined import Pool, Pools, merged
-from planner.question.prepared import Request
+from planner.question.request import Request
 from planner.schema.plan import Plan, PlanSet, Reasons, SearchSection
 from planner.space.axes import Bound, Pins, Recompute
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.catalog import BUILT_IN, Catalog
@@ -63,3 +64,26 @@ def _replaced(catalog: Catalog, kind: str, entry: Entry, what: str) -> list[str]
     if len(catalog.layers) < 2 or (origin := catalog.origins_of(kind)[entry.id]) == BUILT_IN:
         return []
     return [f"{what} as in {origin} ({entry.source.partition(';')[0]})"]
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiencies:
+    """What predictions are made with: the catalog's entries, or candidates of a fit."""
+
+    accelerators: Mapping[str, AcceleratorEfficiency]
+    runtimes: Mapping[str, RuntimeEfficiency]
+
+    @staticmethod
+    def of(catalog: Catalog) -> Efficiencies:
+        """The catalog's."""
+        return Efficiencies(catalog.accelerator_efficiencies, catalog.runtime_efficiencies)
+
+    def accelerator(self, part: Accelerator) -> AcceleratorEfficiency:
+        """An accelerator's own entry, its generation's, its vendor's, or the default."""
+        keys = (*accelerator_keys(part), DEFAULT)
+        return next(self.accelerators[key] for key in keys if key in self.accelerators)
+
+    def runtime(self, name: str, release: str, mode: str, generation: str) -> RuntimeEfficiency:
+        """The most particular entry there is, or the default."""
+        keys = (*runtime_keys(name, release, mode, generation), DEFAULT)
+        return next(self.runtimes[key] for key in keys if key in self.runtimes)

@@ -13,7 +13,8 @@ from planner.cost import hierarchy, memory, pipeline
 from planner.cost.figures import Grid
 from planner.models.parameters import parameters
 from planner.models.workload import workload
-from planner.question.prepared import Prepared, Request, prepare, problem
+from planner.question.prepared import Prepared, prepare, problem
+from planner.question.request import Request
 from planner.schema.plan import FrontPoint, Plan, Reasons
 from planner.schema.workload import Workload
 from planner.search.bounded import Bounded

@@ -13,7 +13,8 @@ from planner import document, verify
 from planner.base.errors import ClusterwrightError, NoAnswer
 from planner.catalog import Catalog
 from planner.planning import explain
-from planner.question.prepared import Prepared, Request, prepare, problem
+from planner.question.prepared import Prepared, prepare, problem
+from planner.question.request import Request
 from planner.schema.plan import FrontPoint, Plan, PlanSet, SearchSection
 from planner.search.bounded import Bounded
 from planner.search.costing import near_duplicates

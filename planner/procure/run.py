@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 
-from planner import __version__
 from planner.base.errors import NoAnswer
 from planner.base.units import format_count, format_power, format_usd
+from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.cost.ownership import resale
 from planner.procure.answer import breakeven, document
@@ -21,12 +21,14 @@ from planner.procure.program.alternatives import families, ranked
 from planner.procure.program.model import Instance, Variant, limits
 from planner.procure.program.solution import Solution
 from planner.procure.program.solve import USUAL, Settings, best
-from planner.procure.question.portfolio import Exchange, Portfolio
+from planner.procure.question.portfolio import Portfolio
 from planner.procure.supply.acquiring import pools, standing
 from planner.procure.supply.pools import Pool, offers
 from planner.procure.supply.prices import OLD_RATE_DAYS, TERM_DAYS, is_stale
-from planner.procure.throughput.columns import Column, Throughputs
+from planner.procure.throughput.column import Column
+from planner.procure.throughput.columns import Throughputs
 from planner.procure.throughput.several_pools import Mixtures
+from planner.question.amounts import Exchange
 from planner.schema import procurement as schema
 from planner.schema.plan import Assumption, Generator
 from planner.verify import Inconsistent

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from planner.base import units
-from planner.procure.question.portfolio import Exchange
 
 SYMBOLS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY"}
 _CODE = re.compile(r"(?:(?<=\d)([kMB])\s+|(?<![A-Za-z])([kMB]?))([A-Z]{3})(?![A-Za-z])")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """A currency and what it is worth."""
+
+    code: str = "USD"
+    usd: float = 1.0
+    date: str = ""
+    source: str = ""
 
 
 def usd(text: object, exchange: Exchange) -> float:

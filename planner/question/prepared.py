@@ -5,73 +5,25 @@ minimise.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.base.errors import NoAnswer, WrongQuestion
-from planner.base.units import format_seconds
+from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import risk
-from planner.cost.goodput import BASIS as GOODPUT_BASIS
-from planner.cost.goodput import RESTART_S, Goodput, goodput
-from planner.cost.money import HOUR_S
-from planner.models.parameters import parameters
 from planner.performance import binding, intervals
 from planner.performance.efficiency import Reached, reached
 from planner.performance.profiles import overlay
 from planner.performance.profiles import profile as profiles
 from planner.performance.profiles.profile import Profile
-from planner.schema.hardware import Accelerator, Cluster, Price, Runtime
-from planner.schema.workload import Workload
+from planner.question.request import Request, _per_second, _that_progress, goodput_of
+from planner.schema.hardware import Accelerator, Cluster
 from planner.search.problem import Problem, Target
 from planner.space import impossible
-from planner.space.axes import Pins
 from planner.space.grid import Block, Figures, blocks
 from planner.space.layouts import Question, layouts
 from planner.space.rules import Setting
-
-OOM_RISK = 0.05
-OBJECTIVES = ("time", "cost", "energy", "tokens-per-dollar")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """A question: what to train, on what, with what freedom, and what counts as better."""
-
-    workload: Workload
-    cluster: Cluster
-    """With the largest count in question."""
-    counts: tuple[int, ...]
-    """Node counts to try."""
-    batches: tuple[int, ...]
-    """Global batches to try."""
-    runtime: Runtime
-    release: str
-    pins: Pins = field(default_factory=Pins)
-    waived: frozenset[str] = frozenset()
-    objective: str = "time"
-    deadline_s: float | None = None
-    max_cost_usd: float | None = None
-    top: int = 5
-    fold: bool = True
-    alike: bool = False
-    """Of plans over several pools only those that a launcher starts: pipelines of one kind that fill their nodes."""
-    price: Price | None = None
-    """Per node-hour; the sold entry's id stands in `sold_as`."""
-    price_basis: str = "on-demand"
-    """The kind of price that was asked for."""
-    sold_as: str = ""
-    oom_risk: float = OOM_RISK
-    """Largest chance of running out of memory that a plan may have, up to a half."""
-    goodput_basis: str = GOODPUT_BASIS
-    restart_s: float = RESTART_S
-    preemptions_per_node_s: float = 0.0
-    """Of instances that their owner may take back."""
-    inputs: Mapping[str, str] | None = None
-    """Input -> sha256 prefix, for the documents."""
-    assumptions: tuple[tuple[str, str, str], ...] = ()
-    """(what, why, flag) of what the question left open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,34 +150,6 @@ def measured_layers(catalog: Catalog, request: Request, kinds: set[str]) -> tupl
     return used, profiles.reasons(known, used.values(), work, part, kinds)
 
 
-def _that_progress(request: Request) -> tuple[int, ...]:
-    """The counts on which a job gets anywhere between two interruptions."""
-    counts = tuple(count for count in request.counts if float(goodput_of(request, count).fraction) > 0)
-    if not counts:
-        good = goodput_of(request, min(request.counts))
-        raise NoAnswer(
-            f"{min(request.counts) * request.cluster.node.accelerators:,} accelerators get nowhere: the job is "
-            f"interrupted every {format_seconds(float(good.mtbf))}, and a restart takes "
-            f"{format_seconds(float(good.restart))}."
-        )
-    return counts
-
-
-def goodput_of(request: Request, nodes: object) -> Goodput:
-    """Goodput on that many nodes: checkpoints of weights and optimizer states, evenly over all accelerators."""
-    optimizer = request.workload.optimizer
-    state = parameters(request.workload.model).total * (2.0 + optimizer.state_bytes + optimizer.master_bytes)
-    accelerators = np.asarray(nodes, dtype=float) * request.cluster.node.accelerators
-    host = request.cluster.accelerator.host_bandwidth or binding.HOST_BANDWIDTH
-    return goodput(
-        accelerators,
-        state / accelerators,
-        host,
-        restart=request.restart_s,
-        preemptions_per_s=np.asarray(nodes, dtype=float) * request.preemptions_per_node_s,
-    )
-
-
 def _target(request: Request, block: Block) -> Target:
     """Weights that turn a step time into the objective for all tokens, and the step times that limits allow."""
     nodes, batch = block.rows["nodes"].astype(float), block.rows["batch"].astype(float)
@@ -241,17 +165,6 @@ def _target(request: Request, block: Block) -> Target:
     if request.objective == "energy":
         return Target(seconds * nodes, limit)
     return Target(seconds * nodes * _per_second(request), limit)
-
-
-def _per_second(request: Request) -> float:
-    """US dollars per node and second."""
-    if request.price is None:
-        raise WrongQuestion(
-            f"{request.cluster.node.id} has no {request.price_basis} price in the catalog; "
-            "give one (--price '$2.10/h' per accelerator) or another --basis, "
-            "or ask for neither a budget nor an objective in money"
-        )
-    return float(request.price.usd) / HOUR_S
 
 
 def problem(prepared: Prepared, top: int, *, capacity: float | None = None) -> Problem:

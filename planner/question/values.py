@@ -11,10 +11,10 @@ from typing import Any
 
 from planner.base import units
 from planner.catalog import Catalog
-from planner.procure.question.portfolio import DAYS_PER_MONTH
 from planner.question.tables import positive
 
 DAY_S = 86400.0
+DAYS_PER_MONTH = 365.25 / 12
 MOST_NODES = 100_000
 LONGEST_DAYS = 20 * 365.25
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.base.errors import WrongQuestion
-from planner.calibration.fit.frame import Efficiencies
 from planner.catalog import Catalog
 from planner.cost import collectives, convolution, risk
 from planner.cost.figures import Device
 from planner.cost.software import Software, stretched
 from planner.models import families
 from planner.performance import binding, intervals
+from planner.performance.efficiency import Efficiencies
 from planner.question.joined import Pool, Pools, joint
-from planner.question.prepared import OOM_RISK
+from planner.question.request import OOM_RISK
 from planner.uneven.node_times import Array, Nodes, nodes
 
 RUNTIME = ("pytorch-ddp", "2020")

@@ -7,13 +7,13 @@ from itertools import combinations
 
 import numpy as np
 
-from planner import __version__
 from planner.base.errors import NoAnswer, WrongQuestion
+from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.cost import convolution
 from planner.models import families
 from planner.question.joined import Pool, Pools, merged
-from planner.question.prepared import OOM_RISK
+from planner.question.request import OOM_RISK
 from planner.schema.images import ImagePlan, ImagePool
 from planner.schema.plan import Assumption, Generator
 from planner.uneven import filling, images, node_times

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from planner.base.errors import WrongQuestion
 from planner.calibration.fit import other_parameters, peaks, site
 from planner.calibration.fit.core import composed, core
-from planner.calibration.fit.frame import Efficiencies, Frame
+from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import Fit, fit, weights
 from planner.calibration.fit.parameters import parameters
 from planner.calibration.report.metrics import Errors
 from planner.calibration.report.validation import described
 from planner.calibration.runs.other_families import FAMILIES, OtherFrame
-from planner.calibration.runs.reading import Run
+from planner.calibration.runs.run import Run
 from planner.catalog import Catalog
 from planner.cost.figures import Array
 from planner.performance import intervals
-from planner.performance.efficiency import accelerator_keys
+from planner.performance.efficiency import Efficiencies, accelerator_keys
 from planner.performance.intervals import Width
 
 

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.errors import WrongQuestion
-from planner.calibration.fit.frame import Efficiencies
 from planner.calibration.fit.least_squares import Parameter, fit
 from planner.calibration.fit.overlay import rounded
 from planner.calibration.runs.collective_tables import Table, Timed, read
@@ -32,7 +31,7 @@ from planner.cost.collectives import Group, group
 from planner.cost.figures import Array, Network, stacked
 from planner.models import files
 from planner.performance import binding
-from planner.performance.efficiency import DEFAULT
+from planner.performance.efficiency import DEFAULT, Efficiencies
 from planner.schema.efficiency import CollectiveEfficiency, FabricEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Entry, Fabric, Topology
 

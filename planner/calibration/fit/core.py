@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.fit.frame import Frame
-from planner.calibration.runs.reading import Run
+from planner.calibration.runs.run import Run
 
 OUTLIERS = frozenset(
     [f"dgxc-benchmarking-{number}" for number in range(230, 235)]

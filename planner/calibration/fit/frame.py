@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner import cost
-from planner.calibration.runs import encoders
-from planner.calibration.runs.reading import Run
+from planner.calibration.runs.run import Run, shape
 from planner.calibration.runs.variants import Variant
 from planner.catalog import Catalog
 from planner.cost.figures import Array, Device, Grid, Layout, Measured, Network, Stack, Times, stacked, taken
 from planner.cost.measured import NOTHING, at
 from planner.performance import binding
-from planner.performance.efficiency import DEFAULT, accelerator_keys, runtime_keys
+from planner.performance.efficiency import Efficiencies
 from planner.performance.profiles import profile as profiles_
 from planner.performance.profiles.profile import Profile
-from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
-from planner.schema.hardware import Accelerator
 from planner.space.grid import as_figures
-
-
-@dataclass(frozen=True, slots=True)
-class Efficiencies:
-    """What predictions are made with: the catalog's entries, or candidates of a fit."""
-
-    accelerators: Mapping[str, AcceleratorEfficiency]
-    runtimes: Mapping[str, RuntimeEfficiency]
-
-    @staticmethod
-    def of(catalog: Catalog) -> Efficiencies:
-        """The catalog's."""
-        return Efficiencies(catalog.accelerator_efficiencies, catalog.runtime_efficiencies)
-
-    def accelerator(self, part: Accelerator) -> AcceleratorEfficiency:
-        """An accelerator's own entry, its generation's, its vendor's, or the default."""
-        keys = (*accelerator_keys(part), DEFAULT)
-        return next(self.accelerators[key] for key in keys if key in self.accelerators)
-
-    def runtime(self, name: str, release: str, mode: str, generation: str) -> RuntimeEfficiency:
-        """The most particular entry there is, or the default."""
-        keys = (*runtime_keys(name, release, mode, generation), DEFAULT)
-        return next(self.runtimes[key] for key in keys if key in self.runtimes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +59,7 @@ class Frame:
         self.capacity = np.array([r.cluster.accelerator.memory for i, _ in pairs if (r := self.runs[i]).cluster])
         if not pairs:
             return  # no columns: nothing is predicted
-        shapes = [encoders.shape(run) for run in self.runs]
+        shapes = [shape(run) for run in self.runs]
         self._shape = taken(stacked(shapes), self.owner)
         layouts = [Layout(**{name: float(value) for name, value in v.layout.items()}) for _, v in pairs]
         self._layout = stacked(layouts)

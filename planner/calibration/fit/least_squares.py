@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibration.fit.frame import Efficiencies
 from planner.cost.figures import Array
+from planner.performance.efficiency import Efficiencies
 
 SCALE = 0.08
 """Relative error beyond which a row counts as an outlier more than as evidence."""

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibration.fit.frame import Efficiencies
 from planner.calibration.fit.least_squares import Fit, Parameter, fit, weights
 from planner.calibration.runs.other_families import FAMILIES, OtherFrame
-from planner.calibration.runs.reading import Run
+from planner.calibration.runs.run import Run
 from planner.catalog import Catalog
 from planner.cost.figures import Array
+from planner.performance.efficiency import Efficiencies
 
 FOLDS = 5
 EXAMPLES = ("pytorch-ddp@2020",)

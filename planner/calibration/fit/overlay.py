@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.calibration.fit.frame import Efficiencies
 from planner.models import files
+from planner.performance.efficiency import Efficiencies
 
 FOLDERS = {"accelerators": "accelerator_efficiencies", "runtimes": "runtime_efficiencies"}
 _DIGITS = 5

@@ -12,9 +12,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibration.fit.frame import Efficiencies, Frame
+from planner.calibration.fit.frame import Frame
 from planner.calibration.report.validation import memory_residuals
 from planner.cost.figures import Array
+from planner.performance.efficiency import Efficiencies
 
 FACTORS = tuple(float(x) for x in np.round(np.arange(1.02, 1.101, 0.01), 2))
 """Held over allocated bytes that were seen: 2 to 9 % more (SimuMax's comparison on its own machines)."""

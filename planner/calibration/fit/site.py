@@ -13,10 +13,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibration.fit.frame import Efficiencies, Frame
+from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import Fit, Parameter, fit
 from planner.calibration.report.validation import described
 from planner.performance import intervals
+from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width
 
 _OF_A_GENERATION = (("power_capped", 0.15, 1.5), ("memory", 0.10, 1.0), ("nic", 0.15, 1.0))

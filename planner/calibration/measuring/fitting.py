@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.base.errors import WrongQuestion
-from planner.calibration.fit.frame import Efficiencies
 from planner.calibration.fit.least_squares import Fit, Parameter, fit
 from planner.calibration.measuring.journal import BACKWARD, COLLECTIVES, FORWARD, LAUNCH, MATRIX, MEMORY, REDUCE, Row
 from planner.calibration.measuring.predicted import Kernels
 from planner.cost.figures import Array
+from planner.performance.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator
 

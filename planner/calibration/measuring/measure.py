@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from planner.base.errors import WrongQuestion
-from planner.calibration.fit.frame import Efficiencies
 from planner.calibration.fit.overlay import write_overlay
 from planner.calibration.measuring import levels
 from planner.calibration.measuring.device import device_of, devices, precisions, recognised
@@ -23,6 +22,7 @@ from planner.calibration.runs import names
 from planner.catalog import Catalog
 from planner.models.files import make_folder
 from planner.performance import binding, intervals
+from planner.performance.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator
 

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibration.fit.frame import Efficiencies
 from planner.calibration.measuring.journal import COLLECTIVES, EXCHANGE, FORWARD, LAUNCH, MATRIX, MEMORY, REDUCE, Row
 from planner.cost import collectives
 from planner.cost.compute import attention_kernel, product_time
 from planner.cost.figures import Array, Device, Figure, Grid, Layout, Network, Options, Shape, Stack
 from planner.performance import binding
+from planner.performance.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Fabric, Node
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from planner.base.errors import WrongQuestion
-from planner.calibration.fit.frame import Efficiencies
 from planner.calibration.measuring.fitting import fit_kernels
 from planner.calibration.measuring.journal import read
 from planner.calibration.measuring.measure import rows_of
 from planner.catalog import Catalog
+from planner.performance.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency
 
 PRECISIONS = ("bf16", "fp16")

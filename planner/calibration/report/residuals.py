@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import cost
-from planner.calibration.fit.frame import Efficiencies, Frame
+from planner.calibration.fit.frame import Frame
 from planner.calibration.report.metrics import plan_of, ranks, same_job
-from planner.calibration.runs.reading import Run
+from planner.calibration.runs.run import Run
 from planner.cost.figures import Array
+from planner.performance.efficiency import Efficiencies
 
 EFFECTS: dict[str, tuple[str, ...]] = {
     "matrix products": ("matrix",),

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibration.fit.frame import Efficiencies, Frame, Prediction
+from planner.calibration.fit.frame import Frame, Prediction
 from planner.calibration.report import metrics
 from planner.calibration.report.metrics import Choice, Errors
-from planner.calibration.runs.reading import Run
+from planner.calibration.runs.run import Run
 from planner.cost import risk
 from planner.cost.figures import Array
 from planner.performance import intervals
+from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width
 
 BY = {"source": "source", "model": "base", "accelerator": "accelerator"}

@@ -14,32 +14,18 @@ from dataclasses import replace
 
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import number
-from planner.calibration.runs.reading import Run
+from planner.calibration.runs.run import NotStated, Run
 from planner.calibration.runs.variants import Variant
 from planner.catalog import Catalog
-from planner.cost.figures import Shape
 from planner.models.workload import library, workload
 from planner.performance import binding
 from planner.space.axes import NO_RECOMPUTE, Options, Sharding, TensorMode
 
-MASKED = 0.15
-"""Share of positions whose logits are computed."""
 REAL_TOKENS = 255
 """Mean tokens of a sequence of MLPerf's BERT, padding left out."""
 BIN = 64
 """Width of a bin of lengths in NVIDIA's examples, tokens. From memory of their data loader, not opened."""
 RUNTIME = "pytorch-ddp"
-
-
-class NotStated(Exception):
-    """A row lacks what its prediction needs; the message says what."""
-
-
-def shape(run: Run) -> Shape:
-    """The figures of a transformer run's workload; an encoder computes logits at masked positions only."""
-    assert run.workload is not None
-    made = binding.shape(run.workload)
-    return replace(made, vocab=made.vocab * MASKED) if run.family == "encoder" else made
 
 
 def filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.calibration.fit.frame import Efficiencies, Frame
+from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import number
-from planner.calibration.runs.encoders import NotStated
-from planner.calibration.runs.reading import Run
+from planner.calibration.runs.run import NotStated, Run
 from planner.catalog import Catalog
 from planner.cost import convolution, recommendation
 from planner.cost.figures import Array, Device, Network, stacked
 from planner.cost.software import Software
 from planner.models import families
 from planner.performance import binding
+from planner.performance.efficiency import Efficiencies
 
 FAMILIES = ("encoder", "cnn", "dlrm")
 UNSTATED_BATCH = {"fp16": 256, "bf16": 256}

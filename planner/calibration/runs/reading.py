@@ -9,18 +9,18 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
 from planner.calibration.runs import impossible, names
 from planner.calibration.runs.cells import Unpredictable, number, required, whole
+from planner.calibration.runs.run import Run
 from planner.calibration.runs.trained import model_of, step_time
-from planner.calibration.runs.variants import Variant, by_deepspeed, gradients, mode_of, variants
+from planner.calibration.runs.variants import by_deepspeed, gradients, mode_of, variants
 from planner.catalog import Catalog
 from planner.models.workload import library, workload
 from planner.schema.hardware import Cluster
-from planner.schema.workload import Workload
 from planner.space.axes import (
     Recompute,
 )
@@ -29,65 +29,6 @@ REQUIRED = ("id", "source", "model", "family", "accelerator", "num_accelerators"
 GB = 1e9
 SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25, 0.5))
 """Recomputation of some layers, tried where a run does not say what it recomputes."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """One published measurement."""
-
-    id: str
-    source: str
-    group: str
-    """Sources that share configurations."""
-    model: str
-    base: str
-    """The model it is a reduced copy of, or itself."""
-    family: str
-    task: str
-    grade: str
-    accelerator: str
-    release: str
-    """As published."""
-    measured: float | None
-    """Seconds per step."""
-    measured_bytes: float | None
-    memory_measured: bool
-    """Whether the memory was read off a device rather than computed."""
-    out_of_memory: bool
-    states_enough: bool
-    """Whether the row states a shape (or a known model), a batch, and a time or throughput."""
-    accelerators: int = 0
-    workload: Workload | None = None
-    cluster: Cluster | None = None
-    runtime: str = ""
-    year: str = ""
-    """The runtime's release."""
-    date: str = ""
-    """When it was released, as YYYY.MM where its name says the month; else the year."""
-    mode: str = ""
-    """What the notes say of how it ran (eager, row-wise casts), where that is known to matter."""
-    gradients: tuple[float, float] | None = None
-    """Bytes per parameter that gradients take and that their reduction moves, where they differ from the runtime's."""
-    update_bytes: float = 0.0
-    """Bytes per parameter that copies of gradients take during the update, where another framework shards."""
-    in_allocator: bool = False
-    """Whether the memory measured is what the framework's allocator held: context and communicators are beside it."""
-    variants: tuple[Variant, ...] = ()
-    """Readings of the plan; empty for families without layouts (:mod:`planner.calibration.runs.other_families`)."""
-    batch: int = 0
-    """Global batch, samples; of encoders and of families without layouts."""
-    repeated: bool = False
-    """Its step time is that of another row of the same result: judged, but not fitted to."""
-    precision: str = ""
-    """Of families without layouts."""
-    inferred: tuple[str, ...] = ()
-    reason: str = ""
-    """Why it cannot be predicted; empty if it can."""
-
-    @property
-    def covered(self) -> bool:
-        """Whether it can be predicted."""
-        return not self.reason
 
 
 def read(path: Path, catalog: Catalog) -> list[Run]:
@@ -207,6 +148,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
 def _other(run: Run, row: Mapping[str, str], catalog: Catalog, accelerator: str, n: int) -> Run:
     """Encoders under data parallelism, convolutional networks, recommenders."""
     from planner.calibration.runs import encoders, other_families
+    from planner.calibration.runs.run import NotStated
 
     repeated = row.get("metric") == "time_to_train_min"
     if repeated and not number(row, "step_time_s"):
@@ -215,7 +157,7 @@ def _other(run: Run, row: Mapping[str, str], catalog: Catalog, accelerator: str,
     known = replace(run, accelerators=n, cluster=cluster, repeated=repeated)
     try:
         return encoders.filled(known, row, catalog) if run.family == "encoder" else other_families.filled(known, row)
-    except encoders.NotStated as error:
+    except NotStated as error:
         raise Unpredictable(str(error)) from None
 
 

@@ -123,7 +123,7 @@ def _cells(plan: Plan, call: Call) -> dict[str, str]:
 
 def _show_pools(plan: Plan) -> None:
     """What the numbers of pools and pipelines mean."""
-    from planner.document.sections import pool_names
+    from planner.schema.pool_names import pool_names
 
     counts = [pool.count for pool in plan.cluster.pools]
     named = enumerate(zip(counts, pool_names(plan), strict=True), 1)

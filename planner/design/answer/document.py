@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from planner import __version__, document, verify
+from planner import document, verify
 from planner.base.errors import ClusterwrightError, NoAnswer
+from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.design.answer import front, sensitivity
 from planner.design.answer.importance import Importance, importance

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from planner.api import request
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.ownership import hourly_cost
 from planner.design.question import axes
 from planner.design.question.study import Rate, Study, Value, Workload
-from planner.question.prepared import Request
+from planner.question.asked import request
+from planner.question.request import Request
 from planner.schema.hardware import Cluster, Price
 
 Values = Mapping[str, Value]

@@ -19,7 +19,8 @@ from planner.cost.figures import Array
 from planner.design.program.clusters import Clusters, Values
 from planner.design.question.study import Objective, Point, Study, Workload
 from planner.question import prepared as question
-from planner.question.prepared import Prepared, goodput_of, prepare, problem
+from planner.question.prepared import Prepared, prepare, problem
+from planner.question.request import goodput_of
 from planner.schema.hardware import Cluster
 from planner.search.bounded import Bounded
 from planner.search.machines import Machine, best_on_each, needs

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planner.api import Asked
 from planner.base import units
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.catalog import Catalog
@@ -33,7 +32,8 @@ from planner.design.question.study import (
     Workload,
 )
 from planner.models import workload
-from planner.procure.question.reading import ownership
+from planner.question.asked import Asked
+from planner.question.ownership import ownership
 from planner.question.tables import Tables, Where, one_of, opened, positive
 from planner.schema.hardware import Entry
 

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from planner.api import Asked
 from planner.cost.ownership import Ownership
+from planner.question.asked import Asked
 
 Value = float | int | str
 Objective = Literal["step-time", "cost", "energy", "performance-per-dollar"]

@@ -17,6 +17,7 @@ from planner.export import facts
 from planner.export.reading import deepspeed, megatron, torchtitan
 from planner.export.reading.found import Found
 from planner.models import files, model_rules, workload
+from planner.question.asked import Asked, request
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 
@@ -127,7 +128,7 @@ def _priced(
 def _ranks(found: Found, name: str, cluster: Sequence[str], asked: Mapping[str, Any]) -> int:
     """Data-parallel ranks: accelerators over those of one copy of the model."""
     where = {key: value for key, value in asked.items() if key in ("region", "fabric") and value is not None}
-    _, wanted = api.request(name, list(cluster), api.Asked(runtime=found.runtime, **where))
+    _, wanted = request(name, list(cluster), Asked(runtime=found.runtime, **where))
     one = math.prod(int(str(found.settings.get(axis, 1))) for axis in ("tp", "pp", "cp"))
     if one > wanted.cluster.accelerators:
         there = wanted.cluster.accelerators

@@ -10,11 +10,12 @@ from planner.cost.ownership import resale, used
 from planner.procure.program.model import Instance, limits
 from planner.procure.program.schedule import EPS, Stretch, calendar, finish, most_in_a_month
 from planner.procure.program.solution import Solution
-from planner.procure.question.portfolio import DAYS_PER_MONTH, DAYS_PER_YEAR
+from planner.procure.question.portfolio import DAYS_PER_YEAR
 from planner.procure.supply import prices
 from planner.procure.supply.pools import Pool
 from planner.procure.supply.power import node_power
 from planner.procure.throughput.columns import Throughputs
+from planner.question.values import DAYS_PER_MONTH
 from planner.schema import procurement as schema
 from planner.schema.plan import Constraint
 

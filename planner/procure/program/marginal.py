@@ -6,7 +6,7 @@ from planner.procure.answer.document import UNITS
 from planner.procure.program.model import Instance, Limit, Variant, limits, moved
 from planner.procure.program.solution import Solution
 from planner.procure.program.solve import Settings, best
-from planner.procure.question.portfolio import DAYS_PER_MONTH
+from planner.question.values import DAYS_PER_MONTH
 from planner.schema.procurement import MarginalValue
 
 STEPS = {"USD": 1e5, "W": 5e4, "d": DAYS_PER_MONTH, "kg": 1e4}

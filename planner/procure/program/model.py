@@ -21,9 +21,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from planner.procure.question.portfolio import DAYS_PER_MONTH, Job, Portfolio
+from planner.procure.question.portfolio import Job, Portfolio
 from planner.procure.supply.pools import Pool
-from planner.procure.throughput.columns import Column, Place
+from planner.procure.throughput.column import Column, Place
+from planner.question.values import DAYS_PER_MONTH
 
 FAR = 40 * 365.25
 """Days: a deadline that no longer limits anything."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from planner.procure.program.model import Instance
 from planner.procure.supply.pools import Pool
-from planner.procure.throughput.columns import Column
+from planner.procure.throughput.column import Column
 
 
 def undominated(instance: Instance, *, across: bool = False) -> list[Column]:

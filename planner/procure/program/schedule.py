@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from planner.procure.program.model import Instance, held_of, month_share
 from planner.procure.program.solution import Piece, Solution
-from planner.procure.question.portfolio import DAYS_PER_MONTH
-from planner.procure.throughput.columns import Place
+from planner.procure.throughput.column import Place
+from planner.question.values import DAYS_PER_MONTH
 
 EPS = 1e-7
 """Days: less is nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.procure.throughput.columns import Place
+from planner.procure.throughput.column import Place
 
 ROUNDING = 1e-12
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from planner.api import Asked
 from planner.cost.ownership import Ownership
+from planner.question.amounts import Exchange
+from planner.question.asked import Asked
 
-DAYS_PER_MONTH = 365.25 / 12
 DAYS_PER_YEAR = 365.25
 Way = Literal["buy", "on-demand", "spot", "reserved-1y", "reserved-3y"]
 """How nodes are come by. What is owned already is a way of its own, `own`."""
@@ -132,16 +132,6 @@ class Reliability:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exchange:
-    """A currency and what it is worth."""
-
-    code: str = "USD"
-    usd: float = 1.0
-    date: str = ""
-    source: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Portfolio:
     """The whole question."""
 
@@ -165,7 +155,7 @@ class Portfolio:
     """Of networks that are bought: switches and links by piece where their prices are known, or LIBRA's US dollars for
     each GB/s for all of them.
     """
-    exchange: Exchange = Exchange()
+    exchange: Exchange = field(default_factory=Exchange)
     price_factor: float = 1.0
     """On every catalog price of nodes: what a sensitivity turns."""
     inputs: dict[str, str] = field(default_factory=dict)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planner.api import Asked
 from planner.base import units
 from planner.base.errors import nearest
 from planner.catalog import Catalog
 from planner.catalog.files import Document
-from planner.cost.ownership import Ownership
 from planner.models import workload
 from planner.procure.question.portfolio import (
     CHARGES,
@@ -24,7 +22,6 @@ from planner.procure.question.portfolio import (
     OBJECTIVES,
     WAYS,
     Candidate,
-    Exchange,
     Hall,
     Job,
     Limits,
@@ -36,7 +33,10 @@ from planner.procure.question.portfolio import (
 from planner.procure.supply.offers import everything
 from planner.procure.supply.pools import offers
 from planner.question import amounts, values
-from planner.question.tables import Tables, Where, one_of, opened, positive
+from planner.question.amounts import Exchange
+from planner.question.asked import Asked
+from planner.question.ownership import _OWNERSHIP, ownership
+from planner.question.tables import Tables, one_of, opened, positive
 
 MOST_JOBS = 500
 MOST_MIXED = 4
@@ -60,10 +60,6 @@ _PRICE = ("amount", "date", "source")
 _OWNED = ("node", "count", "fabric", "region")
 _MIXED = ("pools", "counts", "link", "latency", "workloads", "pipelines")
 _EXCHANGE = ("usd", "date", "source")
-_OWNERSHIP = (
-    "interest", "life", "residual", "load", "colocation_per_kw_month", "maintenance", "staff_per_accelerator_year",
-    "availability",
-)  # fmt: skip
 _HALL = ("rack_units", "cooling_per_rack")
 _RELIABILITY = ("preemptions_per_node_day", "repair", "spare_risk", "restart_without_spares")
 KEYS = {
@@ -432,23 +428,6 @@ def _counts(given: Any, pools: int) -> tuple[tuple[int, ...], ...]:
     if not found or any(len(row) != pools for row in found):
         raise ValueError(f"{given!r}: write lists of {pools} counts, one for each pool: [{[1] * pools}]")
     return found
-
-
-def ownership(r: Tables, table: Any, money: Callable[[Any], float], where: Where = ("ownership",)) -> Ownership:
-    """What owning costs, as a file states it; what it leaves out is as usual."""
-    table = r.keys(table, _OWNERSHIP, where)
-    plain = Ownership()
-    said = {
-        "interest": r.value(table, "interest", where, values.share),
-        "life_years": r.value(table, "life", where, lambda x: values.span(x) / 365.25),
-        "residual": r.value(table, "residual", where, values.residual),
-        "availability": r.value(table, "availability", where, values.some_share),
-        "load": r.value(table, "load", where, values.share),
-        "colocation_usd_per_kw_month": r.value(table, "colocation_per_kw_month", where, money),
-        "maintenance": r.value(table, "maintenance", where, values.share),
-        "staff_usd_per_accelerator_year": r.value(table, "staff_per_accelerator_year", where, money),
-    }
-    return Ownership(**{key: getattr(plain, key) if value is None else value for key, value in said.items()})
 
 
 def _hall(r: _Reader, table: Any) -> Hall:

@@ -9,12 +9,13 @@ from planner import catalog as catalogs
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
-from planner.procure.question.portfolio import DAYS_PER_MONTH, Candidate, Owned, Portfolio, Way
+from planner.procure.question.portfolio import Candidate, Owned, Portfolio, Way
 from planner.procure.supply import prices
 from planner.procure.supply.buying import bought, racks_filled, wirings_of
 from planner.procure.supply.pools import Pool, offers
 from planner.procure.supply.power import carbon_per_day, energy_per_day, node_power, pue
 from planner.procure.supply.prices import Quote
+from planner.question.values import DAYS_PER_MONTH
 from planner.schema.hardware import Cluster, Node
 
 LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)

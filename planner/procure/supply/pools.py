@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from planner.cost import money
 from planner.cost.goodput import RESTART_S
-from planner.procure.question.portfolio import DAYS_PER_MONTH, Candidate
+from planner.procure.question.portfolio import Candidate
 from planner.procure.supply.power import joules_per_day, pue
 from planner.procure.supply.prices import Quote
+from planner.question.values import DAYS_PER_MONTH
 from planner.schema.hardware import Cluster, Node
 
 

@@ -13,14 +13,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from planner import document
-from planner.api import request
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.performance import binding
 from planner.procure.question.portfolio import Job
 from planner.procure.supply.pools import Pool
-from planner.question.prepared import Request, goodput_of, prepare, problem
+from planner.procure.throughput.column import Column, Key, machine, wiring, work
+from planner.question.asked import request
+from planner.question.prepared import prepare, problem
+from planner.question.request import Request, goodput_of
 from planner.schema.hardware import Cluster, Price
 from planner.schema.plan import Plan
 from planner.search.each import best_of_each
@@ -29,33 +31,10 @@ from planner.search.problem import Candidate
 if TYPE_CHECKING:
     from planner.procure.throughput.several_pools import Mixtures
 
-Place = tuple[int, ...]
-"""The pools that one job works on at once: mostly one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One job on one pool, or on several at once."""
-
-    job: int
-    pool: int
-    days: float
-    """Wall time of the whole job, failures and checkpoints included."""
-    tokens_per_s: float
-    """Of wall time."""
-    beside: tuple[int, ...] = ()
-    """The other pools that work on it at the same time."""
-
-    @property
-    def place(self) -> Place:
-        """All pools that work on it."""
-        return (self.pool, *self.beside)
-
 
 MANY = 32
 """Searches from which on it pays to begin other processes."""
 MOST_PROCESSES = 8
-Key = tuple[object, ...]
 
 
 class _Speed(NamedTuple):
@@ -273,35 +252,3 @@ def _begin(catalog: Catalog) -> None:
 
 def _searched_elsewhere(task: _Task) -> tuple[dict[tuple[Key, int], Candidate], str]:
     return _searched(_HELD[-1], task)
-
-
-def work(job: Job) -> tuple[object, ...]:
-    """What of a job its speed depends on."""
-    return (job.model, replace(job.asked, tokens=None))
-
-
-def machine(pool: Pool) -> Key:
-    """What of a pool its layouts and its compute depend on: its accelerators and what joins them inside a node. So one
-    search answers for every vendor's box, and every instance, around the same board.
-    """
-    cluster, node = pool.cluster, pool.cluster.node
-    # The domain of a pod grows with its hosts, dimensions with all there is: there each size is a machine of its own.
-    fabric = cluster.fabric
-    pod = (fabric.id, cluster.count) if fabric.kind == "ici" or fabric.dimensions else ()
-    return (cluster.accelerator.id, node.accelerators, repr(node.scaleup), *pod)
-
-
-def wiring(pool: Pool) -> Key:
-    """How a pool's nodes are joined: what :func:`planner.performance.binding.network` reads of ports and fabric.
-    A spine counts only where it is thinned out and nodes lie below several leaves.
-    """
-    node, fabric, count = pool.cluster.node, pool.cluster.fabric, pool.cluster.count
-    if count == 1 and fabric.kind != "ici" and not fabric.dimensions:
-        return ()
-    ports = max(node.nics, 1) * (node.nic_bandwidth or fabric.nic_bandwidth)
-    spine = (
-        (fabric.leaf_nodes, fabric.oversubscription)
-        if fabric.oversubscription != 1 and fabric.leaf_nodes < count
-        else ()
-    )
-    return (ports, fabric.latency, *spine)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
-from planner.api import request_over
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
@@ -18,8 +17,9 @@ from planner.hetero import run
 from planner.hetero.answer import of_another_run
 from planner.procure.question.portfolio import Job, Mixed, Portfolio
 from planner.procure.supply.pools import Pool, offers
-from planner.procure.throughput.columns import Column, Key, Place, machine, wiring, work
+from planner.procure.throughput.column import Column, Key, Place, machine, wiring, work
 from planner.question import pools as pooled
+from planner.question.asked import request_over
 from planner.question.joined import Link, Pools, default_link
 from planner.question.joined import Pool as Part
 from planner.schema.plan import Plan
