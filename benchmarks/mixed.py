@@ -26,8 +26,8 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.hetero import bundles, problem, run
 from planner.question import pools as pooled
-from planner.question.asked import Asked, pooled_request
-from planner.question.joined import Pool, Pools
+from planner.question.asked import PlanOptions, pooled_request
+from planner.question.joined import JobPool, Pools
 from planner.question.request import Request
 from planner.schema.hardware import Price
 from planner.schema.plan import PlanSet
@@ -101,7 +101,7 @@ MIXTURES = tuple(Problem(f"4 A100 + 4 V100 + 8 RTX 6000, {model}", model, batch,
 def posed(each: Problem) -> tuple[Catalog, Request, Pools]:
     """The question of a problem."""
     first = pooled_nodes(each)
-    known, wanted, _ = pooled_request(each.model, first[:1], Asked(batch=str(each.batch)))
+    known, wanted, _ = pooled_request(each.model, first[:1], PlanOptions(batch=str(each.batch)))
     pools = []
     for part, count, per_node, zone in each.pools:
         cluster, *_ = pooled.of_accelerators(known, f"{part}:{per_node}", None, "us")
@@ -110,7 +110,7 @@ def posed(each: Problem) -> tuple[Catalog, Request, Pools]:
             price = Price(basis="on-demand", usd=SAILOR_USD[part] * per_node, date="2025", source="eth-easl/sailor")
         name = f"{part}{'@' + zone if zone else ''}"
         whole = replace(cluster, count=count // per_node)
-        pools.append(Pool(name=name, cluster=whole, price=price, sold_as=cluster.node.id, zone=zone))
+        pools.append(JobPool(name=name, cluster=whole, price=price, sold_as=cluster.node.id, zone=zone))
     steps = wanted.workload.tokens / (each.batch * wanted.workload.sequence)
     wanted = replace(
         wanted,

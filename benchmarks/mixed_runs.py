@@ -28,9 +28,9 @@ import numpy as np
 from benchmarks import measure
 from planner import api
 from planner.hetero import bundles, layer_split, pipelines, problem, stages
-from planner.hetero.problem import Prepared
+from planner.hetero.problem import PreparedPools
 from planner.performance.profiles import importing, overlay
-from planner.question.asked import Asked, pooled_request
+from planner.question.asked import PlanOptions, pooled_request
 from planner.question.joined import Pools
 from planner.space.axes import NO_RECOMPUTE
 
@@ -101,12 +101,12 @@ def runs(path: Path = DATA / "sailor_mixed_runs.csv") -> list[Run]:
     return found
 
 
-def prepared(run: Run, known: Known, folder: Path) -> Prepared:
+def prepared(run: Run, known: Known, folder: Path) -> PreparedPools:
     """The question that a run answers, with what is known of it."""
     kinds = sorted({machine for chain in run.pipelines for machine in chain})
     counts = {kind: sum(chain.count(kind) for chain in run.pipelines) for kind in kinds}
     links = [link for link in LINKS if known.network and all(f in [NODES[k] for k in kinds] for f in _ends(link))]
-    asked = Asked(
+    asked = PlanOptions(
         batch=str(run.batch),
         runtime="megatron-core@2022" if known.software else None,
         precision="fp32" if known.software else "fp16",
@@ -124,7 +124,7 @@ def prepared(run: Run, known: Known, folder: Path) -> Prepared:
     return problem.prepare(catalog, wanted, pools, run.batch, few=True)
 
 
-def probed(of: Prepared, tp: int) -> Prepared:
+def probed(of: PreparedPools, tp: int) -> PreparedPools:
     """The same with links inside machines as the probe found them."""
     figures = []
     for f, pool in zip(of.figures, of.pools.all, strict=True):
@@ -141,7 +141,7 @@ def _ends(link: str) -> list[str]:
     return link.partition("=")[0].split("/")
 
 
-def predicted(run: Run, of: Prepared) -> dict[str, float]:
+def predicted(run: Run, of: PreparedPools) -> dict[str, float]:
     """Seconds of a step, and the slowest pipeline's parts: layers, transfers, the pipeline's fill, reductions, rest."""
     order = [p.cluster.accelerator.id for p in of.pools.all]
     parts = []
@@ -157,7 +157,7 @@ def predicted(run: Run, of: Prepared) -> dict[str, float]:
         layers = np.array([run.layers])
         times, _ = layer_split.stage_times(unlike, layers)
         policy = np.zeros_like(layers)
-        dealt = layer_split.Dealt(layers, policy, times.max(-1), times.sum(-1))
+        dealt = layer_split.LayerSplit(layers, policy, times.max(-1), times.sum(-1))
         usage = np.zeros((1, len(order)), dtype=np.int64)
         for pool, _ in chain:
             usage[0, pool] += run.tp

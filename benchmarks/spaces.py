@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.catalog import Catalog
-from planner.question.asked import Asked
+from planner.question.asked import PlanOptions
 from planner.question.asked import request as request_
 from planner.question.prepared import prepare, problem
 from planner.question.request import Request
@@ -69,7 +69,7 @@ class Space:
 
     def question(self, *, fold: bool = True) -> Question:
         """The question whose candidates are this space; `fold` counts near-duplicates once, as `plan` does."""
-        asked = Asked(pins=self.pins, waive=self.waived, top=TOP, all_switches=not fold)
+        asked = PlanOptions(pins=self.pins, waive=self.waived, top=TOP, all_switches=not fold)
         catalog, request = request_(self.model, f"{self.node}:{self.nodes}", asked)
         return catalog, replace(request, batches=self.batches)
 

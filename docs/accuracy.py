@@ -192,7 +192,7 @@ def beyond(found: calibrate.Calibration, everything: Sequence[Run], judgement: v
     ]
 
 
-def _choice(found: calibrate.Calibration, wanted: Any) -> metrics.Choice:
+def _choice(found: calibrate.Calibration, wanted: Any) -> metrics.GroupChoice:
     frame = found.frame
     index = [i for i, run in enumerate(frame.runs) if wanted(run) and run.task == "pretrain"]
     times = frame.predict(found.fit.efficiencies).time

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.calibration.fit import peaks
-from planner.calibration.fit.frame import Frame, Prediction
+from planner.calibration.fit.frame import Frame, FramePrediction
 from planner.calibration.report import validation
 from planner.calibration.runs import reading
 from planner.calibration.runs.run import Run
@@ -110,7 +110,7 @@ def effects(known: Catalog, members: Sequence[Run], using: Efficiencies) -> list
     return told
 
 
-def each(frame: Frame, using: Efficiencies, found: Prediction) -> list[list[str]]:
+def each(frame: Frame, using: Efficiencies, found: FramePrediction) -> list[list[str]]:
     """Every run whose peak was measured: what was predicted, and what it is made of."""
     grid = frame.grid(using)
     stages = memory.stages(grid, pipeline.split(grid.shape, grid.layout))
@@ -161,7 +161,7 @@ def prior(using: Efficiencies) -> Efficiencies:
     return peaks.allocating(using, 1.05)
 
 
-def at_risks(frame: Frame, found: Prediction, known: Catalog) -> list[list[str]]:
+def at_risks(frame: Frame, found: FramePrediction, known: Catalog) -> list[list[str]]:
     """By risk: the share of an accelerator that a plan may hold, and the runs that ran it would have refused."""
     widths = intervals.read(known, intervals.MEMORY)
     half = np.array([intervals.found_memory(widths, run.runtime)[0] for run in frame.runs])

@@ -16,7 +16,7 @@ from planner.catalog import load
 from planner.models import families, workload
 from planner.question import pools
 from planner.question.asked import (
-    Asked,
+    PlanOptions,
     _bases,
     _inputs,
     _known_elsewhere,
@@ -35,13 +35,13 @@ from planner.space.axes import parse_pins
 def plan(
     model: str, cluster: str | Sequence[str], *, progress: planning.Progress | None = None, **asked: object
 ) -> PlanSet:
-    """The best plans for a model on a cluster; keywords are the fields of :class:`Asked`.
+    """The best plans for a model on a cluster; keywords are the fields of :class:`PlanOptions`.
 
     Raises:
         WrongQuestion: a name, a value or a combination that cannot be.
         NoAnswer: no plan fits or keeps the limits.
     """
-    said = Asked(**asked)  # type: ignore[arg-type]
+    said = PlanOptions(**asked)  # type: ignore[arg-type]
     if said.noise_scale is not None:
         return _by_goodput(model, cluster, said, progress)
     if several(cluster, said):
@@ -52,7 +52,9 @@ def plan(
     return planning.plan(known, wanted, progress)
 
 
-def _by_goodput(model: str, cluster: str | Sequence[str], said: Asked, progress: planning.Progress | None) -> PlanSet:
+def _by_goodput(
+    model: str, cluster: str | Sequence[str], said: PlanOptions, progress: planning.Progress | None
+) -> PlanSet:
     """The best plans of several batches, each with the tokens that it needs for the progress of the smallest.
 
     A sample at batch B is worth ``(phi + B_0) / (phi + B)`` of one at the smallest, B_0, phi the noise scale.
@@ -83,7 +85,7 @@ def counts_images(model: str) -> bool:
 
 def images(network: str, cluster: str | Sequence[str], **asked: object) -> ImagePlan:
     """The shortest data-parallel step of a convolutional network over one or several pools; keywords are fields of
-    :class:`Asked`.
+    :class:`PlanOptions`.
 
     Raises:
         WrongQuestion: a name or a value that cannot be, or something that images know nothing of.
@@ -92,8 +94,8 @@ def images(network: str, cluster: str | Sequence[str], **asked: object) -> Image
     from planner.uneven import images as parts
     from planner.uneven import sharing
 
-    said = Asked(**asked)  # type: ignore[arg-type]
-    for name, value in vars(Asked()).items():
+    said = PlanOptions(**asked)  # type: ignore[arg-type]
+    for name, value in vars(PlanOptions()).items():
         if name not in OF_IMAGES and getattr(said, name) != value:
             raise WrongQuestion(
                 f"{_FLAGS.get(name, '--' + name.replace('_', '-'))}: {network} is trained data-parallel, by images; "
@@ -140,7 +142,7 @@ def estimate(model: str, cluster: str | Sequence[str], settings: Sequence[str] =
     Raises:
         WrongQuestion: the configuration is not legal; the message says why.
     """
-    known, wanted = request(model, cluster, Asked(**asked))  # type: ignore[arg-type]
+    known, wanted = request(model, cluster, PlanOptions(**asked))  # type: ignore[arg-type]
     pins = configuration(wanted, _known_elsewhere(parse_pins(settings)))
     said = {"--cluster": len(wanted.counts), "--batch": len(wanted.batches)}
     for what, values in {**said, **{f"{axis}={b}": len(b.values) for axis, b in pins.bounds.items()}}.items():

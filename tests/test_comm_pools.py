@@ -15,12 +15,12 @@ from planner.base.errors import WrongQuestion
 from planner.comm.calls import several_pools
 from planner.comm.calls.one_pool import CAUSES, known_of, listed
 from planner.comm.calls.several_pools import PoolCall
-from planner.comm.program.choosing import Asked
+from planner.comm.program.choosing import ChooseOptions
 from planner.comm.program.rules import rule_of
 from planner.comm.run import modelled, with_rules
 from planner.comm.tables import pool_tables
 from planner.comm.tables.pool_tables import PoolTables, placed
-from planner.comm.tables.records import Candidate, Row, Table, lines
+from planner.comm.tables.records import CollectiveMethod, TableRow, TimesTable, lines
 from planner.cost.calls import Call
 from planner.export import nccl_tuner
 from planner.schema.plan import Plan
@@ -149,11 +149,11 @@ SIZES = (4096, 2**20, 2**24, 2**27, 2**30, 2**33, 2**34)
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv")
 
 
-def table(rates: dict[str, float], rounds: int = 5) -> Table:
+def table(rates: dict[str, float], rounds: int = 5) -> TimesTable:
     """Back end -> B/s; 20 us before."""
-    return Table(
+    return TimesTable(
         tuple(
-            Row(Candidate(who), op, ranks, size, (2e-5 + size / rate) * (1 + 0.002 * number), number)
+            TableRow(CollectiveMethod(who), op, ranks, size, (2e-5 + size / rate) * (1 + 0.002 * number), number)
             for op in OPS
             for ranks in (2, 4, 8, 16)
             for size in SIZES
@@ -176,7 +176,7 @@ def test_pools_whose_tables_differ_have_rules_of_their_own(tmp_path: Path, monke
     written(tmp_path, mine=MPI_FASTER, theirs=NCCL_FASTER)
     plan = mixed("apart")
     files = ["1=mine.csv", f"{plan.cluster.pools[1].node}=theirs.csv", "1/2=theirs.csv"]
-    chosen, new = with_rules(plan, CATALOG, files, Asked(switch_s=0.0), "plan")
+    chosen, new = with_rules(plan, CATALOG, files, ChooseOptions(switch_s=0.0), "plan")
     verify.check(new, may_exceed_limits=True)
     for call in calls(plan):
         rule = rule_of(new.communication, call.op, call.group, call.ranks, call.bytes, call.pools)
@@ -193,7 +193,7 @@ def _leading(plan: Plan) -> list[PoolCall]:
 
 def test_one_table_needs_no_pools(tmp_path: Path) -> None:
     written(tmp_path, all=MPI_FASTER)
-    _, new = with_rules(mixed("apart"), CATALOG, [str(tmp_path / "all.csv")], Asked(), "plan")
+    _, new = with_rules(mixed("apart"), CATALOG, [str(tmp_path / "all.csv")], ChooseOptions(), "plan")
     assert {rule.pools for rule in new.communication} == {None}
     verify.check(new, may_exceed_limits=True)
 
@@ -205,7 +205,7 @@ def test_gains_where_nobody_waits_move_nothing(tmp_path: Path, monkeypatch: pyte
     paced = {call.pools for call in calls(plan) if call.paces and call.cause != "dp"}
     (slow,) = paced
     files = [f"{i + 1}={'nccl' if (i,) == slow else 'mpi'}.csv" for i in range(2)] + ["1/2=nccl.csv"]
-    chosen, new = with_rules(plan, CATALOG, files, Asked(switch_s=0.0), "plan")
+    chosen, new = with_rules(plan, CATALOG, files, ChooseOptions(switch_s=0.0), "plan")
     assert chosen.beside and chosen.saved_s == 0.0 and {call.choice for call in chosen.calls} == {"nccl"}
     verify.check(new, may_exceed_limits=True)
 
@@ -221,13 +221,15 @@ def test_a_group_over_unlike_accelerators_uses_what_both_have() -> None:
     both = {"mpich", "gloo"}
     assert names == {(0,): both | {"nccl"}, (1,): both | {"nccl"}, (2,): both, (0, 1): both, (0, 2): both}
     alike = PoolTables({(): one}, ("NVIDIA", "NVIDIA"))
-    assert Candidate("nccl") in alike.look_up(call((0, 1))) and not alike.differ and found.differ
+    assert CollectiveMethod("nccl") in alike.look_up(call((0, 1))) and not alike.differ and found.differ
 
 
 def test_a_link_that_nobody_measured_is_as_slow_as_the_slower_pool() -> None:
     found = PoolTables({(0,): table(NCCL_FASTER), (1,): table(MPI_FASTER)}, ("NVIDIA", "NVIDIA"))
     across_both = found.look_up(call((0, 1)))
-    assert across_both[Candidate("mpich")].seconds == found.look_up(call((0,)))[Candidate("mpich")].seconds
+    assert (
+        across_both[CollectiveMethod("mpich")].seconds == found.look_up(call((0,)))[CollectiveMethod("mpich")].seconds
+    )
     assert all(time.extrapolated for time in across_both.values())
     assert not any(time.extrapolated for time in found.look_up(call((0,))).values())
     assert pool_tables.TOGETHER == ("nvidia", "amd")

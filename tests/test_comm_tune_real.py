@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.comm.tables import records
-from planner.comm.tables.measuring import BACKENDS, Asked, measure
+from planner.comm.tables.measuring import BACKENDS, MeasureOptions, measure
 from planner.commands.screen.render import progress
 
 pytestmark = pytest.mark.skipif(
@@ -17,9 +17,9 @@ pytestmark = pytest.mark.skipif(
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send-recv")
 
 
-def asked(**changes: object) -> Asked:
+def asked(**changes: object) -> MeasureOptions:
     usual = {"backends": ("gloo",), "ops": OPS, "sizes": (4, 4096), "ranks": (2,), "rounds": 2}
-    return Asked(**(usual | changes))  # type: ignore[arg-type]
+    return MeasureOptions(**(usual | changes))  # type: ignore[arg-type]
 
 
 def test_gloo_and_mpi_take_turns_and_go_on(tmp_path: Path) -> None:

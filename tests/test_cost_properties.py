@@ -20,7 +20,7 @@ from planner.performance import binding
 from planner.question.prepared import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, Problem
-from planner.space.axes import Options, Sharding, TensorMode, recompute
+from planner.space.axes import OptionAxes, Sharding, TensorMode, recompute
 from planner.space.grid import Figures, single_grid
 from tests.cases import CATALOG, cluster, problem_of, request
 from tests.networks import groups, networks
@@ -248,7 +248,7 @@ def test_states_shrink_with_tensor_and_pipeline_parallelism(name, tp, pp):
 
 def _plain(name):
     ones = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes"), 1)
-    off = Options(
+    off = OptionAxes(
         FAMILIES[name].precision,
         recompute("none"),
         TensorMode(False, False),

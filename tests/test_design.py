@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from planner import api, catalog, document
 from planner.base.errors import NoAnswer, WrongQuestion
-from planner.catalog.files import Document, Problem, read_document
+from planner.catalog.files import Document, FileProblem, read_document
 from planner.commands import main
 from planner.design import merge
 from planner.design import run as designing
@@ -31,7 +31,7 @@ from planner.design.program.evaluation import Evaluator
 from planner.design.question import axes as figures
 from planner.design.question import reading
 from planner.design.question.study import Study
-from planner.question.asked import Asked, request
+from planner.question.asked import PlanOptions, request
 from planner.question.prepared import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.machines import Machine, best_on_each, on
@@ -198,7 +198,7 @@ def test_every_problem_is_told_at_once():
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_shipped_studies_can_be_read(path):
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     assert read_document(path, problems) is not None
     found = reading.read(path, known())
     assert found.size > 1 and found.name == path.stem
@@ -215,7 +215,7 @@ def test_a_missing_file_and_a_folder(tmp_path):
 
 @cache
 def small_problem(precision: str = "bf16") -> Any:
-    asked = Asked(batch="64", pins=("cp=1", "vpp=1|2", "micro=1", "recompute=none|full"), precision=precision)
+    asked = PlanOptions(batch="64", pins=("cp=1", "vpp=1|2", "micro=1", "recompute=none|full"), precision=precision)
     return problem(prepare(*request("llama3-8b", "dgx-h100:2", asked, known=known())), 1)
 
 
@@ -595,7 +595,7 @@ def test_sweeps_find_a_valley_behind_a_ridge_and_pay_for_one_thing_with_another(
     best = (0, 1, 0, 0)
     found, place = Tried([best], worth), set()
     for seed in range(60):
-        params = proposing.swept(asked, found, seed, proposing.Known())
+        params = proposing.swept(asked, found, seed, proposing.KnownPoints())
         if params is None:
             break
         here = proposing.point(asked, params)
@@ -605,7 +605,7 @@ def test_sweeps_find_a_valley_behind_a_ridge_and_pay_for_one_thing_with_another(
     assert alone == {(1, 1, 0, 0), (2, 1, 0, 0), (0, 0, 0, 0), (0, 2, 0, 0), (0, 1, 1, 0), (0, 1, 0, 1)}
     assert {(1, 2, 0, 0), (1, 0, 0, 0), (1, 1, 1, 0), (0, 1, 1, 1)} <= place
     assert params is None and len(place) == 6 + 9
-    only = proposing.swept(asked, Tried([best], worth), 3, proposing.Known(lambda p: p == (1, 2, 0, 0)))
+    only = proposing.swept(asked, Tried([best], worth), 3, proposing.KnownPoints(lambda p: p == (1, 2, 0, 0)))
     assert proposing.point(asked, only) == (1, 2, 0, 0)
 
 

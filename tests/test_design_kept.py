@@ -208,7 +208,7 @@ def test_seeds_are_by_study_and_number_wherever_they_are_made():
 @pytest.mark.parametrize("make", [proposing.swept, proposing.drawn])
 def test_a_seed_says_where_sweeps_and_draws_go(make):
     tried = Tried([(1, 1, 0, 0)], lambda p: 1.0)
-    once, again = ([make(study(), tried, seed, proposing.Known()) for seed in range(12)] for _ in range(2))
+    once, again = ([make(study(), tried, seed, proposing.KnownPoints()) for seed in range(12)] for _ in range(2))
     assert once == again and len({tuple(params.values()) for params in once}) > 3
 
 

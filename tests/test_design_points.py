@@ -242,7 +242,7 @@ def test_sweeps_go_around_the_largest_where_more_is_better():
     tried = Tried(points, lambda p: float(sum(p)))
     for direction, best in (("MAXIMIZE", points[1]), ("MINIMIZE", points[0])):
         tried.directions = [SimpleNamespace(name=direction)]
-        only = proposing.Known(lambda p, best=best: sum(a != b for a, b in zip(p, best, strict=True)) == 1)
+        only = proposing.KnownPoints(lambda p, best=best: sum(a != b for a, b in zip(p, best, strict=True)) == 1)
         assert proposing.swept(asked, tried, 1, only) is not None
 
 

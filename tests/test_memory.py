@@ -16,7 +16,7 @@ from planner.space.axes import (
     NO_RECOMPUTE,
     OFFLOADED,
     SELECTIVE,
-    Options,
+    OptionAxes,
     Recompute,
     Sharding,
     TensorMode,
@@ -44,7 +44,7 @@ def grid_of(
     **layout: int,
 ) -> Grid:
     tensor = TensorMode(layout.get("tp", 1) > 1, overlap)
-    options = Options(precision, policy, tensor, Sharding(zero, "full", True), False, False, False)
+    options = OptionAxes(precision, policy, tensor, Sharding(zero, "full", True), False, False, False)
     degrees = ONES | {"dp": 8, "batch": 64} | layout
     return single_grid(known(model, "dgx-h100:1", runtime, release, precision), degrees, options)
 

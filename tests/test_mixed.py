@@ -17,20 +17,20 @@ from planner.hetero import assignment, bundles, layer_split, pipelines, problem,
 from planner.hetero import run as mixed_planning
 from planner.hetero.answer import dealt, stage_memory
 from planner.hetero.assignment import Columns, Offer
-from planner.hetero.problem import Prepared
+from planner.hetero.problem import PreparedPools
 from planner.question import pools as pooled
-from planner.question.asked import Asked, pooled_request
+from planner.question.asked import PlanOptions, pooled_request
 from planner.question.joined import Pools, default_link, merged
 from planner.schema.plan import Plan, PlanSet
-from planner.space.axes import Options, Sharding, TensorMode
+from planner.space.axes import OptionAxes, Sharding, TensorMode
 from planner.space.grid import single_grid
 from tests.asking import ask
 
 SMALL = ("ws-4xrtx6000:2", "t4-4:2")
 
 
-def posed(model: str, clusters: tuple[str, ...], **asked: Any) -> Prepared:
-    known, wanted, pools = pooled_request(model, clusters, Asked(**asked))
+def posed(model: str, clusters: tuple[str, ...], **asked: Any) -> PreparedPools:
+    known, wanted, pools = pooled_request(model, clusters, PlanOptions(**asked))
     return problem.prepare(known, wanted, pools, wanted.batches[-1])
 
 
@@ -71,12 +71,12 @@ def test_even_pipelines_on_one_pool_cost_what_one_cluster_costs(model: str, node
     assert compared >= 5
 
 
-def _as_one_plan(prepared: Prepared, kind: int, pp: int, policy: int, width: int) -> Any:
+def _as_one_plan(prepared: PreparedPools, kind: int, pp: int, policy: int, width: int) -> Any:
     kinds, table = prepared.setting.kinds, prepared.tables[0]
     row = int(kinds.ways[kind, 0])
     ways = table.ways
     tp, cp = int(ways.tp[row]), int(ways.cp[row])
-    options = Options(
+    options = OptionAxes(
         prepared.precision,
         table.policies[policy],
         TensorMode(tp > 1, tp > 1),
@@ -90,7 +90,7 @@ def _as_one_plan(prepared: Prepared, kind: int, pp: int, policy: int, width: int
     return single_grid(prepared.figures[0], layout, options)
 
 
-def _held(prepared: Prepared, kind: int, stage: int) -> float:
+def _held(prepared: PreparedPools, kind: int, stage: int) -> float:
     chain, rows, deal, _ = dealt(prepared, kind)
     at, pool, role, depth = pipelines.places(chain)[stage]
     found = stage_memory(prepared, pool, rows[at], int(deal.policy[0, stage]), int(deal.layers[0, stage]), role, depth)
@@ -115,7 +115,7 @@ def test_room_is_what_memory_leaves() -> None:
 # ---- the search ------------------------------------------------------------------------------------------------------
 
 
-def small_setting(seed: int) -> bundles.Setting:
+def small_setting(seed: int) -> bundles.BundleSetting:
     """Few kinds on few nodes, so that every plan can be tried."""
     prepared = posed("gpt2", ("ws-4xrtx6000:1", "t4-4:1"), batch="24")
     kinds = prepared.setting.kinds
@@ -123,7 +123,7 @@ def small_setting(seed: int) -> bundles.Setting:
     return dataclasses.replace(prepared.setting, kinds=kinds.taken(picked))
 
 
-def every_plan(setting: bundles.Setting) -> float:
+def every_plan(setting: bundles.BundleSetting) -> float:
     """The least step time over all numbers of bundles of every kind that fit the pools."""
     have = np.array(setting.offer.nodes) * np.array(setting.offer.per_node)
     most = [int(np.min(have[use > 0] // use[use > 0])) for use in setting.kinds.usage]
@@ -206,7 +206,7 @@ def test_sets_that_are_not_searched_would_change_nothing(objective: str, monkeyp
 
 
 def test_a_pool_by_itself_is_searched_as_one_cluster() -> None:
-    known, wanted, _ = pooled_request("gpt2-medium", ("dgx-v100:2",), Asked(batch="64"))
+    known, wanted, _ = pooled_request("gpt2-medium", ("dgx-v100:2",), PlanOptions(batch="64"))
     best, how = one_pool.best(known, wanted)
     whole = one_pool.plan(known, wanted)
     assert dataclasses.replace(best, rank=1) == whole.plans[0]
@@ -237,10 +237,10 @@ def test_money_and_deadlines_hold() -> None:
 def test_what_is_not_used_shortens_no_deadline() -> None:
     """A set of pools has the goodput of its own nodes, whatever is offered beside it."""
     pins = ("tp=1", "pp=1", "micro=4")
-    asked = Asked(batch="1024", deadline="30 d", max_cost="$1M", precision="fp16", pins=pins)
+    asked = PlanOptions(batch="1024", deadline="30 d", max_cost="$1M", precision="fp16", pins=pins)
     ours = ("dgx-a100-40gb:20", "dgx-v100:20")
     known, wanted, pools = pooled_request("gpt2-medium", (*ours, "dgx-a100-80gb:400@far"), asked)
-    kept = mixed_planning._Kept(known, wanted, pools, 1024)
+    kept = mixed_planning._PreparedCache(known, wanted, pools, 1024)
     found, _ = kept.prepared(pools.all[:2])
     assert len(found.pools.all) == 3
     longest, most = problem.limits(wanted, pools.all[:2], 1024)
@@ -280,9 +280,9 @@ def test_no_reduction_is_shorter_than_its_bound() -> None:
     """However many replicas there are, and however they stand on two pools."""
     setting = posed("mixtral-8x7b", ("dgx-h100:8", "dgx-a100-80gb:8"), batch="256").setting
     rows = np.random.default_rng(3).integers(0, len(setting.kinds), 400)
-    on = subproblems.Standing(setting, (0, 1), rows, crossing=True)
+    on = subproblems.TemplatesOnPools(setting, (0, 1), rows, crossing=True)
     for fewest, most, low, high in ((2, 2, 1, 1), (3, 4, 1, 2), (5, 8, 1, 4), (17, 32, 2, 8), (65, 128, 1, 64)):
-        scene = subproblems.Scene(on, fewest, most, low, high)
+        scene = subproblems.Subproblem(on, fewest, most, low, high)
         for replicas in {max(fewest, 2 * low), (fewest + most) // 2, most}:
             for beside in {low, min(high, replicas // 2)}:
                 assert np.all(scene.least <= on.reductions(replicas, beside) * (1 + 1e-9))
@@ -451,7 +451,7 @@ def test_accelerators_stand_in_whole_nodes_and_a_part_of_one(text: str, stand: l
 
 
 def test_what_stands_for_accelerators_is_told() -> None:
-    _, wanted, _ = pooled_request("gpt2", (), Asked(accelerators="A100:9"))
+    _, wanted, _ = pooled_request("gpt2", (), PlanOptions(accelerators="A100:9"))
     told = [what for what, _, flag in wanted.assumptions if flag == "--cluster"]
     assert len(told) == 2 and "1 of the 8 of a" in told[1]
 
@@ -504,7 +504,7 @@ PINS_OF_ONE_POOL = ("zero=3", "zero=2", "offload=optimizer", "vpp=2", "dp=2", "z
 def test_pins_that_only_one_pool_can_have_are_not_ignored(pin: str) -> None:
     """No plan over several pools has them; where single pools answer, it is said why the others are left out."""
     axis = pin.partition("=")[0]
-    known, wanted, pools = pooled_request("gpt2", SMALL, Asked(pins=(pin,)))
+    known, wanted, pools = pooled_request("gpt2", SMALL, PlanOptions(pins=(pin,)))
     with pytest.raises(WrongQuestion, match=axis):
         problem.prepare(known, wanted, pools, wanted.batches[-1])
 
@@ -526,7 +526,7 @@ def test_only_a_closed_gap_is_proven(mixed: PlanSet) -> None:
 
 
 def test_links_have_stated_defaults() -> None:
-    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "ws-4xrtx6000:1", "t4-4:1@far"), Asked())
+    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "ws-4xrtx6000:1", "t4-4:1@far"), PlanOptions())
     a, b, far = pools.all
     assert default_link(a, b).bandwidth == 25e9 / 8
     assert default_link(a, far).bandwidth == 10e9 / 8
@@ -536,7 +536,7 @@ def test_links_have_stated_defaults() -> None:
 
 
 def test_merging_keeps_what_differs() -> None:
-    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2", "dgx-v100:1@far"), Asked())
+    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2", "dgx-v100:1@far"), PlanOptions())
     assert [p.count for p in merged(pools.all)] == [3, 1]
 
 
@@ -546,14 +546,14 @@ def test_the_deal_of_a_document_is_the_best(mixed: PlanSet) -> None:
     for index in np.random.default_rng(0).integers(0, len(prepared.setting.kinds), 5):
         _, _, deal, of = dealt(prepared, int(index))
         layers = int(prepared.figures[0].shape.layers)
-        _, time = layer_split.best_deal(of, layers, 10**6)
+        _, time = layer_split.best_split(of, layers, 10**6)
         assert float(deal.slowest[0]) == pytest.approx(time / 10**6, rel=1e-4)
 
 
 def test_pools_that_a_link_names_stay_apart() -> None:
     """A link between two pools that are alike is not dropped by making them one."""
     link = "dgx-v100#1/dgx-v100#2=1 Gbit/s"
-    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2"), Asked(links=(link,)))
+    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2"), PlanOptions(links=(link,)))
     assert [p.count for p in merged(pools.all, {name for pair in pools.given for name in pair})] == [1, 2]
     slow = planned("dgx-v100:1", "dgx-v100:1", links=("dgx-v100#1/dgx-v100#2=1 Mbit/s",)).plans[0]
     fast = planned("dgx-v100:1", "dgx-v100:1", model="gpt2-medium").plans[0]

@@ -18,16 +18,16 @@ from planner.export import facts
 from planner.export.bundle import trainers
 from planner.hetero import answer, bundles, problem
 from planner.hetero import launchable as alike
-from planner.hetero.bundles import Mixed
-from planner.hetero.problem import Prepared
-from planner.question.asked import Asked, pooled_request
+from planner.hetero.bundles import MixedPlan
+from planner.hetero.problem import PreparedPools
+from planner.question.asked import PlanOptions, pooled_request
 from planner.schema.plan import Plan
 from tests.asking import ask
 
 
 @cache
-def posed(clusters: tuple[str, ...], **asked: Any) -> Prepared:
-    known, wanted, pools = pooled_request("gpt2-medium", clusters, Asked(**asked))
+def posed(clusters: tuple[str, ...], **asked: Any) -> PreparedPools:
+    known, wanted, pools = pooled_request("gpt2-medium", clusters, PlanOptions(**asked))
     return problem.prepare(known, wanted, pools, wanted.batches[-1])
 
 
@@ -65,7 +65,7 @@ def test_it_is_the_best_that_an_exporter_takes(clusters: tuple[str, ...], batch:
 # ---- every plan of one kind, written down ----------------------------------------------------------------------------
 
 
-def degrees(prepared: Prepared, row: int) -> set[tuple[int, ...]]:
+def degrees(prepared: PreparedPools, row: int) -> set[tuple[int, ...]]:
     """Tensor, context and expert parallel of every stage of a kind, as its ways have them."""
     kinds, found = prepared.setting.kinds, set()
     for place, (pool, _) in enumerate(prepared.chains[int(kinds.chain[row])]):
@@ -79,7 +79,7 @@ SMALL = ("dgx-v100:1", "t4-4:2")
 WEIGHTS = (1.0, 2.5)
 
 
-def can(prepared: Prepared, row: int, copies: int) -> bool:
+def can(prepared: PreparedPools, row: int, copies: int) -> bool:
     """Whether so many bundles fill nodes that there are, and their micro-batches divide the batch."""
     kinds, offer = prepared.setting.kinds, prepared.setting.offer
     nodes = [copies * int(used) / each for used, each in zip(kinds.usage[row], offer.per_node, strict=True)]
@@ -88,7 +88,7 @@ def can(prepared: Prepared, row: int, copies: int) -> bool:
 
 
 @cache
-def every() -> list[tuple[int, int, Mixed]]:
+def every() -> list[tuple[int, int, MixedPlan]]:
     """Kind, bundles and plan, of all that stand on both pools, are cut alike, fill nodes and divide the batch."""
     prepared, found = posed(SMALL, batch="48"), []
     for row in range(len(prepared.setting.kinds)):
@@ -109,7 +109,7 @@ def test_bundles_fill_nodes_and_divide_the_batch(batch: int) -> None:
         assert alike._whole(prepared.setting, rows, copies).tolist() == wanted
 
 
-def rated(plan: Mixed) -> float:
+def rated(plan: MixedPlan) -> float:
     return plan.time * sum(n * weight for n, weight in zip(plan.nodes, WEIGHTS, strict=True))
 
 
@@ -150,7 +150,7 @@ def test_it_is_the_best_within_the_limits(limit: str, by_rate: bool) -> None:
 def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[int, ...]) -> None:
     """Of every way in which degrees may agree and differ, as the stages of the written plan say."""
     catalog = api.load(None)
-    known, wanted, pools = pooled_request(model, ("dgx-h100:1", "dgx-a100-80gb:2"), Asked(batch="64"))
+    known, wanted, pools = pooled_request(model, ("dgx-h100:1", "dgx-a100-80gb:2"), PlanOptions(batch="64"))
     prepared = problem.prepare(known, wanted, pools, 64)
     kinds, seen, alike_there = prepared.setting.kinds, {}, set()
     mine = set(alike._cut_alike(prepared, (0, 1)).tolist())

@@ -15,7 +15,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands import cli
 from planner.procure import run as procuring
-from planner.procure.program.model import Variant
+from planner.procure.program.model import ProcureVariant
 from planner.procure.program.solve import best
 from planner.procure.question import flags as asking
 from planner.procure.question import reading
@@ -152,7 +152,7 @@ def test_more_time_costs_no_more_in_the_short_form() -> None:
             model="llama3-8b", tokens="300B", within=within, nodes=("hgx-h100",), ways="buy", as_of="2026-11-20"
         )
         posed = procuring.pose(known, asking.asked(known, None, flags))
-        found = best(posed.lean, Variant(), "cost")
+        found = best(posed.lean, ProcureVariant(), "cost")
         assert found is not None
         costs.append(found.cost)
     assert costs == sorted(costs, reverse=True)

@@ -14,10 +14,10 @@ from planner.catalog import load
 from planner.commands import main
 from planner.procure import run
 from planner.procure.program import pruning
-from planner.procure.program.model import Instance, Variant
+from planner.procure.program.model import ProcureInstance, ProcureVariant
 from planner.procure.program.solve import Settings, best
 from planner.procure.question import flags, reading
-from planner.procure.question.portfolio import Candidate, Limits, Mixed, Owned
+from planner.procure.question.portfolio import Limits, MixedPools, NodeOption, Owned
 from planner.procure.supply.acquiring import pools
 from planner.procure.throughput import several_pools
 from planner.procure.throughput.column import Column
@@ -47,7 +47,7 @@ def test_agrees_with_trying_everything(objective: str, seeds: int, more: dict[st
     for seed in range(seeds):
         instance = mixed_instance(seed, **more)
         wanted = best_way(instance, objective)
-        found = best(instance, Variant(), objective, SETTINGS)
+        found = best(instance, ProcureVariant(), objective, SETTINGS)
         assert (found is None) == math.isinf(wanted), seed
         if found is None:
             continue
@@ -58,7 +58,7 @@ def test_agrees_with_trying_everything(objective: str, seeds: int, more: dict[st
         assert not faults(instance, found), seed
         # The same with dominated columns left out.
         lean = replace(instance, columns=pruning.undominated(instance, across=seed % 2 == 0))
-        pruned = best(lean, Variant(), objective, SETTINGS)
+        pruned = best(lean, ProcureVariant(), objective, SETTINGS)
         assert pruned is not None and pruned.value == pytest.approx(found.value, rel=2e-4), seed
     assert answered > seeds / 3 and joined > seeds / 8  # both kinds of answers occur
 
@@ -69,7 +69,7 @@ def test_several_sets_of_pools_that_share_some_in_several_copies_are_never_bette
     for seed in range(30):
         instance = mixed_instance(seed, copies=2, third=True)
         wanted = best_way(instance, "cost")
-        found = best(instance, Variant(), "cost", SETTINGS)
+        found = best(instance, ProcureVariant(), "cost", SETTINGS)
         if found is None:
             continue
         answered += 1
@@ -79,17 +79,17 @@ def test_several_sets_of_pools_that_share_some_in_several_copies_are_never_bette
     assert answered > 10 and same > 0.9 * answered
 
 
-def _in_a_ring(deadline: float) -> Instance:
+def _in_a_ring(deadline: float) -> ProcureInstance:
     """Three jobs of 20 days on A and B, on B and C, on C and A."""
     jobs = tuple(job(n, deadline) for n in range(3))
     columns = [Column(n, n, 20.0, 1e3, ((n + 1) % 3,)) for n in range(3)]
-    return Instance(portfolio(jobs), [bought(n, 1e5) for n in range(3)], columns)
+    return ProcureInstance(portfolio(jobs), [bought(n, 1e5) for n in range(3)], columns)
 
 
 def test_jobs_on_sets_of_pools_that_share_some_go_one_after_another() -> None:
     # Every pool has 40 days of work, and any two of the jobs need one pool: only 60 days do.
-    assert best(_in_a_ring(59.0), Variant(), "cost", SETTINGS) is None
-    found = best(_in_a_ring(60.0), Variant(), "cost", SETTINGS)
+    assert best(_in_a_ring(59.0), ProcureVariant(), "cost", SETTINGS) is None
+    found = best(_in_a_ring(60.0), ProcureVariant(), "cost", SETTINGS)
     assert found is not None and not faults(_in_a_ring(60.0), found)
 
 
@@ -99,8 +99,8 @@ def test_jobs_on_the_same_pools_share_copies_of_them() -> None:
     # Three jobs of 20 days in 30: on two copies of both, one of them cut and moved. That other sets could be used
     # changes nothing.
     columns = [Column(n, 0, 20.0, 1e3, (1,)) for n in range(3)] + [Column(n, 1, 29.0, 1e3, (2,)) for n in range(3)]
-    instance = Instance(portfolio(jobs), pools, columns)
-    found = best(instance, Variant(), "cost", SETTINGS)
+    instance = ProcureInstance(portfolio(jobs), pools, columns)
+    found = best(instance, ProcureVariant(), "cost", SETTINGS)
     assert found is not None and found.hold == {0: 2, 1: 2} and not faults(instance, found)
 
 
@@ -108,21 +108,21 @@ def test_what_is_rented_beside_machines_of_one_s_own_counts() -> None:
     # Together with a hired pool: its days are paid, its nodes are of its offer, and it must be there.
     own, other = bought(0, 0.0), replace(hired(1, 1_000.0), offer="it", at_most=1)
     together = [Column(j, 0, 10.0, 1e3, (1,)) for j in range(2)]
-    instance = Instance(portfolio((job(0, 30.0), job(1, 30.0))), [own, other], together)
-    found = best(instance, Variant(), "cost", SETTINGS)
+    instance = ProcureInstance(portfolio((job(0, 30.0), job(1, 30.0))), [own, other], together)
+    found = best(instance, ProcureVariant(), "cost", SETTINGS)
     assert found is None  # both might be on it on one day, and there is one
     more = replace(instance, pools=[own, replace(other, at_most=2)])
-    found = best(more, Variant(), "cost", SETTINGS)
+    found = best(more, ProcureVariant(), "cost", SETTINGS)
     assert found is not None and found.cost == pytest.approx(20_000.0) and not faults(more, found)
     late = replace(more, pools=[own, replace(more.pools[1], start_day=25.0)])
-    assert best(late, Variant(), "cost", SETTINGS) is None
+    assert best(late, ProcureVariant(), "cost", SETTINGS) is None
 
 
 def test_a_monthly_limit_counts_all_pools_of_a_job() -> None:
     own, other = bought(0, 0.0, day=1_000.0), hired(1, 2_000.0)
     asked = portfolio((job(0, 100.0),), "time", Limits(monthly=30_000.0))
-    instance = Instance(asked, [own, other], [Column(0, 0, 20.0, 1e3, (1,))])
-    found = best(instance, Variant(), "time", SETTINGS)
+    instance = ProcureInstance(asked, [own, other], [Column(0, 0, 20.0, 1e3, (1,))])
+    found = best(instance, ProcureVariant(), "time", SETTINGS)
     # 20 days at 3,000 USD; a month pays for 10.
     assert found is not None and found.value == pytest.approx(DAYS_PER_MONTH + 10, rel=1e-3)
     assert not faults(instance, found)
@@ -133,10 +133,10 @@ def test_a_pool_that_may_join_others_is_not_left_out_for_a_better_one() -> None:
     jobs = (job(0, 30.0), job(1, 100.0))
     pools = [bought(n, capital) for n, capital in enumerate((2e5, 1e5, 1e3))]
     columns = [Column(1, 0, 30.0, 1e3), Column(1, 1, 29.0, 1e3), Column(0, 0, 20.0, 1e3, (2,))]
-    instance = Instance(portfolio(jobs), pools, columns)
+    instance = ProcureInstance(portfolio(jobs), pools, columns)
     lean = replace(instance, columns=pruning.undominated(instance, across=True))
     for each in (instance, lean):
-        found = best(each, Variant(), "cost", SETTINGS)
+        found = best(each, ProcureVariant(), "cost", SETTINGS)
         assert found is not None and found.run == {0: (0, 2), 1: (0,)}
 
 
@@ -145,9 +145,9 @@ def test_what_can_be_had_once_does_not_stand_for_another() -> None:
     jobs = (job(0, 20.0), job(1, 20.0))
     pools = [bought(0, 1e5, copies=1), bought(1, 2e5, copies=1)]
     columns = [Column(j, p, 15.0, 1e3) for j in range(2) for p in range(2)]
-    instance = Instance(portfolio(jobs), pools, columns)
+    instance = ProcureInstance(portfolio(jobs), pools, columns)
     lean = replace(instance, columns=pruning.undominated(instance, across=True))
-    assert best(lean, Variant(), "cost", SETTINGS) is not None
+    assert best(lean, ProcureVariant(), "cost", SETTINGS) is not None
 
 
 # ---- portfolios ------------------------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace('"17 d"', '"6 d"').replace("dgx-v100", "dgx-h100"))
     known = load()
     posed = run.pose(known, reading.read(path, known))
-    found = best(posed.lean, Variant(), "cost")
+    found = best(posed.lean, ProcureVariant(), "cost")
     assert found is not None
     base = [posed.instance.pools[p].id for p in found.run[0]]
     assert sorted(base) == ["own 1 x dgx-a100-80gb", "own 1 x dgx-h100"]
@@ -446,9 +446,10 @@ def test_all_and_half_of_what_is_owned_is_tried() -> None:
     asked = replace(
         asked,
         owned=(Owned(node="dgx-a100-80gb", count=6), Owned(node="dgx-v100", count=1)),
-        candidates=(Candidate(node="p5.48xlarge", ways=("spot",), at_most=8),),
+        candidates=(NodeOption(node="p5.48xlarge", ways=("spot",), at_most=8),),
         mixed=(
-            Mixed(pools=("own dgx-a100-80gb", "own dgx-v100")), Mixed(pools=("own dgx-a100-80gb", "p5.48xlarge")),
+            MixedPools(pools=("own dgx-a100-80gb", "own dgx-v100")),
+            MixedPools(pools=("own dgx-a100-80gb", "p5.48xlarge")),
         ),
     )  # fmt: skip
     offered = pools(known, asked)

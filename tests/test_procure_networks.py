@@ -11,7 +11,7 @@ from planner.catalog import Catalog, load
 from planner.procure import run
 from planner.procure.question import reading
 from planner.procure.supply.acquiring import pools
-from planner.procure.supply.pools import Pool
+from planner.procure.supply.pools import SupplyPool
 from planner.verify import procurement as verify
 
 LAB = """
@@ -56,11 +56,11 @@ def lab(folder: Path, top: str = "", candidate: str = "") -> Path:
     return path
 
 
-def of(path: Path, known: Catalog) -> dict[str, Pool]:
+def of(path: Path, known: Catalog) -> dict[str, SupplyPool]:
     return {pool.id: pool for pool in pools(known, reading.read(path, known))}
 
 
-def network_usd(pool: Pool) -> float:
+def network_usd(pool: SupplyPool) -> float:
     return sum(item.usd for item in pool.items if item.kind == "network")
 
 

@@ -11,7 +11,7 @@ import pytest
 from planner.base.errors import NoAnswer
 from planner.catalog import load
 from planner.procure import run
-from planner.procure.program.model import Variant
+from planner.procure.program.model import ProcureVariant
 from planner.procure.program.solve import best
 from planner.procure.question import flags as asking
 from planner.procure.question import reading
@@ -160,6 +160,6 @@ def test_a_node_type_that_another_beats_in_everything_is_never_chosen(home: Path
         posed = run.pose(known, asked)
         assert any(posed.instance.pools[c.pool].node.id == "dgx-h100" for c in posed.columns)
         assert all(posed.lean.pools[c.pool].node.id != "dgx-h100" for c in posed.lean.columns)
-        chosen = best(posed.instance, Variant(), objective)
+        chosen = best(posed.instance, ProcureVariant(), objective)
         assert chosen is not None
         assert {posed.instance.pools[p].node.id for p in chosen.pools} <= {"hgx-h100", "p5.48xlarge"}

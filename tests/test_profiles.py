@@ -18,13 +18,13 @@ from planner.calibration.runs import reading
 from planner.commands import main
 from planner.cost import compute, measured
 from planner.cost.figures import Grid, Times, stacked
-from planner.cost.measured import Point, Table
+from planner.cost.measured import LayerTable, Point
 from planner.performance.efficiency import Efficiencies
 from planner.performance.profiles import importing, overlay
 from planner.planning import explain
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
-from planner.space.axes import Options, Sharding, TensorMode, recompute
+from planner.space.axes import OptionAxes, Sharding, TensorMode, recompute
 from planner.space.grid import single_grid
 from tests import oracle
 from tests.cases import figures, prepared, problem_of
@@ -68,7 +68,7 @@ def with_profile(table, model="opt-350m", on=ON, runtime="deepspeed"):
 
 
 def options(sequence_parallel=False, overlap=False, policy="none", zero=0, **more):
-    return Options(
+    return OptionAxes(
         "bf16",
         recompute(policy),
         TensorMode(sequence_parallel, overlap),
@@ -86,7 +86,7 @@ def layout(tp=1, micro=1, pp=1, cp=1, dp=1, batch=64, vpp=1):
 # ---- between and beyond measured points ------------------------------------------------------------------------------
 
 
-TABLE = Table(
+TABLE = LayerTable(
     {2: (Point(1, (1.0,) * 6), Point(4, (2.5,) * 6)), 8: (Point(2, (3.0,) * 6),)}, {2: 0.5, 8: 0.25}, False, True
 )
 
@@ -119,7 +119,7 @@ def test_interpolation_agrees_with_plain_arithmetic(micros, asked, data):
     micros = sorted(micros)
     seconds = [data.draw(st.floats(1e-6, 10.0)) for _ in micros]
     points = tuple(Point(m, (s,) * 6) for m, s in zip(micros, seconds, strict=True))
-    found = measured.at(Table({1: points}, {1: 0.0}, False, True), 1, np.array(asked)).forward
+    found = measured.at(LayerTable({1: points}, {1: 0.0}, False, True), 1, np.array(asked)).forward
     for micro, value in zip(asked, found, strict=True):
         below = [i for i, m in enumerate(micros) if m <= micro]
         if not below or micro > micros[-1]:

@@ -10,7 +10,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.resources import data
 from planner.models import files, model_rules
 from planner.models.parameters import parameters
-from planner.models.workload import Library, from_file, library, model, optimizer, optimizers, workload
+from planner.models.workload import ModelLibrary, from_file, library, model, optimizer, optimizers, workload
 from planner.schema.workload import Method, Model, Optimizer
 
 REQUIRED = """
@@ -392,7 +392,7 @@ def test_optimizer_steps_are_their_traffic(entry: str, state: float, step: float
 
 def test_a_library_is_a_mapping() -> None:
     known = library()
-    assert isinstance(known, Library)
+    assert isinstance(known, ModelLibrary)
     assert "gpt2" in known
     assert "gpt5" not in known
     assert len(known) == len(list(known)) >= len(REQUIRED)

@@ -12,12 +12,12 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.comm.calls import several_pools
 from planner.comm.calls.one_pool import grid_of, known_of, listed, place_of
-from planner.comm.calls.several_pools import Known, PoolCall
+from planner.comm.calls.several_pools import KnownPlan, PoolCall
 from planner.comm.program import modelled as by_model
-from planner.comm.program.choosing import Asked, Chosen, choose, pin
+from planner.comm.program.choosing import ChooseOptions, Chosen, choose, pin
 from planner.comm.tables import records as tables
 from planner.comm.tables.pool_tables import PoolTables, placed
-from planner.comm.tables.records import Candidate
+from planner.comm.tables.records import CollectiveMethod
 from planner.comm.tables.timing import Time
 from planner.cost.calls import Call
 from planner.performance import binding
@@ -54,7 +54,7 @@ def modelled(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = 
         )
     library = binding.library(place, catalog.collective_efficiencies, catalog.fabric_efficiencies)
     chosen = pin(calls, lambda call: by_model.times(network, library, call))
-    return chosen, _told(plan, chosen, Asked(most=1), "modelled", "")
+    return chosen, _told(plan, chosen, ChooseOptions(most=1), "modelled", "")
 
 
 def decided(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> Plan:
@@ -75,7 +75,7 @@ def _calls(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
 
 
 def with_rules(
-    plan: Plan, catalog: Catalog, files: Sequence[str], asked: Asked, where: str, own: Sequence[Cluster] = ()
+    plan: Plan, catalog: Catalog, files: Sequence[str], asked: ChooseOptions, where: str, own: Sequence[Cluster] = ()
 ) -> tuple[Chosen, Plan]:
     """What was chosen by tables, and the plan with it. The plan's prediction stays as it was.
 
@@ -116,7 +116,7 @@ def _modelled_across(
         raise WrongQuestion(f"{where}: the model knows NCCL's algorithms only, not those on {other}; --table FILE.csv")
     libraries = [binding.library(c, catalog.collective_efficiencies, catalog.fabric_efficiencies) for c in every]
 
-    def look_up(call: Call) -> Mapping[Candidate, Time]:
+    def look_up(call: Call) -> Mapping[CollectiveMethod, Time]:
         assert isinstance(call, PoolCall)
         # Between pools the library of the slower NICs, as the links themselves are priced.
         slower = min(call.pools, key=lambda i: float(known.figures[i].network.nic))
@@ -126,11 +126,11 @@ def _modelled_across(
     chosen = pin(leading, look_up)
     told = zip(chosen.calls, leading, strict=True)
     chosen = replace(chosen, calls=tuple(replace(one, pools=call.pools) for one, call in told))
-    return chosen, _told(plan, chosen, Asked(most=1), "modelled", "")
+    return chosen, _told(plan, chosen, ChooseOptions(most=1), "modelled", "")
 
 
 def _measured_across(
-    plan: Plan, catalog: Catalog, files: Sequence[str], asked: Asked, where: str, own: Sequence[Cluster]
+    plan: Plan, catalog: Catalog, files: Sequence[str], asked: ChooseOptions, where: str, own: Sequence[Cluster]
 ) -> tuple[Chosen, Plan]:
     calls, known = _calls(plan, catalog, where, own), known_of(plan, catalog, where, own)
     measured, paths = _pool_tables(plan, known, files)
@@ -151,7 +151,7 @@ def _measured_across(
     return chosen, _told(plan, chosen, asked, " ".join(path.name for path in paths), _digest(paths))
 
 
-def _pool_tables(plan: Plan, known: Known, files: Sequence[str]) -> tuple[PoolTables, list[Path]]:
+def _pool_tables(plan: Plan, known: KnownPlan, files: Sequence[str]) -> tuple[PoolTables, list[Path]]:
     """The tables that were named.
 
     Raises:
@@ -172,7 +172,7 @@ def _pool_tables(plan: Plan, known: Known, files: Sequence[str]) -> tuple[PoolTa
     return PoolTables(held, tuple(p.cluster.accelerator.vendor for p in known.pools.all)), paths
 
 
-def _saved(known: Known, calls: Sequence[PoolCall], leading: Sequence[PoolCall], chosen: Chosen) -> float:
+def _saved(known: KnownPlan, calls: Sequence[PoolCall], leading: Sequence[PoolCall], chosen: Chosen) -> float:
     """Seconds of the step: by the slowest pipelines, whichever these are then, switches paid."""
     ratios = {_key(call): one.alone_s / one.base_s for one, call in zip(chosen.calls, leading, strict=True)}
     faster = several_pools.stretched(known, calls, lambda call: ratios[_key(call)])
@@ -184,7 +184,7 @@ def _key(call: PoolCall) -> tuple[object, ...]:
     return call.op, call.ranks, call.bytes, call.pools
 
 
-def _told(plan: Plan, chosen: Chosen, asked: Asked, table: str, digest: str) -> Plan:
+def _told(plan: Plan, chosen: Chosen, asked: ChooseOptions, table: str, digest: str) -> Plan:
     told = CommunicationChoice(
         table=table,
         sha256=digest,

@@ -192,7 +192,7 @@ def _from_site(file: Path, output: Path, as_json: bool) -> None:
     if not frame.runs:
         raise WrongQuestion(f"{file}: no run with a time that can be predicted")
     # From what is shipped, not from a site's own overlay: fitting again gives the same.
-    built_in = catalogs.Catalog((catalogs.Layer(catalogs.BUILT_IN, data("hardware_catalog")),))
+    built_in = catalogs.Catalog((catalogs.CatalogLayer(catalogs.BUILT_IN, data("hardware_catalog")),))
     shipped = Efficiencies.of(built_in)
     found = site.adapted(frame, shipped)
     source, date = f"{len(frame.runs)} runs of {file.name}", datetime.date.today().isoformat()

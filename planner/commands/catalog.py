@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from planner.catalog import Catalog, Problem
+    from planner.catalog import Catalog, FileProblem
     from planner.schema.hardware import Entry
 
 FOLDER = click.Path(path_type=Path)
@@ -104,7 +104,7 @@ def check(folder: Path | None, extra: Path | None, as_json: bool) -> None:
         folders = [folder] if extra is None else [extra, folder]
     else:
         folders = [layer.folder for layer in load(extra).layers]
-    found: list[Problem] = [problem for each in folders for problem in problems(each)]
+    found: list[FileProblem] = [problem for each in folders for problem in problems(each)]
     if as_json:
         rows = [problem._asdict() for problem in found]
         render.json({"kind": "catalog-check", "schema_version": 1, "problems": rows})
@@ -227,7 +227,7 @@ def _find(known: Catalog, text: str) -> tuple[str, Entry]:
     return homes[0], known.entries(homes[0])[text]
 
 
-def _verdict(found: list[Problem], folders: list[Path]) -> str:
+def _verdict(found: list[FileProblem], folders: list[Path]) -> str:
     if not found:
         return f"No problem in {', '.join(str(folder) for folder in folders)}."
     files = len({problem.file for problem in found})

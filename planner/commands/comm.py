@@ -119,7 +119,7 @@ def choose(
 
     plan = document.chosen(document.load(file), rank, str(file))
     verify.check(plan, may_exceed_limits=True)
-    asked = choosing.Asked(
+    asked = choosing.ChooseOptions(
         most=_at_least_one("--most", most),
         margin=_share("--margin", margin),
         switch_s=_quantity("--switch", switch, "time"),
@@ -184,7 +184,7 @@ def tune(
     from planner.comm.tables import measuring, records
     from planner.commands.screen import comm_view, render
 
-    asked = measuring.Asked(
+    asked = measuring.MeasureOptions(
         backends=tuple(_words(backends)),
         ops=tuple(records.operation(word, "--ops") for word in _words(ops)),
         sizes=_sizes(sizes),
@@ -240,7 +240,7 @@ def import_(
 
     said = importing.Said(backend, algorithm, protocol, op, ranks, nodes)
     found = importing.imported(file, source, said)
-    journal = records.Journal(output)
+    journal = records.TableJournal(output)
     added = records.further(journal.rows, found.rows)
     if added:
         journal.add(added)

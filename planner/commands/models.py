@@ -147,15 +147,15 @@ def layers(entry: str, micro: int | None, output: Path | None, force: bool, as_j
         _simulated(Path(entry), as_json)
         return
     known = catalog.load()
-    found = by_layer.layered(known, entry, by_layer.Asked(micro=micro or 0, **asked))
+    found = by_layer.layered(known, entry, by_layer.LayerOptions(micro=micro or 0, **asked))
     if output is not None:
         from planner.export import astra_sim
 
         files.write(output, astra_sim.written(astra_sim.of_layers(found)), replace=force)
     if as_json:
-        render.json(view.document(found, by_layer.Asked(micro=micro or 0, **asked)))
+        render.json(view.document(found, by_layer.LayerOptions(micro=micro or 0, **asked)))
         return
-    for line in view.heading(found, by_layer.Asked(micro=micro or 0, **asked)):
+    for line in view.heading(found, by_layer.LayerOptions(micro=micro or 0, **asked)):
         render.text(line)
     render.text()
     render.table(view.HEADERS, view.rows(found), align=view.ALIGN, priority=view.PRIORITY)

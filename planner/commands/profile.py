@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from planner.performance.profiles.importing import Imported
+    from planner.performance.profiles.importing import ImportedProfile
 
 
 @click.group()
@@ -67,7 +67,7 @@ def import_(
         _show(found, written, output)
 
 
-def _document(found: Imported, written: list[Path]) -> dict[str, object]:
+def _document(found: ImportedProfile, written: list[Path]) -> dict[str, object]:
     return {
         "kind": "profile-import",
         "schema_version": 1,
@@ -91,7 +91,7 @@ def _document(found: Imported, written: list[Path]) -> dict[str, object]:
     }
 
 
-def _show(found: Imported, written: list[Path], output: Path) -> None:
+def _show(found: ImportedProfile, written: list[Path], output: Path) -> None:
     from planner.commands.screen import render
 
     rows = []

@@ -76,7 +76,7 @@ def merge(catalog: Catalog, study: Study, paths: Sequence[Path], *, explained: b
     of = max(parts)
     joined = sorted(points.values(), key=lambda each: each.number)
     whole = len(joined) == study.size
-    method = answer.Method(
+    method = answer.SearchMethod(
         name="enumerated" if whole else "merged", exact=whole, seed=0, shards=() if whole else tuple(sorted(shards)),
         of_shards=0 if whole else of,
     )  # fmt: skip

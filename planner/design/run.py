@@ -80,7 +80,7 @@ def design(catalog: Catalog, study: Study, how: How, progress: Progress | None =
 # ---- every point -----------------------------------------------------------------------------------------------------
 
 
-def _enumerated(evaluator: Evaluator, how: How, progress: Progress | None) -> tuple[list[Trial], answer.Method]:
+def _enumerated(evaluator: Evaluator, how: How, progress: Progress | None) -> tuple[list[Trial], answer.SearchMethod]:
     study = evaluator.study
     part, parts = how.shard or (1, 1)
     numbers = range(part - 1, study.size, parts)
@@ -103,7 +103,7 @@ def _enumerated(evaluator: Evaluator, how: How, progress: Progress | None) -> tu
             if advance:
                 advance(len(some), _so_far(study, found))
     shards = (part,) if how.shard else ()
-    return found, answer.Method(
+    return found, answer.SearchMethod(
         name="enumerated", exact=parts == 1, seed=how.seed, shards=shards, of_shards=parts if how.shard else 0
     )
 
@@ -127,7 +127,7 @@ def _so_far(study: Study, found: list[Trial]) -> str:
 
 def _searched(
     catalog: Catalog, evaluator: Evaluator, wanted: int, how: How, progress: Progress | None
-) -> tuple[list[Trial], answer.Method]:
+) -> tuple[list[Trial], answer.SearchMethod]:
     study = evaluator.study
     trials.quiet()
     if how.workers > 1 and how.storage is None:
@@ -145,7 +145,7 @@ def _searched(
         else:
             trials.run(found, evaluator, wanted, how.seed, lambda n, note: tell(n, note), lambda: True)
     name = "NSGA-II" if len(study.objectives) > 1 else "TPE"
-    return completed(found, study), answer.Method(name=name, exact=False, seed=how.seed)
+    return completed(found, study), answer.SearchMethod(name=name, exact=False, seed=how.seed)
 
 
 def completed(found: optuna.Study, study: Study) -> list[Trial]:

@@ -21,7 +21,7 @@ from planner.schema import plan as schema
 from planner.schema.hardware import Accelerator, Cluster, Fabric
 from planner.search.problem import Candidate
 from planner.space.grid import single_grid
-from planner.space.rules import Setting, broken
+from planner.space.rules import RuleSetting, broken
 
 NO_PART_OF_IT = ("host_memory", "local_storage", "l2", "tokens", "batch", "sequence")
 """Assumed fields that no prediction reads, or that the question's own assumptions already name."""
@@ -62,7 +62,7 @@ def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
         energy=_energy(request, layout["nodes"], run.days * money.DAY_S),
         constraints=_constraints(prepared, candidate, prediction.memory, run),
         assumptions=_assumptions(prepared),
-        waived=broken(layout, Setting(request.workload, request.cluster, request.runtime)) or None,
+        waived=broken(layout, RuleSetting(request.workload, request.cluster, request.runtime)) or None,
     )
 
 

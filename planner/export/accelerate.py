@@ -12,13 +12,13 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.export import deepspeed, facts, quoting, torchrun
-from planner.export.target import Exporter, Job, Loss, Program, Setting, Shell, Values
+from planner.export.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Shell, Values
 from planner.schema.plan import Plan
 
 NAME = "accelerate.yaml"
 
 
-def emit(plan: Plan, job: Job, values: Values) -> Job:
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The configuration (and DeepSpeed's), and ``accelerate launch`` on one node."""
     files: dict[str, str] = {}
     if route(plan) == "DEEPSPEED":
@@ -28,11 +28,11 @@ def emit(plan: Plan, job: Job, values: Values) -> Job:
     settings = configuration(plan, values)
     lint(settings, plan.cluster.accelerators)
     files[NAME] = quoting.yaml(settings)
-    return Job(
+    return LaunchJob(
         command=(
             *("accelerate", "launch", "--config_file", NAME, "--machine_rank", Shell("$NODE_RANK")),
             *("--main_process_ip", Shell("$MASTER_ADDR"), "--main_process_port", values["master-port"]),
-            Program(values["script"]),
+            LaunchProgram(values["script"]),
         ),
         environment={
             **job.environment,
@@ -171,8 +171,8 @@ EXPORTER = Exporter(
     },
     settings=(
         torchrun.SCRIPT,
-        Setting("layer-class", "class of a transformer block, as the model's code names it"),
-        Setting("lr", "learning rate in ds_config.json, which a plan does not choose", "1.0e-4"),
+        EnvironmentSetting("layer-class", "class of a transformer block, as the model's code names it"),
+        EnvironmentSetting("lr", "learning rate in ds_config.json, which a plan does not choose", "1.0e-4"),
         torchrun.PORT,
     ),
     emit=emit,

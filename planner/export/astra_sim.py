@@ -43,7 +43,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TraceRow:
     """One layer."""
 
     name: str
@@ -65,7 +65,7 @@ class TextWorkload:
 
     loop: str
     """``HYBRID_TRANSFORMER model_parallel_NPU_group: 8``; empty in LIBRA's files."""
-    rows: tuple[Row, ...]
+    rows: tuple[TraceRow, ...]
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ def _in_order(layers: tuple[Operator, ...]) -> Iterator[tuple[str, Operator]]:
     yield from ((layer.name, layer) for layer in layers[start:] if layer not in inside)
 
 
-def _row(name: str, layer: Operator) -> Row:
+def _row(name: str, layer: Operator) -> TraceRow:
     plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
-    return Row(plain, _step(layer.forward), _step(layer.inward), _step(layer.weight))
+    return TraceRow(plain, _step(layer.forward), _step(layer.inward), _step(layer.weight))
 
 
 def _step(each: Pass) -> Step:
@@ -201,12 +201,12 @@ def read(path: Path) -> TextWorkload:
     return TextWorkload(loop, rows)
 
 
-def _parsed(path: Path, number: int, cells: list[str]) -> Row:
+def _parsed(path: Path, number: int, cells: list[str]) -> TraceRow:
     where = f"{path}:{number}"
     if len(cells) != FIELDS:
         raise WrongQuestion(f"{where}: {len(cells)} fields; a layer has {FIELDS}")
     forward, inward, weight = (_pass(where, *cells[i : i + 3]) for i in (2, 5, 8))
-    return Row(cells[0], forward, inward, weight, _whole(where, cells[11]) / 1e9)
+    return TraceRow(cells[0], forward, inward, weight, _whole(where, cells[11]) / 1e9)
 
 
 def _pass(where: str, compute: str, collective: str, size: str) -> Step:

@@ -13,7 +13,7 @@ from planner.base.errors import WrongQuestion, nearest
 from planner.base.units import format_seconds
 from planner.export import facts, quoting, start, torchrun
 from planner.export.registry import EXPORTERS
-from planner.export.target import Allowed, Exporter, Job, Loss, Setting, placeholder
+from planner.export.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, placeholder
 from planner.schema.plan import Plan
 
 
@@ -24,7 +24,7 @@ class Bundle:
     target: str
     files: Mapping[str, str]
     """Name -> text; names are this program's own and have no folders in them."""
-    missing: tuple[Setting, ...]
+    missing: tuple[EnvironmentSetting, ...]
     """Placeholders that stand in the files."""
     losses: tuple[Loss, ...]
     start: str
@@ -45,7 +45,7 @@ def bundle(plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str]) 
     if any(exporter.name == "nccl-tuner" for exporter in exporters):
         losses = tuple(loss for loss in losses if loss != facts.UNTUNED)
     header = _header(plan, target)
-    job = Job(files={torchrun.PLAN: document.as_json(plan)})
+    job = LaunchJob(files={torchrun.PLAN: document.as_json(plan)})
     for exporter in exporters:
         if exporter.role == "starter":
             job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
@@ -59,7 +59,7 @@ def bundle(plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str]) 
     return replace(made, files={"README": _readme(plan, made), "target.json": said, **files})
 
 
-def settings(offered: Mapping[str, Setting], given: Mapping[str, str]) -> dict[str, str]:
+def settings(offered: Mapping[str, EnvironmentSetting], given: Mapping[str, str]) -> dict[str, str]:
     """Every setting of the targets: as given, by default, or as its placeholder.
 
     Raises:
@@ -98,7 +98,7 @@ def _check(name: str, value: str) -> None:
         raise WrongQuestion(f"--set master-port={quoting.line(value)}: must be a whole number from 1 to 65535")
 
 
-def _offered(exporters: Sequence[Exporter], plan: Plan) -> dict[str, Setting]:
+def _offered(exporters: Sequence[Exporter], plan: Plan) -> dict[str, EnvironmentSetting]:
     return {s.name: s for exporter in exporters for s in (*exporter.settings, *exporter.of_pools(plan))}
 
 
@@ -186,14 +186,14 @@ def _header(plan: Plan, target: str) -> str:
     )
 
 
-def _stands(mark: str, values: Mapping[str, str], job: Job) -> bool:
+def _stands(mark: str, values: Mapping[str, str], job: LaunchJob) -> bool:
     """Whether a placeholder was left, and reached a file (some settings matter to some plans only)."""
     if mark not in values.values():
         return False
     return any(mark in text for name, text in job.files.items() if name != torchrun.PLAN)
 
 
-def _announced(name: str, text: str, missing: Sequence[Setting]) -> str:
+def _announced(name: str, text: str, missing: Sequence[EnvironmentSetting]) -> str:
     """The file with a list of its placeholders at its top, where its syntax has comments."""
     here = [s for s in missing if placeholder(s.name) in text]
     if not here or name.endswith((".json", ".csv")):
@@ -218,7 +218,9 @@ def _readme(plan: Plan, made: Bundle) -> str:
     return "".join(quoting.line(line) + "\n" for line in lines)
 
 
-def _described(plan: Plan, exporters: Sequence[Exporter], job: Job, made: Bundle, values: Mapping[str, str]) -> str:
+def _described(
+    plan: Plan, exporters: Sequence[Exporter], job: LaunchJob, made: Bundle, values: Mapping[str, str]
+) -> str:
     said: dict[str, Any] = {
         "kind": "target",
         "target": made.target,

@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion, nearest
 from planner.export import facts, start, torchrun
-from planner.export.target import Exporter, Job, Loss, Program, Setting, Values
+from planner.export.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
 NAME = "ds_config.json"
@@ -61,13 +61,13 @@ TOP_LEVEL = (
 REMOVED = {"elasticity": "elastic training", "mics_shard_size": "MiCS", "mics_hierarchical_params_gather": "MiCS"}
 
 
-def emit(plan: Plan, job: Job, values: Values) -> Job:
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The configuration, and the script with it."""
     settings = configuration(plan, values["lr"])
     lint(settings, plan.cluster.accelerators, plan.parallelism.tp * plan.parallelism.pp)
     argv = ("--deepspeed", "--deepspeed_config", NAME)
-    return Job(
-        command=(*start.rendezvous(plan, values), Program(values["script"]), *argv),
+    return LaunchJob(
+        command=(*start.rendezvous(plan, values), LaunchProgram(values["script"]), *argv),
         argv=argv,
         environment={**job.environment, **plan.env},
         files={**job.files, NAME: json.dumps(settings, indent=2) + "\n"},
@@ -187,7 +187,11 @@ EXPORTER = Exporter(
         "optimizer": ("adamw",),
         "family": "any",
     },
-    settings=(torchrun.SCRIPT, Setting("lr", "learning rate, which a plan does not choose", "1.0e-4"), torchrun.PORT),
+    settings=(
+        torchrun.SCRIPT,
+        EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
+        torchrun.PORT,
+    ),
     emit=emit,
     refuses=refuses,
     loses=loses,

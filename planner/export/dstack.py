@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
 from planner.export import quoting, skypilot, start
-from planner.export.target import Exporter, Job, Values
+from planner.export.target import Exporter, LaunchJob, Values
 from planner.schema.plan import Plan
 
 NAME = "task.dstack.yml"
@@ -18,7 +18,7 @@ ACCELERATORS = {name: known.partition("-")[0] for name, known in skypilot.ACCELE
 """Catalog id -> dstack's name: without the memory, which it asks for beside the name."""
 
 
-def emit(plan: Plan, job: Job, values: Values) -> Job:
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A distributed task; the script travels in its command, with the files that it reads.
 
     Raises:

@@ -9,13 +9,13 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.export import facts, quoting, start
-from planner.export.target import Exporter, Job, Loss, Setting, Values, of_pool
+from planner.export.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values, of_pool
 from planner.schema.plan import Plan, Pool
 
 NAME = "jobset.yaml"
 
 
-def emit(plan: Plan, job: Job, values: Values) -> Job:
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A JobSet whose pods each are a node: the script travels in the command, with the files that it reads."""
     name = quoting.slug(plan.workload.model)
     first = 0
@@ -37,7 +37,7 @@ def emit(plan: Plan, job: Job, values: Values) -> Job:
     return replace(job, files={**job.files, NAME: quoting.yaml(document)}, start=f"kubectl apply -f {NAME}")
 
 
-def _group(plan: Plan, job: Job, values: Values, name: str, index: int, first: int) -> dict[str, Any]:
+def _group(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, first: int) -> dict[str, Any]:
     """One pool; its pods' ranks follow those of the pools before it."""
     pool = plan.cluster.pools[index]
     script = (
@@ -77,10 +77,10 @@ WORD = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 """What Kubernetes takes as the name and the value of a label."""
 
 
-def of_pools(plan: Plan) -> Iterator[Setting]:
+def of_pools(plan: Plan) -> Iterator[EnvironmentSetting]:
     """The label of each pool's nodes."""
     for name in facts.pool_names(plan):
-        yield Setting(of_pool(name, "node-label"), f"label of the nodes of {name}, as NAME=VALUE", "")
+        yield EnvironmentSetting(of_pool(name, "node-label"), f"label of the nodes of {name}, as NAME=VALUE", "")
 
 
 def node_selector(plan: Plan, index: int, values: Values) -> dict[str, Any]:
@@ -106,14 +106,14 @@ def loses(plan: Plan) -> Iterator[Loss]:
         yield Loss("cluster.pools", f"pods take any nodes with accelerators unless labels say which ({names})")
 
 
-IMAGE = Setting("image", "container image with the framework in it")
+IMAGE = EnvironmentSetting("image", "container image with the framework in it")
 EXPORTER = Exporter(
     name="jobset",
     title="Kubernetes JobSet",
     version="v1alpha2",
     role="starter",
     expresses={"pools": "any"},
-    settings=(IMAGE, Setting("namespace", "Kubernetes namespace", "default")),
+    settings=(IMAGE, EnvironmentSetting("namespace", "Kubernetes namespace", "default")),
     of_pools=of_pools,
     emit=emit,
     refuses=facts.resources_are_known,

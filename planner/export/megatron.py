@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from planner.export import facts, positions, start
-from planner.export.target import Exporter, Job, Loss, Program, Setting, Values
+from planner.export.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
 PRECISION = {
@@ -28,7 +28,7 @@ CLAMPED = "gpt-oss's is --quick-geglu --glu-linear-offset 1.0 --activation-func-
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
-def emit(plan: Plan, job: Job, values: Values) -> Job:
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The command of one node."""
     argv = (
         *_parallelism(plan),
@@ -39,8 +39,8 @@ def emit(plan: Plan, job: Job, values: Values) -> Job:
         *_memory(plan),
         *_training(plan, values),
     )
-    return Job(
-        command=(*start.rendezvous(plan, values), Program(values["megatron-lm"] + "/pretrain_gpt.py"), *argv),
+    return LaunchJob(
+        command=(*start.rendezvous(plan, values), LaunchProgram(values["megatron-lm"] + "/pretrain_gpt.py"), *argv),
         argv=argv,
         environment={**job.environment, **environment(plan), **plan.env},
         files=job.files,
@@ -363,15 +363,15 @@ EXPORTER = Exporter(
         "family": ("decoder",),
     },
     settings=(
-        Setting("megatron-lm", "folder of a Megatron-LM checkout"),
-        Setting("data-path", "indexed dataset (prefix of .bin and .idx)"),
-        Setting("tokenizer-model", "tokenizer file or Hugging Face id"),
-        Setting("save", "folder for checkpoints"),
-        Setting("load", "folder of the checkpoint to start from"),
-        Setting("tokenizer-type", "kind of tokenizer", "HuggingFaceTokenizer"),
-        Setting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
+        EnvironmentSetting("megatron-lm", "folder of a Megatron-LM checkout"),
+        EnvironmentSetting("data-path", "indexed dataset (prefix of .bin and .idx)"),
+        EnvironmentSetting("tokenizer-model", "tokenizer file or Hugging Face id"),
+        EnvironmentSetting("save", "folder for checkpoints"),
+        EnvironmentSetting("load", "folder of the checkpoint to start from"),
+        EnvironmentSetting("tokenizer-type", "kind of tokenizer", "HuggingFaceTokenizer"),
+        EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
         positions.ROTARY,
-        Setting("master-port", "port on node 0", "29500"),
+        EnvironmentSetting("master-port", "port on node 0", "29500"),
     ),
     emit=emit,
     refuses=refuses,

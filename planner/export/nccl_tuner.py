@@ -15,7 +15,7 @@ from planner.base.units import format_seconds
 from planner.comm.tables import nccl
 from planner.comm.tables.nccl import ABLE, ALGORITHMS, COLLECTIVES, PROTOCOLS, SIMPLE_ONLY
 from planner.export import facts
-from planner.export.target import Exporter, Job, Loss, Setting, Values
+from planner.export.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values
 from planner.schema.plan import CommunicationRule, Plan
 
 NAME = "nccl_tuner.csv"
@@ -26,7 +26,7 @@ _SPELT = {"collnet_direct": "CollNetDirect", "collnet_chain": "CollNetChain", "n
 """Names in ``NCCL_ALGO`` that are not those of the plugin's table in other letters."""
 
 
-def emit(plan: Plan, job: Job, values: Values) -> Job:
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The table, ``NCCL_TUNER_*``, and what holds NCCL to the rules without them."""
     rows = list(dict.fromkeys(row(rule) for rule in tuned(plan)))
     return replace(
@@ -175,7 +175,7 @@ EXPORTER = Exporter(
     version="nccl 2.30.7",
     role="settings",
     expresses={},
-    settings=(Setting("tuner-plugin", "shared object of NCCL's example tuner plugin"),),
+    settings=(EnvironmentSetting("tuner-plugin", "shared object of NCCL's example tuner plugin"),),
     emit=emit,
     refuses=refuses,
     loses=loses,

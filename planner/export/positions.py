@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from planner.export.target import Loss, Setting, Values
+from planner.export.target import EnvironmentSetting, Loss, Values
 
 UNKNOWN_BASE = 500_000.0
 """Llama 3's."""
-ROTARY = Setting(
+ROTARY = EnvironmentSetting(
     "rotary-base", f"base of rotary positions (else the model's own; where unknown {UNKNOWN_BASE:.0f})", ""
 )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.export import facts, jobset, quoting, start
-from planner.export.target import Exporter, Job, Setting, Values
+from planner.export.target import EnvironmentSetting, Exporter, LaunchJob, Values
 from planner.schema.plan import Plan
 
 NAME = "pytorchjob.yaml"
@@ -15,7 +15,7 @@ export MASTER_ADDR="${PET_MASTER_ADDR:-${MASTER_ADDR:?set by the operator}}"
 """
 
 
-def emit(plan: Plan, job: Job, values: Values) -> Job:
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A PyTorchJob: one node a replica; the operator says which."""
     pool = plan.cluster.pools[0]
     made = jobset.container(values["image"], _RANKS + start.self_contained(plan, job))
@@ -44,7 +44,7 @@ EXPORTER = Exporter(
     version="v1",
     role="starter",
     expresses={"pools": (1,)},
-    settings=(jobset.IMAGE, Setting("namespace", "Kubernetes namespace", "default")),
+    settings=(jobset.IMAGE, EnvironmentSetting("namespace", "Kubernetes namespace", "default")),
     emit=emit,
     refuses=facts.resources_are_known,
     level="parsed",

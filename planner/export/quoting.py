@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.export.target import Program, Shell
+from planner.export.target import LaunchProgram, Shell
 
 
 def word(text: str) -> str:
@@ -19,7 +19,7 @@ def command(words: Sequence[str], indent: str = "  ") -> str:
     """A command, one option with its values a line."""
     lines: list[str] = []
     for text in words:
-        starts = not lines or isinstance(text, Program) or text.startswith("--")
+        starts = not lines or isinstance(text, LaunchProgram) or text.startswith("--")
         if starts:
             lines.append(word(text))
         else:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.export import quoting
-from planner.export.target import Exporter, Job, Setting, Values
+from planner.export.target import EnvironmentSetting, Exporter, LaunchJob, Values
 from planner.schema.plan import Plan
 
 NAME = "task.yaml"
@@ -43,7 +43,7 @@ bash start.sh
 """
 
 
-def emit(plan: Plan, job: Job, values: Values) -> Job:
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A task that uploads this folder and runs ``start.sh`` on every node."""
     pool = plan.cluster.pools[0]
     resources: dict[str, Any] = {"accelerators": f"{ACCELERATORS[pool.accelerator]}:{pool.accelerators_per_node}"}
@@ -76,7 +76,11 @@ EXPORTER = Exporter(
     version="0.14.1",
     role="starter",
     expresses={"pools": (1,)},
-    settings=(Setting("infra", "cloud, region or cluster (aws, gcp/us-central1, k8s/...); empty: the cheapest", ""),),
+    settings=(
+        EnvironmentSetting(
+            "infra", "cloud, region or cluster (aws, gcp/us-central1, k8s/...); empty: the cheapest", ""
+        ),
+    ),
     emit=emit,
     refuses=refuses,
     level="parsed",

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
 from planner.export import dstack, facts, quoting, start
-from planner.export.target import Exporter, Job, Loss, Setting, Values, of_pool, placeholder
+from planner.export.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values, of_pool, placeholder
 from planner.schema.plan import Plan, Pool
 
 NAME = "job.sbatch"
@@ -20,7 +20,7 @@ LONGEST_H = 7 * 24
 """Time limit that most partitions allow, hours."""
 
 
-def emit(plan: Plan, job: Job, values: Values) -> Job:
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A batch script that runs ``start.sh`` once on every node.
 
     Raises:
@@ -135,7 +135,7 @@ def _unlike(plan: Plan) -> bool:
     return len({pool.accelerator for pool in plan.cluster.pools}) > 1
 
 
-def of_pools(plan: Plan) -> Iterator[Setting]:
+def of_pools(plan: Plan) -> Iterator[EnvironmentSetting]:
     """Partition and type of GPU of each pool.
 
     Where pools differ in their accelerators, a component without a type could get the other's nodes: types are then the
@@ -146,8 +146,8 @@ def of_pools(plan: Plan) -> Iterator[Setting]:
     for name, kind in zip(facts.pool_names(plan), usual, strict=True):
         known = kind if kind and usual.count(kind) == 1 else None
         says = "its type of GPU as the cluster's gres.conf names it"
-        yield Setting(of_pool(name, "gpu-type"), f"{says}, for {name}", known if _unlike(plan) else "")
-        yield Setting(of_pool(name, "partition"), f"partition of {name}", "")
+        yield EnvironmentSetting(of_pool(name, "gpu-type"), f"{says}, for {name}", known if _unlike(plan) else "")
+        yield EnvironmentSetting(of_pool(name, "partition"), f"partition of {name}", "")
 
 
 EXPORTER = Exporter(
@@ -157,9 +157,11 @@ EXPORTER = Exporter(
     role="starter",
     expresses={"pools": "any"},
     settings=(
-        Setting("partition", "partition to submit to (of one pool: pool.NAME.partition)", ""),
-        Setting("account", "account that is charged", ""),
-        Setting("gpu-type", "type of GPU as the cluster's gres.conf names it (of one pool: pool.NAME.gpu-type)", ""),
+        EnvironmentSetting("partition", "partition to submit to (of one pool: pool.NAME.partition)", ""),
+        EnvironmentSetting("account", "account that is charged", ""),
+        EnvironmentSetting(
+            "gpu-type", "type of GPU as the cluster's gres.conf names it (of one pool: pool.NAME.gpu-type)", ""
+        ),
     ),
     of_pools=of_pools,
     emit=emit,

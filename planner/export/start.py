@@ -7,7 +7,7 @@ import re
 from planner.base.errors import WrongQuestion
 from planner.export import quoting
 from planner.export.facts import nodes, per_node
-from planner.export.target import Job, Shell, Values
+from planner.export.target import LaunchJob, Shell, Values
 from planner.schema.plan import Plan
 
 NAME = "start.sh"
@@ -32,7 +32,7 @@ def rendezvous(plan: Plan, values: Values) -> tuple[str, ...]:
     )
 
 
-def script(plan: Plan, job: Job, header: str) -> str:
+def script(plan: Plan, job: LaunchJob, header: str) -> str:
     """The text of ``start.sh``.
 
     Raises:
@@ -57,7 +57,7 @@ def script(plan: Plan, job: Job, header: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def self_contained(plan: Plan, job: Job) -> str:
+def self_contained(plan: Plan, job: LaunchJob) -> str:
     """A script that first writes the files it needs: for starters that carry a command but no folder."""
     written = [f"printf %s {quoting.word(job.files[name])} > {quoting.word(name)}" for name in job.needed]
     _, _, body = job.files[NAME].partition("\nset -euo pipefail\n")

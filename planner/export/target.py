@@ -25,12 +25,12 @@ class Shell(str):
     """A word of a command that the shell expands, such as ``$NODE_RANK``; every other word is data."""
 
 
-class Program(str):
+class LaunchProgram(str):
     """The word of a command that says what is started; it begins a line of its own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class EnvironmentSetting:
     """What a plan does not say and ``--set NAME=VALUE`` does; without a default it stays a placeholder."""
 
     name: str
@@ -47,7 +47,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class LaunchJob:
     """Files and a command, as they grow from exporter to exporter."""
 
     command: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ def _no_losses(plan: Plan) -> Iterator[Loss]:
     return iter(())
 
 
-def _no_settings(plan: Plan) -> Iterator[Setting]:
+def _no_settings(plan: Plan) -> Iterator[EnvironmentSetting]:
     return iter(())
 
 
@@ -90,9 +90,9 @@ class Exporter:
     role: Role
     expresses: Mapping[str, Allowed]
     """Axis -> values. An axis that is not listed is none of this exporter's business."""
-    emit: Callable[[Plan, Job, Values], Job]
-    settings: tuple[Setting, ...] = ()
-    of_pools: Callable[[Plan], Iterator[Setting]] = _no_settings
+    emit: Callable[[Plan, LaunchJob, Values], LaunchJob]
+    settings: tuple[EnvironmentSetting, ...] = ()
+    of_pools: Callable[[Plan], Iterator[EnvironmentSetting]] = _no_settings
     """Settings of each pool of a plan, named by :func:`of_pool`."""
     refuses: Callable[[Plan], Iterator[str]] = _no_refusals
     """Sentences on what `expresses` cannot say: why this plan cannot be started with this launcher."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.export import facts, start
-from planner.export.target import Exporter, Job, Loss, Program, Setting, Values
+from planner.export.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
 PLAN = "plan.json"
 
 
-def emit(plan: Plan, job: Job, values: Values) -> Job:
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """``torchrun ... SCRIPT``; the script reads the plan from the file that ``CLUSTERWRIGHT_PLAN`` names."""
-    return Job(
-        command=(*start.rendezvous(plan, values), Program(values["script"])),
+    return LaunchJob(
+        command=(*start.rendezvous(plan, values), LaunchProgram(values["script"])),
         environment={**job.environment, **plan.env, "CLUSTERWRIGHT_PLAN": PLAN},
         files=job.files,
         needed=(*job.needed, PLAN),
@@ -27,8 +27,8 @@ def loses(plan: Plan) -> Iterator[Loss]:
     yield from facts.own_script_losses(plan)
 
 
-SCRIPT = Setting("script", "training script, started on every accelerator")
-PORT = Setting("master-port", "port on node 0", "29500")
+SCRIPT = EnvironmentSetting("script", "training script, started on every accelerator")
+PORT = EnvironmentSetting("master-port", "port on node 0", "29500")
 EXPORTER = Exporter(
     name="torchrun",
     title="torchrun with a script of your own",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from planner.export import facts, positions, quoting, start
-from planner.export.target import Exporter, Job, Loss, Program, Setting, Values
+from planner.export.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
 MODULE = "plan_config"
@@ -20,11 +20,11 @@ ROPE = {"llama3": "ComplexRoPE", "qwen3": "CosSinRoPE"}
 POLICIES = {"none": None, "selective": "SelectiveAC", "full": "FullAC"}
 
 
-def emit(plan: Plan, job: Job, values: Values) -> Job:
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The module, and the command of one node."""
     argv = ("--module", MODULE, "--config", FUNCTION, *options(plan, values))
-    return Job(
-        command=(*start.rendezvous(plan, values), Program("-m"), "torchtitan.train", *argv),
+    return LaunchJob(
+        command=(*start.rendezvous(plan, values), LaunchProgram("-m"), "torchtitan.train", *argv),
         argv=argv,
         environment={**job.environment, **plan.env, "PYTHONPATH": "."},
         files={**job.files, f"{MODULE}.py": module(plan, values)},
@@ -227,11 +227,11 @@ EXPORTER = Exporter(
         "family": ("decoder",),
     },
     settings=(
-        Setting("hf-assets-path", "folder with the tokenizer"),
-        Setting("save", "folder for checkpoints"),
-        Setting("dataset", "data set, by torchtitan's name", "c4"),
+        EnvironmentSetting("hf-assets-path", "folder with the tokenizer"),
+        EnvironmentSetting("save", "folder for checkpoints"),
+        EnvironmentSetting("dataset", "data set, by torchtitan's name", "c4"),
         positions.ROTARY,
-        Setting("master-port", "port on node 0", "29500"),
+        EnvironmentSetting("master-port", "port on node 0", "29500"),
     ),
     emit=emit,
     refuses=refuses,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.export import facts, jobset, quoting, start
-from planner.export.target import Exporter, Job, Setting, Values
+from planner.export.target import EnvironmentSetting, Exporter, LaunchJob, Values
 from planner.schema.plan import Plan
 
 NAME = "trainjob.yaml"
@@ -14,7 +14,7 @@ export MASTER_ADDR="${PET_MASTER_ADDR:?set by the torch runtime}"
 """
 
 
-def emit(plan: Plan, job: Job, values: Values) -> Job:
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A TrainJob: one node a pod; the torch runtime says which, in ``PET_*``."""
     pool = plan.cluster.pools[0]
     made = jobset.container(values["image"], _RANKS + start.self_contained(plan, job))
@@ -43,8 +43,8 @@ EXPORTER = Exporter(
     expresses={"pools": (1,)},
     settings=(
         jobset.IMAGE,
-        Setting("namespace", "Kubernetes namespace", "default"),
-        Setting("runtime", "training runtime of the cluster", "torch-distributed"),
+        EnvironmentSetting("namespace", "Kubernetes namespace", "default"),
+        EnvironmentSetting("runtime", "training runtime of the cluster", "torch-distributed"),
     ),
     emit=emit,
     refuses=facts.resources_are_known,

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from planner.export import facts, jobset, quoting, start
-from planner.export.target import Exporter, Job, Setting, Values
+from planner.export.target import EnvironmentSetting, Exporter, LaunchJob, Values
 from planner.schema.plan import Plan
 
 NAME = "volcano.yaml"
 
 
-def emit(plan: Plan, job: Job, values: Values) -> Job:
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A job of which all pods start or none; each pod is a node and knows its number in its task."""
     name = quoting.slug(plan.workload.model)
     first, tasks = 0, []
@@ -34,7 +34,7 @@ def emit(plan: Plan, job: Job, values: Values) -> Job:
     return replace(job, files={**job.files, NAME: quoting.yaml(document)}, start=f"kubectl apply -f {NAME}")
 
 
-def _task(plan: Plan, job: Job, values: Values, name: str, index: int, first: int) -> dict[str, Any]:
+def _task(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, first: int) -> dict[str, Any]:
     """One pool; its pods' ranks follow those of the pools before it."""
     pool = plan.cluster.pools[index]
     script = (
@@ -59,8 +59,8 @@ EXPORTER = Exporter(
     expresses={"pools": "any"},
     settings=(
         jobset.IMAGE,
-        Setting("namespace", "Kubernetes namespace", "default"),
-        Setting("queue", "Volcano queue", "default"),
+        EnvironmentSetting("namespace", "Kubernetes namespace", "default"),
+        EnvironmentSetting("queue", "Volcano queue", "default"),
     ),
     of_pools=jobset.of_pools,
     emit=emit,

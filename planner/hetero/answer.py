@@ -14,20 +14,20 @@ from planner.catalog import Catalog
 from planner.cost import money, pipeline, risk
 from planner.cost.evaluate import passes
 from planner.cost.figures import Grid, Layout
-from planner.cost.goodput import BASIS, Goodput, at_best, goodput
+from planner.cost.goodput import BASIS, GoodputEstimate, at_best, goodput
 from planner.cost.memory import PARTS, Memory
 from planner.hetero import bundles, layer_split, pipelines, stages
-from planner.hetero.bundles import Group, Mixed
-from planner.hetero.problem import Prepared
-from planner.hetero.stages import Ways
+from planner.hetero.bundles import BundleGroup, MixedPlan
+from planner.hetero.problem import PreparedPools
+from planner.hetero.stages import StageConfigs
 from planner.models.parameters import parameters
 from planner.performance import intervals
-from planner.question.joined import Pool
+from planner.question.joined import JobPool
 from planner.question.prepared import how_sure
 from planner.schema import plan as schema
 
 
-def plan(catalog: Catalog, prepared: Prepared, found: Mixed, rank: int) -> schema.Plan:
+def plan(catalog: Catalog, prepared: PreparedPools, found: MixedPlan, rank: int) -> schema.Plan:
     """Everything that is known of a mixed plan."""
     request, batch = prepared.request, prepared.setting.offer.batch
     used = _in_order(prepared, found)
@@ -146,7 +146,7 @@ def of_another_run(plan: schema.Plan, tokens: float, restart_s: float, preemptio
     )
 
 
-def _in_order(prepared: Prepared, found: Mixed) -> list[int]:
+def _in_order(prepared: PreparedPools, found: MixedPlan) -> list[int]:
     """The pools in use as they are numbered: along the pipelines where these are all of one kind, as launchers number
     their ranks; else as they were given.
     """
@@ -160,16 +160,18 @@ def _in_order(prepared: Prepared, found: Mixed) -> list[int]:
 # ---- groups and stages -----------------------------------------------------------------------------------------------
 
 
-def dealt(prepared: Prepared, kind: int) -> tuple[pipelines.Chain, list[int], layer_split.Dealt, layer_split.Unlike]:
+def dealt(
+    prepared: PreparedPools, kind: int
+) -> tuple[pipelines.Chain, list[int], layer_split.LayerSplit, layer_split.StageCosts]:
     """A kind's chain, the rows of its ways, its deal and its stages: what the search found, taken again."""
     kinds = prepared.setting.kinds
     chain = prepared.chains[int(kinds.chain[kind])]
     rows = [int(kinds.ways[kind, place]) for place in range(len(chain))]
     of = pipelines.unlike(chain, [np.array([row]) for row in rows], prepared.tables, prepared.links)
-    return chain, rows, layer_split.deal(of, int(prepared.figures[0].shape.layers)), of
+    return chain, rows, layer_split.split_layers(of, int(prepared.figures[0].shape.layers)), of
 
 
-def _group(prepared: Prepared, group: Group, place: dict[int, int]) -> schema.Group:
+def _group(prepared: PreparedPools, group: BundleGroup, place: dict[int, int]) -> schema.Group:
     kinds = prepared.setting.kinds
     chain, rows, deal, of = dealt(prepared, group.kind)
     times, policy = layer_split.stage_times(of, deal.layers)
@@ -201,20 +203,22 @@ def _group(prepared: Prepared, group: Group, place: dict[int, int]) -> schema.Gr
     )
 
 
-def _one_way(prepared: Prepared, pool: int, row: int, policy: int) -> Grid:
+def _one_way(prepared: PreparedPools, pool: int, row: int, policy: int) -> Grid:
     ways = prepared.tables[pool].ways
-    one = Ways(*(getattr(ways, name)[row : row + 1] for name in ("tp", "cp", "ep", "etp", "micro", "width")))
+    one = StageConfigs(*(getattr(ways, name)[row : row + 1] for name in ("tp", "cp", "ep", "etp", "micro", "width")))
     grid = stages.grid(prepared.figures[pool], one, prepared.switches, prepared.precision)
     return stages.with_policy(grid, prepared.tables[pool].policies[policy])
 
 
-def stage_memory(prepared: Prepared, pool: int, row: int, policy: int, layers: int, role: str, depth: int) -> Memory:
+def stage_memory(
+    prepared: PreparedPools, pool: int, row: int, policy: int, layers: int, role: str, depth: int
+) -> Memory:
     """Bytes of one stage, part by part."""
     grid = _one_way(prepared, pool, row, policy)
     return stages.stage_memory(grid, np.array([float(layers)]), np.array([float(depth)]), role)
 
 
-def _fullest(prepared: Prepared, found: Mixed) -> tuple[tuple[int, int, int], Memory]:
+def _fullest(prepared: PreparedPools, found: MixedPlan) -> tuple[tuple[int, int, int], Memory]:
     """(group, stage, pool) of the stage with the least of its memory left, and what it holds."""
     every = []
     for g, group in enumerate(found.groups):
@@ -231,7 +235,7 @@ def _scalar(value: object) -> float:
     return float(np.ravel(np.asarray(value, dtype=float))[0])
 
 
-def _memory(prepared: Prepared, fullest: tuple[int, int, int], held: Memory) -> schema.MemorySection:
+def _memory(prepared: PreparedPools, fullest: tuple[int, int, int], held: Memory) -> schema.MemorySection:
     _, stage, pool = fullest
     parts = {name: _scalar(getattr(held, name)) for name in PARTS}
     parts["buffers"] += parts.pop("copies")
@@ -251,14 +255,14 @@ def _memory(prepared: Prepared, fullest: tuple[int, int, int], held: Memory) -> 
     )
 
 
-def _memory_interval(prepared: Prepared, held: Memory) -> schema.Interval:
+def _memory_interval(prepared: PreparedPools, held: Memory) -> schema.Interval:
     half, runs = prepared.memory_spread
     total = sum(_scalar(getattr(held, name)) for name in PARTS)
     basis = f"80 %: residuals of {runs} runs whose peak was measured, each left out of the fit"
     return schema.Interval(low=total * math.exp(-half), high=total * math.exp(half), basis=basis)
 
 
-def breakdown(prepared: Prepared, found: Mixed) -> dict[str, float]:
+def breakdown(prepared: PreparedPools, found: MixedPlan) -> dict[str, float]:
     """Seconds of a step by cause, of the slowest stage of the slowest group; the values add up to the step time."""
     group = max(found.groups, key=lambda g: g.time)
     chain, rows, deal, of = dealt(prepared, group.kind)
@@ -292,10 +296,10 @@ def breakdown(prepared: Prepared, found: Mixed) -> dict[str, float]:
     return {name: seconds for name, seconds in parts.items() if seconds != 0.0}
 
 
-def _layout_of(prepared: Prepared, batch: int) -> Grid:
+def _layout_of(prepared: PreparedPools, batch: int) -> Grid:
     """A grid from which the FLOPs of a step are counted."""
     ways = prepared.tables[0].ways
-    one = Ways(*(getattr(ways, name)[:1] for name in ("tp", "cp", "ep", "etp", "micro", "width")))
+    one = StageConfigs(*(getattr(ways, name)[:1] for name in ("tp", "cp", "ep", "etp", "micro", "width")))
     grid = stages.grid(prepared.figures[0], one, prepared.switches, prepared.precision)
     layout = {name: _scalar(getattr(grid.layout, name)) for name in Layout.__dataclass_fields__}
     return stages.with_layout(grid, Layout(**{**layout, "batch": float(batch)}))
@@ -325,7 +329,7 @@ def _recompute(groups: Sequence[schema.Group]) -> schema.RecomputeSection:
 # ---- the cluster -----------------------------------------------------------------------------------------------------
 
 
-def _cluster(prepared: Prepared, found: Mixed, used: Sequence[int]) -> schema.ClusterSection:
+def _cluster(prepared: PreparedPools, found: MixedPlan, used: Sequence[int]) -> schema.ClusterSection:
     pools = [prepared.pools.all[i] for i in used]
     sections = []
     for i, pool in zip(used, pools, strict=True):
@@ -350,7 +354,7 @@ def _cluster(prepared: Prepared, found: Mixed, used: Sequence[int]) -> schema.Cl
     )
 
 
-def _goodput(prepared: Prepared, accelerators: int, used: Sequence[int]) -> Goodput:
+def _goodput(prepared: PreparedPools, accelerators: int, used: Sequence[int]) -> GoodputEstimate:
     request = prepared.request
     optimizer = request.workload.optimizer
     state = parameters(request.workload.model).total * (2.0 + optimizer.state_bytes + optimizer.master_bytes)
@@ -358,7 +362,7 @@ def _goodput(prepared: Prepared, accelerators: int, used: Sequence[int]) -> Good
     return goodput(float(accelerators), state / accelerators, host)
 
 
-def _price(pool: Pool) -> schema.PriceUsed | None:
+def _price(pool: JobPool) -> schema.PriceUsed | None:
     price = pool.price
     if price is None:
         return None
@@ -373,7 +377,7 @@ def _price(pool: Pool) -> schema.PriceUsed | None:
     )
 
 
-def _money(prepared: Prepared, found: Mixed, used: Sequence[int]) -> schema.Money:
+def _money(prepared: PreparedPools, found: MixedPlan, used: Sequence[int]) -> schema.Money:
     request, pools = prepared.request, [prepared.pools.all[i] for i in used]
     accelerators = sum(found.nodes[i] * p.per_node for i, p in zip(used, pools, strict=True))
     good = _goodput(prepared, accelerators, used)
@@ -405,7 +409,7 @@ def _money(prepared: Prepared, found: Mixed, used: Sequence[int]) -> schema.Mone
     )
 
 
-def _energy(prepared: Prepared, found: Mixed, used: Sequence[int], seconds: float) -> schema.Energy:
+def _energy(prepared: PreparedPools, found: MixedPlan, used: Sequence[int], seconds: float) -> schema.Energy:
     pools = [prepared.pools.all[i] for i in used]
     region = pools[0].cluster.region
     missing = [p.name for p in pools if p.cluster.node.max_power is None]
@@ -427,8 +431,14 @@ def _energy(prepared: Prepared, found: Mixed, used: Sequence[int], seconds: floa
     )
 
 
-def _constraints(prepared: Prepared, found: Mixed, used: Sequence[int], held: Memory, fullest: tuple[int, int, int],
-                 run: schema.Money) -> tuple[schema.Constraint, ...]:  # fmt: skip
+def _constraints(
+    prepared: PreparedPools,
+    found: MixedPlan,
+    used: Sequence[int],
+    held: Memory,
+    fullest: tuple[int, int, int],
+    run: schema.Money,
+) -> tuple[schema.Constraint, ...]:
     request, pools = prepared.request, prepared.pools.all
     total = sum(_scalar(getattr(held, name)) for name in PARTS)
     capacity = pools[fullest[2]].cluster.accelerator.memory
@@ -447,7 +457,7 @@ def _constraints(prepared: Prepared, found: Mixed, used: Sequence[int], held: Me
     return tuple(listed)
 
 
-def _interval(catalog: Catalog, prepared: Prepared, used: Sequence[int], time: float) -> schema.Interval:
+def _interval(catalog: Catalog, prepared: PreparedPools, used: Sequence[int], time: float) -> schema.Interval:
     """The widest of the pools' own intervals: no mixed run is among those that the widths rest on."""
     known = intervals.read(catalog)
     widest = max(how_sure(known, prepared.request, prepared.pools.all[i].cluster.accelerator) for i in used)
@@ -458,7 +468,7 @@ def _interval(catalog: Catalog, prepared: Prepared, used: Sequence[int], time: f
     )
 
 
-def _assumptions(prepared: Prepared, used: Sequence[int]) -> tuple[schema.Assumption, ...]:
+def _assumptions(prepared: PreparedPools, used: Sequence[int]) -> tuple[schema.Assumption, ...]:
     request = prepared.request
     found = [schema.Assumption(what=what, why=why, flag=flag) for what, why, flag in request.assumptions]
     pools = [prepared.pools.all[i] for i in used]

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from planner.cost import sharding
 from planner.cost.evaluate import jitter
 from planner.cost.figures import Array, Device, Grid, Layout, Network, Options, Shape, Stack
-from planner.cost.sharding import Held
+from planner.cost.sharding import ShardedState
 from planner.hetero.assignment import Offer
-from planner.hetero.pipelines import Kinds
+from planner.hetero.pipelines import PipelineTemplates
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class BundleSetting:
     """Everything that the search reads."""
 
-    kinds: Kinds
+    kinds: PipelineTemplates
     shape: Shape
     device: Device
     """Of one pool: what is read of it is the size of elements, which all pools share."""
@@ -42,7 +42,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class BundleGroup:
     """Bundles of one kind that work on as many micro-batches each."""
 
     kind: int
@@ -55,10 +55,10 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Mixed:
+class MixedPlan:
     """A plan: its groups, nodes in use, step time and objective."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[BundleGroup, ...]
     nodes: tuple[int, ...]
     time: float
     value: float
@@ -67,7 +67,7 @@ class Mixed:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class Placement:
     """Bundles that make a plan together, as their reductions find them."""
 
     pools: tuple[int, ...]
@@ -81,28 +81,30 @@ class Together:
     """Whether some layers are held on several pools."""
 
 
-def together(setting: Setting, of: Kinds, copies: NDArray[np.int64]) -> Together:
+def together(setting: BundleSetting, of: PipelineTemplates, copies: NDArray[np.int64]) -> Placement:
     """So many bundles of each kind."""
     need = copies @ of.usage
     used = tuple(int(p) for p in np.flatnonzero(need))
     each = [int((copies * of.width)[of.usage[:, p] > 0].sum()) for p in used]
     replicas, nodes = float(copies @ of.width), -(-need // np.asarray(setting.offer.per_node))
-    return Together(used, nodes, replicas, neighbours(replicas, min(each)), len(np.unique(of.seam)) > 1)
+    return Placement(used, nodes, replicas, neighbours(replicas, min(each)), len(np.unique(of.seam)) > 1)
 
 
-def micro_batches(setting: Setting, kinds: Kinds, stretch: float, step: float, exposed: Array) -> Array:
+def micro_batches(
+    setting: BundleSetting, kinds: PipelineTemplates, stretch: float, step: float, exposed: Array
+) -> Array:
     """Most micro-batches within a step: ``M = 1 + floor(((T - update - overhead) / jitter - exposed - sum) / max)``."""
     left = (step * (1.0 + 1e-12) - kinds.update - setting.stack.step_overhead) / stretch - exposed - kinds.total
     return np.where(left >= 0, 1.0 + np.floor(np.maximum(left, 0.0) / kinds.slowest), 0.0)
 
 
-def kind_time(setting: Setting, kinds: Kinds, stretch: float, steps: Array, exposed: Array) -> Array:
+def kind_time(setting: BundleSetting, kinds: PipelineTemplates, stretch: float, steps: Array, exposed: Array) -> Array:
     """``T = ((M - 1) max + sum + exposed) jitter + update + overhead``."""
     flow = (steps - 1.0) * kinds.slowest + kinds.total
     return np.asarray((flow + exposed) * stretch + kinds.update + setting.stack.step_overhead)
 
 
-def across(kinds: Kinds, network: Network, beside: Array | float) -> Network:
+def across(kinds: PipelineTemplates, network: Network, beside: Array | float) -> Network:
     """The network as replicas on several pools find it, of which up to `beside` share a domain.
 
     Copies on different pools share none, so that a reduction always leaves it.
@@ -115,8 +117,15 @@ def neighbours(replicas: float, fewest: float) -> float:
     return float(max(min(np.floor(fewest), np.floor(replicas / 2.0)), 1.0))
 
 
-def reductions(setting: Setting, kinds: Kinds, used: Sequence[int], replicas: Array | float, beside: float, *,
-               crossing: bool) -> Array:  # fmt: skip
+def reductions(
+    setting: BundleSetting,
+    kinds: PipelineTemplates,
+    used: Sequence[int],
+    replicas: Array | float,
+    beside: float,
+    *,
+    crossing: bool,
+) -> Array:
     """Seconds of gradient reductions that nothing hides, of every kind, beside `replicas` in all on the pools `used`.
 
     With `crossing`, some layers are held on several pools: every reduction passes the links. Without, every pipeline
@@ -128,14 +137,16 @@ def reductions(setting: Setting, kinds: Kinds, used: Sequence[int], replicas: Ar
     return np.asarray(np.max(alone, axis=0))
 
 
-def exposed(setting: Setting, kinds: Kinds, network: Network, replicas: Array | float) -> Array:
+def exposed(setting: BundleSetting, kinds: PipelineTemplates, network: Network, replicas: Array | float) -> Array:
     """Gradient reductions over all replicas that no backward pass hides, as :func:`planner.cost.sharding.exposed`."""
     of, held = replicated(setting, kinds, network, replicas)
     found = sharding.exposed_beside(of, held, kinds.layers, kinds.forward, kinds.backward)
     return np.broadcast_to(np.asarray(found, dtype=float), (len(kinds),))
 
 
-def replicated(setting: Setting, kinds: Kinds, network: Network, replicas: Array | float) -> tuple[Grid, Held]:
+def replicated(
+    setting: BundleSetting, kinds: PipelineTemplates, network: Network, replicas: Array | float
+) -> tuple[Grid, ShardedState]:
     """The replicas of each kind as reductions see them, and what a rank of them holds."""
     layout = Layout(tp=kinds.tp, pp=1.0, vpp=1.0, cp=kinds.cp, ep=kinds.ep, etp=kinds.etp,
                     dp=replicas, micro=1.0, batch=replicas)  # fmt: skip
@@ -161,16 +172,16 @@ def replicated(setting: Setting, kinds: Kinds, network: Network, replicas: Array
         layout=layout,
         options=options,
     )
-    return of, Held(kinds.dense, kinds.experts)
+    return of, ShardedState(kinds.dense, kinds.experts)
 
 
-def stretch_of(setting: Setting, network: Network) -> float:
+def stretch_of(setting: BundleSetting, network: Network) -> float:
     """Factor by which waiting for the slowest rank stretches a step on these pools."""
     of = Grid(shape=setting.shape, device=None, network=network, stack=setting.stack, layout=None, options=None)  # type: ignore[arg-type]
     return float(jitter(of))
 
 
-def settle(setting: Setting, kinds: NDArray[np.intp], copies: NDArray[np.int64]) -> Mixed | None:
+def settle(setting: BundleSetting, kinds: NDArray[np.intp], copies: NDArray[np.int64]) -> MixedPlan | None:
     """So many bundles of some kinds as a plan: the shortest step in which they do the batch, and who does how much.
 
     A kind for which no time is left takes no part. None, where the bundles cannot do the batch within the limits.
@@ -195,17 +206,19 @@ def settle(setting: Setting, kinds: NDArray[np.intp], copies: NDArray[np.int64])
         done[i] -= away
         surplus -= away
     groups = tuple(
-        Group(int(k), int(c), int(m), int(d), float(t))
+        BundleGroup(int(k), int(c), int(m), int(d), float(t))
         for k, c, m, d, t in zip(kinds, copies, steps, done, times, strict=True)
     )
     slowest = int(np.argmax(times))
     rate = float(on.nodes @ np.asarray(setting.offer.weights))
     end = float(times[slowest])
     value = end * rate if setting.by_rate else end
-    return Mixed(groups, tuple(int(n) for n in on.nodes), end, value, float(shown[slowest] * stretch))
+    return MixedPlan(groups, tuple(int(n) for n in on.nodes), end, value, float(shown[slowest] * stretch))
 
 
-def _shortest(setting: Setting, of: Kinds, copies: NDArray[np.int64], stretch: float, shown: Array) -> float:
+def _shortest(
+    setting: BundleSetting, of: PipelineTemplates, copies: NDArray[np.int64], stretch: float, shown: Array
+) -> float:
     """The least step time in which so many bundles do the batch, by bisection."""
     low, high = 0.0, 1.0
 

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from planner.cost.figures import Array
 from planner.hetero import bundles
-from planner.hetero.bundles import Mixed, Setting
-from planner.hetero.problem import Prepared
+from planner.hetero.bundles import BundleSetting, MixedPlan
+from planner.hetero.problem import PreparedPools
 
 Rows = NDArray[np.intp]
 AXES = ("tp", "cp", "ep")
 """Degrees that all stages of a pipeline share."""
 
 
-def best(prepared: Prepared, pools: tuple[int, ...]) -> Mixed | None:
+def best(prepared: PreparedPools, pools: tuple[int, ...]) -> MixedPlan | None:
     """The best plan that uses exactly these pools; None where there is none within the limits."""
     setting, found = prepared.setting, []
     rows = _cut_alike(prepared, pools)
@@ -33,7 +33,7 @@ def best(prepared: Prepared, pools: tuple[int, ...]) -> Mixed | None:
     return bundles.settle(setting, np.array([row]), np.array([copies])) if np.isfinite(value) else None
 
 
-def _cut_alike(prepared: Prepared, pools: tuple[int, ...]) -> Rows:
+def _cut_alike(prepared: PreparedPools, pools: tuple[int, ...]) -> Rows:
     """Kinds that stand on exactly these pools, in any order, with the same degrees on each."""
     kinds, found = prepared.setting.kinds, []
     for index, chain in enumerate(prepared.chains):
@@ -46,7 +46,7 @@ def _cut_alike(prepared: Prepared, pools: tuple[int, ...]) -> Rows:
     return np.concatenate(found) if found else np.zeros(0, dtype=np.intp)
 
 
-def _whole(setting: Setting, rows: Rows, copies: int) -> NDArray[np.bool_]:
+def _whole(setting: BundleSetting, rows: Rows, copies: int) -> NDArray[np.bool_]:
     """Whether so many bundles fill nodes that there are, and divide the batch: ``copies usage_p = per_node_p nodes_p``,
     ``B mod (copies micro width) = 0``.
     """
@@ -55,7 +55,7 @@ def _whole(setting: Setting, rows: Rows, copies: int) -> NDArray[np.bool_]:
     return np.asarray(np.all(whole, axis=-1) & (setting.offer.batch % (copies * setting.kinds.samples[rows]) == 0))
 
 
-def _values(setting: Setting, rows: Rows, pools: tuple[int, ...], copies: int) -> Array:
+def _values(setting: BundleSetting, rows: Rows, pools: tuple[int, ...], copies: int) -> Array:
     """The objective that so many bundles of each kind reach; infinite where they break the limits."""
     kinds, offer = setting.kinds.taken(rows), setting.offer
     replicas = np.asarray(copies * kinds.width, dtype=float)

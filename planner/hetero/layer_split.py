@@ -13,7 +13,7 @@ from planner.cost.figures import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Unlike:
+class StageCosts:
     """Stages of many pipelines: pipelines on the first axis, stages on the second, policies on the third."""
 
     each: Array
@@ -27,7 +27,7 @@ class Unlike:
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
+class LayerSplit:
     """Layers and policies of every stage, and what a micro-batch takes."""
 
     layers: NDArray[np.int64]
@@ -39,7 +39,7 @@ class Dealt:
     """Seconds of a micro-batch through all stages."""
 
 
-def within(of: Unlike, slowest: Array) -> Array:
+def within(of: StageCosts, slowest: Array) -> Array:
     """Most layers of each stage whose micro-batch takes no longer than `slowest`, shape (pipelines, stages):
 
     ``max over policies of min(room, (slowest - fixed) / each)``, rounded down.
@@ -48,7 +48,7 @@ def within(of: Unlike, slowest: Array) -> Array:
     return np.asarray(np.maximum(np.max(np.minimum(of.room, np.floor(time * (1.0 + 1e-12))), axis=-1), 0.0))
 
 
-def stage_times(of: Unlike, layers: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
+def stage_times(of: StageCosts, layers: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
     """Seconds of every stage under the cheapest policy that fits, and that policy; infinite where none does."""
     n = layers[..., None].astype(float)
     times = np.where(of.room >= n, of.each * n + of.fixed, np.inf)
@@ -56,7 +56,7 @@ def stage_times(of: Unlike, layers: NDArray[np.int64]) -> tuple[Array, NDArray[n
     return np.take_along_axis(times, policy[..., None], axis=-1)[..., 0], policy
 
 
-def deal(of: Unlike, layers: int) -> Dealt:
+def split_layers(of: StageCosts, layers: int) -> LayerSplit:
     """The deal of all layers whose slowest stage is fastest, of all pipelines at once: ``min max time``, and of those
     one of little total time.
 
@@ -67,7 +67,7 @@ def deal(of: Unlike, layers: int) -> Dealt:
     holds = np.all(np.max(of.room, axis=-1) >= of.least, axis=-1) & (np.max(of.room, axis=-1).sum(-1) >= layers)
     possible = holds & np.all(np.isfinite(best), axis=-1)
     each = np.where(possible[:, None, None], of.each, 1.0)
-    safe = Unlike(each, np.where(possible[:, None, None], of.room, layers), of.fixed, of.least)
+    safe = StageCosts(each, np.where(possible[:, None, None], of.room, layers), of.fixed, of.least)
     high = np.max(safe.each * layers + safe.fixed, axis=(-2, -1)) * 1.01
     low = np.zeros(len(of.fixed))
     for _ in range(45):
@@ -79,7 +79,7 @@ def deal(of: Unlike, layers: int) -> Dealt:
     times, policy = stage_times(safe, dealt)
     slowest, total = np.max(times, axis=-1), np.sum(times, axis=-1)
     nothing = ~possible | ~np.isfinite(slowest)
-    return Dealt(
+    return LayerSplit(
         np.where(nothing[:, None], 0, dealt),
         policy,
         np.where(nothing, np.inf, slowest),
@@ -100,7 +100,7 @@ def _without_surplus(held: Array, each: Array, least: NDArray[np.int64], layers:
     return dealt
 
 
-def best_deal(of: Unlike, layers: int, micro_batches: int) -> tuple[NDArray[np.int64], float]:
+def best_split(of: StageCosts, layers: int, micro_batches: int) -> tuple[NDArray[np.int64], float]:
     """The deal of one pipeline with the least step time, exact: ``min (M - 1) max + sum``; and that time.
 
     For every bound on the slowest stage, from the least possible one up, a dynamic program over stages finds the least
@@ -125,7 +125,7 @@ def best_deal(of: Unlike, layers: int, micro_batches: int) -> tuple[NDArray[np.i
     return best[1], best[0]
 
 
-def _stage_table(of: Unlike, layers: int) -> Array:
+def _stage_table(of: StageCosts, layers: int) -> Array:
     """Seconds of stage i with n layers, shape (stages, layers + 1); infinite where that is not possible."""
     stages = of.fixed.shape[1]
     table = np.full((stages, layers + 1), np.inf)
@@ -157,14 +157,14 @@ def _least_sum(table: Array, bound: float, layers: int) -> tuple[float, NDArray[
     return float(after[layers]), np.array(dealt)
 
 
-def one(of: Unlike, index: int) -> Unlike:
+def one(of: StageCosts, index: int) -> StageCosts:
     """One of the pipelines."""
     at = slice(index, index + 1)
-    return Unlike(of.each[at], of.room[at], of.fixed[at], of.least)
+    return StageCosts(of.each[at], of.room[at], of.fixed[at], of.least)
 
 
-def program(of: Unlike, layers: int, micro_batches: int) -> float:
-    """The least step time of :func:`best_deal` as an integer program with named constraints; slower, the oracle.
+def program(of: StageCosts, layers: int, micro_batches: int) -> float:
+    """The least step time of :func:`best_split` as an integer program with named constraints; slower, the oracle.
 
     ``deal``: every layer on one stage; ``once_i``: one number of layers on stage i; ``slowest_i``: its time.
     """
@@ -187,9 +187,9 @@ def program(of: Unlike, layers: int, micro_batches: int) -> float:
     return float(pulp.value(asked.objective)) if pulp.LpStatus[asked.status] == "Optimal" else float("inf")
 
 
-def stages_of(parts: Sequence[tuple[Array, Array, Array, int]]) -> Unlike:
+def stage_costs(parts: Sequence[tuple[Array, Array, Array, int]]) -> StageCosts:
     """Stages given one by one as (each, room, fixed, least) with pipelines on the first axis."""
-    return Unlike(
+    return StageCosts(
         np.stack([p[0] for p in parts], 1),
         np.stack([p[1] for p in parts], 1),
         np.stack([p[2] for p in parts], 1),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from planner.cost import collectives, pipeline
 from planner.cost.figures import Array, Network
 from planner.hetero import layer_split
-from planner.hetero.layer_split import Unlike
+from planner.hetero.layer_split import StageCosts
 from planner.hetero.stages import ROLES, Priced
 
 Chain = tuple[tuple[int, int], ...]
@@ -32,7 +32,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
+class PipelineTemplates:
     """Kinds of pipelines as columns of equal length."""
 
     chain: Integers
@@ -66,14 +66,14 @@ class Kinds:
     def __len__(self) -> int:
         return len(self.chain)
 
-    def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Kinds:
+    def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> PipelineTemplates:
         """Some of them."""
-        return Kinds(*(getattr(self, f.name)[rows] for f in fields(self)))
+        return PipelineTemplates(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
-def joined(parts: Sequence[Kinds]) -> Kinds:
+def joined(parts: Sequence[PipelineTemplates]) -> PipelineTemplates:
     """All of them."""
-    return Kinds(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Kinds)))
+    return PipelineTemplates(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(PipelineTemplates)))
 
 
 def chains(pools: int, layers: int, alone: Sequence[int], together: Sequence[int]) -> Iterator[Chain]:
@@ -101,7 +101,7 @@ def rows_of(chain: Chain, tables: Sequence[Priced]) -> list[Integers]:
 
 
 def kinds(index: int, chain: Chain, tables: Sequence[Priced], links: dict[tuple[int, int], Network], layers: int,
-          limits: Sequence[int]) -> Kinds | None:  # fmt: skip
+          limits: Sequence[int]) -> PipelineTemplates | None:  # fmt: skip
     """All kinds of one chain that fit, every one with its best deal; None where none does.
 
     `limits` are the accelerators of each pool.
@@ -115,11 +115,11 @@ def kinds(index: int, chain: Chain, tables: Sequence[Priced], links: dict[tuple[
     if not len(usage):
         return None
     of = unlike(chain, rows, tables, links)
-    dealt = layer_split.deal(of, layers)
+    dealt = layer_split.split_layers(of, layers)
     kept = np.isfinite(dealt.slowest)
     if not kept.any():
         return None
-    dealt = layer_split.Dealt(dealt.layers[kept], dealt.policy[kept], dealt.slowest[kept], dealt.total[kept])
+    dealt = layer_split.LayerSplit(dealt.layers[kept], dealt.policy[kept], dealt.slowest[kept], dealt.total[kept])
     return columns(index, chain, [row[kept] for row in rows], usage[kept], tables, dealt)
 
 
@@ -136,7 +136,7 @@ def places(chain: Chain) -> list[tuple[int, int, str, int]]:
 
 
 def unlike(chain: Chain, rows: Sequence[Integers], tables: Sequence[Priced],
-           links: dict[tuple[int, int], Network]) -> Unlike:  # fmt: skip
+           links: dict[tuple[int, int], Network]) -> StageCosts:  # fmt: skip
     """The stages of a chain as the dealing of layers sees them."""
     stages = places(chain)
     hops = _hops(stages, rows, tables, links)
@@ -152,7 +152,7 @@ def unlike(chain: Chain, rows: Sequence[Integers], tables: Sequence[Priced],
         if role in ("alone", "last"):
             fixed = fixed + table.head[row][:, None]
         parts.append((table.layer[row], room, np.broadcast_to(fixed, room.shape), least))
-    return layer_split.stages_of(parts)
+    return layer_split.stage_costs(parts)
 
 
 def _waited(stages: Sequence[tuple[int, int, str, int]], hops: Sequence[Array], i: int) -> Array:
@@ -184,7 +184,7 @@ def _hops(stages: Sequence[tuple[int, int, str, int]], rows: Sequence[Integers],
 
 
 def columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tables: Sequence[Priced],
-            dealt: layer_split.Dealt) -> Kinds:  # fmt: skip
+            dealt: layer_split.LayerSplit) -> PipelineTemplates:  # fmt: skip
     """Kinds of one chain whose layers are dealt: what a bundle of each needs, holds and takes."""
     count = len(usage)
     dense, experts, update = np.zeros(count), np.zeros(count), np.zeros(count)
@@ -207,7 +207,7 @@ def columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tab
     first = dealt.layers[:, 0].astype(np.float64)
     alone = float(sum(stages for _, stages in chain) == 1)
     late = alone * table.head_backward[row]
-    return Kinds(
+    return PipelineTemplates(
         chain=np.full(count, index),
         ways=padded,
         usage=usage,

@@ -12,22 +12,22 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import risk
 from planner.cost.figures import Network, Stack
-from planner.cost.measured import Table
+from planner.cost.measured import LayerTable
 from planner.hetero import pipelines, stages
 from planner.hetero.assignment import Offer
-from planner.hetero.bundles import Setting
-from planner.hetero.pipelines import Chain, Kinds
-from planner.hetero.stages import Priced, Switches, Ways
+from planner.hetero.bundles import BundleSetting
+from planner.hetero.pipelines import Chain, PipelineTemplates
+from planner.hetero.stages import Priced, StageConfigs, Switches
 from planner.performance import binding, intervals
-from planner.performance.efficiency import Reached
+from planner.performance.efficiency import Efficiency
 from planner.question import joined as pools
-from planner.question.joined import Pool, Pools
-from planner.question.prepared import measured_layers, reached_on
+from planner.question.joined import JobPool, Pools
+from planner.question.prepared import measured_layers, resolve_efficiency
 from planner.question.request import Request, goodput_of
 from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Bound, Recompute
 from planner.space.grid import Figures, precisions
 from planner.space.rules import RULES
-from planner.space.rules import Setting as RuleSetting
+from planner.space.rules import RuleSetting as RuleSetting
 
 PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "fp32")
 FINE_POOLS, FINE_ACCELERATORS = 2, 128
@@ -53,7 +53,7 @@ ONE_POOL_RULES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedPools:
     """A question with everything that a mixed plan is made from."""
 
     request: Request
@@ -62,23 +62,23 @@ class Prepared:
     switches: Switches
     memory_spread: tuple[float, str]
     """Half-width of a peak's 80 % interval on a log scale, and the runs that it comes from."""
-    reached: tuple[Reached, ...]
+    reached: tuple[Efficiency, ...]
     figures: tuple[Figures, ...]
     tables: tuple[Priced, ...]
     chains: tuple[Chain, ...]
     links: dict[tuple[int, int], Network]
-    setting: Setting
+    setting: BundleSetting
     measured: tuple[tuple[str, ...], ...]
     """Of every pool, what is said of layer times measured elsewhere: which are used, which are not and why."""
 
 
-def fine(each: Sequence[Pool]) -> bool:
+def fine(each: Sequence[JobPool]) -> bool:
     """Whether all values are tried on these pools: it depends on nothing but them."""
     return len(each) <= FINE_POOLS and sum(p.cluster.accelerators for p in each) <= FINE_ACCELERATORS
 
 
 def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, few: bool | None = None,
-            policies: Sequence[Recompute] = ()) -> Prepared:  # fmt: skip
+            policies: Sequence[Recompute] = ()) -> PreparedPools:  # fmt: skip
     """Binds every pool's records to figures and lists the kinds of pipelines that fit; `few` is :func:`fine` and
     `policies` all that :func:`able_policies` says unless given.
 
@@ -89,7 +89,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
     each = offered.all
     _refuse_other_pins(request)
     precision = common_precision(request, each)
-    found = tuple(reached_on(catalog, request, p.cluster.accelerator) for p in each)
+    found = tuple(resolve_efficiency(catalog, request, p.cluster.accelerator) for p in each)
     profiled = [measured_layers(catalog, replace(request, cluster=p.cluster), {precision}) for p in each]
     tables_of = [{name: known.table for name, known in used.items()} for used, _ in profiled]
     figures = tuple(_figures(request, p, r, precision, t) for p, r, t in zip(each, found, tables_of, strict=True))
@@ -131,7 +131,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
         raise NoAnswer(_nothing_fits(request, each))
     setting = _setting(request, offered, figures, pipelines.joined(kept), switches, precision, batch)
     told = tuple((*(known.told() for known in used.values()), *unused) for used, unused in profiled)
-    return Prepared(
+    return PreparedPools(
         request, offered, precision, switches, spread, found, figures, tables, listed, crossing, setting, told
     )
 
@@ -163,7 +163,7 @@ def _refuse_other_pins(request: Request) -> None:
         )
 
 
-def common_precision(request: Request, each: Sequence[Pool]) -> str:
+def common_precision(request: Request, each: Sequence[JobPool]) -> str:
     """The first precision that all pools have, or the one that was asked for.
 
     Raises:
@@ -180,7 +180,9 @@ def common_precision(request: Request, each: Sequence[Pool]) -> str:
     return shared[0]
 
 
-def _figures(request: Request, pool: Pool, found: Reached, precision: str, profiles: dict[str, Table]) -> Figures:
+def _figures(
+    request: Request, pool: JobPool, found: Efficiency, precision: str, profiles: dict[str, LayerTable]
+) -> Figures:
     cluster = pool.cluster
     return Figures(
         binding.shape(request.workload),
@@ -238,7 +240,7 @@ def _may_be_cut(request: Request) -> bool:
     return alike and request.runtime.uneven_stages and request.runtime.axes.get("pp", (1,)) != (1,)
 
 
-def _ways(request: Request, pool: Pool, switches: Switches, few: bool) -> Ways:
+def _ways(request: Request, pool: JobPool, switches: Switches, few: bool) -> StageConfigs:
     """Every legal way to run a stage on a pool, by the rules of the space that concern one stage."""
     cluster, model = pool.cluster, request.workload.model
     domain = cluster.node.accelerators
@@ -271,11 +273,11 @@ def _ways(request: Request, pool: Pool, switches: Switches, few: bool) -> Ways:
     if not mask.any():
         raise WrongQuestion(f"no stage can run on {pool.name} under these pins: {request.pins}")
     kept = {name: column[mask].astype(float) for name, column in columns.items()}
-    return Ways(*(kept[name] for name in ("tp", "cp", "ep", "etp", "micro", "width")))
+    return StageConfigs(*(kept[name] for name in ("tp", "cp", "ep", "etp", "micro", "width")))
 
 
-def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds: Kinds, switches: Switches,
-             precision: str, batch: int) -> Setting:  # fmt: skip
+def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds: PipelineTemplates, switches: Switches,
+             precision: str, batch: int) -> BundleSetting:  # fmt: skip
     each = offered.all
     networks = tuple(f.network for f in figures)
 
@@ -286,7 +288,7 @@ def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds
     by_rate = request.objective != "time"
     weights = _weights(request, each)
     longest, most = limits(request, each, batch)
-    return Setting(
+    return BundleSetting(
         kinds=kinds,
         shape=figures[0].shape,
         device=figures[0].devices[precision],
@@ -309,7 +311,7 @@ def joint_stack(figures: Sequence[Figures]) -> Stack:
     }, dp_overlap=min(f.stack.dp_overlap for f in figures))  # fmt: skip
 
 
-def limits(request: Request, each: Sequence[Pool], batch: int) -> tuple[float, float]:
+def limits(request: Request, each: Sequence[JobPool], batch: int) -> tuple[float, float]:
     """Longest step that a deadline allows, and most dollars of a step times 3600 that a budget does.
 
     With the goodput of all nodes of these pools: that of fewer is no less.
@@ -322,7 +324,7 @@ def limits(request: Request, each: Sequence[Pool], batch: int) -> tuple[float, f
     return longest, most
 
 
-def _weights(request: Request, each: Sequence[Pool]) -> tuple[float, ...]:
+def _weights(request: Request, each: Sequence[JobPool]) -> tuple[float, ...]:
     """What a node counts: dollars an hour where money matters, watts for energy, its accelerators where only time
     does.
     """
@@ -343,7 +345,7 @@ def _weights(request: Request, each: Sequence[Pool]) -> tuple[float, ...]:
     return tuple(float(p.usd_per_hour or 0.0) for p in each)
 
 
-def _nothing_fits(request: Request, each: Sequence[Pool]) -> str:
+def _nothing_fits(request: Request, each: Sequence[JobPool]) -> str:
     held = ", ".join(f"{p.cluster.accelerators:,} x {p.cluster.accelerator.id}" for p in each)
     return (
         f"No pipeline fits into memory: {request.workload.model.name} on {held}, however its stages are placed. "

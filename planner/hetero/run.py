@@ -15,7 +15,7 @@ from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.base.units import format_percent
 from planner.catalog import Catalog
 from planner.hetero import answer, launchable, pipelines, problem, search
-from planner.question.joined import Pool, Pools, merged
+from planner.question.joined import JobPool, Pools, merged
 from planner.question.request import Request
 from planner.schema.plan import Plan, PlanSet, Reasons, SearchSection
 from planner.space.axes import Bound, Pins, Recompute
@@ -109,7 +109,7 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
     )
 
 
-def _on_one(request: Request, pool: Pool, *, whole: bool) -> Request:
+def _on_one(request: Request, pool: JobPool, *, whole: bool) -> Request:
     """The same question on one pool: all of it, or (where fewer nodes may be better) doublings up to it."""
     count = pool.count
     counts = (count,) if whole else tuple(sorted({2**i for i in range(count.bit_length()) if 2**i <= count} | {count}))
@@ -133,7 +133,7 @@ def value_of(request: Request, each: Plan) -> float:
     return each.money.usd_total if each.money.usd_total is not None else float("inf")
 
 
-def _alone(catalog: Catalog, request: Request, each: Sequence[Pool]) -> tuple[list[Alone], Refused]:
+def _alone(catalog: Catalog, request: Request, each: Sequence[JobPool]) -> tuple[list[Alone], Refused]:
     """The best plan of every pool by itself, from the search of one cluster; and why others have none."""
     found: list[Alone] = []
     refused: Refused = []
@@ -152,7 +152,7 @@ def _alone(catalog: Catalog, request: Request, each: Sequence[Pool]) -> tuple[li
     return found, refused
 
 
-def _in_zone(each: Plan, pool: Pool) -> Plan:
+def _in_zone(each: Plan, pool: JobPool) -> Plan:
     """A plan of one pool that says in which zone it stands."""
     (stands,) = each.cluster.pools
     return replace(each, cluster=replace(each.cluster, pools=(replace(stands, zone=pool.zone),)))
@@ -168,7 +168,7 @@ def _over(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: S
     """
     many = sum(p.cluster.accelerators for p in pools.all) > MANY
     slack = search.GAP if many else 0.0
-    sets = _Sets(_Kept(catalog, request, pools, batch), alone, _steps(advance))
+    sets = _PoolSubsetSearch(_PreparedCache(catalog, request, pools, batch), alone, _steps(advance))
     left = float("inf")
     for part in _sets(pools.all):
         best = min([*sets.reached.values(), *(_of_step(request, plan) for _, plan, _ in alone)], default=float("inf"))
@@ -187,7 +187,7 @@ def _alike(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: 
     """The same with pipelines of one kind: all of them are priced, on every set of pools that one can span and on any
     of their nodes, once with each policy of recomputation, which all stages then share.
     """
-    kept = [_Kept(catalog, request, pools, batch, policies=(each,)) for each in problem.able_policies(request)]
+    kept = [_PreparedCache(catalog, request, pools, batch, policies=(each,)) for each in problem.able_policies(request)]
     plans: list[tuple[float, Plan]] = []
     errors: dict[frozenset[str], ClusterwrightError] = {}
     done: list[frozenset[str]] = []
@@ -213,16 +213,16 @@ def _alike(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: 
     return Searched(tuple(plans), 0.0, sum(each.kinds for each in kept), tuple(errors.items()), tuple(done))
 
 
-def _no_kind(part: Sequence[Pool]) -> str:
+def _no_kind(part: Sequence[JobPool]) -> str:
     names = " and ".join(pool.name for pool in part)
     return f"no pipelines of one kind fill nodes of {names} within the limits, and launchers start no others"
 
 
 @dataclass
-class _Sets:
+class _PoolSubsetSearch:
     """Sets of pools that are searched one by one: what each reached, and a bound on it."""
 
-    kept: _Kept
+    kept: _PreparedCache
     alone: Sequence[Alone]
     advance: search.Advance | None
     plans: list[tuple[float, Plan]] = field(default_factory=list)
@@ -233,7 +233,7 @@ class _Sets:
     relaxed: dict[frozenset[str], float] = field(default_factory=dict)
     """What relaxations have shown that no plan of a set is better than."""
 
-    def cannot_beat(self, part: Sequence[Pool], best: float) -> bool:
+    def cannot_beat(self, part: Sequence[JobPool], best: float) -> bool:
         """Whether no plan over these pools is better than the best known, as its relaxation shows."""
         names = frozenset(p.name for p in part)
         if names in self.errors or names in self.reached:
@@ -249,7 +249,7 @@ class _Sets:
         self.relaxed[names] = best
         return True
 
-    def within(self, part: Sequence[Pool]) -> float:
+    def within(self, part: Sequence[JobPool]) -> float:
         """The best that is known to be reached on some of these pools, but not on all of them."""
         names = frozenset(p.name for p in part)
         found = [value for known, value in self.reached.items() if known < names]
@@ -257,7 +257,7 @@ class _Sets:
                   if _stands_on(plan, part, self.kept.batch)]  # fmt: skip
         return min(found, default=math.inf)
 
-    def search(self, part: Sequence[Pool]) -> None:
+    def search(self, part: Sequence[JobPool]) -> None:
         """Searches a set, after all of its subsets but those that cannot be better than what others of them reach."""
         names = frozenset(p.name for p in part)
         if names in self.reached or names in self.errors:
@@ -283,7 +283,7 @@ class _Sets:
         self.bounds[names] = found.bound
 
 
-def _sets(each: Sequence[Pool]) -> list[tuple[Pool, ...]]:
+def _sets(each: Sequence[JobPool]) -> list[tuple[JobPool, ...]]:
     """The sets of pools that are searched by themselves, small ones first; where there are too many, all at last."""
     largest = len(each) if len(each) <= EVERY_SET else 3
     found = [part for size in range(1, largest + 1) for part in combinations(each, size)]
@@ -291,7 +291,7 @@ def _sets(each: Sequence[Pool]) -> list[tuple[Pool, ...]]:
 
 
 @dataclass
-class _Kept:
+class _PreparedCache:
     """What sets of pools are searched with. Sets that try coarse values only share it, by precision."""
 
     catalog: Catalog
@@ -299,12 +299,12 @@ class _Kept:
     pools: Pools
     batch: int
     kinds: int = 0
-    coarse: dict[str, problem.Prepared | None] = field(default_factory=dict)
-    own: dict[tuple[str, ...], problem.Prepared] = field(default_factory=dict)
+    coarse: dict[str, problem.PreparedPools | None] = field(default_factory=dict)
+    own: dict[tuple[str, ...], problem.PreparedPools] = field(default_factory=dict)
     policies: tuple[Recompute, ...] = ()
     """Of recomputation; none: all that can be."""
 
-    def prepared(self, part: Sequence[Pool]) -> tuple[problem.Prepared, list[tuple[int, ...]] | None]:
+    def prepared(self, part: Sequence[JobPool]) -> tuple[problem.PreparedPools, list[tuple[int, ...]] | None]:
         """A question over some of the pools, and which of its pools these are; None for every set of them.
 
         Raises:
@@ -325,7 +325,7 @@ class _Kept:
             return shared, None
         return shared, [tuple(shared.pools.all.index(p) for p in part)]
 
-    def _shared(self, precision: str) -> problem.Prepared | None:
+    def _shared(self, precision: str) -> problem.PreparedPools | None:
         """The question over all pools that have a precision; None where they cannot be asked together."""
         if precision not in self.coarse:
             pins = Pins({**self.request.pins.bounds, "precision": Bound((precision,))})
@@ -344,11 +344,11 @@ class _Kept:
                 self.coarse[precision] = None
         return self.coarse[precision]
 
-    def _prepare(self, request: Request, offered: Pools, *, few: bool | None = None) -> problem.Prepared:
+    def _prepare(self, request: Request, offered: Pools, *, few: bool | None = None) -> problem.PreparedPools:
         return problem.prepare(self.catalog, request, offered, self.batch, few=few, policies=self.policies)
 
 
-def _stands_on(plan: Plan, part: Sequence[Pool], batch: int) -> bool:
+def _stands_on(plan: Plan, part: Sequence[JobPool], batch: int) -> bool:
     """Whether a plan of one pool, of the same batch, is on one of these."""
     stands = plan.cluster.pools[0]
     return plan.batch.global_ == batch and any((stands.node, stands.zone) == (p.cluster.node.id, p.zone) for p in part)
@@ -406,7 +406,7 @@ def _where(each: Plan) -> str:
     return " + ".join(f"{p.count:,} x {p.node}{'@' + p.zone if p.zone else ''}" for p in each.cluster.pools)
 
 
-def _apart(pool: Pool, searched: Sequence[Searched]) -> str:
+def _apart(pool: JobPool, searched: Sequence[Searched]) -> str:
     """Why no set of several pools with this one could be searched; empty where one was."""
     if any(len(names) > 1 and pool.name in names for s in searched for names in s.done):
         return ""
@@ -414,7 +414,7 @@ def _apart(pool: Pool, searched: Sequence[Searched]) -> str:
     return str(refused[0]).splitlines()[0] if refused else ""
 
 
-def _left_out(best: Plan, pool: Pool, apart: str) -> str:
+def _left_out(best: Plan, pool: JobPool, apart: str) -> str:
     """What the best plan leaves of a pool, in words; empty where it uses all of it."""
     node = pool.cluster.node.id
     named = f"{node}@{pool.zone}" if pool.zone else node

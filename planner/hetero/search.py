@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from planner.hetero import assignment
 from planner.hetero.assignment import Assigned
-from planner.hetero.bundles import Mixed, Setting, kind_time, settle
+from planner.hetero.bundles import BundleSetting, MixedPlan, kind_time, settle
 from planner.hetero.subproblems import GAP as GAP_OF_NODES
-from planner.hetero.subproblems import Scene, scenes
+from planner.hetero.subproblems import Subproblem, scenes
 
 Advance = Callable[[int], None]
 GAP = 0.004
@@ -44,7 +44,7 @@ _SHORTEST = 1e-5
 class Result:
     """What was found, and how sure that is."""
 
-    best: tuple[Mixed, ...]
+    best: tuple[MixedPlan, ...]
     """The best plan of every set of pools in use, best first."""
     bound: float
     """No plan of the space has a smaller objective."""
@@ -56,11 +56,11 @@ class Result:
 class _State:
     """A search under way: the best plans so far, the objective to beat, and the least bound of what was put aside."""
 
-    setting: Setting
+    setting: BundleSetting
     incumbent: float
     gap: float
     advance: Advance | None
-    best: dict[tuple[int, ...], Mixed] = field(default_factory=dict)
+    best: dict[tuple[int, ...], MixedPlan] = field(default_factory=dict)
     bound: float = np.inf
     looked: int = 0
 
@@ -78,7 +78,7 @@ class _State:
         if self.advance is not None:
             self.advance(1)
 
-    def taken(self, found: Assigned | None, rows: NDArray[np.intp]) -> Mixed | None:
+    def taken(self, found: Assigned | None, rows: NDArray[np.intp]) -> MixedPlan | None:
         """The plan that bundles make; kept if it is the best on its pools. None where it breaks the limits."""
         if found is None or not np.isfinite(found.value) or not np.any(found.counts):
             return None
@@ -96,7 +96,7 @@ class _State:
         return plan
 
 
-def search(setting: Setting, known: float = np.inf, *, looks: int = MOST_LOOKED, gap: float | None = None,
+def search(setting: BundleSetting, known: float = np.inf, *, looks: int = MOST_LOOKED, gap: float | None = None,
            advance: Advance | None = None, sets: list[tuple[int, ...]] | None = None) -> Result:  # fmt: skip
     """The best plan of every set of pools (or of those given), and a bound on all plans. `known` is an objective
     already reached.
@@ -114,7 +114,7 @@ def search(setting: Setting, known: float = np.inf, *, looks: int = MOST_LOOKED,
     return Result(tuple(ranked), float(min(state.bound, state.incumbent)), state.looked)
 
 
-def beyond(setting: Setting, value: float, sets: list[tuple[int, ...]] | None = None) -> bool:
+def beyond(setting: BundleSetting, value: float, sets: list[tuple[int, ...]] | None = None) -> bool:
     """Whether nothing on these sets of pools has an objective below `value`, as the linear relaxations show."""
     if not np.isfinite(value):
         return False
@@ -137,11 +137,11 @@ def beyond(setting: Setting, value: float, sets: list[tuple[int, ...]] | None = 
 # ---- the shortest step -----------------------------------------------------------------------------------------------
 
 
-def _quickest(state: _State, found: list[Scene], looks: int) -> None:
+def _quickest(state: _State, found: list[Subproblem], looks: int) -> None:
     """Scenes in order of their bound: each is bounded when it is first looked at, and split the next time."""
     order = count()
     end = min(state.setting.longest, _longest(state.setting))
-    heap: list[tuple[float, int, Scene, bool]] = [(_SHORTEST * end, next(order), each, False) for each in found]
+    heap: list[tuple[float, int, Subproblem, bool]] = [(_SHORTEST * end, next(order), each, False) for each in found]
     heapq.heapify(heap)
     while heap:
         bound, _, scene, bounded = heapq.heappop(heap)
@@ -163,7 +163,7 @@ def _quickest(state: _State, found: list[Scene], looks: int) -> None:
             heapq.heappush(heap, (bound, next(order), scene, True))
 
 
-def _bounded(state: _State, scene: Scene, low: float, high: float) -> float:
+def _bounded(state: _State, scene: Subproblem, low: float, high: float) -> float:
     """The shortest step of a scene with reductions at their least, not below `low`; at least `high` where it is beyond.
 
     Its bundles, and those found for reductions at their largest, are taken as plans.
@@ -211,7 +211,7 @@ def _possible(found: Assigned | None) -> bool:
     return found is None or bool(np.isfinite(found.value))
 
 
-def _longest(setting: Setting) -> float:
+def _longest(setting: BundleSetting) -> float:
     """Seconds in which the slowest bundle that there is would do all of the work."""
     kinds, batch = setting.kinds, setting.offer.batch
     steps = np.ceil(batch / kinds.samples)
@@ -222,7 +222,7 @@ def _longest(setting: Setting) -> float:
 # ---- money, energy, budgets ------------------------------------------------------------------------------------------
 
 
-def _within_budget(state: _State, found: list[Scene], looks: int) -> None:
+def _within_budget(state: _State, found: list[Subproblem], looks: int) -> None:
     """The shortest step under a budget: the shortest of all, if that keeps it; else interval by interval."""
     free = _State(replace(state.setting, most=np.inf), state.incumbent, state.gap, state.advance)
     _quickest(free, found, looks)
@@ -239,11 +239,11 @@ def _within_budget(state: _State, found: list[Scene], looks: int) -> None:
     _by_intervals(state, found, looks)
 
 
-def _by_intervals(state: _State, found: list[Scene], looks: int) -> None:
+def _by_intervals(state: _State, found: list[Subproblem], looks: int) -> None:
     """Intervals of step times in order of their bound, halved until narrow; then their scene is split."""
     setting, order = state.setting, count()
     end = min(setting.longest, _longest(setting))
-    heap: list[tuple[float, int, Scene, float, float]] = []
+    heap: list[tuple[float, int, Subproblem, float, float]] = []
     for scene in found:
         bound = _lower_rate(setting, scene, end) if setting.by_rate else 0.0
         if bound >= state.reach:
@@ -276,7 +276,7 @@ def _by_intervals(state: _State, found: list[Scene], looks: int) -> None:
         heapq.heappush(heap, (bound if setting.by_rate else max(bound, middle), next(order), scene, middle, high))
 
 
-def _lower(setting: Setting, scene: Scene, low: float, high: float, *, whole: bool = False) -> float:
+def _lower(setting: BundleSetting, scene: Subproblem, low: float, high: float, *, whole: bool = False) -> float:
     """A bound on the objective over an interval of step times; infinite where nothing keeps the limits.
 
     From the linear relaxation, and where `whole` from the integer program too: in a narrow interval it pays.
@@ -295,7 +295,7 @@ def _lower(setting: Setting, scene: Scene, low: float, high: float, *, whole: bo
     return rated if setting.by_rate else low
 
 
-def _lower_rate(setting: Setting, scene: Scene, high: float) -> float:
+def _lower_rate(setting: BundleSetting, scene: Subproblem, high: float) -> float:
     """A bound on ``T sum nodes weight`` over all steps up to `high`.
 
     No kind delivers more per second than at `high` and with parts of micro-batches: ``o / T <= micro width (1 / (max

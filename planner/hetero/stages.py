@@ -14,7 +14,7 @@ import numpy as np
 from planner.cost import compute, elements, measured, memory, pipeline, sharding
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Options
-from planner.cost.pipeline import Split
+from planner.cost.pipeline import StageSplit
 from planner.space.axes import Recompute
 from planner.space.grid import Figures, measured_at
 
@@ -24,7 +24,7 @@ ENDLESS = float(1 << 20)
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class StageConfigs:
     """Ways to run a stage on one pool, as columns of equal length."""
 
     tp: Array
@@ -56,7 +56,7 @@ class Switches:
 class Priced:
     """Stages on one pool: ways on the first axis, recomputation policies on the second. Seconds, bytes, parameters."""
 
-    ways: Ways
+    ways: StageConfigs
     policies: tuple[Recompute, ...]
     layer: Array
     """Forward and backward of one layer and micro-batch, shape (ways, policies)."""
@@ -89,7 +89,7 @@ class Priced:
     """Seconds of the optimizer step for one dense parameter, and for one of an expert, shape (ways, 2)."""
 
 
-def grid(figures: Figures, ways: Ways, switches: Switches, precision: str) -> Grid:
+def grid(figures: Figures, ways: StageConfigs, switches: Switches, precision: str) -> Grid:
     """One even pipeline stage for every way, as columns."""
     sequence_parallel = (ways.tp > 1) * float(switches.sequence_parallel)
     options = Options(
@@ -130,7 +130,7 @@ def grid(figures: Figures, ways: Ways, switches: Switches, precision: str) -> Gr
 
 def priced(
     figures: Figures,
-    ways: Ways,
+    ways: StageConfigs,
     switches: Switches,
     precision: str,
     policies: Sequence[Recompute],
@@ -202,9 +202,11 @@ def _parameters(of: Grid, lead: int) -> tuple[Array, Array, Array, Array, Array]
     return dense, experts, ends, np.broadcast_to(added[0], (n,)), np.broadcast_to(added[1], (n,))
 
 
-def _held(of: Grid, vpp: float, pp: float, n: float) -> tuple[sharding.Held, sharding.Held, sharding.Held]:
+def _held(
+    of: Grid, vpp: float, pp: float, n: float
+) -> tuple[sharding.ShardedState, sharding.ShardedState, sharding.ShardedState]:
     even = replace(of, shape=replace(of.shape, layers=n * pp), layout=replace(of.layout, pp=pp, vpp=vpp))
-    return sharding.stage_parameters(even, Split(n, n, n))
+    return sharding.stage_parameters(even, StageSplit(n, n, n))
 
 
 def _update(of: Grid) -> Array:
@@ -237,7 +239,7 @@ def stage_memory(of: Grid, layers: Array, depth: Array, role: str) -> memory.Mem
         "last": (2, 2.0 + 0.0 * depth),
     }[role]
     even = replace(of, shape=replace(of.shape, layers=layers * stages), layout=replace(of.layout, pp=stages))
-    return memory.stages(even, Split(layers, layers, layers))[index]
+    return memory.stages(even, StageSplit(layers, layers, layers))[index]
 
 
 def _room(of: Grid, policies: Sequence[Recompute], depth: int, lead: int, usable: float) -> Array:

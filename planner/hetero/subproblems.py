@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from planner.cost.figures import Array, Network
 from planner.hetero import assignment, bundles
 from planner.hetero.assignment import Assigned, Columns, Families
-from planner.hetero.bundles import Setting
-from planner.hetero.pipelines import Kinds
+from planner.hetero.bundles import BundleSetting
+from planner.hetero.pipelines import PipelineTemplates
 
 GAP = 5e-3
 """Relative gap at which an integer program on the least nodes stops."""
@@ -28,10 +28,10 @@ MOST_TRIED = 8
 
 
 @dataclass(frozen=True)
-class Standing:
+class TemplatesOnPools:
     """Kinds that stand on some pools only; what is found of them once is kept."""
 
-    setting: Setting
+    setting: BundleSetting
     pools: tuple[int, ...]
     rows: NDArray[np.intp]
     """Of these kinds in the setting's."""
@@ -39,7 +39,7 @@ class Standing:
     """Whether gradients pass the links between the pools, because some layers are held on several of them."""
 
     @cached_property
-    def kinds(self) -> Kinds:
+    def kinds(self) -> PipelineTemplates:
         """The kinds."""
         return self.setting.kinds.taken(self.rows)
 
@@ -62,17 +62,17 @@ class Standing:
         """Seconds that reductions show with so many replicas, `beside` of them in one domain."""
         return bundles.reductions(self.setting, self.kinds, self.pools, float(replicas), beside, crossing=self.crossing)
 
-    def by_seam(self) -> list[Standing]:
+    def by_seam(self) -> list[TemplatesOnPools]:
         """The same, layers held on the same pool by all kinds of each."""
         seams = self.kinds.seam
         return [replace(self, rows=self.rows[seams == seam]) for seam in np.unique(seams)]
 
 
 @dataclass(frozen=True)
-class Scene:
+class Subproblem:
     """Some pools, and bounds on the replicas in all and on those of them that share a domain."""
 
-    on: Standing
+    on: TemplatesOnPools
     fewest: int
     most: int
     low: int = 1
@@ -108,7 +108,7 @@ class Scene:
         found = assignment.assign(columns, self.on.setting.offer, self.most, whole=whole, gap=GAP, beside=floor)
         return found, self.on.rows[rows]
 
-    def split(self) -> list[Scene]:
+    def split(self) -> list[Subproblem]:
         """Scenes that together are this one, each with closer bounds; none where reductions are known."""
         if not self.on.crossing and len(self.on.pools) > 1 and len(parts := self.on.by_seam()) > 1:
             return [replace(self, on=part) for part in parts]
@@ -119,9 +119,9 @@ class Scene:
             return [replace(self, high=middle), replace(self, low=middle + 1)]
         return self._by_replicas() if self.most > self.fewest else []
 
-    def narrowed(self) -> list[Scene]:
+    def narrowed(self) -> list[Subproblem]:
         """The same with the replicas bounded by 1, 2, 4, 8 ..."""
-        found: list[Scene] = []
+        found: list[Subproblem] = []
         fewest = self.fewest
         while fewest <= self.most:
             most = max(min(2 * (fewest - 1), self.most), fewest)
@@ -129,7 +129,7 @@ class Scene:
             fewest = most + 1
         return found
 
-    def _by_replicas(self) -> list[Scene]:
+    def _by_replicas(self) -> list[Subproblem]:
         middle = min(max(isqrt(self.fewest * self.most), self.fewest), self.most - 1)
         few = replace(self, most=middle, high=max(min(self.high, middle // 2), self.low))
         return [few, replace(self, fewest=middle + 1)]
@@ -142,7 +142,7 @@ class Scene:
         return more - here > alone - here
 
 
-def loosest(kinds: Kinds, network: Network, most: float) -> Network:
+def loosest(kinds: PipelineTemplates, network: Network, most: float) -> Network:
     """A bound on :func:`planner.hetero.bundles.across` for up to `most` neighbours: no reduction is shorter.
 
     Every hop leaves the domain, at the rate of as many NICs as could ever share one, ``B_nic min(domain, tp cp most) /
@@ -154,7 +154,7 @@ def loosest(kinds: Kinds, network: Network, most: float) -> Network:
     return replace(network, domain=1, mesh=0.0, nic=network.nic * ports, nic_latency=latency)
 
 
-def scenes(setting: Setting, sets: list[tuple[int, ...]] | None = None) -> list[Scene]:
+def scenes(setting: BundleSetting, sets: list[tuple[int, ...]] | None = None) -> list[Subproblem]:
     """Every set of pools that some kinds stand on (or only those given), large sets first.
 
     Two pools may share every pipeline so that no gradient passes from one to the other; then each layer is held on one
@@ -162,7 +162,7 @@ def scenes(setting: Setting, sets: list[tuple[int, ...]] | None = None) -> list[
     """
     pools = range(len(setting.offer.nodes))
     used = setting.kinds.usage > 0
-    found: list[Scene] = []
+    found: list[Subproblem] = []
     for some in sets if sets is not None else [c for n in reversed(pools) for c in combinations(pools, n + 1)]:
         outside = [p for p in pools if p not in some]
         rows = np.flatnonzero(~np.any(used[:, outside], axis=-1))
@@ -174,9 +174,9 @@ def scenes(setting: Setting, sets: list[tuple[int, ...]] | None = None) -> list[
         most = max(min(have // max(smallest, 1), setting.offer.batch), 1)
         inside = rows if len(some) == 1 else rows[np.all(kinds.usage[:, list(some)] > 0, axis=-1)]
         if len(inside) and len(some) <= 2:
-            found.append(Scene(Standing(setting, some, inside, crossing=False), 1, most))
+            found.append(Subproblem(TemplatesOnPools(setting, some, inside, crossing=False), 1, most))
         if len(some) > 1 and most > 1:
-            on = Standing(setting, some, rows, crossing=True)
+            on = TemplatesOnPools(setting, some, rows, crossing=True)
             high = max(min(int(np.max(on.network.domain)), most // 2), 1)
-            found.append(Scene(on, 2, most, 1, high))
+            found.append(Subproblem(on, 2, most, 1, high))
     return found

@@ -30,7 +30,7 @@ MOST_MODULES = 16
 LARGEST_BATCH = LARGEST_SEQUENCE = 10**9
 
 
-class Library(Mapping[str, Model]):
+class ModelLibrary(Mapping[str, Model]):
     """Models by id, each read and checked when it is first asked for."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
@@ -57,7 +57,7 @@ class Library(Mapping[str, Model]):
         return "built-in" if path.parent == data("models") else str(path)
 
 
-def library(extra: Path | None = None) -> Library:
+def library(extra: Path | None = None) -> ModelLibrary:
     """All models: the built-in ones, overlaid by the user's.
 
     Raises:
@@ -67,7 +67,7 @@ def library(extra: Path | None = None) -> Library:
     for folder in _user_folders(extra):
         for path in _toml_files(folder):
             files.update(dict.fromkeys(model_files.tables(path), path))
-    return Library(files)
+    return ModelLibrary(files)
 
 
 def model(entry: str, extra: Path | None = None) -> Model:

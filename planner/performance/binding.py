@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from planner.base.errors import WrongQuestion
-from planner.cost.algorithms import HOPS, OPERATIONS, PROTOCOLS, Library, Protocol
-from planner.cost.figures import Device, Dimension, Dimensions, Expansion, Figure, Network, Shape, Stack
+from planner.cost.algorithms import HOPS, OPERATIONS, PROTOCOLS, CollectiveLibrary, Protocol
+from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network, NetworkDimension, Shape, Stack
 from planner.cost.software import Software
 from planner.models.parameters import lora_parameters, parameters
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
@@ -258,7 +258,7 @@ def network(cluster: Cluster, reached: AcceleratorEfficiency) -> Network:
 
 def library(
     cluster: Cluster, entries: Mapping[str, CollectiveEfficiency], fabrics: Mapping[str, FabricEfficiency]
-) -> Library:
+) -> CollectiveLibrary:
     """The collective library on a cluster's links, alone on them, by what is fitted in a catalog.
 
     Arguments:
@@ -275,7 +275,7 @@ def library(
     between = _first(fabrics, [cluster.fabric.id, cluster.fabric.kind, "default"])
     link = cluster.scaleup.bandwidth or HOST_BANDWIDTH
     adding = used["all-reduce"]
-    return Library(
+    return CollectiveLibrary(
         protocols={op: protocols(entry, link, between, _nics(cluster)) for op, entry in used.items()},
         switch=adding.switch * link if cluster.accelerator.generation in ADDING else 0.0,
         switch_step=adding.switch_step,
@@ -341,7 +341,7 @@ def _dimensions(cluster: Cluster, reached: AcceleratorEfficiency) -> Dimensions 
         size = d.size or max(1, -(-all_ // below))
         below *= size
         reach = reached.scaleup if below <= each else reached.nic
-        found.append(Dimension(d.topology, float(size), d.bandwidth * reach, d.latency))
+        found.append(NetworkDimension(d.topology, float(size), d.bandwidth * reach, d.latency))
     if below != all_:
         sizes = " x ".join(f"{d.size:g}" for d in found)
         raise WrongQuestion(

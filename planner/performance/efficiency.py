@@ -13,7 +13,7 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class Efficiency:
     """Efficiencies, and the entries they came from."""
 
     accelerator: AcceleratorEfficiency
@@ -37,7 +37,7 @@ def accelerator_keys(accelerator: Accelerator) -> tuple[str, ...]:
     return (accelerator.id, accelerator.generation, accelerator.vendor)
 
 
-def reached(catalog: Catalog, accelerator: Accelerator, runtime: Runtime, release: str) -> Reached:
+def reached(catalog: Catalog, accelerator: Accelerator, runtime: Runtime, release: str) -> Efficiency:
     """An accelerator's own entry, else its generation's, its vendor's, or the default; a release's own entry, else its
     runtime's.
     """
@@ -56,7 +56,7 @@ def reached(catalog: Catalog, accelerator: Accelerator, runtime: Runtime, releas
         notes.append(f"nothing measured with {runtime.id}: overlap and overheads as in other runtimes")
     notes += _replaced(catalog, "accelerator_efficiencies", part, "kernels and links")
     notes += _replaced(catalog, "runtime_efficiencies", stack, "overlap and overheads")
-    return Reached(part, stack, tuple(notes))
+    return Efficiency(part, stack, tuple(notes))
 
 
 def _replaced(catalog: Catalog, kind: str, entry: Entry, what: str) -> list[str]:

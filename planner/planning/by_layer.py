@@ -18,7 +18,7 @@ from planner.performance.efficiency import reached, runtime_keys
 from planner.schema.hardware import Cluster, Dimension, Fabric, Runtime
 from planner.schema.plan import Plan
 from planner.schema.workload import Workload
-from planner.space.axes import NO_RECOMPUTE, Options, TensorMode
+from planner.space.axes import NO_RECOMPUTE, OptionAxes, TensorMode
 from planner.space.axes import Sharding as Shards
 from planner.space.grid import as_figures
 from planner.verify.model import read
@@ -28,7 +28,7 @@ FAMILY_RUNTIME = {"cnn": "mxnet", "dlrm": "hugectr"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class LayerOptions:
     """How a model is cut and where it runs."""
 
     node: str = "dgx-h100"
@@ -63,7 +63,7 @@ class Layered:
         return operators.exchange_time(self.network, self.layout, c)
 
 
-def layered(catalog: Catalog, name: str, asked: Asked) -> Layered:
+def layered(catalog: Catalog, name: str, asked: LayerOptions) -> Layered:
     """The layers of a model: a transformer of the library or a file, a convolutional network or a recommender.
 
     Raises:
@@ -79,7 +79,7 @@ def layered(catalog: Catalog, name: str, asked: Asked) -> Layered:
     return _transformer(catalog, workload(model(name), sequence=asked.sequence), on, asked)
 
 
-def _transformer(catalog: Catalog, work: Workload, on: Cluster, asked: Asked) -> Layered:
+def _transformer(catalog: Catalog, work: Workload, on: Cluster, asked: LayerOptions) -> Layered:
     shape, runtime = work.model, catalog.runtime("megatron-core")
     if shape.heads % asked.tp or shape.hidden % asked.tp:
         raise WrongQuestion(f"--tp {asked.tp}: {shape.heads} attention heads and {shape.hidden:,} hidden don't divide")
@@ -101,7 +101,7 @@ def of_plan(catalog: Catalog, plan: Plan, own: Cluster | None = None) -> Layered
         WrongQuestion: a node or runtime that the catalog lacks, or one that is not what the plan was made with.
     """
     p, w, pool = plan.parallelism, plan.workload, plan.cluster.pools[0]
-    asked = Asked(
+    asked = LayerOptions(
         node=pool.node,
         precision=plan.precision,
         tp=p.tp,
@@ -185,12 +185,12 @@ def _cause(layer: Operator) -> str:
 
 
 def grid_of(
-    catalog: Catalog, work: Workload, on: Cluster, runtime: Runtime, release: str, asked: Asked, micro: int
+    catalog: Catalog, work: Workload, on: Cluster, runtime: Runtime, release: str, asked: LayerOptions, micro: int
 ) -> Grid:
     """One pipeline stage with the whole model, as a grid of scalars."""
     fitted = reached(catalog, on.accelerator, runtime, release)
     tensor = TensorMode(asked.sequence_parallel and asked.tp > 1, False)
-    options = Options(asked.precision, NO_RECOMPUTE, tensor, Shards(0, "full", False), False, False, False)
+    options = OptionAxes(asked.precision, NO_RECOMPUTE, tensor, Shards(0, "full", False), False, False, False)
     network = binding.network(on, fitted.accelerator)
     return Grid(
         shape=binding.shape(work),
@@ -202,7 +202,7 @@ def grid_of(
     )
 
 
-def _layout(asked: Asked, micro: int) -> Layout:
+def _layout(asked: LayerOptions, micro: int) -> Layout:
     degrees = {
         "tp": asked.tp,
         "ep": asked.ep,
@@ -215,7 +215,7 @@ def _layout(asked: Asked, micro: int) -> Layout:
     return Layout(**{name: float(value) for name, value in degrees.items()}, **ones)
 
 
-def _other(catalog: Catalog, name: str, on: Cluster, asked: Asked) -> Layered:
+def _other(catalog: Catalog, name: str, on: Cluster, asked: LayerOptions) -> Layered:
     family = "cnn" if name in families.networks() else "dlrm"
     if asked.tp * asked.ep > 1:
         raise WrongQuestion(f"{name}: only data-parallel ranks (--dp) exist for a {family} model")

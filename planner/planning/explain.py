@@ -18,7 +18,7 @@ from planner.question.request import Request
 from planner.schema.plan import FrontPoint, Plan, Reasons
 from planner.schema.workload import Workload
 from planner.search.bounded import Bounded
-from planner.search.problem import Candidate, Found
+from planner.search.problem import Candidate, SearchResult
 from planner.space.axes import Pins
 from planner.space.grid import single_grid
 
@@ -59,7 +59,7 @@ def gains(prepared: Prepared, best: Candidate) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def reasons(prepared: Prepared, found: Found, plans: tuple[Plan, ...]) -> Reasons:
+def reasons(prepared: Prepared, found: SearchResult, plans: tuple[Plan, ...]) -> Reasons:
     """What binds the best plan, what more would bring, and why the others lost."""
     best = found.best[0]
     gained = gains(prepared, best)
@@ -178,7 +178,7 @@ def overflowing(prepared: Prepared, placed: Candidate) -> str:
 # ---- nothing fits ----------------------------------------------------------------------------------------------------
 
 
-def nothing_fits(catalog: Catalog, prepared: Prepared, found: Found) -> str:
+def nothing_fits(catalog: Catalog, prepared: Prepared, found: SearchResult) -> str:
     """What binds when no plan is feasible, and the smallest change that would help."""
     request = prepared.request
     if found.feasible:

@@ -18,7 +18,7 @@ from planner.question.request import Request
 from planner.schema.plan import FrontPoint, Plan, PlanSet, SearchSection
 from planner.search.bounded import Bounded
 from planner.search.costing import near_duplicates
-from planner.search.problem import Found
+from planner.search.problem import SearchResult
 
 Progress = Callable[[str, float], AbstractContextManager[Callable[[int], None]]]
 """Given what is done and how many units of it, a context that yields ``advance(n)``."""
@@ -81,7 +81,7 @@ def _second_opinion(plan: Plan, *, may_exceed_limits: bool = False) -> None:
         raise AssertionError(f"plan {plan.rank} does not hold: {error}") from error
 
 
-def _search_section(prepared: Prepared, found: Found) -> SearchSection:
+def _search_section(prepared: Prepared, found: SearchResult) -> SearchSection:
     request = prepared.request
     alike = near_duplicates(problem(prepared, 1), found.best[0].block, found.best[0].flat) if request.fold else 1
     return SearchSection(
@@ -95,7 +95,7 @@ def _search_section(prepared: Prepared, found: Found) -> SearchSection:
     )
 
 
-def _front(catalog: Catalog, prepared: Prepared, found: Found) -> tuple[FrontPoint, ...]:
+def _front(catalog: Catalog, prepared: Prepared, found: SearchResult) -> tuple[FrontPoint, ...]:
     """Over several counts the best of each count; on one count, faster against leaner."""
     if len(prepared.request.counts) == 1:
         return tuple(document.front_point(prepared, candidate) for candidate in found.front)

@@ -18,12 +18,12 @@ from planner.cost.ownership import resale
 from planner.procure.answer import breakeven, document
 from planner.procure.program import infeasible, marginal, pruning
 from planner.procure.program.alternatives import families, ranked
-from planner.procure.program.model import Instance, Variant, limits
+from planner.procure.program.model import ProcureInstance, ProcureVariant, limits
 from planner.procure.program.solution import Solution
 from planner.procure.program.solve import USUAL, Settings, best
 from planner.procure.question.portfolio import Portfolio
 from planner.procure.supply.acquiring import pools, standing
-from planner.procure.supply.pools import Pool, offers
+from planner.procure.supply.pools import SupplyPool, offers
 from planner.procure.supply.prices import OLD_RATE_DAYS, TERM_DAYS, is_stale
 from planner.procure.throughput.column import Column
 from planner.procure.throughput.columns import Throughputs
@@ -52,8 +52,8 @@ class Depth:
 class Posed:
     """A question with everything computed that its programs need."""
 
-    instance: Instance
-    lean: Instance
+    instance: ProcureInstance
+    lean: ProcureInstance
     """Without what another node, come by in the same way, dominates."""
     speeds: Throughputs
     mixtures: Mixtures
@@ -79,11 +79,11 @@ def pose(catalog: Catalog, asked: Portfolio, progress: Progress | None = None) -
             raise NoAnswer(
                 f"{job.name}: {job.model} trains{least} on none of the {len(offered)} candidates.\n{reasons}".rstrip()
             )
-    whole = Instance(asked, offered, columns, standing(catalog, asked))
+    whole = ProcureInstance(asked, offered, columns, standing(catalog, asked))
     return Posed(_pruned(whole), _pruned(whole, across=True), speeds, mixtures, columns)
 
 
-def _pruned(whole: Instance, *, across: bool = False) -> Instance:
+def _pruned(whole: ProcureInstance, *, across: bool = False) -> ProcureInstance:
     return replace(whole, columns=pruning.undominated(whole, across=across))
 
 
@@ -155,11 +155,11 @@ def _binding(best: schema.Alternative, gains: Sequence[schema.MarginalValue]) ->
     return tuple(c.name for c in best.constraints if c.binding or c.name in wanted)
 
 
-def question(instance: Instance) -> schema.Asked:
+def question(instance: ProcureInstance) -> schema.ProcureOptions:
     """What the answer must keep to."""
     asked = instance.asked
     exchange = asked.exchange
-    return schema.Asked(
+    return schema.ProcureOptions(
         name=asked.name,
         as_of=asked.as_of,
         horizon_days=asked.horizon_days,
@@ -172,7 +172,7 @@ def question(instance: Instance) -> schema.Asked:
             **{field.name: getattr(asked.ownership, field.name) for field in fields(schema.Owning)}
         ),
         mixed=tuple(
-            schema.Together(
+            schema.PoolGroup(
                 pools=table.pools,
                 workloads=table.jobs,
                 link_bytes_per_s=table.bandwidth,
@@ -186,7 +186,7 @@ def question(instance: Instance) -> schema.Asked:
     )
 
 
-def repriced(catalog: Catalog, posed: Posed, factor: float) -> Instance:
+def repriced(catalog: Catalog, posed: Posed, factor: float) -> ProcureInstance:
     """The instance with all catalog prices of nodes turned; speeds stay."""
     asked = replace(posed.instance.asked, price_factor=factor)
     return _pruned(
@@ -197,10 +197,10 @@ def repriced(catalog: Catalog, posed: Posed, factor: float) -> Instance:
 def _sensitivity(catalog: Catalog, posed: Posed, settings: Settings) -> Iterator[schema.Sensitivity]:
     asked = posed.instance.asked
     sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
-    usual = best(posed.lean, Variant(), asked.objective, settings)
+    usual = best(posed.lean, ProcureVariant(), asked.objective, settings)
     for factor in PRICE_SWING:
         instance = repriced(catalog, posed, factor)
-        found = best(instance, Variant(), asked.objective, settings)
+        found = best(instance, ProcureVariant(), asked.objective, settings)
         if found is not None and usual is not None:
             same = families(instance, found) == families(posed.lean, usual)
             yield schema.Sensitivity(
@@ -214,14 +214,14 @@ def _apart(posed: Posed, first: Solution, settings: Settings) -> schema.Apart | 
         return None
     asked = posed.instance.asked
     alone = _pruned(replace(posed.instance, columns=[c for c in posed.columns if not c.beside]), across=True)
-    found = best(alone, Variant(), asked.objective, settings)
+    found = best(alone, ProcureVariant(), asked.objective, settings)
     if found is None:
         return schema.Apart(value=None, what="")
     sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
     return schema.Apart(value=found.value * sign, what=document.what(alone, found))
 
 
-def _stale(asked: Portfolio, instance: Instance, alternatives: tuple[schema.Alternative, ...]) -> Iterator[str]:
+def _stale(asked: Portfolio, instance: ProcureInstance, alternatives: tuple[schema.Alternative, ...]) -> Iterator[str]:
     rate = asked.exchange
     if rate.code != "USD" and is_stale(rate.date, asked.as_of, OLD_RATE_DAYS):
         yield f"1 {rate.code}: {rate.usd:g} USD of {rate.date}"
@@ -237,7 +237,7 @@ def _stale(asked: Portfolio, instance: Instance, alternatives: tuple[schema.Alte
 
 
 def _assumptions(
-    asked: Portfolio, instance: Instance, alternatives: tuple[schema.Alternative, ...]
+    asked: Portfolio, instance: ProcureInstance, alternatives: tuple[schema.Alternative, ...]
 ) -> Iterator[Assumption]:
     used = {pool.id for alternative in alternatives for pool in alternative.pools}
     chosen = [pool for pool in instance.pools if pool.id in used]
@@ -290,7 +290,7 @@ def _of_several_kinds(alternatives: Sequence[schema.Alternative]) -> Iterator[st
                 yield f"{job.name} runs in {count} kinds of pipelines{f' in #{place}' if place > 1 else ''}"
 
 
-def _of_owning(asked: Portfolio, bought: list[Pool]) -> Iterator[Assumption]:
+def _of_owning(asked: Portfolio, bought: list[SupplyPool]) -> Iterator[Assumption]:
     if not bought:
         return
     owner, hall, restart = asked.ownership, asked.hall, asked.reliability.restart_without_spares_s / 3600

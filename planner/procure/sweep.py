@@ -11,7 +11,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.procure import run
 from planner.procure.answer import document
-from planner.procure.program.model import Variant
+from planner.procure.program.model import ProcureVariant
 from planner.procure.program.solve import USUAL, Settings, best
 from planner.procure.question.portfolio import Portfolio
 from planner.question.amounts import usd
@@ -45,7 +45,7 @@ def swept(
     reached = None
     for n in range(POINTS):
         value = low * (high / low) ** (n / (POINTS - 1))
-        found = best(posed.lean, Variant(moved={name: value}), asked.objective, settings)
+        found = best(posed.lean, ProcureVariant(moved={name: value}), asked.objective, settings)
         if found is None:
             points.append({"limit": value, "what": "", "front": False, **dict.fromkeys(FIGURES)})
             continue

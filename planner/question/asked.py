@@ -44,7 +44,7 @@ _MOST_PLANS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PlanOptions:
     """Everything that a question may say beside its model and its cluster; text as a person writes it."""
 
     fabric: str | None = None
@@ -83,13 +83,13 @@ class Asked:
     catalog: Path | None = None
 
 
-def several(cluster: str | Sequence[str], asked: Asked) -> bool:
+def several(cluster: str | Sequence[str], asked: PlanOptions) -> bool:
     """Whether a question names more than one pool, links between them, or accelerators without nodes."""
     texts = [cluster] if isinstance(cluster, str) else cluster
     return bool(asked.accelerators is not None or asked.links or len(texts) > 1 or any("@" in text for text in texts))
 
 
-def pooled_request(model: str, named: str | Sequence[str], asked: Asked) -> tuple[Catalog, Request, Pools]:
+def pooled_request(model: str, named: str | Sequence[str], asked: PlanOptions) -> tuple[Catalog, Request, Pools]:
     """The catalog, the request and the pools that a question about several pools means.
 
     Raises:
@@ -116,7 +116,7 @@ def pooled_request(model: str, named: str | Sequence[str], asked: Asked) -> tupl
     return known, wanted, pools.pools(bases, paid, asked.links)
 
 
-def request_over(known: Catalog, model: str, clusters: Sequence[Cluster], asked: Asked) -> Request:
+def request_over(known: Catalog, model: str, clusters: Sequence[Cluster], asked: PlanOptions) -> Request:
     """The request about several clusters at once, without a price.
 
     Raises:
@@ -129,7 +129,7 @@ def request_over(known: Catalog, model: str, clusters: Sequence[Cluster], asked:
     return replace(wanted, cluster=first, counts=(first.count,), price=None, sold_as="")
 
 
-def _bases(known: Catalog, texts: Sequence[str], asked: Asked) -> list[tuple[Cluster, str]]:
+def _bases(known: Catalog, texts: Sequence[str], asked: PlanOptions) -> list[tuple[Cluster, str]]:
     """The clusters that pools are made of, and their zones."""
     region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
     bases: list[tuple[Cluster, str]] = []
@@ -150,7 +150,9 @@ def _bases(known: Catalog, texts: Sequence[str], asked: Asked) -> list[tuple[Clu
     return bases
 
 
-def _meant(known: Catalog, asked: Asked, bases: Sequence[tuple[Cluster, str]]) -> tuple[tuple[str, str, str], ...]:
+def _meant(
+    known: Catalog, asked: PlanOptions, bases: Sequence[tuple[Cluster, str]]
+) -> tuple[tuple[str, str, str], ...]:
     """Which accelerators and nodes stand for those that were named without nodes."""
     if asked.accelerators is None:
         return ()
@@ -164,7 +166,7 @@ def _meant(known: Catalog, asked: Asked, bases: Sequence[tuple[Cluster, str]]) -
 
 
 def request(
-    model: str, named: str | Sequence[str], asked: Asked, *, known: Catalog | None = None
+    model: str, named: str | Sequence[str], asked: PlanOptions, *, known: Catalog | None = None
 ) -> tuple[Catalog, Request]:
     """The catalog (read unless given) and the request that a question means."""
     known = known or load(asked.catalog)
@@ -212,7 +214,7 @@ def request(
     )
 
 
-def _cluster(known: Catalog, named: str | Sequence[str], asked: Asked) -> tuple[Cluster, tuple[int, ...]]:
+def _cluster(known: Catalog, named: str | Sequence[str], asked: PlanOptions) -> tuple[Cluster, tuple[int, ...]]:
     texts = [named] if isinstance(named, str) else list(named)
     if not texts:
         raise WrongQuestion("on what? --cluster dgx-h100:16, or --accelerators A100:4,V100:8")
@@ -281,7 +283,7 @@ def _runtime(known: Catalog, text: str | None, part: Accelerator) -> tuple[Runti
     return runtime, release or runtime.releases[-1]
 
 
-def _pins(asked: Asked) -> Pins:
+def _pins(asked: PlanOptions) -> Pins:
     pins = _known_elsewhere(parse_pins(asked.pins))
     if asked.precision is None:
         return pins
@@ -368,7 +370,7 @@ def parse_risk(text: str | float) -> float:
     return value
 
 
-def _price(known: Catalog, node: Node, asked: Asked) -> tuple[Price | None, str]:
+def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None, str]:
     """Per node-hour: the one given, the node's own, or that of the cloud instance that stands in for it."""
     if asked.basis not in PRICE_BASES:
         raise WrongQuestion(f"--basis {asked.basis}: choose {', '.join(PRICE_BASES)}")
@@ -397,7 +399,7 @@ def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: str | Sequ
     return found
 
 
-def _left_open(asked: Asked, base: Cluster, model: Model, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:
+def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:
     """What the question did not say and this program chose."""
     open_ones = [
         (

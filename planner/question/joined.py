@@ -16,7 +16,7 @@ ZONE_LATENCY = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pool:
+class JobPool:
     """Nodes of one kind in one zone."""
 
     name: str
@@ -44,7 +44,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class PoolLink:
     """What joins two pools."""
 
     bandwidth: float
@@ -59,24 +59,24 @@ class Link:
 class Pools:
     """All pools of a question and the links between them."""
 
-    all: tuple[Pool, ...]
-    given: Mapping[frozenset[str], Link] = field(default_factory=dict)
+    all: tuple[JobPool, ...]
+    given: Mapping[frozenset[str], PoolLink] = field(default_factory=dict)
 
-    def link(self, a: Pool, b: Pool) -> Link:
+    def link(self, a: JobPool, b: JobPool) -> PoolLink:
         """The link that was given, or else the default of :func:`default_link`."""
         return self.given.get(frozenset((a.name, b.name))) or default_link(a, b)
 
 
-def default_link(a: Pool, b: Pool) -> Link:
+def default_link(a: JobPool, b: JobPool) -> PoolLink:
     """In one zone the slower node's NICs, between zones 10 Gbit/s a node and 1 ms."""
     slower = min(ports(pool) for pool in (a, b))
     latency = max(pool.cluster.fabric.latency for pool in (a, b))
     if a.zone == b.zone:
-        return Link(slower, latency, "the slower of both nodes' NICs")
-    return Link(min(slower, ZONE_BANDWIDTH), max(latency, ZONE_LATENCY), "assumed between zones")
+        return PoolLink(slower, latency, "the slower of both nodes' NICs")
+    return PoolLink(min(slower, ZONE_BANDWIDTH), max(latency, ZONE_LATENCY), "assumed between zones")
 
 
-def ports(pool: Pool) -> float:
+def ports(pool: JobPool) -> float:
     """B/s of all of a node's NICs, one direction."""
     node = pool.cluster.node
     return max(node.nics, 1) * float(node.nic_bandwidth or pool.cluster.fabric.nic_bandwidth)
@@ -96,12 +96,12 @@ def part_of(node: Node, accelerators: int) -> Node:
     )
 
 
-def merged(pools: Sequence[Pool], linked: Collection[str] = ()) -> tuple[Pool, ...]:
+def merged(pools: Sequence[JobPool], linked: Collection[str] = ()) -> tuple[JobPool, ...]:
     """Pools without nodes left out, pools that differ in nothing but their count and name made one.
 
     Pools whose names are `linked` stay apart: a link that was given says more of them than what they are made of.
     """
-    found: list[Pool] = []
+    found: list[JobPool] = []
     for pool in pools:
         if pool.count < 1:
             continue
@@ -115,13 +115,13 @@ def merged(pools: Sequence[Pool], linked: Collection[str] = ()) -> tuple[Pool, .
     return tuple(found)
 
 
-def _alike(a: Pool, b: Pool) -> bool:
+def _alike(a: JobPool, b: JobPool) -> bool:
     return replace(a, name="", cluster=replace(a.cluster, count=1)) == replace(
         b, name="", cluster=replace(b.cluster, count=1)
     )
 
 
-def joint(pools: Pools, used: Sequence[Pool], networks: Sequence[Network], accelerators: float) -> Network:
+def joint(pools: Pools, used: Sequence[JobPool], networks: Sequence[Network], accelerators: float) -> Network:
     """What a collective over all of `used` finds: at every level the slowest of them, and the links between them.
 
     A ring passes every link, so its slowest one sets the pace: ``B = min over pools and links``. The domain is the
@@ -149,7 +149,7 @@ def joint(pools: Pools, used: Sequence[Pool], networks: Sequence[Network], accel
     )
 
 
-def crossing(pools: Pools, a: Pool, b: Pool, mine: Network, theirs: Network) -> Network:
+def crossing(pools: Pools, a: JobPool, b: JobPool, mine: Network, theirs: Network) -> Network:
     """The link between two pools as a network in which every hop leaves its domain.
 
     What an accelerator gets of it: ``B_link / accelerators of a node``, times the share that software reaches of NICs.

@@ -13,7 +13,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import risk
 from planner.performance import binding, intervals
-from planner.performance.efficiency import Reached, reached
+from planner.performance.efficiency import Efficiency, reached
 from planner.performance.profiles import overlay
 from planner.performance.profiles import profile as profiles
 from planner.performance.profiles.profile import Profile
@@ -23,7 +23,7 @@ from planner.search.problem import Problem, Target
 from planner.space import impossible
 from planner.space.grid import Block, Figures, blocks
 from planner.space.layouts import Question, layouts
-from planner.space.rules import Setting
+from planner.space.rules import RuleSetting
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Prepared:
     """A request made computable: figures, blocks, and what the objective weighs each row with."""
 
     request: Request
-    reached: Reached
+    reached: Efficiency
     figures: Figures
     blocks: tuple[Block, ...]
     targets: tuple[Target, ...]
@@ -63,7 +63,7 @@ def space(request: Request) -> tuple[Block, ...]:
     Raises:
         WrongQuestion: no layout is legal under the pins.
     """
-    setting = Setting(request.workload, request.cluster, request.runtime)
+    setting = RuleSetting(request.workload, request.cluster, request.runtime)
     question = Question(setting, request.counts, request.batches, request.pins, request.waived)
     rows = layouts(question)
     if not len(rows["tp"]):
@@ -84,7 +84,7 @@ def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | Non
     request = replace(request, counts=_that_progress(request))
     found = space(request) if spanned is None else spanned
     known, part = intervals.read(catalog), request.cluster.accelerator
-    fitted = reached_on(catalog, request, part)
+    fitted = resolve_efficiency(catalog, request, part)
     kinds = {name for block in found for name in block.axes.precision}
     measured, unused = measured_layers(catalog, request, kinds)
     memory = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id)
@@ -101,7 +101,7 @@ def how_sure(known: Mapping[str, intervals.Width], request: Request, part: Accel
     return intervals.of_work(known, part.generation, kind, request.runtime.id, work.method.kind, work.sequence)
 
 
-def reached_on(catalog: Catalog, request: Request, part: Accelerator) -> Reached:
+def resolve_efficiency(catalog: Catalog, request: Request, part: Accelerator) -> Efficiency:
     """What the request's runtime reaches on some accelerator; its notes say where no training run was measured."""
     found = reached(catalog, part, request.runtime, request.release)
     if intervals.measured(intervals.read(catalog), part.generation):
@@ -112,7 +112,7 @@ def reached_on(catalog: Catalog, request: Request, part: Accelerator) -> Reached
 
 def _figures(
     request: Request,
-    fitted: Reached,
+    fitted: Efficiency,
     precisions: Sequence[str],
     measured: Mapping[str, Profile],
     memory_half_width: float,

@@ -10,7 +10,7 @@ import numpy as np
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.units import format_seconds
 from planner.cost.goodput import BASIS as GOODPUT_BASIS
-from planner.cost.goodput import RESTART_S, Goodput, goodput
+from planner.cost.goodput import RESTART_S, GoodputEstimate, goodput
 from planner.cost.money import HOUR_S
 from planner.models.parameters import parameters
 from planner.performance import binding
@@ -76,7 +76,7 @@ def _that_progress(request: Request) -> tuple[int, ...]:
     return counts
 
 
-def goodput_of(request: Request, nodes: object) -> Goodput:
+def goodput_of(request: Request, nodes: object) -> GoodputEstimate:
     """Goodput on that many nodes: checkpoints of weights and optimizer states, evenly over all accelerators."""
     optimizer = request.workload.optimizer
     state = parameters(request.workload.model).total * (2.0 + optimizer.state_bytes + optimizer.master_bytes)

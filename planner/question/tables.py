@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from planner.base import units
 from planner.base.errors import ClusterwrightError, WrongQuestion, nearest
-from planner.catalog.files import Document, Problem, read_document
+from planner.catalog.files import Document, FileProblem, read_document
 
 T = TypeVar("T")
 Where = tuple[str | int, ...]
@@ -23,7 +23,7 @@ def opened(path: Path) -> Document:
     Raises:
         WrongQuestion: it cannot be read, or is no TOML.
     """
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     document = read_document(path, problems)
     if document is None:
         raise WrongQuestion("\n".join(str(problem) for problem in problems))
@@ -35,12 +35,12 @@ class Tables:
     """Reads values out of tables and collects what is wrong with them."""
 
     document: Document
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[FileProblem] = field(default_factory=list)
 
     def wrong(self, where: Where, reason: str) -> None:
         """Notes a problem at a key."""
         key = ".".join(str(part) for part in where)
-        self.problems.append(Problem(str(self.document.path), self.document.line(where), key, reason))
+        self.problems.append(FileProblem(str(self.document.path), self.document.line(where), key, reason))
 
     def keys(self, table: Any, known: Iterable[str], where: Where) -> dict[str, Any]:
         """The table, its unknown keys told."""

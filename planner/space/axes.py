@@ -143,7 +143,7 @@ def placement(name: str) -> Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class OptionAxes:
     """One value of every option axis: an option tuple of the grid, and what a plan reports."""
 
     precision: str

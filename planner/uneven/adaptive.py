@@ -39,7 +39,7 @@ def candidates(reference: int, largest: int, count: int = CANDIDATES) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BatchChoice:
     """A global batch with its split and what it brings."""
 
     batch: int
@@ -53,7 +53,7 @@ class Choice:
 
 def choose(
     of: Nodes, reference: int, largest: int, noise_scale: float, *, current: int | None = None, split: bool = True
-) -> Choice:
+) -> BatchChoice:
     """The batch of the highest goodput with its best split (or the even one, if not `split`).
 
     The current batch stays unless another brings 5 % more.
@@ -74,7 +74,7 @@ def choose(
     batch = int(sizes[best])
     found = filling.whole(of, batch) if split else _even_split(of, batch)
     worth = float(efficiency(batch, reference, noise_scale))
-    return Choice(batch, found.batches, float(found.time), batch / float(found.time) * worth)
+    return BatchChoice(batch, found.batches, float(found.time), batch / float(found.time) * worth)
 
 
 def _even_times(of: Nodes, sizes: Array) -> Array:
@@ -83,8 +83,8 @@ def _even_times(of: Nodes, sizes: Array) -> Array:
     return np.where(np.all(each <= of.cap, axis=-1), step_time(of, each), np.inf)
 
 
-def _even_split(of: Nodes, batch: int) -> filling.Split:
+def _even_split(of: Nodes, batch: int) -> filling.BatchSplit:
 
     alike = nodes(np.ones(of.n), 0.0, 0.0, 0.0, cap=of.cap)
     batches = filling.whole(alike, batch).batches
-    return filling.Split(batches, step_time(of, batches))
+    return filling.BatchSplit(batches, step_time(of, batches))

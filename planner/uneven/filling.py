@@ -15,7 +15,7 @@ _HALVINGS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class BatchSplit:
     """Samples of every node, and the seconds of a step."""
 
     batches: Array
@@ -36,7 +36,7 @@ def held_within(of: Nodes, time: Array) -> Array:
     return np.clip(np.minimum(computing, waiting), 0.0, of.cap)
 
 
-def optimum(of: Nodes, batch: ArrayLike) -> Split:
+def optimum(of: Nodes, batch: ArrayLike) -> BatchSplit:
     """The split of `batch` samples (any shape that broadcasts with the mixes) that makes the step shortest.
 
     ``T`` is the least with ``sum held_within(T) >= B``, found by bisection for all batches and mixes at once. A node
@@ -62,10 +62,10 @@ def optimum(of: Nodes, batch: ArrayLike) -> Split:
     missing, spread = wanted - np.sum(under, axis=-1), np.sum(over - under, axis=-1)
     share = np.where(spread > 0, missing / np.where(spread > 0, spread, 1.0), 0.0)
     batches = under + share[..., None] * (over - under)
-    return Split(batches, high)
+    return BatchSplit(batches, high)
 
 
-def whole(of: Nodes, batch: ArrayLike) -> Split:
+def whole(of: Nodes, batch: ArrayLike) -> BatchSplit:
     """The best split into whole samples: the optimum rounded down, then one sample at a time to the node that is then
     fastest.
 
@@ -85,7 +85,7 @@ def whole(of: Nodes, batch: ArrayLike) -> Split:
         fastest = np.argmin(after, axis=-1)[..., None]
         one_more = np.take_along_axis(batches, fastest, axis=-1) + left[..., None]
         np.put_along_axis(batches, fastest, one_more, axis=-1)
-    return Split(batches, step_time(of, batches))
+    return BatchSplit(batches, step_time(of, batches))
 
 
 def _broadcast(of: Nodes, batch: ArrayLike) -> tuple[Array, Nodes]:

@@ -19,7 +19,7 @@ from planner.cost.software import Software, stretched
 from planner.models import families
 from planner.performance import binding, intervals
 from planner.performance.efficiency import Efficiencies
-from planner.question.joined import Pool, Pools, joint
+from planner.question.joined import JobPool, Pools, joint
 from planner.question.request import OOM_RISK
 from planner.uneven.node_times import Array, Nodes, nodes
 
@@ -31,7 +31,7 @@ FEW, MANY = 16.0, 256.0
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ImagePart:
     """An accelerator of a pool under a network: its figures, and what its memory holds. Bytes."""
 
     device: Device
@@ -49,7 +49,7 @@ class Part:
         return float(np.floor(max(self.usable - self.fixed, 0.0) / self.image))
 
 
-def part(catalog: Catalog, network: str, pool: Pool, precision: str, oom_risk: float = OOM_RISK) -> Part:
+def part(catalog: Catalog, network: str, pool: JobPool, precision: str, oom_risk: float = OOM_RISK) -> ImagePart:
     """The accelerator of a pool.
 
     Raises:
@@ -65,7 +65,7 @@ def part(catalog: Catalog, network: str, pool: Pool, precision: str, oom_risk: f
     reached, runtime = using.accelerator(own), using.runtime(*RUNTIME, "", own.generation)
     software = binding.software(runtime, precision)
     spread, _ = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), RUNTIME[0])
-    return Part(
+    return ImagePart(
         device=binding.matured(binding.device(own, reached, precision, RUNTIME[1]), reached, RUNTIME[1]),
         software=software,
         fixed=convolution.state_bytes(model, software) + runtime.resident_bytes,
@@ -74,7 +74,7 @@ def part(catalog: Catalog, network: str, pool: Pool, precision: str, oom_risk: f
     )
 
 
-def of(catalog: Catalog, network: str, offered: Pools, used: Sequence[Pool], precision: str = "fp16",
+def of(catalog: Catalog, network: str, offered: Pools, used: Sequence[JobPool], precision: str = "fp16",
        oom_risk: float = OOM_RISK) -> Nodes:  # fmt: skip
     """A node for every accelerator of the pools `used`, in their order: ``t = q b + s`` forward, ``k b + m`` backward.
 
@@ -113,7 +113,7 @@ def of(catalog: Catalog, network: str, offered: Pools, used: Sequence[Pool], pre
     return nodes(q, s, k, m, gamma=gamma, overlapped=reduce - last, last=last, cap=cap)
 
 
-def of_each(used: Sequence[Pool], figures: Array) -> list[Array]:
+def of_each(used: Sequence[JobPool], figures: Array) -> list[Array]:
     """Figures of nodes (:func:`of`), pool by pool."""
     ends = np.cumsum([pool.cluster.accelerators for pool in used])
     return np.split(figures, ends[:-1].tolist())

@@ -12,17 +12,17 @@ from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.cost import convolution
 from planner.models import families
-from planner.question.joined import Pool, Pools, merged
+from planner.question.joined import JobPool, Pools, merged
 from planner.question.request import OOM_RISK
 from planner.schema.images import ImagePlan, ImagePool
 from planner.schema.plan import Assumption, Generator
 from planner.uneven import filling, images, node_times
-from planner.uneven.filling import Split
+from planner.uneven.filling import BatchSplit
 from planner.uneven.node_times import Nodes
 
 MOST_POOLS = 8
 """Of which every set is tried."""
-Found = tuple[float, tuple[Pool, ...], Nodes, Split]
+Found = tuple[float, tuple[JobPool, ...], Nodes, BatchSplit]
 """Seconds of a step on some pools."""
 
 
@@ -77,7 +77,7 @@ def plan(catalog: Catalog, network: str, offered: Pools, batch: int, precision: 
     )
 
 
-def _on(catalog: Catalog, network: str, pools: Pools, part: tuple[Pool, ...], batch: int, precision: str,
+def _on(catalog: Catalog, network: str, pools: Pools, part: tuple[JobPool, ...], batch: int, precision: str,
         oom_risk: float) -> Found | None:  # fmt: skip
     """The best split over some pools of which each takes part; None where it does not fit, or one gets nothing."""
     of = images.of(catalog, network, pools, part, precision, oom_risk)
@@ -94,7 +94,7 @@ def _even(of: Nodes, batch: int) -> float | None:
     return float(node_times.step_time(of, shares)) if np.all(shares <= of.cap) else None
 
 
-def _pool(pool: Pool, shares: node_times.Array, part: images.Part) -> ImagePool:
+def _pool(pool: JobPool, shares: node_times.Array, part: images.ImagePart) -> ImagePool:
     return ImagePool(
         name=pool.name,
         node=pool.cluster.node.id,
@@ -110,7 +110,7 @@ def _pool(pool: Pool, shares: node_times.Array, part: images.Part) -> ImagePool:
     )
 
 
-def _breakdown(of: Nodes, split: Split) -> dict[str, float]:
+def _breakdown(of: Nodes, split: BatchSplit) -> dict[str, float]:
     """Seconds of the slowest accelerator by cause."""
     slowest = int(np.argmax(node_times.node_time(of, split.batches)))
     mine = float(split.batches[slowest])

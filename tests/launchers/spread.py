@@ -248,4 +248,6 @@ def chosen_plan() -> Plan:
         path = Path(folder) / "table.csv"
         header = "backend,algorithm,protocol,op,ranks,bytes,round,seconds"
         path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-        return run.with_rules(whole, catalog.load(), [str(path)], choosing.Asked(launcher="nccl-tuner"), "plan")[1]
+        return run.with_rules(
+            whole, catalog.load(), [str(path)], choosing.ChooseOptions(launcher="nccl-tuner"), "plan"
+        )[1]

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from planner.base.errors import WrongQuestion
 from planner.calibration.fit.least_squares import Parameter, fit
 from planner.calibration.fit.overlay import rounded
-from planner.calibration.runs.collective_tables import Table, Timed, read
+from planner.calibration.runs.collective_tables import CollectiveTable, TimedCollectives, read
 from planner.catalog import Catalog
 from planner.catalog.cluster import cluster
 from planner.cost import algorithms
-from planner.cost.algorithms import NCCL_ALGORITHMS, PROTOCOLS, Library
-from planner.cost.collectives import Group, group
+from planner.cost.algorithms import NCCL_ALGORITHMS, PROTOCOLS, CollectiveLibrary
+from planner.cost.collectives import CollectiveGroup, group
 from planner.cost.figures import Array, Network, stacked
 from planner.models import files
 from planner.performance import binding
@@ -52,10 +52,10 @@ IN_A_DOMAIN = ("ring", "nvls", "direct")
 """What NCCL takes inside one domain: its tree is a chain there, no faster than the ring."""
 
 
-class Cell:
+class CollectiveCell:
     """Rows of one operation in one domain; of one accelerator and library, or of several on links of one kind."""
 
-    def __init__(self, rows: Sequence[Timed]) -> None:
+    def __init__(self, rows: Sequence[TimedCollectives]) -> None:
         self.rows = tuple(rows)
         self.op, self.accelerator = rows[0].op, rows[0].accelerator
         self._adds = np.array([float(row.accelerator.generation in binding.ADDING) for row in rows])
@@ -75,7 +75,7 @@ class Cell:
 
     def times(self, entry: CollectiveEfficiency) -> Array:
         """Seconds of every row on the links alone: the fastest of NCCL's algorithms and protocols."""
-        library = Library(
+        library = CollectiveLibrary(
             protocols={self.op: binding.protocols(entry, self._links.scaleup)},
             switch=entry.switch * self._links.scaleup * self._adds,
             switch_step=entry.switch_step,
@@ -125,7 +125,7 @@ def domain(accelerator: Accelerator) -> Network:
     )
 
 
-def parameters(cell: Cell, prior: CollectiveEfficiency) -> Iterator[Parameter]:
+def parameters(cell: CollectiveCell, prior: CollectiveEfficiency) -> Iterator[Parameter]:
     """What a cell's rows may move, and how far physics lets them (standard deviation of the log factor)."""
 
     def of(field: str, sd: float, most: float = math.inf) -> Parameter:
@@ -154,7 +154,7 @@ def _launch_parameters(launches: Launches) -> Iterator[Parameter]:
         yield Parameter(f"launch.{each}", "accelerators", (_LAUNCHES,), f"seconds.{each}", LAUNCH_SPREAD)
 
 
-def _starts(cell: Cell, own: Sequence[Parameter], chosen: NDArray[np.intp]) -> Iterator[Array]:
+def _starts(cell: CollectiveCell, own: Sequence[Parameter], chosen: NDArray[np.intp]) -> Iterator[Array]:
     """Where fits start: from the prior, from faster steps, and from launches as long as a source's shortest call.
 
     A launch shorter than every call has no slope, so a fit would never find it from below.
@@ -169,7 +169,7 @@ def _starts(cell: Cell, own: Sequence[Parameter], chosen: NDArray[np.intp]) -> I
     yield np.concatenate([0.0 * faster, np.log(shortest / LAUNCH)])
 
 
-def fitted(cell: Cell, prior: CollectiveEfficiency, rows: Array | None = None) -> CollectiveEfficiency:
+def fitted(cell: CollectiveCell, prior: CollectiveEfficiency, rows: Array | None = None) -> CollectiveEfficiency:
     """The prior with its figures moved towards a cell's rows (all, or those that a mask names)."""
     chosen = np.flatnonzero(np.ones(len(cell.measured), dtype=bool) if rows is None else rows)
     launches = Launches({str(each): LAUNCH for each in range(cell.sources)})
@@ -191,18 +191,18 @@ def prior_of(entries: Mapping[str, CollectiveEfficiency], accelerator: Accelerat
     raise WrongQuestion(f"{accelerator.id}: no prior for collectives on a {accelerator.scaleup.topology} link")
 
 
-def cells(rows: Sequence[Timed], by_backend: bool = True) -> dict[tuple[str, str, str], Cell]:
+def cells(rows: Sequence[TimedCollectives], by_backend: bool = True) -> dict[tuple[str, str, str], CollectiveCell]:
     """``(hardware, backend, operation)`` -> its rows in one domain, from :data:`LEAST_BYTES`, at least `FEWEST`."""
-    grouped: dict[tuple[str, str, str], list[Timed]] = {}
+    grouped: dict[tuple[str, str, str], list[TimedCollectives]] = {}
     for row in rows:
         if not row.node and row.size >= LEAST_BYTES and row.ranks > 1:
             key = (row.hardware or row.accelerator.id, row.backend if by_backend else "", row.op)
             grouped.setdefault(key, []).append(row)
-    return {key: Cell(members) for key, members in grouped.items() if len(members) >= FEWEST}
+    return {key: CollectiveCell(members) for key, members in grouped.items() if len(members) >= FEWEST}
 
 
 def entries(
-    rows: Sequence[Timed], priors: Mapping[str, CollectiveEfficiency], source: str, date: str
+    rows: Sequence[TimedCollectives], priors: Mapping[str, CollectiveEfficiency], source: str, date: str
 ) -> dict[str, CollectiveEfficiency]:
     """Entries fitted to rows in one domain: of generations on switches, then of accelerators.
 
@@ -210,7 +210,7 @@ def entries(
     """
     found: dict[str, CollectiveEfficiency] = {}
     for particular in (False, True):
-        grouped: dict[str, list[Timed]] = {}
+        grouped: dict[str, list[TimedCollectives]] = {}
         for row in rows:
             if not row.node and row.size >= LEAST_BYTES and row.ranks > 1:
                 own, *general, _ = binding.collective_keys(row.accelerator)
@@ -219,12 +219,14 @@ def entries(
         known = {**priors, **found}
         for name, members in sorted(grouped.items()):
             if len(members) >= FEWEST:
-                found[name] = _entry(name, Cell(members), known, f"{len(members)} rows of {source}, {date}", date)
+                found[name] = _entry(
+                    name, CollectiveCell(members), known, f"{len(members)} rows of {source}, {date}", date
+                )
     return found
 
 
 def _entry(
-    name: str, cell: Cell, known: Mapping[str, CollectiveEfficiency], told: str, date: str
+    name: str, cell: CollectiveCell, known: Mapping[str, CollectiveEfficiency], told: str, date: str
 ) -> CollectiveEfficiency:
     entry = fitted(cell, prior_of(known, cell.accelerator, cell.op))
     if not any(row.accelerator.generation in binding.ADDING for row in cell.rows):
@@ -237,7 +239,9 @@ def _entry(
 class Across:
     """Rows over several nodes on one fabric."""
 
-    def __init__(self, rows: Sequence[Timed], catalog: Catalog, using: Mapping[str, CollectiveEfficiency]) -> None:
+    def __init__(
+        self, rows: Sequence[TimedCollectives], catalog: Catalog, using: Mapping[str, CollectiveEfficiency]
+    ) -> None:
         self.rows, self._using = tuple(rows), using
         self.measured = np.array([row.seconds for row in rows])
         kinds: dict[tuple[str, str, str, float, float], list[int]] = {}
@@ -261,7 +265,7 @@ class Across:
         return found
 
 
-def _placed(row: Timed, catalog: Catalog) -> tuple[str, Cluster, Network, Group]:
+def _placed(row: TimedCollectives, catalog: Catalog) -> tuple[str, Cluster, Network, CollectiveGroup]:
     """Where a row's ranks are: alike on its nodes, one beside the other, or one a node."""
     node = catalog.node(row.node)
     racks = node.accelerators > _LARGEST_SERVER  # tables count trays where the catalog counts racks
@@ -282,14 +286,14 @@ def fitted_fabric(rows: Across, prior: FabricEfficiency, chosen: Array | None = 
 
 
 def fabric_entries(
-    rows: Sequence[Timed],
+    rows: Sequence[TimedCollectives],
     catalog: Catalog,
     using: Mapping[str, CollectiveEfficiency],
     source: str,
     date: str,
 ) -> dict[str, FabricEfficiency]:
     """Entries of fabrics, fitted to rows over several nodes, with what is known of the domains."""
-    grouped: dict[str, list[Timed]] = {}
+    grouped: dict[str, list[TimedCollectives]] = {}
     for row in rows:
         if row.node and row.ranks <= MOST:
             grouped.setdefault(row.fabric, []).append(row)
@@ -315,10 +319,10 @@ def topologies(entries: Mapping[str, CollectiveEfficiency]) -> dict[str, Collect
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class CollectiveCalibration:
     """What a table of collectives led to."""
 
-    table: Table
+    table: CollectiveTable
     entries: Mapping[str, CollectiveEfficiency]
     fabrics: Mapping[str, FabricEfficiency]
     errors: tuple[tuple[str, int, float, float], ...]
@@ -326,7 +330,7 @@ class Calibration:
     written: tuple[Path, ...]
 
 
-def calibrate(path: Path, folder: Path, catalog: Catalog, accelerator: str | None, date: str) -> Calibration:
+def calibrate(path: Path, folder: Path, catalog: Catalog, accelerator: str | None, date: str) -> CollectiveCalibration:
     """Fits a table and writes ``collective_efficiencies`` and ``fabric_efficiencies`` below a folder.
 
     Starts from what topologies are taken to reach, or, for one named accelerator, from what the catalog holds for it.
@@ -366,7 +370,7 @@ def calibrate(path: Path, folder: Path, catalog: Catalog, accelerator: str | Non
         for kind, entries_ in (("collective_efficiencies", found), ("fabric_efficiencies", fabrics))
         if entries_
     )
-    return Calibration(table, found, fabrics, tuple(errors), written)
+    return CollectiveCalibration(table, found, fabrics, tuple(errors), written)
 
 
 def _mape(predicted: Array, measured: Array) -> float:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from planner import cost
 from planner.calibration.runs.run import Run, shape
-from planner.calibration.runs.variants import Variant
+from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
-from planner.cost.figures import Array, Device, Grid, Layout, Measured, Network, Stack, Times, stacked, taken
+from planner.cost.figures import Array, Device, Grid, Layout, MeasuredLayers, Network, Stack, Times, stacked, taken
 from planner.cost.measured import NOTHING, at
 from planner.performance import binding
 from planner.performance.efficiency import Efficiencies
@@ -22,7 +22,7 @@ from planner.space.grid import as_figures
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class FramePrediction:
     """Of every run: seconds per step, bytes, and which of its readings was taken."""
 
     time: Array
@@ -84,10 +84,10 @@ class Frame:
         )
         self._accelerators = np.array([float(r.accelerators) for r in own])
 
-    def _each(self) -> list[tuple[Run, Variant]]:
+    def _each(self) -> list[tuple[Run, RunVariant]]:
         return [(self.runs[i], variant) for i, variant in self._pairs]
 
-    def _profile(self, profiles: Sequence[Profile], run: Run, variant: Variant) -> Profile | None:
+    def _profile(self, profiles: Sequence[Profile], run: Run, variant: RunVariant) -> Profile | None:
         if not profiles or run.workload is None or run.cluster is None:
             return None
         return profiles_.fit(profiles, run.workload, run.cluster.accelerator.id, variant.options.precision)
@@ -102,12 +102,12 @@ class Frame:
             stack=stack,
             layout=self._layout,
             options=self._options,
-            measured=Measured(times=self._times, device=device, network=network, stack=stack)
+            measured=MeasuredLayers(times=self._times, device=device, network=network, stack=stack)
             if profiled and len(self.profiled)
             else None,
         )
 
-    def reading(self, row: int) -> Variant:
+    def reading(self, row: int) -> RunVariant:
         """The reading of a run that a row stands for (:attr:`Prediction.row`)."""
         return self._pairs[row][1]
 
@@ -153,11 +153,11 @@ class Frame:
             found.append(made)
         return taken(stacked(found), place) if len(found) > 1 else found[0]
 
-    def predict(self, using: Efficiencies, profiled: bool = True) -> Prediction:
+    def predict(self, using: Efficiencies, profiled: bool = True) -> FramePrediction:
         """Every run under some efficiencies; of several readings the fastest that fits, else the leanest."""
         if not self.runs:
             nothing = np.array([])
-            return Prediction(nothing, nothing, nothing.astype(bool), nothing.astype(np.intp), nothing)
+            return FramePrediction(nothing, nothing, nothing.astype(bool), nothing.astype(np.intp), nothing)
         grid = self.grid(using, profiled)
         found = cost.evaluate(grid)
         time, memory = np.broadcast_to(found.time, self.owner.shape), np.broadcast_to(found.memory, self.owner.shape)
@@ -166,10 +166,10 @@ class Frame:
         _, first = np.unique(self.owner[order], return_index=True)
         row = order[first]
         beside = np.broadcast_to(grid.stack.resident_bytes, self.owner.shape)
-        return Prediction(time[row], memory[row], fits[row], row, beside[row])
+        return FramePrediction(time[row], memory[row], fits[row], row, beside[row])
 
 
-def _times(profile: Profile | None, variant: Variant) -> Times:
+def _times(profile: Profile | None, variant: RunVariant) -> Times:
     """What a profile says of a run's plan, as scalars."""
     if profile is None:
         return NOTHING

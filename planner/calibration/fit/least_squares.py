@@ -25,7 +25,7 @@ SCALE = 0.08
 _STEP = 1e-3
 
 
-class Times(Protocol):
+class FittedTimes(Protocol):
     """Predictions."""
 
     @property
@@ -34,13 +34,13 @@ class Times(Protocol):
         ...
 
 
-class Measured(Protocol):
+class MeasuredColumns(Protocol):
     """Rows that something can be fitted to: runs, or kernels."""
 
     measured: Array
     """Seconds of every row."""
 
-    def predict(self, using: Efficiencies) -> Times:
+    def predict(self, using: Efficiencies) -> FittedTimes:
         """What some efficiencies say of every row."""
         ...
 
@@ -104,7 +104,7 @@ def weights(groups: Sequence[str]) -> Array:
 
 
 def fit(
-    frame: Measured,
+    frame: MeasuredColumns,
     base: Efficiencies,
     parameters: Sequence[Parameter],
     rows: NDArray[np.intp],

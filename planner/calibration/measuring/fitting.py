@@ -14,7 +14,16 @@ import numpy as np
 
 from planner.base.errors import WrongQuestion
 from planner.calibration.fit.least_squares import Fit, Parameter, fit
-from planner.calibration.measuring.journal import BACKWARD, COLLECTIVES, FORWARD, LAUNCH, MATRIX, MEMORY, REDUCE, Row
+from planner.calibration.measuring.journal import (
+    BACKWARD,
+    COLLECTIVES,
+    FORWARD,
+    LAUNCH,
+    MATRIX,
+    MEMORY,
+    REDUCE,
+    MeasurementRow,
+)
 from planner.calibration.measuring.predicted import Kernels
 from planner.cost.figures import Array
 from planner.performance.efficiency import Efficiencies
@@ -75,7 +84,7 @@ class Report:
 
 
 def fit_kernels(
-    rows: Sequence[Row], accelerator: Accelerator, prior: AcceleratorEfficiency
+    rows: Sequence[MeasurementRow], accelerator: Accelerator, prior: AcceleratorEfficiency
 ) -> tuple[AcceleratorEfficiency, Report]:
     """Fits an accelerator's figures to its measured kernels.
 
@@ -101,7 +110,9 @@ def fit_kernels(
     return entry, report
 
 
-def _start(rows: Sequence[Row], accelerator: Accelerator, prior: AcceleratorEfficiency) -> AcceleratorEfficiency:
+def _start(
+    rows: Sequence[MeasurementRow], accelerator: Accelerator, prior: AcceleratorEfficiency
+) -> AcceleratorEfficiency:
     """The prior under the accelerator's id, with a figure for every precision that was measured."""
     sixteen = prior.matrix.get("bf16") or prior.matrix.get("fp16", 0.5)
     measured = {row.kernel.dtype for row in rows if row.kernel.kind == MATRIX}
@@ -109,7 +120,7 @@ def _start(rows: Sequence[Row], accelerator: Accelerator, prior: AcceleratorEffi
     return replace(prior, id=accelerator.id, name=accelerator.name, matrix={**prior.matrix, **added})
 
 
-def _parameters(rows: Sequence[Row], entry: str) -> Iterator[Parameter]:
+def _parameters(rows: Sequence[MeasurementRow], entry: str) -> Iterator[Parameter]:
     """What the rows say something about."""
     kinds = {row.kernel.kind for row in rows}
     for dtype in sorted({row.kernel.dtype for row in rows if row.kernel.kind == MATRIX}):
@@ -141,7 +152,7 @@ def _figure(entry: AcceleratorEfficiency, field: str) -> float:
     return float(value[key] if key else value)
 
 
-def _by_kind(rows: Sequence[Row], before: Array, after: Array) -> tuple[KindError, ...]:
+def _by_kind(rows: Sequence[MeasurementRow], before: Array, after: Array) -> tuple[KindError, ...]:
     """Matrix products by precision, everything else by kind."""
     labels = np.array(
         [f"{row.kernel.kind} {row.kernel.dtype}" if row.kernel.kind == MATRIX else row.kernel.kind for row in rows]

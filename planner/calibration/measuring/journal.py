@@ -71,7 +71,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class MeasurementRow:
     """A kernel's time on an accelerator."""
 
     accelerator: str
@@ -84,10 +84,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MeasurementTable:
     """What a file holds."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[MeasurementRow, ...]
     left_out: int
     """Rows with an empty cell where a shape or a time belongs: a rate that its source gives without one."""
 
@@ -99,7 +99,7 @@ _NEEDED |= dict.fromkeys((FORWARD, BACKWARD), ("batch", "heads", "head_dim", "se
 _NEEDED |= dict.fromkeys(COLLECTIVES, ("size", "ranks"))
 
 
-def read(path: Path) -> Table:
+def read(path: Path) -> MeasurementTable:
     """All rows of a journal or of a table made elsewhere.
 
     Raises:
@@ -108,7 +108,7 @@ def read(path: Path) -> Table:
     reader = csv.DictReader(io.StringIO(_text(path), newline=""), restval="", strict=True)
     try:
         _checked_columns(path, reader.fieldnames or ())
-        found: list[Row] = []
+        found: list[MeasurementRow] = []
         left_out = 0
         for cells in reader:
             row = _row(cells, f"{path}:{reader.line_num}")
@@ -116,7 +116,7 @@ def read(path: Path) -> Table:
             left_out += row is None
     except csv.Error as error:
         raise WrongQuestion(f"{path}:{reader.reader.line_num}: {error}") from None
-    return Table(tuple(found), left_out)
+    return MeasurementTable(tuple(found), left_out)
 
 
 def _text(path: Path) -> str:
@@ -139,7 +139,7 @@ def _checked_columns(path: Path, columns: Sequence[str]) -> None:
         raise WrongQuestion(f"{path}:1: no column {', '.join(missing)}; a kernel table has {', '.join(COLUMNS)}")
 
 
-def _row(cells: Mapping[str | None, str], where: str) -> Row | None:
+def _row(cells: Mapping[str | None, str], where: str) -> MeasurementRow | None:
     if None in cells:
         raise WrongQuestion(f"{where}: more cells than the header names")
     kind = _one_of(cells, "kind", KINDS, where) or MATRIX
@@ -154,7 +154,7 @@ def _row(cells: Mapping[str | None, str], where: str) -> Row | None:
     if not seconds or not all(counts[name] for name in _NEEDED[kind]):
         return None
     told = {name: (cells.get(name) or "").strip() for name in ("accelerator", "torch", "date")}
-    return Row(kernel=kernel, seconds=seconds, **told)
+    return MeasurementRow(kernel=kernel, seconds=seconds, **told)
 
 
 def _one_of(cells: Mapping[str | None, str], name: str, known: Sequence[str], where: str) -> str:
@@ -179,7 +179,7 @@ def _number(cells: Mapping[str | None, str], name: str, where: str, whole: bool 
     return value
 
 
-class Journal:
+class MeasurementJournal:
     """A file that rows are added to."""
 
     def __init__(self, path: Path) -> None:
@@ -198,7 +198,7 @@ class Journal:
             raise WrongQuestion(f"{self.path}:1: no journal of measured kernels: its columns are others")
         return bool(text)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: MeasurementRow) -> None:
         """Writes one row, whole, and the header before the first."""
         lines = io.StringIO()
         writer = csv.writer(lines, lineterminator="\n")
@@ -216,7 +216,7 @@ class Journal:
             raise WrongQuestion(f"{self.path}: cannot be written: {error.strerror or error}") from None
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: MeasurementRow) -> list[str]:
     kernel = row.kernel
     counts = [getattr(kernel, name) for name in _COUNTS]
     numbers = [f"{value:.6g}" if value else "" for value in (row.seconds, kernel.flops, kernel.bytes)]

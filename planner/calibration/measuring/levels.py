@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
-from planner.calibration.measuring.journal import MATRIX, Row
+from planner.calibration.measuring.journal import MATRIX, MeasurementRow
 from planner.performance import binding
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator
@@ -21,7 +21,7 @@ LARGE = 4096
 """Least dimension of products that show what a part reaches at best."""
 
 
-def check(rows: Sequence[Row], part: Accelerator) -> None:
+def check(rows: Sequence[MeasurementRow], part: Accelerator) -> None:
     """Makes sure that no product ran faster than the part's nominal peak.
 
     Raises:
@@ -40,7 +40,7 @@ def check(rows: Sequence[Row], part: Accelerator) -> None:
 
 
 def kept(
-    entry: AcceleratorEfficiency, prior: AcceleratorEfficiency, rows: Sequence[Row], part: Accelerator
+    entry: AcceleratorEfficiency, prior: AcceleratorEfficiency, rows: Sequence[MeasurementRow], part: Accelerator
 ) -> AcceleratorEfficiency:
     """A fitted entry with the levels that whole training steps showed: ``min(level, max rate / peak)`` of products in
     each precision, the prior's of attention and memory.
@@ -66,6 +66,6 @@ def kept(
     )
 
 
-def _large(row: Row) -> bool:
+def _large(row: MeasurementRow) -> bool:
     kernel = row.kernel
     return kernel.kind == MATRIX and min(kernel.m, kernel.n, kernel.k) >= LARGE

@@ -14,7 +14,15 @@ from planner.calibration.fit.overlay import write_overlay
 from planner.calibration.measuring import levels
 from planner.calibration.measuring.device import device_of, devices, precisions, recognised
 from planner.calibration.measuring.fitting import Report, fit_kernels
-from planner.calibration.measuring.journal import COLLECTIVES, ELEMENT, Journal, Kernel, Row, Table, read
+from planner.calibration.measuring.journal import (
+    COLLECTIVES,
+    ELEMENT,
+    Kernel,
+    MeasurementJournal,
+    MeasurementRow,
+    MeasurementTable,
+    read,
+)
 from planner.calibration.measuring.kernels import kernels
 from planner.calibration.measuring.ranks import time_collectives
 from planner.calibration.measuring.timing import Bench, Refused
@@ -29,7 +37,7 @@ from planner.schema.hardware import Accelerator
 JOURNAL = "kernels.csv"
 
 
-class Advance(Protocol):
+class OnMeasured(Protocol):
     """Counts `n` more units as done; `note` is shown behind the bar."""
 
     def __call__(self, n: float = 1, note: str = "") -> None:
@@ -39,7 +47,7 @@ class Advance(Protocol):
 class Progress(Protocol):
     """A progress bar: :func:`planner.commands.screen.render.progress`, or nothing."""
 
-    def __call__(self, description: str, total: float | None) -> AbstractContextManager[Advance]:
+    def __call__(self, description: str, total: float | None) -> AbstractContextManager[OnMeasured]:
         """Show a bar for `total` units of work."""
         ...
 
@@ -48,7 +56,7 @@ class Progress(Protocol):
 class Measurement:
     """What was timed."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[MeasurementRow, ...]
     fresh: int
     """Rows timed now; the others were in the journal."""
     refused: tuple[str, ...]
@@ -139,13 +147,15 @@ def measure(
     """
     timer = bench or Bench(device)
     wanted = kernels(precisions(device, accelerator), ranks or devices(device), tiny=tiny)
-    log = Journal(journal)
+    log = MeasurementJournal(journal)
     own = {r.kernel: r for r in log.rows if (r.accelerator, r.torch) == (accelerator.id, timer.version)}
     today = datetime.date.today().isoformat()
 
     def keep(kernel: Kernel, seconds: float) -> None:
         exact = float(f"{seconds:.6g}")  # as the journal gives it back
-        own[kernel] = Row(accelerator=accelerator.id, kernel=kernel, seconds=exact, torch=timer.version, date=today)
+        own[kernel] = MeasurementRow(
+            accelerator=accelerator.id, kernel=kernel, seconds=exact, torch=timer.version, date=today
+        )
         log.add(own[kernel])
 
     missing = [kernel for kernel in wanted if kernel not in own]
@@ -158,7 +168,7 @@ def measure(
 
 
 def _timed(
-    missing: Sequence[Kernel], timer: Any, device: str, keep: Callable[[Kernel, float], None], advance: Advance
+    missing: Sequence[Kernel], timer: Any, device: str, keep: Callable[[Kernel, float], None], advance: OnMeasured
 ) -> list[str]:
     """Times kernels one by one, collectives a group size at a time; returns what did not run."""
     refused: list[str] = []
@@ -188,13 +198,13 @@ def _timed(
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-def of_table(path: Path, part: Accelerator, known: Iterable[str] = ()) -> tuple[list[Row], int]:
+def of_table(path: Path, part: Accelerator, known: Iterable[str] = ()) -> tuple[list[MeasurementRow], int]:
     """A table's rows of one accelerator, in precisions that it has a peak for, and how many rows are left out.
 
     Raises:
         WrongQuestion: a malformed table, or none of its rows is of this accelerator.
     """
-    table: Table = read(path)
+    table: MeasurementTable = read(path)
     kept = rows_of(table, part, known)
     if not kept:
         there = sorted({names.accelerator(row.accelerator, known) or row.accelerator for row in table.rows})
@@ -202,7 +212,7 @@ def of_table(path: Path, part: Accelerator, known: Iterable[str] = ()) -> tuple[
     return kept, len(table.rows) - len(kept) + table.left_out
 
 
-def rows_of(table: Table, part: Accelerator, known: Iterable[str] = ()) -> list[Row]:
+def rows_of(table: MeasurementTable, part: Accelerator, known: Iterable[str] = ()) -> list[MeasurementRow]:
     """The rows of one accelerator, in precisions that it has a peak for; `known` are the catalog's ids."""
     ids = (part.id, *known)
     mine = [row for row in table.rows if names.accelerator(row.accelerator, ids) == part.id]

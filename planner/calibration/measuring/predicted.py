@@ -14,7 +14,16 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibration.measuring.journal import COLLECTIVES, EXCHANGE, FORWARD, LAUNCH, MATRIX, MEMORY, REDUCE, Row
+from planner.calibration.measuring.journal import (
+    COLLECTIVES,
+    EXCHANGE,
+    FORWARD,
+    LAUNCH,
+    MATRIX,
+    MEMORY,
+    REDUCE,
+    MeasurementRow,
+)
 from planner.cost import collectives
 from planner.cost.compute import attention_kernel, product_time
 from planner.cost.figures import Array, Device, Figure, Grid, Layout, Network, Options, Shape, Stack
@@ -27,7 +36,7 @@ Record = TypeVar("Record", Shape, Network, Stack, Layout, Options)
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class KernelTimes:
     """Seconds of every kernel."""
 
     time: Array
@@ -47,23 +56,23 @@ class _Group:
 class Kernels:
     """Rows of one accelerator, to be predicted by :func:`planner.calibration.fit.least_squares.fit`."""
 
-    def __init__(self, accelerator: Accelerator, rows: Sequence[Row]) -> None:
+    def __init__(self, accelerator: Accelerator, rows: Sequence[MeasurementRow]) -> None:
         self.accelerator = accelerator
         self.rows = rows
         self.measured: Array = np.array([row.seconds for row in rows])
         keys = [(row.kernel.kind, row.kernel.dtype, row.kernel.ranks) for row in rows]
         self._groups = [_group(key, rows, [i for i, own in enumerate(keys) if own == key]) for key in sorted(set(keys))]
 
-    def predict(self, using: Efficiencies) -> Times:
+    def predict(self, using: Efficiencies) -> KernelTimes:
         """Every row under the accelerator's entry of some efficiencies."""
         reached = using.accelerator(self.accelerator)
         time = np.empty(len(self.rows))
         for group in self._groups:
             time[group.rows] = _seconds(group, self.accelerator, reached)
-        return Times(time)
+        return KernelTimes(time)
 
 
-def _group(key: tuple[str, str, int], rows: Sequence[Row], places: list[int]) -> _Group:
+def _group(key: tuple[str, str, int], rows: Sequence[MeasurementRow], places: list[int]) -> _Group:
     names = ("m", "n", "k", "batch", "heads", "head_dim", "sequence", "size")
     columns = {name: np.array([getattr(rows[i].kernel, name) for i in places], dtype=float) for name in names}
     return _Group(*key, np.array(places, dtype=np.intp), columns)

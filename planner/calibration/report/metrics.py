@@ -62,7 +62,7 @@ def spearman(a: Array, b: Array) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class GroupChoice:
     """How well predictions choose among plans measured for the same job. Fractions."""
 
     groups: int
@@ -75,7 +75,7 @@ class Choice:
     """Mean over groups."""
 
 
-def choice(groups: Sequence[tuple[Array, Array]]) -> Choice | None:
+def choice(groups: Sequence[tuple[Array, Array]]) -> GroupChoice | None:
     """Over groups of (predicted, measured) times of different plans of one job."""
     if not groups:
         return None
@@ -89,7 +89,7 @@ def choice(groups: Sequence[tuple[Array, Array]]) -> Choice | None:
         pairs += int(apart.sum())
         found = spearman(predicted, measured)
         correlations += [] if found is None else [found]
-    return Choice(
+    return GroupChoice(
         len(groups),
         float(np.mean(regrets)),
         float(np.max(regrets)),

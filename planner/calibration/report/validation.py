@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibration.fit.frame import Frame, Prediction
+from planner.calibration.fit.frame import Frame, FramePrediction
 from planner.calibration.report import metrics
-from planner.calibration.report.metrics import Choice, Errors
+from planner.calibration.report.metrics import Errors, GroupChoice
 from planner.calibration.runs.run import Run
 from planner.cost import risk
 from planner.cost.figures import Array
@@ -74,7 +74,7 @@ class Judged:
 def judged(
     runs: Sequence[Run],
     frame: Frame,
-    found: Prediction,
+    found: FramePrediction,
     known: Mapping[str, Width],
     others: Sequence[Run] = (),
     times: Sequence[float] | Array = (),
@@ -100,13 +100,13 @@ def judged(
     )
 
 
-def readings(frame: Frame, found: Prediction) -> Array:
+def readings(frame: Frame, found: FramePrediction) -> Array:
     """Predicted peaks as their measurements count them: an allocator's own count leaves out what is beside it."""
     own = np.array([run.in_allocator for run in frame.runs])
     return np.asarray(found.memory - own * found.beside)
 
 
-def memory_residuals(frame: Frame, found: Prediction) -> tuple[NDArray[np.intp], Array]:
+def memory_residuals(frame: Frame, found: FramePrediction) -> tuple[NDArray[np.intp], Array]:
     """Indices of a frame's runs whose peak was measured, and ``log(predicted / measured)`` of each."""
     rows = np.array([i for i, run in enumerate(frame.runs) if run.memory_measured and run.measured_bytes], dtype=int)
     measured = np.array([frame.runs[i].measured_bytes or np.nan for i in rows])
@@ -161,7 +161,9 @@ def _group(judgement: Judged, runs: Sequence[Run], places: Sequence[int], oom_ri
         **(asdict(errors) if errors else dict.fromkeys(Errors.__dataclass_fields__)),
         "memory": _memory(judgement, index),
         "oom": _out_of_memory(judgement, index, oom_risk),
-        "choice": asdict(picked) if picked else {name: None for name in Choice.__dataclass_fields__} | {"groups": 0},
+        "choice": asdict(picked)
+        if picked
+        else {name: None for name in GroupChoice.__dataclass_fields__} | {"groups": 0},
     }
 
 

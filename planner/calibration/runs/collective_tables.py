@@ -22,7 +22,7 @@ _COLUMNS = {"op": ("op", "operation"), "gpus": ("gpus", "ranks"), "message_bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Timed:
+class TimedCollectives:
     """One row: an operation of some ranks and bytes, and the seconds it took."""
 
     accelerator: Accelerator
@@ -43,14 +43,14 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CollectiveTable:
     """The rows of a file that can be used, and how many cannot by reason."""
 
-    rows: tuple[Timed, ...]
+    rows: tuple[TimedCollectives, ...]
     left_out: Mapping[str, int]
 
 
-def read(path: Path, catalog: Catalog, accelerator: str | None = None) -> Table:
+def read(path: Path, catalog: Catalog, accelerator: str | None = None) -> CollectiveTable:
     """The rows of a CSV of timed collectives.
 
     Columns: ``op``, ``gpus`` (or ``ranks``), ``message_bytes`` (or ``size``), ``time_us`` or ``seconds``; optional:
@@ -78,7 +78,7 @@ def read(path: Path, catalog: Catalog, accelerator: str | None = None) -> Table:
     if not {"time_us", "seconds"} & set(header):
         raise WrongQuestion(f"{path}: no column time_us or seconds in its header ({', '.join(header)})")
     own = catalog.accelerator(accelerator) if accelerator else None
-    rows: list[Timed] = []
+    rows: list[TimedCollectives] = []
     left: dict[str, int] = {}
     for row in _lines(reader, path):
         where = f"{path}:{reader.line_num}"
@@ -88,7 +88,7 @@ def read(path: Path, catalog: Catalog, accelerator: str | None = None) -> Table:
             left[reason] = left.get(reason, 0) + 1
             continue
         rows.append(_timed(row, column, part, where))
-    return Table(tuple(rows), left)
+    return CollectiveTable(tuple(rows), left)
 
 
 def _lines(reader: csv.DictReader[str], path: Path) -> Iterator[dict[str, str]]:
@@ -141,11 +141,11 @@ def _unusable(row: Mapping[str, str], part: Accelerator | None, where: str) -> s
     return ""
 
 
-def _timed(row: Mapping[str, str], column: Mapping[str, str], part: Accelerator, where: str) -> Timed:
+def _timed(row: Mapping[str, str], column: Mapping[str, str], part: Accelerator, where: str) -> TimedCollectives:
     op = operation(row[column["op"]] or "", where)
     time = row.get("time_us")
     seconds = _number(time, where, "time_us") * 1e-6 if time else _number(row.get("seconds"), where, "seconds")
-    return Timed(
+    return TimedCollectives(
         accelerator=part,
         op=op,
         ranks=_number(row[column["gpus"]], where, column["gpus"]),

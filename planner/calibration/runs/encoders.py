@@ -15,11 +15,11 @@ from dataclasses import replace
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import number
 from planner.calibration.runs.run import NotStated, Run
-from planner.calibration.runs.variants import Variant
+from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
 from planner.models.workload import library, workload
 from planner.performance import binding
-from planner.space.axes import NO_RECOMPUTE, Options, Sharding, TensorMode
+from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
 
 REAL_TOKENS = 255
 """Mean tokens of a sequence of MLPerf's BERT, padding left out."""
@@ -59,7 +59,9 @@ def filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         micro = max(1, batch // accelerators)
         inferred.append("micro-batch: the whole batch at once")
     layout = dict(tp=1, pp=1, vpp=1, cp=1, ep=1, etp=1, dp=accelerators, micro=micro, batch=batch)
-    options = Options(precision, NO_RECOMPUTE, TensorMode(False, False), Sharding(0, "full", True), False, False, False)
+    options = OptionAxes(
+        precision, NO_RECOMPUTE, TensorMode(False, False), Sharding(0, "full", True), False, False, False
+    )
     throughput = float(row["value"]) if row.get("metric") == "samples_per_s" and number(row, "value") else None
     return replace(
         run,
@@ -68,7 +70,7 @@ def filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         runtime=RUNTIME,
         year=release,
         date=names.ROUNDS.get(run.source, release),
-        variants=(Variant(layout, options),),
+        variants=(RunVariant(layout, options),),
         batch=batch,
         inferred=tuple(inferred),
     )

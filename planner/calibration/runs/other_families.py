@@ -114,7 +114,7 @@ def predict(runs: Sequence[Run], using: Efficiencies) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedRuns:
     """Seconds per step of every run."""
 
     time: Array
@@ -131,7 +131,7 @@ class OtherFrame:
         self.runs = [*with_layouts, *self._others]
         self.measured = np.array([run.measured or np.nan for run in self.runs])
 
-    def predict(self, using: Efficiencies) -> Timed:
+    def predict(self, using: Efficiencies) -> TimedRuns:
         """Every run under some efficiencies, in the order of `runs`."""
         first = self._transformers.predict(using).time if self._transformers else np.empty(0)
-        return Timed(np.concatenate([first, predict(self._others, using)]))
+        return TimedRuns(np.concatenate([first, predict(self._others, using)]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from planner.calibration.runs.variants import Variant
+from planner.calibration.runs.variants import RunVariant
 from planner.cost.figures import Shape
 from planner.performance import binding
 from planner.schema.hardware import Cluster
@@ -52,7 +52,7 @@ class Run:
     """Bytes per parameter that copies of gradients take during the update, where another framework shards."""
     in_allocator: bool = False
     """Whether the memory measured is what the framework's allocator held: context and communicators are beside it."""
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[RunVariant, ...] = ()
     """Readings of the plan; empty for families without layouts (:mod:`planner.calibration.runs.other_families`)."""
     batch: int = 0
     """Global batch, samples; of encoders and of families without layouts."""

@@ -19,7 +19,7 @@ from planner.space.axes import (
     NO_RECOMPUTE,
     OFFLOADED,
     SELECTIVE,
-    Options,
+    OptionAxes,
     Recompute,
     Sharding,
     TensorMode,
@@ -30,11 +30,11 @@ SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class RunVariant:
     """One reading of a run's plan."""
 
     layout: Mapping[str, int]
-    options: Options
+    options: OptionAxes
 
 
 def _precision(source: str, row: Mapping[str, str], part: Accelerator, inferred: list[str]) -> str:
@@ -111,7 +111,7 @@ def _degrees(
 
 def variants(
     source: str, row: Mapping[str, str], work: Workload, n: int, runtime: str, part: Accelerator, inferred: list[str]
-) -> Iterator[Variant]:
+) -> Iterator[RunVariant]:
     """Every layout and set of options that what a row states allows; what is inferred is added to `inferred`.
 
     Raises:
@@ -136,9 +136,9 @@ def variants(
         )
         for policy, zero in product(policies, zeros):
             sharding = Sharding(zero, scope, not old)  # type: ignore[arg-type]
-            yield Variant(
+            yield RunVariant(
                 layout,
-                Options(precision, policy, tensor, sharding, layout["vpp"] > 1 and not old, False, False),
+                OptionAxes(precision, policy, tensor, sharding, layout["vpp"] > 1 and not old, False, False),
             )
 
 

@@ -25,7 +25,7 @@ from planner.space.axes import (
     NO_RECOMPUTE,
     RANK_ORDERS,
     SELECTIVE,
-    Options,
+    OptionAxes,
     Placement,
     Sharding,
     TensorMode,
@@ -74,7 +74,7 @@ def _other(where: str, told: str, mine: str, own: Sequence[Cluster]) -> WrongQue
     )
 
 
-def _refuse_others(known: several_pools.Known, where: str, own: Sequence[Cluster]) -> None:
+def _refuse_others(known: several_pools.KnownPlan, where: str, own: Sequence[Cluster]) -> None:
     """Raises WrongQuestion where a stage or a group takes another time by this catalog than the plan says."""
     stages, groups = several_pools.times(known)
     for i, (g, mine, whole) in enumerate(zip(known.plan.parallelism.groups, stages, groups, strict=True)):
@@ -85,7 +85,7 @@ def _refuse_others(known: several_pools.Known, where: str, own: Sequence[Cluster
                 raise _other(where, f"{what} takes {told:.6g} s", f"{float(seconds):.6g} s", own)
 
 
-def known_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> several_pools.Known:
+def known_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> several_pools.KnownPlan:
     """A plan over several pools with all that it was priced with.
 
     Raises:
@@ -162,9 +162,9 @@ def _layout(plan: Plan) -> dict[str, int]:
     return degrees | {"micro": plan.batch.micro, "batch": plan.batch.global_, "nodes": plan.cluster.pools[0].count}
 
 
-def _options(plan: Plan) -> Options:
+def _options(plan: Plan) -> OptionAxes:
     p = plan.parallelism
-    return Options(
+    return OptionAxes(
         precision=plan.precision,
         recompute=recompute(plan.recompute.policy),
         tensor=TensorMode(p.sequence_parallel, plan.overlap.tp),

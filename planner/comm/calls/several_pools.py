@@ -24,13 +24,13 @@ from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Network, Options
 from planner.hetero import bundles, pipelines, stages
 from planner.hetero.assignment import Offer
-from planner.hetero.bundles import Setting, Together
-from planner.hetero.layer_split import Dealt, Unlike
-from planner.hetero.pipelines import Chain, Kinds
+from planner.hetero.bundles import BundleSetting, Placement
+from planner.hetero.layer_split import LayerSplit, StageCosts
+from planner.hetero.pipelines import Chain, PipelineTemplates
 from planner.hetero.problem import joint_stack
-from planner.hetero.stages import Priced, Switches, Ways
+from planner.hetero.stages import Priced, StageConfigs, Switches
 from planner.question import joined as pools
-from planner.question.joined import Link, Pool, Pools, part_of
+from planner.question.joined import JobPool, PoolLink, Pools, part_of
 from planner.schema.hardware import Cluster
 from planner.schema.plan import Group, Plan
 from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE
@@ -57,7 +57,7 @@ class PoolCall(Call):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownPlan:
     """A mixed plan with all that it was priced with."""
 
     plan: Plan
@@ -68,11 +68,11 @@ class Known:
     links: dict[tuple[int, int], Network]
     chains: tuple[Chain, ...]
     switches: Switches
-    setting: Setting
+    setting: BundleSetting
     """Its kinds are the plan's groups."""
 
     @property
-    def together(self) -> Together:
+    def together(self) -> Placement:
         """Where the groups stand."""
         return bundles.together(self.setting, self.setting.kinds, copies(self.plan))
 
@@ -119,7 +119,7 @@ def places(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
     return tuple(found)
 
 
-def known(plan: Plan, at: Sequence[Cluster], figures: Sequence[Figures], able: Collection[str]) -> Known:
+def known(plan: Plan, at: Sequence[Cluster], figures: Sequence[Figures], able: Collection[str]) -> KnownPlan:
     """A plan's groups as the kinds of pipelines that they are, each with its own stages and deal: on every pool's
     nodes, with their figures, and the recomputation that the runtime is `able` to do.
     """
@@ -148,7 +148,7 @@ def known(plan: Plan, at: Sequence[Cluster], figures: Sequence[Figures], able: C
         each = [joined.all[i] for i in some]
         return pools.joint(joined, each, [networks[i] for i in some], float(sum(q.cluster.accelerators for q in each)))
 
-    setting = Setting(
+    setting = BundleSetting(
         kinds=kinds,
         shape=figures[0].shape,
         device=figures[0].devices[plan.precision],
@@ -167,55 +167,57 @@ def known(plan: Plan, at: Sequence[Cluster], figures: Sequence[Figures], able: C
         longest=math.inf,
         most=math.inf,
     )
-    return Known(plan, joined, tuple(figures), tables, links, chains, switches, setting)
+    return KnownPlan(plan, joined, tuple(figures), tables, links, chains, switches, setting)
 
 
 def _pools(plan: Plan, at: Sequence[Cluster]) -> Pools:
     """Pools named by their place, joined by the links that the document tells."""
     stand = enumerate(zip(at, plan.cluster.pools, strict=True))
-    every = tuple(Pool(name=str(i), cluster=c, zone=s.zone) for i, (c, s) in stand)
+    every = tuple(JobPool(name=str(i), cluster=c, zone=s.zone) for i, (c, s) in stand)
     given = {
-        frozenset(str(i) for i in link.pools): Link(link.bytes_per_s, link.latency_s, link.basis)
+        frozenset(str(i) for i in link.pools): PoolLink(link.bytes_per_s, link.latency_s, link.basis)
         for link in plan.cluster.links
     }
     return Pools(every, given)
 
 
-def _ways(groups: Sequence[Group], pool: int) -> Ways:
+def _ways(groups: Sequence[Group], pool: int) -> StageConfigs:
     """How every group runs its stages on a pool; any way where it has none there."""
     rows = []
     for g in groups:
         s = next((s for s in g.stages if s.pool == pool), None)
         rows.append((s.tp, s.cp, s.ep, 1, g.micro, g.width) if s else (1, 1, 1, 1, g.micro, g.width))
-    return Ways(*np.array(rows, dtype=float).T)
+    return StageConfigs(*np.array(rows, dtype=float).T)
 
 
-def _unlike(chain: Chain, row: int, tables: Sequence[Priced], links: dict[tuple[int, int], Network]) -> Unlike:
+def _unlike(chain: Chain, row: int, tables: Sequence[Priced], links: dict[tuple[int, int], Network]) -> StageCosts:
     return pipelines.unlike(chain, [np.array([row])] * len(chain), tables, links)
 
 
-def _times(g: Group, of: Unlike, policies: Sequence[str]) -> tuple[Array, list[int]]:
+def _times(g: Group, of: StageCosts, policies: Sequence[str]) -> tuple[Array, list[int]]:
     """Seconds of a micro-batch on every stage as the document deals them, and the place of its policy."""
     chosen = [policies.index(s.recompute) for s in g.stages]
     dealt = enumerate(zip(g.stages, chosen, strict=True))
     return np.array([s.layers * of.each[0, i, k] + of.fixed[0, i, k] for i, (s, k) in dealt]), chosen
 
 
-def _kind(g: Group, row: int, chain: Chain, tables: Sequence[Priced], links: dict[tuple[int, int], Network]) -> Kinds:
+def _kind(
+    g: Group, row: int, chain: Chain, tables: Sequence[Priced], links: dict[tuple[int, int], Network]
+) -> PipelineTemplates:
     rows = [np.array([row])] * len(chain)
     times, chosen = _times(g, _unlike(chain, row, tables, links), [p.name for p in tables[0].policies])
     usage = np.zeros((1, len(tables)), dtype=np.int64)
     for pool, count in chain:
         usage[:, pool] += (count * tables[pool].ways.accelerators[[row]]).astype(np.int64)
     layers = np.array([[s.layers for s in g.stages]], dtype=np.int64)
-    dealt = Dealt(layers, np.array([chosen]), np.array([times.max()]), np.array([times.sum()]))
+    dealt = LayerSplit(layers, np.array([chosen]), np.array([times.max()]), np.array([times.sum()]))
     return pipelines.columns(row, chain, rows, usage, tables, dealt)
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------
 
 
-def listed(k: Known) -> tuple[PoolCall, ...]:
+def listed(k: KnownPlan) -> tuple[PoolCall, ...]:
     """Every call of every group, on every stage."""
     groups = k.plan.parallelism.groups
     slowest = max(range(len(groups)), key=lambda i: groups[i].time_s)
@@ -243,11 +245,13 @@ def _on(call: Call, where: tuple[int, ...], row: int, stage: int, *, leads: bool
     return PoolCall(**told, pipelines=row, stage=stage, leads=leads, paces=paces)
 
 
-def _grid(k: Known, row: int, stage: int) -> Grid:
+def _grid(k: KnownPlan, row: int, stage: int) -> Grid:
     """A stage as figures, one scalar each; its layout is that of replicas by themselves."""
     s = k.plan.parallelism.groups[row].stages[stage]
     table = k.tables[s.pool]
-    one = Ways(*(getattr(table.ways, name)[row : row + 1] for name in ("tp", "cp", "ep", "etp", "micro", "width")))
+    one = StageConfigs(
+        *(getattr(table.ways, name)[row : row + 1] for name in ("tp", "cp", "ep", "etp", "micro", "width"))
+    )
     grid = stages.grid(k.figures[s.pool], one, k.switches, k.plan.precision)
     return _scalars(stages.with_policy(grid, next(p for p in table.policies if p.name == s.recompute)))
 
@@ -266,7 +270,7 @@ def _scalars(grid: Grid) -> Grid:
     )
 
 
-def _of_layers(k: Known, row: int, stage: int) -> Iterator[Call]:
+def _of_layers(k: KnownPlan, row: int, stage: int) -> Iterator[Call]:
     """Of tensor, context and expert ranks."""
     g = k.plan.parallelism.groups[row]
     s, grid = g.stages[stage], _grid(k, row, stage)
@@ -275,7 +279,7 @@ def _of_layers(k: Known, row: int, stage: int) -> Iterator[Call]:
     yield from calls.of_layers(grid, passes(grid), steps * (s.layers - leading), steps * leading)
 
 
-def _of_hops(k: Known, row: int, stage: int) -> Iterator[Call]:
+def _of_hops(k: KnownPlan, row: int, stage: int) -> Iterator[Call]:
     """Activations and gradients to the stage before and to the next. Within the pool the slower of the two shows; of a
     link before the stage all, of one behind it the gradients (:func:`planner.cost.pipeline.waited`).
     """
@@ -288,7 +292,7 @@ def _of_hops(k: Known, row: int, stage: int) -> Iterator[Call]:
         yield replace(call, exposed_s=share * call.alone_s)
 
 
-def _hop(k: Known, row: int, before: int) -> Call:
+def _hop(k: KnownPlan, row: int, before: int) -> Call:
     """All transfers of a step between a stage and the next, both ways."""
     g = k.plan.parallelism.groups[row]
     depth, steps = len(g.stages), float(g.micro_batches)
@@ -305,7 +309,7 @@ def _hop(k: Known, row: int, before: int) -> Call:
     return Call(calls.SEND, "pp", "p2p", depth, 1, 2.0, LINK, size, 2.0 * steps, alone, alone, both)
 
 
-def _of_replicas(k: Known, row: int, *, paces: bool) -> list[PoolCall]:
+def _of_replicas(k: KnownPlan, row: int, *, paces: bool) -> list[PoolCall]:
     """Reductions over replicas: across the pools that hold the same layers, else on each pool by itself."""
     on, kind = k.together, k.setting.kinds.taken(np.array([row]))
     if on.crossing:
@@ -322,9 +326,9 @@ def _of_replicas(k: Known, row: int, *, paces: bool) -> list[PoolCall]:
     return found
 
 
-def _reduced(k: Known, kind: Kinds, network: Network, replicas: float) -> tuple[Call, ...]:
+def _reduced(k: KnownPlan, kind: PipelineTemplates, network: Network, replicas: float) -> tuple[Call, ...]:
     grid, held = bundles.replicated(k.setting, kind, network, replicas)
-    mine = sharding.Held(float(held.dense[0]), float(held.experts[0]))
+    mine = sharding.ShardedState(float(held.dense[0]), float(held.experts[0]))
     passes = float(kind.forward[0]), float(kind.backward[0])
     one = _scalars(grid)
     return calls.merged(calls.of_replicas(one, mine, sharding.beside(one, mine, float(kind.layers[0]), *passes)))
@@ -333,7 +337,7 @@ def _reduced(k: Known, kind: Kinds, network: Network, replicas: float) -> tuple[
 # ---- the plan's own figures ------------------------------------------------------------------------------------------
 
 
-def times(k: Known) -> tuple[list[Array], Array]:
+def times(k: KnownPlan) -> tuple[list[Array], Array]:
     """Seconds of a micro-batch on every stage of every group, and of a step on every group."""
     groups, names = k.plan.parallelism.groups, [p.name for p in k.tables[0].policies]
     each = [_times(g, _unlike(k.chains[i], i, k.tables, k.links), names)[0] for i, g in enumerate(groups)]
@@ -344,7 +348,7 @@ def times(k: Known) -> tuple[list[Array], Array]:
     return each, bundles.kind_time(k.setting, kinds, stretch, steps, shown)
 
 
-def stretched(k: Known, found: Sequence[PoolCall], ratio: Callable[[PoolCall], float]) -> float:
+def stretched(k: KnownPlan, found: Sequence[PoolCall], ratio: Callable[[PoolCall], float]) -> float:
     """Seconds of a step if every call took `ratio` of its time: the slowest group's, whichever that is then."""
     each, _ = times(k)
     groups, kinds, on = k.plan.parallelism.groups, k.setting.kinds, k.together
@@ -377,7 +381,7 @@ def _gained(g: Group, stage: int, mine: Sequence[PoolCall], ratio: Callable[[Poo
     return float(gained + sum(call.exposed_s for call in hops) - max(sides, default=0.0)) / g.micro_batches
 
 
-def network(k: Known, call: PoolCall) -> Network:
+def network(k: KnownPlan, call: PoolCall) -> Network:
     """What a call finds: its pool's network, the link between two, or what joins those of its replicas."""
     if call.cause != "dp":
         return k.links[call.pools[0], call.pools[1]] if call.where == LINK else k.figures[call.pools[0]].network

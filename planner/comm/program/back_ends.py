@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from planner.comm.tables.records import Candidate
+from planner.comm.tables.records import CollectiveMethod
 
 GAP = 1e-9
 """Relative gap at which the solver may stop."""
@@ -31,10 +31,10 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class BackEndInstance:
     """Classes of calls, what each could use, and what may be live."""
 
-    seconds: Sequence[Mapping[Candidate, float]]
+    seconds: Sequence[Mapping[CollectiveMethod, float]]
     """By class: candidate -> seconds of the step. Only candidates that may be used."""
     follows: Mapping[tuple[int, int], float] = field(default_factory=dict)
     """``(c, d)`` -> seconds a step that it takes if d, which follows c, has another back end."""
@@ -54,22 +54,22 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BackEndChoice:
     """One candidate a class."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CollectiveMethod, ...]
     seconds: float
     gap: float
     """How much better, at most, another choice could be (relative)."""
 
 
-def value(instance: Instance, chosen: Sequence[Candidate]) -> float:
+def value(instance: BackEndInstance, chosen: Sequence[CollectiveMethod]) -> float:
     """Seconds of a step of one choice."""
     total = sum(each[k] for each, k in zip(instance.seconds, chosen, strict=True))
     return total + sum(s for (c, d), s in instance.follows.items() if chosen[c].backend != chosen[d].backend)
 
 
-def allowed(instance: Instance, chosen: Sequence[Candidate]) -> bool:
+def allowed(instance: BackEndInstance, chosen: Sequence[CollectiveMethod]) -> bool:
     """Whether a choice keeps the limits."""
     used = {k.backend for k in chosen}
     more = [instance.live.get(name, Live()) for name in used - {instance.base}]
@@ -81,7 +81,7 @@ def allowed(instance: Instance, chosen: Sequence[Candidate]) -> bool:
     )
 
 
-def solve(instance: Instance) -> Choice | None:
+def solve(instance: BackEndInstance) -> BackEndChoice | None:
     """The best choice that keeps the limits; None where none does."""
     import pulp
 
@@ -113,4 +113,4 @@ def solve(instance: Instance) -> Choice | None:
     chosen = tuple(max(each, key=lambda k: float(each[k].value() or 0.0)) for each in x)
     found = value(instance, chosen)
     bound = float(pulp.value(asked.objective)) * (1 - GAP)
-    return Choice(chosen, found, max(found - bound, 0.0) / max(found, 1e-30))
+    return BackEndChoice(chosen, found, max(found - bound, 0.0) / max(found, 1e-30))

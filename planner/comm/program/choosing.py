@@ -14,10 +14,10 @@ from typing import Protocol
 
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.comm.program import back_ends
-from planner.comm.program.back_ends import Choice, Instance, Live
+from planner.comm.program.back_ends import BackEndChoice, BackEndInstance, Live
 from planner.comm.program.rules import spelt
 from planner.comm.tables import nccl
-from planner.comm.tables.records import Candidate, Table, student
+from planner.comm.tables.records import CollectiveMethod, TimesTable, student
 from planner.comm.tables.timing import Time, times
 from planner.cost.calls import Call
 from planner.schema.plan import CallChoice, CommunicationRule
@@ -37,11 +37,11 @@ OTHER_SIZES = tuple(4**n for n in range(4, 18))
 LEAST_ROUNDS = 4
 """Rounds from which on a choice is tried on those held back."""
 
-Times = Callable[[Call], Mapping[Candidate, Time]]
+Times = Callable[[Call], Mapping[CollectiveMethod, Time]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ChooseOptions:
     """What a choice has to keep."""
 
     most: int = 2
@@ -72,7 +72,7 @@ class Chosen:
     """Whether one was found that gains only where the step does not wait: in other pipelines than the slowest."""
 
 
-def expresses(launcher: str, op: str, who: Candidate) -> bool:
+def expresses(launcher: str, op: str, who: CollectiveMethod) -> bool:
     """Whether a launcher can be told to use a candidate for an operation."""
     if who.backend != "nccl" and (launcher != "router" or who.backend not in ROUTED):
         return False
@@ -80,14 +80,14 @@ def expresses(launcher: str, op: str, who: Candidate) -> bool:
     return not forced or (who.backend == "nccl" and nccl.has(op, who.algorithm, who.protocol))
 
 
-def choose(calls: Sequence[Call], table: Table | Measured, asked: Asked, where: str) -> Chosen:
+def choose(calls: Sequence[Call], table: TimesTable | MeasuredTables, asked: ChooseOptions, where: str) -> Chosen:
     """Rules for a plan's calls by what was measured.
 
     Raises:
         WrongQuestion: no single back end of the table has all operations of the plan.
         NoAnswer: no choice keeps the limits.
     """
-    measured = OneTable(table) if isinstance(table, Table) else table
+    measured = OneTable(table) if isinstance(table, TimesTable) else table
     question = _Question(tuple(calls), measured.look_up, asked, where)
     found = question.solved()
     held_back = _held_back(question, measured, asked, where)
@@ -95,7 +95,7 @@ def choose(calls: Sequence[Call], table: Table | Measured, asked: Asked, where: 
     fell_back = mixes and held_back is not None and held_back >= 1.0
     if fell_back:
         kept = tuple(question.base[op] for op in question.ops)
-        found = Choice(kept, back_ends.value(question.instance, kept), 0.0)
+        found = BackEndChoice(kept, back_ends.value(question.instance, kept), 0.0)
     return _told(question, found, held_back, fell_back)
 
 
@@ -105,7 +105,7 @@ def pin(calls: Sequence[Call], look_up: Times) -> Chosen:
     The base is the same choice, since the plan's own times take every call to be the library's best.
     """
     known = [look_up(call) for call in calls]
-    of: dict[int, Candidate] = {}
+    of: dict[int, CollectiveMethod] = {}
     for members in _classes(calls):
         able = set.intersection(*(set(known[i]) for i in members))
         best = min(sorted(able), key=lambda k: sum(calls[i].count * known[i][k].seconds for i in members))
@@ -122,17 +122,17 @@ def pin(calls: Sequence[Call], look_up: Times) -> Chosen:
     )
 
 
-class Measured(Protocol):
+class MeasuredTables(Protocol):
     """Measured times: one table, or one for each pool (:class:`planner.comm.tables.pool_tables.PoolTables`)."""
 
     @property
     def rounds(self) -> tuple[int, ...]:
         """That all of it has."""
 
-    def of_rounds(self, rounds: Iterable[int]) -> Measured:
+    def of_rounds(self, rounds: Iterable[int]) -> MeasuredTables:
         """What was measured in some rounds."""
 
-    def look_up(self, call: Call) -> Mapping[Candidate, Time]:
+    def look_up(self, call: Call) -> Mapping[CollectiveMethod, Time]:
         """What each candidate takes for a call."""
 
 
@@ -140,7 +140,7 @@ class Measured(Protocol):
 class OneTable:
     """The same times wherever a call runs."""
 
-    table: Table
+    table: TimesTable
 
     @property
     def rounds(self) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ class OneTable:
         """The rows of some rounds."""
         return OneTable(self.table.of_rounds(rounds))
 
-    def look_up(self, call: Call) -> Mapping[Candidate, Time]:
+    def look_up(self, call: Call) -> Mapping[CollectiveMethod, Time]:
         """What each candidate takes for a call."""
         return times(self.table, call.op, call.ranks, call.bytes)
 
@@ -159,13 +159,13 @@ class OneTable:
 class _Question:
     """Classes of calls, the base, and the program over them."""
 
-    def __init__(self, calls: tuple[Call, ...], look_up: Times, asked: Asked, where: str) -> None:
+    def __init__(self, calls: tuple[Call, ...], look_up: Times, asked: ChooseOptions, where: str) -> None:
         self.calls, self.asked, self.look_up = calls, asked, look_up
         self.times = [_expressible(look_up(call), call, asked) for call in calls]
         self.classes = _classes(calls)
         self.ops = [calls[members[0]].op for members in self.classes]
         self.backend, self.base = _base(calls, self.times, where)
-        self.instance = Instance(
+        self.instance = BackEndInstance(
             seconds=[self._seconds(members) for members in self.classes],
             follows=self._follows(),
             most=asked.most,
@@ -175,7 +175,7 @@ class _Question:
             libraries=MPI,
         )
 
-    def solved(self) -> Choice:
+    def solved(self) -> BackEndChoice:
         found = back_ends.solve(self.instance)
         if found is None:
             raise NoAnswer(f"no choice of at most {self.asked.most} back ends keeps the limits")
@@ -184,11 +184,11 @@ class _Question:
     def of_base(self, index: int) -> Time:
         return self.times[index][self.base[self.calls[index].op]]
 
-    def share(self, index: int, who: Candidate) -> float:
+    def share(self, index: int, who: CollectiveMethod) -> float:
         """Time of a call by a candidate over that by the base."""
         return self.times[index][who].seconds / self.of_base(index).seconds
 
-    def _seconds(self, members: Sequence[int]) -> dict[Candidate, float]:
+    def _seconds(self, members: Sequence[int]) -> dict[CollectiveMethod, float]:
         """Seconds of the step by candidate: what shows of the calls, in proportion to their time."""
         own = self.base[self.calls[members[0]].op]
         found = {own: sum(self.calls[i].exposed_s for i in members)}
@@ -200,7 +200,7 @@ class _Question:
                 found[who] = seconds
         return dict(sorted(found.items()))
 
-    def elsewhere(self, call: Call, live: Collection[str]) -> Candidate:
+    def elsewhere(self, call: Call, live: Collection[str]) -> CollectiveMethod:
         """What a call of a size that the plan has not would use of the back ends that are live; the base unless a gain
         was measured.
         """
@@ -222,7 +222,9 @@ class _Question:
         return found
 
 
-def _expressible(found: Mapping[Candidate, Time], call: Call, asked: Asked) -> dict[Candidate, Time]:
+def _expressible(
+    found: Mapping[CollectiveMethod, Time], call: Call, asked: ChooseOptions
+) -> dict[CollectiveMethod, Time]:
     return {who: time for who, time in found.items() if expresses(asked.launcher, call.op, who)}
 
 
@@ -239,7 +241,7 @@ def _power(size: float) -> int:
     return math.floor(math.log2(max(size, 1.0)))
 
 
-def _fastest(known: Mapping[Candidate, Time]) -> Candidate:
+def _fastest(known: Mapping[CollectiveMethod, Time]) -> CollectiveMethod:
     return min(known, key=lambda k: (known[k].seconds, k))
 
 
@@ -250,10 +252,10 @@ def _gains(mine: Time, base: Time, margin: float) -> bool:
 
 
 def _base(
-    calls: Sequence[Call], each: Sequence[Mapping[Candidate, Time]], where: str
-) -> tuple[str, dict[str, Candidate]]:
+    calls: Sequence[Call], each: Sequence[Mapping[CollectiveMethod, Time]], where: str
+) -> tuple[str, dict[str, CollectiveMethod]]:
     """The best single back end, with one algorithm and protocol for each operation."""
-    best: tuple[float, str, dict[str, Candidate]] | None = None
+    best: tuple[float, str, dict[str, CollectiveMethod]] | None = None
     lacking = []
     for backend in sorted({who.backend for known in each for who in known}):
         picked, total = {}, 0.0
@@ -280,7 +282,7 @@ def _base(
     return best[1], best[2]
 
 
-def _where(backend: str, asked: Sequence[tuple[Call, Mapping[Candidate, Time]]]) -> str:
+def _where(backend: str, asked: Sequence[tuple[Call, Mapping[CollectiveMethod, Time]]]) -> str:
     """The pools on which the first call stands that a back end cannot do, where a plan has several."""
     for call, known in asked:
         if call.pools and all(who.backend != backend for who in known):
@@ -296,7 +298,7 @@ def _shown(call: Call) -> float:
 # ---- rounds held back ------------------------------------------------------------------------------------------------
 
 
-def _held_back(question: _Question, table: Measured, asked: Asked, where: str) -> float | None:
+def _held_back(question: _Question, table: MeasuredTables, asked: ChooseOptions, where: str) -> float | None:
     """Chosen on all rounds but one, tried on that one, for each: the upper end of the interval of mixed over base.
 
     ``exp(mean + t s / sqrt(n))`` over the logarithms of the ratios.
@@ -321,7 +323,7 @@ def _held_back(question: _Question, table: Measured, asked: Asked, where: str) -
     return math.exp(_upper(logs))
 
 
-def _weighed(there: _Question, taught: _Question, chosen: Sequence[Candidate]) -> float | None:
+def _weighed(there: _Question, taught: _Question, chosen: Sequence[CollectiveMethod]) -> float | None:
     """Seconds by a round's own times of what shows, weighted as the model shows it."""
     total = 0.0
     for members, who in zip(taught.classes, chosen, strict=True):
@@ -344,7 +346,7 @@ def _upper(logs: Sequence[float]) -> float:
 # ---- rules -----------------------------------------------------------------------------------------------------------
 
 
-def _told(question: _Question, found: Choice, held_back: float | None, fell_back: bool) -> Chosen:
+def _told(question: _Question, found: BackEndChoice, held_back: float | None, fell_back: bool) -> Chosen:
     of = {i: who for members, who in zip(question.classes, found.candidates, strict=True) for i in members}
     live = {who.backend for who in found.candidates}
     before = sum(call.exposed_s for call in question.calls)
@@ -362,7 +364,7 @@ def _told(question: _Question, found: Choice, held_back: float | None, fell_back
     )
 
 
-def _call(call: Call, known: Mapping[Candidate, Time], who: Candidate, base: Time) -> CallChoice:
+def _call(call: Call, known: Mapping[CollectiveMethod, Time], who: CollectiveMethod, base: Time) -> CallChoice:
     others = sorted((time.seconds, k) for k, time in known.items() if k != who)
     mine = known[who]
     return CallChoice(
@@ -380,13 +382,13 @@ def _call(call: Call, known: Mapping[Candidate, Time], who: Candidate, base: Tim
     )
 
 
-def named(who: Candidate) -> str:
+def named(who: CollectiveMethod) -> str:
     """A candidate in words."""
     return spelt(who.backend, who.algorithm, who.protocol)
 
 
 def _rules(
-    calls: Sequence[Call], of: Mapping[int, Candidate], elsewhere: Callable[[Call], Candidate]
+    calls: Sequence[Call], of: Mapping[int, CollectiveMethod], elsewhere: Callable[[Call], CollectiveMethod]
 ) -> tuple[CommunicationRule, ...]:
     """Ranges of bytes without holes for every operation and group size: borders halfway, in ratio, between classes.
 
@@ -424,8 +426,8 @@ def _kind(call: Call) -> tuple[str, int, tuple[int, ...]]:
     return call.op, call.ranks, call.pools
 
 
-def _ranges(mine: Sequence[tuple[float, Candidate]]) -> list[tuple[int, int, Candidate]]:
-    found: list[tuple[int, int, Candidate]] = []
+def _ranges(mine: Sequence[tuple[float, CollectiveMethod]]) -> list[tuple[int, int, CollectiveMethod]]:
+    found: list[tuple[int, int, CollectiveMethod]] = []
     start = 0
     for (size, who), (following, other) in zip(mine, [*mine[1:], (0.0, None)], strict=True):
         if other == who:

@@ -15,7 +15,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.comm.tables import records
-from planner.comm.tables.records import Candidate, Row, Table
+from planner.comm.tables.records import CollectiveMethod, TableRow, TimesTable
 
 MOST_ROUNDS = 50
 """Latencies of a logger that are kept, of one call."""
@@ -33,7 +33,7 @@ class Said:
     nodes: int | None = None
 
 
-def imported(path: Path, source: str, said: Said) -> Table:
+def imported(path: Path, source: str, said: Said) -> TimesTable:
     """The rows of a file.
 
     Raises:
@@ -47,29 +47,29 @@ def imported(path: Path, source: str, said: Said) -> Table:
         raise WrongQuestion(f"{path}: no row of {source} in it; {_LOOKS[source]}")
     for row in rows:
         records.possible(row.ranks, row.nodes, row.bytes, str(path))
-    return Table(tuple(replace(row, source=row.source or path.name) for row in rows))
+    return TimesTable(tuple(replace(row, source=row.source or path.name) for row in rows))
 
 
-def _overridden(found: Table, said: Said) -> Table:
+def _overridden(found: TimesTable, said: Said) -> TimesTable:
     """A CSV says all itself; only what is given replaces it."""
     changes: dict[str, Any] = {name: value for name in ("ranks", "nodes") if (value := getattr(said, name)) is not None}
     if said.op is not None:
         changes["op"] = records.operation(said.op, "--op")
     rows = (replace(row, **changes) for row in found.rows)
     if said.backend is not None:
-        who = Candidate(said.backend.lower(), said.algorithm.lower(), said.protocol.lower())
+        who = CollectiveMethod(said.backend.lower(), said.algorithm.lower(), said.protocol.lower())
         rows = (replace(row, candidate=who) for row in rows)
     changed = tuple(rows)
     for row in changed:
         records.possible(row.ranks, row.nodes, row.bytes, "--ranks, --nodes")
-    return Table(changed)
+    return TimesTable(changed)
 
 
-def _candidate(said: Said, default: str, where: str) -> Candidate:
+def _candidate(said: Said, default: str, where: str) -> CollectiveMethod:
     backend = said.backend or default
     if not backend:
         raise WrongQuestion(f"{where}: which back end was this? (--backend mpich)")
-    return Candidate(backend.lower(), said.algorithm.lower(), said.protocol.lower())
+    return CollectiveMethod(backend.lower(), said.algorithm.lower(), said.protocol.lower())
 
 
 def _ranks(said: Said, found: int | None, where: str) -> int:
@@ -92,7 +92,7 @@ def _seconds(text: str, scale: float, where: str) -> float:
 # ---- nccl-tests ------------------------------------------------------------------------------------------------------
 
 
-def _nccl_tests(body: str, where: str, said: Said) -> Iterator[Row]:
+def _nccl_tests(body: str, where: str, said: Said) -> Iterator[TableRow]:
     """``size count type redop root time algbw busbw #wrong ...``: out-of-place times in microseconds."""
     named = re.search(r"Collective test starting:\s*(\w+?)(?:_perf)?\s*$", body, re.MULTILINE)
     op = said.op or (named[1] if named else None)
@@ -111,7 +111,9 @@ def _nccl_tests(body: str, where: str, said: Said) -> Iterator[Row]:
         ranks = _ranks(said, len(places) or None, where)
         nodes = said.nodes or len(set(places)) or 1
         seconds = _seconds(cells[5], 1e-6, at)
-        yield Row(_candidate(said, "nccl", where), records.operation(op, at), ranks, int(cells[0]), seconds, 0, nodes)
+        yield TableRow(
+            _candidate(said, "nccl", where), records.operation(op, at), ranks, int(cells[0]), seconds, 0, nodes
+        )
 
 
 # ---- OSU micro-benchmarks --------------------------------------------------------------------------------------------
@@ -121,7 +123,7 @@ _PER_RANK = ("all-gather", "all-to-all")
 """Operations whose size OSU gives for one rank's share."""
 
 
-def _osu(body: str, where: str, said: Said) -> Iterator[Row]:
+def _osu(body: str, where: str, said: Said) -> Iterator[TableRow]:
     """``size latency(us) ...``; of a gather and an all-to-all the size is one rank's share: ``bytes = ranks size``."""
     title = _OSU_TITLE.search(body)
     name = title[1].lower().replace("non-blocking", "").split()[0] if title and title[1].strip() else ""
@@ -136,13 +138,13 @@ def _osu(body: str, where: str, said: Said) -> Iterator[Row]:
         op = records.operation(said.op or name, at)
         ranks = _ranks(said, 2 if op == "send-recv" else None, where)
         size = int(cells[0]) * (ranks if op in _PER_RANK else 1)
-        yield Row(_candidate(said, "", where), op, ranks, size, _seconds(cells[1], 1e-6, at), 0, said.nodes or 1)
+        yield TableRow(_candidate(said, "", where), op, ranks, size, _seconds(cells[1], 1e-6, at), 0, said.nodes or 1)
 
 
 # ---- comms logger ----------------------------------------------------------------------------------------------------
 
 
-def _logger(body: str, where: str, said: Said) -> Iterator[Row]:
+def _logger(body: str, where: str, said: Said) -> Iterator[TableRow]:
     """``{op: {bytes: [count, [latencies in ms], ...]}}``; of gathers and scatters the bytes are one rank's share."""
     try:
         told = json.loads(body)
@@ -164,10 +166,10 @@ def _logger(body: str, where: str, said: Said) -> Iterator[Row]:
             latencies = record[1] if isinstance(record[1], list) else [record[1]]
             whole = int(size) * (ranks if op in ("all-gather", "reduce-scatter") else 1)
             for index, latency in enumerate(latencies[:MOST_ROUNDS] if whole else ()):
-                yield Row(who, op, ranks, whole, _seconds(str(latency), 1e-3, at), index, said.nodes or 1)
+                yield TableRow(who, op, ranks, whole, _seconds(str(latency), 1e-3, at), index, said.nodes or 1)
 
 
-Reader = Callable[[str, str, Said], Iterator[Row]]
+Reader = Callable[[str, str, Said], Iterator[TableRow]]
 READERS: dict[str, Reader] = {"nccl-tests": _nccl_tests, "osu": _osu, "comms-logger": _logger}
 SOURCES = (*READERS, "csv")
 _LOOKS = {

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from planner.base.errors import WrongQuestion, nearest
-from planner.comm.tables.records import Candidate, Journal, Row, Table
+from planner.comm.tables.records import CollectiveMethod, TableJournal, TableRow, TimesTable
 
 BACKENDS = ("gloo", "mpi", "nccl")
 MPI_NAMES = ("mpich", "openmpi", "mpi")
@@ -33,7 +33,7 @@ Progress = Callable[[str, float | None], AbstractContextManager[Callable[..., No
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class MeasureOptions:
     """What to measure."""
 
     backends: tuple[str, ...]
@@ -51,21 +51,21 @@ class Asked:
         return self.rounds * len(self.ranks) * len(self.sizes) * len(self.ops) * len(self.backends)
 
 
-def measure(asked: Asked, path: Path, progress: Progress) -> Table:
+def measure(asked: MeasureOptions, path: Path, progress: Progress) -> TimesTable:
     """Measures what the file does not hold yet, and adds it row by row.
 
     Raises:
         WrongQuestion: a back end that cannot be had here, a job that failed, or a file that cannot be written.
     """
     _there(asked)
-    journal = Journal(path)
+    journal = TableJournal(path)
     with progress("measuring collectives", asked.cells) as advance:
         for ranks in asked.ranks:
             _job(asked, ranks, journal, advance)
-    return Table(tuple(journal.rows))
+    return TimesTable(tuple(journal.rows))
 
 
-def _there(asked: Asked) -> None:
+def _there(asked: MeasureOptions) -> None:
     """Says what is missing, and what it would take to have it."""
     for name in asked.backends:
         if name not in BACKENDS:
@@ -89,7 +89,7 @@ def _there(asked: Asked) -> None:
         raise WrongQuestion("--backends nccl: no NVIDIA GPU on this machine; measure with --backends gloo,mpi")
 
 
-def _job(asked: Asked, ranks: int, journal: Journal, advance: Callable[..., None]) -> None:
+def _job(asked: MeasureOptions, ranks: int, journal: TableJournal, advance: Callable[..., None]) -> None:
     mine = [row for row in journal.rows if row.ranks == ranks]
     done = [(row.candidate.backend, row.op, row.bytes, row.round) for row in mine]
     # Which library MPI is, only the ranks know: a job of what is whole for one library may still lack another's.
@@ -118,9 +118,9 @@ def _job(asked: Asked, ranks: int, journal: Journal, advance: Callable[..., None
             if found is None:
                 continue
             told += 1
-            who = Candidate(found["backend"])
+            who = CollectiveMethod(found["backend"])
             seconds = float(f"{found['seconds']:.6g}")  # as the table gives it back
-            row = Row(who, found["op"], ranks, found["bytes"], seconds, found["round"], 1, source, today)
+            row = TableRow(who, found["op"], ranks, found["bytes"], seconds, found["round"], 1, source, today)
             journal.add([row])
             advance(1, f"{ranks} ranks, {row.op}")
     advance(len(wanted) * len(asked.backends) - told, "")
@@ -136,7 +136,7 @@ def _said(line: str) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _running(asked: Asked, ranks: int, job: dict[str, Any]) -> Iterator[IO[str]]:
+def _running(asked: MeasureOptions, ranks: int, job: dict[str, Any]) -> Iterator[IO[str]]:
     """The output of a job of so many ranks; it is ended whatever happens.
 
     Raises:
@@ -164,7 +164,7 @@ def _running(asked: Asked, ranks: int, job: dict[str, Any]) -> Iterator[IO[str]]
             raise WrongQuestion(f"the job of {ranks} ranks failed: {(wrong or told or ['it said nothing'])[-1][:300]}")
 
 
-def _started(asked: Asked, ranks: int, job: Path, errors: IO[str]) -> list[subprocess.Popen[str]]:
+def _started(asked: MeasureOptions, ranks: int, job: Path, errors: IO[str]) -> list[subprocess.Popen[str]]:
     """Its processes, the first of which tells."""
     root = str(Path(__file__).resolve().parent.parent.parent)
     paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.base.errors import WrongQuestion
-from planner.comm.tables.records import Candidate, Table
+from planner.comm.tables.records import CollectiveMethod, TimesTable
 from planner.comm.tables.timing import Time, times
 from planner.cost.calls import Call
 
@@ -18,7 +18,7 @@ TOGETHER = ("nvidia", "amd")
 class PoolTables:
     """What calls take by where they run, and what the accelerators there can do."""
 
-    tables: Mapping[tuple[int, ...], Table]
+    tables: Mapping[tuple[int, ...], TimesTable]
     """Pools -> what was measured on them; under no pools: anywhere."""
     vendors: tuple[str, ...]
     """Of every pool's accelerators."""
@@ -34,17 +34,17 @@ class PoolTables:
         kept = list(rounds)
         return replace(self, tables={at: table.of_rounds(kept) for at, table in self.tables.items()})
 
-    def look_up(self, call: Call) -> Mapping[Candidate, Time]:
+    def look_up(self, call: Call) -> Mapping[CollectiveMethod, Time]:
         """What each candidate takes for a call, of those that all of its ranks have."""
         found = self._times(call)
         return {who: time for who, time in found.items() if self.able(who, call.pools)}
 
-    def able(self, who: Candidate, pools: Sequence[int]) -> bool:
+    def able(self, who: CollectiveMethod, pools: Sequence[int]) -> bool:
         """Whether ranks on these pools have a back end, and reach each other by it."""
         there = {self.vendors[i].lower() for i in pools or range(len(self.vendors))}
         return who.backend != "nccl" or (len(there) == 1 and there <= set(TOGETHER))
 
-    def _times(self, call: Call) -> dict[Candidate, Time]:
+    def _times(self, call: Call) -> dict[CollectiveMethod, Time]:
         """By the table of these pools, or of any; else by the slowest of each pool's own, which is marked."""
         for key in (call.pools, ()):
             if key in self.tables:

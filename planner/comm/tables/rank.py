@@ -29,7 +29,7 @@ LEAST, MOST = 2, 40
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class RankWork:
     """One call: prepared, made (this is timed), and checked."""
 
     prepare: Callable[[], None]
@@ -112,7 +112,7 @@ def call(torch: Any, router: Router, op: str, size: int, device: Any) -> Callabl
     return once
 
 
-def _work(torch: Any, router: Router, op: str, size: int, device: Any) -> Work:
+def _work(torch: Any, router: Router, op: str, size: int, device: Any) -> RankWork:
     """A call of so many bytes of float32; every result can be told from what was there before."""
     n, rank = router.world.size, router.rank
     share = max(size // 4 // n, 1)
@@ -139,22 +139,22 @@ def _work(torch: Any, router: Router, op: str, size: int, device: Any) -> Work:
         part.zero_()
 
     if op == "all-reduce":
-        return Work(filled(whole, rank + 1.0), lambda: router.all_reduce(whole), holds(whole, total))
+        return RankWork(filled(whole, rank + 1.0), lambda: router.all_reduce(whole), holds(whole, total))
     if op == "all-gather":
         mine = sent[:share].clone()
-        return Work(cleared, lambda: router.all_gather_into_tensor(whole, mine), ordered)
+        return RankWork(cleared, lambda: router.all_gather_into_tensor(whole, mine), ordered)
     if op == "reduce-scatter":
-        return Work(cleared, lambda: router.reduce_scatter_tensor(part, sent), holds(part, total))
+        return RankWork(cleared, lambda: router.reduce_scatter_tensor(part, sent), holds(part, total))
     if op == "all-to-all":
-        return Work(cleared, lambda: router.all_to_all_single(whole, sent), ordered)
+        return RankWork(cleared, lambda: router.all_to_all_single(whole, sent), ordered)
     if op == "broadcast":
-        return Work(filled(whole, rank + 1.0), lambda: router.broadcast(whole, 0), holds(whole, 1.0))
+        return RankWork(filled(whole, rank + 1.0), lambda: router.broadcast(whole, 0), holds(whole, 1.0))
     return _ping_pong(router, whole, sent, cleared, holds)
 
 
 def _ping_pong(
     router: Router, whole: Any, sent: Any, cleared: Callable[[], None], holds: Callable[[Any, float], Any]
-) -> Work:
+) -> RankWork:
     """From rank 0 to rank 1 and back; the others look on."""
 
     def make() -> None:
@@ -165,7 +165,7 @@ def _ping_pong(
             router.recv(whole, 0)
             router.send(sent, 0)
 
-    return Work(cleared, make, holds(whole, {0: 2.0, 1: 1.0}.get(router.rank, 0.0)), shared=2.0)
+    return RankWork(cleared, make, holds(whole, {0: 2.0, 1: 1.0}.get(router.rank, 0.0)), shared=2.0)
 
 
 if __name__ == "__main__":

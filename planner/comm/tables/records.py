@@ -32,7 +32,7 @@ _STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Candidate:
+class CollectiveMethod:
     """What a call may use: a back end, with its algorithm and protocol where they can be chosen."""
 
     backend: str
@@ -41,10 +41,10 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """The time of one call in one round."""
 
-    candidate: Candidate
+    candidate: CollectiveMethod
     op: str
     ranks: int
     bytes: int
@@ -57,7 +57,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """All rounds of one call by one candidate."""
 
     rounds: Mapping[int, float]
@@ -99,31 +99,31 @@ def trimmed_mean(values: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True)
-class Table:
+class TimesTable:
     """Rows, by call."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
 
     @cached_property
-    def cells(self) -> Mapping[tuple[str, int, int], Mapping[Candidate, Cell]]:
+    def cells(self) -> Mapping[tuple[str, int, int], Mapping[CollectiveMethod, TableCell]]:
         """``(op, ranks, bytes)`` -> candidate -> its rounds; a round that stands twice counts as its last row says."""
-        found: dict[tuple[str, int, int], dict[Candidate, dict[int, float]]] = {}
+        found: dict[tuple[str, int, int], dict[CollectiveMethod, dict[int, float]]] = {}
         for row in self.rows:
             at = found.setdefault((row.op, row.ranks, row.bytes), {}).setdefault(row.candidate, {})
             at[row.round] = row.seconds
-        return {key: {who: Cell(rounds) for who, rounds in each.items()} for key, each in sorted(found.items())}
+        return {key: {who: TableCell(rounds) for who, rounds in each.items()} for key, each in sorted(found.items())}
 
     @cached_property
-    def by_operation(self) -> Mapping[str, Mapping[Candidate, Mapping[int, Mapping[int, Cell]]]]:
+    def by_operation(self) -> Mapping[str, Mapping[CollectiveMethod, Mapping[int, Mapping[int, TableCell]]]]:
         """Operation -> candidate -> ranks -> bytes -> its rounds."""
-        found: dict[str, dict[Candidate, dict[int, dict[int, Cell]]]] = {}
+        found: dict[str, dict[CollectiveMethod, dict[int, dict[int, TableCell]]]] = {}
         for (op, ranks, size), each in self.cells.items():
             for who, cell in sorted(each.items()):
                 found.setdefault(op, {}).setdefault(who, {}).setdefault(ranks, {})[size] = cell
         return found
 
     @cached_property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[CollectiveMethod, ...]:
         """All that was measured, in order."""
         return tuple(sorted({row.candidate for row in self.rows}))
 
@@ -132,16 +132,16 @@ class Table:
         """Of all rows."""
         return tuple(sorted({row.round for row in self.rows}))
 
-    def of_rounds(self, rounds: Iterable[int]) -> Table:
+    def of_rounds(self, rounds: Iterable[int]) -> TimesTable:
         """The rows of some rounds."""
         kept = set(rounds)
-        return Table(tuple(row for row in self.rows if row.round in kept))
+        return TimesTable(tuple(row for row in self.rows if row.round in kept))
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-def read(path: Path) -> Table:
+def read(path: Path) -> TimesTable:
     """A table from a file.
 
     Raises:
@@ -157,7 +157,7 @@ def read(path: Path) -> Table:
         raise WrongQuestion(f"{path}:{reader.reader.line_num}: {error}") from None
     if not rows:
         raise WrongQuestion(f"{path}: no rows; measure some (clusterwright comm tune -o {path})")
-    return Table(rows)
+    return TimesTable(rows)
 
 
 def text(path: Path) -> str:
@@ -194,7 +194,7 @@ def operation(name: str, where: str) -> str:
     return known[plain]
 
 
-def _row(cells: Mapping[str | None, str], where: str) -> Row:
+def _row(cells: Mapping[str | None, str], where: str) -> TableRow:
     if None in cells:
         raise WrongQuestion(f"{where}: more cells than the header names")
     told = {str(name): (value or "").strip() for name, value in cells.items()}
@@ -207,8 +207,8 @@ def _row(cells: Mapping[str | None, str], where: str) -> Row:
     nodes = _whole(told, "nodes", where, 1)
     possible(ranks, nodes, size, where)
     words = [told.get(name, "").lower() for name in ("backend", "algorithm", "protocol")]
-    return Row(
-        Candidate(*words),
+    return TableRow(
+        CollectiveMethod(*words),
         operation(told["op"], where),
         ranks,
         size,
@@ -249,7 +249,7 @@ def _whole(cells: Mapping[str, str], name: str, where: str, default: int | None)
     return int(value)
 
 
-def lines(rows: Iterable[Row], *, header: bool) -> str:
+def lines(rows: Iterable[TableRow], *, header: bool) -> str:
     """Rows as a file holds them."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -262,7 +262,7 @@ def lines(rows: Iterable[Row], *, header: bool) -> str:
     return out.getvalue()
 
 
-def further(known: Sequence[Row], more: Sequence[Row]) -> list[Row]:
+def further(known: Sequence[TableRow], more: Sequence[TableRow]) -> list[TableRow]:
     """Those of `more` that are not among the known rows; measured again, they are further rounds."""
     there = {_told(row) for row in known}
     last: dict[tuple[object, ...], int] = {}
@@ -271,21 +271,21 @@ def further(known: Sequence[Row], more: Sequence[Row]) -> list[Row]:
     return [replace(row, round=row.round + 1 + last.get(_cell(row), -1)) for row in more if _told(row) not in there]
 
 
-def _told(row: Row) -> Row:
+def _told(row: TableRow) -> TableRow:
     """As a file gives it back, whenever it was."""
     return replace(row, round=0, date="", seconds=float(f"{row.seconds:.6g}"))
 
 
-def _cell(row: Row) -> tuple[object, ...]:
+def _cell(row: TableRow) -> tuple[object, ...]:
     return row.candidate, row.op, row.ranks, row.bytes
 
 
-class Journal:
+class TableJournal:
     """A table that rows are added to, each whole or not at all."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows: list[Row] = []
+        self.rows: list[TableRow] = []
         if path.exists():
             whole = text(path)
             if whole and not whole.endswith("\n"):  # cut off while it was written
@@ -296,7 +296,7 @@ class Journal:
             if whole.count("\n") > 1:
                 self.rows = list(read(path).rows)
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[TableRow]) -> None:
         """Writes rows, and the header before the first."""
         fresh = not (self.path.exists() and self.path.stat().st_size)
         self._write(lines(rows, header=fresh), "a")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.comm.tables.records import Candidate, Cell, Table
+from planner.comm.tables.records import CollectiveMethod, TableCell, TimesTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class Time:
     extrapolated: bool
 
 
-def times(table: Table, op: str, ranks: int, size: float) -> dict[Candidate, Time]:
+def times(table: TimesTable, op: str, ranks: int, size: float) -> dict[CollectiveMethod, Time]:
     """Every candidate that was measured with the operation."""
     return {who: _over_ranks(found, ranks, size) for who, found in table.by_operation.get(op, {}).items()}
 
 
-def _over_ranks(found: Mapping[int, Mapping[int, Cell]], ranks: int, size: float) -> Time:
+def _over_ranks(found: Mapping[int, Mapping[int, TableCell]], ranks: int, size: float) -> Time:
     """Between two measured numbers of ranks ``log t`` is linear in ``log n``; beyond, the nearest number's time."""
     known = sorted(found)
     low = max((n for n in known if n <= ranks), default=known[0])
@@ -37,7 +37,7 @@ def _over_ranks(found: Mapping[int, Mapping[int, Cell]], ranks: int, size: float
     return _between(first, second, share)
 
 
-def _over_sizes(cells: Mapping[int, Cell], size: float) -> Time:
+def _over_sizes(cells: Mapping[int, TableCell], size: float) -> Time:
     """Between measured sizes ``log t`` is linear in ``log S``; below the smallest its time, beyond the largest its
     rate.
     """
@@ -55,7 +55,7 @@ def _near(known: float, size: float) -> bool:
     return 0.5 <= size / known <= 2.0
 
 
-def _time(cell: Cell) -> Time:
+def _time(cell: TableCell) -> Time:
     return Time(cell.seconds, cell.spread or 0.0, False)
 
 

@@ -13,7 +13,7 @@ from planner.commands.screen import render
 from planner.schema.hardware import Accelerator, Entry, Fabric, Link, Node, Region, Runtime
 
 if TYPE_CHECKING:
-    from planner.catalog.skypilot import Imported, Refusal
+    from planner.catalog.skypilot import ImportedPrices, Refusal
 
 Row = list[str]
 _NOTHING = "-"
@@ -190,7 +190,7 @@ def _listed(label: str, rows: Sequence[Refusal]) -> None:
         render.text(f"          and {len(counted) - _REFUSED_SHOWN} more (--json lists every row)")
 
 
-def imported(found: Imported, output: Path | None) -> None:
+def imported(found: ImportedPrices, output: Path | None) -> None:
     """What an import took and what it left out."""
     rows = [[row["id"], row["basis"], f"${float(row['usd']):,.2f}", row["low"], row["high"], row["region"]]
             for row in found.prices]  # fmt: skip

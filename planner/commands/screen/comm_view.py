@@ -12,7 +12,7 @@ from planner.commands.screen import render
 
 if TYPE_CHECKING:
     from planner.comm.program.choosing import Chosen
-    from planner.comm.tables.records import Candidate, Cell, Table
+    from planner.comm.tables.records import CollectiveMethod, TableCell, TimesTable
     from planner.cost.calls import Call
     from planner.schema.plan import Plan
 
@@ -141,7 +141,7 @@ def _show_pools(plan: Plan) -> None:
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 
-def table_document(found: Table) -> dict[str, object]:
+def table_document(found: TimesTable) -> dict[str, object]:
     """A table's cells as a document."""
     return {
         "kind": "communication-table",
@@ -162,7 +162,7 @@ def table_document(found: Table) -> dict[str, object]:
     }
 
 
-def show_table(found: Table, file: Path) -> None:
+def show_table(found: TimesTable, file: Path) -> None:
     """Times by call, a column for each candidate; the fastest, where the measurements can tell."""
     from planner.comm.program.rules import spelt
 
@@ -179,7 +179,7 @@ def show_table(found: Table, file: Path) -> None:
     render.text(f"Next      clusterwright comm choose PLAN.json --table {file} -o FILE")
 
 
-def _time(cell: Cell | None) -> str:
+def _time(cell: TableCell | None) -> str:
     if cell is None:
         return "-"
     if cell.spread is None:
@@ -187,7 +187,7 @@ def _time(cell: Cell | None) -> str:
     return f"{format_seconds(cell.seconds)} {f'±{100 * cell.spread:.0f} %' if cell.spread <= 1 else 'noisy'}"
 
 
-def _fastest(each: Mapping[Candidate, Cell]) -> str:
+def _fastest(each: Mapping[CollectiveMethod, TableCell]) -> str:
     """The fastest, if its interval and the next one's do not meet."""
     ranked = sorted(each.items(), key=lambda item: item[1].seconds)
     if len(ranked) < 2:

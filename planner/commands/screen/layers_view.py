@@ -8,7 +8,7 @@ from typing import Any
 from planner.base import units
 from planner.cost.operators import Collective, Operator, Pass
 from planner.export.astra_sim import TextWorkload
-from planner.planning.by_layer import Asked, Layered
+from planner.planning.by_layer import Layered, LayerOptions
 
 HEADERS = ["layer", "times", "FLOPs", "bytes", "FLOP/B", "bound", "forward", "input grad", "weight grad", "collectives"]
 ALIGN = "lrrrrlrrrl"
@@ -17,7 +17,7 @@ PRIORITY = ["FLOP/B", "times", "bound", "bytes", "FLOPs"]
 SHORT = {"all-reduce": "AR", "gather-scatter": "AG+RS", "all-to-all": "A2A"}
 
 
-def heading(found: Layered, asked: Asked) -> list[str]:
+def heading(found: Layered, asked: LayerOptions) -> list[str]:
     """What is shown, on what."""
     degrees = " ".join(f"{k.upper()}{getattr(asked, k)}" for k in ("tp", "ep", "dp") if getattr(asked, k) > 1)
     unit = found.unit if found.micro > 1 else found.unit.removesuffix("s")
@@ -90,7 +90,7 @@ def closing(found: Layered) -> list[str]:
     ]
 
 
-def document(found: Layered, asked: Asked) -> dict[str, Any]:
+def document(found: Layered, asked: LayerOptions) -> dict[str, Any]:
     """Everything, as JSON. SI units."""
     return {
         "kind": "model-layers",

@@ -35,7 +35,7 @@ MOST_FRONT = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method:
+class SearchMethod:
     """How the trials came about."""
 
     name: Any
@@ -100,7 +100,7 @@ def costs(study_objectives: Sequence[str], trials: Iterable[Trial]) -> Any:
 
 
 def result(
-    catalog: Catalog, evaluator: Evaluator, trials: Sequence[Trial], method: Method, meta: Mapping[str, Any],
+    catalog: Catalog, evaluator: Evaluator, trials: Sequence[Trial], method: SearchMethod, meta: Mapping[str, Any],
     *, explained: bool = True,
 ) -> StudyResult:  # fmt: skip
     """The document.

@@ -11,7 +11,7 @@ from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.ownership import hourly_cost
 from planner.design.question import axes
-from planner.design.question.study import Rate, Study, Value, Workload
+from planner.design.question.study import Rate, Study, StudyWorkload, Value
 from planner.question.asked import request
 from planner.question.request import Request
 from planner.schema.hardware import Cluster, Price
@@ -38,7 +38,7 @@ class Clusters:
 
     def __init__(self, catalog: Catalog, study: Study) -> None:
         self.catalog, self.study = catalog, study
-        self._requests: dict[tuple[Workload, str], Request] = {}
+        self._requests: dict[tuple[StudyWorkload, str], Request] = {}
         self._clusters: dict[tuple[Value, ...], Cluster] = {}
         self._plain: dict[tuple[Value, ...], Cluster] = {}
 
@@ -142,7 +142,7 @@ class Clusters:
         )
         return hour.total * found.accelerators
 
-    def request(self, workload: Workload, values: Values) -> Request:
+    def request(self, workload: StudyWorkload, values: Values) -> Request:
         """What a workload asks of a point's cluster, without a price of its own making."""
         found, rent = self.cluster(values), self.study.costs.basis
         key = (workload, found.node.id)
@@ -151,7 +151,7 @@ class Clusters:
             self._requests[key] = request(workload.model, f"{found.node.id}:1", asked, known=self.catalog)[1]
         return replace(self._requests[key], cluster=found, counts=(found.count,))
 
-    def priced(self, workload: Workload, values: Values) -> Request:
+    def priced(self, workload: StudyWorkload, values: Values) -> Request:
         """The same with the study's price of an hour, as its plans are to say it."""
         wanted = self.request(workload, values)
         if self.study.costs.basis != "purchase":

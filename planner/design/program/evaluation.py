@@ -17,7 +17,7 @@ from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.figures import Array
 from planner.design.program.clusters import Clusters, Values
-from planner.design.question.study import Objective, Point, Study, Workload
+from planner.design.question.study import Objective, Point, Study, StudyWorkload
 from planner.question import prepared as question
 from planner.question.prepared import Prepared, prepare, problem
 from planner.question.request import goodput_of
@@ -74,7 +74,7 @@ class Evaluator:
         self.catalog, self.study = catalog, study
         self.clusters = Clusters(catalog, study)
         self._spaces: dict[Key, _Space | str] = {}
-        self._flops: dict[Workload, float] = {}
+        self._flops: dict[StudyWorkload, float] = {}
         self._weights = sum(job.weight for job in study.workloads)
         self._alike: dict[Point, Key] = {}
         self._loose: Evaluator | None = None
@@ -175,7 +175,7 @@ class Evaluator:
 
     # ---- plans -------------------------------------------------------------------------------------------------------
 
-    def _space(self, workload: Workload, cluster: Cluster, values: Values) -> _Space | str:
+    def _space(self, workload: StudyWorkload, cluster: Cluster, values: Values) -> _Space | str:
         key = (workload, *_structure(cluster))
         if key not in self._spaces:
             try:
@@ -184,13 +184,13 @@ class Evaluator:
                 self._spaces[key] = str(error).splitlines()[0]
         return self._spaces[key]
 
-    def prepared(self, workload: Workload, values: Values) -> Prepared | str:
+    def prepared(self, workload: StudyWorkload, values: Values) -> Prepared | str:
         """A workload's question on a point's cluster; or why there is none."""
         cluster = self.clusters.cluster(values)
         space = self._space(workload, cluster, values)
         return space if isinstance(space, str) else question.moved(space.prepared, cluster)
 
-    def priced(self, workload: Workload, values: Values) -> Prepared:
+    def priced(self, workload: StudyWorkload, values: Values) -> Prepared:
         """A workload's question on a point's cluster with the price of an hour there, for its plan.
 
         Raises:
@@ -272,7 +272,7 @@ class Evaluator:
         names: tuple[Objective, ...] = ("step-time", "cost", "energy", "performance-per-dollar")
         return (name for name in names if name in self.study.objectives or name in limited)
 
-    def _value(self, name: Objective, job: Workload, candidate: Candidate, values: Values) -> float:
+    def _value(self, name: Objective, job: StudyWorkload, candidate: Candidate, values: Values) -> float:
         """One objective of one workload."""
         if name == "step-time":
             return candidate.time
@@ -288,7 +288,7 @@ class Evaluator:
             return seconds * self.clusters.power(values)
         return seconds / money.HOUR_S * self.clusters.hourly_usd(values) * 1e6
 
-    def _flops_per_token(self, job: Workload, candidate: Candidate, values: Values) -> float:
+    def _flops_per_token(self, job: StudyWorkload, candidate: Candidate, values: Values) -> float:
         if job not in self._flops:
             here = self.prepared(job, values)
             assert not isinstance(here, str)

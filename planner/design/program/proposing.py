@@ -34,7 +34,7 @@ CHILDREN = 16
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownPoints:
     """What is known of points before plans are searched for."""
 
     allowed: Callable[[Point], bool] = lambda point: True
@@ -87,7 +87,7 @@ def ordinal(among: Any, number: int) -> int:
 # ---- samplers --------------------------------------------------------------------------------------------------------
 
 
-def sampler(asked: Study, seed: int, known: Known | None = None, make: Callable[[int], Any] | None = None) -> Any:
+def sampler(asked: Study, seed: int, known: KnownPoints | None = None, make: Callable[[int], Any] | None = None) -> Any:
     """A sampler that is begun anew for every trial, with the trial's seed.
 
     Args:
@@ -99,7 +99,7 @@ def sampler(asked: Study, seed: int, known: Known | None = None, make: Callable[
     from optuna.samplers import BaseSampler
 
     begin = min(16, 4 + 2 * len(asked.axes))
-    may = known or Known()
+    may = known or KnownPoints()
 
     class Numbered(BaseSampler):
         """Hands each trial to a sampler of its own."""
@@ -145,7 +145,7 @@ def sampler(asked: Study, seed: int, known: Known | None = None, make: Callable[
     return Numbered()
 
 
-def _usual(asked: Study, seed: int, may: Known, among: optuna.Study) -> Any:
+def _usual(asked: Study, seed: int, may: KnownPoints, among: optuna.Study) -> Any:
     """NSGA-II for several objectives; for one TPE, whose candidates are those that may be tried."""
     import numpy as np
     from optuna.samplers import NSGAIISampler, TPESampler
@@ -170,7 +170,7 @@ def _usual(asked: Study, seed: int, may: Known, among: optuna.Study) -> Any:
     return Choosy(seed=seed, multivariate=True, n_startup_trials=0, n_ei_candidates=CANDIDATES)
 
 
-def tried(asked: Study, among: optuna.Study, may: Known) -> set[Hashable]:
+def tried(asked: Study, among: optuna.Study, may: KnownPoints) -> set[Hashable]:
     """Keys of the points that trials have or had, those of lost trials left out."""
     from optuna.trial import TrialState
 
@@ -178,7 +178,7 @@ def tried(asked: Study, among: optuna.Study, may: Known) -> set[Hashable]:
     return {may.alike(point(asked, trial.params)) for trial in done if len(trial.params) == len(asked.axes)}
 
 
-def drawn(asked: Study, among: optuna.Study, seed: int, may: Known) -> dict[str, Any]:
+def drawn(asked: Study, among: optuna.Study, seed: int, may: KnownPoints) -> dict[str, Any]:
     """A point at random that may be tried; the last drawn, if none of many may."""
     rng, before = random.Random(seed), tried(asked, among, may)
     for _ in range(DRAWS):
@@ -188,7 +188,7 @@ def drawn(asked: Study, among: optuna.Study, seed: int, may: Known) -> dict[str,
     return _params(asked, here)
 
 
-def _child(asked: Study, own: Any, among: Any, trial: Any, space: Any, may: Known) -> dict[str, Any]:
+def _child(asked: Study, own: Any, among: Any, trial: Any, space: Any, may: KnownPoints) -> dict[str, Any]:
     """A child of NSGA-II's parents that may be tried; the last, if none of some may."""
     before = tried(asked, among, may)
     for _ in range(CHILDREN):
@@ -202,7 +202,7 @@ def _child(asked: Study, own: Any, among: Any, trial: Any, space: Any, may: Know
 # ---- sweeps ----------------------------------------------------------------------------------------------------------
 
 
-def swept(asked: Study, among: optuna.Study, seed: int, may: Known) -> dict[str, Any] | None:
+def swept(asked: Study, among: optuna.Study, seed: int, may: KnownPoints) -> dict[str, Any] | None:
     """An untried point around the best so far; None if there is none left.
 
     By turns, one axis takes any other value, the nearest first, or two axes take a step each. One axis at a time finds

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.design.program import storing
 from planner.design.program.evaluation import Evaluator, Outcome
-from planner.design.program.proposing import Known, distributions, ordinal, point, sampler
+from planner.design.program.proposing import KnownPoints, distributions, ordinal, point, sampler
 
 if TYPE_CHECKING:
     import optuna
@@ -43,7 +43,7 @@ def run(
     from optuna.trial import TrialState
 
     study = evaluator.study
-    found.sampler = sampler(study, seed, Known(evaluator.allowed, evaluator.alike))
+    found.sampler = sampler(study, seed, KnownPoints(evaluator.allowed, evaluator.alike))
     spread = distributions(study)
     here = f"{socket.gethostname()}:{os.getpid()}"
     best: float | None = None

@@ -23,16 +23,16 @@ from planner.design.question.study import (
     OBJECTIVES,
     Axis,
     Base,
-    Constraint,
     Costs,
     Objective,
     Rate,
     Study,
+    StudyConstraint,
+    StudyWorkload,
     Value,
-    Workload,
 )
 from planner.models import workload
-from planner.question.asked import Asked
+from planner.question.asked import PlanOptions
 from planner.question.ownership import ownership
 from planner.question.tables import Tables, Where, one_of, opened, positive
 from planner.schema.hardware import Entry
@@ -48,7 +48,7 @@ _TOP = ("name", "objectives", "trials", "base", "axes", "workloads", "constraint
 _RANGE = ("from", "to", "step", "points", "log", "values")
 _MEASURED = {"step-time": "time", "capital": "money", "power": "power", "accelerators": "count"}
 """Measures whose limits carry a unit; the others are bare numbers in the unit that reports print."""
-_JOB = tuple(f.name for f in fields(Asked) if f.name not in (
+_JOB = tuple(f.name for f in fields(PlanOptions) if f.name not in (
     "fabric", "region", "objective", "deadline", "max_cost", "price", "basis", "top", "all_switches", "accelerators",
     "links", "catalog",
 ))  # fmt: skip
@@ -264,7 +264,7 @@ def _ladder(r: _Reader, path: str, table: dict[str, Any], where: Where, low: flo
     return tuple(sorted({round(x) for x in found})) if whole else tuple(found)
 
 
-def _workloads(r: _Reader, rows: Any) -> tuple[Workload, ...]:
+def _workloads(r: _Reader, rows: Any) -> tuple[StudyWorkload, ...]:
     if not isinstance(rows, list) or not rows:
         r.wrong(("workloads",), "missing; write at least one [[workloads]] with a model")
         return ()
@@ -279,13 +279,13 @@ def _workloads(r: _Reader, rows: Any) -> tuple[Workload, ...]:
         weight = r.value(row, "weight", where, positive) or 1.0
         asked = r.value({"model": row}, "model", where, _asked)
         if model is not None and asked is not None:
-            found.append(Workload(model=str(row["model"]), weight=weight, asked=asked))
+            found.append(StudyWorkload(model=str(row["model"]), weight=weight, asked=asked))
     if len(rows) > MOST_WORKLOADS:
         r.wrong(("workloads",), f"{len(rows)} workloads; at most {MOST_WORKLOADS}")
     return tuple(found)
 
 
-def _asked(row: dict[str, Any]) -> Asked:
+def _asked(row: dict[str, Any]) -> PlanOptions:
     said = {key: row[key] for key in row if key in _JOB and key not in ("pins", "waive", "targets")}
     said = {
         key: str(value) if key in ("batch", "tokens", "runtime", "precision") else value for key, value in said.items()
@@ -293,7 +293,7 @@ def _asked(row: dict[str, Any]) -> Asked:
     for key in ("pins", "waive", "targets"):
         if key in row:
             said[key] = tuple(str(each) for each in (row[key] if isinstance(row[key], list) else [row[key]]))
-    return Asked(**said)
+    return PlanOptions(**said)
 
 
 def _objectives(r: _Reader, given: dict[str, Any]) -> tuple[Objective, ...]:
@@ -370,11 +370,11 @@ def _per(path: str, text: object, dimension: str) -> float:
 _UNIT = {"bytes": "GiB", "bandwidth": "GB/s", "compute": "TFLOP/s", "power": "W", "time": "us"}
 
 
-def _constraints(r: _Reader, rows: Any) -> tuple[Constraint, ...]:
+def _constraints(r: _Reader, rows: Any) -> tuple[StudyConstraint, ...]:
     if not isinstance(rows, list):
         r.wrong(("constraints",), "write them as [[constraints]], each with of and at_most or at_least")
         return ()
-    found: dict[str, Constraint] = {}
+    found: dict[str, StudyConstraint] = {}
     for n, row in enumerate(rows):
         where = ("constraints", n)
         row = r.keys(row, ("of", "at_most", "at_least"), where)
@@ -386,8 +386,8 @@ def _constraints(r: _Reader, rows: Any) -> tuple[Constraint, ...]:
         if not {"at_most", "at_least"} & set(row):
             r.wrong(where, "limits nothing; write at_most or at_least")
         most, least = (r.value(row, key, where, partial(_limit, r, of)) for key in ("at_most", "at_least"))
-        before = found.get(of, Constraint(of=of))
-        both = Constraint(
+        before = found.get(of, StudyConstraint(of=of))
+        both = StudyConstraint(
             of=of,
             at_most=min(before.at_most, math.inf if most is None else most),
             at_least=max(before.at_least, -math.inf if least is None else least),

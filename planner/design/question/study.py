@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from planner.cost.ownership import Ownership
-from planner.question.asked import Asked
+from planner.question.asked import PlanOptions
 
 Value = float | int | str
 Objective = Literal["step-time", "cost", "energy", "performance-per-dollar"]
@@ -43,16 +43,16 @@ class Axis:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workload:
+class StudyWorkload:
     """A model that the cluster is to train, and what share of the work it is."""
 
     model: str
     weight: float
-    asked: Asked
+    asked: PlanOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Constraint:
+class StudyConstraint:
     """A limit on a measure or on an axis, SI."""
 
     of: str
@@ -102,9 +102,9 @@ class Study:
     name: str
     base: Base
     axes: tuple[Axis, ...]
-    workloads: tuple[Workload, ...]
+    workloads: tuple[StudyWorkload, ...]
     objectives: tuple[Objective, ...]
-    constraints: tuple[Constraint, ...] = ()
+    constraints: tuple[StudyConstraint, ...] = ()
     costs: Costs
     power: tuple[Rate, ...] = ()
     """Watts that more of a figure adds to a node's, from the base on."""

@@ -7,12 +7,12 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion, malformed
 from planner.export import deepspeed
-from planner.export.reading.found import Found
+from planner.export.reading.found import FoundOptions
 
 RUNTIME = "deepspeed"
 
 
-def read(text: str) -> Found:
+def read(text: str) -> FoundOptions:
     """The text of a ``ds_config.json``.
 
     Raises:
@@ -39,7 +39,7 @@ def read(text: str) -> Found:
     if _whole(said, "sequence_parallel_size", 1, assumed) > 1:
         raise WrongQuestion("--from deepspeed: sequence_parallel_size: sequences cut over ranks have no plan yet")
     micro, accumulation, batch = _batch(said, assumed)
-    return Found(
+    return FoundOptions(
         runtime=RUNTIME,
         settings=settings | ({"micro": micro} if micro is not None else {}),
         batch=batch,

@@ -15,7 +15,7 @@ Options = dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundOptions:
     """A configuration as axes of a plan; what it leaves open is not there."""
 
     runtime: str

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.export import megatron
-from planner.export.reading.found import Found, Options, degree, measure, number, options
+from planner.export.reading.found import FoundOptions, Options, degree, measure, number, options
 from planner.export.reading.script import words
 
 RUNTIME = "megatron-core"
@@ -68,7 +68,7 @@ _READ = frozenset(
 ) | {*_SHAPE, *_MIXTURE, *_LATENT}
 
 
-def read(text: str) -> Found:
+def read(text: str) -> FoundOptions:
     """A command line, or a script with one.
 
     Raises:
@@ -80,7 +80,7 @@ def read(text: str) -> Found:
     for name in said.keys() & _REFUSED.keys():
         raise WrongQuestion(f"--{name}: {_REFUSED[name]} cannot be taken over; leave it out to see the rest priced")
     chunks = _chunks(said)
-    return Found(
+    return FoundOptions(
         runtime=RUNTIME,
         settings=_settings(said, len(chunks) if chunks else None),
         batch=number(said, "global-batch-size"),

@@ -15,13 +15,13 @@ from planner import api
 from planner.base.errors import WrongQuestion
 from planner.export import facts
 from planner.export.reading import deepspeed, megatron, torchtitan
-from planner.export.reading.found import Found
+from planner.export.reading.found import FoundOptions
 from planner.models import files, model_rules, workload
-from planner.question.asked import Asked, request
+from planner.question.asked import PlanOptions, request
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 
-SOURCES: dict[str, Callable[[str], Found]] = {
+SOURCES: dict[str, Callable[[str], FoundOptions]] = {
     "megatron": megatron.read,
     "torchtitan": torchtitan.read,
     "deepspeed": deepspeed.read,
@@ -38,7 +38,7 @@ class Present:
     assumed: Sequence[str]
 
 
-def read(source: str, text: str) -> Found:
+def read(source: str, text: str) -> FoundOptions:
     """What a configuration says; `text` is a command, or names a file with one."""
     return SOURCES[source](_text(text))
 
@@ -95,7 +95,7 @@ def plan(
     return Present(priced, found.unread, tuple(_differences(found, best)), found.assumed)
 
 
-def _of(found: Found, micro: int | None, source: str) -> Found:
+def _of(found: FoundOptions, micro: int | None, source: str) -> FoundOptions:
     """The configuration with the micro-batch that the caller says; what it says itself stays."""
     if micro is None:
         return found
@@ -109,7 +109,7 @@ def _of(found: Found, micro: int | None, source: str) -> Found:
 
 
 def _priced(
-    found: Found, name: str, cluster: Sequence[str], pinned: Mapping[str, str], asked: Mapping[str, Any]
+    found: FoundOptions, name: str, cluster: Sequence[str], pinned: Mapping[str, str], asked: Mapping[str, Any]
 ) -> PlanSet:
     said = {
         "runtime": found.runtime,
@@ -125,10 +125,10 @@ def _priced(
     return api.estimate(name, list(cluster), settings, **said)
 
 
-def _ranks(found: Found, name: str, cluster: Sequence[str], asked: Mapping[str, Any]) -> int:
+def _ranks(found: FoundOptions, name: str, cluster: Sequence[str], asked: Mapping[str, Any]) -> int:
     """Data-parallel ranks: accelerators over those of one copy of the model."""
     where = {key: value for key, value in asked.items() if key in ("region", "fabric") and value is not None}
-    _, wanted = request(name, list(cluster), Asked(runtime=found.runtime, **where))
+    _, wanted = request(name, list(cluster), PlanOptions(runtime=found.runtime, **where))
     one = math.prod(int(str(found.settings.get(axis, 1))) for axis in ("tp", "pp", "cp"))
     if one > wanted.cluster.accelerators:
         there = wanted.cluster.accelerators
@@ -136,7 +136,7 @@ def _ranks(found: Found, name: str, cluster: Sequence[str], asked: Mapping[str, 
     return wanted.cluster.accelerators // one
 
 
-def _batched(found: Found, source: str, dp: int) -> Found:
+def _batched(found: FoundOptions, source: str, dp: int) -> FoundOptions:
     """What trainers derive: the global batch from that of a rank, or a micro-batch from the global one.
 
     ``batch = micro accumulation dp``; where micro-batches alone are said, DeepSpeed accumulates none.
@@ -157,7 +157,7 @@ def _batched(found: Found, source: str, dp: int) -> Found:
     return found
 
 
-def _tokens(found: Found) -> str | None:
+def _tokens(found: FoundOptions) -> str | None:
     """Tokens of all its steps, where it says them."""
     if found.samples is not None and found.sequence is not None:
         return str(found.samples * found.sequence)
@@ -166,7 +166,7 @@ def _tokens(found: Found) -> str | None:
     return str(found.steps * found.batch * found.sequence)
 
 
-def _model(found: Found, model: str | None, source: str, folder: Path) -> str:
+def _model(found: FoundOptions, model: str | None, source: str, folder: Path) -> str:
     """The model asked for, the one the configuration names or has the shape of, or a file with that shape."""
     if model is not None:
         return model
@@ -204,7 +204,7 @@ def _same(model: Model, shape: Any) -> bool:
     return parts and model.family == "decoder"
 
 
-def _table(found: Found) -> dict[str, Any]:
+def _table(found: FoundOptions) -> dict[str, Any]:
     batch, sequence = found.batch or 1, found.sequence or 1
     return {
         "name": "imported model",
@@ -217,7 +217,7 @@ def _table(found: Found) -> dict[str, Any]:
     }
 
 
-def _interleaved(found: Found, source: str, text: str, model: str) -> Found:
+def _interleaved(found: FoundOptions, source: str, text: str, model: str) -> FoundOptions:
     """Torchtitan says layers of a chunk rather than chunks of a rank."""
     each = torchtitan.layers_per_chunk(text) if source == "torchtitan" else None
     if each is None:
@@ -226,7 +226,7 @@ def _interleaved(found: Found, source: str, text: str, model: str) -> Found:
     return replace(found, settings={**found.settings, "vpp": max(workload.model(model).layers // pp // each, 1)})
 
 
-def _differences(found: Found, priced: Any) -> list[str]:
+def _differences(found: FoundOptions, priced: Any) -> list[str]:
     """Where the plan had to differ from the configuration."""
     p = priced.parallelism
     differs = list(found.differs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.base.errors import WrongQuestion
-from planner.export.reading.found import Found, Options, degree, number, options
+from planner.export.reading.found import FoundOptions, Options, degree, number, options
 from planner.export.reading.script import words
 
 RUNTIME = "fsdp2"
@@ -18,7 +18,7 @@ _READ = {
 }
 
 
-def read(text: str) -> Found:
+def read(text: str) -> FoundOptions:
     """A command line, or a script with one. Recomputation and 8-bit formats stand in a module and are not read.
 
     Raises:
@@ -42,7 +42,7 @@ def read(text: str) -> Found:
     if said.get(f"{_P}pipeline_parallel_schedule", ["1F1B"])[0].lower().startswith("interleaved"):
         settings["vpp"] = 2
     batch = number(said, f"{_T}global_batch_size")  # -1: what the ranks make up
-    return Found(
+    return FoundOptions(
         runtime=RUNTIME,
         settings=settings,
         batch=batch if batch is not None and batch > 0 else None,

@@ -25,7 +25,7 @@ MOST_ROWS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProfileRow:
     """Times of one layer, or of each of a run of identical ones."""
 
     where: str
@@ -47,7 +47,7 @@ class Row:
     update: float | None
 
 
-def read(path: Path) -> list[Row]:
+def read(path: Path) -> list[ProfileRow]:
     """Every row of a profile file, by its contents CSV or JSON; those of a JSON name no model.
 
     Raises:
@@ -59,7 +59,7 @@ def read(path: Path) -> list[Row]:
     return list(_from_csv(path, text))
 
 
-def _from_csv(path: Path, text: str) -> Iterator[Row]:
+def _from_csv(path: Path, text: str) -> Iterator[ProfileRow]:
     reader = csv.DictReader(io.StringIO(text))
     columns = tuple(reader.fieldnames or ())
     if missing := [name for name in REQUIRED if name not in columns]:
@@ -81,8 +81,8 @@ def _from_csv(path: Path, text: str) -> Iterator[Row]:
         raise WrongQuestion(f"{path}:{reader.line_num}: {error}") from None
 
 
-def _csv_row(where: str, row: Mapping[str, str]) -> Row:
-    return Row(
+def _csv_row(where: str, row: Mapping[str, str]) -> ProfileRow:
+    return ProfileRow(
         where,
         row["model"].strip(),
         row["accelerator"].strip(),
@@ -100,7 +100,7 @@ def _csv_row(where: str, row: Mapping[str, str]) -> Row:
     )
 
 
-def _from_json(path: Path, text: str) -> Iterator[Row]:
+def _from_json(path: Path, text: str) -> Iterator[ProfileRow]:
     try:
         data = json.loads(text, object_pairs_hook=lambda pairs: _once(path, pairs))
     except json.JSONDecodeError as error:
@@ -118,7 +118,9 @@ def _from_json(path: Path, text: str) -> Iterator[Row]:
                 forward, backward = (_seconds(where, "time", each) for each in times[:2])
                 update = _seconds(where, "update", times[2]) if len(times) == 3 else None
                 degrees = (_whole(where, "tp", tp, 1), _whole(where, "micro-batch", micro, 1))
-                yield Row(where, "", "", "", "", False, True, *degrees, number, number, forward, backward, update)
+                yield ProfileRow(
+                    where, "", "", "", "", False, True, *degrees, number, number, forward, backward, update
+                )
 
 
 def _once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:

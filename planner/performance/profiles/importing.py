@@ -15,7 +15,7 @@ from planner.models.parameters import parameters
 from planner.models.workload import library
 from planner.models.workload import model as find_model
 from planner.performance.profiles import files
-from planner.performance.profiles.files import Row
+from planner.performance.profiles.files import ProfileRow
 from planner.performance.profiles.profile import Profile
 from planner.schema.hardware import Accelerator
 from planner.schema.workload import Model
@@ -36,7 +36,7 @@ SLOWEST = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedProfile:
     """What was read of a file."""
 
     profiles: tuple[Profile, ...]
@@ -53,7 +53,7 @@ def imported(
     accelerator: str | None = None,
     precision: str | None = None,
     sequence: int | None = None,
-) -> Imported:
+) -> ImportedProfile:
     """Reads and checks a file; a model, an accelerator choose rows of a CSV and say what a JSON is of.
 
     Raises:
@@ -79,7 +79,7 @@ def imported(
                     date=datetime.date.today().isoformat(),
                 )
             )
-    return Imported(tuple(profiles), len(rows) - sum(map(len, named.values())), tuple(dict.fromkeys(notes)))
+    return ImportedProfile(tuple(profiles), len(rows) - sum(map(len, named.values())), tuple(dict.fromkeys(notes)))
 
 
 def _asked_model(name: str) -> Model:
@@ -95,13 +95,13 @@ def _printable(text: str) -> str:
 
 
 def _named(
-    path: Path, rows: Iterable[Row], catalog: Catalog, model: str | None, accelerator: str | None
-) -> dict[tuple[str, str], list[Row]]:
+    path: Path, rows: Iterable[ProfileRow], catalog: Catalog, model: str | None, accelerator: str | None
+) -> dict[tuple[str, str], list[ProfileRow]]:
     """Rows by model and accelerator, as the library and the catalog call them; only those asked for."""
     wanted_model = _asked_model(model).id if model else None
     wanted_part = catalog.accelerator(ACCELERATORS.get(accelerator, accelerator)).id if accelerator else None
     known, found = library(), {}
-    named: dict[tuple[str, str], list[Row]] = {}
+    named: dict[tuple[str, str], list[ProfileRow]] = {}
     for row in rows:
         key = (row.model, row.accelerator)
         if key not in found:
@@ -119,7 +119,7 @@ def _named(
 
 
 def _resolved(
-    row: Row, what: str, name: str, others: Mapping[str, str], known: Sequence[str], wanted: str | None
+    row: ProfileRow, what: str, name: str, others: Mapping[str, str], known: Sequence[str], wanted: str | None
 ) -> str | None:
     """The id that a name means; None for a name that is not the wanted one."""
     if not name:
@@ -143,7 +143,7 @@ Kind = tuple[str, int, bool, bool]
 """Precision, sequence, sequence parallelism, whether communication is in the times."""
 
 
-def _unsaid(rows: Iterable[Row], model: Model, precision: str | None, sequence: int | None) -> list[str]:
+def _unsaid(rows: Iterable[ProfileRow], model: Model, precision: str | None, sequence: int | None) -> list[str]:
     """What neither the file nor the question says, and what is taken."""
     told = []
     if precision is None and any(not row.precision for row in rows):
@@ -154,8 +154,10 @@ def _unsaid(rows: Iterable[Row], model: Model, precision: str | None, sequence: 
     return told
 
 
-def _by_kind(rows: Iterable[Row], model: Model, precision: str | None, sequence: int | None) -> dict[Kind, list[Row]]:
-    found: dict[Kind, list[Row]] = {}
+def _by_kind(
+    rows: Iterable[ProfileRow], model: Model, precision: str | None, sequence: int | None
+) -> dict[Kind, list[ProfileRow]]:
+    found: dict[Kind, list[ProfileRow]] = {}
     for row in rows:
         kind = row.precision or precision or DEFAULT_PRECISION
         if kind not in PRECISIONS:
@@ -168,12 +170,12 @@ def _by_kind(rows: Iterable[Row], model: Model, precision: str | None, sequence:
     return found
 
 
-def _built(model: Model, part: Accelerator, kind: Kind, rows: Sequence[Row], notes: list[str]) -> Profile:
+def _built(model: Model, part: Accelerator, kind: Kind, rows: Sequence[ProfileRow], notes: list[str]) -> Profile:
     """A profile, but for where it comes from."""
     if model.moe is not None:
         raise WrongQuestion(f"{rows[0].where}: {model.id} is a mixture of experts; profiles of dense models only")
     precision, sequence, sequence_parallel, communication = kind
-    places: dict[tuple[int, int], dict[int, Row]] = {}
+    places: dict[tuple[int, int], dict[int, ProfileRow]] = {}
     for row in rows:
         if row.last < row.first:
             raise WrongQuestion(f"{row.where}: layer_last {row.last} is before layer_first {row.first}")
@@ -210,7 +212,7 @@ def _layers(model: Model) -> int:
     return model.layers + model.encoder_layers
 
 
-def _seconds(model: Model, tp: int, micro: int, found: Mapping[int, Row]) -> tuple[float, ...]:
+def _seconds(model: Model, tp: int, micro: int, found: Mapping[int, ProfileRow]) -> tuple[float, ...]:
     """Mean layer, embedding (0) and head: what follows the layers, a final norm on its own or not."""
     count, where = _layers(model), next(iter(found.values())).where
     missing = [layer for layer in range(count + 2) if layer not in found]
@@ -242,7 +244,7 @@ def _possible(
     precision: str,
     sequence: int,
     points: Mapping[int, Sequence[Point]],
-    row: Row,
+    row: ProfileRow,
     notes: list[str],
 ) -> dict[int, list[Point]]:
     """The points with times that the accelerator can reach: ``2 tokens N / (tp t)`` FLOP/s is at most its peak.

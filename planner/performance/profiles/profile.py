@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from planner.cost.measured import Point, Table
+from planner.cost.measured import LayerTable, Point
 from planner.schema.workload import Workload
 
 SIXTEEN_BIT = ("bf16", "fp16")
@@ -44,9 +44,9 @@ class Profile:
     """The overlay file; empty before it is written."""
 
     @property
-    def table(self) -> Table:
+    def table(self) -> LayerTable:
         """As the cost functions read it."""
-        return Table(self.points, self.update, self.sequence_parallel, self.communication)
+        return LayerTable(self.points, self.update, self.sequence_parallel, self.communication)
 
     @property
     def measured(self) -> int:

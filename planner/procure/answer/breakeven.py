@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from planner.cost.ownership import break_even_utilisation, hourly_cost
 from planner.procure.question.portfolio import Portfolio
-from planner.procure.supply.pools import Pool
+from planner.procure.supply.pools import SupplyPool
 from planner.schema.procurement import BreakEven
 
 HOURS_PER_MONTH = 8766.0 / 12
 
 
-def break_evens(asked: Portfolio, pools: Sequence[Pool]) -> tuple[BreakEven, ...]:
+def break_evens(asked: Portfolio, pools: Sequence[SupplyPool]) -> tuple[BreakEven, ...]:
     """For every node type that is for sale, the cheapest rent of the same accelerator on demand, if any."""
-    bought: dict[str, Pool] = {}
+    bought: dict[str, SupplyPool] = {}
     for pool in pools:
         if pool.way == "buy":
             held = bought.get(pool.node.id)
@@ -24,11 +24,11 @@ def break_evens(asked: Portfolio, pools: Sequence[Pool]) -> tuple[BreakEven, ...
     return tuple(_compared(asked, pool, rented) for pool, rented in found if rented is not None)
 
 
-def _each(pool: Pool) -> float:
+def _each(pool: SupplyPool) -> float:
     return pool.capital / pool.cluster.accelerators
 
 
-def _cheapest(pools: Sequence[Pool], like: Pool) -> Pool | None:
+def _cheapest(pools: Sequence[SupplyPool], like: SupplyPool) -> SupplyPool | None:
     same = [
         pool for pool in pools
         if pool.way == "on-demand" and pool.cluster.accelerator.id == like.cluster.accelerator.id
@@ -36,7 +36,7 @@ def _cheapest(pools: Sequence[Pool], like: Pool) -> Pool | None:
     return min(same, key=lambda pool: pool.day_usd / pool.cluster.accelerators, default=None)
 
 
-def _compared(asked: Portfolio, pool: Pool, rented: Pool) -> BreakEven:
+def _compared(asked: Portfolio, pool: SupplyPool, rented: SupplyPool) -> BreakEven:
     watts = pool.power / pool.pue / pool.cluster.accelerators
     region = pool.cluster.region
     price = region.electricity if region else 0.0

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from planner.cost import money
 from planner.cost.ownership import resale, used
-from planner.procure.program.model import Instance, limits
-from planner.procure.program.schedule import EPS, Stretch, calendar, finish, most_in_a_month
+from planner.procure.program.model import ProcureInstance, limits
+from planner.procure.program.schedule import EPS, ScheduledStretch, calendar, finish, most_in_a_month
 from planner.procure.program.solution import Solution
 from planner.procure.question.portfolio import DAYS_PER_YEAR
 from planner.procure.supply import prices
-from planner.procure.supply.pools import Pool
+from planner.procure.supply.pools import SupplyPool
 from planner.procure.supply.power import node_power
 from planner.procure.throughput.columns import Throughputs
 from planner.question.values import DAYS_PER_MONTH
@@ -25,7 +25,7 @@ NEAR = 0.02
 UNITS = {"time": "d", "cost": "USD", "tokens-per-dollar": "tokens/USD", "carbon": "kg"}
 
 
-def alternative(instance: Instance, speeds: Throughputs, solution: Solution, rank: int) -> schema.Alternative:
+def alternative(instance: ProcureInstance, speeds: Throughputs, solution: Solution, rank: int) -> schema.Alternative:
     """Everything that is known of one answer."""
     stretches = calendar(instance, solution)
     used = solution.pools
@@ -60,13 +60,13 @@ def _worked(job: schema.JobDone) -> float:
     return sum(s.end_day - s.start_day for s in job.schedule if s.pool == job.pools[0])
 
 
-def value(instance: Instance, cost: float, carbon: float, tokens: float, done: float) -> float:
+def value(instance: ProcureInstance, cost: float, carbon: float, tokens: float, done: float) -> float:
     """The objective's value, larger is better for tokens per dollar only."""
     values = {"cost": cost, "carbon": carbon, "time": done, "tokens-per-dollar": tokens / cost if cost else math.inf}
     return values[instance.asked.objective]
 
 
-def what(instance: Instance, solution: Solution) -> str:
+def what(instance: ProcureInstance, solution: Solution) -> str:
     """The answer in a few words: ``buy 4 dgx-h200, rent 8 p5 (spot)``."""
     said = []
     for p in solution.pools:
@@ -84,7 +84,9 @@ def what(instance: Instance, solution: Solution) -> str:
 # ---- the bill --------------------------------------------------------------------------------------------------------
 
 
-def _lines(instance: Instance, solution: Solution, p: int, stretches: Sequence[Stretch]) -> list[schema.Line]:
+def _lines(
+    instance: ProcureInstance, solution: Solution, p: int, stretches: Sequence[ScheduledStretch]
+) -> list[schema.Line]:
     pool, copies = instance.pools[p], solution.hold.get(p, 0)
     days = sum(s.end - s.start for s in stretches if s.pool == p)
     lines = [
@@ -110,7 +112,7 @@ def _lines(instance: Instance, solution: Solution, p: int, stretches: Sequence[S
 
 
 def _line(
-    pool: Pool, item: str, kind: str, count: float, unit: str, price: float, source: str, date: str
+    pool: SupplyPool, item: str, kind: str, count: float, unit: str, price: float, source: str, date: str
 ) -> schema.Line:
     return schema.Line(
         pool=pool.id,
@@ -126,7 +128,7 @@ def _line(
 
 
 def _cost(
-    instance: Instance, solution: Solution, bill: Sequence[schema.Line], stretches: Sequence[Stretch]
+    instance: ProcureInstance, solution: Solution, bill: Sequence[schema.Line], stretches: Sequence[ScheduledStretch]
 ) -> schema.Cost:
     cash = round(sum(line.usd for line in bill), 2)
     capital = round(sum(line.usd for line in bill if line.kind in CAPITAL), 2)
@@ -144,13 +146,13 @@ def _cost(
     )
 
 
-def _used(instance: Instance, solution: Solution, stretches: Sequence[Stretch]) -> float:
+def _used(instance: ProcureInstance, solution: Solution, stretches: Sequence[ScheduledStretch]) -> float:
     """Capital over the life, for the days that machines work."""
     days = {p: sum(s.end - s.start for s in stretches if s.pool == p) for p in solution.hold}
     return sum(used(instance.pools[p].capital, n, instance.asked.ownership) for p, n in days.items())
 
 
-def _resale(instance: Instance, solution: Solution) -> float:
+def _resale(instance: ProcureInstance, solution: Solution) -> float:
     """What the nodes that are bought would fetch at the end of the horizon; networks and storage are worth nothing."""
     found = 0.0
     for p, copies in solution.hold.items():
@@ -160,7 +162,9 @@ def _resale(instance: Instance, solution: Solution) -> float:
     return found
 
 
-def _years(instance: Instance, bill: Sequence[schema.Line], stretches: Sequence[Stretch]) -> tuple[schema.Year, ...]:
+def _years(
+    instance: ProcureInstance, bill: Sequence[schema.Line], stretches: Sequence[ScheduledStretch]
+) -> tuple[schema.Year, ...]:
     """Every line laid on the days on which it falls due; cents that rounding leaves go to the last year."""
     pools = {pool.id: (p, pool) for p, pool in enumerate(instance.pools)}
     count = max(
@@ -183,11 +187,13 @@ def _years(instance: Instance, bill: Sequence[schema.Line], stretches: Sequence[
     )
 
 
-def _until(pool: Pool) -> float:
+def _until(pool: SupplyPool) -> float:
     return pool.start_day + pool.held_days
 
 
-def _shares(p: int, pool: Pool, line: schema.Line, stretches: Sequence[Stretch], count: int) -> list[float]:
+def _shares(
+    p: int, pool: SupplyPool, line: schema.Line, stretches: Sequence[ScheduledStretch], count: int
+) -> list[float]:
     """Shares of a line by year."""
     if line.kind in CAPITAL:
         spans = [(pool.start_day, pool.start_day + 1e-6)]
@@ -209,7 +215,7 @@ def _spread(usd: float, shares: Sequence[float]) -> list[float]:
 
 
 def _job(
-    instance: Instance, speeds: Throughputs, solution: Solution, j: int, stretches: Sequence[Stretch]
+    instance: ProcureInstance, speeds: Throughputs, solution: Solution, j: int, stretches: Sequence[ScheduledStretch]
 ) -> schema.JobDone:
     job, place = instance.jobs[j], solution.run[j]
     column = next(c for c in instance.columns if (c.job, c.place) == (j, place))
@@ -237,7 +243,9 @@ def _job(
     )
 
 
-def _pool(instance: Instance, solution: Solution, p: int, stretches: Sequence[Stretch]) -> schema.PoolBought:
+def _pool(
+    instance: ProcureInstance, solution: Solution, p: int, stretches: Sequence[ScheduledStretch]
+) -> schema.PoolBought:
     pool, asked = instance.pools[p], instance.asked
     region, quote = pool.cluster.region, pool.quote
     copies = solution.hold.get(p) or solution.jobs_on(p)
@@ -277,13 +285,13 @@ def _pool(instance: Instance, solution: Solution, p: int, stretches: Sequence[St
     )
 
 
-def _peak(pool: Pool) -> float:
+def _peak(pool: SupplyPool) -> float:
     peak = pool.cluster.accelerator.peak
     return (max(peak.get("bf16", 0.0), peak.get("fp16", 0.0)) or peak.get("fp32", 0.0)) * pool.cluster.accelerators
 
 
 def _use(
-    instance: Instance, solution: Solution, bill: Sequence[schema.Line], stretches: Sequence[Stretch]
+    instance: ProcureInstance, solution: Solution, bill: Sequence[schema.Line], stretches: Sequence[ScheduledStretch]
 ) -> dict[str, float]:
     """What every limit limits, from the bill and the calendar."""
     pools, hold = instance.pools, solution.hold
@@ -303,7 +311,9 @@ def _use(
     return use
 
 
-def _nodes(pools: Sequence[Pool], hold: Mapping[int, int], stretches: Sequence[Stretch], offer: str) -> float:
+def _nodes(
+    pools: Sequence[SupplyPool], hold: Mapping[int, int], stretches: Sequence[ScheduledStretch], offer: str
+) -> float:
     """Nodes of an offer that are held, and the most that are hired at a time."""
     held = sum(pools[p].nodes * n for p, n in hold.items() if pools[p].offer == offer)
     hired = [s for s in stretches if pools[s.pool].hired and pools[s.pool].offer == offer]
@@ -311,7 +321,7 @@ def _nodes(pools: Sequence[Pool], hold: Mapping[int, int], stretches: Sequence[S
     return float(held + max(together, default=0))
 
 
-def _constraints(instance: Instance, use: dict[str, float], done: Sequence[schema.JobDone]) -> list[Constraint]:
+def _constraints(instance: ProcureInstance, use: dict[str, float], done: Sequence[schema.JobDone]) -> list[Constraint]:
     found = []
     finished = {f"deadline:{job.name}": job.finish_day for job in done} | {"horizon": max(x.finish_day for x in done)}
     for limit in limits(instance.asked, instance.pools):

@@ -6,17 +6,19 @@ the best with other nodes.
 
 from __future__ import annotations
 
-from planner.procure.program.model import Instance, Variant
+from planner.procure.program.model import ProcureInstance, ProcureVariant
 from planner.procure.program.solution import Solution
 from planner.procure.program.solve import Settings, best
 
 
-def ranked(instance: Instance, lean: Instance, objective: str, top: int, settings: Settings) -> list[Solution]:
+def ranked(
+    instance: ProcureInstance, lean: ProcureInstance, objective: str, top: int, settings: Settings
+) -> list[Solution]:
     """Up to `top` answers, best first; two of them never come by the same nodes in the same ways.
 
     `lean` is the instance without what other nodes of the same way dominate: enough where only the best is wanted.
     """
-    first = best(lean, Variant(), objective, settings)
+    first = best(lean, ProcureVariant(), objective, settings)
     if first is None:
         return []
     found = [first]
@@ -29,17 +31,17 @@ def ranked(instance: Instance, lean: Instance, objective: str, top: int, setting
     return [first, *sorted(found[1:], key=lambda solution: solution.value)]
 
 
-def _other_ways(instance: Instance, found: list[Solution]) -> Variant:
+def _other_ways(instance: ProcureInstance, found: list[Solution]) -> ProcureVariant:
     ways = {instance.pools[p].way for solution in found for p in solution.pools}
     closed = frozenset(ways - {"own"})
     # Where nothing is closed there is nothing new to find.
-    return Variant(without=closed, cut=tuple(families(instance, solution) for solution in found))
+    return ProcureVariant(without=closed, cut=tuple(families(instance, solution) for solution in found))
 
 
-def _other_nodes(instance: Instance, found: list[Solution]) -> Variant:
-    return Variant(cut=tuple(families(instance, solution) for solution in found))
+def _other_nodes(instance: ProcureInstance, found: list[Solution]) -> ProcureVariant:
+    return ProcureVariant(cut=tuple(families(instance, solution) for solution in found))
 
 
-def families(instance: Instance, solution: Solution) -> frozenset[str]:
+def families(instance: ProcureInstance, solution: Solution) -> frozenset[str]:
     """How which nodes are come by."""
     return frozenset(instance.pools[p].family for p in solution.pools)

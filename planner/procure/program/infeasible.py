@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from planner.procure.program.model import FAR, Instance, Variant, limits
+from planner.procure.program.model import FAR, ProcureInstance, ProcureVariant, limits
 from planner.procure.program.schedule import calendar, finish
 from planner.procure.program.solution import Solution
 from planner.procure.program.solve import Settings, solve
@@ -25,37 +25,37 @@ class Conflict:
     """Share of every job's work that fits under all limits."""
 
 
-def conflict(instance: Instance, settings: Settings) -> Conflict:
+def conflict(instance: ProcureInstance, settings: Settings) -> Conflict:
     """The smallest set that deleting limits one by one leaves."""
     kept = smallest(instance, [limit.name for limit in limits(instance.asked, instance.pools)], settings)
     relaxed = {name: value for name in kept if (value := _least(instance, name, settings)) is not None}
     return Conflict(tuple(kept), relaxed, _work_that_fits(instance, settings))
 
 
-def smallest(instance: Instance, names: Sequence[str], settings: Settings) -> list[str]:
+def smallest(instance: ProcureInstance, names: Sequence[str], settings: Settings) -> list[str]:
     """Deletion filter: a limit whose absence leaves the rest infeasible is not needed for the conflict."""
     kept = list(names)
     for name in names:
         without = frozenset(names) - frozenset(kept) | {name}
-        if _feasible(instance, Variant(dropped=without), settings) is None:
+        if _feasible(instance, ProcureVariant(dropped=without), settings) is None:
             kept.remove(name)
     return kept
 
 
-def _feasible(instance: Instance, variant: Variant, settings: Settings) -> Solution | None:
+def _feasible(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> Solution | None:
     return solve(instance, variant, settings)
 
 
-def _least(instance: Instance, name: str, settings: Settings) -> float | None:
+def _least(instance: ProcureInstance, name: str, settings: Settings) -> float | None:
     """The least (or earliest) value of a limit under which the others can hold."""
-    off = Variant(dropped=frozenset({name}))
+    off = ProcureVariant(dropped=frozenset({name}))
     if name == "horizon" or name.startswith("deadline:"):
         return _earliest(instance, off, name, settings)
     found = solve(instance, replace(off, minimise=name), settings)
     return None if found is None else found.use[name]
 
 
-def _earliest(instance: Instance, off: Variant, name: str, settings: Settings) -> float | None:
+def _earliest(instance: ProcureInstance, off: ProcureVariant, name: str, settings: Settings) -> float | None:
     """The day on which a job could be done, by bisection on its deadline."""
     found = solve(instance, off, settings)
     if found is None:
@@ -64,12 +64,12 @@ def _earliest(instance: Instance, off: Variant, name: str, settings: Settings) -
     low, high = min(instance.jobs[n].deadline_day for n in jobs), _done(instance, found, jobs)
     while high - low > 1e-3 * high:
         middle = (low + high) / 2
-        trial = solve(instance, Variant(moved={name: middle}), settings)
+        trial = solve(instance, ProcureVariant(moved={name: middle}), settings)
         low, high = (middle, high) if trial is None else (low, min(middle, _done(instance, trial, jobs)))
     return min(high, FAR)
 
 
-def _done(instance: Instance, found: Solution, jobs: Sequence[int]) -> float:
+def _done(instance: ProcureInstance, found: Solution, jobs: Sequence[int]) -> float:
     late = replace(
         instance, asked=replace(instance.asked, jobs=tuple(replace(j, deadline_day=FAR) for j in instance.jobs))
     )
@@ -77,10 +77,10 @@ def _done(instance: Instance, found: Solution, jobs: Sequence[int]) -> float:
     return max(finish(stretches, n) for n in jobs)
 
 
-def _work_that_fits(instance: Instance, settings: Settings) -> float:
+def _work_that_fits(instance: ProcureInstance, settings: Settings) -> float:
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        trial = solve(instance, Variant(scale=middle), settings)
+        trial = solve(instance, ProcureVariant(scale=middle), settings)
         low, high = (low, middle) if trial is None else (middle, high)
     return low

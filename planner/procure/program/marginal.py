@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.procure.answer.document import UNITS
-from planner.procure.program.model import Instance, Limit, Variant, limits, moved
+from planner.procure.program.model import Limit, ProcureInstance, ProcureVariant, limits, moved
 from planner.procure.program.solution import Solution
 from planner.procure.program.solve import Settings, best
 from planner.question.values import DAYS_PER_MONTH
@@ -15,7 +15,7 @@ LARGEST_STEP = 0.25
 """Of the limit: a step that is no small one says little."""
 
 
-def marginal_values(instance: Instance, first: Solution, settings: Settings) -> tuple[MarginalValue, ...]:
+def marginal_values(instance: ProcureInstance, first: Solution, settings: Settings) -> tuple[MarginalValue, ...]:
     """Every limit's, in the order of the limits."""
     return tuple(_of(instance, first, limit, settings) for limit in limits(instance.asked, instance.pools))
 
@@ -26,9 +26,9 @@ def step(limit: Limit) -> float:
     return usual if limit.unit == "" else min(usual, LARGEST_STEP * limit.value) or usual
 
 
-def _of(instance: Instance, first: Solution, limit: Limit, settings: Settings) -> MarginalValue:
+def _of(instance: ProcureInstance, first: Solution, limit: Limit, settings: Settings) -> MarginalValue:
     objective, by = instance.asked.objective, step(limit)
-    again = best(instance, moved(Variant(), limit.name, limit.value + by), objective, settings)
+    again = best(instance, moved(ProcureVariant(), limit.name, limit.value + by), objective, settings)
     gain = 0.0 if again is None else first.value - again.value
     scale = 1e6 if objective == "tokens-per-dollar" else 1.0
     # What lies within the gap of either answer is no gain.

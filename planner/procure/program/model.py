@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Any
 
 from planner.procure.question.portfolio import Job, Portfolio
-from planner.procure.supply.pools import Pool
+from planner.procure.supply.pools import SupplyPool
 from planner.procure.throughput.column import Column, Place
 from planner.question.values import DAYS_PER_MONTH
 
@@ -33,11 +33,11 @@ MILLION = 1e6
 
 
 @dataclass(frozen=True)
-class Instance:
+class ProcureInstance:
     """A question made computable: jobs, pools and the columns that join them."""
 
     asked: Portfolio
-    pools: Sequence[Pool]
+    pools: Sequence[SupplyPool]
     columns: Sequence[Column]
     standing: Mapping[str, float] = field(default_factory=dict)
     """Limit -> what of it machines owned already take, whether they work or not."""
@@ -49,7 +49,7 @@ class Instance:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variant:
+class ProcureVariant:
     """The instance turned a little: what is minimised, which limits are off or moved, what is forbidden."""
 
     minimise: str = "cost"
@@ -79,7 +79,7 @@ class Limit:
 
 
 @dataclass
-class Program:
+class ProcureProgram:
     """A program with its variables and expressions, ready to be solved."""
 
     problem: Any
@@ -95,7 +95,7 @@ class Program:
     """In millions."""
 
 
-def limits(asked: Portfolio, pools: Sequence[Pool]) -> list[Limit]:
+def limits(asked: Portfolio, pools: Sequence[SupplyPool]) -> list[Limit]:
     """The limits that the question names, in the order in which they are told."""
     given = asked.limits
     units = {"budget": "USD", "capital": "USD", "monthly": "USD", "power": "W", "racks": "", "switch_ports": "",
@@ -111,21 +111,21 @@ def limits(asked: Portfolio, pools: Sequence[Pool]) -> list[Limit]:
     )
 
 
-def deadline(job: Job, variant: Variant) -> float:
+def deadline(job: Job, variant: ProcureVariant) -> float:
     """The day by which a job must be done under a variant."""
     name = f"deadline:{job.name}" if job.given_deadline else "horizon"
     day = FAR if name in variant.dropped else variant.moved.get(name, job.deadline_day)
     return day if variant.latest is None else min(day, variant.latest)
 
 
-def window(instance: Instance, j: int, place: Place, variant: Variant) -> tuple[float, float]:
+def window(instance: ProcureInstance, j: int, place: Place, variant: ProcureVariant) -> tuple[float, float]:
     """From when to when a job may run where all of these pools are there."""
     job, pools = instance.jobs[j], [instance.pools[p] for p in place]
     start = max(job.release_day, *(pool.start_day for pool in pools))
     return start, min(deadline(job, variant), *(pool.last_day for pool in pools))
 
 
-def spans(instance: Instance, variant: Variant) -> list[tuple[float, float]]:
+def spans(instance: ProcureInstance, variant: ProcureVariant) -> list[tuple[float, float]]:
     """The days between which nothing begins or ends."""
     used = {p for c in instance.columns for p in c.place}
     last = max(deadline(job, variant) for job in instance.jobs)
@@ -140,18 +140,20 @@ def spans(instance: Instance, variant: Variant) -> list[tuple[float, float]]:
     return [(a, b) for a, b in pairwise(days) if b - a > 1e-9]
 
 
-def monthly_limit(asked: Portfolio, variant: Variant) -> float | None:
+def monthly_limit(asked: Portfolio, variant: ProcureVariant) -> float | None:
     """What may be spent in a month under a variant; None where that is not limited."""
     if "monthly" in variant.dropped and variant.minimise != "monthly":
         return None
     return variant.moved.get("monthly", asked.limits.monthly) if asked.limits.monthly is not None else None
 
 
-def build(instance: Instance, variant: Variant) -> Program:
+def build(instance: ProcureInstance, variant: ProcureVariant) -> ProcureProgram:
     """The program of a variant. Columns that cannot end in their window are left out."""
     import pulp
 
-    program = Program(pulp.LpProblem("procure", pulp.LpMinimize), spans(instance, variant), {}, {}, {}, {}, {}, 0, 0)
+    program = ProcureProgram(
+        pulp.LpProblem("procure", pulp.LpMinimize), spans(instance, variant), {}, {}, {}, {}, {}, 0, 0
+    )
     _variables(program, instance, variant)
     _assign(program, instance)
     _held_where_run(program, instance)
@@ -166,7 +168,7 @@ def build(instance: Instance, variant: Variant) -> Program:
     return program
 
 
-def _variables(program: Program, instance: Instance, variant: Variant) -> None:
+def _variables(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
 
     more = variant.per_million_tokens > 0
     for c in instance.columns:
@@ -193,7 +195,7 @@ def _name(j: int, place: Place) -> str:
     return "_".join(str(n) for n in (j, *place))
 
 
-def _assign(program: Program, instance: Instance) -> None:
+def _assign(program: ProcureProgram, instance: ProcureInstance) -> None:
     """``assign[j]``: ``sum_q run[j,q] = 1``, every job runs in one place."""
     import pulp
 
@@ -202,7 +204,7 @@ def _assign(program: Program, instance: Instance) -> None:
         program.problem += pulp.lpSum(runs) == 1, f"assign_{j}"
 
 
-def _held_where_run(program: Program, instance: Instance) -> None:
+def _held_where_run(program: ProcureProgram, instance: ProcureInstance) -> None:
     """``held[j,q,p]``: ``run[j,q] <= hold[p]`` for p of q; ``needed[p]``: ``hold[p] <= sum_{j, q of p} run[j,q]``,
     nothing is held idle.
     """
@@ -216,7 +218,7 @@ def _held_where_run(program: Program, instance: Instance) -> None:
         program.problem += hold <= pulp.lpSum(r for (_, q), r in program.run.items() if p in q), f"needed_{p}"
 
 
-def _time(program: Program, instance: Instance, variant: Variant) -> None:
+def _time(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
     """``spread[j,q]``: ``sum_t day[j,q,t] = work[j,q]``; ``room[p,t]``: ``sum_{j, q of p} day[j,q,t] <= hold[p]
     L[t]``.
     """
@@ -245,7 +247,7 @@ def _time(program: Program, instance: Instance, variant: Variant) -> None:
         program.problem += pulp.lpSum(listed) <= length * program.hold[p], f"room_{p}_{t}"
 
 
-def _together(program: Program, instance: Instance) -> None:
+def _together(program: ProcureProgram, instance: ProcureInstance) -> None:
     """``together[g,t]``: ``sum_{j, q in g} day[j,q,t] <= L[t] (1 + J alone[g])``, g places of several held pools that
     share some, J jobs: they work one after another, but where all work is on the same pools: ``alone[g]`` is 1 only if
     ``sum_s in_use[s] <= 1 + |g| (1 - alone[g])``, and ``in_use[s] >= run[j,q]`` for each set s of held pools in q.
@@ -272,12 +274,12 @@ def _together(program: Program, instance: Instance) -> None:
                 program.problem += pulp.lpSum(days) <= length * (1 + jobs * alone), f"together_{g}_{t}"
 
 
-def held_of(instance: Instance, place: Place) -> frozenset[int]:
+def held_of(instance: ProcureInstance, place: Place) -> frozenset[int]:
     """The pools of a place that are held: what is hired is there for each job."""
     return frozenset(p for p in place if not instance.pools[p].hired)
 
 
-def sharing(instance: Instance, places: Sequence[Place]) -> list[list[frozenset[int]]]:
+def sharing(instance: ProcureInstance, places: Sequence[Place]) -> list[list[frozenset[int]]]:
     """Sets of several held pools that places are on, in groups of those that share one, directly or through others."""
     groups: list[list[frozenset[int]]] = []
     for pools in sorted({held_of(instance, place) for place in places}, key=sorted):
@@ -288,7 +290,7 @@ def sharing(instance: Instance, places: Sequence[Place]) -> list[list[frozenset[
     return groups
 
 
-def _money(program: Program, instance: Instance) -> None:
+def _money(program: ProcureProgram, instance: ProcureInstance) -> None:
     """``cost = sum_p hold (charge + held) + sum work rate``, the rate of a place that of all its pools; ``tokens = sum
     work rate``, in millions.
     """
@@ -301,7 +303,7 @@ def _money(program: Program, instance: Instance) -> None:
     program.tokens = pulp.lpSum(rate[key] * 86400.0 / MILLION * work for key, work in program.work.items())
 
 
-def _limits(program: Program, instance: Instance, variant: Variant) -> None:
+def _limits(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
     """Every limit as ``use <= value``, both over the value: ``budget``, ``capital``, ``power``, ``racks``,
     ``switch_ports``, ``carbon``, ``quantity:OFFER`` and ``monthly`` (one a month).
     """
@@ -342,7 +344,7 @@ def _limits(program: Program, instance: Instance, variant: Variant) -> None:
                 program.problem += spent / monthly <= 1, f"monthly_{n}"
 
 
-def _quantity(program: Program, instance: Instance, variant: Variant, offer: str) -> Any:
+def _quantity(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant, offer: str) -> Any:
     """``most[o] >= sum_p nodes hold[p] + sum_{j,q} nodes run[j,q]`` in each span, j that may run in it: nodes of an
     offer that are bought, or hired at a time.
     """
@@ -351,7 +353,7 @@ def _quantity(program: Program, instance: Instance, variant: Variant, offer: str
     pools = instance.pools
     held = pulp.lpSum(pools[p].nodes * x for p, x in program.hold.items() if pools[p].offer == offer)
 
-    def hired_of(place: Place) -> list[Pool]:
+    def hired_of(place: Place) -> list[SupplyPool]:
         return [pools[p] for p in place if pools[p].hired and pools[p].offer == offer]
 
     hired = [key for key in program.run if hired_of(key[1])]
@@ -365,7 +367,7 @@ def _quantity(program: Program, instance: Instance, variant: Variant, offer: str
 
 
 def _at_a_time(
-    program: Program, instance: Instance, variant: Variant, keys: Sequence[tuple[int, Place]]
+    program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant, keys: Sequence[tuple[int, Place]]
 ) -> list[tuple[tuple[int, Place], ...]]:
     """Which of the jobs in their places may run at the same time: one tuple a span, each once."""
     windows = {key: window(instance, *key, variant) for key in keys}
@@ -376,7 +378,7 @@ def _at_a_time(
     return list(dict.fromkeys(each for each in found if each))
 
 
-def _copies(program: Program, instance: Instance, variant: Variant) -> None:
+def _copies(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
     """``copies[p,t]``: ``sum_{j, q of p} run[j,q] <= copies[p]``, j that may run on hired p in span t."""
     import pulp
 
@@ -390,7 +392,7 @@ def _copies(program: Program, instance: Instance, variant: Variant) -> None:
                 program.problem += runs <= instance.pools[p].copies, f"copies_{p}_{n}"
 
 
-def _by_month(program: Program, instance: Instance) -> list[tuple[int, Any]]:
+def _by_month(program: ProcureProgram, instance: ProcureInstance) -> list[tuple[int, Any]]:
     """What is spent in each month, without capital: holding by its days, use by its days."""
     import pulp
 
@@ -408,13 +410,13 @@ def _by_month(program: Program, instance: Instance) -> list[tuple[int, Any]]:
     return found
 
 
-def month_share(pool: Pool, month: int) -> float:
+def month_share(pool: SupplyPool, month: int) -> float:
     """Share of a month (from 0) for which a pool is held."""
     a, b = month * DAYS_PER_MONTH, (month + 1) * DAYS_PER_MONTH
     return max(0.0, min(b, pool.start_day + pool.held_days) - max(a, pool.start_day)) / DAYS_PER_MONTH
 
 
-def _owned(program: Program, instance: Instance) -> None:
+def _owned(program: ProcureProgram, instance: ProcureInstance) -> None:
     """``owned[node]``: ``sum_p nodes hold[p] <= count``; what is there is divided, not multiplied."""
     import pulp
 
@@ -425,7 +427,7 @@ def _owned(program: Program, instance: Instance) -> None:
             program.problem += pulp.lpSum(used) <= owned.count, f"owned_{owned.node}"
 
 
-def _cuts(program: Program, instance: Instance, variant: Variant) -> None:
+def _cuts(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
     """``uses[f]`` 1 if a pool of family f runs a job; ``cut[n]``: not exactly the families of an earlier answer."""
     import pulp
 
@@ -448,7 +450,7 @@ def _cuts(program: Program, instance: Instance, variant: Variant) -> None:
             program.problem += inside - outside <= len(names) - 1, f"cut_{n}"
 
 
-def _objective(program: Program, instance: Instance, variant: Variant) -> Any:
+def _objective(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> Any:
     """US dollars over a thousand; kilograms over a thousand; or the use of a limit over its value."""
     if variant.per_million_tokens > 0:
         return program.cost / 1e3 - variant.per_million_tokens / 1e3 * program.tokens
@@ -462,6 +464,6 @@ def _objective(program: Program, instance: Instance, variant: Variant) -> Any:
     return program.use[variant.minimise] / (scale or 1.0)
 
 
-def moved(variant: Variant, name: str, value: float) -> Variant:
+def moved(variant: ProcureVariant, name: str, value: float) -> ProcureVariant:
     """The variant with one limit moved."""
     return replace(variant, moved={**variant.moved, name: value})

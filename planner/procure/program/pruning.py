@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.procure.program.model import Instance
-from planner.procure.supply.pools import Pool
+from planner.procure.program.model import ProcureInstance
+from planner.procure.supply.pools import SupplyPool
 from planner.procure.throughput.column import Column
 
 
-def undominated(instance: Instance, *, across: bool = False) -> list[Column]:
+def undominated(instance: ProcureInstance, *, across: bool = False) -> list[Column]:
     """The columns without those of dominated pools; a pool that may also work beside others keeps all of its own.
 
     Pools compare within a family (the same nodes come by in the same way), so that an alternative of another kind is
@@ -32,7 +32,7 @@ def undominated(instance: Instance, *, across: bool = False) -> list[Column]:
     return [c for c in instance.columns if c.pool in joined or (-1, c.pool) in kept or (c.job, c.pool) in kept]
 
 
-def _front(pools: Sequence[Pool], days: dict[int, dict[int, float]], scarce: set[int]) -> set[int]:
+def _front(pools: Sequence[SupplyPool], days: dict[int, dict[int, float]], scarce: set[int]) -> set[int]:
     ordered = sorted(days, key=lambda p: (pools[p].fixed_charge + pools[p].held_usd, sum(days[p].values()), p))
     front: list[int] = []
     for p in ordered:
@@ -41,7 +41,7 @@ def _front(pools: Sequence[Pool], days: dict[int, dict[int, float]], scarce: set
     return set(front)
 
 
-def _dominates(one: Pool, ours: dict[int, float], other: Pool, theirs: dict[int, float]) -> bool:
+def _dominates(one: SupplyPool, ours: dict[int, float], other: SupplyPool, theirs: dict[int, float]) -> bool:
     if not (theirs.keys() <= ours.keys() and one.copies >= other.copies and _no_more(one, other)):
         return False
     return all(
@@ -52,7 +52,7 @@ def _dominates(one: Pool, ours: dict[int, float], other: Pool, theirs: dict[int,
     )
 
 
-def _no_more(one: Pool, other: Pool) -> bool:
+def _no_more(one: SupplyPool, other: SupplyPool) -> bool:
     if one.at_most is not None and (one.offer != other.offer or one.nodes > other.nodes):
         return False  # it may not be there to take the other's place
     held = ("capital", "fixed_charge", "month_usd", "held_usd", "power", "racks", "switch_ports", "start_day")

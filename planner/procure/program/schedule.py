@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from planner.procure.program.model import Instance, held_of, month_share
+from planner.procure.program.model import ProcureInstance, held_of, month_share
 from planner.procure.program.solution import Piece, Solution
 from planner.procure.throughput.column import Place
 from planner.question.values import DAYS_PER_MONTH
@@ -16,7 +16,7 @@ EPS = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ScheduledStretch:
     """One job on one copy of a pool without a break. A job on several pools has one for each, at the same time."""
 
     job: int
@@ -26,9 +26,9 @@ class Stretch:
     end: float
 
 
-def calendar(instance: Instance, solution: Solution) -> tuple[Stretch, ...]:
+def calendar(instance: ProcureInstance, solution: Solution) -> tuple[ScheduledStretch, ...]:
     """Every stretch of every job, by start. Jobs on hired pools start at once unless a monthly limit spreads them."""
-    found: list[Stretch] = []
+    found: list[ScheduledStretch] = []
     for jobs in _meeting(instance, solution):
         pieces = [piece for piece in solution.pieces if piece.job in jobs]
         if not any(held_of(instance, solution.run[j]) for j in jobs):
@@ -40,17 +40,17 @@ def calendar(instance: Instance, solution: Solution) -> tuple[Stretch, ...]:
     return tuple(sorted(_joined(found), key=lambda s: (s.start, s.job, s.pool)))
 
 
-def finish(stretches: Sequence[Stretch], job: int) -> float:
+def finish(stretches: Sequence[ScheduledStretch], job: int) -> float:
     """The day on which a job is done."""
     return max(s.end for s in stretches if s.job == job)
 
 
-def makespan(instance: Instance, solution: Solution) -> float:
+def makespan(instance: ProcureInstance, solution: Solution) -> float:
     """The day on which all is done."""
     return max(s.end for s in calendar(instance, solution))
 
 
-def most_in_a_month(instance: Instance, solution: Solution, stretches: Sequence[Stretch]) -> float:
+def most_in_a_month(instance: ProcureInstance, solution: Solution, stretches: Sequence[ScheduledStretch]) -> float:
     """US dollars spent in the dearest month, without capital."""
     last = max(
         [s.end for s in stretches] + [instance.pools[p].start_day + instance.pools[p].held_days for p in solution.hold]
@@ -66,7 +66,7 @@ def most_in_a_month(instance: Instance, solution: Solution, stretches: Sequence[
     return most
 
 
-def _meeting(instance: Instance, solution: Solution) -> list[list[int]]:
+def _meeting(instance: ProcureInstance, solution: Solution) -> list[list[int]]:
     """The jobs in groups that share held pools, directly or through others; a job that only hires is its own."""
     groups: list[tuple[frozenset[int], list[int]]] = []
     for j in sorted(solution.run):
@@ -77,17 +77,19 @@ def _meeting(instance: Instance, solution: Solution) -> list[list[int]]:
     return [jobs for _, jobs in groups]
 
 
-def _ready(instance: Instance, solution: Solution, j: int) -> float:
+def _ready(instance: ProcureInstance, solution: Solution, j: int) -> float:
     """The day from which a job and all of its pools are there."""
     return max(instance.jobs[j].release_day, *(instance.pools[p].start_day for p in solution.run[j]))
 
 
-def _on_each(j: int, place: Place, copies: dict[int, int], start: float, end: float) -> Iterator[Stretch]:
+def _on_each(j: int, place: Place, copies: dict[int, int], start: float, end: float) -> Iterator[ScheduledStretch]:
     """A stretch on every pool of a place; of what is hired each job has its own, the first."""
-    return (Stretch(j, p, copies.get(p, 0), start, end) for p in place)
+    return (ScheduledStretch(j, p, copies.get(p, 0), start, end) for p in place)
 
 
-def _hired(instance: Instance, solution: Solution, jobs: Sequence[int], pieces: Sequence[Piece]) -> list[Stretch]:
+def _hired(
+    instance: ProcureInstance, solution: Solution, jobs: Sequence[int], pieces: Sequence[Piece]
+) -> list[ScheduledStretch]:
     if pieces:
         return [s for x in pieces for s in _on_each(x.job, x.place, {}, x.start, x.start + x.days)]
     starts = {j: _ready(instance, solution, j) for j in jobs}
@@ -97,12 +99,12 @@ def _hired(instance: Instance, solution: Solution, jobs: Sequence[int], pieces: 
 # ---- whoever is due first --------------------------------------------------------------------------------------------
 
 
-def _due(instance: Instance, solution: Solution, j: int) -> float:
+def _due(instance: ProcureInstance, solution: Solution, j: int) -> float:
     day = min(instance.jobs[j].deadline_day, *(instance.pools[p].last_day for p in solution.run[j]))
     return day if solution.latest is None else min(day, solution.latest)
 
 
-def _earliest_deadline(instance: Instance, solution: Solution, jobs: Sequence[int]) -> list[Stretch]:
+def _earliest_deadline(instance: ProcureInstance, solution: Solution, jobs: Sequence[int]) -> list[ScheduledStretch]:
     """Whoever is due first runs first, from the first possible day, on all of its pools; nothing where someone would be
     late.
 
@@ -113,7 +115,7 @@ def _earliest_deadline(instance: Instance, solution: Solution, jobs: Sequence[in
     held = {j: held_of(instance, solution.run[j]) for j in jobs}
     copies = {p: solution.hold[p] for j in jobs for p in held[j]}
     order = sorted(jobs, key=lambda j: (_due(instance, solution, j), -instance.jobs[j].priority, j))
-    found: list[Stretch] = []
+    found: list[ScheduledStretch] = []
     places: dict[tuple[int, int], int] = {}
     now = min(ready.values())
     while any(days > EPS for days in left.values()):
@@ -189,12 +191,12 @@ def _free(start: float, end: float, taken: Sequence[tuple[float, float]]) -> lis
     return found
 
 
-def _wrapped(instance: Instance, pieces: Sequence[Piece]) -> list[Stretch]:
+def _wrapped(instance: ProcureInstance, pieces: Sequence[Piece]) -> list[ScheduledStretch]:
     """McNaughton's rule: fill one copy of a span after another, and let who is cut go on at the next one's start.
 
     Jobs on several held pools go first, at the same time on the same copy of each; the others fill what is left.
     """
-    found: list[Stretch] = []
+    found: list[ScheduledStretch] = []
     for start, end in sorted({(x.start, x.end) for x in pieces}):
         lanes: dict[int, _Lane] = {}
         common = _Lane(start, end)
@@ -213,13 +215,13 @@ def _wrapped(instance: Instance, pieces: Sequence[Piece]) -> list[Stretch]:
     return found
 
 
-def _joined(found: Sequence[Stretch]) -> list[Stretch]:
+def _joined(found: Sequence[ScheduledStretch]) -> list[ScheduledStretch]:
     """Stretches that follow one another without a break, as one."""
-    joined: list[Stretch] = []
+    joined: list[ScheduledStretch] = []
     for s in sorted(found, key=lambda s: (s.job, s.pool, s.copy, s.start)):
         last = joined[-1] if joined else None
         if last and (last.job, last.pool, last.copy) == (s.job, s.pool, s.copy) and abs(last.end - s.start) <= EPS:
-            joined[-1] = Stretch(s.job, s.pool, s.copy, last.start, s.end)
+            joined[-1] = ScheduledStretch(s.job, s.pool, s.copy, last.start, s.end)
         else:
             joined.append(s)
     return joined

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.base.errors import NoAnswer
-from planner.procure.program.model import FAR, Instance, Program, Variant, build, monthly_limit
+from planner.procure.program.model import FAR, ProcureInstance, ProcureProgram, ProcureVariant, build, monthly_limit
 from planner.procure.program.schedule import calendar, makespan, most_in_a_month
 from planner.procure.program.solution import Piece, Solution
 
@@ -30,7 +30,7 @@ class Settings:
 USUAL = Settings()
 
 
-def solve(instance: Instance, variant: Variant, settings: Settings = USUAL) -> Solution | None:
+def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings = USUAL) -> Solution | None:
     """The best answer of one variant, or None if there is none.
 
     A monthly limit makes a program many times larger, and seldom matters: it is left out first, and what is then best
@@ -45,7 +45,7 @@ def solve(instance: Instance, variant: Variant, settings: Settings = USUAL) -> S
     return _solved(instance, variant, settings)
 
 
-def _solved(instance: Instance, variant: Variant, settings: Settings) -> Solution | None:
+def _solved(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> Solution | None:
     program = build(instance, variant)
     if len({j for j, _ in program.run}) < len(instance.jobs):
         return None  # some job fits nowhere in its window
@@ -97,7 +97,7 @@ def _bound(problem: Any, value: float, settings: Settings) -> float:
     return bound if math.isfinite(bound) and abs(bound) < 1e29 else value
 
 
-def _read(program: Program, instance: Instance, value: float, bound: float) -> Solution:
+def _read(program: ProcureProgram, instance: ProcureInstance, value: float, bound: float) -> Solution:
     hold = {p: n for p, x in program.hold.items() if (n := round(x.value() or 0)) > 0}
     run = {j: place for (j, place), x in program.run.items() if (x.value() or 0) > 0.5}
     work = {j: float(_value(program.work[j, place])) for j, place in run.items()}
@@ -128,7 +128,9 @@ def _value(expression: Any) -> float:
 # ---- objectives that take several programs ---------------------------------------------------------------------------
 
 
-def best(instance: Instance, variant: Variant, objective: str, settings: Settings = USUAL) -> Solution | None:
+def best(
+    instance: ProcureInstance, variant: ProcureVariant, objective: str, settings: Settings = USUAL
+) -> Solution | None:
     """The best answer under an objective of the question; its value is days, US dollars, kilograms, or (negative)
     million tokens per US dollar.
     """
@@ -140,7 +142,7 @@ def best(instance: Instance, variant: Variant, objective: str, settings: Setting
     return None if found is None else replace(found, value=found.value * 1e3, bound=found.bound * 1e3)
 
 
-def _earliest(instance: Instance, variant: Variant, settings: Settings) -> Solution | None:
+def _earliest(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> Solution | None:
     """Bisection on the day by which all is done; every step is a program that asks for the least cost by that day."""
     found = solve(instance, variant, settings)
     if found is None:
@@ -158,7 +160,7 @@ def _earliest(instance: Instance, variant: Variant, settings: Settings) -> Solut
     return replace(found, value=high, bound=min(low, high))
 
 
-def _no_earlier(instance: Instance, variant: Variant) -> float:
+def _no_earlier(instance: ProcureInstance, variant: ProcureVariant) -> float:
     """A day before which no answer is done: the last job alone where it is done first."""
     first: dict[int, float] = {}
     for c in instance.columns:
@@ -168,7 +170,7 @@ def _no_earlier(instance: Instance, variant: Variant) -> float:
     return max(first.values())
 
 
-def _most_per_dollar(instance: Instance, variant: Variant, settings: Settings) -> Solution | None:
+def _most_per_dollar(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> Solution | None:
     """Dinkelbach (1967): the ratio's optimum is where ``max tokens - ratio cost`` is 0."""
     found = solve(instance, variant, settings)
     if found is None:

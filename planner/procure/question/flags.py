@@ -13,7 +13,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.units import UnitError
 from planner.catalog import Catalog
 from planner.catalog.files import Document
-from planner.procure.question.portfolio import WAYS, Candidate, Portfolio
+from planner.procure.question.portfolio import WAYS, NodeOption, Portfolio
 from planner.procure.question.reading import portfolio
 from planner.procure.supply.offers import everything
 from planner.procure.supply.pools import offers
@@ -135,7 +135,7 @@ def _narrowed(catalog: Catalog, document: Document, flags: Flags) -> Portfolio:
     ways = tuple(way for way in WAYS if way in named)
     if flags.ways and "candidates" not in document.data:  # all that has a price, in ways that are not usual, too
         found = replace(found, candidates=everything(catalog, found.as_of, ways))
-    kept: dict[str, Candidate] = {}
+    kept: dict[str, NodeOption] = {}
     for name, candidate in zip(offers(found.candidates), found.candidates, strict=True):
         left = tuple(way for way in candidate.ways if way in ways)
         if left and (not flags.nodes or candidate.node in flags.nodes):

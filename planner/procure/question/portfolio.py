@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from planner.cost.ownership import Ownership
 from planner.question.amounts import Exchange
-from planner.question.asked import Asked
+from planner.question.asked import PlanOptions
 
 DAYS_PER_YEAR = 365.25
 Way = Literal["buy", "on-demand", "spot", "reserved-1y", "reserved-3y"]
@@ -27,7 +27,7 @@ class Job:
 
     name: str
     model: str
-    asked: Asked
+    asked: PlanOptions
     """How it is trained, as ``clusterwright plan`` takes it."""
     tokens: float
     release_day: float = 0.0
@@ -40,7 +40,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class NodeOption:
     """A node type that may be acquired."""
 
     node: str
@@ -75,7 +75,7 @@ class Owned:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mixed:
+class MixedPools:
     """Unlike pools that may work on one job together."""
 
     pools: tuple[str, ...]
@@ -141,9 +141,9 @@ class Portfolio:
     horizon_days: float
     objective: Objective = "cost"
     jobs: tuple[Job, ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[NodeOption, ...]
     owned: tuple[Owned, ...] = ()
-    mixed: tuple[Mixed, ...] = ()
+    mixed: tuple[MixedPools, ...] = ()
     regions: tuple[str, ...] = ("us",)
     limits: Limits = Limits()
     hall: Hall = Hall()

@@ -21,11 +21,11 @@ from planner.procure.question.portfolio import (
     NETWORK_PRICES,
     OBJECTIVES,
     WAYS,
-    Candidate,
     Hall,
     Job,
     Limits,
-    Mixed,
+    MixedPools,
+    NodeOption,
     Owned,
     Portfolio,
     Reliability,
@@ -34,7 +34,7 @@ from planner.procure.supply.offers import everything
 from planner.procure.supply.pools import offers
 from planner.question import amounts, values
 from planner.question.amounts import Exchange
-from planner.question.asked import Asked
+from planner.question.asked import PlanOptions
 from planner.question.ownership import _OWNERSHIP, ownership
 from planner.question.tables import Tables, one_of, opened, positive
 
@@ -244,8 +244,8 @@ def _times(
     return [(f"#{i + 1}", release + i * every, release + i * every + within) for i in range(n)]
 
 
-def _asked(row: dict[str, Any]) -> Asked:
-    names = {f.name for f in fields(Asked)}
+def _asked(row: dict[str, Any]) -> PlanOptions:
+    names = {f.name for f in fields(PlanOptions)}
     modules = row.get("mtp_layers", 0)
     if isinstance(modules, bool) or not isinstance(modules, int):
         raise ValueError(f"mtp-layers {modules!r}: must be a whole number")
@@ -253,10 +253,10 @@ def _asked(row: dict[str, Any]) -> Asked:
     said = {
         key: str(value) if key in ("batch", "tokens", "runtime", "precision") else value for key, value in said.items()
     }
-    return Asked(**said, pins=tuple(str(pin) for pin in values.listed(row.get("pins", []))))
+    return PlanOptions(**said, pins=tuple(str(pin) for pin in values.listed(row.get("pins", []))))
 
 
-def _workload(model: str, asked: Asked) -> Any:
+def _workload(model: str, asked: PlanOptions) -> Any:
     if asked.batch is not None and not asked.batch.isdigit():
         raise ValueError(f"batch = {asked.batch!r}: one whole number here")
     return workload.workload(
@@ -271,7 +271,7 @@ def _workload(model: str, asked: Asked) -> Any:
     )
 
 
-def _candidates(r: _Reader, rows: Any, horizon: float, as_of: str) -> tuple[Candidate, ...]:
+def _candidates(r: _Reader, rows: Any, horizon: float, as_of: str) -> tuple[NodeOption, ...]:
     if rows is None:
         return everything(r.catalog, as_of)
     if not isinstance(rows, list):
@@ -281,7 +281,7 @@ def _candidates(r: _Reader, rows: Any, horizon: float, as_of: str) -> tuple[Cand
     return tuple(candidate for candidate in found if candidate is not None)
 
 
-def _candidate(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: float) -> Candidate | None:
+def _candidate(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: float) -> NodeOption | None:
     row = r.keys(row, _CANDIDATE, where)
     node = r.value(row, "node", where, lambda name: r.catalog.node(str(name)).id)
     if "node" not in row:
@@ -305,7 +305,7 @@ def _candidate(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: floa
     if node is None or ways is None:
         return None
     amount, dated, source = price or (None, "", "")
-    return Candidate(
+    return NodeOption(
         node=node,
         ways=ways,
         counts=counts,
@@ -370,11 +370,11 @@ def _owned(r: _Reader, rows: Any) -> tuple[Owned, ...]:
     return tuple(found)
 
 
-def _mixed(r: _Reader, rows: Any, asked: Portfolio) -> tuple[Mixed, ...]:
+def _mixed(r: _Reader, rows: Any, asked: Portfolio) -> tuple[MixedPools, ...]:
     """Which pools may work on one job together."""
     known = [*(f"own {each.node}" for each in asked.owned), *offers(asked.candidates)]
     work = list(dict.fromkeys(job.name.partition("#")[0] for job in asked.jobs))
-    found: list[Mixed] = []
+    found: list[MixedPools] = []
     for n, row in enumerate(rows if isinstance(rows, list) else [rows]):
         where: tuple[str | int, ...] = ("mixed", n)
         row = r.keys(row, _MIXED, where)
@@ -392,7 +392,7 @@ def _mixed(r: _Reader, rows: Any, asked: Portfolio) -> tuple[Mixed, ...]:
         if any(set(pools) == set(other.pools) for other in found):
             r.wrong((*where, "pools"), f"{' and '.join(pools)} stand together twice; write one table")
         found.append(
-            Mixed(
+            MixedPools(
                 pools=pools,
                 counts=r.value(row, "counts", where, partial(_counts, pools=len(pools))) or (),
                 bandwidth=link,

@@ -9,10 +9,10 @@ from planner import catalog as catalogs
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
-from planner.procure.question.portfolio import Candidate, Owned, Portfolio, Way
+from planner.procure.question.portfolio import NodeOption, Owned, Portfolio, Way
 from planner.procure.supply import prices
 from planner.procure.supply.buying import bought, racks_filled, wirings_of
-from planner.procure.supply.pools import Pool, offers
+from planner.procure.supply.pools import SupplyPool, offers
 from planner.procure.supply.power import carbon_per_day, energy_per_day, node_power, pue
 from planner.procure.supply.prices import Quote
 from planner.question.values import DAYS_PER_MONTH
@@ -24,7 +24,7 @@ MOST_ACCELERATORS = 4096
 """In one cluster, where the question names no other bound."""
 
 
-def pools(catalog: Catalog, asked: Portfolio) -> list[Pool]:
+def pools(catalog: Catalog, asked: Portfolio) -> list[SupplyPool]:
     """Everything that may be acquired, and what is owned.
 
     Raises:
@@ -37,9 +37,9 @@ def pools(catalog: Catalog, asked: Portfolio) -> list[Pool]:
     return _told_apart(found)
 
 
-def _told_apart(found: list[Pool]) -> list[Pool]:
+def _told_apart(found: list[SupplyPool]) -> list[SupplyPool]:
     """The pools, those of one name with what they differ in behind it (or a number where that is nothing)."""
-    groups: dict[str, list[Pool]] = {}
+    groups: dict[str, list[SupplyPool]] = {}
     for pool in found:
         groups.setdefault(pool.id, []).append(pool)
     names: dict[str, int] = {}
@@ -54,7 +54,7 @@ def _told_apart(found: list[Pool]) -> list[Pool]:
     return told
 
 
-def _details(pool: Pool) -> tuple[str, ...]:
+def _details(pool: SupplyPool) -> tuple[str, ...]:
     """What pools of one name may differ in."""
     region = pool.cluster.region
     return (
@@ -66,11 +66,11 @@ def _details(pool: Pool) -> tuple[str, ...]:
     )
 
 
-def _owned(catalog: Catalog, asked: Portfolio, owned: Owned) -> Iterator[Pool]:
+def _owned(catalog: Catalog, asked: Portfolio, owned: Owned) -> Iterator[SupplyPool]:
     region = owned.region or asked.regions[0]
     for count in _sizes(catalog.node(owned.node), (), owned.count, 1):
         cluster = catalogs.cluster(catalog, owned.node, count, owned.fabric, region)
-        yield Pool(
+        yield SupplyPool(
             id=f"own {count} x {owned.node}",
             way="own",
             cluster=cluster,
@@ -105,7 +105,7 @@ def _sizes(node: Node, counts: tuple[int, ...], at_most: int | None, least: int)
     return [n for n in sizes if n == 1 or node.fabric is not None]
 
 
-def _offered(catalog: Catalog, asked: Portfolio, candidate: Candidate, way: Way) -> Iterator[Pool]:
+def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way) -> Iterator[SupplyPool]:
     quote = prices.quote(catalog, candidate, way, asked.price_factor)
     if quote is None:
         raise WrongQuestion(
@@ -141,7 +141,7 @@ def _sold_in(catalog: Catalog, quote: Quote, asked: Portfolio) -> str:
     return asked.regions[0]
 
 
-def _rented(asked: Portfolio, candidate: Candidate, way: Way, cluster: Cluster, quote: Quote) -> Pool:
+def _rented(asked: Portfolio, candidate: NodeOption, way: Way, cluster: Cluster, quote: Quote) -> SupplyPool:
     """Nodes by the hour (`on-demand`, `spot`) or for a term."""
     count, a_day = cluster.count, money.rent(money.DAY_S, cluster.count, quote.usd)
     common = {
@@ -159,6 +159,6 @@ def _rented(asked: Portfolio, candidate: Candidate, way: Way, cluster: Cluster, 
         monthly = float(a_day) * DAYS_PER_MONTH
         term = prices.TERM_DAYS[way]
         end = candidate.delivery_day + term
-        return Pool(**common, month_usd=monthly, end_day=end, held_days=term, running={"rent": monthly})  # type: ignore[arg-type]
+        return SupplyPool(**common, month_usd=monthly, end_day=end, held_days=term, running={"rent": monthly})  # type: ignore[arg-type]
     preempted = asked.reliability.preemptions_per_node_day / money.DAY_S if way == "spot" else 0.0
-    return Pool(**common, day_usd=float(a_day), preemptions_per_node_s=preempted)  # type: ignore[arg-type]
+    return SupplyPool(**common, day_usd=float(a_day), preemptions_per_node_s=preempted)  # type: ignore[arg-type]

@@ -17,9 +17,9 @@ from planner.models.parameters import parameters
 from planner.models.workload import model as find_model
 from planner.models.workload import optimizer
 from planner.performance.binding import HOST_BANDWIDTH
-from planner.procure.question.portfolio import Candidate, Portfolio
-from planner.procure.supply.parts import Part, parts
-from planner.procure.supply.pools import Item, Pool
+from planner.procure.question.portfolio import NodeOption, Portfolio
+from planner.procure.supply.parts import BillPart, parts
+from planner.procure.supply.pools import Item, SupplyPool
 from planner.procure.supply.power import carbon_per_day, energy_per_day, node_power, pue
 from planner.procure.supply.prices import Quote
 from planner.schema.hardware import Cluster
@@ -33,7 +33,7 @@ TOKEN_BYTES = 4.0
 LIBRA, LIBRA_DATE = "USD per GB/s: LIBRA (astra-sim/libra 4d_cost_model.yml)", "2024-05"
 
 
-def wirings_of(candidate: Candidate, cluster: Cluster) -> Iterator[tuple[Cluster, wiring.Bill, str]]:
+def wirings_of(candidate: NodeOption, cluster: Cluster) -> Iterator[tuple[Cluster, wiring.Bill, str]]:
     """The cluster under every wiring that differs at this size, with its bill.
 
     Raises:
@@ -73,12 +73,12 @@ def wirings_of(candidate: Candidate, cluster: Cluster) -> Iterator[tuple[Cluster
 def bought(
     catalog: Catalog,
     asked: Portfolio,
-    candidate: Candidate,
+    candidate: NodeOption,
     cluster: Cluster,
     bill: wiring.Bill,
     wiring: str,
     quote: Quote,
-) -> Iterator[Pool]:
+) -> Iterator[SupplyPool]:
     """The cluster bought with and without spares."""
     several = cluster.count > 1
     for spares in sorted({0, _spares(asked, cluster)}) if several else (0,):
@@ -99,7 +99,7 @@ def bought(
             "staff": owner.staff_usd_per_accelerator_year * nodes * cluster.node.accelerators / 12,
         }
         whole = capital if asked.charge == "cash" else charge(capital, held, owner)
-        yield Pool(
+        yield SupplyPool(
             id=" ".join(
                 [f"buy {cluster.count} x {cluster.node.id}"]
                 + ([f"{wiring}"] if wiring else [])
@@ -158,7 +158,7 @@ def _items(
     wiring: str,
     quote: Quote,
     nodes: int,
-    known: dict[str, Part],
+    known: dict[str, BillPart],
 ) -> Iterator[Item]:
     yield Item(cluster.node.id, "node", nodes, quote.usd, quote.source, quote.date)
     if cluster.count > 1:
@@ -172,7 +172,7 @@ def _items(
     yield Item("storage-tb", "storage", math.ceil(kept / 1e12), storage.usd / 1000, storage.source, storage.date)
 
 
-def _network_items(asked: Portfolio, cluster: Cluster, bill: wiring.Bill, known: dict[str, Part]) -> Iterator[Item]:
+def _network_items(asked: Portfolio, cluster: Cluster, bill: wiring.Bill, known: dict[str, BillPart]) -> Iterator[Item]:
     """Switches and links by piece where their prices are known (NDR), else by LIBRA's price of bandwidth."""
     rate = cluster.node.nic_bandwidth or cluster.fabric.nic_bandwidth
     if cluster.fabric.dimensions:
@@ -209,7 +209,7 @@ def _dimension_items(cluster: Cluster) -> Iterator[Item]:
             yield Item(name, "network", all_, round(usd / all_, 2), LIBRA, LIBRA_DATE)
 
 
-def _network_power(cluster: Cluster, bill: wiring.Bill, known: dict[str, Part]) -> float:
+def _network_power(cluster: Cluster, bill: wiring.Bill, known: dict[str, BillPart]) -> float:
     """Watts of switches and links."""
     counts = {"switch-ndr": bill.switches, "link-nic-ndr": bill.nic_links, "link-switch-ndr": bill.switch_links}
     return sum(known[name].power * count for name, count in counts.items())

@@ -10,14 +10,14 @@ from typing import Any
 from planner.base import units
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
-from planner.catalog.files import Problem, read_document
+from planner.catalog.files import FileProblem, read_document
 
 _FIELDS = {"rate": "bandwidth", "usd": "money", "power": "power"}
 _PLAIN = ("name", "radix", "source", "date", "assumed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class BillPart:
     """A switch, a link with its optics, a machine for input and output, or storage."""
 
     id: str
@@ -33,30 +33,30 @@ class Part:
     assumed: dict[str, str] = field(default_factory=dict)
 
 
-def parts(catalog: Catalog) -> dict[str, Part]:
+def parts(catalog: Catalog) -> dict[str, BillPart]:
     """Every part by id; those of a stronger catalog folder replace weaker ones.
 
     Raises:
         WrongQuestion: a file is wrong; the message names file, line and key.
     """
-    found: dict[str, Part] = {}
+    found: dict[str, BillPart] = {}
     for layer in catalog.layers:
         found |= _of(layer.folder)
     return found
 
 
 @cache
-def _of(folder: Path) -> dict[str, Part]:
-    problems: list[Problem] = []
+def _of(folder: Path) -> dict[str, BillPart]:
+    problems: list[FileProblem] = []
     found = {}
     for path in sorted((folder / "parts").glob("*.toml")):
         document = read_document(path, problems)
         for name, fields in (document.data if document else {}).items():
             try:
-                found[name] = Part(id=name, **_read(fields))
+                found[name] = BillPart(id=name, **_read(fields))
             except (units.UnitError, TypeError, ValueError) as error:
                 line = document.line((name,)) if document else 0
-                problems.append(Problem(str(path), line, name, str(error).replace("Part.__init__() ", "")))
+                problems.append(FileProblem(str(path), line, name, str(error).replace("Part.__init__() ", "")))
     if problems:
         raise WrongQuestion("\n".join(str(problem) for problem in problems))
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from planner.cost import money
 from planner.cost.goodput import RESTART_S
-from planner.procure.question.portfolio import Candidate
+from planner.procure.question.portfolio import NodeOption
 from planner.procure.supply.power import joules_per_day, pue
 from planner.procure.supply.prices import Quote
 from planner.question.values import DAYS_PER_MONTH
@@ -33,7 +33,7 @@ class Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pool:
+class SupplyPool:
     """One thing that may be acquired (or is owned), and what it costs. US dollars, watts, days."""
 
     id: str
@@ -123,7 +123,7 @@ class Pool:
         return f"{self.way} {self.node.id}"
 
 
-def offers(candidates: Sequence[Candidate]) -> list[str]:
+def offers(candidates: Sequence[NodeOption]) -> list[str]:
     """A name for each candidate: its node; its ways, too, where several have that node; a number if need be."""
     nodes = [candidate.node for candidate in candidates]
     named = [c.node if nodes.count(c.node) == 1 else f"{c.node} {'/'.join(c.ways)}" for c in candidates]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from planner.catalog import Catalog
-from planner.procure.question.portfolio import Candidate, Way
+from planner.procure.question.portfolio import NodeOption, Way
 from planner.schema.hardware import Node, Price
 
 BOX_OVER_CARDS = 1.64
@@ -29,7 +29,7 @@ class Quote:
     assumed: str = ""
 
 
-def quote(catalog: Catalog, candidate: Candidate, way: Way, factor: float = 1.0) -> Quote | None:
+def quote(catalog: Catalog, candidate: NodeOption, way: Way, factor: float = 1.0) -> Quote | None:
     """The price of a node under one way; None where the catalog has none."""
     if candidate.price_usd is not None:
         return Quote(candidate.price_usd, candidate.price_date, candidate.price_source)

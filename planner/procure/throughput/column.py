@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.procure.question.portfolio import Job
-from planner.procure.supply.pools import Pool
+from planner.procure.supply.pools import SupplyPool
 
 if TYPE_CHECKING:
     pass
@@ -43,7 +43,7 @@ def work(job: Job) -> tuple[object, ...]:
     return (job.model, replace(job.asked, tokens=None))
 
 
-def machine(pool: Pool) -> Key:
+def machine(pool: SupplyPool) -> Key:
     """What of a pool its layouts and its compute depend on: its accelerators and what joins them inside a node. So one
     search answers for every vendor's box, and every instance, around the same board.
     """
@@ -54,7 +54,7 @@ def machine(pool: Pool) -> Key:
     return (cluster.accelerator.id, node.accelerators, repr(node.scaleup), *pod)
 
 
-def wiring(pool: Pool) -> Key:
+def wiring(pool: SupplyPool) -> Key:
     """How a pool's nodes are joined: what :func:`planner.performance.binding.network` reads of ports and fabric.
     A spine counts only where it is thinned out and nodes lie below several leaves.
     """

@@ -18,7 +18,7 @@ from planner.catalog import Catalog
 from planner.cost import money
 from planner.performance import binding
 from planner.procure.question.portfolio import Job
-from planner.procure.supply.pools import Pool
+from planner.procure.supply.pools import SupplyPool
 from planner.procure.throughput.column import Column, Key, machine, wiring, work
 from planner.question.asked import request
 from planner.question.prepared import prepare, problem
@@ -58,7 +58,7 @@ class _Task(NamedTuple):
     """One search."""
 
     job: Job
-    pool: Pool
+    pool: SupplyPool
     machine: _Machine
 
 
@@ -66,7 +66,7 @@ class Throughputs:
     """Plans found so far; each search is made once, when it is first needed."""
 
     def __init__(
-        self, catalog: Catalog, jobs: Sequence[Job], pools: Sequence[Pool], mixtures: Mixtures | None = None
+        self, catalog: Catalog, jobs: Sequence[Job], pools: Sequence[SupplyPool], mixtures: Mixtures | None = None
     ) -> None:
         self._catalog, self._mixtures = catalog, mixtures
         self._jobs, self._pools = jobs, pools
@@ -188,7 +188,7 @@ class Throughputs:
                 self._why[key] = why
         return self._found[key].get((wired, pool.cluster.count))
 
-    def _request(self, job: Job, pool: Pool) -> Request:
+    def _request(self, job: Job, pool: SupplyPool) -> Request:
         key = (work(job), pool.node.id)
         if key not in self._requests:
             self._requests[key] = _request(self._catalog, job, pool)
@@ -200,7 +200,7 @@ class Throughputs:
         )
 
 
-def _request(catalog: Catalog, job: Job, pool: Pool) -> Request:
+def _request(catalog: Catalog, job: Job, pool: SupplyPool) -> Request:
     return request(job.model, f"{pool.node.id}:1", replace(job.asked, catalog=None), known=catalog)[1]
 
 

@@ -15,13 +15,13 @@ from planner.catalog import Catalog
 from planner.cost import money
 from planner.hetero import run
 from planner.hetero.answer import of_another_run
-from planner.procure.question.portfolio import Job, Mixed, Portfolio
-from planner.procure.supply.pools import Pool, offers
+from planner.procure.question.portfolio import Job, MixedPools, Portfolio
+from planner.procure.supply.pools import SupplyPool, offers
 from planner.procure.throughput.column import Column, Key, Place, machine, wiring, work
 from planner.question import pools as pooled
 from planner.question.asked import request_over
-from planner.question.joined import Link, Pools, default_link
-from planner.question.joined import Pool as Part
+from planner.question.joined import JobPool as Part
+from planner.question.joined import PoolLink, Pools, default_link
 from planner.schema.plan import Plan
 
 MOST_SEARCHES = 64
@@ -33,11 +33,11 @@ FEW = (1, 2, 4)
 
 
 @dataclass(frozen=True)
-class Together:
+class JointPools:
     """Pools that a table names, in some of their sizes."""
 
     place: Place
-    asked: Mixed
+    asked: MixedPools
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class _Found:
 class Mixtures:
     """Plans over several pools found so far; each search is made once, when it is first needed."""
 
-    def __init__(self, catalog: Catalog, asked: Portfolio, pools: Sequence[Pool]) -> None:
+    def __init__(self, catalog: Catalog, asked: Portfolio, pools: Sequence[SupplyPool]) -> None:
         self._catalog, self._asked, self._pools = catalog, asked, pools
         self._found: dict[Key, _Found | str] = {}
         self._plans: dict[tuple[int, frozenset[int]], tuple[Place, Plan]] = {}
@@ -102,9 +102,9 @@ class Mixtures:
         days = plan.money.days
         return Column(j, place[0], days, self._asked.jobs[j].tokens / (days * money.DAY_S), place[1:])
 
-    def left_out(self) -> list[tuple[str, Mixed, str]]:
+    def left_out(self) -> list[tuple[str, MixedPools, str]]:
         """Workloads and tables that came to nothing, in none of their sizes, and why (in the first of these)."""
-        why: dict[tuple[str, tuple[str, ...]], tuple[str, Mixed, str]] = {}
+        why: dict[tuple[str, tuple[str, ...]], tuple[str, MixedPools, str]] = {}
         worked = set()
         for j, together in self._tasks:
             name, found = self._asked.jobs[j].name.partition("#")[0], self._found.get(self._key(j, together))
@@ -118,14 +118,14 @@ class Mixtures:
         """The training plan behind a column."""
         return self._plans[column.job, frozenset(column.place)][1]
 
-    def _key(self, j: int, together: Together) -> Key:
+    def _key(self, j: int, together: JointPools) -> Key:
         """What the speed of a job on several pools depends on."""
         pools = [self._pools[p] for p in together.place]
         boards = tuple((machine(pool), wiring(pool), pool.cluster.count) for pool in pools)
         how = (together.asked.alike, together.asked.bandwidth, together.asked.latency, *zones(self._asked, pools))
         return (work(self._asked.jobs[j]), boards, how)
 
-    def _searched(self, job: Job, together: Together) -> _Found | str:
+    def _searched(self, job: Job, together: JointPools) -> _Found | str:
         """A plan over several of the pools, or why there is none."""
         pools = [self._pools[p] for p in together.place]
         parts = _parts(self._asked, pools, together.asked)
@@ -161,11 +161,11 @@ def _used(plan: Plan, parts: Sequence[Part]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _meant(together: Together, job: Job) -> bool:
+def _meant(together: JointPools, job: Job) -> bool:
     return not together.asked.jobs or job.name.partition("#")[0] in together.asked.jobs
 
 
-def _parts(asked: Portfolio, pools: Sequence[Pool], table: Mixed) -> Pools:
+def _parts(asked: Portfolio, pools: Sequence[SupplyPool], table: MixedPools) -> Pools:
     """The pools as the search over several takes them, with what joins them."""
     named = list(zip([pool.cluster for pool in pools], zones(asked, pools), strict=True))
     parts = tuple(
@@ -176,13 +176,13 @@ def _parts(asked: Portfolio, pools: Sequence[Pool], table: Mixed) -> Pools:
     for a, b in combinations(parts, 2):
         pair = frozenset((a.name, b.name))
         if table.bandwidth is not None and table.latency is not None:
-            given[pair] = Link(table.bandwidth, table.latency, "as given ([[mixed]] link)")
+            given[pair] = PoolLink(table.bandwidth, table.latency, "as given ([[mixed]] link)")
         elif (a.cluster.node.id, a.zone) == (b.cluster.node.id, b.zone):
             given[pair] = default_link(a, b)  # else they would be taken for one cluster
     return Pools(parts, given)
 
 
-def zones(asked: Portfolio, pools: Sequence[Pool]) -> list[str]:
+def zones(asked: Portfolio, pools: Sequence[SupplyPool]) -> list[str]:
     """Where each pool stands: machines of one's own together in each region, those of others each by themselves."""
     found, hired = [], sum(pool.way not in ("own", "buy") for pool in pools)
     for n, pool in enumerate(pools):
@@ -194,16 +194,16 @@ def zones(asked: Portfolio, pools: Sequence[Pool]) -> list[str]:
     return found
 
 
-def places(asked: Portfolio, pools: Sequence[Pool]) -> list[Together]:
+def places(asked: Portfolio, pools: Sequence[SupplyPool]) -> list[JointPools]:
     """What every ``[[mixed]]`` table offers: its pools in each of the sizes that are tried together.
 
     Raises:
         WrongQuestion: a table asks for a size that cannot be had.
     """
-    return [Together(place, table) for table in asked.mixed for place in _places(asked, pools, table)]
+    return [JointPools(place, table) for table in asked.mixed for place in _places(asked, pools, table)]
 
 
-def _places(asked: Portfolio, pools: Sequence[Pool], table: Mixed) -> Iterator[Place]:
+def _places(asked: Portfolio, pools: Sequence[SupplyPool], table: MixedPools) -> Iterator[Place]:
     had = [_by_size(pools, offer) for offer in table.pools]
     for offer, sizes, tried in zip(table.pools, had, zip(*table.counts, strict=True), strict=False):
         for count in set(tried) - sizes.keys():
@@ -216,7 +216,7 @@ def _places(asked: Portfolio, pools: Sequence[Pool], table: Mixed) -> Iterator[P
         yield from product(*(sizes[count] for sizes, count in zip(had, counts, strict=True)))
 
 
-def _by_size(pools: Sequence[Pool], offer: str) -> dict[int, list[int]]:
+def _by_size(pools: Sequence[SupplyPool], offer: str) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for p, pool in enumerate(pools):
         if pool.offer == offer:
