@@ -697,10 +697,11 @@ LONG = """
 import sys
 from pathlib import Path
 from planner import catalog
-from planner.design import designing, reading
-designing.SMALL = 0
+from planner.design import run
+from planner.design.question import reading
+run.SMALL = 0
 study = reading.read(Path(sys.argv[1]), catalog.load())
-designing.design(catalog.load(), study, designing.How(trials=34, storage=sys.argv[2], explained=False))
+run.design(catalog.load(), study, run.How(trials=34, storage=sys.argv[2], explained=False))
 """
 
 
