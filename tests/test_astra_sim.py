@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from planner import commands
-from planner.export import astra_sim
+from planner.launchers import astra_sim
 from planner.planning.by_layer import LayerOptions, layered
 from tests.cases import CATALOG
 from tests.test_golden import LIBRA

@@ -22,7 +22,7 @@ from planner.comm.tables import pool_tables
 from planner.comm.tables.pool_tables import PoolTables, placed
 from planner.comm.tables.records import CollectiveMethod, TableRow, TimesTable, lines
 from planner.cost.calls import Call
-from planner.export import nccl_tuner
+from planner.launchers import nccl_tuner
 from planner.schema.plan import Plan
 from tests.asking import ask, refused
 

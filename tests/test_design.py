@@ -22,19 +22,19 @@ from planner import api, catalog, document
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog.files import Document, FileProblem, read_document
 from planner.commands import main
-from planner.design import merge
-from planner.design import run as designing
-from planner.design.answer import document as answer
-from planner.design.answer import front, importance, sensitivity
-from planner.design.program import proposing, storing
-from planner.design.program.evaluation import Evaluator
-from planner.design.question import axes as figures
-from planner.design.question import reading
-from planner.design.question.study import Study
 from planner.question.asked import PlanOptions, request
 from planner.question.prepared import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.machines import Machine, best_on_each, on
+from planner.study import merge
+from planner.study import run as designing
+from planner.study.answer import document as answer
+from planner.study.answer import front, importance, sensitivity
+from planner.study.program import proposing, storing
+from planner.study.program.evaluation import Evaluator
+from planner.study.question import axes as figures
+from planner.study.question import reading
+from planner.study.question.study import Study
 
 ROOT = Path(__file__).resolve().parent.parent
 STUDIES = sorted((ROOT / "examples" / "studies").glob("*.toml"))
@@ -697,8 +697,8 @@ LONG = """
 import sys
 from pathlib import Path
 from planner import catalog
-from planner.design import run
-from planner.design.question import reading
+from planner.study import run
+from planner.study.question import reading
 run.SMALL = 0
 study = reading.read(Path(sys.argv[1]), catalog.load())
 run.design(catalog.load(), study, run.How(trials=34, storage=sys.argv[2], explained=False))

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from planner import api, catalog
 from planner.base.errors import NoAnswer
-from planner.design.answer import front
-from planner.design.program import proposing, storing, trials
-from planner.design.program.clusters import Clusters
-from planner.design.program.evaluation import Evaluator
+from planner.study.answer import front
+from planner.study.program import proposing, storing, trials
+from planner.study.program.clusters import Clusters
+from planner.study.program.evaluation import Evaluator
 from tests.test_design import TINY, Tried, study, whole
 
 known = cache(catalog.load)

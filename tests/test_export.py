@@ -14,10 +14,10 @@ import yaml
 
 from planner import document
 from planner.base.errors import WrongQuestion
-from planner.export import EXPORTERS, bundle, jobset, parts, torchrun, write
-from planner.export.bundle import refusals
-from planner.export.facts import AXES, chunks
-from planner.export.start import NAME as START
+from planner.launchers import EXPORTERS, bundle, jobset, parts, torchrun, write
+from planner.launchers.bundle import refusals
+from planner.launchers.facts import AXES, chunks
+from planner.launchers.start import NAME as START
 from planner.schema.plan import CommunicationRule, Plan
 from tests.launchers.environments import given
 from tests.launchers.spread import Case, expressible, plan, two_pools, uneven

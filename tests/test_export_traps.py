@@ -13,7 +13,7 @@ import yaml
 from planner import api, verify
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
-from planner.export import (
+from planner.launchers import (
     EXPORTERS,
     accelerate,
     bundle,
@@ -25,7 +25,7 @@ from planner.export import (
     slurm,
     torchtitan,
 )
-from planner.export.bundle import refusals
+from planner.launchers.bundle import refusals
 from planner.schema.plan import CallChoice, CommunicationChoice, CommunicationRule, Plan
 from tests.launchers import kubernetes_fields
 from tests.launchers.environments import given

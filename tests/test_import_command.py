@@ -9,9 +9,9 @@ import pytest
 
 from planner import document
 from planner.base.errors import WrongQuestion
-from planner.export import EXPORTERS, bundle, facts, parts, reading
-from planner.export.reading import deepspeed
-from planner.export.start import NAME as START
+from planner.launchers import EXPORTERS, bundle, facts, parts, reading
+from planner.launchers.reading import deepspeed
+from planner.launchers.start import NAME as START
 from planner.planning import comparison
 from planner.schema.plan import Group, GroupStage, Plan
 from tests.asking import ask

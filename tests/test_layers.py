@@ -23,10 +23,10 @@ LAYERS = [
     ["calibration", "search"],
     ["question"],
     ["document", "uneven"],
-    ["design", "planning", "runtime"],
+    ["planning", "runtime", "study"],
     ["hetero"],
-    ["api", "comm", "procure"],
-    ["export"],
+    ["api", "comm", "procurement"],
+    ["launchers"],
     ["commands"],
 ]
 """Packages and modules at the top of ``planner``, level by level; each imports only from levels before its own."""
@@ -50,7 +50,7 @@ ONLY_IN = {
         "uneven",
         "comm",
         "runtime",
-        "design",
+        "study",
     },
 }
 """Library -> the packages that may import it at all."""

@@ -14,12 +14,12 @@ import pytest
 from planner import api, verify
 from planner.base.errors import NoAnswer
 from planner.commands import main
-from planner.export import facts
-from planner.export.bundle import trainers
 from planner.hetero import answer, bundles, problem
 from planner.hetero import launchable as alike
 from planner.hetero.bundles import MixedPlan
 from planner.hetero.problem import PreparedPools
+from planner.launchers import facts
+from planner.launchers.bundle import trainers
 from planner.question.asked import PlanOptions, pooled_request
 from planner.schema.plan import Plan
 from tests.asking import ask

@@ -14,12 +14,12 @@ from planner import document
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands import cli
-from planner.procure import run as procuring
-from planner.procure.program.model import ProcureVariant
-from planner.procure.program.solve import best
-from planner.procure.question import flags as asking
-from planner.procure.question import reading
-from planner.procure.run import Depth
+from planner.procurement import run as procuring
+from planner.procurement.program.model import ProcureVariant
+from planner.procurement.program.solve import best
+from planner.procurement.question import flags as asking
+from planner.procurement.question import reading
+from planner.procurement.run import Depth
 from tests.procuring_lab import answered, lab
 
 

@@ -12,15 +12,15 @@ import pytest
 from planner import api, document
 from planner.catalog import load
 from planner.commands import main
-from planner.procure import run
-from planner.procure.program import pruning
-from planner.procure.program.model import ProcureInstance, ProcureVariant
-from planner.procure.program.solve import Settings, best
-from planner.procure.question import flags, reading
-from planner.procure.question.portfolio import Limits, MixedPools, NodeOption, Owned
-from planner.procure.supply.acquiring import pools
-from planner.procure.throughput import several_pools
-from planner.procure.throughput.column import Column
+from planner.procurement import run
+from planner.procurement.program import pruning
+from planner.procurement.program.model import ProcureInstance, ProcureVariant
+from planner.procurement.program.solve import Settings, best
+from planner.procurement.question import flags, reading
+from planner.procurement.question.portfolio import Limits, MixedPools, NodeOption, Owned
+from planner.procurement.supply.acquiring import pools
+from planner.procurement.throughput import several_pools
+from planner.procurement.throughput.column import Column
 from planner.question.values import DAYS_PER_MONTH
 from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify

@@ -12,8 +12,8 @@ import click
 from planner.commands import offered
 
 if TYPE_CHECKING:
-    from planner.export import Bundle
-    from planner.export.target import Exporter
+    from planner.launchers import Bundle
+    from planner.launchers.target import Exporter
     from planner.schema.plan import Plan
 
 
@@ -55,7 +55,7 @@ def export(
       clusterwright export plan.json --to astra-sim
       clusterwright export --to list
     """  # noqa: D301 - click reads the control character itself
-    from planner import export as room
+    from planner import launchers as room
 
     if target == "list":
         _list(as_json)
@@ -141,7 +141,7 @@ def _bundles(
     plans: Sequence[Plan], exporters: Sequence[Exporter], given: dict[str, str], alone: bool
 ) -> tuple[dict[str, Bundle], list[str]]:
     """Folder's name -> its files; and why the plans that a target cannot express are left out (unless all are)."""
-    from planner import export as room
+    from planner import launchers as room
     from planner.base.errors import WrongQuestion
 
     made, refused = {}, []
@@ -161,7 +161,7 @@ def _simulated(plans: Sequence[Plan], alone: bool, file: Path | None) -> tuple[d
     """As :func:`_bundles`, for a simulator instead of a launcher."""
     from planner import catalog
     from planner.base.errors import WrongQuestion
-    from planner.export import astra_sim
+    from planner.launchers import astra_sim
     from planner.planning import by_layer
 
     known, made, refused = catalog.load(), {}, []
@@ -213,8 +213,8 @@ def _as_json(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> No
 
 def _list(as_json: bool) -> None:
     from planner.commands.screen import render
-    from planner.export import EXPORTERS
-    from planner.export.bundle import says
+    from planner.launchers import EXPORTERS
+    from planner.launchers.bundle import says
 
     if as_json:
         render.json(
@@ -241,7 +241,7 @@ def _list(as_json: bool) -> None:
 
 def _limits(exporter: Exporter) -> str:
     """What a target cannot express, in short: axes that stay at 1, and lists."""
-    from planner.export.bundle import says
+    from planner.launchers.bundle import says
 
     limited = {axis: allowed for axis, allowed in exporter.expresses.items() if allowed != "any"}
     ones = [axis for axis, allowed in limited.items() if allowed == (1,)]

@@ -47,7 +47,7 @@ def import_(
       clusterwright compare mine.json best.json
     """  # noqa: D301 - click reads the control character itself
     from planner.commands.screen import render, report
-    from planner.export import reading
+    from planner.launchers import reading
 
     pinned = {} if recompute is None else {"recompute": recompute}
     found = reading.plan(source, configuration, cluster, model=model, micro=micro, pinned=pinned, **asked)

@@ -149,7 +149,7 @@ def layers(entry: str, micro: int | None, output: Path | None, force: bool, as_j
     known = catalog.load()
     found = by_layer.layered(known, entry, by_layer.LayerOptions(micro=micro or 0, **asked))
     if output is not None:
-        from planner.export import astra_sim
+        from planner.launchers import astra_sim
 
         files.write(output, astra_sim.written(astra_sim.of_layers(found)), replace=force)
     if as_json:
@@ -168,7 +168,7 @@ def _simulated(path: Path, as_json: bool) -> None:
     """An ASTRA-sim text workload."""
     from planner.commands.screen import layers_view as view
     from planner.commands.screen import render
-    from planner.export import astra_sim
+    from planner.launchers import astra_sim
 
     found = astra_sim.read(path)
     if as_json:

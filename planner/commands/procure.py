@@ -60,16 +60,16 @@ def procure(
     """  # noqa: D301 - click reads the control character itself
     from planner.catalog import load
     from planner.commands.screen import procure_view, render
-    from planner.procure import run
-    from planner.procure.program.solve import Settings
-    from planner.procure.question import flags as asking
+    from planner.procurement import run
+    from planner.procurement.program.solve import Settings
+    from planner.procurement.question import flags as asking
 
     known = load(catalog)
     wanted = asking.asked(known, portfolio, asking.Flags(**flags))
     settings = Settings(time_limit_s=time_limit)
     bar = None if as_json else render.progress
     if sweep is not None:
-        from planner.procure import sweep as sweeping
+        from planner.procurement import sweep as sweeping
 
         procure_view.deliver_sweep(
             sweeping.swept(known, wanted, sweep, settings=settings, progress=bar), as_json=as_json, output=output

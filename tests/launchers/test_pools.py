@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.export import EXPORTERS, bundle, parts
-from planner.export.bundle import refusals
+from planner.launchers import EXPORTERS, bundle, parts
+from planner.launchers.bundle import refusals
 from planner.schema.plan import Plan
 from tests.launchers.environments import ask, checkout, export, given, python
 from tests.launchers.spread import ALIKE, MIXED, alike, mixed

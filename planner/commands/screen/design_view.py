@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.base.units import format_bytes, format_count, format_percent, format_power, format_seconds, format_usd
 from planner.commands.screen import render, report
-from planner.design.question.study import LARGER_IS_BETTER
+from planner.study.question.study import LARGER_IS_BETTER
 
 if TYPE_CHECKING:
     from planner.schema.plan import Plan

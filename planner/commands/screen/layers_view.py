@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.base import units
 from planner.cost.operators import Collective, Operator, Pass
-from planner.export.astra_sim import TextWorkload
+from planner.launchers.astra_sim import TextWorkload
 from planner.planning.by_layer import Layered, LayerOptions
 
 HEADERS = ["layer", "times", "FLOPs", "bytes", "FLOP/B", "bound", "forward", "input grad", "weight grad", "collectives"]

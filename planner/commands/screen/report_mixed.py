@@ -83,7 +83,7 @@ def _stages(group: Group) -> str:
 
 def starts(plan: Plan) -> None:
     """What starts pipelines as planned; plainly, where nothing known does."""
-    from planner.export.bundle import starts_alike, trainers
+    from planner.launchers.bundle import starts_alike, trainers
 
     p = plan.parallelism
     able, why = trainers(plan)
