@@ -514,7 +514,7 @@ def test_a_pool_that_was_refused_is_told_with_the_reason(capsys: pytest.CaptureF
     assert shown.code == 0
     said = " ".join(shown.out.split())
     assert "left out" in said and "plans over several pools have zero 0 or 1 only" in said
-    assert "Mend" not in said
+    assert "Suggested fix" not in said
 
 
 def test_only_a_closed_gap_is_proven(mixed: PlanSet) -> None:

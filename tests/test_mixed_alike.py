@@ -232,7 +232,7 @@ def test_fewer_nodes_of_one_pool_are_tried_too(capsys: pytest.CaptureFixture[str
     assert shown.code == 0 and "\n1  2 x dgx-v100 " in shown.out
     assert "left out: 1 of 3 x dgx-v100: the best plan found is no better with them" in shown.out
     assert "left out: all 3 x t4-4: no pipelines of one kind fill nodes of dgx-v100 and t4-4" in shown.out
-    assert "Starts    deepspeed, accelerate" in shown.out
+    assert "Launchers      deepspeed, accelerate" in shown.out
 
 
 def test_the_same_plan_of_one_pool_stands_once() -> None:
@@ -255,8 +255,8 @@ def test_errors_name_the_pins_that_were_given(capsys: pytest.CaptureFixture[str]
 def test_what_no_launcher_knows_is_told(asked: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody is sent to ``--launchable`` where it would not help."""
     alike = ask(capsys, f"plan {asked} --launchable").out
-    line = next(line for line in alike.splitlines() if line.startswith("Starts"))
-    assert f"no launcher known here starts this plan as it is ({why}" in line
+    line = next(line for line in alike.splitlines() if line.startswith("Launchers"))
+    assert f"no supported launcher can run this plan ({why}" in line
     assert "--launchable" not in alike + ask(capsys, f"plan {asked}").out
 
 
@@ -265,9 +265,9 @@ def test_on_the_command_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     asked = "plan llama3.2-3b --cluster dgx-a100-80gb:2 --cluster dgx-v100:2"
-    assert "--launchable asks for one that does" in ask(capsys, asked).out
+    assert "--launchable restricts the search" in ask(capsys, asked).out
     shown = ask(capsys, f"{asked} --launchable -o plan.json")
-    assert "Starts    megatron" in shown.out
+    assert "Launchers      megatron" in shown.out
     ask(capsys, "export plan.json --to megatron+slurm -o job")
     assert list(Path("job").rglob("target.json"))
     plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))["plans"][0]

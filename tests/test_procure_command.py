@@ -77,7 +77,7 @@ def test_currencies_are_converted_by_the_given_rate(home: Path) -> None:
 def test_the_report_is_one_screen_with_its_reasons(home: Path) -> None:
     found = run(str(lab(home)), "--quick")
     assert found.exit_code == 0, found.output
-    for said in ("gap 0", "per 1T tokens", "Binds", "Assumes", "Search", "Next"):
+    for said in ("gap 0", "per 1T tokens", "Limited by", "Assumes", "Search", "Next"):
         assert said in found.output
     assert len(found.output.splitlines()) < 50
 

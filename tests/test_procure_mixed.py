@@ -312,7 +312,7 @@ def test_an_offer_with_a_job_on_two_pools_is_read_again(
     assert document.load_any(Path("offer.json")) == offer
     shown = ask(capsys, "explain offer.json")
     assert "own 1 x dgx-a100-80gb + own 1 x dgx-v100" in shown.out
-    assert "1 together to within" in shown.out and "Together  with every job on one pool: " in shown.out
+    assert "1 on mixed pools" in shown.out and "Single pools   best with every job on one pool: " in shown.out
     plan = ask(capsys, "explain offer.json --workload base")
     assert "A-B  400 Gbit/s a node, the slower of both nodes' NICs" in plan.out
     # It launches.

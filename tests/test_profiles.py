@@ -522,7 +522,7 @@ def test_catalog_check_knows_profiles(folder, capsys):
 def test_validate_prints_both(folder, capsys):
     code, out, _ = run(capsys, "validate", RUNS, "--catalog", folder)
     assert code == 0
-    assert "Profile   15 runs" in out
+    assert "Profile        15 runs" in out
 
 
 def test_every_time_has_a_column():

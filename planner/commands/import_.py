@@ -53,10 +53,8 @@ def import_(
     found = reading.plan(source, configuration, cluster, model=model, micro=micro, pinned=pinned, **asked)
     report.deliver(found.plans, as_json=as_json, output=output)
     if not as_json:
-        for line in found.assumed:
-            render.text(f"Assumes   {line}")
-        for line in found.differs:
-            render.text(f"Differs   {line}")
+        render.labelled("Assumes", *found.assumed)
+        render.labelled("Differs", *found.differs)
         if found.unread:
-            render.text(f"Not read  {', '.join(found.unread)}: not taken over")
+            render.labelled("Ignored", f"{', '.join(found.unread)}: no field of a plan stands for these")
     return 0 if found.plans.search.feasible else 1

@@ -47,7 +47,7 @@ def bundle(plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str]) 
     header = _header(plan, target)
     job = LaunchJob(files={torchrun.PLAN: document.as_json(plan)})
     for exporter in exporters:
-        if exporter.role == "starter":
+        if exporter.role == "scheduler":
             job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
         job = exporter.emit(plan, job, values)
     if start.NAME not in job.files:

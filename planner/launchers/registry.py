@@ -26,13 +26,13 @@ _MODULES = (
     nccl_tuner,
 )
 EXPORTERS: dict[str, Exporter] = {module.EXPORTER.name: module.EXPORTER for module in _MODULES}
-ROLES = ("trainer", "settings", "starter")
-"""In the order in which they take the job."""
-MOST = {"trainer": 1, "settings": len(EXPORTERS), "starter": 1}
+ROLES = ("trainer", "environment", "scheduler")
+"""In the order in which their exporters receive the job."""
+MOST = {"trainer": 1, "environment": len(EXPORTERS), "scheduler": 1}
 
 
 def parts(text: str) -> tuple[Exporter, ...]:
-    """The exporters that a target names, in their order; without a trainer, ``torchrun`` with a script of one's own.
+    """The exporters that a target names, in the order of their roles; ``torchrun`` is added where no trainer is named.
 
     Raises:
         WrongQuestion: a name that is none (with the nearest), one named twice, or two that do the same.

@@ -74,7 +74,7 @@ EXPORTER = Exporter(
     name="skypilot",
     title="SkyPilot task",
     version="0.14.1",
-    role="starter",
+    role="scheduler",
     expresses={"pools": (1,)},
     settings=(
         EnvironmentSetting(

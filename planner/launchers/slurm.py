@@ -154,7 +154,7 @@ EXPORTER = Exporter(
     name="slurm",
     title="Slurm batch script",
     version="22.05.8",
-    role="starter",
+    role="scheduler",
     expresses={"pools": "any"},
     settings=(
         EnvironmentSetting("partition", "partition to submit to (of one pool: pool.NAME.partition)", ""),

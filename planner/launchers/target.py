@@ -1,9 +1,9 @@
 """What an exporter is: a name, what it can express, and a function that turns a plan into files.
 
 There are three roles. A **trainer** says what runs (``megatron``, ``torchtitan``, ``deepspeed``, ``accelerate``, or a
-script of one's own under ``torchrun``), **settings** add files and environment to it (``nccl-tuner``), a **starter**
-puts it on nodes (``slurm``, ``skypilot``, ``jobset``, ``trainjob``). ``megatron+slurm`` chains them: each takes the job
-and returns a new one.
+custom script under ``torchrun``), an **environment** adds files and environment variables (``nccl-tuner``), a
+**scheduler** places it on nodes (``slurm``, ``skypilot``, ``jobset``, ``trainjob``). ``megatron+slurm`` chains them:
+each takes the job and returns a new one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 
 from planner.schema.plan import Plan
 
-Role = Literal["trainer", "settings", "starter"]
+Role = Literal["trainer", "environment", "scheduler"]
 Level = Literal["parsed", "validated", "dry-scheduled", "ran-cpu", "ran-gpu"]
 """How far the files of an exporter have been tried: never one word "valid"."""
 Allowed = Literal["any"] | tuple[object, ...]

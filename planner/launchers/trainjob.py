@@ -39,7 +39,7 @@ EXPORTER = Exporter(
     name="trainjob",
     title="Kubeflow TrainJob",
     version="v1alpha1",
-    role="starter",
+    role="scheduler",
     expresses={"pools": (1,)},
     settings=(
         jobset.IMAGE,

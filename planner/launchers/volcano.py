@@ -55,7 +55,7 @@ EXPORTER = Exporter(
     name="volcano",
     title="Volcano job",
     version="v1alpha1",
-    role="starter",
+    role="scheduler",
     expresses={"pools": "any"},
     settings=(
         jobset.IMAGE,

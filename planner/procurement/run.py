@@ -250,12 +250,12 @@ def _assumptions(
     if any(pool.way == "spot" for pool in chosen):
         rate = asked.reliability.preemptions_per_node_day
         yield Assumption(
-            what=f"a spot node is taken back {rate:g} times a day",
+            what=f"a spot node is preempted {rate:g} times a day",
             why="assumed; no provider states it",
             flag="[reliability] preemptions_per_node_day",
         )
     if any(pool.way in TERM_DAYS for pool in chosen):
-        yield Assumption(what="a reserved term is paid whole", why="as it is sold", flag="ways")
+        yield Assumption(what="a reserved term is paid in full", why="as it is sold", flag="ways")
     for why in dict.fromkeys(
         a.what + ": " + a.why for x in alternatives for j in x.workloads for a in j.plan.assumptions
     ):
@@ -274,7 +274,7 @@ def _of_mixing(mixtures: Mixtures, alternatives: tuple[schema.Alternative, ...])
     for what in _of_several_kinds(alternatives):
         yield Assumption(
             what=what,
-            why="launchers start one kind: it takes a training script of your own",
+            why="launchers start identical pipelines only: this needs your own training script",
             flag='[[mixed]] pipelines = "alike"',
         )
 
@@ -287,7 +287,7 @@ def _of_several_kinds(alternatives: Sequence[schema.Alternative]) -> Iterator[st
             count = len(job.plan.parallelism.groups or ())
             if count > 1 and job.name not in told:
                 told.add(job.name)
-                yield f"{job.name} runs in {count} kinds of pipelines{f' in #{place}' if place > 1 else ''}"
+                yield f"{job.name} runs in {count} groups of different pipelines{f' in #{place}' if place > 1 else ''}"
 
 
 def _of_owning(asked: Portfolio, bought: list[SupplyPool]) -> Iterator[Assumption]:
@@ -305,7 +305,7 @@ def _of_owning(asked: Portfolio, bought: list[SupplyPool]) -> Iterator[Assumptio
         flag="charge",
     )
     yield Assumption(
-        what=f"what nodes may fetch falls by {1 - resale(1.0, 1.0):.0%} a year",
+        what=f"resale value of nodes falls by {1 - resale(1.0, 1.0):.0%} a year",
         why="Epoch AI's rate of progress; in no total",
         flag="[ownership] residual counts what is left",
     )
