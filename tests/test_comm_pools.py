@@ -254,7 +254,11 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     Path("plan.json").write_text(document.as_json(plan), encoding="utf-8")
     written(tmp_path, mine=MPI_FASTER, theirs=NCCL_FASTER)
     answer = ask(capsys, "comm show plan.json")
-    assert answer.code == 0 and "Pools          1: 2 x dgx-a100-40gb; 2: 1 x dgx-h100" in answer.out and "1-2" in answer.out
+    assert (
+        answer.code == 0
+        and "Pools          1: 2 x dgx-a100-40gb; 2: 1 x dgx-h100" in answer.out
+        and "1-2" in answer.out
+    )
     told = json.loads(ask(capsys, "comm show plan.json --json").out)
     for cause in CAUSES:
         assert told["exposed_s"].get(cause, 0.0) == pytest.approx(plan.prediction.breakdown.get(cause, 0.0))
