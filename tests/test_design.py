@@ -215,7 +215,7 @@ def test_a_missing_file_and_a_folder(tmp_path):
 
 @cache
 def small_problem(precision: str = "bf16") -> Any:
-    asked = PlanOptions(batch="64", pins=("cp=1", "vpp=1|2", "micro=1", "recompute=none|full"), precision=precision)
+    asked = PlanOptions(batch="64", pin=("cp=1", "vpp=1|2", "micro=1", "recompute=none|full"), precision=precision)
     return problem(prepare(*request("llama3-8b", "dgx-h100:2", asked, known=known())), 1)
 
 
@@ -267,7 +267,7 @@ def test_a_point_is_worth_what_plan_says():
     """
     asked = study(text)
     found = Evaluator(known(), asked).one((0,)).objectives
-    plan = api.plan("llama3-8b", "dgx-h100:2", batch="64", pins=("cp=1", "micro=1")).plans[0]
+    plan = api.plan("llama3-8b", "dgx-h100:2", batch="64", pin=("cp=1", "micro=1")).plans[0]
     assert found["step-time"] == plan.prediction.step_time_s
     assert plan.money.usd_total is not None and plan.energy.energy_j is not None
     assert found["cost"] == pytest.approx(plan.money.usd_total / plan.workload.tokens * 1e6, rel=1e-12)

@@ -100,7 +100,7 @@ def test_context_parallelism_needs_ampere() -> None:
     says = "context parallelism on V100-SXM2-32GB (pool 0): its kernels begin with Ampere"
     assert says in why_not(replace(whole, cluster=replace(whole.cluster, pools=(volta,))), "megatron")
     with pytest.raises(WrongQuestion, match="cp=2: megatron-core has no kernel for it on V100"):
-        api.plan("llama3-8b", "dgx-v100:2", pins=("cp=2",))
+        api.plan("llama3-8b", "dgx-v100:2", pin=("cp=2",))
 
 
 def test_a_mixture_with_tensor_parallelism_needs_sequence_parallelism() -> None:

@@ -87,7 +87,7 @@ def test_what_export_wrote_reads_back(target: str, runtime: str) -> None:
             text,
             cluster(whole),
             model=None if complete else whole.workload.model,
-            sequence=whole.workload.sequence if target == "deepspeed" else None,
+            seq=whole.workload.sequence if target == "deepspeed" else None,
             precision=None if shown or target == "deepspeed" else whole.precision,
             pinned=pinned,
         )
@@ -345,7 +345,7 @@ def test_parts_of_zero_that_no_plan_has_are_told() -> None:
 )
 def test_the_batch_follows_from_its_parts(source: str, text: str, batch: int, micro: int) -> None:
     named = None if source == "megatron" else "llama3-8b"
-    asked = {"sequence": 4096} if source == "deepspeed" else {}
+    asked = {"seq": 4096} if source == "deepspeed" else {}
     (whole,) = reading.plan(source, text, ["dgx-h100:8"], model=named, **asked).plans.plans
     assert (whole.batch.global_, whole.batch.micro) == (batch, micro)
 

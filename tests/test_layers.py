@@ -25,8 +25,9 @@ LAYERS = [
     ["document", "uneven"],
     ["planning", "runtime", "study"],
     ["hetero"],
-    ["api", "comm", "procurement"],
+    ["comm", "procurement"],
     ["launchers"],
+    ["api"],
     ["commands"],
 ]
 """Packages and modules at the top of ``planner``, level by level; each imports only from levels before its own."""

@@ -382,7 +382,7 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     assert (name, table_left.pools) == ("base", ("own dgx-h100", "p5.48xlarge"))
     assert why.endswith("(the best plan found is no better with them)")
     # One that these pools cannot have is not told as too slow.
-    pinned = replace(far_asked.jobs[0], asked=replace(far_asked.jobs[0].asked, pins=("dp=8",)))
+    pinned = replace(far_asked.jobs[0], asked=replace(far_asked.jobs[0].asked, pin=("dp=8",)))
     far = run.pose(known, replace(far_asked, jobs=(pinned,)))
     assert [why for _, _, why in far.mixtures.left_out()] and "--pin dp=8" in far.mixtures.left_out()[0][2]
 

@@ -278,8 +278,8 @@ def test_a_plan_says_that_it_used_a_profile(folder, profile):
 
 
 def test_a_profile_of_something_else_is_not_used_and_says_why(folder):
-    longer = api.estimate("opt-350m", **ASKED, settings=["tp=4"], sequence=1024, catalog=folder)
-    plain = api.estimate("opt-350m", **ASKED, settings=["tp=4"], sequence=1024)
+    longer = api.estimate("opt-350m", **ASKED, settings=["tp=4"], seq=1024, catalog=folder)
+    plain = api.estimate("opt-350m", **ASKED, settings=["tp=4"], seq=1024)
     assert longer.plans[0].prediction == plain.plans[0].prediction
     (told,) = (a.why for a in longer.plans[0].assumptions if a.what == "layer times")
     assert "not used" in told

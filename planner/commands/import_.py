@@ -18,7 +18,7 @@ import click
 )
 @click.option("--cluster", multiple=True, required=True, metavar="NODE:COUNT", help="Where it runs: dgx-h100:16.")
 @click.option("--model", metavar="ID", help="Model, where the configuration does not say its shape.")
-@click.option("--seq", "sequence", type=int, metavar="N", help="Tokens per sequence, where it does not say.")
+@click.option("--seq", type=int, metavar="N", help="Tokens per sequence, where it does not say.")
 @click.option("--batch", metavar="N", help="Global batch in sequences, where it does not say.")
 @click.option("--micro", type=int, metavar="N", help="Sequences of a forward pass, where it does not say.")
 @click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 1T.")

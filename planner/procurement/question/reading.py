@@ -249,19 +249,21 @@ def _asked(row: dict[str, Any]) -> PlanOptions:
     modules = row.get("mtp_layers", 0)
     if isinstance(modules, bool) or not isinstance(modules, int):
         raise ValueError(f"mtp-layers {modules!r}: must be a whole number")
-    said = {key: row[key] for key in row if key in names and key not in ("deadline", "pins")}
+    said = {key: row[key] for key in row if key in names and key != "deadline"}
+    if "sequence" in row:
+        said["seq"] = row["sequence"]
     said = {
         key: str(value) if key in ("batch", "tokens", "runtime", "precision") else value for key, value in said.items()
     }
-    return PlanOptions(**said, pins=tuple(str(pin) for pin in values.listed(row.get("pins", []))))
+    return PlanOptions(**said, pin=tuple(str(pin) for pin in values.listed(row.get("pins", []))))
 
 
 def _workload(model: str, asked: PlanOptions) -> Any:
-    if asked.batch is not None and not asked.batch.isdigit():
+    if asked.batch is not None and not str(asked.batch).isdigit():
         raise ValueError(f"batch = {asked.batch!r}: one whole number here")
     return workload.workload(
         model,
-        sequence=asked.sequence,
+        sequence=asked.seq,
         batch=int(asked.batch) if asked.batch else None,
         tokens=asked.tokens,
         method=asked.method,

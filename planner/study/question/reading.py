@@ -48,10 +48,12 @@ _TOP = ("name", "objectives", "trials", "base", "axes", "workloads", "constraint
 _RANGE = ("from", "to", "step", "points", "log", "values")
 _MEASURED = {"step-time": "time", "capital": "money", "power": "power", "accelerators": "count"}
 """Measures whose limits carry a unit; the others are bare numbers in the unit that reports print."""
-_JOB = tuple(f.name for f in fields(PlanOptions) if f.name not in (
-    "fabric", "region", "objective", "deadline", "max_cost", "price", "basis", "top", "all_switches", "accelerators",
-    "links", "catalog",
-))  # fmt: skip
+_NOT_OF_A_JOB = ("fabric", "region", "objective", "deadline", "max_cost", "price", "basis", "top", "all",
+                 "accelerators", "link", "catalog")  # fmt: skip
+_KEYS = {"seq": "sequence", "pin": "pins"}
+"""Options that a study calls otherwise."""
+_JOB = {_KEYS.get(f.name, f.name): f.name for f in fields(PlanOptions) if f.name not in _NOT_OF_A_JOB}
+"""Key of a workload -> its option."""
 
 
 @dataclass(kw_only=True)
@@ -286,13 +288,13 @@ def _workloads(r: _Reader, rows: Any) -> tuple[StudyWorkload, ...]:
 
 
 def _asked(row: dict[str, Any]) -> PlanOptions:
-    said = {key: row[key] for key in row if key in _JOB and key not in ("pins", "waive", "targets")}
+    said = {_JOB[key]: row[key] for key in row if key in _JOB and key not in ("pins", "waive", "targets")}
     said = {
         key: str(value) if key in ("batch", "tokens", "runtime", "precision") else value for key, value in said.items()
     }
     for key in ("pins", "waive", "targets"):
         if key in row:
-            said[key] = tuple(str(each) for each in (row[key] if isinstance(row[key], list) else [row[key]]))
+            said[_JOB[key]] = tuple(str(each) for each in (row[key] if isinstance(row[key], list) else [row[key]]))
     return PlanOptions(**said)
 
 
