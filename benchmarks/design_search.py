@@ -28,15 +28,15 @@ import numpy as np
 from benchmarks import measure
 from planner import catalog as catalogs
 from planner.catalog.files import Document
-from planner.design import run
-from planner.design.answer import document as answer
-from planner.design.answer import front
-from planner.design.program import proposing, storing, trials
-from planner.design.program.evaluation import Evaluator
-from planner.design.question import reading
-from planner.design.question.study import Point, Study
 from planner.question.prepared import problem
 from planner.search import costing
+from planner.study import run
+from planner.study.answer import document as answer
+from planner.study.answer import front
+from planner.study.program import proposing, storing, trials
+from planner.study.program.evaluation import Evaluator
+from planner.study.question import reading
+from planner.study.question.study import Point, Study
 
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS, TRIALS = 10, 150

@@ -19,12 +19,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import measure
 from planner import catalog as catalogs
-from planner.procure.program import pruning
-from planner.procure.program.model import ProcureInstance, ProcureVariant
-from planner.procure.program.solve import Settings, best
-from planner.procure.question.portfolio import Job, Limits, NodeOption, Portfolio
-from planner.procure.supply.acquiring import pools
-from planner.procure.throughput.columns import Throughputs
+from planner.procurement.program import pruning
+from planner.procurement.program.model import ProcureInstance, ProcureVariant
+from planner.procurement.program.solve import Settings, best
+from planner.procurement.question.portfolio import Job, Limits, NodeOption, Portfolio
+from planner.procurement.supply.acquiring import pools
+from planner.procurement.throughput.columns import Throughputs
 from planner.question.asked import PlanOptions
 from planner.schema.hardware import Node
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from planner.catalog import cluster, load
-from planner.procure.program.model import ProcureInstance
-from planner.procure.question.portfolio import Job, Limits, Portfolio
-from planner.procure.supply.pools import Item, SupplyPool
-from planner.procure.throughput.column import Column
+from planner.procurement.program.model import ProcureInstance
+from planner.procurement.question.portfolio import Job, Limits, Portfolio
+from planner.procurement.supply.pools import Item, SupplyPool
+from planner.procurement.throughput.column import Column
 from planner.question.asked import PlanOptions
 
 CATALOG = load()

@@ -16,10 +16,10 @@ from itertools import pairwise
 
 import pulp
 
-from planner.procure.program.model import ProcureInstance
-from planner.procure.program.schedule import calendar
-from planner.procure.program.solution import Solution
-from planner.procure.throughput.column import Column, Place
+from planner.procurement.program.model import ProcureInstance
+from planner.procurement.program.schedule import calendar
+from planner.procurement.program.solution import Solution
+from planner.procurement.throughput.column import Column, Place
 from tests.procuring import bought, random_instance
 
 Hold = dict[int, int]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from planner import commands
-from planner.export import astra_sim
+from planner.launchers import astra_sim
 from planner.planning.by_layer import LayerOptions, layered
 from tests.cases import CATALOG
 from tests.test_golden import LIBRA
@@ -114,7 +114,7 @@ def test_a_plan_is_exported(tmp_path, capsys):
     assert len(found.rows) == 1 + 32 * 7 + 2
     assert json.loads((folder / "target.json").read_text(encoding="utf-8"))["target"] == "astra-sim"
     assert commands.main(["export", str(plan), "--to", "astra-sim", "-o", str(folder), "--force"]) == 0
-    assert "Lossy" in capsys.readouterr().out
+    assert "Not expressed" in capsys.readouterr().out
 
 
 OWN_FABRIC = """

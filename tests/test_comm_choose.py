@@ -25,7 +25,7 @@ from planner.comm.tables import records
 from planner.comm.tables.records import CollectiveMethod, TableRow, TimesTable
 from planner.comm.tables.timing import times
 from planner.cost.calls import OPERATIONS
-from planner.export import nccl_tuner
+from planner.launchers import nccl_tuner
 from planner.performance import binding
 from planner.runtime.routing import rules as routed
 from planner.schema.plan import Plan

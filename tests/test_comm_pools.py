@@ -22,7 +22,7 @@ from planner.comm.tables import pool_tables
 from planner.comm.tables.pool_tables import PoolTables, placed
 from planner.comm.tables.records import CollectiveMethod, TableRow, TimesTable, lines
 from planner.cost.calls import Call
-from planner.export import nccl_tuner
+from planner.launchers import nccl_tuner
 from planner.schema.plan import Plan
 from tests.asking import ask, refused
 
@@ -36,7 +36,7 @@ QUESTIONS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "zones": (
         "llama3-8b",
         ("dgx-h100:1@east", "dgx-h100:1@west"),
-        {"links": ("dgx-h100@east/dgx-h100@west=40 Gbit/s,200 us",)},
+        {"link": ("dgx-h100@east/dgx-h100@west=40 Gbit/s,200 us",)},
     ),
     # Parts of nodes.
     "parts": ("llama3.2-1b", (), {"accelerators": "A100-SXM4-80GB:4,V100-SXM2-32GB:4"}),
@@ -254,7 +254,11 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     Path("plan.json").write_text(document.as_json(plan), encoding="utf-8")
     written(tmp_path, mine=MPI_FASTER, theirs=NCCL_FASTER)
     answer = ask(capsys, "comm show plan.json")
-    assert answer.code == 0 and "Pools     1: 2 x dgx-a100-40gb; 2: 1 x dgx-h100" in answer.out and "1-2" in answer.out
+    assert (
+        answer.code == 0
+        and "Pools          1: 2 x dgx-a100-40gb; 2: 1 x dgx-h100" in answer.out
+        and "1-2" in answer.out
+    )
     told = json.loads(ask(capsys, "comm show plan.json --json").out)
     for cause in CAUSES:
         assert told["exposed_s"].get(cause, 0.0) == pytest.approx(plan.prediction.breakdown.get(cause, 0.0))

@@ -200,7 +200,7 @@ def test_import_adds_to_a_table(
     assert "now has 4" in ask(capsys, "comm import n.txt --from nccl-tests --algorithm tree -o table.csv").out
     assert len(records.read(Path("table.csv")).candidates) == 2
     again = ask(capsys, "comm import n.txt --from nccl-tests -o table.csv").out
-    assert "Added     0 rows" in again and "(2 were there already), which now has 4" in again
+    assert "Added          0 rows" in again and "(2 were there already), which now has 4" in again
     Path("other.txt").write_text(NCCL, encoding="utf-8")
     assert "now has 6" in ask(capsys, "comm import other.txt --from nccl-tests -o table.csv").out
     rounds = [row.round for row in records.read(Path("table.csv")).rows if not row.candidate.algorithm]

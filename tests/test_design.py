@@ -22,19 +22,19 @@ from planner import api, catalog, document
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog.files import Document, FileProblem, read_document
 from planner.commands import main
-from planner.design import merge
-from planner.design import run as designing
-from planner.design.answer import document as answer
-from planner.design.answer import front, importance, sensitivity
-from planner.design.program import proposing, storing
-from planner.design.program.evaluation import Evaluator
-from planner.design.question import axes as figures
-from planner.design.question import reading
-from planner.design.question.study import Study
 from planner.question.asked import PlanOptions, request
 from planner.question.prepared import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.machines import Machine, best_on_each, on
+from planner.study import merge
+from planner.study import run as designing
+from planner.study.answer import document as answer
+from planner.study.answer import front, importance, sensitivity
+from planner.study.program import proposing, storing
+from planner.study.program.evaluation import Evaluator
+from planner.study.question import axes as figures
+from planner.study.question import reading
+from planner.study.question.study import Study
 
 ROOT = Path(__file__).resolve().parent.parent
 STUDIES = sorted((ROOT / "examples" / "studies").glob("*.toml"))
@@ -215,7 +215,7 @@ def test_a_missing_file_and_a_folder(tmp_path):
 
 @cache
 def small_problem(precision: str = "bf16") -> Any:
-    asked = PlanOptions(batch="64", pins=("cp=1", "vpp=1|2", "micro=1", "recompute=none|full"), precision=precision)
+    asked = PlanOptions(batch="64", pin=("cp=1", "vpp=1|2", "micro=1", "recompute=none|full"), precision=precision)
     return problem(prepare(*request("llama3-8b", "dgx-h100:2", asked, known=known())), 1)
 
 
@@ -267,7 +267,7 @@ def test_a_point_is_worth_what_plan_says():
     """
     asked = study(text)
     found = Evaluator(known(), asked).one((0,)).objectives
-    plan = api.plan("llama3-8b", "dgx-h100:2", batch="64", pins=("cp=1", "micro=1")).plans[0]
+    plan = api.plan("llama3-8b", "dgx-h100:2", batch="64", pin=("cp=1", "micro=1")).plans[0]
     assert found["step-time"] == plan.prediction.step_time_s
     assert plan.money.usd_total is not None and plan.energy.energy_j is not None
     assert found["cost"] == pytest.approx(plan.money.usd_total / plan.workload.tokens * 1e6, rel=1e-12)
@@ -697,8 +697,8 @@ LONG = """
 import sys
 from pathlib import Path
 from planner import catalog
-from planner.design import run
-from planner.design.question import reading
+from planner.study import run
+from planner.study.question import reading
 run.SMALL = 0
 study = reading.read(Path(sys.argv[1]), catalog.load())
 run.design(catalog.load(), study, run.How(trials=34, storage=sys.argv[2], explained=False))

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from planner import catalog, document
 from planner.base.errors import WrongQuestion
-from planner.design import merge
-from planner.design import run as designing
-from planner.design.answer import document as answer
-from planner.design.program import proposing, storing, trials
-from planner.design.program.evaluation import Evaluator
+from planner.study import merge
+from planner.study import run as designing
+from planner.study.answer import document as answer
+from planner.study.program import proposing, storing, trials
+from planner.study.program.evaluation import Evaluator
 from tests.test_design import TINY, TWO, Tried, _limited, by_trials, run, study, whole, whole_with
 
 known = cache(catalog.load)

@@ -10,11 +10,11 @@ import pytest
 
 from planner import catalog
 from planner.commands.screen import design_view
-from planner.design import run
-from planner.design.answer import importance, sensitivity
-from planner.design.program.evaluation import Evaluator, Outcome
-from planner.design.question.study import Axis, Costs
 from planner.schema.study import NextMillion
+from planner.study import run
+from planner.study.answer import importance, sensitivity
+from planner.study.program.evaluation import Evaluator, Outcome
+from planner.study.question.study import Axis, Costs
 from tests.test_design import TINY, TWO, _limited, study, whole
 
 known = cache(catalog.load)

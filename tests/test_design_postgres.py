@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from planner.base.errors import WrongQuestion
-from planner.design import run
-from planner.design.program import storing
+from planner.study import run
+from planner.study.program import storing
 from tests.test_design import LONG, ROOT, TWO, by_trials, searched
 
 psycopg2 = pytest.importorskip("psycopg2", reason="psycopg2 is installed by make test-real")

@@ -14,12 +14,12 @@ import pytest
 from planner import api, verify
 from planner.base.errors import NoAnswer
 from planner.commands import main
-from planner.export import facts
-from planner.export.bundle import trainers
 from planner.hetero import answer, bundles, problem
 from planner.hetero import launchable as alike
 from planner.hetero.bundles import MixedPlan
 from planner.hetero.problem import PreparedPools
+from planner.launchers import facts
+from planner.launchers.bundle import trainers
 from planner.question.asked import PlanOptions, pooled_request
 from planner.schema.plan import Plan
 from tests.asking import ask
@@ -46,7 +46,7 @@ def starts(plan: Plan) -> bool:
 )
 def test_it_is_the_best_that_an_exporter_takes(clusters: tuple[str, ...], batch: int, policy: str, binds: bool) -> None:
     """Against every number of bundles of every kind, written down and shown to the exporters, best first."""
-    prepared = posed(clusters, batch=str(batch), pins=(f"recompute={policy}",))
+    prepared = posed(clusters, batch=str(batch), pin=(f"recompute={policy}",))
     kinds, found = prepared.setting.kinds, []
     limits = np.array(prepared.setting.offer.nodes) * prepared.setting.offer.per_node
     for index in np.flatnonzero(np.all(kinds.usage > 0, axis=-1)):
@@ -232,7 +232,7 @@ def test_fewer_nodes_of_one_pool_are_tried_too(capsys: pytest.CaptureFixture[str
     assert shown.code == 0 and "\n1  2 x dgx-v100 " in shown.out
     assert "left out: 1 of 3 x dgx-v100: the best plan found is no better with them" in shown.out
     assert "left out: all 3 x t4-4: no pipelines of one kind fill nodes of dgx-v100 and t4-4" in shown.out
-    assert "Starts    deepspeed, accelerate" in shown.out
+    assert "Launchers      deepspeed, accelerate" in shown.out
 
 
 def test_the_same_plan_of_one_pool_stands_once() -> None:
@@ -255,8 +255,8 @@ def test_errors_name_the_pins_that_were_given(capsys: pytest.CaptureFixture[str]
 def test_what_no_launcher_knows_is_told(asked: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody is sent to ``--launchable`` where it would not help."""
     alike = ask(capsys, f"plan {asked} --launchable").out
-    line = next(line for line in alike.splitlines() if line.startswith("Starts"))
-    assert f"no launcher known here starts this plan as it is ({why}" in line
+    line = next(line for line in alike.splitlines() if line.startswith("Launchers"))
+    assert f"no supported launcher can run this plan ({why}" in line
     assert "--launchable" not in alike + ask(capsys, f"plan {asked}").out
 
 
@@ -265,9 +265,9 @@ def test_on_the_command_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     asked = "plan llama3.2-3b --cluster dgx-a100-80gb:2 --cluster dgx-v100:2"
-    assert "--launchable asks for one that does" in ask(capsys, asked).out
+    assert "--launchable restricts the search" in ask(capsys, asked).out
     shown = ask(capsys, f"{asked} --launchable -o plan.json")
-    assert "Starts    megatron" in shown.out
+    assert "Launchers      megatron" in shown.out
     ask(capsys, "export plan.json --to megatron+slurm -o job")
     assert list(Path("job").rglob("target.json"))
     plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))["plans"][0]

@@ -9,10 +9,10 @@ import pytest
 
 from planner import api, catalog, document, verify
 from planner.base.errors import WrongQuestion
-from planner.export import bundle, facts, parts
-from planner.export.reading import present
+from planner.launchers import bundle, facts, parts
+from planner.launchers.reading import present
 from planner.planning import comparison
-from planner.procure.question.reading import read
+from planner.procurement.question.reading import read
 from planner.schema.plan import Plan
 from tests.asking import ask
 from tests.launchers.environments import given
@@ -99,7 +99,7 @@ def test_the_whole_search_counts_them() -> None:
 def test_no_stage_holds_leading_layers_in_several_chunks() -> None:
     """With 62 layers, pp 2 and vpp 31, the third dense layer would be the first stage's second chunk."""
     with pytest.raises(WrongQuestion, match="leading dense layers would be in several chunks"):
-        api.plan("deepseek-v3", "dgx-h100:64", pins=["pp=2", "vpp=31"], mtp_layers=1)
+        api.plan("deepseek-v3", "dgx-h100:64", pin=["pp=2", "vpp=31"], mtp_layers=1)
     assert api.estimate("deepseek-v3", H100, ["pp=4", "ep=64", "vpp=2"], mtp_layers=1).plans
 
 

@@ -168,7 +168,7 @@ def test_a_set_without_plans_is_told(capsys: pytest.CaptureFixture[str], folder:
 )
 def test_commands_that_no_cluster_starts(command: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(WrongQuestion) as caught:
-        from planner.export.reading import present
+        from planner.launchers.reading import present
 
         present.plan("megatron", command, ["dgx-h100:1"])
     assert says in str(caught.value)

@@ -10,9 +10,9 @@ import pytest
 from planner import document
 from planner.catalog import load
 from planner.commands import main
-from planner.procure import run
-from planner.procure.question import reading
-from planner.procure.run import Depth
+from planner.procurement import run
+from planner.procurement.question import reading
+from planner.procurement.run import Depth
 from planner.schema.procurement import Procurement
 from tests.asking import ask
 from tests.procuring_lab import nothing_breaks_its_second_opinion

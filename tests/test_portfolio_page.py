@@ -13,8 +13,8 @@ import pytest
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, load
 from planner.catalog.files import Document
-from planner.procure.question import reading
-from planner.procure.question.portfolio import Portfolio
+from planner.procurement.question import reading
+from planner.procurement.question.portfolio import Portfolio
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "portfolio.md"
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+?) \| .+ \|$", re.MULTILINE)

@@ -14,12 +14,12 @@ from planner import document
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands import cli
-from planner.procure import run as procuring
-from planner.procure.program.model import ProcureVariant
-from planner.procure.program.solve import best
-from planner.procure.question import flags as asking
-from planner.procure.question import reading
-from planner.procure.run import Depth
+from planner.procurement import run as procuring
+from planner.procurement.program.model import ProcureVariant
+from planner.procurement.program.solve import best
+from planner.procurement.question import flags as asking
+from planner.procurement.question import reading
+from planner.procurement.run import Depth
 from tests.procuring_lab import answered, lab
 
 
@@ -77,7 +77,7 @@ def test_currencies_are_converted_by_the_given_rate(home: Path) -> None:
 def test_the_report_is_one_screen_with_its_reasons(home: Path) -> None:
     found = run(str(lab(home)), "--quick")
     assert found.exit_code == 0, found.output
-    for said in ("gap 0", "per 1T tokens", "Binds", "Assumes", "Search", "Next"):
+    for said in ("gap 0", "per 1T tokens", "Limited by", "Assumes", "Search", "Next"):
         assert said in found.output
     assert len(found.output.splitlines()) < 50
 
@@ -149,7 +149,7 @@ def test_more_time_costs_no_more_in_the_short_form() -> None:
     costs = []
     for within in ("20d", "100d", "360d"):
         flags = asking.Flags(
-            model="llama3-8b", tokens="300B", within=within, nodes=("hgx-h100",), ways="buy", as_of="2026-11-20"
+            model="llama3-8b", tokens="300B", within=within, node=("hgx-h100",), ways="buy", as_of="2026-11-20"
         )
         posed = procuring.pose(known, asking.asked(known, None, flags))
         found = best(posed.lean, ProcureVariant(), "cost")

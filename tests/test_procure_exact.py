@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from planner.procure.program import infeasible, marginal, pruning
-from planner.procure.program.alternatives import families, ranked
-from planner.procure.program.model import FAR, ProcureInstance, ProcureVariant, limits
-from planner.procure.program.schedule import calendar, makespan
-from planner.procure.program.solve import Settings, best, solve
-from planner.procure.question.portfolio import Job, Limits
-from planner.procure.throughput.column import Column
+from planner.procurement.program import infeasible, marginal, pruning
+from planner.procurement.program.alternatives import families, ranked
+from planner.procurement.program.model import FAR, ProcureInstance, ProcureVariant, limits
+from planner.procurement.program.schedule import calendar, makespan
+from planner.procurement.program.solve import Settings, best, solve
+from planner.procurement.question.portfolio import Job, Limits
+from planner.procurement.throughput.column import Column
 from planner.question.asked import PlanOptions
 from planner.question.values import DAYS_PER_MONTH
 from tests.procuring import answers, best_ratio, best_value, bought, hired, job, portfolio, random_instance, with_limits
@@ -193,7 +193,7 @@ def test_a_monthly_limit_spreads_rent_over_months() -> None:
 
 
 def test_owned_nodes_are_divided_not_multiplied() -> None:
-    from planner.procure.question.portfolio import Owned
+    from planner.procurement.question.portfolio import Owned
 
     own = replace(bought(0, 0.0), way="own", items=(), fixed_charge=0.0, held_days=0.0, copies=2, day_usd=10.0)
     jobs = (job(0, 30.0), job(1, 30.0))

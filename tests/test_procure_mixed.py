@@ -12,15 +12,15 @@ import pytest
 from planner import api, document
 from planner.catalog import load
 from planner.commands import main
-from planner.procure import run
-from planner.procure.program import pruning
-from planner.procure.program.model import ProcureInstance, ProcureVariant
-from planner.procure.program.solve import Settings, best
-from planner.procure.question import flags, reading
-from planner.procure.question.portfolio import Limits, MixedPools, NodeOption, Owned
-from planner.procure.supply.acquiring import pools
-from planner.procure.throughput import several_pools
-from planner.procure.throughput.column import Column
+from planner.procurement import run
+from planner.procurement.program import pruning
+from planner.procurement.program.model import ProcureInstance, ProcureVariant
+from planner.procurement.program.solve import Settings, best
+from planner.procurement.question import flags, reading
+from planner.procurement.question.portfolio import Limits, MixedPools, NodeOption, Owned
+from planner.procurement.supply.acquiring import pools
+from planner.procurement.throughput import several_pools
+from planner.procurement.throughput.column import Column
 from planner.question.values import DAYS_PER_MONTH
 from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
@@ -312,7 +312,7 @@ def test_an_offer_with_a_job_on_two_pools_is_read_again(
     assert document.load_any(Path("offer.json")) == offer
     shown = ask(capsys, "explain offer.json")
     assert "own 1 x dgx-a100-80gb + own 1 x dgx-v100" in shown.out
-    assert "1 together to within" in shown.out and "Together  with every job on one pool: " in shown.out
+    assert "1 on mixed pools" in shown.out and "Single pools   best with every job on one pool: " in shown.out
     plan = ask(capsys, "explain offer.json --workload base")
     assert "A-B  400 Gbit/s a node, the slower of both nodes' NICs" in plan.out
     # It launches.
@@ -382,7 +382,7 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     assert (name, table_left.pools) == ("base", ("own dgx-h100", "p5.48xlarge"))
     assert why.endswith("(the best plan found is no better with them)")
     # One that these pools cannot have is not told as too slow.
-    pinned = replace(far_asked.jobs[0], asked=replace(far_asked.jobs[0].asked, pins=("dp=8",)))
+    pinned = replace(far_asked.jobs[0], asked=replace(far_asked.jobs[0].asked, pin=("dp=8",)))
     far = run.pose(known, replace(far_asked, jobs=(pinned,)))
     assert [why for _, _, why in far.mixtures.left_out()] and "--pin dp=8" in far.mixtures.left_out()[0][2]
 

@@ -8,10 +8,10 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, load
-from planner.procure import run
-from planner.procure.question import reading
-from planner.procure.supply.acquiring import pools
-from planner.procure.supply.pools import SupplyPool
+from planner.procurement import run
+from planner.procurement.question import reading
+from planner.procurement.supply.acquiring import pools
+from planner.procurement.supply.pools import SupplyPool
 from planner.verify import procurement as verify
 
 LAB = """

@@ -10,13 +10,13 @@ import pytest
 
 from planner.base.errors import NoAnswer
 from planner.catalog import load
-from planner.procure import run
-from planner.procure.program.model import ProcureVariant
-from planner.procure.program.solve import best
-from planner.procure.question import flags as asking
-from planner.procure.question import reading
-from planner.procure.run import Depth
-from planner.procure.supply.acquiring import pools
+from planner.procurement import run
+from planner.procurement.program.model import ProcureVariant
+from planner.procurement.program.solve import best
+from planner.procurement.question import flags as asking
+from planner.procurement.question import reading
+from planner.procurement.run import Depth
+from planner.procurement.supply.acquiring import pools
 from planner.verify import procurement as verify
 from tests.procuring_lab import lab
 
@@ -104,7 +104,7 @@ def test_reserved_machines_are_found_by_their_way() -> None:
 
 
 def test_searching_side_by_side_finds_the_same(home: Path) -> None:
-    from planner.procure.throughput.columns import Throughputs
+    from planner.procurement.throughput.columns import Throughputs
 
     known = load()
     asked = reading.read(lab(home), known)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from planner.catalog import load
-from planner.procure import run
-from planner.procure.question import reading
-from planner.procure.run import Depth
+from planner.procurement import run
+from planner.procurement.question import reading
+from planner.procurement.run import Depth
 from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
 from tests.procuring_lab import answered, lab

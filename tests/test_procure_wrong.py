@@ -11,9 +11,9 @@ from planner.base.errors import NoAnswer
 from planner.base.units import UnitError
 from planner.catalog import load
 from planner.commands import main
-from planner.procure import run
-from planner.procure.question import reading
-from planner.procure.run import Depth
+from planner.procurement import run
+from planner.procurement.question import reading
+from planner.procurement.run import Depth
 from planner.question import amounts
 from planner.question.amounts import Exchange
 from tests.procuring_lab import lab

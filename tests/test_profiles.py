@@ -278,8 +278,8 @@ def test_a_plan_says_that_it_used_a_profile(folder, profile):
 
 
 def test_a_profile_of_something_else_is_not_used_and_says_why(folder):
-    longer = api.estimate("opt-350m", **ASKED, settings=["tp=4"], sequence=1024, catalog=folder)
-    plain = api.estimate("opt-350m", **ASKED, settings=["tp=4"], sequence=1024)
+    longer = api.estimate("opt-350m", **ASKED, settings=["tp=4"], seq=1024, catalog=folder)
+    plain = api.estimate("opt-350m", **ASKED, settings=["tp=4"], seq=1024)
     assert longer.plans[0].prediction == plain.plans[0].prediction
     (told,) = (a.why for a in longer.plans[0].assumptions if a.what == "layer times")
     assert "not used" in told
@@ -522,7 +522,7 @@ def test_catalog_check_knows_profiles(folder, capsys):
 def test_validate_prints_both(folder, capsys):
     code, out, _ = run(capsys, "validate", RUNS, "--catalog", folder)
     assert code == 0
-    assert "Profile   15 runs" in out
+    assert "Profile        15 runs" in out
 
 
 def test_every_time_has_a_column():

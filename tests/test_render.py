@@ -237,10 +237,10 @@ def test_when_it_colours(settings: dict[str, str], tty: bool, expected: bool, mo
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("COLUMNS", "200")
     render.table(HEADERS, ROWS, title="[bold]Plans[/bold]")
-    render.text("Binds    memory [1]")
+    render.text("Bottleneck    memory [1]")
     render.error("bad [thing]")
     assert ("\x1b[" in stream.getvalue()) == expected
-    expected_lines = ["[bold]Plans[/bold]", *typeset.table(HEADERS, ROWS)[0], "Binds    memory [1]"]
+    expected_lines = ["[bold]Plans[/bold]", *typeset.table(HEADERS, ROWS)[0], "Bottleneck    memory [1]"]
     assert plain(stream.getvalue()).splitlines() == [*expected_lines, "clusterwright: bad [thing]"]
 
 

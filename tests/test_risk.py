@@ -160,8 +160,8 @@ ESTIMATE = "estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=4 cp=2"
 def test_what_one_risk_admits_a_lower_one_refuses(capsys):
     daring, careful = (ask(capsys, f"{ESTIMATE} --oom-risk '{asked}'") for asked in ("50 %", "0.001 %"))
     assert (daring.code, careful.code) == (0, 1)
-    assert "too close" in careful.out and "too close" not in daring.out
-    assert "runs out with a chance of" in careful.out
+    assert "OOM risk too high" in careful.out and "OOM risk too high" not in daring.out
+    assert "OOM probability" in careful.out
 
 
 @pytest.mark.parametrize(("text", "value"), [("5 %", 0.05), ("5%", 0.05), ("0.05", 0.05), (0.2, 0.2), ("50 %", 0.5)])

@@ -21,7 +21,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--fabric", metavar="ID", help="Network between nodes (default: the node's usual one)."),
     click.option("--region", metavar="ID", help="Where it runs: electricity and carbon (default: us)."),
     click.option("--batch", metavar="N|A..B", help="Global batch in sequences, or a range to try."),
-    click.option("--seq", "sequence", type=int, metavar="N", help="Tokens per sequence."),
+    click.option("--seq", type=int, metavar="N", help="Tokens per sequence."),
     click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 1T."),
     click.option(
         "--mtp-layers",
@@ -38,7 +38,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         show_default=True,
         help="What is trained.",
     ),
-    click.option("--rank", "rank", type=int, metavar="R", help="LoRA rank."),
+    click.option("--rank", type=int, metavar="R", help="LoRA rank."),
     click.option("--optimizer", default="adamw", show_default=True, metavar="ID", help="Optimizer."),
     click.option("--runtime", metavar="ID[@RELEASE]", help="Training framework (default: megatron-core, newest)."),
     click.option("--precision", metavar="P", help="bf16, fp16, fp8, mxfp8, or several: bf16,fp8 (default: 16 bit)."),

@@ -126,14 +126,16 @@ def _from_kernels(
     ]
     render.table(["kernels", "rows", "MAPE before", "after", "bias"], rows, align="lrrrr")
     render.text()
-    render.text(
-        f"Fit       {found.accelerator}: {report.rows:,} kernels, {report.freedom:.1f} effective degrees of freedom"
+    render.labelled(
+        "Fit", f"{found.accelerator}: {report.rows:,} kernels, {report.freedom:.1f} effective degrees of freedom"
     )
     if found.kept:
-        render.text("          rates of products, attention and memory stay as training steps on its generation showed")
+        render.labelled(
+            "", "rates of matrix products, attention and memory stay as fitted to training runs of its generation"
+        )
     for index, refused in enumerate(found.refused):
-        render.text(f"{'Not' if index == 0 else '':10}{refused}")
-    render.text(f"Next      --catalog {output}     ({', '.join(str(path) for path in found.written)})")
+        render.labelled("" if index else "Refused", refused)
+    render.labelled("Next", f"--catalog {output}     ({', '.join(str(path) for path in found.written)})")
 
 
 def _from_collectives(path: Path, output: Path, accelerator: str | None, as_json: bool) -> None:
@@ -166,10 +168,10 @@ def _from_collectives(path: Path, output: Path, accelerator: str | None, as_json
     ]
     render.table(["collectives", "rows", "MAPE before", "after"], rows, align="lrrr")
     render.text()
-    render.text(f"Fit       {len(found.table.rows):,} rows, {len(found.entries) + len(found.fabrics)} entries")
+    render.labelled("Fit", f"{len(found.table.rows):,} rows, {len(found.entries) + len(found.fabrics)} entries")
     for index, (reason, count) in enumerate(found.table.left_out.items()):
-        render.text(f"{'Left out' if index == 0 else '':10}{count:,}: {reason}")
-    render.text(f"Next      --catalog {output}     ({', '.join(str(each) for each in found.written)})")
+        render.labelled("" if index else "Excluded", f"{count:,}: {reason}")
+    render.labelled("Next", f"--catalog {output}     ({', '.join(str(each) for each in found.written)})")
 
 
 def _from_site(file: Path, output: Path, as_json: bool) -> None:
@@ -263,19 +265,19 @@ def _show(document: dict[str, Any], output: Path) -> None:
 
     moved = [m for m in document["factors"] if abs(m["factor"] - 1) > 0.02]
     rows = [[m["name"], f"x{m['factor']:.3f}", f"{m['spread']:.2f}"] for m in moved]
-    render.table(["moved from its prior", "factor", "spread (log)"], rows, align="lrr")
+    render.table(["changed from its prior", "factor", "spread (log)"], rows, align="lrr")
     render.text()
     freedom = f"{document['degrees_of_freedom']:.1f} effective degrees of freedom"
-    render.text(f"Fit       {document['rows']} runs, {document['parameters']} parameters, {freedom}")
+    render.labelled("Fit", f"{document['rows']} runs, {document['parameters']} parameters, {freedom}")
     for label, key, what in (
-        ("Before", "before", "with what is shipped"),
+        ("Before", "before", "with the built-in efficiencies"),
         ("Error", "fit", "on the runs fitted"),
-        ("", "left_out", "each lab left out"),
+        ("", "left_out", "each lab held out"),
     ):
         errors = document.get(key)
         if errors:
             held = f"MAPE {100 * errors['mape']:.1f} %, median {100 * errors['median_ape']:.1f} %"
-            render.text(f"{label:10}{held}, {what}")
+            render.labelled(label, f"{held}, {what}")
     for index, each in enumerate(document.get("skipped", [])):
-        render.text(f"{'Not done' if index == 0 else '':10}{each}")
-    render.text(f"Next      --catalog {output}     ({', '.join(document['files'])})")
+        render.labelled("" if index else "Skipped", each)
+    render.labelled("Next", f"--catalog {output}     ({', '.join(document['files'])})")

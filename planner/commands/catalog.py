@@ -83,9 +83,9 @@ def show(entry: str, extra: Path | None, as_json: bool) -> None:
         render.text()
         render.table(["price", "USD", "region", "date", "source"], rows, align="lrlll")
     render.text()
-    render.text(f"Source  {found.source}{f', {found.date}' if found.date else ''}")
+    render.labelled("Source", f"{found.source}{f', {found.date}' if found.date else ''}")
     if found.notes:
-        render.text(f"Notes   {found.notes}")
+        render.labelled("Notes", found.notes)
 
 
 @catalog.command()
@@ -188,7 +188,7 @@ def _overview(known: Catalog, as_json: bool) -> None:
         for name, origin in own[kind].items():
             render.text(f"yours: {kind[:-1]} {name} ({origin})")
     render.text()
-    render.text("Next  clusterwright catalog list nodes")
+    render.labelled("Next", "clusterwright catalog list nodes")
 
 
 def _folder(kind: str) -> str:

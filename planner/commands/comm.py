@@ -249,8 +249,8 @@ def import_(
     else:
         there = len(found.rows) - len(added)
         known = f" ({there:,} were there already)" if there else ""
-        render.text(f"Added     {len(added):,} rows to {output}{known}, which now has {len(journal.rows):,}")
-        render.text(f"Next      clusterwright comm choose PLAN.json --table {output} -o FILE")
+        render.labelled("Added", f"{len(added):,} rows to {output}{known}, which now has {len(journal.rows):,}")
+        render.labelled("Next", f"clusterwright comm choose PLAN.json --table {output} -o FILE")
 
 
 def _words(text: str) -> list[str]:

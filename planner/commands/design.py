@@ -58,8 +58,8 @@ def design(
     """  # noqa: D301 - click reads the control character itself
     from planner.catalog import load
     from planner.commands.screen import design_view, render
-    from planner.design import merge, run
-    from planner.design.question import reading
+    from planner.study import merge, run
+    from planner.study.question import reading
 
     known = load(catalog)
     if str(study) == "merge" and more:
@@ -96,7 +96,7 @@ def design(
 
 def _place(name: str, part: tuple[int, int] | None, size: int, *, whole: bool) -> str | None:
     """The journal of a study that names none: of trials and of long enumerations."""
-    from planner.design import run
+    from planner.study import run
 
     if whole and size // (part[1] if part else 1) <= run.SMALL:
         return None

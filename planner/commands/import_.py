@@ -18,7 +18,7 @@ import click
 )
 @click.option("--cluster", multiple=True, required=True, metavar="NODE:COUNT", help="Where it runs: dgx-h100:16.")
 @click.option("--model", metavar="ID", help="Model, where the configuration does not say its shape.")
-@click.option("--seq", "sequence", type=int, metavar="N", help="Tokens per sequence, where it does not say.")
+@click.option("--seq", type=int, metavar="N", help="Tokens per sequence, where it does not say.")
 @click.option("--batch", metavar="N", help="Global batch in sequences, where it does not say.")
 @click.option("--micro", type=int, metavar="N", help="Sequences of a forward pass, where it does not say.")
 @click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 1T.")
@@ -47,16 +47,14 @@ def import_(
       clusterwright compare mine.json best.json
     """  # noqa: D301 - click reads the control character itself
     from planner.commands.screen import render, report
-    from planner.export import reading
+    from planner.launchers import reading
 
     pinned = {} if recompute is None else {"recompute": recompute}
     found = reading.plan(source, configuration, cluster, model=model, micro=micro, pinned=pinned, **asked)
     report.deliver(found.plans, as_json=as_json, output=output)
     if not as_json:
-        for line in found.assumed:
-            render.text(f"Assumes   {line}")
-        for line in found.differs:
-            render.text(f"Differs   {line}")
+        render.labelled("Assumes", *found.assumed)
+        render.labelled("Differs", *found.differs)
         if found.unread:
-            render.text(f"Not read  {', '.join(found.unread)}: not taken over")
+            render.labelled("Ignored", f"{', '.join(found.unread)}: no field of a plan stands for these")
     return 0 if found.plans.search.feasible else 1

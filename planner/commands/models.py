@@ -103,8 +103,8 @@ def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_
     else:
         _print(found)
         render.text()
-        render.text(f"Written  {output}")
-        render.text(f"Next     clusterwright plan {output} --cluster dgx-h100:16")
+        render.labelled("Written", str(output))
+        render.labelled("Next", f"clusterwright plan {output} --cluster dgx-h100:16")
 
 
 @models.command()
@@ -149,7 +149,7 @@ def layers(entry: str, micro: int | None, output: Path | None, force: bool, as_j
     known = catalog.load()
     found = by_layer.layered(known, entry, by_layer.LayerOptions(micro=micro or 0, **asked))
     if output is not None:
-        from planner.export import astra_sim
+        from planner.launchers import astra_sim
 
         files.write(output, astra_sim.written(astra_sim.of_layers(found)), replace=force)
     if as_json:
@@ -160,15 +160,15 @@ def layers(entry: str, micro: int | None, output: Path | None, force: bool, as_j
     render.text()
     render.table(view.HEADERS, view.rows(found), align=view.ALIGN, priority=view.PRIORITY)
     render.text()
-    for line in view.closing(found):
-        render.text(line)
+    for label, line in view.closing(found):
+        render.labelled(label, line)
 
 
 def _simulated(path: Path, as_json: bool) -> None:
     """An ASTRA-sim text workload."""
     from planner.commands.screen import layers_view as view
     from planner.commands.screen import render
-    from planner.export import astra_sim
+    from planner.launchers import astra_sim
 
     found = astra_sim.read(path)
     if as_json:
@@ -192,11 +192,11 @@ def _show_other(found: ConvolutionNetwork | Recommender, *, as_json: bool) -> No
     render.text()
     render.table(["parameters", "number", "share"], view.counts(found), align="lrr")
     render.text()
-    render.text(f"Work    {view.work(found)}")
+    render.labelled("Work", view.work(found))
     if memory := view.memory(found):
-        render.text(f"Memory  {memory}")
-    render.text(f"Source  {found.source}{f', {found.date}' if found.date else ''}")
-    render.text(f"Next    clusterwright models layers {found.id} --dp 8")
+        render.labelled("Memory", memory)
+    render.labelled("Source", f"{found.source}{f', {found.date}' if found.date else ''}")
+    render.labelled("Next", f"clusterwright models layers {found.id} --dp 8")
 
 
 def _print(found: Model) -> None:
@@ -210,7 +210,7 @@ def _print(found: Model) -> None:
     render.text()
     render.table(view.STATES_HEADERS, view.states(found), align="lrrrrr")
     render.text()
-    render.text(f"Work    {view.work(found)}")
-    render.text(f"Source  {found.source}{f', {found.date}' if found.date else ''}")
+    render.labelled("Work", view.work(found))
+    render.labelled("Source", f"{found.source}{f', {found.date}' if found.date else ''}")
     if found.notes:
-        render.text(f"Notes   {found.notes}")
+        render.labelled("Notes", found.notes)

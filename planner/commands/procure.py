@@ -16,7 +16,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 2T.")
 @click.option("--method", type=click.Choice(["pretrain", "finetune", "lora"]), help="What of the model is trained.")
 @click.option("--batch", metavar="N", help="Global batch in sequences.")
-@click.option("--seq", "sequence", type=int, metavar="N", help="Tokens per sequence.")
+@click.option("--seq", type=int, metavar="N", help="Tokens per sequence.")
 @click.option("--precision", metavar="P", help="bf16, fp16, fp8, mxfp8 (default: 16 bit).")
 @click.option("--budget", metavar="USD", help="All that may be spent, e.g. '$5M'.")
 @click.option("--power", metavar="W", help="For machines that are bought, at the plug, e.g. 400kW.")
@@ -26,7 +26,7 @@ FILE = click.Path(path_type=Path)
     type=click.Choice(["time", "cost", "tokens-per-dollar", "carbon"]),
     help="What is best (default: least cost).",
 )
-@click.option("--node", "nodes", multiple=True, metavar="ID", help="Only these nodes (default: all that have a price).")
+@click.option("--node", multiple=True, metavar="ID", help="Only these nodes (default: all that have a price).")
 @click.option("--ways", metavar="LIST", help="buy, on-demand, spot, reserved-1y, reserved-3y; several with commas.")
 @click.option("--region", metavar="ID", help="Where machines of your own stand (default: us).")
 @click.option("--top", type=click.IntRange(1, 20), default=3, show_default=True, metavar="K", help="Alternatives.")
@@ -60,16 +60,16 @@ def procure(
     """  # noqa: D301 - click reads the control character itself
     from planner.catalog import load
     from planner.commands.screen import procure_view, render
-    from planner.procure import run
-    from planner.procure.program.solve import Settings
-    from planner.procure.question import flags as asking
+    from planner.procurement import run
+    from planner.procurement.program.solve import Settings
+    from planner.procurement.question import flags as asking
 
     known = load(catalog)
     wanted = asking.asked(known, portfolio, asking.Flags(**flags))
     settings = Settings(time_limit_s=time_limit)
     bar = None if as_json else render.progress
     if sweep is not None:
-        from planner.procure import sweep as sweeping
+        from planner.procurement import sweep as sweeping
 
         procure_view.deliver_sweep(
             sweeping.swept(known, wanted, sweep, settings=settings, progress=bar), as_json=as_json, output=output

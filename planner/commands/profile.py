@@ -104,8 +104,8 @@ def _show(found: ImportedProfile, written: list[Path], output: Path) -> None:
     render.table(headers, rows, align="lllrlrr", priority=["rows", "tokens", "precision"])
     render.text()
     for index, note in enumerate(found.notes):
-        render.text(f"{'Assumes' if index == 0 else '':10}{note}")
+        render.labelled("" if index else "Assumes", note)
     if found.skipped:
-        render.text(f"Skipped   {found.skipped:,} rows of other models or accelerators")
+        render.labelled("Skipped", f"{found.skipped:,} rows of other models or accelerators")
     files = str(written[0]) if len(written) == 1 else f"{len(written)} files in {written[0].parent}"
-    render.text(f"Next      --catalog {output}     ({files})")
+    render.labelled("Next", f"--catalog {output}     ({files})")

@@ -87,36 +87,39 @@ def _show(document: dict[str, Any], output: Path | None) -> None:
     overall = document["overall"]
     for each in document["coverage"]:
         share = f"{100 * each['covered'] / each['n']:.1f} %" if each["n"] else "-"
-        render.text(f"Coverage  {each['covered']:,} of {each['n']:,} ({share}): {each['rows']}")
+        render.labelled("Coverage", f"{each['covered']:,} of {each['n']:,} ({share}): {each['rows']}")
     memory, oom, choice = overall["memory"], overall["oom"], overall["choice"]
     if memory["n"]:
-        render.text(
-            f"Memory    {memory['n']} measured: MAPE {_percent(memory['mape'])}, bias {_percent(memory['bias'])}, "
-            f"in 80 % interval {_percent(memory['interval80_coverage'], 0)}"
+        render.labelled(
+            "Memory",
+            f"{memory['n']} measured: MAPE {_percent(memory['mape'])}, bias {_percent(memory['bias'])}, "
+            f"in 80 % interval {_percent(memory['interval80_coverage'], 0)}",
         )
     for label, each, at in (("Fits", oom, 0.5), ("", oom["at_risk"], oom["at_risk"]["oom_risk"])):
-        render.text(
-            f"{label:10}at a risk of {format_risk(at)}: {each['called_infeasible']:,} of {oom['ran']:,} runs that ran "
-            f"are called infeasible; {each['foreseen']} of {oom['n']} out-of-memory rows are foreseen"
+        render.labelled(
+            label,
+            f"at a risk of {format_risk(at)}: {each['called_infeasible']:,} of {oom['ran']:,} runs that fitted "
+            f"are predicted infeasible; {each['foreseen']} of {oom['n']} out-of-memory runs are predicted",
         )
     if choice["groups"]:
-        render.text(
-            f"Choice    {choice['groups']} groups of plans for one job: regret {_percent(choice['mean_regret'])} on "
+        render.labelled(
+            "Choice",
+            f"{choice['groups']} groups of plans for one job: regret {_percent(choice['mean_regret'])} on "
             f"average, {_percent(choice['max_regret'])} at most; "
-            f"pairs over 3 % apart in the right order {_percent(choice['pairwise'])}"
+            f"pairs over 3 % apart in the right order {_percent(choice['pairwise'])}",
         )
     if gain := document["profiles"]:
         told = (
             f"{name}: MAPE {_percent(gain[key]['mape'])}, bias {_percent(gain[key]['bias'])}"
             for name, key in (("measured layer times", "measured"), ("modelled ones", "modelled"))
         )
-        render.text(f"Profile   {gain['n']:,} runs that a profile holds for: {'; '.join(told)}")
+        render.labelled("Profile", f"{gain['n']:,} runs that a profile holds for: {'; '.join(told)}")
     for index, (rule, count) in enumerate(document["inferred"].items()):
-        render.text(f"{'Inferred' if index == 0 else '':10}{count:,} x {rule}")
+        render.labelled("" if index else "Inferred", f"{count:,} x {rule}")
     for index, each in enumerate(document["not_covered"][:8]):
-        render.text(f"{'Not' if index == 0 else '':10}{each['n']:,} x {each['source']}: {each['reason']}")
+        render.labelled("" if index else "Not covered", f"{each['n']:,} x {each['source']}: {each['reason']}")
     if output is not None:
-        render.text(f"Next      every run's prediction is in {output}")
+        render.labelled("Next", f"every run's prediction is in {output}")
 
 
 def _row(name: str, group: dict[str, Any]) -> list[str]:

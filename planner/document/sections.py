@@ -223,7 +223,7 @@ def _prediction(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.
             "step_time_s": schema.Interval(
                 low=candidate.time * math.exp(-prepared.half_width),
                 high=candidate.time * math.exp(prepared.half_width),
-                basis=f"80 %: residuals of {prepared.comparable} runs, their source left out of the fit"
+                basis=f"80 %: residuals of {prepared.comparable} runs, with their source held out of the fit"
                 + ("; layer times modelled" if candidate.options.precision in prepared.profiles else ""),
             ),
             "memory_bytes": _memory_interval(prepared, held.total_bytes),
@@ -233,7 +233,7 @@ def _prediction(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.
 
 def _memory_interval(prepared: Prepared, held: float) -> schema.Interval:
     factor, runs = math.exp(prepared.memory_half_width), prepared.memory_comparable
-    basis = f"80 %: residuals of {runs} runs whose peak was measured, each left out of the fit"
+    basis = f"80 %: residuals of {runs} runs whose peak was measured, each held out of the fit"
     return schema.Interval(low=held / factor, high=held * factor, basis=basis)
 
 
@@ -326,7 +326,7 @@ def _energy(request: Request, nodes: int, seconds: float) -> schema.Energy:
         energy_j=joules,
         usd=float(money.electricity(joules, region.electricity)),
         carbon_kg=float(money.carbon(joules, region.carbon)),
-        basis=f"{100 * share:.0f} % of the node's most, PUE {region.pue:g}, {region.id}",
+        basis=f"{100 * share:.0f} % of the node's maximum power, PUE {region.pue:g}, {region.id}",
     )
 
 

@@ -426,7 +426,7 @@ def _energy(prepared: PreparedPools, found: MixedPlan, used: Sequence[int], seco
         energy_j=joules,
         usd=float(money.electricity(joules, region.electricity)),
         carbon_kg=float(money.carbon(joules, region.carbon)),
-        basis=f"{100 * pools[0].cluster.utilisation_of_peak_power:.0f} % of each node's most, "
+        basis=f"{100 * pools[0].cluster.utilisation_of_peak_power:.0f} % of each node's maximum power, "
         f"PUE {region.pue:g}, {region.id}",
     )
 

@@ -23,7 +23,12 @@ class StageCosts:
     fixed: Array
     """Seconds that a stage takes besides its layers, same shape or 1 policy."""
     least: NDArray[np.int64]
-    """Layers that a stage must hold, shape (stages,)."""
+    """Layers that a stage must hold, shape (stages,) or (pipelines, stages)."""
+
+    def taken(self, rows: NDArray[np.intp] | slice) -> StageCosts:
+        """Some of the pipelines."""
+        least = self.least if self.least.ndim == 1 else self.least[rows]
+        return StageCosts(self.each[rows], self.room[rows], self.fixed[rows], least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +44,26 @@ class LayerSplit:
     """Seconds of a micro-batch through all stages."""
 
 
-def within(of: StageCosts, slowest: Array) -> Array:
-    """Most layers of each stage whose micro-batch takes no longer than `slowest`, shape (pipelines, stages):
+@dataclass(frozen=True, slots=True)
+class _Bisected:
+    """The same stages as bisection reads them dozens of times: pipelines stand last, where NumPy is fast."""
 
-    ``max over policies of min(room, (slowest - fixed) / each)``, rounded down.
-    """
-    time = (slowest[:, None, None] - of.fixed) / of.each
-    return np.asarray(np.maximum(np.max(np.minimum(of.room, np.floor(time * (1.0 + 1e-12))), axis=-1), 0.0))
+    each: Array
+    """Shape (policies, stages, pipelines), as the others."""
+    room: Array
+    fixed: Array
+
+    def held(self, slowest: Array) -> Array:
+        """Most layers of each stage whose micro-batch takes no longer than `slowest`, shape (stages, pipelines):
+
+        ``max over policies of min(room, (slowest - fixed) / each)``, rounded down.
+        """
+        n = np.subtract(slowest, self.fixed, out=np.empty_like(self.each))
+        np.divide(n, self.each, out=n)
+        np.multiply(n, 1.0 + 1e-12, out=n)
+        np.floor(n, out=n)
+        np.minimum(n, self.room, out=n)
+        return np.asarray(np.maximum(np.max(n, axis=0), 0.0))
 
 
 def stage_times(of: StageCosts, layers: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
@@ -63,28 +81,38 @@ def split_layers(of: StageCosts, layers: int) -> LayerSplit:
     The least time at which all stages together hold the layers is found by bisection; surplus layers leave the stages
     where a layer takes longest.
     """
-    best = np.min(np.where(of.room >= 1, of.each, np.inf), axis=-1)
-    holds = np.all(np.max(of.room, axis=-1) >= of.least, axis=-1) & (np.max(of.room, axis=-1).sum(-1) >= layers)
-    possible = holds & np.all(np.isfinite(best), axis=-1)
-    each = np.where(possible[:, None, None], of.each, 1.0)
-    safe = StageCosts(each, np.where(possible[:, None, None], of.room, layers), of.fixed, of.least)
-    high = np.max(safe.each * layers + safe.fixed, axis=(-2, -1)) * 1.01
-    low = np.zeros(len(of.fixed))
+    rows = np.flatnonzero(_may_hold(of, layers))
+    able = of.taken(rows)
+    bisected = _Bisected(*(np.ascontiguousarray(figures.T) for figures in (able.each, able.room, able.fixed)))
+    least = np.broadcast_to(able.least, able.room.shape[:2]).T
+    high = np.max(bisected.each * layers + bisected.fixed, axis=(0, 1)) * 1.01
+    low = np.zeros(len(rows))
     for _ in range(45):
         middle = 0.5 * (low + high)
-        held = within(safe, middle)
-        enough = (held.sum(-1) >= layers) & np.all(held >= safe.least, axis=-1)
+        held = bisected.held(middle)
+        enough = (held.sum(0) >= layers) & np.all(held >= least, axis=0)
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    dealt = _without_surplus(within(safe, high), np.min(safe.each, axis=-1), safe.least, layers)
-    times, policy = stage_times(safe, dealt)
+    dealt = _without_surplus(bisected.held(high).T, np.min(able.each, axis=-1), least.T, layers)
+    times, policy = stage_times(able, dealt)
     slowest, total = np.max(times, axis=-1), np.sum(times, axis=-1)
-    nothing = ~possible | ~np.isfinite(slowest)
-    return LayerSplit(
-        np.where(nothing[:, None], 0, dealt),
-        policy,
-        np.where(nothing, np.inf, slowest),
-        np.where(nothing, np.inf, total),
-    )
+    return _spread(rows, len(of.fixed), LayerSplit(dealt, policy, slowest, total))
+
+
+def _may_hold(of: StageCosts, layers: int) -> NDArray[np.bool_]:
+    """Whether the stages of a pipeline have room for all layers, however long they take."""
+    room = np.max(of.room, axis=-1)
+    best = np.min(np.where(of.room >= 1, of.each, np.inf), axis=-1)
+    return np.asarray(np.all((room >= of.least) & np.isfinite(best), axis=-1) & (room.sum(-1) >= layers))
+
+
+def _spread(rows: NDArray[np.intp], count: int, found: LayerSplit) -> LayerSplit:
+    """The deals of some rows among all of them; nothing fits in the others."""
+    fits = np.isfinite(found.slowest)
+    layers, policy = np.zeros((2, count, found.layers.shape[1]), dtype=np.int64)
+    slowest, total = np.full((2, count), np.inf)
+    layers[rows[fits]], policy[rows] = found.layers[fits], found.policy
+    slowest[rows[fits]], total[rows[fits]] = found.slowest[fits], found.total[fits]
+    return LayerSplit(layers, policy, slowest, total)
 
 
 def _without_surplus(held: Array, each: Array, least: NDArray[np.int64], layers: int) -> NDArray[np.int64]:
@@ -95,7 +123,7 @@ def _without_surplus(held: Array, each: Array, least: NDArray[np.int64], layers:
     for rank in range(dealt.shape[1]):
         stage = order[:, rank]
         surplus = dealt.sum(-1) - layers
-        take = np.clip(surplus, 0, dealt[rows, stage] - least[stage])
+        take = np.clip(surplus, 0, dealt[rows, stage] - least[rows, stage])
         dealt[rows, stage] -= take
     return dealt
 
@@ -159,8 +187,7 @@ def _least_sum(table: Array, bound: float, layers: int) -> tuple[float, NDArray[
 
 def one(of: StageCosts, index: int) -> StageCosts:
     """One of the pipelines."""
-    at = slice(index, index + 1)
-    return StageCosts(of.each[at], of.room[at], of.fixed[at], of.least)
+    return of.taken(slice(index, index + 1))
 
 
 def program(of: StageCosts, layers: int, micro_batches: int) -> float:

@@ -422,5 +422,5 @@ def _left_out(best: Plan, pool: JobPool, apart: str) -> str:
     if used >= pool.count:
         return ""
     many = "all" if not used else f"{pool.count - used:,} of"
-    why = (not used and apart) or "the best plan found is no better with them"
-    return f"left out: {many} {pool.count:,} x {named}: {why}"
+    why = (not used and apart) or "they do not improve the best plan found"
+    return f"excluded: {many} {pool.count:,} x {named}: {why}"

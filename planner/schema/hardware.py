@@ -207,7 +207,7 @@ class Runtime(Entry):
     called: tuple[str, ...] = ()
     """Words by which tables of measured runs name it, in lower case; the longest that a row contains decides."""
     measured_as: str = ""
-    """The runtime whose fitted efficiencies hold for it where it has none of its own: its kernels under other habits."""
+    """The runtime whose fitted efficiencies hold for it where it has none of its own: the same kernels."""
     releases: Annotated[tuple[str, ...], Field(min_length=1)]
     """Dated releases, oldest first; the newest is the default."""
     axes: dict[str, tuple[int | str | bool, ...] | Literal["any"]]

@@ -10,8 +10,8 @@ from typing import Any
 from planner import api, catalog
 from planner.comm import run
 from planner.comm.program import choosing
-from planner.export import EXPORTERS
-from planner.export.bundle import refusals
+from planner.launchers import EXPORTERS
+from planner.launchers.bundle import refusals
 from planner.schema.plan import CommunicationRule, Plan, Stage
 
 H100, B200, A100 = "dgx-h100", "dgx-b200", "dgx-a100-80gb"

@@ -187,7 +187,7 @@ def _listed(label: str, rows: Sequence[Refusal]) -> None:
     for (what, reason), n in counted.most_common(_REFUSED_SHOWN):
         render.text(f"{label:<10}{what}: {reason}{f' ({n} rows)' if n > 1 else ''}")
     if len(counted) > _REFUSED_SHOWN:
-        render.text(f"          and {len(counted) - _REFUSED_SHOWN} more (--json lists every row)")
+        render.labelled("", f"and {len(counted) - _REFUSED_SHOWN} more (--json lists every row)")
 
 
 def imported(found: ImportedPrices, output: Path | None) -> None:
@@ -199,6 +199,6 @@ def imported(found: ImportedPrices, output: Path | None) -> None:
     _listed("left out", found.refused)
     _listed("mended", found.mended)
     if output is None:
-        render.text("Next      -o my-catalog writes them there; plan and procure take --catalog my-catalog")
+        render.labelled("Next", "-o my-catalog writes them there; plan and procure take --catalog my-catalog")
     else:
-        render.text(f"Next      plan and procure take --catalog {output}")
+        render.labelled("Next", f"plan and procure take --catalog {output}")

@@ -24,14 +24,14 @@ def listing(plan: Plan, calls: Sequence[Call]) -> dict[str, object]:
         "schema_version": 1,
         "step_time_s": plan.prediction.step_time_s,
         "exposed_s": sums(calls),
-        "calls": [{**_told(call), **_chosen(plan, call)} for call in calls],
+        "calls": [{**_call_document(call), **_chosen(plan, call)} for call in calls],
     }
 
 
-def _told(call: Call) -> dict[str, object]:
-    """A call's figures; pools only where a plan is over several."""
-    told = asdict(call)
-    return told if call.pools else {name: value for name, value in told.items() if name != "pools"}
+def _call_document(call: Call) -> dict[str, object]:
+    """A call's figures; pools only where a plan uses several."""
+    figures = asdict(call)
+    return figures if call.pools else {name: value for name, value in figures.items() if name != "pools"}
 
 
 def sums(calls: Sequence[Call]) -> dict[str, float]:
@@ -55,9 +55,9 @@ def _chosen(plan: Plan, call: Call) -> dict[str, str]:
     from planner.comm.program.rules import rule_of, spelt
 
     rule = rule_of(plan.communication, call.op, call.group, call.ranks, call.bytes, call.pools)
-    told = plan.communication_choice.calls if plan.communication_choice else ()
+    chosen = plan.communication_choice.calls if plan.communication_choice else ()
     mine = (call.op, call.group, call.ranks, call.bytes, call.pools)
-    same = [t for t in told if (t.op, t.group, t.ranks, t.bytes, t.pools or ()) == mine]
+    same = [t for t in chosen if (t.op, t.group, t.ranks, t.bytes, t.pools or ()) == mine]
     return {
         "choice": spelt(rule.backend, rule.algorithm, rule.protocol) if rule else "",
         "runner_up": same[0].runner_up if same else "",
@@ -67,37 +67,37 @@ def _chosen(plan: Plan, call: Call) -> dict[str, str]:
 def show_calls(plan: Plan, calls: Sequence[Call], file: Path, cluster: Sequence[Path] = ()) -> None:
     """A table of calls, and what they are of the step."""
     if not calls:
-        render.text("One accelerator has nobody to talk to: this plan makes no collective calls.")
+        render.text("This plan uses one accelerator and makes no collective calls.")
         return
     shown = [call for call in calls if getattr(call, "leads", True)]
     rows = [_cells(plan, call) for call in sorted(shown, key=lambda c: (not _paces(c), -c.exposed_s))]
-    left = set() if any(call.pools for call in calls) else {"pools", "pipes", "paces"}
-    left |= {"pipes"} if len(plan.parallelism.groups) < 2 else set()
+    left = set() if any(call.pools for call in calls) else {"pools", "pipelines", "critical"}
+    left |= {"pipelines"} if len(plan.parallelism.groups) < 2 else set()
     left |= {"choice", "runner-up"} if all(row["choice"] == "-" for row in rows) else set()
     heads = [name for name in rows[0] if name not in left]
     render.table(
         heads,
         [[row[name] for name in heads] for row in rows],
         align="".join("r" if name in ("ranks", "bytes", "calls", "alone", "exposed") else "l" for name in heads),
-        priority=[name for name in ("part of", "runner-up", "over", "ranks", "pipes", "calls") if name in heads],
+        priority=[name for name in ("term", "runner-up", "over", "ranks", "pipelines", "calls") if name in heads],
     )
     render.text()
     step = plan.prediction.step_time_s
     total = sum(call.exposed_s for call in _pacing(calls))
     parts = ", ".join(f"{cause} {format_seconds(s)}" for cause, s in sums(calls).items() if s > 0)
-    render.text(
-        f"Exposed   {format_seconds(total)} of {format_seconds(step)} ({format_percent(total / step)}): {parts}"
+    render.labelled(
+        "Exposed", f"{format_seconds(total)} of {format_seconds(step)} ({format_percent(total / step)}): {parts}"
     )
     alone = sum(call.alone_s for call in _pacing(calls))
-    render.text(f"Alone     {format_seconds(alone)}: what it would take with nothing beside it")
+    render.labelled("Alone", f"{format_seconds(alone)} if no call overlapped with anything")
     if plan.parallelism.groups:
         _show_pools(plan)
-        render.text("Shown     of each its slowest stage on a pool; the step waits for what paces, not for the rest")
-    told = plan.communication_choice
-    if told is not None and told.modelled:
-        render.text("Choice    NCCL's fastest by the model; nobody measured it")
-    if told is None or told.modelled:
-        render.text(f"Next      clusterwright comm choose {file}{_on(cluster)} --table TABLE.csv -o FILE")
+        render.labelled("Shown", 'the slowest stage on each pool; only calls marked "critical" lengthen the step')
+    choice = plan.communication_choice
+    if choice is not None and choice.modelled:
+        render.labelled("Choice", "the algorithms that the model of NCCL predicts to be fastest; not measured")
+    if choice is None or choice.modelled:
+        render.labelled("Next", f"clusterwright comm choose {file}{_on(cluster)} --table TABLE.csv -o FILE")
 
 
 def _cells(plan: Plan, call: Call) -> dict[str, str]:
@@ -107,15 +107,15 @@ def _cells(plan: Plan, call: Call) -> dict[str, str]:
         "call": call.op,
         "group": call.group,
         "pools": "-".join(str(i + 1) for i in call.pools),
-        "pipes": str(getattr(call, "pipelines", 0) + 1),
+        "pipelines": str(getattr(call, "pipelines", 0) + 1),
         "ranks": f"{call.ranks:,}",
         "bytes": format_bytes(call.bytes),
         "calls": f"{call.count:,.0f}" if call.count >= 1 else f"{call.count:.2g}",
         "over": call.where,
         "alone": format_seconds(call.alone_s),
         "exposed": format_seconds(call.exposed_s) if call.exposed_s > 0 else "0 s",
-        "paces": "yes" if _paces(call) else "",
-        "part of": call.cause,
+        "critical": "yes" if _paces(call) else "",
+        "term": call.cause,
         "choice": chosen["choice"] or "-",
         "runner-up": chosen["runner_up"] or "-",
     }
@@ -127,15 +127,15 @@ def _show_pools(plan: Plan) -> None:
 
     counts = [pool.count for pool in plan.cluster.pools]
     named = enumerate(zip(counts, pool_names(plan), strict=True), 1)
-    render.text(f"Pools     {'; '.join(f'{i}: {count:,} x {name}' for i, (count, name) in named)}")
-    told = []
+    render.labelled("Pools", "; ".join(f"{i}: {count:,} x {name}" for i, (count, name) in named))
+    groups = []
     for number, g in enumerate(plan.parallelism.groups, 1):
         stages = [s.pool for s in g.stages]
         on = " + ".join(f"{stages.count(pool)} on pool {pool + 1}" for pool in dict.fromkeys(stages))
-        told.append(
+        groups.append(
             f"{number}: {g.copies * g.width:,} of {len(stages)} {'stage' if len(stages) == 1 else 'stages'}, {on}"
         )
-    render.text(f"Pipes     {'; '.join(told)}")
+    render.labelled("Pipelines", "; ".join(groups))
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def table_document(found: TimesTable) -> dict[str, object]:
 
 
 def show_table(found: TimesTable, file: Path) -> None:
-    """Times by call, a column for each candidate; the fastest, where the measurements can tell."""
+    """Times by call, a column for each candidate; the fastest, where the measurements can distinguish it."""
     from planner.comm.program.rules import spelt
 
     names = [spelt(who.backend, who.algorithm, who.protocol) for who in found.candidates]
@@ -173,10 +173,10 @@ def show_table(found: TimesTable, file: Path) -> None:
         rows.append([op, f"{ranks:,}", format_bytes(size), *times, _fastest(each)])
     render.table(("call", "ranks", "bytes", *names, "fastest"), rows, align="lrr" + "r" * len(names) + "l")
     render.text()
-    render.text(
-        f"Rounds    {len(found.rounds)}; trimmed means, ± half of the 95 % interval (noisy: more than the mean itself)"
+    render.labelled(
+        "Rounds", f"{len(found.rounds)}; trimmed means, ± half of the 95 % interval (noisy: more than the mean itself)"
     )
-    render.text(f"Next      clusterwright comm choose PLAN.json --table {file} -o FILE")
+    render.labelled("Next", f"clusterwright comm choose PLAN.json --table {file} -o FILE")
 
 
 def _time(cell: TableCell | None) -> str:
@@ -188,13 +188,13 @@ def _time(cell: TableCell | None) -> str:
 
 
 def _fastest(each: Mapping[CollectiveMethod, TableCell]) -> str:
-    """The fastest, if its interval and the next one's do not meet."""
+    """The fastest, if its interval does not overlap with the next one's."""
     ranked = sorted(each.items(), key=lambda item: item[1].seconds)
     if len(ranked) < 2:
         return "-"
     (who, first), (_, second) = ranked[0], ranked[1]
     high, low = first.seconds * (1 + (first.spread or 0.0)), second.seconds * (1 - (second.spread or 0.0))
-    return who.backend if high < low else "not told apart"
+    return who.backend if high < low else "not distinguishable"
 
 
 # ---- choices ---------------------------------------------------------------------------------------------------------
@@ -207,8 +207,8 @@ def _on(cluster: Sequence[Path]) -> str:
 
 def show_choice(plan: Plan, found: Chosen, output: Path | None, cluster: Sequence[Path] = ()) -> None:
     """What each call uses, and what that gains over the best single back end."""
-    told = plan.communication_choice
-    assert told is not None
+    choice = plan.communication_choice
+    assert choice is not None
     rows = [
         [
             call.op,
@@ -223,9 +223,9 @@ def show_choice(plan: Plan, found: Chosen, output: Path | None, cluster: Sequenc
             "yes" if call.extrapolated else "",
             call.runner_up or "-",
         ]
-        for call in sorted(told.calls, key=lambda call: -call.saved_s)
+        for call in sorted(choice.calls, key=lambda call: -call.saved_s)
     ]
-    pooled = any(call.pools for call in told.calls)
+    pooled = any(call.pools for call in choice.calls)
     heads = (
         "call",
         "group",
@@ -233,61 +233,67 @@ def show_choice(plan: Plan, found: Chosen, output: Path | None, cluster: Sequenc
         "ranks",
         "bytes",
         "choice",
-        "each",
-        f"by {told.base}",
+        "per call",
+        f"by {choice.base}",
         "saves",
-        "beyond table",
+        "extrapolated",
         "runner-up",
     )
     align = "lllrrlrrrll" if pooled else "llrrlrrrll"
-    render.table(heads, rows, align=align, priority=["runner-up", "beyond table", "ranks", f"by {told.base}"])
+    render.table(heads, rows, align=align, priority=["runner-up", "extrapolated", "ranks", f"by {choice.base}"])
     render.text()
     step = plan.prediction.step_time_s
-    gain = format_percent(step / told.step_time_s - 1.0, 2)
-    render.text(
-        f"Step      {format_seconds(step)} with {told.base} alone, {format_seconds(told.step_time_s)} with these: "
-        f"{format_seconds(told.saved_s) if told.saved_s > 0 else '0 s'} saved ({gain})"
+    gain = format_percent(step / choice.step_time_s - 1.0, 2)
+    render.labelled(
+        "Step time",
+        f"{format_seconds(step)} with {choice.base} alone, {format_seconds(choice.step_time_s)} with this choice: "
+        f"{format_seconds(choice.saved_s) if choice.saved_s > 0 else '0 s'} saved ({gain})",
     )
     if pooled:
         _show_pools(plan)
-    render.text(f"Live      {', '.join(told.live)} (at most {told.most}); gap {format_percent(told.gap, 2)}")
-    for line in _trust(plan, found):
-        render.text(line)
+    render.labelled(
+        "Back ends", f"{', '.join(choice.live)} (at most {choice.most}); gap {format_percent(choice.gap, 2)}"
+    )
+    for label, line in _trust(plan, found):
+        render.labelled(label, line)
     if output is None:
-        render.text("Next      write it: -o FILE")
+        render.labelled("Next", "-o FILE saves the plan with its rules")
     else:
-        render.text(f"Next      clusterwright comm show {output}{_on(cluster)}")
+        render.labelled("Next", f"clusterwright comm show {output}{_on(cluster)}")
 
 
-def _trust(plan: Plan, found: Chosen) -> list[str]:
-    """How far the gain can be believed."""
-    told = plan.communication_choice
-    assert told is not None
+def _trust(plan: Plan, found: Chosen) -> list[tuple[str, str]]:
+    """Label and line of everything that says how reliable the gain is."""
+    choice = plan.communication_choice
+    assert choice is not None
     lines = []
     if found.fell_back:
+        worst = format_percent(found.held_back or 0.0, 0)
         lines.append(
-            f"Kept      {told.base} for every call: on rounds that it was not chosen on, a mixture took up to "
-            f"{format_percent(found.held_back or 0.0, 0)} of its time (95 %)"
+            (
+                "Choice",
+                f"{choice.base} for every call: on held-out rounds a mixture took up to {worst} of its time (95 %)",
+            )
         )
     elif found.beside:
-        lines.append(f"Kept      {told.base} for every call: a mixture gains only where the step does not wait")
-    elif told.modelled:
+        lines.append(("Choice", f"{choice.base} for every call: a mixture saves time only off the critical path"))
+    elif choice.modelled:
         lines.append(
-            "Trust     nobody measured this: calls take what the plan says, by what a model of NCCL finds fastest"
+            ("Confidence", "not measured: times are the plan's, with the algorithms that a model of NCCL prefers")
         )
     elif found.held_back is None:
-        lines.append("Trust     too few rounds to try the choice on rounds held back (comm tune --rounds 5)")
-    elif told.saved_s > 0:
-        lines.append(
-            f"Trust     on rounds held back at most {format_percent(found.held_back, 0)} of {told.base}'s time (95 %)"
-        )
-    beyond = sum(call.extrapolated for call in told.calls)
+        lines.append(("Confidence", "too few rounds to validate the choice on held-out rounds (comm tune --rounds 5)"))
+    elif choice.saved_s > 0:
+        worst = format_percent(found.held_back, 0)
+        lines.append(("Confidence", f"on held-out rounds at most {worst} of {choice.base}'s time (95 %)"))
+    beyond = sum(call.extrapolated for call in choice.calls)
     if beyond:
+        total = len(choice.calls)
         lines.append(
-            f"Assumes   {beyond} of {len(told.calls)} calls lie beyond the table: its nearest ranks and sizes stand in"
+            ("Assumes", f"{beyond} of {total} calls are outside the table: its nearest ranks and sizes are used")
         )
-    if not told.modelled:
+    if not choice.modelled:
         lines.append(
-            "Assumes   what shows of a call shrinks with its time; the plan's own time is the single back end's"
+            ("Assumes", "exposed time shrinks with a call's time; the plan's own times are the base back end's")
         )
     return lines

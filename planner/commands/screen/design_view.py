@@ -1,4 +1,4 @@
-"""A study on one screen: what to build, what it gives, where the next dollar goes, what it rests on."""
+"""A study on one screen: what to build, what it achieves, where the next dollar goes, what is assumed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.base.units import format_bytes, format_count, format_percent, format_power, format_seconds, format_usd
 from planner.commands.screen import render, report
-from planner.design.question.study import LARGER_IS_BETTER
+from planner.study.question.study import LARGER_IS_BETTER
 
 if TYPE_CHECKING:
     from planner.schema.plan import Plan
@@ -18,21 +18,23 @@ _SHOWN = 4
 _FRONT = 8
 """Points of a front on the screen."""
 _TELLING = 0.05
-"""Share of the variation from which on two axes' interaction is told."""
+"""Share of the variance from which the interaction of two axes is reported: below it, it is noise of the trials."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def deliver(found: StudyResult, *, study: Path, as_json: bool, output: Path | None, journal: str | None = None) -> None:
     """Prints the report or the document, and writes the document where asked."""
-    more = f"{journal} keeps the trials: --resume --trials {2 * found.search.tried} goes on" if journal else ""
+    more = (
+        f"{journal} holds the trials: --resume --trials {2 * found.search.tried} continues the study" if journal else ""
+    )
     what = (
         "every point, the plans of the best, and all sweeps"
         if found.sensitivity
         else "every point and the best's plans"
     )
-    written = f"{output} holds {what}" if output else f"-o answer.json writes {what}"
+    written = f"{output} holds {what}" if output else f"-o answer.json saves {what}"
     joined = found.search.of_shards and not found.search.exact
-    merged = f"clusterwright design merge {study} shard-*.json joins shards' documents" if joined else ""
+    merged = f"clusterwright design merge {study} shard-*.json merges the documents of all shards" if joined else ""
     after = "; ".join(part for part in (more, written, merged) if part)
     report.hand_over(found, show, as_json=as_json, output=output, after=after)
 
@@ -53,21 +55,21 @@ def show(found: StudyResult) -> None:
         render.text()
         _million(found)
     _search(found)
-    _rests_on(found)
+    _assumes(found)
 
 
 def quantity(value: Any, unit: str) -> str:
-    """A value of an axis as people say it."""
+    """A value of an axis with its unit, formatted for reading."""
     if isinstance(value, str):
         return value
-    told = {
+    formats = {
         "bytes": lambda x: format_bytes(x),
         "bandwidth": lambda x: f"{_digits(x / 1e12)} TB/s" if x >= 1e12 else f"{_digits(x / 1e9)} GB/s",
         "compute": lambda x: f"{_digits(x / 1e12)} TFLOP/s",
         "power": lambda x: format_power(x),
         "time": lambda x: format_seconds(x),
     }
-    return told[unit](value) if unit in told else f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+    return formats[unit](value) if unit in formats else f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
 
 
 def _digits(value: float) -> str:
@@ -75,7 +77,7 @@ def _digits(value: float) -> str:
 
 
 def objective(name: str, value: float) -> str:
-    """A value of an objective as people say it."""
+    """A value of an objective with its unit, formatted for reading."""
     if name == "step-time":
         return format_seconds(value)
     if name == "cost":
@@ -88,7 +90,7 @@ def _units(found: StudyResult) -> dict[str, str]:
 
 
 def _short(path: str, paths: list[str]) -> str:
-    """An axis without what its name can do without."""
+    """The shortest name of an axis that no other axis shares."""
     last = path.rpartition(".")[2] if not path.endswith(".bandwidth") else path.split(".", 1)[1].replace(".", "_")
     last = path.split(".", 1)[1] if path.startswith("accelerator.peak.") else last
     clash = [p for p in paths if p != path and p.rpartition(".")[2] == last]
@@ -102,7 +104,7 @@ def _named(point: DesignPoint, found: StudyResult) -> str:
 
 def _headline(found: StudyResult) -> None:
     first, best = found.question.objectives[0], found.best[0]
-    told = ", ".join(objective(name, value) for name, value in best.objectives.items())
+    values = ", ".join(objective(name, value) for name, value in best.objectives.items())
     paid = ""
     if best.capital_usd is not None:
         paid = f" for {format_usd(best.capital_usd)}"
@@ -111,14 +113,15 @@ def _headline(found: StudyResult) -> None:
     base = found.question.base
     size = best.plan[0].cluster.accelerators
     render.text(
-        f"{found.question.name}: {told}{paid}, {size:,} accelerators ({base['node']}, changed on {len(best.axes)} axes)"
+        f"{found.question.name}: {values}{paid}, {size:,} accelerators "
+        f"({base['node']}, varied along {len(best.axes)} axes)"
     )
     what = "the best" if len(found.question.objectives) == 1 else f"the best in {first}"
-    render.text(f"Build     {_named(best, found)}")
+    render.labelled("Build", _named(best, found))
     how = f"{what} of all {found.search.outer_points:,} points, enumerated exactly" if found.search.exact else (
         f"{what} of {found.search.tried:,} points tried of {found.search.outer_points:,} ({found.search.method})"
     )  # fmt: skip
-    render.text(f"          {how}; every point with its exact best plans")
+    render.labelled("", f"{how}; the best plans at every point are exact")
 
 
 def _ranking(found: StudyResult) -> None:
@@ -157,8 +160,8 @@ def _front(found: StudyResult) -> None:
     render.table(headers, rows, align=align, priority=["plan", "power"])
     volume = format_percent(found.hypervolume or 0.0)
     left = f", {len(shown)} shown" if len(shown) < len(found.pareto) else ""
-    render.text(
-        f"Front     {len(found.pareto)} points that no other beats{left}; hypervolume {volume} of the box they span"
+    render.labelled(
+        "Pareto front", f"{len(found.pareto)} non-dominated points{left}; hypervolume {volume} of their bounding box"
     )
 
 
@@ -207,7 +210,7 @@ def _sensitivity(found: StudyResult) -> None:
         ]
         for each in ordered
     ]
-    headers = ["1 % more of", first, "over its range", "from .. to", "explains"]
+    headers = ["+1 % of", first, "over its range", "from .. to", "importance"]
     render.table(headers, rows, align="lrlll", priority=["from .. to"])
 
 
@@ -235,11 +238,11 @@ def _million(found: StudyResult) -> None:
     first = found.question.objectives[0]
     sign = -1.0 if first in LARGER_IS_BETTER else 1.0
     helps = [each for each in found.next_million if sign * each.changes[first] < 0]
-    told = [
+    gains = [
         f"{_short(each.axis, paths)} to {quantity(each.value, units[each.axis])}: {first} {each.changes[first]:+.2%}"
         for each in helps[:4]
     ]
-    render.text(f"Next $1M  {'; '.join(told) or f'spent on one axis, it betters {first} nowhere'}")
+    render.labelled("Next $1M", f"{'; '.join(gains) or f'spent on one axis, it does not improve {first}'}")
 
 
 def _search(found: StudyResult) -> None:
@@ -253,22 +256,21 @@ def _search(found: StudyResult) -> None:
     else:
         how = f"{s.tried:,} trials by {s.method} (seed {s.seed}) in {s.outer_points:,} points"
         how += f", {s.feasible:,} feasible{took}"
-    render.text(f"Search    {how}")
+    render.labelled("Search", how)
     if found.importance:
-        render.text(f"Explains  {found.importance_method}{_together(found)}")
+        render.labelled("Importance", f"{found.importance_method}{_interaction(found)}")
 
 
-def _together(found: StudyResult) -> str:
-    """The two axes that explain most together, where it is worth a word."""
+def _interaction(found: StudyResult) -> str:
+    """The strongest interaction of two axes, if it reaches the threshold."""
     if not found.interactions or found.interactions[0].share < _TELLING:
         return ""
     first, paths = found.interactions[0], list(found.importance)
     names = " and ".join(_short(path, paths) for path in first.axes)
-    return f"; {names} together {format_percent(first.share, 0)} more"
+    return f"; {names} interact: {format_percent(first.share, 0)} more"
 
 
-def _rests_on(found: StudyResult) -> None:
-    for n, each in enumerate(found.assumptions[:_SHOWN]):
-        render.text(f"{'Assumes   ' if n == 0 else '          '}{each.what}: {each.why} ({each.flag})")
+def _assumes(found: StudyResult) -> None:
+    render.labelled("Assumes", *(f"{each.what}: {each.why} ({each.flag})" for each in found.assumptions[:_SHOWN]))
     if len(found.assumptions) > _SHOWN:
-        render.text(f"          and {len(found.assumptions) - _SHOWN} more in the document (--json)")
+        render.labelled("", f"and {len(found.assumptions) - _SHOWN} more in the document (--json)")

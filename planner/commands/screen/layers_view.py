@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.base import units
 from planner.cost.operators import Collective, Operator, Pass
-from planner.export.astra_sim import TextWorkload
+from planner.launchers.astra_sim import TextWorkload
 from planner.planning.by_layer import Layered, LayerOptions
 
 HEADERS = ["layer", "times", "FLOPs", "bytes", "FLOP/B", "bound", "forward", "input grad", "weight grad", "collectives"]
@@ -51,13 +51,15 @@ def _row(found: Layered, layer: Operator) -> list[str]:
         bound(found, first),
         *(units.format_seconds(each.seconds) if each.seconds else "-" for each in layer.passes),
         "  ".join(
-            _told(found, way, each.collective) for way, each in zip("fiw", layer.passes, strict=True) if each.collective
+            _collective(found, way, each.collective)
+            for way, each in zip("fiw", layer.passes, strict=True)
+            if each.collective
         )
         or "-",
     ]
 
 
-def _told(found: Layered, way: str, c: Collective | None) -> str:
+def _collective(found: Layered, way: str, c: Collective | None) -> str:
     assert c is not None
     return f"{way}: {SHORT[c.kind]} {c.group} {units.format_bytes(c.size)} {units.format_seconds(found.exchange(c))}"
 
@@ -77,16 +79,22 @@ def totals(found: Layered) -> dict[str, float]:
     }
 
 
-def closing(found: Layered) -> list[str]:
-    """Totals and what the signs mean."""
+def closing(found: Layered) -> list[tuple[str, str]]:
+    """Label and line: the totals, and what the abbreviations mean."""
     t = totals(found)
     seconds = units.format_seconds
     each = f"forward {seconds(t['forward_s'])}, input gradients {seconds(t['input_gradient_s'])}"
     return [
-        f"All     {units.format_count(t['flops'])}FLOP, {units.format_bytes(t['bytes'])}: {each}, "
-        f"weight gradients {seconds(t['weight_gradient_s'])}",
-        f"        collectives, one after the other: {seconds(t['collectives_s'])}",
-        "Signs   f forward, i input gradient, w weight gradient; AR all-reduce, AG+RS gather, scatter; A2A all-to-all",
+        (
+            "Total",
+            f"{units.format_count(t['flops'])}FLOP, {units.format_bytes(t['bytes'])}: {each}, "
+            f"weight gradients {seconds(t['weight_gradient_s'])}",
+        ),
+        ("", f"collectives, one after the other: {seconds(t['collectives_s'])}"),
+        (
+            "Legend",
+            "f forward, i input gradient, w weight gradient; AR all-reduce, AG+RS gather, scatter; A2A all-to-all",
+        ),
     ]
 
 
@@ -134,12 +142,12 @@ def text_rows(found: TextWorkload) -> list[list[str]]:
     """One line a layer."""
     rows = []
     for row in found.rows:
-        told = [
+        calls = [
             f"{way}: {each.collective} {units.format_bytes(each.size)}"
             for way, each in zip("fiw", row.passes, strict=True)
             if each.size
         ]
-        rows.append([row.name, *(units.format_seconds(each.seconds) for each in row.passes), "  ".join(told) or "-"])
+        rows.append([row.name, *(units.format_seconds(each.seconds) for each in row.passes), "  ".join(calls) or "-"])
     return rows
 
 

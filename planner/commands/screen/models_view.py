@@ -18,7 +18,7 @@ ALIGN = "lrrrrrlrl"
 PRIORITY = ["from", "heads", "hidden", "experts"]
 """Columns that a narrow terminal loses first."""
 
-STATES_HEADERS = ["states by method (AdamW)", "trained", "weights", "gradients", "optimizer", "together"]
+STATES_HEADERS = ["states by method (AdamW)", "trained", "weights", "gradients", "optimizer", "total"]
 WEIGHT_BYTES, GRADIENT_BYTES = 2, 4
 """Mixed precision as Megatron-LM keeps it: 16-bit weights, fp32 gradients."""
 _PROSE = ("id", "name", "source", "date", "notes", "assumed")

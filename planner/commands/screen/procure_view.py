@@ -1,4 +1,4 @@
-"""A procurement on one screen: the answer, the alternatives, what binds and what it is worth, what it rests on."""
+"""A procurement on one screen: the answer, the alternatives, binding limits and shadow prices, assumptions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Money = Callable[[float], str]
 def deliver(found: Procurement, *, as_json: bool, output: Path | None) -> None:
     """Prints the report or the document, and writes the document where asked."""
     name = shlex.quote(found.alternatives[0].workloads[0].name)
-    written = f"clusterwright export {output} --workload {name} --to list: what starts the plans that it holds"
-    unwritten = "-o offer.json writes bills, calendars and training plans; --sweep budget=A..B the front"
+    written = f"clusterwright export {output} --workload {name} --to list shows the launchers of its plans"
+    unwritten = "-o offer.json saves bills, schedules and training plans; --sweep budget=A..B shows the Pareto front"
     report.hand_over(found, show, as_json=as_json, output=output, after=written if output else unwritten)
 
 
@@ -39,26 +39,26 @@ def _in(code: str, usd: float) -> Money:
 
 def show(found: Procurement, rank: int = 1) -> None:
     """The whole report, with the work and the bill of one alternative."""
-    said = money(found)
-    _headline(found, said)
+    as_money = money(found)
+    _headline(found, as_money)
     render.text()
-    _alternatives(found, said)
+    _alternatives(found, as_money)
     render.text()
     if rank > 1:
         render.text(f"#{rank}: {found.alternatives[rank - 1].what}")
         render.text()
     _jobs(found.alternatives[rank - 1])
     render.text()
-    _bill(found.alternatives[rank - 1], said, lambda usd: _to_the_cent(found, usd))
+    _bill(found.alternatives[rank - 1], as_money, lambda usd: _to_the_cent(found, usd))
     render.text()
-    _binding(found, said)
-    _apart(found, said)
+    _binding(found, as_money)
+    _single_pools(found, as_money)
     _rent_or_buy(found)
-    _sensitivity(found, said)
-    _rests_on(found)
+    _sensitivity(found, as_money)
+    _assumes(found)
 
 
-def _headline(found: Procurement, said: Money) -> None:
+def _headline(found: Procurement, as_money: Money) -> None:
     best, sure = found.alternatives[0], found.optimality
     earliest, latest = (
         max(days) for days in zip(*((x.finish_low, x.finish_high) for x in best.workloads), strict=True)
@@ -67,14 +67,14 @@ def _headline(found: Procurement, said: Money) -> None:
     parts = sum(pool.accelerators // (pool.copies if pool.way in ("on-demand", "spot") else 1) for pool in best.pools)
     proven = f"gap {format_percent(sure.gap, 2 if sure.gap else 0)}"
     render.text(
-        f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {said(best.cost.total_usd)}, done day "
+        f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {as_money(best.cost.total_usd)}, done day "
         f"{best.done_day:.0f} (80 %: {earliest:.0f}-{latest:.0f}), {proven}"
     )
-    told = dict(found.question.limits)
-    dates = [name for name in told if name.startswith("deadline:")]
+    asked = dict(found.question.limits)
+    dates = [name for name in asked if name.startswith("deadline:")]
     if len(dates) > _MOST_NAMED:
-        told = {name: value for name, value in told.items() if name not in dates}
-    limits = [f"{_named(name)} {_limited(name, value, said)}" for name, value in told.items()]
+        asked = {name: value for name, value in asked.items() if name not in dates}
+    limits = [f"{_named(name)} {_limited(name, value, as_money)}" for name, value in asked.items()]
     limits += [f"{len(dates)} deadlines"] if len(dates) > _MOST_NAMED else []
     objective = {"time": "earliest completion", "cost": "least cost", "carbon": "least carbon"}
     render.text(
@@ -83,29 +83,29 @@ def _headline(found: Procurement, said: Money) -> None:
 
 
 def _named(limit: str) -> str:
-    """A limit as people say it: ``deadline of base``, ``nodes of p5.48xlarge``."""
+    """The readable name of a limit: ``deadline of base``, ``nodes of p5.48xlarge``."""
     kind, _, of = limit.partition(":")
     return f"{'nodes' if kind == 'quantity' else kind} of {of}" if of else kind.replace("_", " ")
 
 
-def _limited(name: str, value: float, said: Money) -> str:
+def _limited(name: str, value: float, as_money: Money) -> str:
     kind = name.partition(":")[0]
     if kind in ("budget", "capital", "monthly"):
-        return said(value)
+        return as_money(value)
     if kind in ("deadline", "horizon"):
         return f"{value:,.0f} d"
     return format_power(value) if kind == "power" else f"{value:,.0f} kg" if kind == "carbon" else f"{value:,.0f}"
 
 
-def _alternatives(found: Procurement, said: Money) -> None:
+def _alternatives(found: Procurement, as_money: Money) -> None:
     headers = ["#", "what", "done", "total", "per 1T tokens", "power", "carbon"]
     rows = [
         [
             a.rank,
             a.what,
             f"{a.done_day:,.0f} d",
-            said(a.cost.total_usd),
-            said(1e12 / a.tokens_per_usd) if a.tokens_per_usd else None,
+            as_money(a.cost.total_usd),
+            as_money(1e12 / a.tokens_per_usd) if a.tokens_per_usd else None,
             format_power(a.power_w) if a.power_w else None,
             f"{a.carbon_kg / 1000:,.1f} t",
         ]
@@ -114,9 +114,11 @@ def _alternatives(found: Procurement, said: Money) -> None:
     render.table(headers, rows, align="rlrrrrr", priority=["carbon", "per 1T tokens", "power"], folded="what")
     for a in found.alternatives:
         if a.cost.capital_usd:
-            left = f"; the nodes may fetch {said(a.cost.resale_usd)} at the end" if a.cost.resale_usd else ""
+            resale = f"; resale value at the end {as_money(a.cost.resale_usd)}" if a.cost.resale_usd else ""
             render.text(
-                f"  #{a.rank}: {said(a.cost.capital_usd)} of capital, this work uses {said(a.cost.used_usd)}{left}"
+                f"  #{a.rank}: capital {as_money(a.cost.capital_usd)}, "
+                f"depreciation by this work {as_money(a.cost.used_usd)}"
+                f"{resale}"
             )
 
 
@@ -135,11 +137,11 @@ def _jobs(best: Alternative) -> None:
         for job, times in _once(best.workloads)
     ]
     render.table(
-        ["workload", "on", "tokens", "tokens/s", "takes", "done", "due", "plan"],
+        ["workload", "machines", "tokens", "tokens/s", "duration", "done", "deadline", "plan"],
         rows,
         align="llrrrrrl",
         priority=["plan", "tokens", "tokens/s"],
-        folded="on",
+        folded="machines",
     )
 
 
@@ -167,19 +169,20 @@ def _to_the_cent(found: Procurement, usd: float) -> str:
     return f"{'$' if currency.code == 'USD' else f'{currency.code} '}{usd / currency.usd:,.2f}"
 
 
-def _bill(best: Alternative, said: Money, each: Money) -> None:
+def _bill(best: Alternative, as_money: Money, each: Money) -> None:
     rows: list[list[Any]] = [
         [line.item, line.kind, f"{line.count:,.0f}{f' {line.unit}' if line.unit else ''}",
-         each(line.unit_price_usd), said(line.usd), line.date or None]
+         each(line.unit_price_usd), as_money(line.usd), line.date or None]
         for line in best.bill_of_materials
     ]  # fmt: skip
-    render.table(["item", "kind", "count", "each", "amount", "price of"], rows, align="llrrrl", priority=["kind"])
-    years = [f"year {year.year} {said(year.total_usd)}" for year in best.cost.by_year if year.total_usd]
+    headers = ["item", "kind", "quantity", "unit price", "amount", "price date"]
+    render.table(headers, rows, align="llrrrl", priority=["kind"])
+    years = [f"year {year.year} {as_money(year.total_usd)}" for year in best.cost.by_year if year.total_usd]
     if len(years) > 1:
-        render.text(f"By year   {', '.join(years)}")
+        render.labelled("By year", ", ".join(years))
 
 
-def _binding(found: Procurement, said: Money) -> None:
+def _binding(found: Procurement, as_money: Money) -> None:
     best = found.alternatives[0]
     names = ", ".join(_named(name) for name in found.binding) or "nothing"
     loose = [
@@ -188,75 +191,84 @@ def _binding(found: Procurement, said: Money) -> None:
         if c.name not in found.binding and c.limit and not c.name.startswith(("deadline", "horizon"))
     ]
     rest = f"; not binding: {', '.join(loose)}" if loose else ""
-    render.text(f"Binds     {names}{rest}")
-    worth = [_worth(value, said) for value in found.marginal_values if value.gain > 0]
+    render.labelled("Limited by", f"{names}{rest}")
+    worth = [_worth(value, as_money) for value in found.marginal_values if value.gain > 0]
     if found.marginal_values:
-        render.text(f"More of   {'; '.join(worth) or 'any limit by its usual step buys nothing'}")
+        render.labelled(
+            "Shadow prices", "; ".join(worth) or "zero: raising any one limit by its usual step gains nothing"
+        )
 
 
-def _worth(value: MarginalValue, said: Money) -> str:
-    step = {"USD": said(value.step), "W": format_power(value.step), "d": f"{value.step:.0f} d"}
+def _worth(value: MarginalValue, as_money: Money) -> str:
+    step = {"USD": as_money(value.step), "W": format_power(value.step), "d": f"{value.step:.0f} d"}
     gain = {
-        "USD": f"saves {said(value.gain)}",
-        "d": f"is {value.gain:.1f} d earlier",
+        "USD": f"saves {as_money(value.gain)}",
+        "d": f"finishes {value.gain:.1f} d earlier",
         "kg": f"saves {value.gain / 1000:,.1f} t CO2e",
     }
     amount = step.get(value.unit, f"{value.step:,.0f} {value.unit}".rstrip())
     name = _named(value.limit)
-    return f"{name} (+{amount}) {gain.get(value.gain_unit, f'brings {format_count(value.gain)} tokens per USD')}"
+    return f"{name} (+{amount}) {gain.get(value.gain_unit, f'gains {format_count(value.gain)} tokens per USD')}"
 
 
-def _apart(found: Procurement, said: Money) -> None:
-    """What it brings that a job runs on several pools."""
+def _single_pools(found: Procurement, as_money: Money) -> None:
+    """The best answer with every job on a single pool, to show the gain of mixed pools."""
     if found.apart is None:
         return
     value, unit = found.apart.value, found.optimality.unit
     if value is None:
-        render.text("Together  with every job on one pool nothing keeps the limits")
+        render.labelled("Single pools", "no answer meets the limits with every job on one pool")
         return
-    reached = {"USD": said(value), "d": f"{value:,.1f} d", "kg": f"{value / 1000:,.1f} t CO2e"}
-    told = reached.get(unit, f"{format_count(value)} tokens per USD")
-    render.text(f"Together  with every job on one pool: {found.apart.what}, {told}")
+    amounts = {"USD": as_money(value), "d": f"{value:,.1f} d", "kg": f"{value / 1000:,.1f} t CO2e"}
+    amount = amounts.get(unit, f"{format_count(value)} tokens per USD")
+    render.labelled("Single pools", f"best with every job on one pool: {found.apart.what}, {amount}")
 
 
 def _rent_or_buy(found: Procurement) -> None:
-    shown = sorted(found.break_even, key=lambda x: x.owned_usd_per_accelerator_hour)[:2]
-    for n, each in enumerate(shown):
-        months = f"{each.months:.0f} months of full use" if each.months else "never"
-        render.text(
-            f"{'Buy?      ' if n == 0 else '          '}{each.buy}: ${each.owned_usd_per_accelerator_hour:.2f} an "
-            f"accelerator-hour against ${each.rented_usd_per_accelerator_hour:.2f} rented ({each.rent}); pays back "
-            f"after {months}, or above {format_percent(each.utilisation, 0)} use"
+    lines = []
+    for each in sorted(found.break_even, key=lambda x: x.owned_usd_per_accelerator_hour)[:2]:
+        payback = f"pays back after {each.months:.0f} months at full utilisation" if each.months else "never pays back"
+        lines.append(
+            f"{each.buy}: ${each.owned_usd_per_accelerator_hour:.2f} per "
+            f"accelerator-hour against ${each.rented_usd_per_accelerator_hour:.2f} rented ({each.rent}); {payback}"
+            f", or above {format_percent(each.utilisation, 0)} utilisation"
         )
+    render.labelled("Rent or buy", *lines)
 
 
-def _sensitivity(found: Procurement, said: Money) -> None:
+def _sensitivity(found: Procurement, as_money: Money) -> None:
     turned = [
-        f"prices {x.prices - 1:+.0%}: {'the same kinds' if x.same else x.what}"
-        + (f", {said(x.value)}" if found.optimality.unit == "USD" else "")
+        f"prices {x.prices - 1:+.0%}: {'same node types' if x.same else x.what}"
+        + (f", {as_money(x.value)}" if found.optimality.unit == "USD" else "")
         for x in found.sensitivity
     ]
     if turned:
-        render.text(f"If        {'; '.join(turned)}")
+        render.labelled("Sensitivity", "; ".join(turned))
 
 
-def _rests_on(found: Procurement) -> None:
+def _assumes(found: Procurement) -> None:
     if found.stale_prices:
-        told = "; ".join(found.stale_prices[:_SHOWN])
-        render.text(f"Stale     on {found.question.as_of} (older than a year, a rate than a month, or to come): {told}")
+        stale = "; ".join(found.stale_prices[:_SHOWN])
+        render.labelled(
+            "Stale prices",
+            f"as of {found.question.as_of} (older than a year, an exchange rate older than a month, or dated later): "
+            f"{stale}",
+        )
     currency = found.question.currency
     if currency.code != "USD":
-        render.text(f"Rate      1 {currency.code} = {currency.usd:g} USD, {currency.date} {currency.source}".rstrip())
-    for n, each in enumerate(found.assumptions[:_SHOWN]):
-        render.text(f"{'Assumes   ' if n == 0 else '          '}{each.what}: {each.why} ({each.flag})")
+        render.labelled(
+            "Exchange rate", f"1 {currency.code} = {currency.usd:g} USD, {currency.date} {currency.source}".rstrip()
+        )
+    render.labelled("Assumes", *(f"{each.what}: {each.why} ({each.flag})" for each in found.assumptions[:_SHOWN]))
     if len(found.assumptions) > _SHOWN:
-        render.text(f"          and {len(found.assumptions) - _SHOWN} more in the document (--json)")
+        render.labelled("", f"and {len(found.assumptions) - _SHOWN} more in the document (--json)")
     sure = found.optimality
-    together = f", {sure.mixed_columns:,} together to within {format_percent(sure.mixed_gap)}"
-    render.text(
-        f"Search    {sure.pools:,} things to acquire, {sure.columns:,} planned exactly"
-        f"{together if sure.mixed_columns else ''}; "
-        f"bound {sure.bound:,.6g} {sure.unit}, proven to a gap of {format_percent(sure.gap, 2)}"
+    mixed = f", {sure.mixed_columns:,} on mixed pools (gap at most {format_percent(sure.mixed_gap)})"
+    render.labelled(
+        "Search",
+        f"{sure.pools:,} purchase options, {sure.columns:,} precomputed plans"
+        f"{mixed if sure.mixed_columns else ''}; "
+        f"bound {sure.bound:,.6g} {sure.unit}, proven gap {format_percent(sure.gap, 2)}",
     )
 
 
@@ -271,21 +283,19 @@ def deliver_sweep(found: dict[str, Any], *, as_json: bool, output: Path | None) 
     if as_json:
         render.json(found)
         return
-    said = _in(found["currency"]["code"], found["currency"]["usd"])
-    limited: dict[str, Money] = {"USD": said, "W": format_power, "": lambda x: f"{x:,.4g}"}
+    as_money = _in(found["currency"]["code"], found["currency"]["usd"])
+    limited: dict[str, Money] = {"USD": as_money, "W": format_power, "": lambda x: f"{x:,.4g}"}
     rows = [
         [
             limited[found["limit_unit"]](p["limit"]),
             p["what"] or "no answer",
             f"{p['done_day']:,.1f} d" if p["what"] else None,
-            said(p["total_usd"]) if p["what"] else None,
+            as_money(p["total_usd"]) if p["what"] else None,
             f"{p['carbon_kg'] / 1000:,.1f} t" if p["what"] else None,
             "yes" if p["front"] else "",
         ]
         for p in found["points"]
     ]
-    render.table(
-        [found["limit"], "what", "done", "total", "carbon", "on the front"], rows, align="rlrrrl", folded="what"
-    )
+    render.table([found["limit"], "what", "done", "total", "carbon", "Pareto"], rows, align="rlrrrl", folded="what")
     render.text()
-    render.text(f"{found['objective']} at each value; on the front: no smaller {found['limit']} does as well")
+    render.text(f"{found['objective']} at each value; Pareto: no smaller {found['limit']} gives as good a result")

@@ -25,6 +25,10 @@ QUIET_SECONDS = 1.0
 """Work that takes less than this shows no bar."""
 
 
+LABEL_WIDTH = 15
+"""Columns of a report's labels: the longest, ``Suggested fix``, and two spaces."""
+
+
 class Advance(Protocol):
     """What :func:`progress` yields: ``advance(n, note)`` counts `n` more units of work done."""
 
@@ -73,6 +77,12 @@ def text(line: str = "") -> None:
         _print(part, bold=label if number == 0 else 0)
 
 
+def labelled(label: str, *lines: str) -> None:
+    """Print lines under a label: the label stands before the first of them and blanks before the others."""
+    for index, line in enumerate(lines):
+        text(f"{label if index == 0 else '':{LABEL_WIDTH}}{line}")
+
+
 def verbatim(text: str) -> None:
     """Print the text of a file as it is, never folded, so that what is copied from a terminal can be read back."""
     for line in text.splitlines():
@@ -99,9 +109,9 @@ def error(message: str) -> None:
 def _folded(message: str, stream: TextIO) -> str:
     """Lines of a message broken between words where the stream is a terminal that is too narrow for them."""
     width = _width(stream)
-    told = [typeset.harmless(line) for line in message.splitlines()]
-    lines = [typeset.fold(line, width) if width else [line] for line in told]
-    return "\n".join(part for line in lines for part in line)
+    lines = [typeset.harmless(line) for line in message.splitlines()]
+    parts = [typeset.fold(line, width) if width else [line] for line in lines]
+    return "\n".join(part for each in parts for part in each)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ Answer = TypeVar("Answer", PlanSet, "Procurement", "StudyResult", "ImagePlan")
 def deliver(found: PlanSet, *, as_json: bool, output: Path | None) -> None:
     """Prints the report or the document, and writes the document where asked."""
     written = f"clusterwright explain {output}     (the plan is in {output})"
-    unwritten = "-o plan.json writes the plan; clusterwright export plan.json --to list: what starts it"
+    unwritten = "-o plan.json saves the plan; clusterwright export plan.json --to list shows the launchers"
     hand_over(found, show, as_json=as_json, output=output, after=written if output else unwritten)
 
 
@@ -47,7 +47,7 @@ def hand_over(found: Answer, show: Callable[[Answer], None], *, as_json: bool, o
         return
     show(found)
     render.text()
-    render.text(f"Next      {after}")
+    render.labelled("Next", after)
 
 
 def show(found: PlanSet) -> None:
@@ -62,7 +62,8 @@ def show(found: PlanSet) -> None:
     _how_sure(found.plans)
     if found.search.alike > 1:
         render.text(
-            f"  near-duplicates folded: #1 is the best of {found.search.alike:,} with its degrees (--all lists them)"
+            f"  equivalent variants grouped: #1 is the best of {found.search.alike:,} with the same degrees "
+            "(--all lists them)"
         )
     render.text()
     _time(best)
@@ -119,17 +120,17 @@ def explained(found: PlanSet | Plan, chosen: Plan) -> None:
 
 
 def _how_sure(plans: Sequence[Plan]) -> None:
-    """The best plan's interval, and which of the others it cannot be told from: their intervals overlap."""
+    """The best plan's interval, and the plans that are not distinguishable from it: their intervals overlap."""
     interval = plans[0].prediction.intervals.get("step_time_s")
     if interval is None:
         return
     first = plans[0]
     # On more or fewer of the same nodes a rate alone does not say which is better.
     rivals = [p for p in plans[1:] if _nodes(p) == _nodes(first) or len(first.cluster.pools) > 1]
-    alike = [other.rank for other in rivals if not compare(first, other).distinguishable]
+    close = [other.rank for other in rivals if not compare(first, other).distinguishable]
     span = f"80 % interval of #1: {_seconds(interval.low)} to {_seconds(interval.high)}"
-    if alike:
-        span = f"{_ranks([first.rank, *alike])} are not distinguishable ({span})"
+    if close:
+        span = f"{_ranks([first.rank, *close])} are not distinguishable ({span})"
     render.text(f"  {span}")
 
 
@@ -138,7 +139,7 @@ def _nodes(plan: Plan) -> list[tuple[str, int]]:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    """``1-5``, or ``1, 3 and 4`` where some between them are told apart."""
+    """``1-5``, or ``1, 3 and 4`` where some between them are distinguishable."""
     if len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
         return f"{ranks[0]}-{ranks[-1]}"
     return f"{', '.join(str(rank) for rank in ranks[:-1])} and {ranks[-1]}"
@@ -226,8 +227,8 @@ _NAMES = {
 def _time(plan: Plan) -> None:
     step = plan.prediction.step_time_s
     parts = sorted(plan.prediction.breakdown.items(), key=lambda item: -item[1])
-    told = [f"{_NAMES.get(name, name)} {format_percent(s / step)}" for name, s in parts if s / step >= 0.0005]
-    render.text(f"Time      {_seconds(step)}: " + "  ".join(told))
+    listed = [f"{_NAMES.get(name, name)} {format_percent(s / step)}" for name, s in parts if s / step >= 0.0005]
+    render.labelled("Step time", f"{_seconds(step)}: " + "  ".join(listed))
 
 
 def _memory(plan: Plan) -> None:
@@ -241,13 +242,13 @@ def _memory(plan: Plan) -> None:
         "runtime": m.resident_bytes,
     }
     where = f" on stage {m.stage + 1} of {plan.parallelism.pp}" if plan.parallelism.pp > 1 else ""
-    told = "  ".join(f"{name} {format_bytes(value)}" for name, value in parts.items() if value > 0)
-    render.text(f"Memory    {format_bytes(m.total_bytes)}{where}: {told}")
+    listed = "  ".join(f"{name} {format_bytes(value)}" for name, value in parts.items() if value > 0)
+    render.labelled("Memory", f"{format_bytes(m.total_bytes)}{where}: {listed}")
     _expanded(plan)
     _headroom(plan)
     if plan.waived:
-        told = f"{', '.join(plan.waived)}: priced as if parts were equal; nothing launches it"
-        render.text(f"Waived    {told}")
+        listed = f"{', '.join(plan.waived)}: costed as if all parts were equal; no launcher can run this plan"
+        render.labelled("Waived", listed)
 
 
 def _expanded(plan: Plan) -> None:
@@ -256,9 +257,11 @@ def _expanded(plan: Plan) -> None:
     if there is None:
         return
     shares = {kind: share for kind, share in (plan.placement or {}).items() if share}
-    told = "  ".join(kind if share == 1 else f"{format_percent(share, 0)} of {kind}" for kind, share in shares.items())
+    listed = "  ".join(
+        kind if share == 1 else f"{format_percent(share, 0)} of {kind}" for kind, share in shares.items()
+    )
     filled = f"{format_bytes(there.total_bytes)} of {format_bytes(there.capacity_bytes)}" if shares else "empty"
-    render.text(f"Expanded  {filled}{': ' if told else ''}{told}")
+    render.labelled("Expanded", f"{filled}{': ' if listed else ''}{listed}")
 
 
 def _headroom(plan: Plan) -> None:
@@ -267,26 +270,27 @@ def _headroom(plan: Plan) -> None:
     if interval is not None and m.oom_chance is not None and m.oom_risk is not None:
         span = f"80 %: {format_bytes(interval.low)} to {format_bytes(interval.high)}"
         asked = f"--oom-risk {format_risk(m.oom_risk)}"
-        render.text(f"          {span}; runs out with a chance of {format_risk(m.oom_chance)} ({asked})")
+        render.labelled("", f"{span}; OOM probability {format_risk(m.oom_chance)} ({asked})")
     limit = next((k.limit for k in plan.constraints if k.name == "memory"), m.capacity_bytes)
     if m.total_bytes > m.capacity_bytes:
-        over = f"{format_bytes(m.total_bytes - m.capacity_bytes)} over the {format_bytes(m.capacity_bytes)} there are"
-        render.text(f"          does not fit: {over}")
+        over = (
+            f"{format_bytes(m.total_bytes - m.capacity_bytes)} more than the {format_bytes(m.capacity_bytes)} available"
+        )
+        render.labelled("", f"does not fit: {over}")
     elif m.total_bytes > limit:
-        over = f"{format_bytes(m.total_bytes - limit)} over the {format_bytes(limit)} that this risk leaves"
-        render.text(f"          too close: {over} of {format_bytes(m.capacity_bytes)}")
+        over = f"{format_bytes(m.total_bytes - limit)} more than the {format_bytes(limit)} usable at this risk"
+        render.labelled("", f"OOM risk too high: {over} (capacity {format_bytes(m.capacity_bytes)})")
 
 
 def _reasons(found: PlanSet) -> None:
     reasons = found.reasons
-    render.text("Binds     " + "; ".join(reasons.binds))
-    told = [f"{name} {100 * change:+.1f} %" for name, change in reasons.gains.items() if abs(change) >= 0.0005]
+    render.labelled("Bottleneck", "; ".join(reasons.binds))
+    listed = [f"{name} {100 * change:+.1f} %" for name, change in reasons.gains.items() if abs(change) >= 0.0005]
     if reasons.gains:
-        render.text("10 % more  " + ("  ".join(told) if told else "of anything changes nothing") + " step time")
-    lost = len(found.plans) > 1 or any(line.startswith("left out:") for line in reasons.why_not)
-    label = "Why not" if lost else "Mend"
-    for index, line in enumerate(reasons.why_not):
-        render.text((f"{label:10}" if index == 0 else " " * 10) + line)
+        render.labelled("Sensitivity", f"step time at +10 %: {'  '.join(listed) or 'no resource changes it'}")
+    lost = len(found.plans) > 1 or any(line.startswith("excluded:") for line in reasons.why_not)
+    label = "Why not" if lost else "Suggested fix"
+    render.labelled(label, *reasons.why_not)
 
 
 def _counts(found: PlanSet) -> None:
@@ -301,7 +305,7 @@ def _counts(found: PlanSet) -> None:
         nodes = f"{point.accelerators // per_node:,}"
         rows.append([nodes, point.label, _seconds(point.step_time_s), _days(point.days), cost])
     render.table(["nodes", "best plan", "step", "time to train", "cost"], rows, align="rlrrr")
-    render.text(f"  fits from {rows[0][0]} nodes on, of the counts tried")
+    render.text(f"  smallest count tried that fits: {rows[0][0]}")
 
 
 def _search(found: PlanSet) -> None:
@@ -310,7 +314,9 @@ def _search(found: PlanSet) -> None:
     cpu = f", {found.meta['cpu_s']:.1f} s" if "cpu_s" in found.meta else ""
     if s.candidates == 1 or not s.feasible:
         return
-    render.text(f"Search    optimum of {s.candidates:,} candidates ({s.feasible:,} fit) by {s.objective}{proven}{cpu}")
+    render.labelled(
+        "Search", f"optimum of {s.candidates:,} candidates ({s.feasible:,} feasible) by {s.objective}{proven}{cpu}"
+    )
 
 
 _IN_WORDS = ("calibrate", "profile import")
@@ -318,15 +324,15 @@ _IN_WORDS = ("calibrate", "profile import")
 
 
 def _assumes(plan: Plan) -> None:
-    """What was left open and chosen, each with its flag; money and failures; catalog figures that nobody could read."""
+    """Choices made where the question left them open, each with its flag; money and failures; unverified figures."""
     g, price, energy = plan.money.goodput, plan.money.price, plan.energy
     asked = [f"{a.what} ({a.flag})" for a in plan.assumptions if a.flag not in ("--catalog", *_IN_WORDS)]
     lines = [", ".join(asked)] if asked else []
     lines.append(f"goodput {format_percent(g.fraction)}: an interruption every {format_seconds(g.mtbf_s)}; {g.basis}")
     if price is not None:
-        told = [f"{price.node} {price.basis} {format_usd(price.usd_per_hour)}/h", price.region, price.date]
+        listed = [f"{price.node} {price.basis} {format_usd(price.usd_per_hour)}/h", price.region, price.date]
         others = [f"{p.node} {format_usd(p.usd_per_hour)}/h" for p in plan.money.prices[1:]]
-        lines.append(f"{', '.join(x for x in (*told, *others) if x)} (--price, --basis)")
+        lines.append(f"{', '.join(x for x in (*listed, *others) if x)} (--price, --basis)")
     else:
         lines.append("no price in the catalog for this node (--price)")
     if energy.power_w is not None and energy.usd is not None:
@@ -335,6 +341,5 @@ def _assumes(plan: Plan) -> None:
     lines += [a.why for a in plan.assumptions if a.flag in _IN_WORDS]
     figures = [a.what for a in plan.assumptions if a.flag == "--catalog"]
     if figures:
-        lines.append(f"not read in any source: {', '.join(figures)} (--catalog)")
-    for index, line in enumerate(lines):
-        render.text(("Assumes   " if index == 0 else "          ") + line)
+        lines.append(f"unverified defaults: {', '.join(figures)} (--catalog)")
+    render.labelled("Assumes", *lines)

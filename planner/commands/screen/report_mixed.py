@@ -22,7 +22,7 @@ def pools(plan: Plan) -> None:
     for link in plan.cluster.links:
         a, b = link.pools
         rate = link.bytes_per_s * 8 / 1e9
-        render.text(f"{_letter(a)}-{_letter(b)}  {rate:g} Gbit/s a node, {link.basis}")
+        render.text(f"{_letter(a)}-{_letter(b)}  {rate:g} Gbit/s per node, {link.basis}")
 
 
 def _letter(index: int) -> str:
@@ -42,19 +42,19 @@ def ranking(plans: Sequence[Plan], seconds: object, days: object) -> None:
             str(p.rank), used, _cut(p), p.precision, seconds(found.step_time_s), format_percent(found.mfu), memory,
             days(money.days), format_usd(money.usd_total) if money.usd_total is not None else "-",
         ])  # fmt: skip
-    headers = ["#", "nodes", "pipelines", "prec", "step", "MFU", "fullest", "all tokens", "cost"]
-    render.table(headers, rows, align="rlllrrrrr", priority=["prec", "MFU", "fullest", "pipelines"])
+    headers = ["#", "nodes", "pipelines", "prec", "step", "MFU", "memory", "time to train", "cost"]
+    render.table(headers, rows, align="rlllrrrrr", priority=["prec", "MFU", "memory", "pipelines"])
 
 
 def _cut(plan: Plan) -> str:
     p = plan.parallelism
     if p.groups:
-        return f"{p.dp} of {len(p.groups)} kind{'s' if len(p.groups) > 1 else ''}"
-    return f"{p.dp} alike, TP{p.tp} PP{p.pp}"
+        return f"{p.dp} in {len(p.groups)} group{'s' if len(p.groups) > 1 else ''}"
+    return f"{p.dp} identical, TP{p.tp} PP{p.pp}"
 
 
 def groups(plan: Plan) -> None:
-    """Every kind of pipeline: how many, what of the batch, and its stages."""
+    """Every group of identical pipelines: how many, their share of the batch, and their stages."""
     rows = []
     for g in plan.parallelism.groups:
         recompute = {s.recompute for s in g.stages}
@@ -63,12 +63,21 @@ def groups(plan: Plan) -> None:
             f"{g.copies * g.width:,}", _stages(g), str(g.micro), str(g.micro_batches), f"{g.sequences:,}",
             "/".join(sorted(recompute)), format_bytes(memory), f"{100 * g.time_s / plan.prediction.step_time_s:.1f} %",
         ])  # fmt: skip
-    headers = ["pipelines", "stages: pool layers TP", "micro", "times", "batch", "recompute", "memory/GPU", "of step"]
-    render.table(headers, rows, align="rlrrrlrr", priority=["recompute", "memory/GPU", "times"])
+    headers = [
+        "pipelines",
+        "stages: pool layers TP",
+        "micro-batch",
+        "number",
+        "batch",
+        "recompute",
+        "memory/GPU",
+        "of step time",
+    ]
+    render.table(headers, rows, align="rlrrrlrr", priority=["recompute", "memory/GPU", "number"])
 
 
 def _stages(group: Group) -> str:
-    """``A 12 TP2, 2 x B 6 TP8``: runs of like stages in one."""
+    """``A 12 TP2, 2 x B 6 TP8``: consecutive identical stages written once."""
     runs: list[tuple[str, int]] = []
     for s in group.stages:
         extra = f" CP{s.cp}" if s.cp > 1 else ""
@@ -82,23 +91,23 @@ def _stages(group: Group) -> str:
 
 
 def starts(plan: Plan) -> None:
-    """What starts pipelines as planned; plainly, where nothing known does."""
-    from planner.export.bundle import starts_alike, trainers
+    """The launchers that can run the plan, or why none can."""
+    from planner.launchers.bundle import starts_alike, trainers
 
     p = plan.parallelism
     able, why = trainers(plan)
     if able:
-        told = f"{', '.join(able)} (clusterwright export)"
+        launchers = f"{', '.join(able)} (clusterwright export)"
     elif max(p.tp, p.pp, p.cp, p.ep) == 1:
-        told = "planner.runtime.uneven in a training script of your own: data parallelism only, batches unlike"
+        launchers = "planner.runtime.uneven in your own training script: data parallelism with uneven batches"
     else:
-        instead = "; --launchable asks for one that does" if starts_alike(plan) else ""
-        told = f"no launcher known here starts this plan as it is ({why}){instead}"
-    render.text(f"Starts    {told}")
+        instead = "; --launchable restricts the search to plans that one can" if starts_alike(plan) else ""
+        launchers = f"no supported launcher can run this plan ({why}){instead}"
+    render.labelled("Launchers", launchers)
 
 
 def search(found: PlanSet) -> None:
     """How the answer was found and how much better another could be."""
     s = found.search
     cpu = f", {found.meta['cpu_s']:.1f} s" if "cpu_s" in found.meta else ""
-    render.text(f"Search    best of {s.candidates:,} candidates by {s.objective}, gap {format_percent(s.gap)}{cpu}")
+    render.labelled("Search", f"best of {s.candidates:,} candidates by {s.objective}, gap {format_percent(s.gap)}{cpu}")

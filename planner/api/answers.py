@@ -1,0 +1,125 @@
+"""Whole answers to questions that are records already: what the command line and the Python functions share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from planner import planning
+from planner.base.errors import WrongQuestion
+from planner.catalog import load
+from planner.models import families, workload
+from planner.question import pools
+from planner.question.asked import (
+    Named,
+    PlanOptions,
+    _bases,
+    _inputs,
+    _meant,
+    listed,
+    parse_risk,
+    pooled_request,
+    request,
+    several,
+)
+from planner.schema.images import ImagePlan
+from planner.schema.plan import PlanSet
+from planner.schema.workload import Model
+
+
+def plan(
+    model: str | Model,
+    cluster: Named | Sequence[Named],
+    said: PlanOptions,
+    progress: planning.Progress | None = None,
+) -> PlanSet:
+    """The best plans for a model on one or several pools.
+
+    Raises:
+        WrongQuestion: a name, a value or a combination that cannot be.
+        NoAnswer: no plan fits or keeps the limits.
+    """
+    if said.noise_scale is not None:
+        return _by_goodput(model, cluster, said, progress)
+    if several(cluster, said):
+        from planner.hetero import run as mixed_planning
+
+        return mixed_planning.plan(*pooled_request(model, cluster, said), progress)
+    known, wanted = request(model, cluster, said)
+    return planning.plan(known, wanted, progress)
+
+
+def _by_goodput(
+    model: str | Model, cluster: Named | Sequence[Named], said: PlanOptions, progress: planning.Progress | None
+) -> PlanSet:
+    """The best plans of several batches, each with the tokens that it needs for the progress of the smallest.
+
+    A sample at batch B is worth ``(phi + B_0) / (phi + B)`` of one at the smallest, B_0, phi the noise scale.
+    """
+    from planner.hetero import batches
+
+    noise = batches.scale("" if said.noise_scale is None else said.noise_scale)
+    plain = replace(said, noise_scale=None)
+    ask = pooled_request if several(cluster, plain) else request
+    wanted = ask(model, cluster, plain)[1]
+
+    def of(batch: int, tokens: float) -> PlanSet:
+        return plan(model, cluster, replace(plain, batch=batch, tokens=f"{tokens:.0f}"), progress)
+
+    return batches.by_goodput(of, wanted, noise)
+
+
+OF_IMAGES = ("fabric", "region", "batch", "precision", "oom_risk", "accelerators", "link", "catalog", "top")
+"""What a question about images may say; all else is about transformers, or about money and time to train."""
+
+
+def counts_images(model: str) -> bool:
+    """Whether a model is a convolutional network, and no transformer of one's own is called the same."""
+    return model in families.networks() and model not in workload.library()
+
+
+def images(network: str, cluster: Named | Sequence[Named], said: PlanOptions) -> ImagePlan:
+    """The shortest data-parallel step of a convolutional network over one or several pools.
+
+    Raises:
+        WrongQuestion: a name or a value that cannot be, or something that images know nothing of.
+        NoAnswer: the batch does not fit into memory.
+    """
+    from planner.uneven import images as parts
+    from planner.uneven import sharing
+
+    for name, value in vars(PlanOptions()).items():
+        if name not in OF_IMAGES and getattr(said, name) != value:
+            raise WrongQuestion(
+                f"--{name.replace('_', '-')}: {network} is trained data-parallel, by images; "
+                "that takes --batch, --precision, --oom-risk, --accelerators, --link, --fabric and --catalog"
+            )
+    known, named = load(said.catalog), listed(cluster)
+    if not named and said.accelerators is None:
+        raise WrongQuestion("on what? --cluster dgx-a100-40gb:4, or --accelerators A100:4,V100:8")
+    bases = _bases(known, named, said)
+    model = families.network(network)
+    batch = _batch_of_images(said.batch, model.batch)
+    if said.precision is not None and said.precision not in parts.PRECISIONS:
+        raise WrongQuestion(f"--precision {said.precision}: {network} in one of {', '.join(parts.PRECISIONS)}")
+    left = [(f"batch of {batch:,} images", "the model's default", "--batch")] if said.batch is None else []
+    left += [("fp16", "what all such accelerators have", "--precision")] if said.precision is None else []
+    return sharing.plan(
+        known,
+        network,
+        pools.pools(bases, [(None, "")] * len(bases), said.link),
+        batch,
+        said.precision or parts.PRECISIONS[0],
+        oom_risk=parse_risk(said.oom_risk),
+        inputs=_inputs(known, model, named),
+        assumptions=(*left, *_meant(known, said, bases)),
+    )
+
+
+def _batch_of_images(text: int | str | None, usual: int) -> int:
+    if text is None:
+        return usual
+    if not re.fullmatch(r"[1-9]\d{0,7}", str(text)):
+        raise WrongQuestion(f"--batch {text}: one whole number of images, at least 1")
+    return int(text)
