@@ -75,9 +75,9 @@ class StepCost:
 
 
 def jitter(grid: Grid) -> Figure:
-    """Factor by which waiting for the slowest rank stretches a step: ``1 + j log2(nodes)``."""
+    """Factor by which a site, and waiting for the slowest rank, stretch a step: ``w (1 + j log2(nodes))``."""
     nodes = np.maximum(grid.network.accelerators / np.minimum(grid.network.domain, 8.0), 1.0)
-    return 1.0 + grid.stack.jitter * np.log2(nodes)
+    return grid.stack.whole_step * (1.0 + grid.stack.jitter * np.log2(nodes))
 
 
 @dataclass(frozen=True, slots=True)

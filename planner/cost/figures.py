@@ -256,6 +256,8 @@ class Stack:
     selective_recompute: Figure
     resident_bytes: Figure
     activation_factor: Figure
+    whole_step: Figure = 1.0
+    """A site's factor on all that passes of a step take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -416,4 +416,5 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation
         selective_recompute=reached.selective_recompute,
         resident_bytes=reached.resident_bytes,
         activation_factor=reached.activation_factor,
+        whole_step=reached.whole_step,
     )

@@ -86,6 +86,8 @@ class RuntimeEfficiency(Entry):
     """Factor on the traffic of casting into 8-bit formats."""
     jitter: float
     """Growth of the step time per doubling of nodes."""
+    whole_step: float = 1.0
+    """Factor on all that passes of a step take: a site's own, fitted to its runs (`calibrate --site`)."""
     layer_overhead: float = 0.0
     """Seconds per layer and micro-batch that no kernel accounts for."""
     tp_host: float = 0.0
