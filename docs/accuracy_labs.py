@@ -1,0 +1,150 @@
+"""The first section of ``accuracy.md``: predictions of labs and frameworks that no fit has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.calibration.fit import site
+from planner.calibration.fit.calibrate import Calibration
+from planner.calibration.fit.core import PRETRAINING, lab
+from planner.calibration.fit.frame import Frame
+from planner.calibration.report import labs
+from planner.calibration.report.labs import Covered, GroupError, Regret, framework
+from planner.calibration.runs.run import Run
+
+DRAWS = 8
+"""Times that a site's own runs are drawn at random."""
+SMALLEST = 8
+"""Runs of one lab and framework from which on a site is imitated."""
+
+
+def regret_kind(run: Run) -> str | None:
+    """Under which head a group of plans of one job is counted; None where plans are not compared."""
+    if run.family not in ("dense", "moe") or run.task not in PRETRAINING or run.grade not in ("A", "B"):
+        return None
+    if run.runtime == "nanotron":
+        nodes = run.accelerators // 8
+        return "nanotron, up to 8 nodes" if nodes <= 8 else "nanotron, 16-32 nodes" if nodes <= 32 else "nanotron, 64 nodes"
+    return {"KAIST": "vTrain, A100", "BigScience (Jean Zay)": "BLOOM, A100"}.get(lab(run), f"{lab(run)}")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What leaving out whole labs, and whole frameworks, shows."""
+
+    by_lab: list[GroupError]
+    by_framework: list[GroupError]
+    covered: list[Covered]
+    covered_frameworks: list[Covered]
+    memory: list[GroupError]
+    sites: list[tuple[str, int, float, float, float | None]]
+    """Lab and framework, runs, error before, after 3 own runs, after 24."""
+    regrets: list[Regret]
+    infeasible: tuple[int, int]
+    """Runs that ran and are called infeasible at a risk of 50 %, and runs that ran; lab left out."""
+    prior: list[GroupError]
+    """With no run fitted."""
+
+
+def found(calibration: Calibration) -> Found:
+    """Fits without each lab, and without each framework, and what they predict."""
+    frame, rows = calibration.frame, calibration.rows
+    members = [frame.runs[i] for i in rows]
+    time, memory, fits = labs.held_out(calibration, lab)
+    other_time, _, _ = labs.held_out(calibration, framework)
+    residual = np.log(time[rows] / frame.measured[rows])
+    other = np.log(other_time[rows] / frame.measured[rows])
+    unfitted = np.log(frame.predict(calibration.prior).time[rows] / frame.measured[rows])
+    ran = [i for i, r in enumerate(frame.runs) if r.measured and not r.out_of_memory and r.family in ("dense", "moe")]
+    return Found(
+        labs.errors(residual, [lab(run) for run in members]),
+        labs.errors(other, [framework(run) for run in members]),
+        labs.coverage(calibration, residual, lab),
+        labs.coverage(calibration, other, framework),
+        labs.errors(memory, [lab(run) for run in frame.runs]),
+        sites(calibration),
+        labs.regrets(frame, time, fits, regret_kind),
+        (sum(not fits[i] for i in ran), len(ran)),
+        labs.errors(unfitted, [lab(run) for run in members]),
+    )
+
+
+def sites(calibration: Calibration) -> list[tuple[str, int, float, float, float | None]]:
+    """Every lab's runs under one framework as a site: error on its other runs before and after few of its own."""
+    frame, rows = calibration.frame, calibration.rows
+    chance, told = np.random.default_rng(0), []
+    left = {name: using for name, using in _left_out(calibration)}
+    keys = [(lab(frame.runs[i]), framework(frame.runs[i])) for i in rows]
+    for key in sorted(set(keys)):
+        own = [i for i, each in zip(rows, keys, strict=True) if each == key]
+        if len(own) < SMALLEST:
+            continue
+        alone, using = Frame(frame.catalog, [frame.runs[i] for i in own]), left[key[0]]
+        before = np.abs(alone.predict(using).time / alone.measured - 1)
+        after: list[float | None] = []
+        for few in (3, 24):
+            now = []
+            for _ in range(DRAWS if len(own) > few + 4 else 0):
+                picked = chance.choice(len(own), few, replace=False)
+                rest = np.setdiff1d(np.arange(len(own)), picked)
+                fitted = site.adapted(alone, using, picked).efficiencies
+                now.append(float(np.abs(alone.predict(fitted).time[rest] / alone.measured[rest] - 1).mean()))
+            after.append(float(np.mean(now)) if now else None)
+        assert after[0] is not None
+        told.append((f"{key[0]}, {key[1]}", len(own), float(before.mean()), after[0], after[1]))
+    return told
+
+
+def _left_out(calibration: Calibration):  # type: ignore[no-untyped-def]
+    from planner.calibration.fit.calibrate import held_out
+
+    names = [lab(calibration.frame.runs[i]) for i in calibration.rows]
+    for name, _, fit in held_out(calibration, names):
+        yield name, fit.efficiencies
+
+
+def _mean(errors: Sequence[GroupError], key: str) -> float:
+    return float(np.mean([getattr(each, key) for each in errors]))
+
+
+def percent(value: float | None, places: int = 1) -> str:
+    """A fraction as per cent."""
+    return "-" if value is None else f"{100 * value:.{places}f} %"
+
+
+def asked(f: Found, old: dict[str, str]) -> list[list[str]]:
+    """Figure, before this round, required, reached."""
+    whole = [c for c in f.covered if c.runs >= labs_least()]
+    regret = [r for r in f.regrets if not r.name.endswith("64 nodes")]
+    groups = sum(r.groups for r in regret)
+    mean = sum(r.mean * r.groups for r in regret) / max(groups, 1)
+    larger = next((r for r in f.regrets if "16-32" in r.name), None)
+    worst = max(f.by_lab, key=lambda each: each.mape)
+    share = float(np.mean([c.share for c in whole]))
+    half = float(np.median([c.half for c in f.covered]))
+    after = [s[3] for s in f.sites]
+    many = [s[4] for s in f.sites if s[4] is not None and "nanotron" in s[0]]
+    no, ran = f.infeasible
+    return [
+        ["step time, lab left out, every lab alike: MAPE", old["mape"], "12 %", percent(_mean(f.by_lab, "mape"))],
+        ["worst lab", old["worst"], "20 %", f"{percent(worst.mape)} ({worst.name}, {worst.runs} runs)"],
+        ["bias, every lab alike (log)", old["bias"], "within 4 %", percent(_mean(f.by_lab, "bias"))],
+        ["framework left out, every framework alike: MAPE", "-", "-", percent(_mean(f.by_framework, "mape"))],
+        ["no run fitted at all, every lab alike: MAPE", "-", "-", percent(_mean(f.prior, "mape"))],
+        ["80 % intervals, lab left out: hold (mean over labs)", old["holds"], "75-88 %", percent(share, 0)],
+        ["  median half-width (log)", "-", "0.30", f"{half:.2f}"],
+        ["after 3 own runs: mean over sites; most", old["site"], "6 %; 10 %", f"{percent(float(np.mean(after)))}; {percent(max(after))}"],
+        ["after 24 runs of a new framework (nanotron)", "-", "8 %", percent(many[0]) if many else "-"],
+        ["peak memory, lab left out, every lab alike: MAPE", old["memory"], "10 %", percent(_mean(f.memory, "mape"))],
+        ["runs that ran called infeasible at 50 % risk", old["infeasible"], "1 %", f"{no:,} of {ran:,} ({percent(no / max(ran, 1))})"],
+        ["regret, every group of 2 plans or more: mean", old["regret"], "3 %", f"{percent(mean)} ({groups} groups)"],
+        ["  at 16-32 nodes", "-", "8 %", percent(larger.mean) if larger else "-"],
+    ]  # fmt: skip
+
+
+def labs_least() -> int:
+    """Runs of a lab from which on its coverage is counted."""
+    return 3

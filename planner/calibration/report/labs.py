@@ -1,0 +1,164 @@
+"""Predictions of whole labs, or of whole frameworks, by fits that saw nothing of them: times, memory, choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.calibration.fit import peaks
+from planner.calibration.fit.calibrate import Calibration
+from planner.calibration.fit.core import cell, lab, weights
+from planner.calibration.fit.frame import Frame
+from planner.calibration.fit.least_squares import fit
+from planner.calibration.fit.parameters import parameters
+from planner.calibration.report.metrics import plan_of, same_job
+from planner.calibration.report.validation import memory_residuals, situation
+from planner.calibration.runs.run import Run
+from planner.cost.figures import Array
+from planner.performance import spread
+
+Name = Callable[[Run], str]
+ROUNDS = 6
+"""Steps of a fit that starts from the fit to all."""
+
+
+def framework(run: Run) -> str:
+    """The software that a run was trained with, as frameworks are left out."""
+    return run.runtime
+
+
+def held_out(calibration: Calibration, name: Name = lab) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Seconds, log memory residuals and whether it fits, of every run of the frame, its group left out of the fits."""
+    frame, rows = calibration.frame, calibration.rows
+    names = np.array([name(run) for run in frame.runs])
+    time, memory = np.full(len(names), np.nan), np.full(len(names), np.nan)
+    fits = np.ones(len(names), dtype=bool)
+    for group in sorted(set(names)):
+        inside = np.flatnonzero(names == group)
+        kept = rows[names[rows] != group]
+        found = calibration.fit
+        if len(kept) < len(rows):
+            weight = weights([cell(frame.runs[i]) for i in kept])
+            found = fit(frame, calibration.prior, parameters(), kept, weight, calibration.fit.theta, ROUNDS)
+        others = Frame(frame.catalog, [run for run, own in zip(frame.runs, names == group, strict=True) if not own])
+        using = peaks.fitted(others, found.efficiencies)
+        predicted = frame.predict(using)
+        time[inside], fits[inside] = predicted.time[inside], predicted.fits[inside]
+        measured, residuals = memory_residuals(frame, predicted)
+        own = np.isin(measured, inside)
+        memory[measured[own]] = residuals[own]
+    return time, memory, fits
+
+
+@dataclass(frozen=True, slots=True)
+class GroupError:
+    """How far predictions of one group are off. Fractions; bias and scatter are of logarithms."""
+
+    name: str
+    runs: int
+    mape: float
+    bias: float
+    scatter: float
+
+
+def errors(residuals: Array, names: Sequence[str]) -> list[GroupError]:
+    """Of every group of residuals (log of predicted over measured)."""
+    labels, found = np.array(names), []
+    for name in sorted(set(names)):
+        own = residuals[labels == name]
+        own = own[np.isfinite(own)]
+        if len(own):
+            found.append(
+                GroupError(name, len(own), float(np.abs(np.expm1(own)).mean()), float(own.mean()), float(own.std()))
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """How many runs of a left-out group lie inside their 80 % intervals, and how wide those are (log, median)."""
+
+    name: str
+    runs: int
+    share: float
+    half: float
+
+
+def coverage(calibration: Calibration, residuals: Array, name: Name = lab) -> list[Covered]:
+    """Coverage of every group, by intervals that the residuals of the other groups give.
+
+    Arguments:
+        calibration: whose core runs are judged.
+        residuals: of those, each by a fit that left its group out.
+        name: what is left out.
+    """
+    frame, rows = calibration.frame, calibration.rows
+    members = [frame.runs[i] for i in rows]
+    readings = frame.predict(calibration.fit.efficiencies).row[rows]
+    situations = [
+        situation(run, frame.reading(row).options.precision) for run, row in zip(members, readings, strict=True)
+    ]
+    labels, by_lab, found = np.array([name(run) for run in members]), [lab(run) for run in members], []
+    for group in sorted(set(labels)):
+        own = labels == group
+        known = spread.fitted(
+            residuals[~own],
+            [each for each, mine in zip(situations, own, strict=True) if not mine],
+            [each for each, mine in zip(by_lab, own, strict=True) if not mine],
+        )
+        half = np.array([spread.half_width(known, each)[0] for each, mine in zip(situations, own, strict=True) if mine])
+        inside = np.abs(residuals[own]) <= half
+        found.append(Covered(str(group), int(own.sum()), float(inside.mean()), float(np.median(half))))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """How much slower than the best measured plan the chosen one is, over groups of plans of one job. Fractions."""
+
+    name: str
+    groups: int
+    mean: float
+    largest: float
+    naive: float
+    """The same of a rule that people use: least TP, then least PP, then the largest micro-batch."""
+    better: int
+    """Groups where the choice is no worse than the rule's."""
+
+
+def regrets(frame: Frame, time: Array, fits: NDArray[np.bool_], named: Callable[[Run], str | None]) -> list[Regret]:
+    """Over every group of at least two really different plans of one job, by kind of group.
+
+    The choice is the plan predicted fastest among those predicted to fit (all, if none is). Plans that ran out of
+    memory are not measured and cannot be chosen here.
+    """
+    jobs: dict[Hashable, dict[Hashable, int]] = {}
+    for index, run in enumerate(frame.runs):
+        if named(run) is not None and run.measured is not None and np.isfinite(time[index]):
+            jobs.setdefault((named(run), same_job(run)), {}).setdefault(plan_of(run), index)
+    by_kind: dict[str, list[tuple[float, float]]] = {}
+    for job, plans in jobs.items():
+        if len(plans) < 2:
+            continue
+        pool = [i for i in plans.values() if fits[i]] or list(plans.values())
+        chosen = min(pool, key=lambda i: float(time[i]))
+        rule = min(pool, key=lambda i: _simplest(frame.runs[i]))
+        best = float(frame.measured[list(plans.values())].min())
+        kind = str(job[0])  # type: ignore[index]
+        pair = (float(frame.measured[chosen]) / best - 1.0, float(frame.measured[rule]) / best - 1.0)
+        by_kind.setdefault(kind, []).append(pair)
+    found = []
+    for kind, pairs in sorted(by_kind.items()):
+        own, other = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
+        found.append(
+            Regret(kind, len(pairs), float(own.mean()), float(own.max()), float(other.mean()), int((own <= other).sum()))
+        )
+    return found
+
+
+def _simplest(run: Run) -> tuple[int, int, int]:
+    layout = run.variants[0].layout
+    return layout["tp"], layout["pp"], -layout["micro"]
