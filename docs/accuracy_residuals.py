@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.calibration.fit.core import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import residuals
 from planner.calibration.report.metrics import Errors
@@ -14,7 +15,11 @@ from planner.calibration.report.residuals import Component
 from planner.calibration.runs.run import Run
 from planner.performance.efficiency import Efficiencies
 
-KINDS = ("all runs", "source", "release", "accelerator", "model", "scatter")
+KINDS = ("all runs", "lab", "release", "accelerator", "model", "scatter")
+
+
+FEWEST = 5
+"""Runs of a lab from which on it can be the worst."""
 
 
 @dataclass(frozen=True)
@@ -59,24 +64,26 @@ class Judged:
         """Whether the figure asked for is not reached."""
         return self.asked is None or self.error > self.asked
 
-    def only(self, title: str, asked: float | None, family: str = "", source: str = "") -> Judged:
-        """Its runs of one family or source."""
-        kept = [i for i, r in enumerate(self.runs) if family in ("", r.family) and source in ("", r.source)]
+    def only(self, title: str, asked: float | None, family: str) -> Judged:
+        """Its runs of one family."""
+        kept = [i for i, r in enumerate(self.runs) if r.family == family]
         return Judged(title, asked, self.frame, self.using, self.rows[kept], self.times[kept])
 
+    def of_lab(self, name: str) -> Judged:
+        """Its runs of one lab."""
+        kept = [i for i, r in enumerate(self.runs) if lab(r) == name]
+        return Judged(f"worst lab: {name}", 0.20, self.frame, self.using, self.rows[kept], self.times[kept])
 
-def figures(source: Judged, model: Judged, shipped: Judged) -> list[Judged]:
-    """What is asked of step times, by runs; `source` and `model` are left-out predictions, `shipped` all as shipped."""
-    names = sorted({run.source for run in source.runs})
-    worst = max((source.only(name, 0.13, source=name) for name in names), key=lambda judged: judged.error)
+
+def figures(left_out: Judged) -> list[Judged]:
+    """What is asked of step times with labs left out, by family and for the worst lab."""
+    names = sorted({lab(run) for run in left_out.runs})
+    each = [left_out.of_lab(name) for name in names if sum(lab(run) == name for run in left_out.runs) >= FEWEST]
+    worst = max(each, key=lambda judged: judged.error)
     return [
-        model.only("mixtures, model left out", 0.11, "moe"),
-        source.only("mixtures, source left out", 0.13, "moe"),
-        model.only("dense, model left out", 0.045, "dense"),
-        source.only("dense, source left out", 0.07, "dense"),
-        worst.only(f"worst source: {worst.title}", 0.13),
-        shipped.only("V100, no run fitted", 0.15, source="bigscience-v100"),
-        shipped.only("TPU, no run fitted", None, source="maxtext-tpu"),
+        left_out.only("mixtures, lab left out", 0.12, "moe"),
+        left_out.only("dense, lab left out", 0.12, "dense"),
+        worst,
     ]
 
 
@@ -84,8 +91,8 @@ def by_group(judged: Judged) -> list[Component]:
     """Its squared residual by what runs have in common."""
     runs = judged.runs
     labels = {
-        "source": [run.source for run in runs],
-        "release": [f"{run.source} {run.release}" for run in runs],
+        "lab": [lab(run) for run in runs],
+        "release": [f"{lab(run)} {run.runtime} {run.year}" for run in runs],
         "accelerator": [run.cluster.accelerator.id if run.cluster else "" for run in runs],
         "model": [run.base for run in runs],
     }
@@ -132,30 +139,8 @@ def repeats_table(runs: Sequence[Run]) -> list[list[str]]:
     rows = []
     for family, name in (("dense", "dense"), ("moe", "mixtures")):
         chosen = [r for r in runs if r.family == family and r.task == "pretrain" and r.grade in "AB"]
-        chosen = [r for r in chosen if not r.source.startswith(("mlperf", "vtrain"))]
         for across, what in ((False, "nothing that the row states"), (True, "at most the release")):
             found = residuals.repeats(chosen, across)
             cells = [str(found.configurations), str(found.runs), f"{100 * found.error:.1f} %"] if found else ["-"] * 3
             rows.append([name, what, *cells])
     return rows
-
-
-def ranks_table(judged: Judged, most: int = 6) -> list[list[str]]:
-    """Which runs keep the rank correlation from 1."""
-    labels = [f"{run.source}, {'mixtures' if run.family == 'moe' else run.family}" for run in judged.runs]
-    found = residuals.displaced(judged.times, judged.measured, labels)
-    return [[name, str(runs), f"{100 * share:.0f} %"] for name, runs, share in found[:most]]
-
-
-def sites_table(judged: Judged) -> list[list[str]]:
-    """By source: the error, and what is left of it once one factor is taken off all its runs."""
-    rows = []
-    for name in sorted({run.group for run in judged.runs}):
-        inside = np.array([i for i, run in enumerate(judged.runs) if run.group == name])
-        residual = judged.residual[inside]
-        off = np.abs(np.expm1(residual - np.median(residual))).mean()
-        factor = float(np.exp(-np.median(residual)))
-        before = np.abs(np.expm1(residual)).mean()
-        rows.append([name, str(len(inside)), f"{100 * before:.1f} %", f"x{factor:.3f}", f"{100 * off:.1f} %"])
-    means = [np.mean([float(row[column].split()[0]) for row in rows]) for column in (2, 4)]
-    return [*rows, ["mean over sources", "", f"{means[0]:.1f} %", "", f"{means[1]:.1f} %"]]

@@ -154,7 +154,9 @@ def regrets(frame: Frame, time: Array, fits: NDArray[np.bool_], named: Callable[
     for kind, pairs in sorted(by_kind.items()):
         own, other = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
         found.append(
-            Regret(kind, len(pairs), float(own.mean()), float(own.max()), float(other.mean()), int((own <= other).sum()))
+            Regret(
+                kind, len(pairs), float(own.mean()), float(own.max()), float(other.mean()), int((own <= other).sum())
+            )
         )
     return found
 
