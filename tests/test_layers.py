@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MODULES = sorted((ROOT / "planner").rglob("*.py"))
 
 LAYERS = [
-    ["errors", "units", "typeset"],
+    ["errors", "units", "typeset", "solver"],
     ["schema"],
     ["resources"],
     ["config_reader", "derived", "architectures", "huggingface", "model_files", "model_rules", "parameters"],
@@ -44,6 +44,8 @@ RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
 ONLY_IN = {
     "rich": {"render"},
     "click": {"commands"},
+    "pulp": {"solver"},
+    "highspy": {"solver"},
     "numpy": {"space", "cost", "search", "accuracy", "question", "document", "mixed", "comm", "runtime", "design"},
 }
 """Library -> the rooms that may import it at all."""
@@ -129,6 +131,14 @@ def test_help_stays_light(path: Path) -> None:
             assert not at_top or inner.startswith("__") or inner in LIGHT, f"{where}: {module} is not light"
         else:
             assert not at_top or known, f"{where}: {library} is not light"
+
+
+def test_one_module_knows_the_solver() -> None:
+    """Tests, too, ask it in the project's words: PuLP's own differ between its releases."""
+    files = [path for folder in ("planner", "tests", "docs", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    assert {path for path in files for module, *_ in imports(path) if module.split(".")[0] in ("pulp", "highspy")} == {
+        ROOT / "planner" / "solver.py"
+    }
 
 
 def test_verify_shares_no_code_with_the_search() -> None:

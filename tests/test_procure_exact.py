@@ -15,6 +15,7 @@ from planner.procure.model import FAR, Instance, Variant, limits
 from planner.procure.portfolio import DAYS_PER_MONTH, Job, Limits
 from planner.procure.schedule import calendar, makespan
 from planner.procure.solve import Settings, best, solve
+from planner.solver import SolverName, installed
 from tests.procuring import answers, best_ratio, best_value, bought, hired, job, portfolio, random_instance, with_limits
 
 SETTINGS = Settings(gap=1e-9)
@@ -254,6 +255,10 @@ def test_conflicts_are_smallest_and_relaxations_suffice() -> None:
     assert told >= 4
 
 
+needs_cbc = pytest.mark.skipif(not installed("cbc"), reason="PuLP 4 brings no CBC")
+
+
+@needs_cbc
 def test_cbc_finds_the_same() -> None:
     for seed in range(6):
         instance = random_instance(seed)
@@ -298,8 +303,8 @@ def test_of_two_jobs_that_are_due_together_the_more_urgent_goes_first() -> None:
         assert [stretch.job for stretch in calendar(instance, found)] == [urgent, 1 - urgent]
 
 
-@pytest.mark.parametrize("solver", ["highs", "cbc"])
-def test_racks_that_are_full_already_are_said_to_be(solver: str) -> None:
+@pytest.mark.parametrize("solver", ["highs", pytest.param("cbc", marks=needs_cbc)])
+def test_racks_that_are_full_already_are_said_to_be(solver: SolverName) -> None:
     # Nothing can be bought: the machines that stand there fill more than the limit, whatever is hired.
     asked = portfolio((job(0, 30.0),), "cost", Limits(racks=1.0))
     instance = Instance(asked, [hired(1, 100.0)], [Column(0, 0, 10.0, 1e3)], {"racks": 2.0})
