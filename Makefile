@@ -9,14 +9,17 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 
 REAL := .venv-real
 LAUNCHERS ?= .venv-launchers
+MATRIX ?= .venv-matrix
+ENDS := $(foreach python,3.11 3.12 3.13,$(python)-lowest $(python)-highest)
 
-.PHONY: help demo test test-real test-launchers lint format docs accuracy case-studies calibrate clean
+.PHONY: help demo test test-real test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
 	@echo "make test    lint, type-check and test everything"
 	@echo "make test-real  kernels, training steps, back ends with PyTorch and MPI, trials on PostgreSQL (into $(REAL), once)"
 	@echo "make test-launchers  exported files through the launchers' own parsers (installs those once, into $(LAUNCHERS))"
+	@echo "make test-matrix  the tests on Python 3.11, 3.12 and 3.13, with the lowest and the highest versions allowed (into $(MATRIX), once)"
 	@echo "make lint    the same without the tests"
 	@echo "make format  reformat the sources"
 	@echo "make docs    refresh the generated pages and the examples in README.md"
@@ -41,6 +44,11 @@ test-real: $(REAL)/.installed
 # a tree with slurmctld and slurmd; NCCL_TUNER=FILE the example tuner plugin, or its source's folder.
 test-launchers: $(VENV)/.installed-dev $(foreach name,torch skypilot dstack,$(LAUNCHERS)/$(name)/.installed)
 	LAUNCHERS=$(LAUNCHERS) $(BIN)/pytest -n auto -rs tests/launchers
+
+# The interpreters of PATH, pyenv and uv; one that is missing is skipped and named. ENDS="3.13-highest" runs one.
+test-matrix:
+	MATRIX=$(MATRIX) .ci/matrix install $(ENDS)
+	MATRIX=$(MATRIX) .ci/matrix test $(ENDS) -- -n auto
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -67,7 +75,7 @@ calibrate: $(VENV)/.installed-dev
 	$(BIN)/clusterwright calibrate --collectives benchmarks/data/measured_collectives.csv -o hardware_catalog
 
 clean:
-	rm -rf $(VENV) $(REAL) $(LAUNCHERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	rm -rf $(VENV) $(REAL) $(LAUNCHERS) $(MATRIX) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

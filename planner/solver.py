@@ -260,7 +260,7 @@ def _handed_over(problem: Problem, objective: Linear) -> tuple[Any, dict[str, An
     variables = {}
     for i, name in enumerate(sorted(used)):  # and PuLP 3 sorts columns by theirs
         column = problem.columns[name]
-        kind = pulp.LpInteger if column.whole else pulp.LpContinuous
+        kind: Any = pulp.LpInteger if column.whole else pulp.LpContinuous
         variables[name] = handed.add_variable(f"x{i:08d}", column.low, column.high, kind)
 
     def affine(of: Linear) -> Any:

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import jsonschema
+import pydantic
 import pytest
 
 from planner import document, verify
@@ -63,6 +64,10 @@ def written(name: str = "mixture") -> dict[str, Any]:
     return copy.deepcopy(_written(name))
 
 
+@pytest.mark.skipif(
+    tuple(map(int, pydantic.VERSION.split(".")[:2])) < (2, 13),
+    reason="before 2.13, pydantic leaves out what named parts of a schema are",
+)
 @pytest.mark.parametrize("path", plan_schema.pages(), ids=lambda path: path.name)
 def test_the_published_pages_are_current(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == plan_schema.pages()[path], "run `make docs`"

@@ -216,6 +216,7 @@ def test_among_equal_optima_names_decide_not_the_order_of_asking() -> None:
         x = {i: problem.binary(f"x{i}") for i in order}
         problem.constrain(total(x[i] for i in order) == 2, "two")
         problem.minimise(total(x[i] for i in reversed(order)))
+        assert list(solver._handed_over(problem, problem.objective)[1]) == [f"x{i}" for i in range(5)]
         return dict(problem.solve(gap=0.0).values)
 
     assert taken([0, 1, 2, 3, 4]) == taken([4, 2, 0, 3, 1])
