@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import measure
 from planner.cost import dimensions
-from planner.cost.figures import Dimension, Dimensions
+from planner.cost.figures import Dimensions, NetworkDimension
 
 ROOT = Path(__file__).resolve().parent.parent
 CASES = tomllib.loads((ROOT / "tests/golden/libra/collectives.toml").read_text(encoding="utf-8"))
@@ -35,7 +35,7 @@ PIPELINED = 1e9
 def network(case: Mapping[str, Any], chunks: float, latency: float = LATENCY) -> Dimensions:
     """A network of the cases as the cost model takes it."""
     along = zip(case["topology"], case["sizes"], case["GBps"], strict=True)
-    return Dimensions(tuple(Dimension(t, float(n), rate * 1e9, latency) for t, n, rate in along), chunks)
+    return Dimensions(tuple(NetworkDimension(t, float(n), rate * 1e9, latency) for t, n, rate in along), chunks)
 
 
 def groups(workload: Mapping[str, Any], case: Mapping[str, Any]) -> tuple[list[int], list[int]]:

@@ -37,13 +37,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.paired import LEAST, interval, narrow
-from planner import render
-from planner.comm import choosing, measuring, rank
-from planner.comm.choosing import Asked
-from planner.comm.table import Table, trimmed_mean
-from planner.comm.timing import times
+from planner.base.errors import ClusterwrightError
+from planner.comm.program import choosing
+from planner.comm.program.choosing import ChooseOptions
+from planner.comm.tables import measuring, rank
+from planner.comm.tables.records import TimesTable, trimmed_mean
+from planner.comm.tables.timing import times
+from planner.commands.screen import render
 from planner.cost.calls import OPERATIONS, Call
-from planner.errors import ClusterwrightError
 
 ROOT = Path(__file__).resolve().parent.parent
 MIXED = "mixed"
@@ -59,7 +60,7 @@ def cells(sizes: Sequence[int]) -> list[tuple[str, int]]:
     return [(op, size) for size in sizes for op in OPERATIONS]
 
 
-def calls(table: Table, ranks: int, sizes: Sequence[int]) -> list[Call]:
+def calls(table: TimesTable, ranks: int, sizes: Sequence[int]) -> list[Call]:
     """The sweep as a step's calls: one each, everything exposed, as long as the best single back end takes."""
     found, names = [], table.candidates
     alone = {who: sum(times(table, op, ranks, size)[who].seconds for op, size in cells(sizes)) for who in names}
@@ -78,7 +79,7 @@ def on_a_rank(text: str) -> None:
     import torch
     import torch.distributed as dist
 
-    from planner.runtime.routing import Router, Rule
+    from planner.runtime.routing import Router, RoutingRule
     from planner.runtime.routing.launch import rendezvous
 
     job = json.loads(text)
@@ -88,7 +89,7 @@ def on_a_rank(text: str) -> None:
     backends, base = ["gloo", job["mpi"]], job["base"]
     routers = {}
     for name in drawn.sample([*backends, MIXED], 3):
-        rules = [Rule(**rule) for rule in job["rules"]]
+        rules = [RoutingRule(**rule) for rule in job["rules"]]
         routers[name] = Router(rules, backends) if name == MIXED else Router([], [name])
     other = next(name for name in backends if name != base)
     sweep = cells(job["sizes"])
@@ -176,10 +177,12 @@ def gone_on(launches: Launches, ranks: int, job: Mapping[str, Any], asked: argpa
         yield f"{len(launches.totals)} launches" + (f", {found.centre:.3f} +- {found.half:.1%}" if found else "")
 
 
-def compared(table: Table, ranks: int, sizes: Sequence[int], folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
+def compared(
+    table: TimesTable, ranks: int, sizes: Sequence[int], folder: Path, asked: argparse.Namespace
+) -> dict[str, Any]:
     """Chosen on the table's rounds, run in launches."""
     mpi = next(who.backend for who in table.candidates if who.backend != "gloo")
-    found = choosing.choose(calls(table, ranks, sizes), table, Asked(switch_s=0.0), "table")
+    found = choosing.choose(calls(table, ranks, sizes), table, ChooseOptions(switch_s=0.0), "table")
     rules = [
         {"op": r.op, "ranks": r.ranks, "least": r.bytes_min, "most": r.bytes_max, "backend": r.backend}
         for r in found.rules
@@ -261,7 +264,7 @@ def answered(asked: argparse.Namespace) -> dict[str, Any]:
         folder = asked.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         for ranks in map(int, asked.ranks.split(",")):
-            wanted = measuring.Asked(
+            wanted = measuring.MeasureOptions(
                 backends=("gloo", "mpi"), ops=OPERATIONS, sizes=tuple(sizes), ranks=(ranks,), rounds=asked.rounds
             )
             table = measuring.measure(wanted, folder / f"table-{ranks}.csv", render.progress)

@@ -28,11 +28,15 @@ import numpy as np
 from benchmarks import measure
 from planner import catalog as catalogs
 from planner.catalog.files import Document
-from planner.design import answer, designing, front, proposing, reading, storing, trials
-from planner.design.evaluation import Evaluator
-from planner.design.study import Point, Study
-from planner.question import problem
+from planner.question.prepared import problem
 from planner.search import costing
+from planner.study import run
+from planner.study.answer import document as answer
+from planner.study.answer import front
+from planner.study.program import proposing, storing, trials
+from planner.study.program.evaluation import Evaluator
+from planner.study.question import reading
+from planner.study.question.study import Point, Study
 
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS, TRIALS = 10, 150
@@ -165,7 +169,7 @@ def regret(table: Table, seed: int, wanted: int, make: Callable[[int], Any] | No
     import optuna
 
     found = optuna.create_study(
-        sampler=proposing.sampler(table.study, seed, proposing.Known(table.allowed, table.evaluator.alike), make)
+        sampler=proposing.sampler(table.study, seed, proposing.KnownPoints(table.allowed, table.evaluator.alike), make)
     )
     spread, best = proposing.distributions(table.study), np.inf
     for _ in range(wanted):
@@ -181,7 +185,7 @@ def regret(table: Table, seed: int, wanted: int, make: Callable[[int], Any] | No
 def random_regret(table: Table, seed: int, wanted: int) -> float:
     """Of points at random that keep the limits known without a plan, none twice: what that knowledge alone brings."""
     rng, before, best = random.Random(proposing.seeded(seed, 0)), set(), np.inf
-    known = proposing.Known(table.allowed, table.evaluator.alike)
+    known = proposing.KnownPoints(table.allowed, table.evaluator.alike)
     while len(before) < wanted:
         number = rng.randrange(table.study.size)
         point = table.study.point(number)
@@ -347,10 +351,10 @@ def workers(wanted: int) -> dict[str, Any]:
     for count in (1, 2):
         with tempfile.TemporaryDirectory() as folder:
             place = str(Path(folder) / "a.journal")
-            how = designing.How(trials=wanted, workers=count, storage=place, explained=False)
+            how = run.How(trials=wanted, workers=count, storage=place, explained=False)
             before = _cpu()
             evaluator = Evaluator(known, asked)
-            found, _ = designing._searched(known, evaluator, wanted, how, None)
+            found, _ = run._searched(known, evaluator, wanted, how, None)
             done = sorted(t.datetime_complete for t in storing.storage(place).get_all_trials(0) if t.datetime_complete)
             # Without the time that processes take to begin: from a tenth of the trials on.
             first = len(done) // 10

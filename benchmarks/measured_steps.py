@@ -28,9 +28,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import transformer
-from planner.parameters import parameters
+from planner.models.parameters import parameters
+from planner.models.workload import library
 from planner.schema.workload import Model
-from planner.workload import library
 
 COLUMNS = Path(__file__).resolve().parent / "data" / "measured_runs.csv"
 SOURCE = "measured-steps"

@@ -20,16 +20,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks import measure
-from planner import api, pooled
+from planner import api
 from planner import planning as one_pool
+from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
-from planner.errors import NoAnswer, WrongQuestion
-from planner.mixed import planning, problem, settling, sharing
-from planner.mixed.pools import Pool, Pools
-from planner.question import Request
+from planner.hetero import bundles, problem, run
+from planner.question import pools as pooled
+from planner.question.asked import PlanOptions, pooled_request
+from planner.question.joined import JobPool, Pools
+from planner.question.request import Request
 from planner.schema.hardware import Price
 from planner.schema.plan import PlanSet
 from planner.space.axes import Bound, Pins
+from planner.uneven import sharing
 
 SAILOR_USD = {"A100-SXM4-40GB": 3.673385, "V100-SXM2-16GB": 2.859998}
 """Per accelerator-hour, the constants of eth-easl/sailor."""
@@ -98,7 +101,7 @@ MIXTURES = tuple(Problem(f"4 A100 + 4 V100 + 8 RTX 6000, {model}", model, batch,
 def posed(each: Problem) -> tuple[Catalog, Request, Pools]:
     """The question of a problem."""
     first = pooled_nodes(each)
-    known, wanted, _ = api.pooled_request(each.model, first[:1], api.Asked(batch=str(each.batch)))
+    known, wanted, _ = pooled_request(each.model, first[:1], PlanOptions(batch=str(each.batch)))
     pools = []
     for part, count, per_node, zone in each.pools:
         cluster, *_ = pooled.of_accelerators(known, f"{part}:{per_node}", None, "us")
@@ -107,7 +110,7 @@ def posed(each: Problem) -> tuple[Catalog, Request, Pools]:
             price = Price(basis="on-demand", usd=SAILOR_USD[part] * per_node, date="2025", source="eth-easl/sailor")
         name = f"{part}{'@' + zone if zone else ''}"
         whole = replace(cluster, count=count // per_node)
-        pools.append(Pool(name=name, cluster=whole, price=price, sold_as=cluster.node.id, zone=zone))
+        pools.append(JobPool(name=name, cluster=whole, price=price, sold_as=cluster.node.id, zone=zone))
     steps = wanted.workload.tokens / (each.batch * wanted.workload.sequence)
     wanted = replace(
         wanted,
@@ -134,7 +137,7 @@ def even_split(known: Catalog, wanted: Request, pools: Pools, batch: int) -> flo
     setting, kinds = prepared.setting, prepared.setting.kinds
     everything = range(len(pools.all))
     network = setting.network_of(tuple(everything))
-    stretch = settling.stretch_of(setting, network)
+    stretch = bundles.stretch_of(setting, network)
     depth = np.array([c[0][1] if len(c) == 1 else 0 for c in prepared.chains])[kinds.chain]
     have = np.array(setting.offer.nodes) * np.array(setting.offer.per_node)
     best = np.inf
@@ -150,10 +153,10 @@ def even_split(known: Catalog, wanted: Request, pools: Pools, batch: int) -> flo
                 continue
             of = kinds.taken(rows)
             in_all = float(replicas.sum())
-            beside = settling.neighbours(in_all, float(replicas.min()))
-            shown = settling.reductions(setting, of, everything, in_all, beside, crossing=True)
+            beside = bundles.neighbours(in_all, float(replicas.min()))
+            shown = bundles.reductions(setting, of, everything, in_all, beside, crossing=True)
             steps = np.ceil(each * of.width / of.samples)
-            times.append(float(np.min(settling.kind_time(setting, of, stretch, steps, shown))))
+            times.append(float(np.min(bundles.kind_time(setting, of, stretch, steps, shown))))
         best = min(best, max(times))
     return best if np.isfinite(best) else None
 
@@ -176,7 +179,7 @@ def solved(each: Problem) -> dict[str, object]:
     """One problem's answer, how long it took, and what simpler plans would take."""
     known, wanted, pools = posed(each)
     started, wall = time.process_time(), time.perf_counter()
-    found: PlanSet = planning.plan(known, replace(wanted, top=100), pools)
+    found: PlanSet = run.plan(known, replace(wanted, top=100), pools)
     cpu, wall = time.process_time() - started, time.perf_counter() - wall
     best = found.plans[0]
     step = best.prediction.step_time_s

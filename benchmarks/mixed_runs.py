@@ -27,10 +27,11 @@ import numpy as np
 
 from benchmarks import measure
 from planner import api
-from planner.mixed import dealing, pipelines, problem, settling, stages
-from planner.mixed.pools import Pools
-from planner.mixed.problem import Prepared
-from planner.profiles import importing, overlay
+from planner.hetero import bundles, layer_split, pipelines, problem, stages
+from planner.hetero.problem import PreparedPools
+from planner.performance.profiles import importing, overlay
+from planner.question.asked import PlanOptions, pooled_request
+from planner.question.joined import Pools
 from planner.space.axes import NO_RECOMPUTE
 
 DATA = Path(__file__).with_name("data")
@@ -100,12 +101,12 @@ def runs(path: Path = DATA / "sailor_mixed_runs.csv") -> list[Run]:
     return found
 
 
-def prepared(run: Run, known: Known, folder: Path) -> Prepared:
+def prepared(run: Run, known: Known, folder: Path) -> PreparedPools:
     """The question that a run answers, with what is known of it."""
     kinds = sorted({machine for chain in run.pipelines for machine in chain})
     counts = {kind: sum(chain.count(kind) for chain in run.pipelines) for kind in kinds}
     links = [link for link in LINKS if known.network and all(f in [NODES[k] for k in kinds] for f in _ends(link))]
-    asked = api.Asked(
+    asked = PlanOptions(
         batch=str(run.batch),
         runtime="megatron-core@2022" if known.software else None,
         precision="fp32" if known.software else "fp16",
@@ -113,7 +114,7 @@ def prepared(run: Run, known: Known, folder: Path) -> Prepared:
         pins=(f"tp={run.tp}",),
         catalog=folder if known.profiles else None,
     )
-    catalog, wanted, pools = api.pooled_request("opt-350m", [f"{NODES[k]}:{counts[k]}" for k in kinds], asked)
+    catalog, wanted, pools = pooled_request("opt-350m", [f"{NODES[k]}:{counts[k]}" for k in kinds], asked)
     if run.tp < 8:
         # Machines of these runs held as many cards as a stage used.
         every = tuple(
@@ -123,7 +124,7 @@ def prepared(run: Run, known: Known, folder: Path) -> Prepared:
     return problem.prepare(catalog, wanted, pools, run.batch, few=True)
 
 
-def probed(of: Prepared, tp: int) -> Prepared:
+def probed(of: PreparedPools, tp: int) -> PreparedPools:
     """The same with links inside machines as the probe found them."""
     figures = []
     for f, pool in zip(of.figures, of.pools.all, strict=True):
@@ -140,7 +141,7 @@ def _ends(link: str) -> list[str]:
     return link.partition("=")[0].split("/")
 
 
-def predicted(run: Run, of: Prepared) -> dict[str, float]:
+def predicted(run: Run, of: PreparedPools) -> dict[str, float]:
     """Seconds of a step, and the slowest pipeline's parts: layers, transfers, the pipeline's fill, reductions, rest."""
     order = [p.cluster.accelerator.id for p in of.pools.all]
     parts = []
@@ -154,25 +155,25 @@ def predicted(run: Run, of: Prepared) -> dict[str, float]:
         unlike = pipelines.unlike(chain, rows, of.tables, of.links)
         unlike = replace(unlike, room=np.full_like(unlike.room, np.inf))
         layers = np.array([run.layers])
-        times, _ = dealing.stage_times(unlike, layers)
+        times, _ = layer_split.stage_times(unlike, layers)
         policy = np.zeros_like(layers)
-        dealt = dealing.Dealt(layers, policy, times.max(-1), times.sum(-1))
+        dealt = layer_split.LayerSplit(layers, policy, times.max(-1), times.sum(-1))
         usage = np.zeros((1, len(order)), dtype=np.int64)
         for pool, _ in chain:
             usage[0, pool] += run.tp
         kind = pipelines.columns(0, chain, rows, usage, of.tables, dealt)
         bare = pipelines.unlike(chain, rows, of.tables, {pair: replace(n, nic=np.inf, nic_latency=0.0)
                                                          for pair, n in of.links.items()})  # fmt: skip
-        own, _ = dealing.stage_times(replace(bare, room=unlike.room), layers)
+        own, _ = layer_split.stage_times(replace(bare, room=unlike.room), layers)
         parts.append((kind, float(own.max())))
     used = sorted({order.index(m) for chain in run.pipelines for m in chain})
     replicas, steps = float(len(run.pipelines)), run.batch / (len(run.pipelines) * run.micro)
-    stretch = settling.stretch_of(of.setting, of.setting.network_of(used))
+    stretch = bundles.stretch_of(of.setting, of.setting.network_of(used))
     found = []
     for kind, own in parts:
         crossing = replicas > 1
-        shown = settling.reductions(of.setting, kind, used, replicas, 1.0, crossing=crossing)
-        step = float(settling.kind_time(of.setting, kind, stretch, np.array([steps]), shown)[0])
+        shown = bundles.reductions(of.setting, kind, used, replicas, 1.0, crossing=crossing)
+        step = float(bundles.kind_time(of.setting, kind, stretch, np.array([steps]), shown)[0])
         slowest, total = float(kind.slowest[0]), float(kind.total[0])
         named = {"layers": own * steps, "transfers": (slowest - own) * steps, "fill": total - slowest,
                  "reductions": float(shown[0]), "update": float(kind.update[0])}  # fmt: skip

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.comm.table import TRIMMED, student, trimmed_mean
+from planner.comm.tables.records import TRIMMED, student, trimmed_mean
 
 LEAST = 8
 """Launches before an interval may stop anything: with fewer, a lucky few look alike."""

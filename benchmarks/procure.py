@@ -19,13 +19,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import measure
 from planner import catalog as catalogs
-from planner.api import Asked
-from planner.procure import pruning
-from planner.procure.acquiring import pools
-from planner.procure.columns import Throughputs
-from planner.procure.model import Instance, Variant
-from planner.procure.portfolio import Candidate, Job, Limits, Portfolio
-from planner.procure.solve import Settings, best
+from planner.procurement.program import pruning
+from planner.procurement.program.model import ProcureInstance, ProcureVariant
+from planner.procurement.program.solve import Settings, best
+from planner.procurement.question.portfolio import Job, Limits, NodeOption, Portfolio
+from planner.procurement.supply.acquiring import pools
+from planner.procurement.throughput.columns import Throughputs
+from planner.question.asked import PlanOptions
 from planner.schema.hardware import Node
 
 NODES, SIZES = 60, (2, 8, 32, 128)
@@ -51,12 +51,12 @@ def portfolio(catalog: catalogs.Catalog, nodes: int, workloads: int) -> Portfoli
         regions=REGIONS,
         limits=Limits(budget=3e8, capital=2.5e8, monthly=6e6, power=2e7, racks=400.0),
         jobs=tuple(
-            Job(name=name, model=name, asked=Asked(), tokens=tokens, deadline_day=days * (0.5 + 0.5 * (n % 2)),
+            Job(name=name, model=name, asked=PlanOptions(), tokens=tokens, deadline_day=days * (0.5 + 0.5 * (n % 2)),
                 given_deadline=True, priority=n)
             for n, (name, tokens) in enumerate(WORKLOADS[:workloads])
         ),
         candidates=tuple(
-            Candidate(node=node.id, ways=("buy",), counts=SIZES, wirings=WIRINGS,
+            NodeOption(node=node.id, ways=("buy",), counts=SIZES, wirings=WIRINGS,
                       price_usd=_price(node), price_date="2026-11", price_source="made up")
             for node in types[:nodes]
         ),
@@ -84,9 +84,9 @@ def measured(nodes: int, workloads: int) -> dict[str, object]:
     speeds = Throughputs(known, asked.jobs, offered)
     columns = speeds.columns()
     marks.append(_seconds())
-    whole = Instance(asked, offered, columns)
-    instance = Instance(asked, offered, pruning.undominated(whole, across=True))
-    found = best(instance, Variant(), "cost", Settings(gap=GAP, time_limit_s=60.0))
+    whole = ProcureInstance(asked, offered, columns)
+    instance = ProcureInstance(asked, offered, pruning.undominated(whole, across=True))
+    found = best(instance, ProcureVariant(), "cost", Settings(gap=GAP, time_limit_s=60.0))
     marks.append(_seconds())
     cpu, wall = ([round(b[i] - a[i], 2) for a, b in pairwise(marks)] for i in (0, 1))
     return {

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import measure
 from benchmarks.spaces import posed
-from planner import api
+from planner.question.asked import PlanOptions, request
 from planner.search.bounded import Bounded
 
 NODE, PER_NODE = "dgx-h100", 8
@@ -28,8 +28,8 @@ EXPONENTS = range(6, 18)
 
 def measured(model: str, accelerators: int, runs: int) -> dict[str, object]:
     """One search's size and cost."""
-    asked = api.Asked(batch=str(MODELS[model]))
-    question = api.request(model, f"{NODE}:{accelerators // PER_NODE}", asked)
+    asked = PlanOptions(batch=str(MODELS[model]))
+    question = request(model, f"{NODE}:{accelerators // PER_NODE}", asked)
     seconds, found = measure.median_cpu_seconds(lambda: Bounded(front=True).search(posed(question)), runs)
     return {
         "model": model,

@@ -20,15 +20,15 @@ from benchmarks import measure
 from benchmarks.spaces import SPACES, Question, Space, posed, tiny, values
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
-from planner.search.problem import Found
+from planner.search.problem import SearchResult
 
 
-def costed(question: Question) -> Found:
+def costed(question: Question) -> SearchResult:
     """The answer with every candidate costed."""
     return Exhaustive().search(posed(question))
 
 
-def proven(question: Question) -> Found:
+def proven(question: Question) -> SearchResult:
     """The same answer by the bound."""
     return Bounded().search(posed(question))
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner import api
 from planner.catalog import Catalog
-from planner.question import Request, prepare, problem
+from planner.question.asked import PlanOptions
+from planner.question.asked import request as request_
+from planner.question.prepared import prepare, problem
+from planner.question.request import Request
 from planner.search.problem import Problem
 from planner.space.axes import LAYOUT_AXES
 from planner.space.grid import OPTION_DIMENSIONS
@@ -67,8 +69,8 @@ class Space:
 
     def question(self, *, fold: bool = True) -> Question:
         """The question whose candidates are this space; `fold` counts near-duplicates once, as `plan` does."""
-        asked = api.Asked(pins=self.pins, waive=self.waived, top=TOP, all_switches=not fold)
-        catalog, request = api.request(self.model, f"{self.node}:{self.nodes}", asked)
+        asked = PlanOptions(pins=self.pins, waive=self.waived, top=TOP, all_switches=not fold)
+        catalog, request = request_(self.model, f"{self.node}:{self.nodes}", asked)
         return catalog, replace(request, batches=self.batches)
 
 

@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks import measure
-from planner.errors import WrongQuestion
-from planner.mixed import NodeModel, Nodes, adaptive, nodes, step_time
-from planner.mixed.learning import Epoch, line
+from planner.base.errors import WrongQuestion
+from planner.uneven import NodeModel, Nodes, adaptive, nodes, step_time
+from planner.uneven.learning import Epoch, line
 
 MODELS = Path(__file__).with_name("data") / "uneven_nodes.json"
 MIXTURE = {"dgx": 4, "quad": 4, "rtx": 8}

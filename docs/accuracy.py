@@ -18,11 +18,18 @@ from docs import accuracy_memory as peaks
 from docs import accuracy_plots as plots
 from docs import accuracy_residuals as made_of
 from planner import catalog, cost
-from planner.accuracy import calibrate, intervals, metrics, other_families, other_parameters, runs, tables, validation
-from planner.accuracy.frame import Efficiencies, Frame
-from planner.accuracy.metrics import Errors
-from planner.profiles import importing, overlay
-from planner.resources import data
+from planner.base.resources import data
+from planner.calibration.fit import calibrate, other_parameters
+from planner.calibration.fit.frame import Frame
+from planner.calibration.measuring import tables
+from planner.calibration.report import metrics, validation
+from planner.calibration.report.metrics import Errors
+from planner.calibration.runs import other_families
+from planner.calibration.runs import reading as runs
+from planner.calibration.runs.run import Run
+from planner.performance import intervals
+from planner.performance.efficiency import Efficiencies
+from planner.performance.profiles import importing, overlay
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"
@@ -153,9 +160,7 @@ def sureness(found: calibrate.Calibration, left_out: np.ndarray, known: Any) -> 
     return [title, "75-85 %; 65 %", f"{percent(float(inside.mean()), 0)}; {percent(share, 0)} ({name})"]
 
 
-def beyond(
-    found: calibrate.Calibration, everything: Sequence[runs.Run], judgement: validation.Judged
-) -> list[list[str]]:
+def beyond(found: calibrate.Calibration, everything: Sequence[Run], judgement: validation.Judged) -> list[list[str]]:
     """Figures of families beyond transformers, and of accelerators that transformers were not fitted on."""
     known = [r for r in everything if r.covered and r.measured and r.family in other_families.FAMILIES]
     frame = other_families.OtherFrame(found.frame.catalog, known)
@@ -168,7 +173,7 @@ def beyond(
     shipped = judgement.time / judgement.measured - 1
     transformers = np.array([r.family in ("dense", "moe") for r in judgement.predicted]) & np.isfinite(shipped)
 
-    def on(name: str, runs_: Sequence[runs.Run]) -> np.ndarray:
+    def on(name: str, runs_: Sequence[Run]) -> np.ndarray:
         return np.array([name in r.accelerator for r in runs_])
 
     old = np.abs(shipped[on("V100", judgement.predicted) & transformers])
@@ -187,7 +192,7 @@ def beyond(
     ]
 
 
-def _choice(found: calibrate.Calibration, wanted: Any) -> metrics.Choice:
+def _choice(found: calibrate.Calibration, wanted: Any) -> metrics.GroupChoice:
     frame = found.frame
     index = [i for i, run in enumerate(frame.runs) if wanted(run) and run.task == "pretrain"]
     times = frame.predict(found.fit.efficiencies).time
@@ -278,7 +283,7 @@ def memory(
     found: Any,
     using: Efficiencies,
     shipped: catalog.Catalog,
-    everything: Sequence[runs.Run],
+    everything: Sequence[Run],
     report: dict[str, Any],
 ) -> str:
     """The section on peak memory."""

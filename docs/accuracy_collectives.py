@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from docs import accuracy_plots as plots
-from planner import catalog, model_files
-from planner.accuracy import collectives
-from planner.accuracy.collective_tables import Timed, read
-from planner.accuracy.collectives import Across, Cell
+from planner import catalog
+from planner.calibration.fit import collectives
+from planner.calibration.fit.collectives import Across, CollectiveCell
+from planner.calibration.runs.collective_tables import TimedCollectives, read
 from planner.catalog import Catalog
+from planner.models import files
 from planner.schema.efficiency import CollectiveEfficiency
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +32,7 @@ SWEEP = "aiconfigurator"
 Entries = Mapping[str, CollectiveEfficiency]
 
 
-def error(predicted: np.ndarray, cell: Cell | Across) -> np.ndarray:
+def error(predicted: np.ndarray, cell: CollectiveCell | Across) -> np.ndarray:
     """Relative error of every row, without sign."""
     return np.abs(predicted / cell.measured - 1.0)
 
@@ -52,7 +53,7 @@ def odd_sizes(size: np.ndarray) -> np.ndarray:
     return np.asarray(np.round(np.log2(size)).astype(int) % 2 == 1)
 
 
-def fitted_times(cell: Cell, priors: Entries, seen: np.ndarray) -> np.ndarray:
+def fitted_times(cell: CollectiveCell, priors: Entries, seen: np.ndarray) -> np.ndarray:
     """A cell's times by a fit to the rows of a mask."""
     prior = collectives.prior_of(priors, cell.accelerator, cell.op)
     return cell.times(collectives.fitted(cell, prior, seen))
@@ -66,7 +67,7 @@ def mean(values: np.ndarray) -> float:
 class Single:
     """Cells of the sweeps, each fitted to half of its sizes, and without four ranks."""
 
-    def __init__(self, rows: Sequence[Timed], priors: Entries) -> None:
+    def __init__(self, rows: Sequence[TimedCollectives], priors: Entries) -> None:
         self.rows: list[dict[str, Any]] = []
         for (hardware, backend, op), cell in collectives.cells([row for row in rows if row.source == SWEEP]).items():
             odd = odd_sizes(cell.size)
@@ -100,7 +101,7 @@ class Single:
         return f"{sum(value <= limit for value in found)} of {len(found)}"
 
 
-def by_source(rows: Sequence[Timed], priors: Entries) -> list[list[str]]:
+def by_source(rows: Sequence[TimedCollectives], priors: Entries) -> list[list[str]]:
     """Each source left out, from 1 MiB, where other sources have timed the same accelerator."""
     told = []
     for source in sorted({row.source for row in rows if not row.node and row.source}):
@@ -119,7 +120,7 @@ def by_source(rows: Sequence[Timed], priors: Entries) -> list[list[str]]:
     return told
 
 
-def unseen_ranks(rows: Sequence[Timed], priors: Entries) -> float:
+def unseen_ranks(rows: Sequence[TimedCollectives], priors: Entries) -> float:
     """The A100 of vTrain: fitted on 2, 4 and 8 ranks, tried on 3, 5, 6 and 7."""
     chosen = [row for row in rows if row.source == "vTrain" and row.hardware == "A100"]
     cell = next(iter(collectives.cells(chosen).values()))
@@ -127,7 +128,7 @@ def unseen_ranks(rows: Sequence[Timed], priors: Entries) -> float:
     return mean(error(fitted_times(cell, priors, seen), cell)[~seen])
 
 
-def over_nodes(rows: Sequence[Timed], known: Catalog) -> tuple[list[list[str]], dict[str, np.ndarray]]:
+def over_nodes(rows: Sequence[TimedCollectives], known: Catalog) -> tuple[list[list[str]], dict[str, np.ndarray]]:
     """Fabrics fitted to every other row (where they have eight), and what no fit has seen."""
     using, told = known.collective_efficiencies, []
     kept: dict[str, list[np.ndarray]] = {"measured": [], "predicted": [], "unseen": [], "nothing": [], "fabric": []}
@@ -156,7 +157,9 @@ def over_nodes(rows: Sequence[Timed], known: Catalog) -> tuple[list[list[str]], 
     return told, {key: np.concatenate(values) for key, values in kept.items()}
 
 
-def draw(folder: Path, single: Single, nodes: Mapping[str, np.ndarray], rows: Sequence[Timed], known: Catalog) -> None:
+def draw(
+    folder: Path, single: Single, nodes: Mapping[str, np.ndarray], rows: Sequence[TimedCollectives], known: Catalog
+) -> None:
     """The three plots of the section."""
     plots.save(folder, "collectives-by-size", lambda: _by_size(single))
     plots.save(folder, "collectives-h100", lambda: _curves(rows, known))
@@ -187,7 +190,7 @@ def _by_size(single: Single) -> Any:
     return figure
 
 
-def _curves(rows: Sequence[Timed], known: Catalog) -> Any:
+def _curves(rows: Sequence[TimedCollectives], known: Catalog) -> Any:
     from matplotlib import pyplot
 
     figure, panels = pyplot.subplots(1, 2, figsize=(7.2, 3.4), sharey=True)
@@ -195,7 +198,7 @@ def _curves(rows: Sequence[Timed], known: Catalog) -> Any:
         chosen = [r for r in rows if r.hardware == "h100_sxm" and r.backend == "NCCL 2.29.2" and r.op == op]
         entry = known.collective_efficiencies[f"H100-SXM5-80GB/{op}"]
         for (colour, marker), ranks in zip(plots.STYLES, (2, 4, 8), strict=False):
-            cell = Cell(sorted((row for row in chosen if row.ranks == ranks), key=lambda row: row.size))
+            cell = CollectiveCell(sorted((row for row in chosen if row.ranks == ranks), key=lambda row: row.size))
             axes.plot(cell.size, cell.measured * 1e6, linestyle="", marker=marker, markersize=4, color=colour)
             axes.plot(cell.size, cell.times(entry) * 1e6, color=colour, label=f"{ranks} ranks")
         axes.set_xscale("log", base=2)
@@ -338,7 +341,7 @@ def refreshed(page: str, told: str) -> str:
 def main() -> int:
     """Make the section anew."""
     told = section(PAGE.parent / plots.FOLDER)
-    model_files.write(PAGE, refreshed(PAGE.read_text(encoding="utf-8"), told), replace=True)
+    files.write(PAGE, refreshed(PAGE.read_text(encoding="utf-8"), told), replace=True)
     print("wrote: docs/accuracy.md")
     return 0
 

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.accuracy import intervals, peaks, runs, validation
-from planner.accuracy.frame import Efficiencies, Frame, Prediction
-from planner.accuracy.runs import Run
+from planner.calibration.fit import peaks
+from planner.calibration.fit.frame import Frame, FramePrediction
+from planner.calibration.report import validation
+from planner.calibration.runs import reading
+from planner.calibration.runs.run import Run
 from planner.catalog import Catalog
 from planner.cost import memory, pipeline, risk
 from planner.cost.figures import Stack
+from planner.performance import intervals
+from planner.performance.efficiency import Efficiencies
 
 RISKS = (0.01, 0.05, 0.1, 0.2, 0.5)
 GB = 1e9
@@ -73,7 +77,7 @@ STACKS: dict[str, Callable[[Stack, Frame], Stack]] = {
     "its attention kernels' outputs kept": _without(drops_kernel=0.0),
     "no flat gradient copies in DeepSpeed's update": _without(update_bytes=0.0),
 }
-READINGS: dict[str, Callable[[Run], Sequence[runs.Variant]]] = {
+READINGS: dict[str, Callable[[Run], Sequence[reading.Variant]]] = {
     "an unstated ZeRO stage is 0": lambda run: _least(run, lambda v: v.options.sharding.zero),
     "selective recomputation of mixtures is attention alone": lambda run: _least(
         run, lambda v: v.options.recompute.modules
@@ -86,7 +90,7 @@ READINGS: dict[str, Callable[[Run], Sequence[runs.Variant]]] = {
 }
 
 
-def _least(run: Run, key: Callable[[runs.Variant], float]) -> Sequence[runs.Variant]:
+def _least(run: Run, key: Callable[[reading.Variant], float]) -> Sequence[reading.Variant]:
     least = min(key(v) for v in run.variants)
     return [v for v in run.variants if key(v) == least]
 
@@ -106,7 +110,7 @@ def effects(known: Catalog, members: Sequence[Run], using: Efficiencies) -> list
     return told
 
 
-def each(frame: Frame, using: Efficiencies, found: Prediction) -> list[list[str]]:
+def each(frame: Frame, using: Efficiencies, found: FramePrediction) -> list[list[str]]:
     """Every run whose peak was measured: what was predicted, and what it is made of."""
     grid = frame.grid(using)
     stages = memory.stages(grid, pipeline.split(grid.shape, grid.layout))
@@ -157,7 +161,7 @@ def prior(using: Efficiencies) -> Efficiencies:
     return peaks.allocating(using, 1.05)
 
 
-def at_risks(frame: Frame, found: Prediction, known: Catalog) -> list[list[str]]:
+def at_risks(frame: Frame, found: FramePrediction, known: Catalog) -> list[list[str]]:
     """By risk: the share of an accelerator that a plan may hold, and the runs that ran it would have refused."""
     widths = intervals.read(known, intervals.MEMORY)
     half = np.array([intervals.found_memory(widths, run.runtime)[0] for run in frame.runs])

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.accuracy import residuals
-from planner.accuracy.frame import Efficiencies, Frame
-from planner.accuracy.metrics import Errors
-from planner.accuracy.residuals import Component
-from planner.accuracy.runs import Run
+from planner.calibration.fit.frame import Frame
+from planner.calibration.report import residuals
+from planner.calibration.report.metrics import Errors
+from planner.calibration.report.residuals import Component
+from planner.calibration.runs.run import Run
+from planner.performance.efficiency import Efficiencies
 
 KINDS = ("all runs", "source", "release", "accelerator", "model", "scatter")
 

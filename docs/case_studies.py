@@ -36,12 +36,13 @@ from docs.case_study_ground import (
     told,
 )
 from planner.cost import memory, pipeline
-from planner.question import Request, prepare
+from planner.models.workload import workload
+from planner.question.prepared import prepare
+from planner.question.request import Request
 from planner.schema.hardware import Cluster
 from planner.search.problem import Candidate
 from planner.space.axes import parse_pins
 from planner.space.grid import single_grid
-from planner.workload import workload
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "case-studies.md"

@@ -8,12 +8,13 @@ from dataclasses import replace
 from functools import cache
 
 from planner import catalog
-from planner.question import Request, prepare, problem
+from planner.models.workload import workload
+from planner.question.prepared import prepare, problem
+from planner.question.request import Request
 from planner.schema.hardware import Cluster
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate
 from planner.space.axes import parse_pins
-from planner.workload import workload
 
 GB = 1e9
 ACCELERATORS, POD, BATCH = 1024, 8, 1024

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from docs.case_study_ground import CATALOG, FACTORS, GB, INTER, INTRA, RATES, SIZES, pods, table
-from planner import binding, families
-from planner.by_layer import FAMILY_RUNTIME
 from planner.cost import recommendation
 from planner.cost.hierarchy import Far
 from planner.cost.recommendation import Sharding
-from planner.efficiency import reached, runtime_keys
+from planner.models import families
+from planner.performance import binding
+from planner.performance.efficiency import reached, runtime_keys
+from planner.planning.by_layer import FAMILY_RUNTIME
 from planner.schema.families import Recommender
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

@@ -14,14 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from planner import api, binding, catalog, families, model_files
-from planner.accuracy.frame import Efficiencies
+from planner import api, catalog
 from planner.catalog.cluster import cluster
 from planner.cost import algorithms, convolution, recommendation
-from planner.cost.algorithms import OPERATIONS, Library, Protocol
+from planner.cost.algorithms import OPERATIONS, CollectiveLibrary, Protocol
 from planner.cost.collectives import group
 from planner.cost.figures import Network
 from planner.cost.speedup import gain, needed
+from planner.models import families
+from planner.models import files as model_files
+from planner.performance import binding
+from planner.performance.efficiency import Efficiencies
 from planner.schema.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -238,7 +241,7 @@ def reductions(size: float, ranks: int) -> dict[str, float]:
         }
     )
     plain = Protocol(name="Simple", base=0.0, step=0.0, hop=STEP, rate=RATE)
-    library = Library(protocols=dict.fromkeys(OPERATIONS, (plain,)))
+    library = CollectiveLibrary(protocols=dict.fromkeys(OPERATIONS, (plain,)))
     found = algorithms.times(network, "all-reduce", size, group(network, float(ranks), 1.0), library, NAMES)
     return {name: float(value) for (name, _), value in found.items()}
 

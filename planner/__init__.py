@@ -7,7 +7,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from planner.base.version import __version__
+
 __all__ = ["__version__", "estimate", "plan"]
 
 if TYPE_CHECKING:

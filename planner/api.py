@@ -6,103 +6,60 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
-from planner import families, planning, pooled, units, workload
-from planner.catalog import Catalog, cluster, cluster_from_file, load
-from planner.cost import risk
-from planner.errors import WrongQuestion, nearest
-from planner.mixed.pools import Pools
-from planner.question import OBJECTIVES, Request
-from planner.schema.families import ConvolutionNetwork
-from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime
+from planner import planning
+from planner.base.errors import WrongQuestion
+from planner.catalog import load
+from planner.models import families, workload
+from planner.question import pools
+from planner.question.asked import (
+    PlanOptions,
+    _bases,
+    _inputs,
+    _known_elsewhere,
+    _meant,
+    configuration,
+    parse_risk,
+    pooled_request,
+    request,
+    several,
+)
 from planner.schema.images import ImagePlan
 from planner.schema.plan import PlanSet
-from planner.schema.workload import Model
-from planner.space.axes import Bound, Pins, parse_pins
-from planner.space.rules import RULES
-
-DEFAULT_RUNTIMES = ("megatron-core", "maxtext", "deepspeed")
-"""Which is taken unless one is named: the first that runs on the accelerator."""
-DEFAULT_REGION = "us"
-PRICE_BASES = ("on-demand", "spot", "reserved-1y", "reserved-3y")
-_MOST_COUNTS = 16
-"""Counts or batches that a range is tried at."""
-_LEAST_RISK = 1e-6
-_MOST_PLANS = 1000
-"""Plans in one document."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """Everything that a question may say beside its model and its cluster; text as a person writes it."""
-
-    fabric: str | None = None
-    region: str | None = None
-    batch: str | None = None
-    sequence: int | None = None
-    mtp_layers: int = 0
-    """Multi-token prediction modules trained beside the model."""
-    tokens: str | None = None
-    method: str = "pretrain"
-    rank: int | None = None
-    targets: tuple[str, ...] | None = None
-    optimizer: str = "adamw"
-    runtime: str | None = None
-    precision: str | None = None
-    pins: tuple[str, ...] = ()
-    waive: tuple[str, ...] = ()
-    objective: str = "time"
-    deadline: str | None = None
-    max_cost: str | None = None
-    price: str | None = None
-    """Per accelerator-hour, in place of the catalog's."""
-    basis: str = "on-demand"
-    oom_risk: str | float = "5 %"
-    """Largest chance of running out of memory: more than 0, at most 50 % (the median is compared, without slack)."""
-    top: int = 5
-    all_switches: bool = False
-    launchable: bool = False
-    """Over several pools, only plans that a launcher starts as they are: pipelines of one kind that fill nodes."""
-    accelerators: str | None = None
-    """Several kinds of accelerators, in place of clusters: ``A100:4,V100:4``."""
-    links: tuple[str, ...] = ()
-    """Links between pools: ``POOL/POOL=25 Gbit/s``."""
-    noise_scale: str | None = None
-    """Gradient noise scale, or critical batch size, in sequences: of several batches, that of most goodput is best."""
-    catalog: Path | None = None
+from planner.space.axes import parse_pins
 
 
 def plan(
     model: str, cluster: str | Sequence[str], *, progress: planning.Progress | None = None, **asked: object
 ) -> PlanSet:
-    """The best plans for a model on a cluster; keywords are the fields of :class:`Asked`.
+    """The best plans for a model on a cluster; keywords are the fields of :class:`PlanOptions`.
 
     Raises:
         WrongQuestion: a name, a value or a combination that cannot be.
         NoAnswer: no plan fits or keeps the limits.
     """
-    said = Asked(**asked)  # type: ignore[arg-type]
+    said = PlanOptions(**asked)  # type: ignore[arg-type]
     if said.noise_scale is not None:
         return _by_goodput(model, cluster, said, progress)
     if several(cluster, said):
-        from planner.mixed import planning as mixed_planning
+        from planner.hetero import run as mixed_planning
 
         return mixed_planning.plan(*pooled_request(model, cluster, said), progress)
     known, wanted = request(model, cluster, said)
     return planning.plan(known, wanted, progress)
 
 
-def _by_goodput(model: str, cluster: str | Sequence[str], said: Asked, progress: planning.Progress | None) -> PlanSet:
+def _by_goodput(
+    model: str, cluster: str | Sequence[str], said: PlanOptions, progress: planning.Progress | None
+) -> PlanSet:
     """The best plans of several batches, each with the tokens that it needs for the progress of the smallest.
 
     A sample at batch B is worth ``(phi + B_0) / (phi + B)`` of one at the smallest, B_0, phi the noise scale.
     """
-    from planner import batches
+    from planner.hetero import batches
 
     noise = batches.scale(said.noise_scale or "")
     plain = replace(said, noise_scale=None)
@@ -117,73 +74,6 @@ def _by_goodput(model: str, cluster: str | Sequence[str], said: Asked, progress:
     return batches.by_goodput(of, wanted, noise)
 
 
-def several(cluster: str | Sequence[str], asked: Asked) -> bool:
-    """Whether a question names more than one pool, links between them, or accelerators without nodes."""
-    texts = [cluster] if isinstance(cluster, str) else cluster
-    return bool(asked.accelerators is not None or asked.links or len(texts) > 1 or any("@" in text for text in texts))
-
-
-def pooled_request(model: str, named: str | Sequence[str], asked: Asked) -> tuple[Catalog, Request, Pools]:
-    """The catalog, the request and the pools that a question about several pools means.
-
-    Raises:
-        WrongQuestion: a name, a count, a link or a price that cannot be.
-    """
-    if recorded := [rule.name for rule in RULES if rule.recorded and rule.name in asked.waive]:
-        raise WrongQuestion(f"--waive {recorded[0]}: with nodes of one kind only, not over several pools")
-    known = load(asked.catalog)
-    texts = [named] if isinstance(named, str) else list(named)
-    bases = _bases(known, texts, asked)
-    called = pooled.names(bases)
-    given = pooled.prices(asked.price, called) if asked.price is not None else {}
-    paid = []
-    for name, (base, _) in zip(called, bases, strict=True):
-        paid.append(_price(known, base.node, replace(asked, price=given.get(name, given.get("")))))
-    wanted = request_over(known, model, [base for base, _ in bases], asked)
-    wanted = replace(
-        wanted,
-        price=paid[0][0],
-        sold_as=paid[0][1],
-        inputs=_inputs(known, wanted.workload.model, texts),
-        assumptions=(*wanted.assumptions, *_meant(known, asked, bases)),
-    )
-    return known, wanted, pooled.pools(bases, paid, asked.links)
-
-
-def request_over(known: Catalog, model: str, clusters: Sequence[Cluster], asked: Asked) -> Request:
-    """The request about several clusters at once, without a price.
-
-    Raises:
-        WrongQuestion: no runtime runs on all of them.
-    """
-    first = clusters[0]
-    _, wanted = request(model, f"{first.node.id}:1", replace(asked, price=None, fabric=None), known=known)
-    for each in clusters:
-        _runtime(known, asked.runtime or wanted.runtime.id, each.accelerator)
-    return replace(wanted, cluster=first, counts=(first.count,), price=None, sold_as="")
-
-
-def _bases(known: Catalog, texts: Sequence[str], asked: Asked) -> list[tuple[Cluster, str]]:
-    """The clusters that pools are made of, and their zones."""
-    region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
-    bases: list[tuple[Cluster, str]] = []
-    for text in texts:
-        plain, zone = pooled.zoned(text)
-        if re.fullmatch(r"[^:]+:0", plain):
-            known.node(plain.partition(":")[0])
-            continue
-        base, counts = _cluster(known, plain, asked)
-        if len(counts) != 1:
-            raise WrongQuestion(f"--cluster {text}: one count for each of several pools; what is not used is left out")
-        bases.append((base, zone))
-    if asked.accelerators is not None:
-        found = pooled.of_accelerators(known, asked.accelerators, asked.fabric, region)
-        bases += [(each, "") for each in found]
-    if not bases:
-        raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
-    return bases
-
-
 OF_IMAGES = ("fabric", "region", "batch", "precision", "oom_risk", "accelerators", "links", "catalog", "top")
 """What a question about images may say; all else is about transformers, or about money and time to train."""
 
@@ -195,17 +85,17 @@ def counts_images(model: str) -> bool:
 
 def images(network: str, cluster: str | Sequence[str], **asked: object) -> ImagePlan:
     """The shortest data-parallel step of a convolutional network over one or several pools; keywords are fields of
-    :class:`Asked`.
+    :class:`PlanOptions`.
 
     Raises:
         WrongQuestion: a name or a value that cannot be, or something that images know nothing of.
         NoAnswer: the batch does not fit into memory.
     """
-    from planner.mixed import images as parts
-    from planner.mixed import sharing
+    from planner.uneven import images as parts
+    from planner.uneven import sharing
 
-    said = Asked(**asked)  # type: ignore[arg-type]
-    for name, value in vars(Asked()).items():
+    said = PlanOptions(**asked)  # type: ignore[arg-type]
+    for name, value in vars(PlanOptions()).items():
         if name not in OF_IMAGES and getattr(said, name) != value:
             raise WrongQuestion(
                 f"{_FLAGS.get(name, '--' + name.replace('_', '-'))}: {network} is trained data-parallel, by images; "
@@ -225,7 +115,7 @@ def images(network: str, cluster: str | Sequence[str], **asked: object) -> Image
     return sharing.plan(
         known,
         network,
-        pooled.pools(bases, [(None, "")] * len(bases), said.links),
+        pools.pools(bases, [(None, "")] * len(bases), said.links),
         batch,
         said.precision or parts.PRECISIONS[0],
         oom_risk=parse_risk(said.oom_risk),
@@ -246,26 +136,13 @@ def _batch_of_images(text: str | None, usual: int) -> int:
     return int(text)
 
 
-def _meant(known: Catalog, asked: Asked, bases: Sequence[tuple[Cluster, str]]) -> tuple[tuple[str, str, str], ...]:
-    """Which accelerators and nodes stand for those that were named without nodes."""
-    if asked.accelerators is None:
-        return ()
-
-    def stands(c: Cluster) -> str:
-        whole = known.node(c.node.id).accelerators
-        part = f"{c.node.accelerators} of the {whole} of a" if c.node.accelerators < whole else f"{c.count:,} x"
-        return f"{c.accelerators:,} x {c.accelerator.id} in {part} {c.node.id}"
-
-    return tuple((stands(c), "the usual node", "--cluster") for c, _ in bases)
-
-
 def estimate(model: str, cluster: str | Sequence[str], settings: Sequence[str] = (), **asked: object) -> PlanSet:
     """One configuration as given (``tp=8 pp=4``), whether it fits or not; what is not given is neutral.
 
     Raises:
         WrongQuestion: the configuration is not legal; the message says why.
     """
-    known, wanted = request(model, cluster, Asked(**asked))  # type: ignore[arg-type]
+    known, wanted = request(model, cluster, PlanOptions(**asked))  # type: ignore[arg-type]
     pins = configuration(wanted, _known_elsewhere(parse_pins(settings)))
     said = {"--cluster": len(wanted.counts), "--batch": len(wanted.batches)}
     for what, values in {**said, **{f"{axis}={b}": len(b.values) for axis, b in pins.bounds.items()}}.items():
@@ -274,271 +151,7 @@ def estimate(model: str, cluster: str | Sequence[str], settings: Sequence[str] =
     return planning.estimate(known, replace(wanted, pins=pins))
 
 
-def request(
-    model: str, named: str | Sequence[str], asked: Asked, *, known: Catalog | None = None
-) -> tuple[Catalog, Request]:
-    """The catalog (read unless given) and the request that a question means."""
-    known = known or load(asked.catalog)
-    base, counts = _cluster(known, named, asked)
-    runtime, release = _runtime(known, asked.runtime, base.accelerator)
-    found = workload.model(model)
-    batches = _batches(found, asked.batch)
-    asked_workload = workload.workload(
-        found,
-        sequence=asked.sequence,
-        batch=batches[-1],
-        tokens=asked.tokens,
-        method=asked.method,
-        rank=asked.rank,
-        targets=asked.targets,
-        optimizer=asked.optimizer,
-        mtp_layers=asked.mtp_layers,
-    )
-    price, sold_as = _price(known, base.node, asked)
-    if asked.objective not in OBJECTIVES:
-        raise WrongQuestion(f"--objective {asked.objective}: choose {', '.join(OBJECTIVES)}")
-    if not 1 <= asked.top <= _MOST_PLANS:
-        raise WrongQuestion(f"--top {asked.top}: must be from 1 to {_MOST_PLANS:,}")
-    return known, Request(
-        workload=asked_workload,
-        cluster=base,
-        counts=counts,
-        batches=batches,
-        runtime=runtime,
-        release=release,
-        pins=_pins(asked),
-        waived=_waived(asked.waive),
-        objective=asked.objective,
-        deadline_s=_positive("--deadline", asked.deadline, "time"),
-        max_cost_usd=_positive("--max-cost", asked.max_cost, "money"),
-        top=asked.top,
-        fold=not asked.all_switches,
-        alike=asked.launchable,
-        price=price,
-        sold_as=sold_as,
-        price_basis=asked.basis,
-        oom_risk=parse_risk(asked.oom_risk),
-        inputs=_inputs(known, found, named),
-        assumptions=_left_open(asked, base, found, runtime),
-    )
-
-
 # ---- clusters --------------------------------------------------------------------------------------------------------
 
 
-def _cluster(known: Catalog, named: str | Sequence[str], asked: Asked) -> tuple[Cluster, tuple[int, ...]]:
-    texts = [named] if isinstance(named, str) else list(named)
-    if not texts:
-        raise WrongQuestion("on what? --cluster dgx-h100:16, or --accelerators A100:4,V100:8")
-    if len(texts) != 1:
-        raise WrongQuestion("one --cluster here; clusterwright plan takes several pools")
-    text = texts[0]
-    region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
-    if text.endswith(".toml") or "/" in text:
-        found = cluster_from_file(Path(text).expanduser(), known)
-        if asked.fabric is not None:
-            fabric = known.fabric(asked.fabric)
-            wired = replace(found.node, fabric=fabric.id, nic_bandwidth=fabric.nic_bandwidth)
-            found = replace(found, fabric=fabric, node=wired)
-        if region is not None and (found.region is None or asked.region is not None):
-            found = replace(found, region=known.region(region))
-        return found, (found.count,)
-    node, colon, count = text.partition(":")
-    if not node:
-        raise WrongQuestion(
-            f"--cluster {text!r}: which node? Write for example dgx-h100:16 (clusterwright catalog list nodes)"
-        )
-    known.node(node)
-    if not colon:
-        raise WrongQuestion(f"--cluster {text}: how many? Write {node}:16, or {node}:8..64 to try several counts")
-    counts = _range("--cluster", text, count)
-    return cluster(known, node, counts[-1], asked.fabric, region), counts
-
-
-def _range(flag: str, text: str, body: str) -> tuple[int, ...]:
-    """``16`` or ``8..64``: the values to try, ascending."""
-    match = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", body.replace(",", ""))
-    if match is None or int(match[1]) < 1:
-        raise WrongQuestion(f"{flag} {text}: {body!r} is not a count; write 16, or 8..64 to try several")
-    low = int(match[1])
-    high = int(match[2]) if match[2] else low
-    if high < low:
-        raise WrongQuestion(f"{flag} {text}: the range is empty; write {high}..{low}")
-    if high // low <= _MOST_COUNTS:
-        values = {*range(low, high + 1, low), high} if high > low else {low}
-    else:
-        values = {low * 2**i for i in range(64) if low * 2**i <= high} | {high}
-    return tuple(sorted(values))
-
-
-def _batches(model: Model, text: str | None) -> tuple[int, ...]:
-    """The model's own batch, the one asked for, or doublings over a range."""
-    if text is None:
-        return (model.batch,)
-    values = _range("--batch", text, text)
-    return tuple(
-        v for v in values if len(values) == 1 or v in (values[0], values[-1]) or (v // values[0]).bit_count() == 1
-    )
-
-
 # ---- the rest of the question ----------------------------------------------------------------------------------------
-
-
-def _runtime(known: Catalog, text: str | None, part: Accelerator) -> tuple[Runtime, str]:
-    """``megatron-core`` or ``megatron-core@2024``; unless named, the first default that runs on the accelerator."""
-    able = [name for name, runtime in known.runtimes.items() if part.vendor in runtime.vendors]
-    default = next((name for name in (*DEFAULT_RUNTIMES, *able) if name in able), DEFAULT_RUNTIMES[0])
-    name, at, release = (default if text is None else text).partition("@")
-    runtime = known.runtime(name)
-    if at and release not in runtime.releases:
-        raise WrongQuestion(f"--runtime {text}: releases of {name} are {', '.join(runtime.releases)}")
-    if part.vendor not in runtime.vendors:
-        others = f"these do: {', '.join(able)}" if able else "no runtime in the catalog does (--catalog)"
-        raise WrongQuestion(f"{name} does not run on {part.id} ({part.vendor}); {others}")
-    return runtime, release or runtime.releases[-1]
-
-
-def _pins(asked: Asked) -> Pins:
-    pins = _known_elsewhere(parse_pins(asked.pins))
-    if asked.precision is None:
-        return pins
-    if "precision" in pins:
-        raise WrongQuestion("--precision and --pin precision=... say the same thing twice; keep one")
-    return Pins({**pins.bounds, **parse_pins([f"precision={asked.precision.replace(',', '|')}"]).bounds})
-
-
-def _known_elsewhere(pins: Pins) -> Pins:
-    """The pins; what an option of its own says is refused rather than ignored."""
-    for axis, flag in (("nodes", "--cluster NODE:COUNT"), ("batch", "--batch N")):
-        if axis in pins:
-            raise WrongQuestion(f"{axis}={pins.bounds[axis]}: say it with {flag}")
-    return pins
-
-
-def configuration(wanted: Request, given: Pins) -> Pins:
-    """Pins for every axis: as given, else neutral (degrees 1, nothing recomputed, overlap where the runtime has it)."""
-    bounds = {**wanted.pins.bounds, **given.bounds}
-    axes = wanted.runtime.axes
-
-    def has(axis: str, value: object) -> bool:
-        known = axes.get(axis, ())
-        return known == "any" or value in known
-
-    tensor = bounds.get("tp", Bound(("1",))).values != ("1",)
-    neutral = {
-        **{axis: "1" for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "micro")},
-        "recompute": "none",
-        "sequence_parallel": "on" if tensor and has("sequence_parallel", True) else "off",
-        "zero": "1" if has("zero", 1) else str(next(iter(axes.get("zero", (0,))))),
-        "zero_scope": "full",
-        "dp_overlap": "on" if has("dp_overlap", True) else "off",
-        "offload": "none",
-        "placement": "none",
-        "rank_order": "tp-cp-ep-dp-pp",
-    }
-    return Pins({**{axis: Bound((value,)) for axis, value in neutral.items()}, **bounds})
-
-
-def _waived(names: Sequence[str]) -> frozenset[str]:
-    rules = {rule.name: rule for rule in RULES}
-    for name in names:
-        if name not in rules:
-            near = nearest(name, rules)
-            hint = f"did you mean {near[0]}?" if near else f"rules are {', '.join(rules)}"
-            raise WrongQuestion(f"--waive {name}: no such rule; {hint}")
-        if not rules[name].waivable:
-            able = ", ".join(rule.name for rule in RULES if rule.waivable)
-            raise WrongQuestion(
-                f"--waive {name}: a plan does not add up unless {rules[name].says}; ask for one that does "
-                f"(--batch, --pin, another count of nodes). {able} can be waived"
-            )
-    return frozenset(names)
-
-
-def _positive(flag: str, text: str | None, dimension: str) -> float | None:
-    if text is None:
-        return None
-    try:
-        value = units.parse(text, dimension)
-    except units.UnitError as error:
-        raise WrongQuestion(f"{flag} {error}") from None
-    if value <= 0:
-        raise WrongQuestion(f"{flag} {text}: must be more than nothing")
-    return value
-
-
-def parse_risk(text: str | float) -> float:
-    """``5 %`` or ``0.05`` as a fraction.
-
-    Raises:
-        WrongQuestion: not a share, or one outside of what a risk can be.
-    """
-    allowed = f"more than 0 and at most {units.format_risk(risk.MOST)}, where the median prediction must just fit"
-    try:
-        value = units.parse(str(text), "share")
-    except units.UnitError as error:
-        raise WrongQuestion(f"--oom-risk {error}") from None
-    if not _LEAST_RISK <= value <= risk.MOST:
-        hint = f"; did you mean {text} %?" if 1.0 <= value <= 50.0 and "%" not in str(text) else ""
-        small = f" (from {units.format_risk(_LEAST_RISK)} on)" if 0.0 < value < _LEAST_RISK else ""
-        raise WrongQuestion(f"--oom-risk {text}: must be {allowed}{small}{hint}")
-    return value
-
-
-def _price(known: Catalog, node: Node, asked: Asked) -> tuple[Price | None, str]:
-    """Per node-hour: the one given, the node's own, or that of the cloud instance that stands in for it."""
-    if asked.basis not in PRICE_BASES:
-        raise WrongQuestion(f"--basis {asked.basis}: choose {', '.join(PRICE_BASES)}")
-    if asked.price is not None:
-        each = _positive("--price", asked.price, "price per hour")
-        assert each is not None
-        given = Price(basis="on-demand", usd=each * node.accelerators, date="", source="--price")
-        return given, node.id
-    for entry in (node, known.nodes.get(node.rented_as or "")):
-        if entry is None or entry.accelerators != node.accelerators:
-            continue
-        for price in entry.prices:
-            if price.basis == asked.basis:
-                return price, entry.id
-    return None, ""
-
-
-def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: str | Sequence[str]) -> dict[str, str]:
-    """What the answer depends on, hashed."""
-    found = {f"catalog {origin}": digest for origin, digest in known.versions().items()}
-    found[f"model {model.id}"] = hashlib.sha256(repr(model).encode()).hexdigest()[:16]
-    for text in [named] if isinstance(named, str) else named:
-        path = Path(text).expanduser()
-        if text.endswith(".toml") and path.is_file():
-            found[f"cluster {path.name}"] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    return found
-
-
-def _left_open(asked: Asked, base: Cluster, model: Model, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:
-    """What the question did not say and this program chose."""
-    open_ones = [
-        (
-            asked.mtp_layers > 0,
-            "an MTP module as one more layer and head",
-            "its projection of 2 h to h, a hundredth of it, is left out",
-            "--mtp-layers",
-        ),
-        (asked.batch is None, f"batch of {model.batch:,} sequences", "the model's default", "--batch"),
-        (asked.sequence is None, f"{model.sequence:,} tokens per sequence", "the model's default", "--seq"),
-        (
-            asked.tokens is None,
-            f"{units.format_count(model.tokens)} tokens to train on",
-            "the model's default",
-            "--tokens",
-        ),
-        (asked.runtime is None, runtime.id, "the default runtime, its newest release", "--runtime"),
-        (asked.precision is None, "16-bit precision", "8-bit formats change numerics; ask for them", "--precision"),
-        (asked.region is None and base.region is not None, f"region {DEFAULT_REGION}", "the default", "--region"),
-        (
-            asked.noise_scale is None and len(_batches(model, asked.batch)) > 1,
-            "the batch of most tokens a second",
-            "no noise scale is given: a token counts as much at every batch",
-            "--noise-scale",
-        ),
-    ]
-    return tuple((what, why, flag) for is_open, what, why, flag in open_ones if is_open)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
-from planner.errors import ClusterwrightError
+from planner.base.errors import ClusterwrightError
 
 Sense = Literal["<=", "==", ">="]
 SolverName = Literal["highs", "cbc"]

@@ -3,14 +3,16 @@
 from dataclasses import replace
 from functools import cache
 
-from planner import binding, catalog
-from planner.efficiency import reached
-from planner.question import Prepared, Request, prepare, problem
+from planner import catalog
+from planner.models.workload import workload
+from planner.performance import binding
+from planner.performance.efficiency import reached
+from planner.question.prepared import Prepared, prepare, problem
+from planner.question.request import Request
 from planner.schema.hardware import Cluster
 from planner.search.problem import Problem
 from planner.space.axes import parse_pins
 from planner.space.grid import Figures
-from planner.workload import workload
 
 CATALOG = catalog.load()
 

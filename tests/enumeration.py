@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from planner.question import Request
+from planner.question.request import Request
 from planner.schema.hardware import Runtime
 from planner.schema.workload import Model
-from planner.space.axes import Options, Sharding, TensorMode, recompute
+from planner.space.axes import OptionAxes, Sharding, TensorMode, recompute
 
 DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp")
 
@@ -80,7 +80,7 @@ def leads_once(model: Model, layers: int, pp: int, vpp: int) -> bool:
     return pp == 1 or vpp == 1 or (model.moe.leading_dense_layers if model.moe else 0) <= sum(first_round)
 
 
-def options(request: Request, layout: dict[str, int]) -> Iterator[Options]:
+def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
     """Options that exist for a layout, in 16 bit."""
     runtime, pins = request.runtime, request.pins
 
@@ -101,7 +101,7 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[Options]:
                     known = values("rank_order", orders[0], orders)
                     for order in known if replicas and staged else [o for o in known if o == orders[0]]:
                         for place in values("offload", "none", ("none", "optimizer")):
-                            yield Options(
+                            yield OptionAxes(
                                 precision,
                                 recompute(policy),
                                 tensor,

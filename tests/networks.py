@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from planner.cost.collectives import Group, group
+from planner.cost.collectives import CollectiveGroup, group
 from planner.cost.figures import Network
 
 
@@ -29,5 +29,5 @@ def networks(draw) -> Network:
 
 
 @st.composite
-def groups(draw, network: Network) -> Group:
+def groups(draw, network: Network) -> CollectiveGroup:
     return group(network, float(draw(st.integers(1, 512))), float(draw(st.sampled_from([1, 2, 4, 8, 16, 64]))))

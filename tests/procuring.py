@@ -8,12 +8,12 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from planner.api import Asked
 from planner.catalog import cluster, load
-from planner.procure.columns import Column
-from planner.procure.model import Instance
-from planner.procure.pools import Item, Pool
-from planner.procure.portfolio import Job, Limits, Portfolio
+from planner.procurement.program.model import ProcureInstance
+from planner.procurement.question.portfolio import Job, Limits, Portfolio
+from planner.procurement.supply.pools import Item, SupplyPool
+from planner.procurement.throughput.column import Column
+from planner.question.asked import PlanOptions
 
 CATALOG = load()
 NODES = ("dgx-h100", "dgx-a100-80gb", "p5.48xlarge", "p4de.24xlarge")
@@ -25,7 +25,7 @@ def job(n: int, deadline: float, release: float = 0.0, **more: object) -> Job:
     return Job(
         name=f"job {n}",
         model="llama3-8b",
-        asked=Asked(),
+        asked=PlanOptions(),
         tokens=1e9 * (n + 1),
         release_day=release,
         deadline_day=deadline,
@@ -34,10 +34,10 @@ def job(n: int, deadline: float, release: float = 0.0, **more: object) -> Job:
     )
 
 
-def bought(n: int, capital: float, month: float = 0.0, day: float = 0.0, **more: object) -> Pool:
+def bought(n: int, capital: float, month: float = 0.0, day: float = 0.0, **more: object) -> SupplyPool:
     # Two kinds of nodes, so that families differ; what things cost is made up.
     held = HORIZON - float(more.get("start_day", 0.0))  # type: ignore[arg-type]
-    return Pool(
+    return SupplyPool(
         id=f"buy {n}",
         way="buy",
         cluster=cluster(CATALOG, NODES[n % 2], 1, None, "us"),
@@ -51,8 +51,8 @@ def bought(n: int, capital: float, month: float = 0.0, day: float = 0.0, **more:
     )
 
 
-def hired(n: int, day: float, **more: object) -> Pool:
-    return Pool(
+def hired(n: int, day: float, **more: object) -> SupplyPool:
+    return SupplyPool(
         id=f"rent {n}",
         way="on-demand" if n % 2 else "spot",
         cluster=cluster(CATALOG, NODES[2 + n % 2], 1, None, "us"),
@@ -74,7 +74,7 @@ def portfolio(jobs: tuple[Job, ...], objective: str = "cost", limits: Limits = N
     )
 
 
-def random_instance(seed: int, *, copies: int = 1) -> Instance:
+def random_instance(seed: int, *, copies: int = 1) -> ProcureInstance:
     """One to three jobs, one to two pools to buy and as many to hire, and limits that often bind.
 
     With several copies all jobs have one window, so that whether they fit is a sum.
@@ -85,7 +85,7 @@ def random_instance(seed: int, *, copies: int = 1) -> Instance:
         job(n, 60.0 if alike else r.choice([30.0, 60.0, 100.0]), 0.0 if alike else r.choice([0.0, 0.0, 0.0, 10.0]))
         for n in range(r.randint(2 if alike else 1, 3))
     )
-    pools: list[Pool] = [
+    pools: list[SupplyPool] = [
         bought(
             n,
             r.uniform(50, 900) * 1e3,
@@ -115,7 +115,7 @@ def random_instance(seed: int, *, copies: int = 1) -> Instance:
         racks=r.choice([None, float(r.randint(1, 4))]),
         carbon=r.choice([None, None, r.uniform(5e3, 6e4)]),
     )
-    return Instance(portfolio(jobs, "cost", limits), pools, columns)
+    return ProcureInstance(portfolio(jobs, "cost", limits), pools, columns)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Answer:
     done: float
 
 
-def answers(instance: Instance) -> Iterator[Answer]:
+def answers(instance: ProcureInstance) -> Iterator[Answer]:
     """Every assignment that keeps all limits, with what it costs; held pools in one copy only."""
     days = {(c.job, c.pool): c.days for c in instance.columns}
     for run in itertools.product(range(len(instance.pools)), repeat=len(instance.jobs)):
@@ -138,7 +138,7 @@ def answers(instance: Instance) -> Iterator[Answer]:
             yield found
 
 
-def _answer(instance: Instance, run: tuple[int, ...], days: dict[tuple[int, int], float]) -> Answer | None:
+def _answer(instance: ProcureInstance, run: tuple[int, ...], days: dict[tuple[int, int], float]) -> Answer | None:
     pools, limits = instance.pools, instance.asked.limits
     done, copies = 0.0, dict.fromkeys(range(len(pools)), 1)
     for p in set(run):
@@ -174,11 +174,11 @@ def _answer(instance: Instance, run: tuple[int, ...], days: dict[tuple[int, int]
     return Answer(run, capital + running, capital + running, carbon, done)
 
 
-def _alone(instance: Instance, j: int, p: int, days: dict[tuple[int, int], float]) -> float:
+def _alone(instance: ProcureInstance, j: int, p: int, days: dict[tuple[int, int], float]) -> float:
     return max(instance.jobs[j].release_day, instance.pools[p].start_day) + days[j, p]
 
 
-def _shared(instance: Instance, mine: list[int], p: int, days: dict[tuple[int, int], float]) -> list[float]:
+def _shared(instance: ProcureInstance, mine: list[int], p: int, days: dict[tuple[int, int], float]) -> list[float]:
     """Ends under earliest deadline first with interruption, in steps from event to event."""
     left = {j: days[j, p] for j in mine}
     ends: dict[int, float] = {}
@@ -199,14 +199,14 @@ def _shared(instance: Instance, mine: list[int], p: int, days: dict[tuple[int, i
     return [ends[j] for j in mine]
 
 
-def best_value(instance: Instance, objective: str) -> float:
+def best_value(instance: ProcureInstance, objective: str) -> float:
     """The best value there is; infinite where nothing keeps the limits."""
     found = list(answers(instance))
     value = {"cost": lambda a: a.cost, "carbon": lambda a: a.carbon, "time": lambda a: a.done}[objective]
     return min((value(a) for a in found), default=math.inf)
 
 
-def best_ratio(instance: Instance, window: float) -> float:
+def best_ratio(instance: ProcureInstance, window: float) -> float:
     """Most tokens per dollar where all jobs have one window and nothing limits the work itself; 0 if nothing does it.
 
     Every assignment; in each, for a worth of a token that is raised until nothing is gained (Dinkelbach), a job that is
@@ -222,7 +222,7 @@ def best_ratio(instance: Instance, window: float) -> float:
 
 
 def _ratio(
-    instance: Instance, run: tuple[int, ...], days: dict[tuple[int, int], tuple[float, float]], window: float
+    instance: ProcureInstance, run: tuple[int, ...], days: dict[tuple[int, int], tuple[float, float]], window: float
 ) -> float:
     pools, limits = instance.pools, instance.asked.limits
     held = [pools[p] for p in set(run) if not pools[p].hired]
@@ -252,7 +252,7 @@ def _ratio(
 
 
 def _worked_on(
-    instance: Instance,
+    instance: ProcureInstance,
     run: tuple[int, ...],
     days: dict[tuple[int, int], tuple[float, float]],
     p: int,
@@ -270,5 +270,5 @@ def _worked_on(
     return sum(n * days[j, p][1] for j, n in longer.items()), sum(n * pool.day_usd for n in longer.values())
 
 
-def with_limits(instance: Instance, **limits: float | None) -> Instance:
+def with_limits(instance: ProcureInstance, **limits: float | None) -> ProcureInstance:
     return replace(instance, asked=replace(instance.asked, limits=replace(instance.asked.limits, **limits)))

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from planner import document
+from planner.base.errors import WrongQuestion
 from planner.catalog import load
-from planner.errors import WrongQuestion
-from planner.procure import procuring, reading
-from planner.procure.procuring import Depth
+from planner.procurement import run
+from planner.procurement.question import reading
+from planner.procurement.run import Depth
 from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
 
@@ -66,7 +67,7 @@ def lab(folder: Path, **parts: str) -> Path:
 @cache
 def answered(folder: Path, **parts: str) -> Procurement:
     known = load()
-    return procuring.procure(known, reading.read(lab(folder, **parts), known), depth=Depth(top=3))
+    return run.procure(known, reading.read(lab(folder, **parts), known), depth=Depth(top=3))
 
 
 def _leaves(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -14,17 +14,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from planner.procure.columns import Column, Place
-from planner.procure.model import Instance
-from planner.procure.schedule import calendar
-from planner.procure.solution import Solution
+from planner.procurement.program.model import ProcureInstance
+from planner.procurement.program.schedule import calendar
+from planner.procurement.program.solution import Solution
+from planner.procurement.throughput.column import Column, Place
 from planner.solver import Linear, Problem, Status, total
 from tests.procuring import bought, random_instance
 
 Hold = dict[int, int]
 
 
-def mixed_instance(seed: int, *, copies: int = 1, third: bool = False) -> Instance:
+def mixed_instance(seed: int, *, copies: int = 1, third: bool = False) -> ProcureInstance:
     """A random instance some jobs of which may also run on two or three of its pools at once, mostly faster; with a
     `third` pool to buy, those may be at odds: jobs on A and B, on B and C, on C and A.
     """
@@ -61,7 +61,7 @@ class Way:
     carbon: float
 
 
-def ways(instance: Instance) -> Iterator[Way]:
+def ways(instance: ProcureInstance) -> Iterator[Way]:
     """Every assignment with every number of copies that keeps the limits on what is held and on what it costs."""
     days = {(c.job, c.place): c.days for c in instance.columns}
     each = [[c.place for c in instance.columns if c.job == j] for j in range(len(instance.jobs))]
@@ -74,7 +74,9 @@ def ways(instance: Instance) -> Iterator[Way]:
                 yield way
 
 
-def _way(instance: Instance, run: tuple[Place, ...], hold: Hold, days: dict[tuple[int, Place], float]) -> Way | None:
+def _way(
+    instance: ProcureInstance, run: tuple[Place, ...], hold: Hold, days: dict[tuple[int, Place], float]
+) -> Way | None:
     limits = instance.asked.limits
     held = [instance.pools[p] for p, n in hold.items() for _ in range(n)]
     worked = [(instance.pools[p], days[j, place]) for j, place in enumerate(run) for p in place]
@@ -94,7 +96,7 @@ def _way(instance: Instance, run: tuple[Place, ...], hold: Hold, days: dict[tupl
     return Way(run, hold, capital + running, carbon)
 
 
-def earliest(instance: Instance, way: Way) -> float:
+def earliest(instance: ProcureInstance, way: Way) -> float:
     """The day on which all is done under a way, at the earliest; infinite where a deadline cannot be kept."""
     days = {(c.job, c.place): c.days for c in instance.columns}
     ready = [max(job.release_day, *(instance.pools[p].start_day for p in place))
@@ -110,7 +112,7 @@ def earliest(instance: Instance, way: Way) -> float:
 
 
 def _done_by(
-    instance: Instance, way: Way, days: dict[tuple[int, Place], float], windows: list[tuple[float, float]],
+    instance: ProcureInstance, way: Way, days: dict[tuple[int, Place], float], windows: list[tuple[float, float]],
     points: list[float],
 ) -> float | None:  # fmt: skip
     """The earliest end if it lies in the last span, by a linear program over sets of jobs that work at a time."""
@@ -133,7 +135,7 @@ def _done_by(
     return found.objective if found.status is Status.OPTIMAL else None
 
 
-def _together(instance: Instance, way: Way, able: list[int]) -> Iterator[tuple[int, ...]]:
+def _together(instance: ProcureInstance, way: Way, able: list[int]) -> Iterator[tuple[int, ...]]:
     """Sets of jobs that may work at the same time: a copy of each pool for each job."""
     for n in range(1, len(able) + 1):
         for jobs in itertools.combinations(able, n):
@@ -142,7 +144,7 @@ def _together(instance: Instance, way: Way, able: list[int]) -> Iterator[tuple[i
                 yield jobs
 
 
-def best_way(instance: Instance, objective: str) -> float:
+def best_way(instance: ProcureInstance, objective: str) -> float:
     """The best value there is; infinite where nothing keeps the limits."""
     if objective == "time":
         return min((earliest(instance, way) for way in ways(instance)), default=math.inf)
@@ -150,7 +152,7 @@ def best_way(instance: Instance, objective: str) -> float:
     return next((getattr(way, objective) for way in found if math.isfinite(earliest(instance, way))), math.inf)
 
 
-def faults(instance: Instance, solution: Solution) -> list[str]:
+def faults(instance: ProcureInstance, solution: Solution) -> list[str]:
     """What cannot be about a calendar: copies that do two things, pools of a job apart, days missing, windows left."""
     found = []
     stretches = calendar(instance, solution)

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from planner.runtime import routing
 from planner.runtime.routing.launch import rendezvous
-from planner.runtime.routing.rules import OPERATIONS, Rule
+from planner.runtime.routing.rules import OPERATIONS, RoutingRule
 
 CALLS = 1000
 SIZES = (1, 3, 64, 1000, 4096, 30_000, 300_000)
@@ -23,11 +23,11 @@ SIZES = (1, 3, 64, 1000, 4096, 30_000, 300_000)
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.bfloat16, torch.uint8)
 
 
-def rules(seed: int, names: list[str]) -> list[Rule]:
+def rules(seed: int, names: list[str]) -> list[RoutingRule]:
     """Every operation and group size, in four classes of size, each with a back end drawn at random."""
     draw, edges = random.Random(seed), (0, 512, 16_384, 400_000, 1 << 40)
     return [
-        Rule(op, ranks, low, high - 1, draw.choice(names))
+        RoutingRule(op, ranks, low, high - 1, draw.choice(names))
         for op in OPERATIONS
         for ranks in (2, 4)
         for low, high in pairwise(edges)
@@ -160,9 +160,9 @@ def corners() -> dict[str, Any]:
     large, seen = 2_000_000, []
     for transfers, sums in (("mpi", "gloo"), ("gloo", "mpi"), ("mpi", "mpi")):
         by = [
-            Rule("send-recv", None, 0, 1 << 40, transfers),
-            Rule("all-reduce", None, 0, 999, sums),
-            Rule("all-reduce", None, 1000, 1 << 40, transfers),
+            RoutingRule("send-recv", None, 0, 1 << 40, transfers),
+            RoutingRule("all-reduce", None, 0, 999, sums),
+            RoutingRule("all-reduce", None, 1000, 1 << 40, transfers),
         ]
         router = routing.Router(by, ["gloo", "mpi"], seconds=30)
         mine, theirs = torch.full((large,), 1.0 + router.rank), torch.zeros(large)
@@ -235,7 +235,10 @@ def pooled() -> dict[str, Any]:
 
 def training() -> dict[str, Any]:
     """DistributedDataParallel by itself and through a router: losses and parameters."""
-    by_size = [Rule("all-reduce", None, 0, 20_000, "mpi"), Rule("all-reduce", None, 20_001, 1 << 40, "gloo")]
+    by_size = [
+        RoutingRule("all-reduce", None, 0, 20_000, "mpi"),
+        RoutingRule("all-reduce", None, 20_001, 1 << 40, "gloo"),
+    ]
     router = routing.Router(by_size, ["gloo", "mpi"])
     found = {}
     for name in ("plain", "routed"):
@@ -264,7 +267,7 @@ def planted_rules() -> dict[str, Any]:
     """Rank 1 has another rule."""
     name = "mpi" if dist.get_rank() == 1 else "gloo"
     try:
-        routing.Router([Rule("all-reduce", None, 0, 1 << 40, name)], ["gloo", "mpi"], seconds=20)
+        routing.Router([RoutingRule("all-reduce", None, 0, 1 << 40, name)], ["gloo", "mpi"], seconds=20)
     except routing.Disagreement as error:
         return {"refused": str(error)}
     return {"refused": ""}

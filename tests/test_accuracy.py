@@ -9,26 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner import binding, catalog
-from planner.accuracy import (
-    calibrate,
-    calibration,
-    intervals,
-    metrics,
-    names,
-    parameters,
-    peaks,
-    runs,
-    site,
-    tables,
-    validation,
-)
-from planner.accuracy.frame import Efficiencies, Frame
-from planner.accuracy.intervals import Width
+from planner import catalog
+from planner.base.errors import WrongQuestion
+from planner.base.resources import data
+from planner.calibration.fit import calibrate, least_squares, parameters, peaks, site
+from planner.calibration.fit.frame import Frame
+from planner.calibration.measuring import tables
+from planner.calibration.report import metrics, validation
+from planner.calibration.runs import names, reading
 from planner.commands import main
 from planner.cost.compute import product_time
-from planner.errors import WrongQuestion
-from planner.resources import data
+from planner.performance import binding, intervals
+from planner.performance.efficiency import Efficiencies
+from planner.performance.intervals import Width
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"
@@ -44,7 +37,7 @@ def known():
 
 @pytest.fixture(scope="module")
 def read(known):
-    return runs.read(RUNS, known)
+    return reading.read(RUNS, known)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +140,7 @@ def test_stated_degrees_are_taken_as_they_are(read):
     ],
 )
 def test_only_runs_that_ran_out_of_memory_count_as_such(text, ran_out):
-    assert runs._ran_out(text) is ran_out
+    assert reading._ran_out(text) is ran_out
 
 
 def test_what_a_run_leaves_open_is_tried_and_said(read):
@@ -201,7 +194,7 @@ def test_columns_that_are_missing_are_named(tmp_path, known):
     path = tmp_path / "runs.csv"
     path.write_text("id,source\n1,me\n")
     with pytest.raises(WrongQuestion, match="no column model, family"):
-        runs.read(path, known)
+        reading.read(path, known)
 
 
 def test_an_own_row_is_predicted(tmp_path, known):
@@ -210,7 +203,7 @@ def test_an_own_row_is_predicted(tmp_path, known):
         "id,source,model,family,accelerator,num_accelerators,seq_len,global_batch_seqs,tp,pp,micro_batch,precision,"
         "step_time_s,runtime\nmine-1,mine,llama3-8b,dense,H100,8,8192,128,1,1,1,bf16,12.5,megatron-core@2026\n"
     )
-    (run,) = runs.read(path, known)
+    (run,) = reading.read(path, known)
     assert run.reason == ""
     assert run.measured == 12.5
     assert (run.runtime, run.year) == ("megatron-core", "2026")
@@ -334,7 +327,7 @@ def test_the_factor_of_the_allocator_is_fitted_to_measured_peaks(frame, known):
 
 
 def test_few_measured_peaks_fit_nothing(known):
-    few = Frame(known, [run for run in runs.read(RUNS, known) if run.source == "bigscience-v100"])
+    few = Frame(known, [run for run in reading.read(RUNS, known) if run.source == "bigscience-v100"])
     shipped = Efficiencies.of(known)
     assert peaks.fitted(few, shipped) is shipped
     rows, residuals = peaks.left_out(few, shipped)
@@ -358,24 +351,24 @@ def test_a_fit_finds_what_was_changed():
     """Times made with known factors are fitted back: the factors that the runs determine come out."""
     priors = catalog.load(data("hardware_catalog") / "priors")
     prior = Efficiencies.of(priors)
-    frame = Frame(priors, runs.read(RUNS, priors))
+    frame = Frame(priors, reading.read(RUNS, priors))
     chosen = (
-        calibration.Parameter("matrix", "accelerators", ("hopper",), "matrix.bf16", 0.2, 1.0),
-        calibration.Parameter("attention", "runtimes", ("fsdp/hopper",), "attention", 0.3, 2.0),
+        least_squares.Parameter("matrix", "accelerators", ("hopper",), "matrix.bf16", 0.2, 1.0),
+        least_squares.Parameter("attention", "runtimes", ("fsdp/hopper",), "attention", 0.3, 2.0),
     )
     truth = np.log([0.9, 1.2])
-    frame.measured = frame.predict(calibration.applied(prior, chosen, truth)).time
+    frame.measured = frame.predict(least_squares.applied(prior, chosen, truth)).time
     rows = np.array(
         [i for i, run in enumerate(frame.runs) if run.source == "mpt-llmfoundry" and "H100" in run.accelerator]
     )
-    found = calibration.fit(frame, prior, chosen, rows, np.ones(len(rows)))
+    found = least_squares.fit(frame, prior, chosen, rows, np.ones(len(rows)))
     assert found.theta == pytest.approx(truth, abs=0.01)
     assert 1.5 < found.freedom <= 2
 
 
 def test_a_site_that_is_slower_throughout_is_learned_from_three_runs(known):
     frame = Frame(
-        known, [run for run in runs.read(RUNS, known) if run.source == "dgxc-benchmarking" and run.grade == "A"]
+        known, [run for run in reading.read(RUNS, known) if run.source == "dgxc-benchmarking" and run.grade == "A"]
     )
     shipped = Efficiencies.of(known)
     frame.measured = 1.1 * frame.predict(shipped).time
@@ -447,7 +440,7 @@ def test_a_fit_never_touches_what_it_starts_from():
     priors = catalog.load(data("hardware_catalog") / "priors")
     prior = Efficiencies.of(priors)
     before = repr(prior)
-    calibration.applied(prior, calibrate.parameters(), np.full(len(calibrate.parameters()), 0.3))
+    least_squares.applied(prior, calibrate.parameters(), np.full(len(calibrate.parameters()), 0.3))
     assert repr(prior) == before
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.cost import algorithms, collectives
-from planner.cost.algorithms import OPERATIONS, Library, Protocol, busiest, least, shared, times, under
-from planner.cost.collectives import Group, group
+from planner.cost.algorithms import OPERATIONS, CollectiveLibrary, Protocol, busiest, least, shared, times, under
+from planner.cost.collectives import CollectiveGroup, group
 from planner.cost.figures import Network
 from tests.networks import groups, networks
 
@@ -40,7 +40,7 @@ def links(**given) -> Network:
     return Network(**{**figures, **given})
 
 
-def plain(network: Network, **given) -> Library:
+def plain(network: Network, **given) -> CollectiveLibrary:
     """One protocol that uses the links as they are."""
     protocol = Protocol(
         name="Simple",
@@ -51,10 +51,10 @@ def plain(network: Network, **given) -> Library:
         ramp=network.pipelining,
         far_ramp=network.pipelining,
     )
-    return Library(protocols=dict.fromkeys(OPERATIONS, (protocol,)), **given)
+    return CollectiveLibrary(protocols=dict.fromkeys(OPERATIONS, (protocol,)), **given)
 
 
-def seconds(network: Network, op: str, size: float, g: Group, **given) -> dict[str, float]:
+def seconds(network: Network, op: str, size: float, g: CollectiveGroup, **given) -> dict[str, float]:
     found = times(network, op, size, g, plain(network, **given))
     return {algorithm: float(value) for (algorithm, _), value in found.items()}
 

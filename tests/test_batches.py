@@ -2,8 +2,9 @@
 
 import pytest
 
-from planner import api, batches
-from planner.mixed import adaptive, noise
+from planner import api
+from planner.hetero import batches
+from planner.uneven import adaptive, noise
 from tests.asking import ask
 
 CLUSTER = "t4-4:2"

@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import commands, families
-from planner.by_layer import Asked, grid_of, layered
+from planner import commands
+from planner.base.errors import WrongQuestion
 from planner.catalog import cluster
 from planner.cost import compute, convolution, recommendation
 from planner.cost.compute import reads
 from planner.cost.figures import Device
 from planner.cost.operators import traffic
-from planner.errors import WrongQuestion
-from planner.workload import library, workload
+from planner.models import families
+from planner.models.workload import library, workload
+from planner.planning.by_layer import LayerOptions, grid_of, layered
 from tests.cases import CATALOG
 
 SIZES = st.integers(1, 60_000).map(float)
@@ -71,10 +72,10 @@ COMPUTED = ("matrix", "attention", "vector")
 
 @pytest.mark.parametrize("name", sorted(library()))
 def test_layers_of_a_transformer_add_up_to_its_cost(name):
-    found = layered(CATALOG, name, Asked(dp=2))
+    found = layered(CATALOG, name, LayerOptions(dp=2))
     runtime = CATALOG.runtime("megatron-core")
     grid = grid_of(
-        CATALOG, workload(name), cluster(CATALOG, "dgx-h100", 1), runtime, runtime.releases[-1], Asked(dp=2), 1
+        CATALOG, workload(name), cluster(CATALOG, "dgx-h100", 1), runtime, runtime.releases[-1], LayerOptions(dp=2), 1
     )
     leading, body = compute.layers(grid)
     first, rest = float(grid.shape.leading_dense), float(grid.shape.layers - grid.shape.leading_dense)
@@ -88,7 +89,7 @@ def test_layers_of_a_transformer_add_up_to_its_cost(name):
 
 @pytest.mark.parametrize("name", ["resnet50", "resnet101", "resnet152"])
 def test_layers_of_a_convolutional_network_add_up(name):
-    found = layered(CATALOG, name, Asked(node="dgx-a100-80gb", precision="fp16", micro=64, dp=8))
+    found = layered(CATALOG, name, LayerOptions(node="dgx-a100-80gb", precision="fp16", micro=64, dp=8))
     rows = convolution.layers(families.network(name))
     assert sum(x.forward.flops for x in found.layers) == pytest.approx(2 * 64 * float(np.sum(rows.products)))
     flops = sum(each.flops for x in found.layers for each in x.passes)
@@ -101,7 +102,7 @@ def test_layers_of_a_convolutional_network_add_up(name):
 @pytest.mark.parametrize("name", ["dlrm-criteo1tb", "dlrm-dcnv2"])
 def test_layers_of_a_recommender_add_up(name):
     model = families.recommender(name)
-    found = layered(CATALOG, name, Asked(node="dgx-a100-80gb", precision="fp16", micro=1024, dp=8))
+    found = layered(CATALOG, name, LayerOptions(node="dgx-a100-80gb", precision="fp16", micro=1024, dp=8))
     dense = [x for x in found.layers if x.forward.flops]
     assert sum(x.forward.flops for x in dense) == pytest.approx(
         sum(2 * 1024 * layer.inputs * layer.outputs for layer in recommendation.dense_layers(model))
@@ -175,4 +176,4 @@ def test_json_has_what_the_table_has(capsys):
 
 def test_a_wrong_model_says_so():
     with pytest.raises(WrongQuestion, match="Did you mean"):
-        layered(CATALOG, "resnet5", Asked())
+        layered(CATALOG, "resnet5", LayerOptions())

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from planner import catalog
+from planner.base.errors import WrongQuestion
+from planner.base.resources import data
 from planner.catalog import Catalog, UnknownName
-from planner.errors import WrongQuestion
-from planner.resources import data
 
 STABLE = (
     "dgx-v100 dgx2-v100 dgx-a100-40gb dgx-a100-80gb dgx-h100 dgx-h200 dgx-b200 gb200-nvl72 mi300x-8 "

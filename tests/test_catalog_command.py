@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from planner.base.errors import WrongQuestion
 from planner.catalog import FOLDERS, load
 from planner.commands.catalog import catalog
-from planner.errors import WrongQuestion
 
 LAB = """
 [lab]

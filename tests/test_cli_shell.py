@@ -11,8 +11,8 @@ import pytest
 
 import planner
 from planner import commands
+from planner.base.errors import NoAnswer, WrongQuestion
 from planner.commands.lazy import LazyCommand
-from planner.errors import NoAnswer, WrongQuestion
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("numpy", "pandas", "optuna", "pulp", "highspy", "pydantic", "rich")

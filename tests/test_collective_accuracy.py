@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from planner import binding
 from planner import catalog as catalogs
-from planner.accuracy import collectives
-from planner.accuracy.collective_tables import Timed, read
+from planner.base.errors import WrongQuestion
+from planner.base.resources import data
+from planner.calibration.fit import collectives
+from planner.calibration.runs.collective_tables import TimedCollectives, read
 from planner.catalog.cluster import cluster
 from planner.commands import cli
 from planner.cost import algorithms
 from planner.cost.collectives import group
-from planner.errors import WrongQuestion
-from planner.resources import data
+from planner.performance import binding
 
 TABLE = data("hardware_catalog").parent / "benchmarks" / "data" / "measured_collectives.csv"
 KNOWN = catalogs.load()
@@ -78,12 +78,12 @@ def test_what_was_planted_is_found_again():
         ramp=0.8,
     )
     rows = [
-        Timed(accelerator=part, op="all-gather", ranks=float(n), size=float(2**power), seconds=1.0)
+        TimedCollectives(accelerator=part, op="all-gather", ranks=float(n), size=float(2**power), seconds=1.0)
         for n in (2, 3, 4, 8)
         for power in range(12, 31)
     ]
-    times = collectives.Cell(rows).times(planted)
-    cell = collectives.Cell([replace(row, seconds=float(t)) for row, t in zip(rows, times, strict=True)])
+    times = collectives.CollectiveCell(rows).times(planted)
+    cell = collectives.CollectiveCell([replace(row, seconds=float(t)) for row, t in zip(rows, times, strict=True)])
     seen = (cell.ranks != 4) & (np.round(np.log2(cell.size)).astype(int) % 2 == 0)
     found = collectives.fitted(cell, prior, seen)
     assert np.abs(cell.times(found) / times - 1)[~seen].mean() < 0.025
@@ -95,16 +95,16 @@ def test_a_source_whose_host_launches_slowly_says_as_much_of_the_links():
     part, prior = KNOWN.accelerators["H100-SXM5-80GB"], PRIORS["switch/all-to-all"]
     planted = replace(prior, rate=0.75, ramp=0.3 * prior.ramp)
     rows = [
-        Timed(accelerator=part, op="all-to-all", ranks=8.0, size=2.0**power, seconds=1.0, source="eager")
+        TimedCollectives(accelerator=part, op="all-to-all", ranks=8.0, size=2.0**power, seconds=1.0, source="eager")
         for power in range(20, 34)
     ]
-    links = collectives.Cell(rows).times(planted)
+    links = collectives.CollectiveCell(rows).times(planted)
     slow = [replace(row, seconds=max(70e-6, float(t))) for row, t in zip(rows, links, strict=True)]
-    found = collectives.fitted(collectives.Cell(slow), prior)
+    found = collectives.fitted(collectives.CollectiveCell(slow), prior)
     small = links < 60e-6
     assert small.sum() >= 3
-    assert np.abs(collectives.Cell(rows).times(found) / links - 1)[~small].mean() < 0.04
-    assert (collectives.Cell(rows).times(found)[small] < 50e-6).all()
+    assert np.abs(collectives.CollectiveCell(rows).times(found) / links - 1)[~small].mean() < 0.04
+    assert (collectives.CollectiveCell(rows).times(found)[small] < 50e-6).all()
 
 
 def test_the_error_of_a_source_left_out(published):

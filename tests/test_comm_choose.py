@@ -13,17 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import api, binding, catalog, document, verify
-from planner.comm import choosing, modelled, planned, program, table
-from planner.comm.choosing import Asked
-from planner.comm.listing import grid_of, listed, place_of
-from planner.comm.program import Instance, Live
-from planner.comm.rules import rule_of
-from planner.comm.table import Candidate, Row, Table
-from planner.comm.timing import times
+from planner import api, catalog, document, verify
+from planner.base.errors import WrongQuestion
+from planner.comm import run
+from planner.comm.calls.one_pool import grid_of, listed, place_of
+from planner.comm.program import back_ends, choosing, modelled
+from planner.comm.program.back_ends import BackEndInstance, Live
+from planner.comm.program.choosing import ChooseOptions
+from planner.comm.program.rules import rule_of
+from planner.comm.tables import records
+from planner.comm.tables.records import CollectiveMethod, TableRow, TimesTable
+from planner.comm.tables.timing import times
 from planner.cost.calls import OPERATIONS
-from planner.errors import WrongQuestion
-from planner.export import nccl_tuner
+from planner.launchers import nccl_tuner
+from planner.performance import binding
 from planner.runtime.routing import rules as routed
 from planner.schema.plan import Plan
 from tests.asking import ask, refused
@@ -31,7 +34,7 @@ from tests.plans import plans
 
 CATALOG = catalog.load()
 NAMES = ("gloo", "mpich", "nccl", "openmpi")
-WHO = [Candidate(name) for name in NAMES] + [Candidate("nccl", "ring", "ll")]
+WHO = [CollectiveMethod(name) for name in NAMES] + [CollectiveMethod("nccl", "ring", "ll")]
 
 SECONDS = st.lists(
     st.dictionaries(st.sampled_from(WHO), st.sampled_from([1.0, 2.0, 3.0, 5.0, 8.0]), min_size=1, max_size=4),
@@ -41,10 +44,10 @@ SECONDS = st.lists(
 
 
 @st.composite
-def instances(draw: st.DrawFn) -> Instance:
+def instances(draw: st.DrawFn) -> BackEndInstance:
     seconds = draw(SECONDS)
     pairs = [(c, d) for c in range(len(seconds)) for d in range(c + 1, len(seconds))]
-    return Instance(
+    return BackEndInstance(
         seconds=seconds,
         follows={pair: draw(st.sampled_from([0.5, 1.5])) for pair in pairs if draw(st.booleans())},
         most=draw(st.integers(1, 3)),
@@ -55,30 +58,32 @@ def instances(draw: st.DrawFn) -> Instance:
     )
 
 
-def best(instance: Instance) -> float:
+def best(instance: BackEndInstance) -> float:
     """By trying everything."""
     every = itertools.product(*(list(each) for each in instance.seconds))
-    return min((program.value(instance, each) for each in every if program.allowed(instance, each)), default=math.inf)
+    return min(
+        (back_ends.value(instance, each) for each in every if back_ends.allowed(instance, each)), default=math.inf
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(instances())
-def test_the_program_finds_the_best_of_all_choices(instance: Instance) -> None:
-    found = program.solve(instance)
+def test_the_program_finds_the_best_of_all_choices(instance: BackEndInstance) -> None:
+    found = back_ends.solve(instance)
     if found is None:
         assert best(instance) == math.inf
         return
-    assert program.allowed(instance, found.candidates)
+    assert back_ends.allowed(instance, found.candidates)
     assert found.seconds == pytest.approx(best(instance), rel=1e-6) and found.gap <= 1e-6
 
 
 @settings(max_examples=25, deadline=None)
 @given(instances())
-def test_more_to_choose_from_never_makes_it_worse(instance: Instance) -> None:
+def test_more_to_choose_from_never_makes_it_worse(instance: BackEndInstance) -> None:
     one = replace(instance, most=1)
     assert best(instance) <= best(one)
-    wider = replace(instance, seconds=[{**each, Candidate("more"): 9.0} for each in instance.seconds], most=3)
-    mine, more = program.solve(replace(instance, most=3)), program.solve(wider)
+    wider = replace(instance, seconds=[{**each, CollectiveMethod("more"): 9.0} for each in instance.seconds], most=3)
+    mine, more = back_ends.solve(replace(instance, most=3)), back_ends.solve(wider)
     if mine is not None:
         assert more is not None and more.seconds <= mine.seconds + 1e-9
 
@@ -90,7 +95,9 @@ def law(alpha: float, beta: float) -> "dict[str, float]":
     return {"alpha": alpha, "beta": beta}
 
 
-def made(laws: dict[Candidate, dict[str, float]], rounds: int = 5, noise: float = 0.01, seed: int = 0) -> Table:
+def made(
+    laws: dict[CollectiveMethod, dict[str, float]], rounds: int = 5, noise: float = 0.01, seed: int = 0
+) -> TimesTable:
     """A table of every operation for 2 to 128 ranks: ``(a + b S)``, times a factor for an operation."""
     draw, rows = random.Random(seed), []
     for op, ranks, size, number in itertools.product(
@@ -98,11 +105,11 @@ def made(laws: dict[Candidate, dict[str, float]], rounds: int = 5, noise: float 
     ):
         for who, at in laws.items():
             seconds = (at["alpha"] + at["beta"] * size) * at.get(op, 1.0) * math.exp(draw.gauss(0.0, noise))
-            rows.append(Row(who, op, ranks, size, seconds, number))
-    return Table(tuple(rows))
+            rows.append(TableRow(who, op, ranks, size, seconds, number))
+    return TimesTable(tuple(rows))
 
 
-NCCL, MPI, GLOO = Candidate("nccl"), Candidate("mpich"), Candidate("gloo")
+NCCL, MPI, GLOO = CollectiveMethod("nccl"), CollectiveMethod("mpich"), CollectiveMethod("gloo")
 TWO = {NCCL: law(1e-5, 1e-11), MPI: law(1e-5, 2e-11) | {"send-recv": 0.25}}
 
 
@@ -112,8 +119,8 @@ def calls(name: str = "dense") -> tuple[Plan, tuple]:
     return plan, listed(plan, CATALOG)
 
 
-def chosen(found: Table, name: str = "dense", **asked: object) -> choosing.Chosen:
-    return choosing.choose(calls(name)[1], found, Asked(**({"switch_s": 0.0} | asked)), "table.csv")  # type: ignore[arg-type]
+def chosen(found: TimesTable, name: str = "dense", **asked: object) -> choosing.Chosen:
+    return choosing.choose(calls(name)[1], found, ChooseOptions(**({"switch_s": 0.0} | asked)), "table.csv")  # type: ignore[arg-type]
 
 
 def test_what_is_faster_is_used_and_saves_what_shows() -> None:
@@ -158,21 +165,21 @@ def test_a_choice_that_does_not_hold_on_other_rounds_is_dropped() -> None:
     for row in made(TWO, rounds=5, noise=0.001).rows:
         far = row.candidate == MPI and row.op == "send-recv" and row.round == 4
         rows.append(replace(row, seconds=row.seconds * 2000) if far else row)
-    found = chosen(Table(tuple(rows)))
+    found = chosen(TimesTable(tuple(rows)))
     assert found.fell_back and found.live == ("nccl",) and (found.held_back or 0) > 1
 
 
 def test_no_two_mpi_libraries_and_no_back_end_without_an_operation() -> None:
-    three = {GLOO: law(1e-4, 1e-10), MPI: law(1e-5, 1e-9), Candidate("openmpi"): law(1e-3, 1e-11)}
+    three = {GLOO: law(1e-4, 1e-10), MPI: law(1e-5, 1e-9), CollectiveMethod("openmpi"): law(1e-3, 1e-11)}
     found = chosen(made(three, noise=0.001), most=3)
     assert len(set(found.live) & {"mpich", "openmpi"}) <= 1
-    lacks = Table(tuple(row for row in made({GLOO: law(1e-5, 1e-11)}).rows if row.op != "all-gather"))
+    lacks = TimesTable(tuple(row for row in made({GLOO: law(1e-5, 1e-11)}).rows if row.op != "all-gather"))
     with pytest.raises(WrongQuestion, match=r"gloo has no all-gather.*comm tune --ops"):
         chosen(lacks)
 
 
 def test_algorithms_go_where_the_tuner_takes_them() -> None:
-    ring, tree = Candidate("nccl", "ring", "simple"), Candidate("nccl", "tree", "ll")
+    ring, tree = CollectiveMethod("nccl", "ring", "simple"), CollectiveMethod("nccl", "tree", "ll")
     laws = {ring: law(1e-4, 1e-11), tree: law(1e-6, 1e-9), NCCL: law(2e-4, 2e-11)}
     found = chosen(made(laws, noise=0.001), name="latent", launcher="nccl-tuner")
     assert all(" " not in call.choice for call in found.calls if call.op in ("all-to-all", "send-recv"))
@@ -199,22 +206,22 @@ def test_rules_have_no_holes_and_say_what_was_chosen() -> None:
 @pytest.fixture
 def written(tmp_path: Path) -> Plan:
     path = tmp_path / "table.csv"
-    path.write_text(table.lines(made(TWO, noise=0.001).rows, header=True), encoding="utf-8")
+    path.write_text(records.lines(made(TWO, noise=0.001).rows, header=True), encoding="utf-8")
     plan = plans("dense").plans[0]
-    _, new = planned.with_rules(
-        plan, CATALOG, [str(path)], Asked(switch_s=0.0, free=planned.free(plan, None)), "plan.json"
+    _, new = run.with_rules(
+        plan, CATALOG, [str(path)], ChooseOptions(switch_s=0.0, free=run.free(plan, None)), "plan.json"
     )
     return new
 
 
 def test_a_table_s_name_does_not_make_it_the_model(tmp_path: Path) -> None:
     path = tmp_path / "modelled"
-    path.write_text(table.lines(made(TWO, noise=0.001).rows, header=True), encoding="utf-8")
-    _, new = planned.with_rules(plans("dense").plans[0], CATALOG, [str(path)], Asked(switch_s=0.0), "plan.json")
+    path.write_text(records.lines(made(TWO, noise=0.001).rows, header=True), encoding="utf-8")
+    _, new = run.with_rules(plans("dense").plans[0], CATALOG, [str(path)], ChooseOptions(switch_s=0.0), "plan.json")
     told = new.communication_choice
     assert told is not None and told.table == "modelled" and told.saved_s > 0 and not told.modelled
     assert verify.violations(new) == []
-    _, unmeasured = planned.modelled(plans("dense").plans[0], CATALOG, "plan")
+    _, unmeasured = run.modelled(plans("dense").plans[0], CATALOG, "plan")
     assert unmeasured.communication_choice is not None and unmeasured.communication_choice.modelled
 
 
@@ -289,7 +296,7 @@ def test_verify_finds_rules_that_are_for_nothing(written: Plan) -> None:
 
 
 def test_verify_refuses_a_gain_that_nobody_measured() -> None:
-    _, plan = planned.modelled(plans("dense").plans[0], CATALOG, "plan")
+    _, plan = run.modelled(plans("dense").plans[0], CATALOG, "plan")
     told = plan.communication_choice
     assert told is not None and verify.violations(plan) == []
     first = replace(told.calls[0], base_s=2 * told.calls[0].base_s)
@@ -300,14 +307,16 @@ def test_verify_refuses_a_gain_that_nobody_measured() -> None:
 @given(st.sampled_from(OPERATIONS), st.sampled_from([2, 8, 128]), st.integers(0, 20))
 @settings(deadline=None, max_examples=40)
 def test_between_measurements_times_are_power_laws(op: str, ranks: int, power: int) -> None:
-    rows = [Row(NCCL, o, n, 4**k, 1e-9 * 4**k * n**0.5) for o in OPERATIONS for n in (2, 8, 128) for k in (3, 6, 9)]
+    rows = [
+        TableRow(NCCL, o, n, 4**k, 1e-9 * 4**k * n**0.5) for o in OPERATIONS for n in (2, 8, 128) for k in (3, 6, 9)
+    ]
     size = 2.0**power
-    found = times(Table(tuple(rows)), op, ranks, size)[NCCL]
+    found = times(TimesTable(tuple(rows)), op, ranks, size)[NCCL]
     inside = 64 <= size
     assert found.seconds == pytest.approx(1e-9 * (size if inside else 64.0) * ranks**0.5)
-    between = times(Table(tuple(rows)), op, 4, 64.0)[NCCL]
+    between = times(TimesTable(tuple(rows)), op, 4, 64.0)[NCCL]
     assert between.seconds == pytest.approx(1e-9 * 64 * 2.0) and not between.extrapolated
-    assert times(Table(tuple(rows)), op, 512, 64.0)[NCCL].extrapolated
+    assert times(TimesTable(tuple(rows)), op, 512, 64.0)[NCCL].extrapolated
 
 
 def test_the_command(
@@ -342,7 +351,7 @@ def test_the_command(
 def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
     """Rules that NCCL can follow, the fastest of the model at every size, and no gain claimed."""
     plan = plans(name).plans[0]
-    found, new = planned.modelled(plan, CATALOG, "plan")
+    found, new = run.modelled(plan, CATALOG, "plan")
     assert verify.violations(new) == [] and found.saved_s == 0.0 and found.live == ("nccl",)
     if any(rule.algorithm for rule in found.rules):
         assert list(nccl_tuner.refuses(new)) == []
@@ -353,7 +362,7 @@ def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
         known = modelled.times(network, library, call)
         rule = rule_of(found.rules, call.op, call.group, call.ranks, call.bytes)
         assert rule is not None
-        mine = known[Candidate(rule.backend, rule.algorithm, rule.protocol)].seconds
+        mine = known[CollectiveMethod(rule.backend, rule.algorithm, rule.protocol)].seconds
         alike = [c for c in calls(name)[1] if (c.op, c.ranks) == (call.op, call.ranks) and c.bytes != call.bytes]
         assert mine == min(time.seconds for time in known.values()) or alike
 
@@ -361,7 +370,7 @@ def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
 @pytest.mark.parametrize("name", ["dense", "latent", "fsdp"])
 def test_without_a_table_calls_take_what_the_plan_says(name: str) -> None:
     """``comm choose`` prices a call as ``comm show`` does; a rule that a smaller call shares may be its second best."""
-    found, _ = planned.modelled(plans(name).plans[0], CATALOG, "plan")
+    found, _ = run.modelled(plans(name).plans[0], CATALOG, "plan")
     of = {(call.op, call.group, call.ranks, call.bytes): call.alone_s / call.count for call in calls(name)[1]}
     times = [(one.alone_s, of[one.op, one.group, one.ranks, one.bytes]) for one in found.calls]
     assert all(chosen >= shown * (1 - 1e-12) for chosen, shown in times)
@@ -371,7 +380,7 @@ def test_without_a_table_calls_take_what_the_plan_says(name: str) -> None:
 
 def test_small_calls_that_the_plan_has_not_get_their_own_protocol() -> None:
     """64 MiB by Simple does not make a kilobyte go by Simple."""
-    found, _ = planned.modelled(plans("dense").plans[0], CATALOG, "plan")
+    found, _ = run.modelled(plans("dense").plans[0], CATALOG, "plan")
     at = {size: rule_of(found.rules, "all-gather", "tp", 4, size) for size in (1024.0, 2.0**26)}
     assert [rule.protocol for rule in at.values() if rule] == ["ll", "simple"]
     for op, ranks in {(rule.op, rule.ranks) for rule in found.rules}:
@@ -382,4 +391,4 @@ def test_small_calls_that_the_plan_has_not_get_their_own_protocol() -> None:
 
 def test_the_model_knows_nccl_only() -> None:
     with pytest.raises(WrongQuestion, match="the model knows NCCL's algorithms only"):
-        planned.modelled(api.plan("llama3-8b", "mi300x-8:2").plans[0], CATALOG, "plan")
+        run.modelled(api.plan("llama3-8b", "mi300x-8:2").plans[0], CATALOG, "plan")

@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 
 from planner import api, catalog, document, verify
-from planner.comm import across, pool_tables
-from planner.comm.across import PoolCall
-from planner.comm.choosing import Asked
-from planner.comm.listing import CAUSES, known_of, listed
-from planner.comm.planned import modelled, with_rules
-from planner.comm.pool_tables import PoolTables, placed
-from planner.comm.rules import rule_of
-from planner.comm.table import Candidate, Row, Table, lines
+from planner.base.errors import WrongQuestion
+from planner.comm.calls import several_pools
+from planner.comm.calls.one_pool import CAUSES, known_of, listed
+from planner.comm.calls.several_pools import PoolCall
+from planner.comm.program.choosing import ChooseOptions
+from planner.comm.program.rules import rule_of
+from planner.comm.run import modelled, with_rules
+from planner.comm.tables import pool_tables
+from planner.comm.tables.pool_tables import PoolTables, placed
+from planner.comm.tables.records import CollectiveMethod, TableRow, TimesTable, lines
 from planner.cost.calls import Call
-from planner.errors import WrongQuestion
-from planner.export import nccl_tuner
+from planner.launchers import nccl_tuner
 from planner.schema.plan import Plan
 from tests.asking import ask, refused
 
@@ -62,14 +63,14 @@ def test_what_paces_adds_up_to_the_breakdown(name: str) -> None:
         mine = sum(call.exposed_s for call in found if call.paces and call.cause == cause)
         assert math.isclose(mine, plan.prediction.breakdown.get(cause, 0.0), rel_tol=1e-9, abs_tol=1e-12), cause
     assert all(call.pools and 0 <= call.exposed_s <= call.alone_s * (1 + 1e-9) for call in found)
-    assert {call.pools for call in found if call.where == across.LINK} <= {(0, 1)}
+    assert {call.pools for call in found if call.where == several_pools.LINK} <= {(0, 1)}
     assert {i for call in found for i in call.pools} == {0, 1}
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_every_stage_takes_what_the_plan_says(name: str) -> None:
     plan = mixed(name)
-    stages, groups = across.times(known_of(plan, CATALOG, "plan"))
+    stages, groups = several_pools.times(known_of(plan, CATALOG, "plan"))
     for g, mine, whole in zip(plan.parallelism.groups, stages, groups, strict=True):
         assert mine == pytest.approx([s.time_s for s in g.stages], rel=1e-12)
         assert whole == pytest.approx(g.time_s, rel=1e-12)
@@ -78,9 +79,9 @@ def test_every_stage_takes_what_the_plan_says(name: str) -> None:
 def test_calls_say_which_pool_and_link() -> None:
     apart = calls(mixed("apart"))
     assert {c.pools for c in apart if c.cause == "dp"} == {(0, 1)}
-    assert all(c.where == across.LINK for c in apart if c.cause == "dp")
+    assert all(c.where == several_pools.LINK for c in apart if c.cause == "dp")
     through = calls(mixed("through"))
-    hops = [c for c in through if c.where == across.LINK]
+    hops = [c for c in through if c.where == several_pools.LINK]
     assert {c.group for c in hops} == {"pp"} and {c.pools for c in hops} == {(0, 1)}
     assert {c.pools for c in through if c.cause == "dp"} == {(0,), (1,)}
     assert sum(c.leads for c in hops) == 1, "one end stands for the link"
@@ -91,17 +92,17 @@ def test_faster_calls_are_a_faster_step(name: str) -> None:
     plan = mixed(name)
     known, found = known_of(plan, CATALOG, "plan"), calls(plan)
     step = plan.prediction.step_time_s
-    assert across.stretched(known, found, lambda call: 1.0) == pytest.approx(step, rel=1e-9)
-    half, none = (across.stretched(known, found, lambda call, r=r: r) for r in (0.5, 0.0))  # type: ignore[misc]
+    assert several_pools.stretched(known, found, lambda call: 1.0) == pytest.approx(step, rel=1e-9)
+    half, none = (several_pools.stretched(known, found, lambda call, r=r: r) for r in (0.5, 0.0))  # type: ignore[misc]
     assert none <= half <= step
-    beside = across.stretched(known, found, lambda call: 1.0 if call.paces else 0.0)
+    beside = several_pools.stretched(known, found, lambda call: 1.0 if call.paces else 0.0)
     assert none <= beside <= step * (1 + 1e-12)
     # Reductions that are gone take what shows of them along, and the waiting for the slowest rank that they add.
     parts = plan.prediction.breakdown
     own = step - parts["optimizer"] - parts.get("overhead", 0.0)
     slowest = [g for g in plan.parallelism.groups if g.time_s == step]
     if len(slowest) == len(plan.parallelism.groups):
-        gone = across.stretched(known, found, lambda call: float(call.cause != "dp"))
+        gone = several_pools.stretched(known, found, lambda call: float(call.cause != "dp"))
         assert step - gone == pytest.approx(parts["dp"] * own / (own - parts.get("jitter", 0.0)), rel=1e-6)
 
 
@@ -148,11 +149,11 @@ SIZES = (4096, 2**20, 2**24, 2**27, 2**30, 2**33, 2**34)
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv")
 
 
-def table(rates: dict[str, float], rounds: int = 5) -> Table:
+def table(rates: dict[str, float], rounds: int = 5) -> TimesTable:
     """Back end -> B/s; 20 us before."""
-    return Table(
+    return TimesTable(
         tuple(
-            Row(Candidate(who), op, ranks, size, (2e-5 + size / rate) * (1 + 0.002 * number), number)
+            TableRow(CollectiveMethod(who), op, ranks, size, (2e-5 + size / rate) * (1 + 0.002 * number), number)
             for op in OPS
             for ranks in (2, 4, 8, 16)
             for size in SIZES
@@ -175,7 +176,7 @@ def test_pools_whose_tables_differ_have_rules_of_their_own(tmp_path: Path, monke
     written(tmp_path, mine=MPI_FASTER, theirs=NCCL_FASTER)
     plan = mixed("apart")
     files = ["1=mine.csv", f"{plan.cluster.pools[1].node}=theirs.csv", "1/2=theirs.csv"]
-    chosen, new = with_rules(plan, CATALOG, files, Asked(switch_s=0.0), "plan")
+    chosen, new = with_rules(plan, CATALOG, files, ChooseOptions(switch_s=0.0), "plan")
     verify.check(new, may_exceed_limits=True)
     for call in calls(plan):
         rule = rule_of(new.communication, call.op, call.group, call.ranks, call.bytes, call.pools)
@@ -192,7 +193,7 @@ def _leading(plan: Plan) -> list[PoolCall]:
 
 def test_one_table_needs_no_pools(tmp_path: Path) -> None:
     written(tmp_path, all=MPI_FASTER)
-    _, new = with_rules(mixed("apart"), CATALOG, [str(tmp_path / "all.csv")], Asked(), "plan")
+    _, new = with_rules(mixed("apart"), CATALOG, [str(tmp_path / "all.csv")], ChooseOptions(), "plan")
     assert {rule.pools for rule in new.communication} == {None}
     verify.check(new, may_exceed_limits=True)
 
@@ -204,7 +205,7 @@ def test_gains_where_nobody_waits_move_nothing(tmp_path: Path, monkeypatch: pyte
     paced = {call.pools for call in calls(plan) if call.paces and call.cause != "dp"}
     (slow,) = paced
     files = [f"{i + 1}={'nccl' if (i,) == slow else 'mpi'}.csv" for i in range(2)] + ["1/2=nccl.csv"]
-    chosen, new = with_rules(plan, CATALOG, files, Asked(switch_s=0.0), "plan")
+    chosen, new = with_rules(plan, CATALOG, files, ChooseOptions(switch_s=0.0), "plan")
     assert chosen.beside and chosen.saved_s == 0.0 and {call.choice for call in chosen.calls} == {"nccl"}
     verify.check(new, may_exceed_limits=True)
 
@@ -220,13 +221,15 @@ def test_a_group_over_unlike_accelerators_uses_what_both_have() -> None:
     both = {"mpich", "gloo"}
     assert names == {(0,): both | {"nccl"}, (1,): both | {"nccl"}, (2,): both, (0, 1): both, (0, 2): both}
     alike = PoolTables({(): one}, ("NVIDIA", "NVIDIA"))
-    assert Candidate("nccl") in alike.look_up(call((0, 1))) and not alike.differ and found.differ
+    assert CollectiveMethod("nccl") in alike.look_up(call((0, 1))) and not alike.differ and found.differ
 
 
 def test_a_link_that_nobody_measured_is_as_slow_as_the_slower_pool() -> None:
     found = PoolTables({(0,): table(NCCL_FASTER), (1,): table(MPI_FASTER)}, ("NVIDIA", "NVIDIA"))
     across_both = found.look_up(call((0, 1)))
-    assert across_both[Candidate("mpich")].seconds == found.look_up(call((0,)))[Candidate("mpich")].seconds
+    assert (
+        across_both[CollectiveMethod("mpich")].seconds == found.look_up(call((0,)))[CollectiveMethod("mpich")].seconds
+    )
     assert all(time.extrapolated for time in across_both.values())
     assert not any(time.extrapolated for time in found.look_up(call((0,))).values())
     assert pool_tables.TOGETHER == ("nvidia", "amd")
@@ -251,7 +254,11 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     Path("plan.json").write_text(document.as_json(plan), encoding="utf-8")
     written(tmp_path, mine=MPI_FASTER, theirs=NCCL_FASTER)
     answer = ask(capsys, "comm show plan.json")
-    assert answer.code == 0 and "Pools     1: 2 x dgx-a100-40gb; 2: 1 x dgx-h100" in answer.out and "1-2" in answer.out
+    assert (
+        answer.code == 0
+        and "Pools          1: 2 x dgx-a100-40gb; 2: 1 x dgx-h100" in answer.out
+        and "1-2" in answer.out
+    )
     told = json.loads(ask(capsys, "comm show plan.json --json").out)
     for cause in CAUSES:
         assert told["exposed_s"].get(cause, 0.0) == pytest.approx(plan.prediction.breakdown.get(cause, 0.0))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from planner import api, catalog, cost, document
-from planner.comm.listing import CAUSES, grid_of, listed
+from planner.base.errors import WrongQuestion
+from planner.comm.calls.one_pool import CAUSES, grid_of, listed
 from planner.cost import algorithms, calls, collectives
-from planner.errors import WrongQuestion
 from tests.asking import ask, refused
 from tests.plans import QUESTIONS, plans
 

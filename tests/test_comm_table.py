@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.comm import importing, measuring, table
-from planner.comm.importing import Said, imported
-from planner.comm.table import Candidate, Cell, Row, Table
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
+from planner.comm.tables import importing, measuring, records
+from planner.comm.tables.importing import Said, imported
+from planner.comm.tables.records import CollectiveMethod, TableCell, TableRow, TimesTable
 from tests.asking import ask, refused
 
 NCCL = """# nThread 1 nGpus 8 minBytes 1024 maxBytes 2048 step: 2(factor) warmup iters: 5 iters: 20
@@ -42,7 +42,7 @@ def test_nccl_tests(tmp_path: Path) -> None:
         ("all-reduce", 2, 2, 1024, pytest.approx(21.5e-6)),
         ("all-reduce", 2, 2, 2048, pytest.approx(22.5e-6)),
     ]
-    assert {r.candidate for r in rows} == {Candidate("nccl", "ring", "ll")}
+    assert {r.candidate for r in rows} == {CollectiveMethod("nccl", "ring", "ll")}
 
 
 def test_osu_sizes_become_the_whole_vector(tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, t
 
 ROWS = st.lists(
     st.builds(
-        Row,
-        st.builds(Candidate, st.sampled_from(["gloo", "nccl"]), st.sampled_from(["", "ring"]), st.just("")),
+        TableRow,
+        st.builds(CollectiveMethod, st.sampled_from(["gloo", "nccl"]), st.sampled_from(["", "ring"]), st.just("")),
         st.sampled_from(["all-reduce", "send-recv"]),
         st.integers(2, 64),
         st.integers(1, 2**40),
@@ -142,20 +142,20 @@ ROWS = st.lists(
 
 @settings(deadline=None)
 @given(ROWS)
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows: list[Row]) -> None:
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows: list[TableRow]) -> None:
     path = tmp_path_factory.mktemp("table") / "table.csv"
-    journal = table.Journal(path)
+    journal = records.TableJournal(path)
     for row in rows:
         journal.add([row])
     with path.open("a", encoding="utf-8") as file:
         file.write("gloo,,,all-red")  # interrupted
-    assert table.Journal(path).rows == rows == list(table.read(path).rows)
+    assert records.TableJournal(path).rows == rows == list(records.read(path).rows)
 
 
 @settings(deadline=None)
 @given(st.lists(st.floats(1e-6, 1.0), min_size=2, max_size=40))
 def test_the_mean_lies_between_and_the_spread_is_students(values: list[float]) -> None:
-    cell = Cell(dict(enumerate(values)))
+    cell = TableCell(dict(enumerate(values)))
     assert min(values) <= cell.seconds * (1 + 1e-12) and cell.seconds <= max(values) * (1 + 1e-12)
     assert cell.spread is not None and cell.spread >= 0
     if len(values) == 4:  # nothing is trimmed: the plain interval
@@ -164,9 +164,9 @@ def test_the_mean_lies_between_and_the_spread_is_students(values: list[float]) -
 
 
 def test_one_round_says_nothing_of_its_spread() -> None:
-    assert Cell({0: 1.0}).spread is None
-    row = Row(Candidate("a"), "all-reduce", 2, 8, 1.0)
-    assert Table((row, row)).cells["all-reduce", 2, 8][Candidate("a")].rounds == {0: 1.0}
+    assert TableCell({0: 1.0}).spread is None
+    row = TableRow(CollectiveMethod("a"), "all-reduce", 2, 8, 1.0)
+    assert TimesTable((row, row)).cells["all-reduce", 2, 8][CollectiveMethod("a")].rounds == {0: 1.0}
 
 
 def test_sizes_are_powers() -> None:
@@ -198,12 +198,12 @@ def test_import_adds_to_a_table(
     Path("n.txt").write_text(NCCL, encoding="utf-8")
     assert "2 rows" in ask(capsys, "comm import n.txt --from nccl-tests -o table.csv").out
     assert "now has 4" in ask(capsys, "comm import n.txt --from nccl-tests --algorithm tree -o table.csv").out
-    assert len(table.read(Path("table.csv")).candidates) == 2
+    assert len(records.read(Path("table.csv")).candidates) == 2
     again = ask(capsys, "comm import n.txt --from nccl-tests -o table.csv").out
-    assert "Added     0 rows" in again and "(2 were there already), which now has 4" in again
+    assert "Added          0 rows" in again and "(2 were there already), which now has 4" in again
     Path("other.txt").write_text(NCCL, encoding="utf-8")
     assert "now has 6" in ask(capsys, "comm import other.txt --from nccl-tests -o table.csv").out
-    rounds = [row.round for row in table.read(Path("table.csv")).rows if not row.candidate.algorithm]
+    rounds = [row.round for row in records.read(Path("table.csv")).rows if not row.candidate.algorithm]
     assert rounds == [0, 0, 1, 1], "measured again: another round"
     assert "no row" in refused(capsys, "comm import table.csv --from osu --backend x -o other.csv")
     Path("notes.csv").write_text("a,b\n1,2\n", encoding="utf-8")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.comm import table
-from planner.comm.measuring import BACKENDS, Asked, measure
-from planner.render import progress
+from planner.comm.tables import records
+from planner.comm.tables.measuring import BACKENDS, MeasureOptions, measure
+from planner.commands.screen.render import progress
 
 pytestmark = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in ("torch", "mpi4py")),
@@ -17,9 +17,9 @@ pytestmark = pytest.mark.skipif(
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send-recv")
 
 
-def asked(**changes: object) -> Asked:
+def asked(**changes: object) -> MeasureOptions:
     usual = {"backends": ("gloo",), "ops": OPS, "sizes": (4, 4096), "ranks": (2,), "rounds": 2}
-    return Asked(**(usual | changes))  # type: ignore[arg-type]
+    return MeasureOptions(**(usual | changes))  # type: ignore[arg-type]
 
 
 def test_gloo_and_mpi_take_turns_and_go_on(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_gloo_and_mpi_take_turns_and_go_on(tmp_path: Path) -> None:
     key = [(r.candidate, r.op, r.ranks, r.bytes, r.round) for r in again.rows]
     assert len(key) == len(set(key)) == len(first.rows)
     assert again.rows[: len(first.rows) - 10] == first.rows[:-10], "what was measured stays"
-    assert table.read(path).rows == again.rows
+    assert records.read(path).rows == again.rows
 
 
 def test_gloo_needs_no_mpi(tmp_path: Path) -> None:

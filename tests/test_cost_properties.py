@@ -8,19 +8,20 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from planner import binding, cost
+from planner import cost
 from planner.catalog import Catalog
 from planner.cost import collectives, compute, memory, money, pipeline, sharding
 from planner.cost.collectives import group
 from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
-from planner.parameters import parameters
-from planner.question import prepare, problem
+from planner.models.parameters import parameters
+from planner.models.workload import library, workload
+from planner.performance import binding
+from planner.question.prepared import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, Problem
-from planner.space.axes import Options, Sharding, TensorMode, recompute
+from planner.space.axes import OptionAxes, Sharding, TensorMode, recompute
 from planner.space.grid import Figures, single_grid
-from planner.workload import library, workload
 from tests.cases import CATALOG, cluster, problem_of, request
 from tests.networks import groups, networks
 from tests.test_oracle import FAMILIES, candidates, figures_of
@@ -247,7 +248,7 @@ def test_states_shrink_with_tensor_and_pipeline_parallelism(name, tp, pp):
 
 def _plain(name):
     ones = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes"), 1)
-    off = Options(
+    off = OptionAxes(
         FAMILIES[name].precision,
         recompute("none"),
         TensorMode(False, False),

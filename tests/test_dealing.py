@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.mixed.dealing import Unlike, best_deal, deal, one, program, stage_times
+from planner.hetero.layer_split import StageCosts, best_split, one, program, split_layers, stage_times
 
 LAYERS = 9
 
 
-def random_stages(seed: int, pipelines: int = 4, stages: int = 3) -> Unlike:
+def random_stages(seed: int, pipelines: int = 4, stages: int = 3) -> StageCosts:
     """Stages of which each later policy is slower and roomier; the first must hold some layers."""
     rng = np.random.default_rng(seed)
     each = np.sort(rng.uniform(1, 4, (pipelines, stages, 2)), axis=-1)
     room = np.sort(rng.integers(0, LAYERS + 1, (pipelines, stages, 2)), axis=-1).astype(float)
     least = np.ones(stages, dtype=np.int64)
     least[0] = rng.integers(1, 3)
-    return Unlike(each, room, rng.uniform(0, 2, (pipelines, stages, 2)), least)
+    return StageCosts(each, room, rng.uniform(0, 2, (pipelines, stages, 2)), least)
 
 
-def every_deal(of: Unlike) -> list[tuple[float, float]]:
+def every_deal(of: StageCosts) -> list[tuple[float, float]]:
     """(slowest, total) of every deal of all layers that fits, of the first pipeline."""
     found = []
     stages = of.fixed.shape[1]
@@ -41,9 +41,9 @@ def test_the_program_finds_the_best_of_all_deals(seed: int, micro_batches: int) 
     known = every_deal(of)
     if not known:
         with pytest.raises(ValueError, match="do not fit"):
-            best_deal(of, LAYERS, micro_batches)
+            best_split(of, LAYERS, micro_batches)
         return
-    dealt, time = best_deal(of, LAYERS, micro_batches)
+    dealt, time = best_split(of, LAYERS, micro_batches)
     assert time == pytest.approx(min((micro_batches - 1) * slow + total for slow, total in known), rel=1e-12)
     assert dealt.sum() == LAYERS
     times, _ = stage_times(of, dealt[None])
@@ -55,7 +55,7 @@ def test_the_program_finds_the_best_of_all_deals(seed: int, micro_batches: int) 
 def test_the_integer_program_agrees(seed: int, micro_batches: int) -> None:
     of = one(random_stages(seed), 0)
     try:
-        _, time = best_deal(of, LAYERS, micro_batches)
+        _, time = best_split(of, LAYERS, micro_batches)
     except ValueError:
         time = float("inf")
     assert program(of, LAYERS, micro_batches) == pytest.approx(time, rel=1e-7)
@@ -65,7 +65,7 @@ def test_the_integer_program_agrees(seed: int, micro_batches: int) -> None:
 @given(seed=st.integers(0, 10**6))
 def test_many_pipelines_at_once_have_the_fastest_slowest_stage(seed: int) -> None:
     of = random_stages(seed, pipelines=5)
-    found = deal(of, LAYERS)
+    found = split_layers(of, LAYERS)
     for index in range(5):
         known = every_deal(one(of, index))
         best = min((slow for slow, _ in known), default=float("inf"))
@@ -77,6 +77,6 @@ def test_many_pipelines_at_once_have_the_fastest_slowest_stage(seed: int) -> Non
 
 
 def test_like_stages_share_evenly() -> None:
-    of = Unlike(np.ones((1, 3, 1)), np.full((1, 3, 1), 9.0), np.zeros((1, 3, 1)), np.ones(3, dtype=np.int64))
-    assert deal(of, LAYERS).layers.tolist() == [[3, 3, 3]]
-    assert best_deal(of, LAYERS, 8)[0].tolist() == [3, 3, 3]
+    of = StageCosts(np.ones((1, 3, 1)), np.full((1, 3, 1), 9.0), np.zeros((1, 3, 1)), np.ones(3, dtype=np.int64))
+    assert split_layers(of, LAYERS).layers.tolist() == [[3, 3, 3]]
+    assert best_split(of, LAYERS, 8)[0].tolist() == [3, 3, 3]

@@ -19,26 +19,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import api, catalog, document
-from planner.catalog.files import Document, Problem, read_document
+from planner.base.errors import NoAnswer, WrongQuestion
+from planner.catalog.files import Document, FileProblem, read_document
 from planner.commands import main
-from planner.design import (
-    answer,
-    designing,
-    figures,
-    front,
-    importance,
-    merging,
-    proposing,
-    reading,
-    sensitivity,
-    storing,
-)  # fmt: skip
-from planner.design.evaluation import Evaluator
-from planner.design.study import Study
-from planner.errors import NoAnswer, WrongQuestion
-from planner.question import prepare, problem
+from planner.question.asked import PlanOptions, request
+from planner.question.prepared import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.machines import Machine, best_on_each, on
+from planner.study import merge
+from planner.study import run as designing
+from planner.study.answer import document as answer
+from planner.study.answer import front, importance, sensitivity
+from planner.study.program import proposing, storing
+from planner.study.program.evaluation import Evaluator
+from planner.study.question import axes as figures
+from planner.study.question import reading
+from planner.study.question.study import Study
 
 ROOT = Path(__file__).resolve().parent.parent
 STUDIES = sorted((ROOT / "examples" / "studies").glob("*.toml"))
@@ -202,7 +198,7 @@ def test_every_problem_is_told_at_once():
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_shipped_studies_can_be_read(path):
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     assert read_document(path, problems) is not None
     found = reading.read(path, known())
     assert found.size > 1 and found.name == path.stem
@@ -219,8 +215,8 @@ def test_a_missing_file_and_a_folder(tmp_path):
 
 @cache
 def small_problem(precision: str = "bf16") -> Any:
-    asked = api.Asked(batch="64", pins=("cp=1", "vpp=1|2", "micro=1", "recompute=none|full"), precision=precision)
-    return problem(prepare(*api.request("llama3-8b", "dgx-h100:2", asked, known=known())), 1)
+    asked = PlanOptions(batch="64", pins=("cp=1", "vpp=1|2", "micro=1", "recompute=none|full"), precision=precision)
+    return problem(prepare(*request("llama3-8b", "dgx-h100:2", asked, known=known())), 1)
 
 
 @settings(max_examples=4, deadline=None)
@@ -479,16 +475,16 @@ def test_shards_merge_to_the_whole(tmp_path):
         assert not part.search.exact and part.search.shards == (n,)
         paths.append(tmp_path / f"{n}.json")
         paths[-1].write_text(document.as_json(part))
-    joined = merging.merge(known(), study(TWO), paths)
+    joined = merge.merge(known(), study(TWO), paths)
     assert joined.search.exact
     assert joined.trials == whole(TWO).trials
     assert joined.pareto == whole(TWO).pareto
-    partly = merging.merge(known(), study(TWO), paths[:2], explained=False)
+    partly = merge.merge(known(), study(TWO), paths[:2], explained=False)
     assert not partly.search.exact and partly.search.shards == (1, 2) and partly.search.of_shards == 3
     with pytest.raises(WrongQuestion, match="stands twice"):
-        merging.merge(known(), study(TWO), [paths[0], paths[0]])
+        merge.merge(known(), study(TWO), [paths[0], paths[0]])
     with pytest.raises(WrongQuestion, match="objectives"):
-        merging.merge(known(), study(TINY), paths)
+        merge.merge(known(), study(TINY), paths)
 
 
 # ---- trials ----------------------------------------------------------------------------------------------------------
@@ -599,7 +595,7 @@ def test_sweeps_find_a_valley_behind_a_ridge_and_pay_for_one_thing_with_another(
     best = (0, 1, 0, 0)
     found, place = Tried([best], worth), set()
     for seed in range(60):
-        params = proposing.swept(asked, found, seed, proposing.Known())
+        params = proposing.swept(asked, found, seed, proposing.KnownPoints())
         if params is None:
             break
         here = proposing.point(asked, params)
@@ -609,7 +605,7 @@ def test_sweeps_find_a_valley_behind_a_ridge_and_pay_for_one_thing_with_another(
     assert alone == {(1, 1, 0, 0), (2, 1, 0, 0), (0, 0, 0, 0), (0, 2, 0, 0), (0, 1, 1, 0), (0, 1, 0, 1)}
     assert {(1, 2, 0, 0), (1, 0, 0, 0), (1, 1, 1, 0), (0, 1, 1, 1)} <= place
     assert params is None and len(place) == 6 + 9
-    only = proposing.swept(asked, Tried([best], worth), 3, proposing.Known(lambda p: p == (1, 2, 0, 0)))
+    only = proposing.swept(asked, Tried([best], worth), 3, proposing.KnownPoints(lambda p: p == (1, 2, 0, 0)))
     assert proposing.point(asked, only) == (1, 2, 0, 0)
 
 
@@ -701,10 +697,11 @@ LONG = """
 import sys
 from pathlib import Path
 from planner import catalog
-from planner.design import designing, reading
-designing.SMALL = 0
+from planner.study import run
+from planner.study.question import reading
+run.SMALL = 0
 study = reading.read(Path(sys.argv[1]), catalog.load())
-designing.design(catalog.load(), study, designing.How(trials=34, storage=sys.argv[2], explained=False))
+run.design(catalog.load(), study, run.How(trials=34, storage=sys.argv[2], explained=False))
 """
 
 

@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import catalog, document
-from planner.design import answer, designing, merging, proposing, storing, trials
-from planner.design.evaluation import Evaluator
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
+from planner.study import merge
+from planner.study import run as designing
+from planner.study.answer import document as answer
+from planner.study.program import proposing, storing, trials
+from planner.study.program.evaluation import Evaluator
 from tests.test_design import TINY, TWO, Tried, _limited, by_trials, run, study, whole, whole_with
 
 known = cache(catalog.load)
@@ -205,7 +208,7 @@ def test_seeds_are_by_study_and_number_wherever_they_are_made():
 @pytest.mark.parametrize("make", [proposing.swept, proposing.drawn])
 def test_a_seed_says_where_sweeps_and_draws_go(make):
     tried = Tried([(1, 1, 0, 0)], lambda p: 1.0)
-    once, again = ([make(study(), tried, seed, proposing.Known()) for seed in range(12)] for _ in range(2))
+    once, again = ([make(study(), tried, seed, proposing.KnownPoints()) for seed in range(12)] for _ in range(2))
     assert once == again and len({tuple(params.values()) for params in once}) > 3
 
 
@@ -265,7 +268,7 @@ def test_a_merged_answer_is_whole_only_if_no_point_is_missing(tmp_path):
     text = json.loads(second.read_text())
     lost = text["trials"].pop(3)
     cut.write_text(json.dumps(text))
-    found = merging.merge(known(), study(), [first, cut], explained=False)
+    found = merge.merge(known(), study(), [first, cut], explained=False)
     assert not found.search.exact and found.search.method == "merged" and found.search.tried == 35
     assert lost["number"] not in {t.number for t in found.trials}
     assert [t.number for t in found.trials] == sorted(t.number for t in found.trials)
@@ -276,7 +279,7 @@ def test_a_point_of_two_documents_is_merged_once(tmp_path):
     everything = tmp_path / "all.json"
     everything.write_text(document.as_json(whole()))
     for paths in ([first, second], [second, first], [everything, first], [second, everything]):
-        found = merging.merge(known(), study(), paths, explained=False)
+        found = merge.merge(known(), study(), paths, explained=False)
         assert found.search.exact and found.search.tried == 36
         assert found.trials == whole().trials and found.best == whole().best
 
@@ -286,9 +289,9 @@ def test_shards_of_unlike_numbers_and_of_another_study_are_not_merged(tmp_path):
     third = tmp_path / "third.json"
     third.write_text(document.as_json(shard(2, 3)))
     with pytest.raises(WrongQuestion, match="unlike numbers of shards: 2, 3"):
-        merging.merge(known(), study(), [first, third], explained=False)
+        merge.merge(known(), study(), [first, third], explained=False)
     with pytest.raises(WrongQuestion, match=r"another study.*\n  costs\.node_usd"):
-        merging.merge(known(), study(CHANGED["costs.node_usd"]), [first], explained=False)
+        merge.merge(known(), study(CHANGED["costs.node_usd"]), [first], explained=False)
 
 
 def test_every_shard_keeps_its_own_journal(tmp_path, monkeypatch, capsys):

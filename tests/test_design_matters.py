@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from planner import catalog
-from planner.commands import design_view
-from planner.design import designing, importance, sensitivity
-from planner.design.evaluation import Evaluator, Outcome
-from planner.design.study import Axis, Costs
+from planner.commands.screen import design_view
 from planner.schema.study import NextMillion
+from planner.study import run
+from planner.study.answer import importance, sensitivity
+from planner.study.program.evaluation import Evaluator, Outcome
+from planner.study.question.study import Axis, Costs
 from tests.test_design import TINY, TWO, _limited, study, whole
 
 known = cache(catalog.load)
@@ -263,4 +264,4 @@ def test_limits_change_no_importance():
     asked = study(_limited("$110k"))
     found = importance.importance(Evaluator(known(), asked), 0)
     assert found.alone == pytest.approx(whole().importance)
-    assert designing.SMALL == importance.WHOLE
+    assert run.SMALL == importance.WHOLE

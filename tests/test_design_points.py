@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import api, catalog
-from planner.design import front, proposing, storing, trials
-from planner.design.clusters import Clusters
-from planner.design.evaluation import Evaluator
-from planner.errors import NoAnswer
+from planner.base.errors import NoAnswer
+from planner.study.answer import front
+from planner.study.program import proposing, storing, trials
+from planner.study.program.clusters import Clusters
+from planner.study.program.evaluation import Evaluator
 from tests.test_design import TINY, Tried, study, whole
 
 known = cache(catalog.load)
@@ -241,7 +242,7 @@ def test_sweeps_go_around_the_largest_where_more_is_better():
     tried = Tried(points, lambda p: float(sum(p)))
     for direction, best in (("MAXIMIZE", points[1]), ("MINIMIZE", points[0])):
         tried.directions = [SimpleNamespace(name=direction)]
-        only = proposing.Known(lambda p, best=best: sum(a != b for a, b in zip(p, best, strict=True)) == 1)
+        only = proposing.KnownPoints(lambda p, best=best: sum(a != b for a, b in zip(p, best, strict=True)) == 1)
         assert proposing.swept(asked, tried, 1, only) is not None
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.design import designing, storing
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
+from planner.study import run
+from planner.study.program import storing
 from tests.test_design import LONG, ROOT, TWO, by_trials, searched
 
 psycopg2 = pytest.importorskip("psycopg2", reason="psycopg2 is installed by make test-real")
@@ -142,4 +143,4 @@ def finished(url: str, name: str) -> int:
 def test_a_server_that_is_not_there_is_told_kindly(searched, server):
     with pytest.raises(WrongQuestion, match="--storage"):
         by_trials(TWO, 3, storage="postgresql://tester@127.0.0.1:1/none")
-    assert designing.SMALL == 0
+    assert run.SMALL == 0

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from benchmarks import closed_forms
 from benchmarks.closed_forms import CASES, network
 from planner import document, verify
+from planner.base.errors import WrongQuestion
 from planner.cost import collectives, dimensions, wiring
-from planner.cost.figures import Dimension, Dimensions
-from planner.errors import WrongQuestion
-from planner.planning import plan
+from planner.cost.figures import Dimensions, NetworkDimension
+from planner.planning.run import plan
 from planner.schema import hardware
 from planner.search.bounded import Bounded
 from tests.cases import CATALOG, cluster, figures, prepared, problem_of, request
@@ -60,7 +60,9 @@ def loaded(shape, n):
     ("shape", "n"), [("ring", n) for n in (1, 2, 3, 4, 5, 8, 16)] + [("torus", n) for n in (4, 9, 16, 25, 64)]
 )
 def test_links_carry_what_is_counted_message_by_message(shape, n):
-    assert float(dimensions.carried(Dimension(shape, float(n), 1.0, 0.0), float(n))) == pytest.approx(loaded(shape, n))
+    assert float(dimensions.carried(NetworkDimension(shape, float(n), 1.0, 0.0), float(n))) == pytest.approx(
+        loaded(shape, n)
+    )
 
 
 HOPS = {"ring": lambda n: n - 1, "switch": lambda n: 2 * math.log2(n), "torus": lambda n: 2 * (math.sqrt(n) - 1)}
@@ -71,7 +73,7 @@ HOPS["fully-connected"] = lambda n: int(n > 1)
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_hops_one_after_the_other(topology, n):
     """Of messages that weigh nothing: round a ring, up and down a switch, straight over a mesh, along a torus."""
-    made = Dimensions((Dimension(topology, float(n), 1e30, 1e-6),), 4.0)
+    made = Dimensions((NetworkDimension(topology, float(n), 1e30, 1e-6),), 4.0)
     hops = HOPS[topology](n) * 1e-6
     for call, times in ((dimensions.gather, 1), (dimensions.all_reduce, 2), (dimensions.all_to_all, 1)):
         assert float(call(made, 1.0, (float(n),))) == pytest.approx(times * hops, abs=1e-20)
@@ -82,7 +84,7 @@ def test_hops_one_after_the_other(topology, n):
 
 
 def test_a_group_that_is_larger_than_the_network_loses_no_ranks():
-    made = Dimensions((Dimension("switch", 8.0, 1e9, 0.0), Dimension("ring", 4.0, 1e9, 0.0)))
+    made = Dimensions((NetworkDimension("switch", 8.0, 1e9, 0.0), NetworkDimension("ring", 4.0, 1e9, 0.0)))
     assert [float(x) for x in dimensions.spans(made, 64.0, 1.0)] == [8.0, 8.0]
     assert [float(x) for x in dimensions.spans(made, 16.0, 4.0)] == [2.0, 8.0]
 
@@ -95,7 +97,7 @@ along = st.lists(st.tuples(st.sampled_from(TOPOLOGIES), sizes, st.floats(1e9, 1e
 
 @given(along=along, size=st.floats(1e3, 1e10), chunks=st.integers(1, 64), data=st.data())
 def test_more_bandwidth_is_never_slower_and_a_gather_is_half_a_reduction(along, size, chunks, data):
-    made = Dimensions(tuple(Dimension(t, float(n), rate, 1e-6) for t, n, rate in along), float(chunks))
+    made = Dimensions(tuple(NetworkDimension(t, float(n), rate, 1e-6) for t, n, rate in along), float(chunks))
     which = data.draw(st.integers(0, len(along) - 1))
     wider = tuple(replace(d, rate=d.rate * (2 if i == which else 1)) for i, d in enumerate(made.along))
     n = float(math.prod(x for _, x, _ in along))
@@ -110,7 +112,7 @@ def test_more_bandwidth_is_never_slower_and_a_gather_is_half_a_reduction(along, 
 
 @given(along=along, data=st.data())
 def test_ranks_are_neither_lost_nor_counted_twice(along, data):
-    made = Dimensions(tuple(Dimension(t, float(n), rate, 0.0) for t, n, rate in along))
+    made = Dimensions(tuple(NetworkDimension(t, float(n), rate, 0.0) for t, n, rate in along))
     every = math.prod(x for _, x, _ in along)
     stride = 2 ** data.draw(st.integers(0, int(math.log2(every))))
     n = 2 ** data.draw(st.integers(0, int(math.log2(every // stride))))

@@ -78,6 +78,12 @@ def test_every_command_has_a_summary_and_explains_its_options() -> None:
         assert re.search(r"Usage:.*\n\n  \S", text), f"{path} says nothing about itself"
 
 
+def test_the_picture_of_the_layers_is_current() -> None:
+    shown = generate.DESIGN.read_text(encoding="utf-8")
+    assert generate.LAYERS.search(shown), "docs/design.md draws no layers"
+    assert shown == generate.layers(shown), "run `make docs`"
+
+
 def test_the_equations_page_is_current() -> None:
     assert (ROOT / "docs" / "equations.md").read_text(encoding="utf-8") == generate.equations.page(), "run `make docs`"
 

@@ -8,7 +8,7 @@ from planner import api, verify
 from planner.cost import compute, elements, memory, pipeline, sharding
 from planner.cost.figures import Grid
 from planner.schema.plan import Plan
-from planner.space.axes import NO_RECOMPUTE, Options, Sharding, TensorMode
+from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
 from planner.space.grid import single_grid
 from tests.cases import figures
 
@@ -18,7 +18,7 @@ LAYOUT = {"tp": 2, "pp": 2, "vpp": 1, "cp": 1, "ep": 1, "etp": 1, "dp": 2, "micr
 def grid(precision: str, runtime: str = "megatron-core", zero: int = 0) -> Grid:
     of = figures("gpt2-medium", "dgx-a100-40gb:1", runtime, precisions=(precision,))
     mode = TensorMode(sequence_parallel=True, overlap=False)
-    options = Options(precision, NO_RECOMPUTE, mode, Sharding(zero, "full", False), False, False, False)
+    options = OptionAxes(precision, NO_RECOMPUTE, mode, Sharding(zero, "full", False), False, False, False)
     return single_grid(of, LAYOUT, options)
 
 

@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 from planner import document
-from planner.errors import WrongQuestion
-from planner.export import EXPORTERS, bundle, jobset, parts, torchrun, write
-from planner.export.bundle import refusals
-from planner.export.facts import AXES, chunks
-from planner.export.start import NAME as START
+from planner.base.errors import WrongQuestion
+from planner.launchers import EXPORTERS, bundle, jobset, parts, torchrun, write
+from planner.launchers.bundle import refusals
+from planner.launchers.facts import AXES, chunks
+from planner.launchers.start import NAME as START
 from planner.schema.plan import CommunicationRule, Plan
 from tests.launchers.environments import given
 from tests.launchers.spread import Case, expressible, plan, two_pools, uneven
@@ -29,7 +29,7 @@ DENSE = Case("megatron-core", "llama3-70b", "dgx-h100:16", "tp=4 pp=4 vpp=4 cp=2
 SHARDED = Case("fsdp2", "llama3-8b", "dgx-h100:4", "zero_scope=node tp=2")
 PIPED = Case("megatron-core", "llama3-8b", "dgx-h100:4", "recompute=selective pp=4")
 TRAINERS = [name for name, exporter in EXPORTERS.items() if exporter.role == "trainer"]
-STARTERS = [name for name, exporter in EXPORTERS.items() if exporter.role == "starter"]
+SCHEDULERS = [name for name, exporter in EXPORTERS.items() if exporter.role == "scheduler"]
 RULE = CommunicationRule(
     op="all-reduce", group="dp", bytes_min=0, bytes_max=1e9, backend="nccl", algorithm="ring", protocol="simple"
 )
@@ -54,7 +54,7 @@ def some(name: str) -> Plan:
 
 @pytest.mark.parametrize("name", EXPORTERS)
 def test_a_bundle_is_complete(name: str) -> None:
-    found = expressible(name)[:: 1 if name in TRAINERS else 3]  # starters take every plan alike
+    found = expressible(name)[:: 1 if name in TRAINERS else 3]  # schedulers take every plan alike
     assert len(found) >= 30
     for number, (asked, whole) in enumerate(found):
         target = parts(name)
@@ -80,10 +80,10 @@ def test_what_a_target_declares_is_an_axis(name: str) -> None:
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
-@pytest.mark.parametrize("starter", STARTERS)
-def test_trainers_and_starters_chain(trainer: str, starter: str) -> None:
-    made = bundle(some(trainer), parts(f"{starter}+{trainer}"), {})
-    assert made.target == f"{trainer}+{starter}"
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_trainers_and_starters_chain(trainer: str, scheduler: str) -> None:
+    made = bundle(some(trainer), parts(f"{scheduler}+{trainer}"), {})
+    assert made.target == f"{trainer}+{scheduler}"
     assert START in made.files
     assert made.start != f"bash {START}"
 
@@ -306,20 +306,20 @@ KUBERNETES = {
 }
 
 
-@pytest.mark.parametrize("starter", KUBERNETES)
-def test_hostile_names_stay_data_in_kubernetes(starter: str, tmp_path: Path, tools: Path) -> None:
-    target = f"deepspeed+{starter}"
+@pytest.mark.parametrize("scheduler", KUBERNETES)
+def test_hostile_names_stay_data_in_kubernetes(scheduler: str, tmp_path: Path, tools: Path) -> None:
+    target = f"deepspeed+{scheduler}"
     whole = some("deepspeed")
     shapes = set()
     for number, text in enumerate(HOSTILE):
         made = files(named(whole, text), target, script=text, image=text)
         folder = tmp_path / str(number)
         folder.mkdir()
-        words = run(["bash", "-c", container(made[f"{starter}.yaml"])], folder, tools)
+        words = run(["bash", "-c", container(made[f"{scheduler}.yaml"])], folder, tools)
         assert words[words.index("29500") + 1] == text
         assert sorted(path.name for path in folder.iterdir()) == ["ds_config.json"], f"{text!r} was run"
         assert (folder / "ds_config.json").read_text(encoding="utf-8") == made["ds_config.json"]
-        shapes.add(json.dumps(outline(yaml.safe_load(made[f"{starter}.yaml"]))))
+        shapes.add(json.dumps(outline(yaml.safe_load(made[f"{scheduler}.yaml"]))))
     assert len(shapes) == 1, "a name changed the shape of the document"
 
 
@@ -450,7 +450,7 @@ def test_chunks_follow_the_layers() -> None:
         ("megatorn", "no target 'megatorn'. Did you mean megatron?"),
         ("zzz", "Targets are megatron, torchtitan"),
         ("megatron+torchtitan", "megatron and torchtitan are both a trainer; keep one"),
-        ("slurm+jobset", "slurm and jobset are both a starter; keep one"),
+        ("slurm+jobset", "slurm and jobset are both a scheduler; keep one"),
         ("slurm+slurm", "slurm is named twice"),
         ("", "no target ''"),
     ],

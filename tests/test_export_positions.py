@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from planner.errors import WrongQuestion
-from planner.export import bundle, parts
-from planner.export.reading import present
+from planner.base.errors import WrongQuestion
+from planner.launchers import bundle, parts
+from planner.launchers.reading import present
 from planner.schema.plan import Plan
 from tests.launchers.environments import given
 from tests.launchers.spread import Case, plan

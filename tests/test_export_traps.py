@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from planner import api, verify
+from planner.base.errors import WrongQuestion
 from planner.catalog import load
-from planner.errors import WrongQuestion
-from planner.export import (
+from planner.launchers import (
     EXPORTERS,
     accelerate,
     bundle,
@@ -25,7 +25,7 @@ from planner.export import (
     slurm,
     torchtitan,
 )
-from planner.export.bundle import refusals
+from planner.launchers.bundle import refusals
 from planner.schema.plan import CallChoice, CommunicationChoice, CommunicationRule, Plan
 from tests.launchers import kubernetes_fields
 from tests.launchers.environments import given
@@ -354,7 +354,7 @@ def test_accelerate_multiplies_its_degrees() -> None:
         accelerate.lint(settings | {"parallelism_config": inner | replicas}, 16)
 
 
-# ---- starters --------------------------------------------------------------------------------------------------------
+# ---- schedulers ------------------------------------------------------------------------------------------------------
 
 
 def test_skypilot_gets_only_accelerators_that_exist() -> None:
@@ -384,11 +384,11 @@ def test_a_pytorchjob_counts_processes_as_a_text() -> None:
 def test_pods_ask_for_the_resource_of_their_vendor(accelerator: str, resource: str) -> None:
     (pool,) = DENSE.cluster.pools
     whole = replace(DENSE, cluster=replace(DENSE.cluster, pools=(replace(pool, accelerator=accelerator),)))
-    for starter in ("jobset", "trainjob", "pytorchjob", "volcano"):
-        made = bundle(whole, parts(f"megatron+{starter}"), given(f"megatron+{starter}"))
-        assert f"{resource}: 8" in made.files[f"{starter}.yaml"]
+    for scheduler in ("jobset", "trainjob", "pytorchjob", "volcano"):
+        made = bundle(whole, parts(f"megatron+{scheduler}"), given(f"megatron+{scheduler}"))
+        assert f"{resource}: 8" in made.files[f"{scheduler}.yaml"]
         unknown = replace(whole, cluster=replace(whole.cluster, pools=(replace(pool, accelerator="Dojo-D1"),)))
-        assert "no Kubernetes resource is known for Dojo-D1" in why_not(unknown, starter)
+        assert "no Kubernetes resource is known for Dojo-D1" in why_not(unknown, scheduler)
 
 
 def test_every_accelerator_of_nvidia_has_its_resource() -> None:
@@ -399,19 +399,19 @@ def test_every_accelerator_of_nvidia_has_its_resource() -> None:
 
 def test_unlike_pools_in_kubernetes_are_told() -> None:
     whole = mixed(*MIXED[1])
-    for starter in ("jobset", "volcano"):
-        target = f"megatron+{starter}"
+    for scheduler in ("jobset", "volcano"):
+        target = f"megatron+{scheduler}"
         assert "cluster.pools" in {loss.field for loss in bundle(whole, parts(target), given(target)).losses}
 
 
-@pytest.mark.parametrize("starter", ["jobset", "volcano"])
-def test_each_pool_lands_on_its_own_nodes(starter: str) -> None:
-    whole, target = on_pools(H100, H200), f"megatron+{starter}"
+@pytest.mark.parametrize("scheduler", ["jobset", "volcano"])
+def test_each_pool_lands_on_its_own_nodes(scheduler: str) -> None:
+    whole, target = on_pools(H100, H200), f"megatron+{scheduler}"
     labels = {"pool.dgx-h100.node-label": "nvidia.com/gpu.product=NVIDIA-H100", "pool.dgx-h200.node-label": "tier="}
-    made = yaml.safe_load(bundle(whole, parts(target), given(target) | labels).files[f"{starter}.yaml"])
+    made = yaml.safe_load(bundle(whole, parts(target), given(target) | labels).files[f"{scheduler}.yaml"])
     found = [pod["nodeSelector"] for pod in pods(made)]
     assert found == [{"nvidia.com/gpu.product": "NVIDIA-H100"}, {"tier": ""}]
-    assert not kubernetes_fields.problems(starter, made)
+    assert not kubernetes_fields.problems(scheduler, made)
     for wrong in ("h100", "=h100", "a b=c", "a=b c", "a=b\nc", "-a=b", "/a=b", "a=$(x)"):
         with pytest.raises(WrongQuestion, match="write a label of nodes as NAME=VALUE"):
             bundle(whole, parts(target), given(target) | {"pool.dgx-h100.node-label": wrong})

@@ -11,18 +11,19 @@ import numpy as np
 import pytest
 
 from planner import catalog as catalogs
-from planner import families
-from planner.accuracy import encoders, other_families, other_parameters, runs
-from planner.accuracy.calibration import Fit
-from planner.accuracy.frame import Efficiencies
-from planner.accuracy.other_families import OtherFrame
-from planner.accuracy.runs import Run
+from planner.base.errors import WrongQuestion
+from planner.base.resources import data
+from planner.calibration.fit import other_parameters
+from planner.calibration.fit.least_squares import Fit
+from planner.calibration.runs import encoders, other_families, reading
+from planner.calibration.runs.other_families import OtherFrame
+from planner.calibration.runs.run import Run, shape
 from planner.catalog import Catalog
 from planner.cost import collectives, convolution, recommendation
 from planner.cost.figures import Array, Device, Network
 from planner.cost.software import Software
-from planner.errors import WrongQuestion
-from planner.resources import data
+from planner.models import families
+from planner.performance.efficiency import Efficiencies
 
 RUNS = Path(__file__).resolve().parent.parent / "benchmarks" / "data" / "measured_runs.csv"
 REACHED = {"encoder": 0.090, "cnn": 0.081, "dlrm": 0.128}
@@ -36,7 +37,7 @@ def priors() -> Catalog:
 
 @cache
 def published() -> tuple[Run, ...]:
-    return tuple(run for run in runs.read(RUNS, priors()) if run.family in other_families.FAMILIES)
+    return tuple(run for run in reading.read(RUNS, priors()) if run.family in other_families.FAMILIES)
 
 
 @cache
@@ -279,7 +280,7 @@ def test_what_a_row_leaves_out_is_said() -> None:
 def test_an_encoder_computes_logits_at_masked_positions_only() -> None:
     run = next(run for run in frame().runs if run.family == "encoder")
     assert run.workload is not None
-    assert encoders.shape(run).vocab == pytest.approx(0.15 * 30522)
+    assert shape(run).vocab == pytest.approx(0.15 * 30522)
 
 
 def test_rows_of_one_result_are_fitted_once() -> None:

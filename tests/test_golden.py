@@ -154,7 +154,7 @@ def iteration(case: dict, recompute: str, sequence_parallel: bool) -> float:
     nodes = case["gpus"] // 8
     known = figures(f"megatron-{case['model'].lower()}", f"dgx-a100-80gb:{nodes}", "megatron-core", "2022", ("fp16",))
     layout = {key: case[key] for key in ("tp", "pp", "vpp", "micro", "batch")}
-    options = axes.Options(
+    options = axes.OptionAxes(
         "fp16",
         axes.recompute(recompute),
         axes.TensorMode(sequence_parallel, False),

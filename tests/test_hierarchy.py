@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import api, cost, verify
+from planner import cost, verify
+from planner.base.errors import NoAnswer, WrongQuestion
 from planner.cost import hierarchy, memory, pipeline
 from planner.cost.hierarchy import Far
-from planner.errors import NoAnswer, WrongQuestion
-from planner.planning import estimate, plan
+from planner.planning.run import estimate, plan
+from planner.question.asked import configuration
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
 from planner.space.axes import NOWHERE, PLACEMENTS, placement
@@ -244,7 +245,7 @@ def test_expanded_memory_is_whole():
 
 
 def test_what_does_not_fit_there_is_told():
-    given = api.configuration(asked(expanded(expanded_memory=GB)), asked(expanded(), "placement=optimizer").pins)
+    given = configuration(asked(expanded(expanded_memory=GB)), asked(expanded(), "placement=optimizer").pins)
     with pytest.raises(NoAnswer, match=r"placement=optimizer puts .* into expanded memory, and there are"):
         estimate(CATALOG, replace(asked(expanded(expanded_memory=GB)), pins=given))
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from planner import huggingface, model_files
-from planner.architectures import ARCHITECTURES
-from planner.errors import WrongQuestion
-from planner.huggingface import from_config, read
-from planner.parameters import parameters
+from planner.base.errors import WrongQuestion
+from planner.models import files, huggingface
+from planner.models.architectures import ARCHITECTURES
+from planner.models.huggingface import from_config, read
+from planner.models.parameters import parameters
+from planner.models.workload import from_file, library, model
 from planner.schema.workload import Model, Rotary, Window
-from planner.workload import from_file, library, model
 
 DATA = json.loads((Path(__file__).parent / "data" / "huggingface_configs.json").read_text(encoding="utf-8"))["models"]
 LLAMA: dict[str, Any] = DATA["llama3-8b"]["config"]
@@ -347,7 +347,7 @@ def test_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path.write_bytes(b"\xff\xfe{}")
     with pytest.raises(WrongQuestion, match="not UTF-8"):
         read(path)
-    monkeypatch.setattr(model_files, "SIZE_LIMIT", 3)
+    monkeypatch.setattr(files, "SIZE_LIMIT", 3)
     with pytest.raises(WrongQuestion, match="4 bytes; a model file has at most 3"):
         read(path)
 
@@ -378,5 +378,5 @@ def test_the_id_comes_from_the_file(tmp_path: Path, name: str | None, file: str,
 def test_what_is_written_is_read_back(tmp_path: Path, entry: str) -> None:
     imported = from_config(DATA[entry]["config"], entry)
     path = tmp_path / "model.toml"
-    model_files.write(path, model_files.dump(imported))
+    files.write(path, files.dump(imported))
     assert from_file(path, entry) == imported

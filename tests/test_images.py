@@ -7,13 +7,16 @@ import jsonschema
 import numpy as np
 import pytest
 
-from planner import api, binding, families
-from planner.accuracy.frame import Efficiencies
+from planner import api
+from planner.base.errors import NoAnswer
 from planner.cost import convolution
-from planner.errors import NoAnswer
-from planner.mixed import filling, images
+from planner.models import families
+from planner.performance import binding
+from planner.performance.efficiency import Efficiencies
+from planner.question.asked import PlanOptions, pooled_request
 from planner.runtime.shares import of_plan
 from planner.schema.images import ImagePlan
+from planner.uneven import filling, images
 from tests.asking import ask
 from tests.cases import CATALOG
 
@@ -40,7 +43,7 @@ def test_what_an_image_holds_is_what_others_count() -> None:
 def test_one_pool_is_what_the_cost_model_says(cluster: str, batch: int) -> None:
     """The line through two batches stays close to the cost of others, reductions and waiting among it."""
     found = shared(cluster, batch=batch)
-    _, _, pools = api.pooled_request("gpt2", (cluster,), api.Asked())
+    _, _, pools = pooled_request("gpt2", (cluster,), PlanOptions())
     (pool,) = pools.all
     of, using = images.part(CATALOG, "resnet50", pool, "fp16"), Efficiencies.of(CATALOG)
     network = binding.network(pool.cluster, using.accelerator(pool.cluster.accelerator))
@@ -73,7 +76,7 @@ def test_no_set_of_pools_is_better_and_slow_ones_stay_out() -> None:
 
 def test_memory_caps_what_an_accelerator_gets() -> None:
     """A 16 GiB card gets less than its speed would let it, and no more than fits."""
-    _, _, pools = api.pooled_request("gpt2", ("dgx-v100:1", "t4-4:1"), api.Asked())
+    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "t4-4:1"), PlanOptions())
     of = images.of(CATALOG, "resnet152", pools, pools.all)
     room = int(np.sum(of.cap))
     found = shared("dgx-v100:1", "t4-4:1", network="resnet152", batch=room)

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from planner import catalog as catalogs
+from planner.base.errors import WrongQuestion
 from planner.catalog import skypilot
 from planner.commands import cli, main
-from planner.errors import WrongQuestion
 
 DAY = "2026-11-20"
 

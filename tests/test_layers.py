@@ -1,151 +1,197 @@
-"""Data flows one way: no module imports from a later room, and heavy libraries are imported only where needed."""
+"""The picture of ``planner/``: which packages there are, on which levels, and that data flows one way through them.
+
+``docs/design.md`` draws :data:`LAYERS`; ``make docs`` refreshes the drawing. One test a rule: what breaks it is listed.
+"""
 
 import ast
-from collections.abc import Iterator
+import graphlib
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = sorted((ROOT / "planner").rglob("*.py"))
 
 LAYERS = [
-    ["errors", "units", "typeset", "solver"],
-    ["schema"],
-    ["resources"],
-    ["config_reader", "derived", "architectures", "huggingface", "model_files", "model_rules", "parameters"],
-    ["families"],
-    ["catalog", "workload"],
-    ["tables"],
-    ["cost"],
-    ["binding", "efficiency", "profiles"],
+    ["base"],
+    ["schema", "solver"],
+    ["catalog", "cost", "models", "verify"],
+    ["performance"],
     ["space"],
-    ["search", "accuracy"],
+    ["calibration", "search"],
     ["question"],
-    ["document"],
-    ["comparison", "explain", "verify"],
-    ["by_layer"],
-    ["planning"],
-    ["mixed"],
-    ["runtime"],
-    ["batches"],
-    ["comm"],
-    ["pooled"],
-    ["api"],
-    ["procure"],
-    ["design"],
-    ["export"],
-    ["render"],
+    ["document", "uneven"],
+    ["planning", "runtime", "study"],
+    ["hetero"],
+    ["api", "comm", "procurement"],
+    ["launchers"],
     ["commands"],
 ]
-"""Rooms of ``planner`` from the first to the last; a room may import its own layer and those above it."""
-RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
+"""Packages and modules at the top of ``planner``, level by level; each imports only from levels before its own."""
+LEVEL = {unit: level for level, units in enumerate(LAYERS) for unit in units}
+MOST_LEVELS, MOST_UNITS = 14, 26
+"""What one can still hold in mind; before a further one comes, two others become one."""
 
 ONLY_IN = {
-    "rich": {"render"},
+    "rich": {"commands"},
     "click": {"commands"},
     "pulp": {"solver"},
     "highspy": {"solver"},
-    "numpy": {"space", "cost", "search", "accuracy", "question", "document", "mixed", "comm", "runtime", "design"},
+    "numpy": {
+        "space",
+        "cost",
+        "performance",
+        "search",
+        "calibration",
+        "question",
+        "document",
+        "planning",
+        "hetero",
+        "uneven",
+        "comm",
+        "runtime",
+        "study",
+    },
 }
-"""Library -> the rooms that may import it at all."""
+"""Library -> the packages that may import it at all."""
 NEVER_AT_THE_TOP = {"pandas", "optuna", "pulp", "highspy", "rich", "jsonschema", "torch", "mpi4py"}
 """Libraries too slow to import before they are needed."""
-LIGHT = {"errors", "units", "typeset", "render", "commands", ""}
-"""Rooms that ``--help`` loads; they import no library but click at module top."""
+LIGHT = {"base", "commands", ""}
+"""Packages that ``--help`` loads; they import no library but click at module top."""
 LIGHT_LIBRARIES = {"click"}
 
 
-def room(path: Path) -> str:
-    """``planner/cost/memory.py`` is in room ``cost``; the package itself is room ``""``."""
-    parts = path.relative_to(ROOT / "planner").with_suffix("").parts
-    return "" if parts == ("__init__",) else parts[0]
+class Import(NamedTuple):
+    """One imported module, where, and whether it is loaded together with the module that names it."""
+
+    module: str
+    where: str
+    at_top: bool
 
 
-def imports(path: Path) -> Iterator[tuple[str, int, bool]]:
-    """``(module, line, at module top)`` for every import in a file; those for type checkers cost nothing."""
-    yield from _imports(ast.parse(path.read_text(encoding="utf-8")), at_top=True)
+def name_of(path: Path) -> str:
+    """``planner/cost/memory.py`` is ``planner.cost.memory``; a package's ``__init__.py`` is the package."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def _imports(parent: ast.AST, *, at_top: bool) -> Iterator[tuple[str, int, bool]]:
+KNOWN = {name_of(path): path for path in MODULES}
+
+
+def unit(module: str) -> str:
+    """``planner.cost.memory`` is in unit ``cost``; the package itself is unit ``""``."""
+    return module.partition(".")[2].partition(".")[0]
+
+
+@cache
+def imports(path: Path) -> tuple[Import, ...]:
+    """Every import of a file; those for type checkers cost nothing and are left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return tuple(Import(module, f"{path.relative_to(ROOT)}:{line}", top) for module, line, top in _imports(tree, True))
+
+
+def _imports(parent: ast.AST, at_top: bool) -> Iterator[tuple[str, int, bool]]:
     for node in ast.iter_child_nodes(parent):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno, at_top) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            # `from planner import cost` names a room just as `import planner.cost` does.
-            for alias in node.names:
-                yield (f"planner.{alias.name}" if node.module == "planner" else node.module or "", node.lineno, at_top)
+            # `from planner import cost` names a module just as `import planner.cost` does.
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            named = {name if name in KNOWN or node.module == "planner" else node.module or "" for name in inner}
+            yield from ((name, node.lineno, at_top) for name in sorted(named))
         elif not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
-            inside = at_top and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            yield from _imports(node, at_top=inside)
+            yield from _imports(node, at_top and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def _rooms_imported(path: Path) -> Iterator[tuple[str, int]]:
-    for module, line, _ in imports(path):
-        parts = module.split(".")
-        if parts[0] == "planner" and len(parts) > 1 and not parts[1].startswith("__"):
-            yield parts[1], line
+def units_imported(path: Path) -> Iterator[tuple[str, str]]:
+    """``(unit, where)`` for every import of another part of ``planner``."""
+    for found in imports(path):
+        if found.module.startswith("planner.") and not unit(found.module).startswith("__"):
+            yield unit(found.module), found.where
 
 
-def test_every_module_has_a_room() -> None:
-    unknown = {room(path) for path in MODULES} - RANK.keys() - {""}
-    assert not unknown, f"give {unknown} a place in LAYERS and in docs/design.md"
+def is_package_or_module(path: Path) -> bool:
+    """Whether it can be imported as ``planner.NAME``; folders of data can't."""
+    return path.suffix == ".py" if path.is_file() else any(path.glob("*.py"))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_data_flows_one_way(path: Path) -> None:
-    if not room(path):
-        return  # the package's front door may hand out any room, lazily
-    for target, line in _rooms_imported(path):
-        assert target in RANK, f"{path.name}:{line}: planner.{target} has no place in LAYERS"
-        assert RANK[target] <= RANK[room(path)], f"{path.name}:{line}: {room(path)} imports {target}, a later room"
-        if target == "render":
-            assert room(path) in ("render", "commands"), f"{path.name}:{line}: only commands print"
+def test_every_unit_has_its_place() -> None:
+    top = [path for path in (ROOT / "planner").iterdir() if is_package_or_module(path)]
+    assert {path.stem for path in top} - {"__init__", "__main__"} == LEVEL.keys(), "LAYERS says otherwise"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_libraries_stay_where_they_belong(path: Path) -> None:
-    for module, line, at_top in imports(path):
-        library = module.split(".")[0]
-        where = f"{path.relative_to(ROOT)}:{line}"
-        assert room(path) in ONLY_IN.get(library, {room(path)}), f"{where}: {library} does not belong in {room(path)}"
-        assert not (at_top and library in NEVER_AT_THE_TOP), f"{where}: import {library} where it is used"
+def test_the_picture_stays_small() -> None:
+    assert len(LAYERS) <= MOST_LEVELS
+    assert len(LEVEL) == sum(map(len, LAYERS)) <= MOST_UNITS
 
 
-def _loaded_by_help() -> list[Path]:
-    """What ``--help`` loads: the light rooms, but for the commands themselves."""
-    shell = [ROOT / "planner" / "commands" / name for name in ("__init__.py", "lazy.py")]
-    return [path for path in MODULES if room(path) in LIGHT - {"commands"}] + shell
+def test_data_flows_one_way() -> None:
+    """Levels are strict, so that no circle of packages is left either. The front door may hand out any, lazily."""
+    climbing = [
+        f"{where}: {own} imports {target}, which stands no level before it"
+        for module, path in KNOWN.items()
+        if (own := unit(module))
+        for target, where in units_imported(path)
+        if target != own and not LEVEL.get(target, len(LAYERS)) < LEVEL[own]
+    ]
+    assert not climbing
 
 
-@pytest.mark.parametrize("path", _loaded_by_help(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_help_stays_light(path: Path) -> None:
-    import sys
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Not even with imports inside functions, which would only put the circle off."""
+    edges = {module: {found.module for found in imports(path)} & KNOWN.keys() for module, path in KNOWN.items()}
+    graphlib.TopologicalSorter(edges).prepare()  # raises CycleError, which names the circle
 
-    for module, line, at_top in imports(path):
-        library = module.split(".")[0]
-        known = library in sys.stdlib_module_names or library in LIGHT_LIBRARIES
-        where = f"{path.relative_to(ROOT)}:{line}"
-        if library == "planner":
-            inner = module.split(".")[1] if "." in module else ""
-            assert not at_top or inner.startswith("__") or inner in LIGHT, f"{where}: {module} is not light"
-        else:
-            assert not at_top or known, f"{where}: {library} is not light"
+
+def test_libraries_stay_where_they_belong() -> None:
+    astray = [
+        f"{found.where}: {library} does not belong in {unit(module) or 'planner'}"
+        for module, path in KNOWN.items()
+        for found in imports(path)
+        if unit(module) not in ONLY_IN.get(library := found.module.split(".")[0], {unit(module)})
+    ]
+    assert not astray
+
+
+def test_slow_libraries_are_imported_where_they_are_used() -> None:
+    found = [found for path in MODULES for found in imports(path) if found.at_top]
+    assert not [f"{f.where}: {f.module}" for f in found if f.module.split(".")[0] in NEVER_AT_THE_TOP]
+
+
+def loaded_by_help() -> Iterable[Path]:
+    """What ``--help`` loads: the light packages, but for the commands themselves."""
+    commands = ["__init__.py", "lazy.py", *(f"screen/{name}.py" for name in ("__init__", "render", "typeset"))]
+    yield from (path for module, path in KNOWN.items() if unit(module) in LIGHT - {"commands"})
+    yield from (ROOT / "planner" / "commands" / name for name in commands)
+
+
+def is_light(module: str) -> bool:
+    """Whether ``--help`` can afford it."""
+    library = module.split(".")[0]
+    if library == "planner":
+        return unit(module).startswith("__") or unit(module) in LIGHT
+    return library in sys.stdlib_module_names or library in LIGHT_LIBRARIES
+
+
+def test_help_stays_light() -> None:
+    heavy = [
+        found for path in loaded_by_help() for found in imports(path) if found.at_top and not is_light(found.module)
+    ]
+    assert not heavy
 
 
 def test_one_module_knows_the_solver() -> None:
     """Tests, too, ask it in the project's words: PuLP's own differ between its releases."""
     files = [path for folder in ("planner", "tests", "docs", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
-    assert {path for path in files for module, *_ in imports(path) if module.split(".")[0] in ("pulp", "highspy")} == {
-        ROOT / "planner" / "solver.py"
-    }
+    knowing = {path for path in files for found in imports(path) if found.module.split(".")[0] in ("pulp", "highspy")}
+    assert knowing == {ROOT / "planner" / "solver.py"}
 
 
 def test_verify_shares_no_code_with_the_search() -> None:
-    files = sorted((ROOT / "planner" / "verify").glob("*.py"))
+    files = [path for module, path in KNOWN.items() if unit(module) == "verify"]
     assert files
-    shared = {target for path in files for target, _ in _rooms_imported(path)}
-    assert shared <= {"verify", "schema", "errors", "units"}
+    assert {target for path in files for target, _ in units_imported(path)} <= {"verify", "schema", "base"}
 
 
 def test_the_data_folders_hold_data_only() -> None:

@@ -11,18 +11,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner import catalog, render
-from planner.accuracy.frame import Efficiencies
-from planner.accuracy.measure import measure, of_table, run_measure, run_table
-from planner.accuracy.measuring import timing
-from planner.accuracy.measuring.device import by_name, device_of
-from planner.accuracy.measuring.fitting import fit_kernels
-from planner.accuracy.measuring.journal import COLLECTIVES, COLUMNS, LAUNCH, MATRIX, Journal, Kernel, Row, read
-from planner.accuracy.measuring.kernels import kernels, layer
-from planner.accuracy.measuring.predicted import Kernels
-from planner.accuracy.measuring.timing import Refused, seconds_of, trimmed_mean
-from planner.errors import WrongQuestion
-from planner.workload import library
+from planner import catalog
+from planner.base.errors import WrongQuestion
+from planner.calibration.measuring import timing
+from planner.calibration.measuring.device import by_name, device_of
+from planner.calibration.measuring.fitting import fit_kernels
+from planner.calibration.measuring.journal import (
+    COLLECTIVES,
+    COLUMNS,
+    LAUNCH,
+    MATRIX,
+    Kernel,
+    MeasurementJournal,
+    MeasurementRow,
+    read,
+)
+from planner.calibration.measuring.kernels import kernels, layer
+from planner.calibration.measuring.measure import measure, of_table, run_measure, run_table
+from planner.calibration.measuring.predicted import Kernels
+from planner.calibration.measuring.timing import Refused, seconds_of, trimmed_mean
+from planner.commands.screen import render
+from planner.models.workload import library
+from planner.performance.efficiency import Efficiencies
 
 CATALOG = catalog.load()
 H100 = CATALOG.accelerator("H100-SXM5-80GB")
@@ -45,10 +55,10 @@ class Clock:
         return 1e-3 * len(self.timed)
 
 
-def _rows(truth: object, noise: float, seed: int = 0, devices: int = 8) -> list[Row]:
+def _rows(truth: object, noise: float, seed: int = 0, devices: int = 8) -> list[MeasurementRow]:
     """Every kernel of an H100 as the cost model times it under some figures, with noise."""
     wanted = kernels(["bf16", "fp8", "fp32"], devices)
-    blank = [Row(accelerator=H100.id, kernel=kernel, seconds=1.0) for kernel in wanted]
+    blank = [MeasurementRow(accelerator=H100.id, kernel=kernel, seconds=1.0) for kernel in wanted]
     exact = Kernels(H100, blank).predict(Efficiencies({H100.id: truth}, {})).time  # type: ignore[dict-item]
     noisy = exact * np.exp(np.random.default_rng(seed).normal(0.0, noise, len(exact)))
     return [replace(row, seconds=float(seconds)) for row, seconds in zip(blank, noisy, strict=True)]
@@ -164,7 +174,7 @@ def _silent(description: str, total: float | None) -> Iterator[object]:
     yield lambda n=1, note="": None
 
 
-def _measured(journal: Path, bench: Clock, progress: object = _silent) -> tuple[Row, ...]:
+def _measured(journal: Path, bench: Clock, progress: object = _silent) -> tuple[MeasurementRow, ...]:
     return measure("cpu", journal, accelerator=H100, progress=progress, tiny=True, bench=bench).rows  # type: ignore[arg-type]
 
 
@@ -258,7 +268,7 @@ def test_a_file_that_is_no_journal_is_not_added_to(tmp_path: Path) -> None:
     path = tmp_path / "kernels.csv"
     path.write_text("accelerator,dtype,m,n,k,tflops\nh100,bf16,4096,4096,4096,600\n", encoding="utf-8")
     with pytest.raises(WrongQuestion, match=r"kernels\.csv:1: no journal of measured kernels"):
-        Journal(path)
+        MeasurementJournal(path)
     assert path.read_text(encoding="utf-8").count("\n") == 2
 
 

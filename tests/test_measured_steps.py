@@ -12,9 +12,9 @@ import pytest
 from benchmarks import measured_steps
 from benchmarks.measured_steps import SEQUENCES, SHAPES, Case, arguments, cases, columns, row
 from planner import catalog
-from planner.accuracy import runs
-from planner.parameters import parameters
-from planner.workload import library
+from planner.calibration.runs import reading
+from planner.models.parameters import parameters
+from planner.models.workload import library
 
 ROOT = Path(__file__).resolve().parent.parent
 FOUND = {"seconds": 0.75, "reserved": 40e9, "allocated": 36e9}
@@ -43,7 +43,7 @@ def test_the_rows_are_runs_that_can_be_predicted(tmp_path: Path) -> None:
         writer = csv.DictWriter(file, columns())
         writer.writeheader()
         writer.writerows(row(case, FOUND, "NVIDIA H200", "2.13.0") for case in every)
-    found = runs.read(path, catalog.load())
+    found = reading.read(path, catalog.load())
     for case, run in zip(every, found, strict=True):
         assert run.covered, run.reason
         assert run.workload is not None and run.cluster is not None
@@ -66,7 +66,7 @@ def test_a_run_out_of_memory_says_so_and_has_no_time(tmp_path: Path) -> None:
     measured_steps._add(path, cells)
     measured_steps._add(path, cells | {"id": "other"})
     assert measured_steps._done(path) == {case.id, "other"}
-    assert all(run.out_of_memory for run in runs.read(path, catalog.load()))
+    assert all(run.out_of_memory for run in reading.read(path, catalog.load()))
 
 
 def test_the_options_are_read() -> None:

@@ -5,17 +5,18 @@ from functools import cache
 
 import pytest
 
-from planner import api, binding, cost
+from planner import api, cost
 from planner.cost import memory, pipeline, sharding
 from planner.cost.figures import Grid
-from planner.efficiency import reached
+from planner.performance import binding
+from planner.performance.efficiency import reached
 from planner.space.axes import (
     FULL,
     MODULES,
     NO_RECOMPUTE,
     OFFLOADED,
     SELECTIVE,
-    Options,
+    OptionAxes,
     Recompute,
     Sharding,
     TensorMode,
@@ -43,7 +44,7 @@ def grid_of(
     **layout: int,
 ) -> Grid:
     tensor = TensorMode(layout.get("tp", 1) > 1, overlap)
-    options = Options(precision, policy, tensor, Sharding(zero, "full", True), False, False, False)
+    options = OptionAxes(precision, policy, tensor, Sharding(zero, "full", True), False, False, False)
     degrees = ONES | {"dp": 8, "batch": 64} | layout
     return single_grid(known(model, "dgx-h100:1", runtime, release, precision), degrees, options)
 

@@ -9,26 +9,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import api, cost, document, pooled, verify
+from planner import api, cost, document, verify
 from planner import planning as one_pool
+from planner.base.errors import WrongQuestion
 from planner.cost import risk
-from planner.errors import WrongQuestion
-from planner.mixed import assignment, dealing, pipelines, problem, scenes, search, settling, stages
-from planner.mixed import planning as mixed_planning
-from planner.mixed.assignment import Columns, Offer
-from planner.mixed.document import dealt, stage_memory
-from planner.mixed.pools import Pools, default_link, merged
-from planner.mixed.problem import Prepared
+from planner.hetero import assignment, bundles, layer_split, pipelines, problem, search, stages, subproblems
+from planner.hetero import run as mixed_planning
+from planner.hetero.answer import dealt, stage_memory
+from planner.hetero.assignment import Columns, Offer
+from planner.hetero.problem import PreparedPools
+from planner.question import pools as pooled
+from planner.question.asked import PlanOptions, pooled_request
+from planner.question.joined import Pools, default_link, merged
 from planner.schema.plan import Plan, PlanSet
-from planner.space.axes import Options, Sharding, TensorMode
+from planner.space.axes import OptionAxes, Sharding, TensorMode
 from planner.space.grid import single_grid
 from tests.asking import ask
 
 SMALL = ("ws-4xrtx6000:2", "t4-4:2")
 
 
-def posed(model: str, clusters: tuple[str, ...], **asked: Any) -> Prepared:
-    known, wanted, pools = api.pooled_request(model, clusters, api.Asked(**asked))
+def posed(model: str, clusters: tuple[str, ...], **asked: Any) -> PreparedPools:
+    known, wanted, pools = pooled_request(model, clusters, PlanOptions(**asked))
     return problem.prepare(known, wanted, pools, wanted.batches[-1])
 
 
@@ -55,7 +57,7 @@ def test_even_pipelines_on_one_pool_cost_what_one_cluster_costs(model: str, node
         # One bundle with all replicas (there, states are sharded as in one cluster), and a pipeline that is filled.
         if not even or kinds.usage[index, 0] != accelerators or rest or steps < pp:
             continue
-        found = settling.settle(setting, np.array([index]), np.array([1]))
+        found = bundles.settle(setting, np.array([index]), np.array([1]))
         grid = _as_one_plan(prepared, int(index), pp, int(policies.pop()), width)
         expected = cost.evaluate(grid)
         assert found is not None
@@ -69,12 +71,12 @@ def test_even_pipelines_on_one_pool_cost_what_one_cluster_costs(model: str, node
     assert compared >= 5
 
 
-def _as_one_plan(prepared: Prepared, kind: int, pp: int, policy: int, width: int) -> Any:
+def _as_one_plan(prepared: PreparedPools, kind: int, pp: int, policy: int, width: int) -> Any:
     kinds, table = prepared.setting.kinds, prepared.tables[0]
     row = int(kinds.ways[kind, 0])
     ways = table.ways
     tp, cp = int(ways.tp[row]), int(ways.cp[row])
-    options = Options(
+    options = OptionAxes(
         prepared.precision,
         table.policies[policy],
         TensorMode(tp > 1, tp > 1),
@@ -88,7 +90,7 @@ def _as_one_plan(prepared: Prepared, kind: int, pp: int, policy: int, width: int
     return single_grid(prepared.figures[0], layout, options)
 
 
-def _held(prepared: Prepared, kind: int, stage: int) -> float:
+def _held(prepared: PreparedPools, kind: int, stage: int) -> float:
     chain, rows, deal, _ = dealt(prepared, kind)
     at, pool, role, depth = pipelines.places(chain)[stage]
     found = stage_memory(prepared, pool, rows[at], int(deal.policy[0, stage]), int(deal.layers[0, stage]), role, depth)
@@ -113,7 +115,7 @@ def test_room_is_what_memory_leaves() -> None:
 # ---- the search ------------------------------------------------------------------------------------------------------
 
 
-def small_setting(seed: int) -> settling.Setting:
+def small_setting(seed: int) -> bundles.BundleSetting:
     """Few kinds on few nodes, so that every plan can be tried."""
     prepared = posed("gpt2", ("ws-4xrtx6000:1", "t4-4:1"), batch="24")
     kinds = prepared.setting.kinds
@@ -121,7 +123,7 @@ def small_setting(seed: int) -> settling.Setting:
     return dataclasses.replace(prepared.setting, kinds=kinds.taken(picked))
 
 
-def every_plan(setting: settling.Setting) -> float:
+def every_plan(setting: bundles.BundleSetting) -> float:
     """The least step time over all numbers of bundles of every kind that fit the pools."""
     have = np.array(setting.offer.nodes) * np.array(setting.offer.per_node)
     most = [int(np.min(have[use > 0] // use[use > 0])) for use in setting.kinds.usage]
@@ -131,7 +133,7 @@ def every_plan(setting: settling.Setting) -> float:
         if np.any(copies @ setting.kinds.usage > have) or not copies.any():
             continue
         rows = np.flatnonzero(copies)
-        found = settling.settle(setting, rows, copies[rows])
+        found = bundles.settle(setting, rows, copies[rows])
         best = min(best, found.time if found else best)
     return best
 
@@ -204,7 +206,7 @@ def test_sets_that_are_not_searched_would_change_nothing(objective: str, monkeyp
 
 
 def test_a_pool_by_itself_is_searched_as_one_cluster() -> None:
-    known, wanted, _ = api.pooled_request("gpt2-medium", ("dgx-v100:2",), api.Asked(batch="64"))
+    known, wanted, _ = pooled_request("gpt2-medium", ("dgx-v100:2",), PlanOptions(batch="64"))
     best, how = one_pool.best(known, wanted)
     whole = one_pool.plan(known, wanted)
     assert dataclasses.replace(best, rank=1) == whole.plans[0]
@@ -235,10 +237,10 @@ def test_money_and_deadlines_hold() -> None:
 def test_what_is_not_used_shortens_no_deadline() -> None:
     """A set of pools has the goodput of its own nodes, whatever is offered beside it."""
     pins = ("tp=1", "pp=1", "micro=4")
-    asked = api.Asked(batch="1024", deadline="30 d", max_cost="$1M", precision="fp16", pins=pins)
+    asked = PlanOptions(batch="1024", deadline="30 d", max_cost="$1M", precision="fp16", pins=pins)
     ours = ("dgx-a100-40gb:20", "dgx-v100:20")
-    known, wanted, pools = api.pooled_request("gpt2-medium", (*ours, "dgx-a100-80gb:400@far"), asked)
-    kept = mixed_planning._Kept(known, wanted, pools, 1024)
+    known, wanted, pools = pooled_request("gpt2-medium", (*ours, "dgx-a100-80gb:400@far"), asked)
+    kept = mixed_planning._PreparedCache(known, wanted, pools, 1024)
     found, _ = kept.prepared(pools.all[:2])
     assert len(found.pools.all) == 3
     longest, most = problem.limits(wanted, pools.all[:2], 1024)
@@ -268,7 +270,7 @@ def test_a_slower_link_makes_a_plan_over_two_pools_slower_or_leaves_one_out() ->
     ]
     times = []
     for each in prepared:
-        found = settling.settle(each.setting, np.array(pair), np.array([8, 8]))
+        found = bundles.settle(each.setting, np.array(pair), np.array([8, 8]))
         assert found is not None
         times.append(found.time)
     assert times[0] < times[1] < 0.5 * times[2]
@@ -278,9 +280,9 @@ def test_no_reduction_is_shorter_than_its_bound() -> None:
     """However many replicas there are, and however they stand on two pools."""
     setting = posed("mixtral-8x7b", ("dgx-h100:8", "dgx-a100-80gb:8"), batch="256").setting
     rows = np.random.default_rng(3).integers(0, len(setting.kinds), 400)
-    on = scenes.Standing(setting, (0, 1), rows, crossing=True)
+    on = subproblems.TemplatesOnPools(setting, (0, 1), rows, crossing=True)
     for fewest, most, low, high in ((2, 2, 1, 1), (3, 4, 1, 2), (5, 8, 1, 4), (17, 32, 2, 8), (65, 128, 1, 64)):
-        scene = scenes.Scene(on, fewest, most, low, high)
+        scene = subproblems.Subproblem(on, fewest, most, low, high)
         for replicas in {max(fewest, 2 * low), (fewest + most) // 2, most}:
             for beside in {low, min(high, replicas // 2)}:
                 assert np.all(scene.least <= on.reductions(replicas, beside) * (1 + 1e-9))
@@ -289,7 +291,7 @@ def test_no_reduction_is_shorter_than_its_bound() -> None:
 def test_scenes_split_into_all_that_they_hold() -> None:
     """Every number of replicas and of neighbours is in exactly one of the last parts, where reductions are known."""
     setting = posed("gpt2-medium", SMALL).setting
-    (crossing,) = [s for s in scenes.scenes(setting, [(0, 1)]) if s.on.crossing]
+    (crossing,) = [s for s in subproblems.scenes(setting, [(0, 1)]) if s.on.crossing]
     parts, leaves = [dataclasses.replace(crossing, most=9, high=4)], []
     while parts:
         scene = parts.pop()
@@ -312,9 +314,9 @@ def test_pipelines_that_share_their_seam_reduce_inside_their_pools() -> None:
     spans = np.flatnonzero(np.all(fast.kinds.usage == 1, axis=-1))
     one = int(spans[np.argmin(fast.kinds.total[spans])])
     other = next(int(k) for k in spans if fast.kinds.seam[k] != fast.kinds.seam[one])
-    shown = [settling.settle(setting, np.array([one]), np.array([4])) for setting in (fast, slow)]
+    shown = [bundles.settle(setting, np.array([one]), np.array([4])) for setting in (fast, slow)]
     assert shown[0] is not None and shown[1] is not None and shown[0].exposed == shown[1].exposed
-    mixed = [settling.settle(setting, np.array([one, other]), np.array([2, 2])) for setting in (fast, slow)]
+    mixed = [bundles.settle(setting, np.array([one, other]), np.array([2, 2])) for setting in (fast, slow)]
     assert mixed[0] is not None and mixed[1] is not None and mixed[1].exposed > 5 * mixed[0].exposed
 
 
@@ -449,7 +451,7 @@ def test_accelerators_stand_in_whole_nodes_and_a_part_of_one(text: str, stand: l
 
 
 def test_what_stands_for_accelerators_is_told() -> None:
-    _, wanted, _ = api.pooled_request("gpt2", (), api.Asked(accelerators="A100:9"))
+    _, wanted, _ = pooled_request("gpt2", (), PlanOptions(accelerators="A100:9"))
     told = [what for what, _, flag in wanted.assumptions if flag == "--cluster"]
     assert len(told) == 2 and "1 of the 8 of a" in told[1]
 
@@ -502,7 +504,7 @@ PINS_OF_ONE_POOL = ("zero=3", "zero=2", "offload=optimizer", "vpp=2", "dp=2", "z
 def test_pins_that_only_one_pool_can_have_are_not_ignored(pin: str) -> None:
     """No plan over several pools has them; where single pools answer, it is said why the others are left out."""
     axis = pin.partition("=")[0]
-    known, wanted, pools = api.pooled_request("gpt2", SMALL, api.Asked(pins=(pin,)))
+    known, wanted, pools = pooled_request("gpt2", SMALL, PlanOptions(pins=(pin,)))
     with pytest.raises(WrongQuestion, match=axis):
         problem.prepare(known, wanted, pools, wanted.batches[-1])
 
@@ -512,7 +514,7 @@ def test_a_pool_that_was_refused_is_told_with_the_reason(capsys: pytest.CaptureF
     assert shown.code == 0
     said = " ".join(shown.out.split())
     assert "left out" in said and "plans over several pools have zero 0 or 1 only" in said
-    assert "Mend" not in said
+    assert "Suggested fix" not in said
 
 
 def test_only_a_closed_gap_is_proven(mixed: PlanSet) -> None:
@@ -524,7 +526,7 @@ def test_only_a_closed_gap_is_proven(mixed: PlanSet) -> None:
 
 
 def test_links_have_stated_defaults() -> None:
-    _, _, pools = api.pooled_request("gpt2", ("dgx-v100:1", "ws-4xrtx6000:1", "t4-4:1@far"), api.Asked())
+    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "ws-4xrtx6000:1", "t4-4:1@far"), PlanOptions())
     a, b, far = pools.all
     assert default_link(a, b).bandwidth == 25e9 / 8
     assert default_link(a, far).bandwidth == 10e9 / 8
@@ -534,7 +536,7 @@ def test_links_have_stated_defaults() -> None:
 
 
 def test_merging_keeps_what_differs() -> None:
-    _, _, pools = api.pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2", "dgx-v100:1@far"), api.Asked())
+    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2", "dgx-v100:1@far"), PlanOptions())
     assert [p.count for p in merged(pools.all)] == [3, 1]
 
 
@@ -544,14 +546,14 @@ def test_the_deal_of_a_document_is_the_best(mixed: PlanSet) -> None:
     for index in np.random.default_rng(0).integers(0, len(prepared.setting.kinds), 5):
         _, _, deal, of = dealt(prepared, int(index))
         layers = int(prepared.figures[0].shape.layers)
-        _, time = dealing.best_deal(of, layers, 10**6)
+        _, time = layer_split.best_split(of, layers, 10**6)
         assert float(deal.slowest[0]) == pytest.approx(time / 10**6, rel=1e-4)
 
 
 def test_pools_that_a_link_names_stay_apart() -> None:
     """A link between two pools that are alike is not dropped by making them one."""
     link = "dgx-v100#1/dgx-v100#2=1 Gbit/s"
-    _, _, pools = api.pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2"), api.Asked(links=(link,)))
+    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2"), PlanOptions(links=(link,)))
     assert [p.count for p in merged(pools.all, {name for pair in pools.given for name in pair})] == [1, 2]
     slow = planned("dgx-v100:1", "dgx-v100:1", links=("dgx-v100#1/dgx-v100#2=1 Mbit/s",)).plans[0]
     fast = planned("dgx-v100:1", "dgx-v100:1", model="gpt2-medium").plans[0]

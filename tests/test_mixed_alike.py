@@ -12,20 +12,22 @@ import numpy as np
 import pytest
 
 from planner import api, verify
+from planner.base.errors import NoAnswer
 from planner.commands import main
-from planner.errors import NoAnswer
-from planner.export import facts
-from planner.export.bundle import trainers
-from planner.mixed import alike, document, problem, settling
-from planner.mixed.problem import Prepared
-from planner.mixed.settling import Mixed
+from planner.hetero import answer, bundles, problem
+from planner.hetero import launchable as alike
+from planner.hetero.bundles import MixedPlan
+from planner.hetero.problem import PreparedPools
+from planner.launchers import facts
+from planner.launchers.bundle import trainers
+from planner.question.asked import PlanOptions, pooled_request
 from planner.schema.plan import Plan
 from tests.asking import ask
 
 
 @cache
-def posed(clusters: tuple[str, ...], **asked: Any) -> Prepared:
-    known, wanted, pools = api.pooled_request("gpt2-medium", clusters, api.Asked(**asked))
+def posed(clusters: tuple[str, ...], **asked: Any) -> PreparedPools:
+    known, wanted, pools = pooled_request("gpt2-medium", clusters, PlanOptions(**asked))
     return problem.prepare(known, wanted, pools, wanted.batches[-1])
 
 
@@ -49,12 +51,12 @@ def test_it_is_the_best_that_an_exporter_takes(clusters: tuple[str, ...], batch:
     limits = np.array(prepared.setting.offer.nodes) * prepared.setting.offer.per_node
     for index in np.flatnonzero(np.all(kinds.usage > 0, axis=-1)):
         for copies in range(1, int(np.min(limits // kinds.usage[index])) + 1):
-            plan = settling.settle(prepared.setting, np.array([index]), np.array([copies]))
+            plan = bundles.settle(prepared.setting, np.array([index]), np.array([copies]))
             if plan is not None:
                 found.append(plan)
     found.sort(key=lambda plan: plan.value)
     catalog = api.load(None)
-    wanted = next(plan for plan in found if starts(document.plan(catalog, prepared, plan, 1)))
+    wanted = next(plan for plan in found if starts(answer.plan(catalog, prepared, plan, 1)))
     mine = alike.best(prepared, (0, 1))
     assert mine is not None and mine.value == pytest.approx(wanted.value, rel=1e-9)
     assert (mine.value > found[0].value * (1 + 1e-9)) is binds
@@ -63,7 +65,7 @@ def test_it_is_the_best_that_an_exporter_takes(clusters: tuple[str, ...], batch:
 # ---- every plan of one kind, written down ----------------------------------------------------------------------------
 
 
-def degrees(prepared: Prepared, row: int) -> set[tuple[int, ...]]:
+def degrees(prepared: PreparedPools, row: int) -> set[tuple[int, ...]]:
     """Tensor, context and expert parallel of every stage of a kind, as its ways have them."""
     kinds, found = prepared.setting.kinds, set()
     for place, (pool, _) in enumerate(prepared.chains[int(kinds.chain[row])]):
@@ -77,7 +79,7 @@ SMALL = ("dgx-v100:1", "t4-4:2")
 WEIGHTS = (1.0, 2.5)
 
 
-def can(prepared: Prepared, row: int, copies: int) -> bool:
+def can(prepared: PreparedPools, row: int, copies: int) -> bool:
     """Whether so many bundles fill nodes that there are, and their micro-batches divide the batch."""
     kinds, offer = prepared.setting.kinds, prepared.setting.offer
     nodes = [copies * int(used) / each for used, each in zip(kinds.usage[row], offer.per_node, strict=True)]
@@ -86,13 +88,13 @@ def can(prepared: Prepared, row: int, copies: int) -> bool:
 
 
 @cache
-def every() -> list[tuple[int, int, Mixed]]:
+def every() -> list[tuple[int, int, MixedPlan]]:
     """Kind, bundles and plan, of all that stand on both pools, are cut alike, fill nodes and divide the batch."""
     prepared, found = posed(SMALL, batch="48"), []
     for row in range(len(prepared.setting.kinds)):
         if np.all(prepared.setting.kinds.usage[row] > 0) and len(degrees(prepared, row)) == 1:
             for copies in (copies for copies in range(1, 49) if can(prepared, row, copies)):
-                plan = settling.settle(prepared.setting, np.array([row]), np.array([copies]))
+                plan = bundles.settle(prepared.setting, np.array([row]), np.array([copies]))
                 assert plan is not None
                 found.append((row, copies, plan))
     return found
@@ -107,7 +109,7 @@ def test_bundles_fill_nodes_and_divide_the_batch(batch: int) -> None:
         assert alike._whole(prepared.setting, rows, copies).tolist() == wanted
 
 
-def rated(plan: Mixed) -> float:
+def rated(plan: MixedPlan) -> float:
     return plan.time * sum(n * weight for n, weight in zip(plan.nodes, WEIGHTS, strict=True))
 
 
@@ -148,7 +150,7 @@ def test_it_is_the_best_within_the_limits(limit: str, by_rate: bool) -> None:
 def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[int, ...]) -> None:
     """Of every way in which degrees may agree and differ, as the stages of the written plan say."""
     catalog = api.load(None)
-    known, wanted, pools = api.pooled_request(model, ("dgx-h100:1", "dgx-a100-80gb:2"), api.Asked(batch="64"))
+    known, wanted, pools = pooled_request(model, ("dgx-h100:1", "dgx-a100-80gb:2"), PlanOptions(batch="64"))
     prepared = problem.prepare(known, wanted, pools, 64)
     kinds, seen, alike_there = prepared.setting.kinds, {}, set()
     mine = set(alike._cut_alike(prepared, (0, 1)).tolist())
@@ -160,9 +162,9 @@ def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[in
     assert mine == alike_there == set(alike._cut_alike(prepared, (1, 0)).tolist()), "chains run either way"
     assert {(1, 1, 1), (2, 1, 1), unlike} <= seen.keys()
     for row in seen.values():
-        plan = settling.settle(prepared.setting, np.array([row]), np.array([1]))
+        plan = bundles.settle(prepared.setting, np.array([row]), np.array([1]))
         assert plan is not None
-        stages = document.plan(catalog, prepared, plan, 1).parallelism.groups[0].stages
+        stages = answer.plan(catalog, prepared, plan, 1).parallelism.groups[0].stages
         assert (row in mine) is (len({(stage.tp, stage.cp, stage.ep) for stage in stages}) == 1)
 
 
@@ -230,7 +232,7 @@ def test_fewer_nodes_of_one_pool_are_tried_too(capsys: pytest.CaptureFixture[str
     assert shown.code == 0 and "\n1  2 x dgx-v100 " in shown.out
     assert "left out: 1 of 3 x dgx-v100: the best plan found is no better with them" in shown.out
     assert "left out: all 3 x t4-4: no pipelines of one kind fill nodes of dgx-v100 and t4-4" in shown.out
-    assert "Starts    deepspeed, accelerate" in shown.out
+    assert "Launchers      deepspeed, accelerate" in shown.out
 
 
 def test_the_same_plan_of_one_pool_stands_once() -> None:
@@ -253,8 +255,8 @@ def test_errors_name_the_pins_that_were_given(capsys: pytest.CaptureFixture[str]
 def test_what_no_launcher_knows_is_told(asked: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody is sent to ``--launchable`` where it would not help."""
     alike = ask(capsys, f"plan {asked} --launchable").out
-    line = next(line for line in alike.splitlines() if line.startswith("Starts"))
-    assert f"no launcher known here starts this plan as it is ({why}" in line
+    line = next(line for line in alike.splitlines() if line.startswith("Launchers"))
+    assert f"no supported launcher can run this plan ({why}" in line
     assert "--launchable" not in alike + ask(capsys, f"plan {asked}").out
 
 
@@ -263,9 +265,9 @@ def test_on_the_command_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     asked = "plan llama3.2-3b --cluster dgx-a100-80gb:2 --cluster dgx-v100:2"
-    assert "--launchable asks for one that does" in ask(capsys, asked).out
+    assert "--launchable restricts the search" in ask(capsys, asked).out
     shown = ask(capsys, f"{asked} --launchable -o plan.json")
-    assert "Starts    megatron" in shown.out
+    assert "Launchers      megatron" in shown.out
     ask(capsys, "export plan.json --to megatron+slurm -o job")
     assert list(Path("job").rglob("target.json"))
     plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))["plans"][0]

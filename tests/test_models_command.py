@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from planner import commands, families
-from planner.workload import library, model
+from planner import commands
+from planner.models import families
+from planner.models.workload import library, model
 
 CONFIG = {
     "model_type": "llama",
@@ -201,7 +202,7 @@ def test_import_prints_an_entry_that_can_be_read_back(capsys: Captured, config: 
 def test_import_writes_a_file_that_every_command_takes(capsys: Captured, config: Path, tmp_path: Path) -> None:
     output = tmp_path / "tiny.toml"
     out = run(capsys, "import", config.parent, "--id", "mine", "-o", output)
-    assert f"Written  {output}" in out
+    assert f"Written        {output}" in out
     assert f"clusterwright plan {output}" in out
     assert model(str(output)).id == "mine"
     assert document(capsys, "show", output)["id"] == "mine"

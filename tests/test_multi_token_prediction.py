@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from planner import api, catalog, comparison, document, verify
-from planner.errors import WrongQuestion
-from planner.export import bundle, facts, parts
-from planner.export.reading import present
-from planner.procure.reading import read
+from planner import api, catalog, document, verify
+from planner.base.errors import WrongQuestion
+from planner.launchers import bundle, facts, parts
+from planner.launchers.reading import present
+from planner.planning import comparison
+from planner.procurement.question.reading import read
 from planner.schema.plan import Plan
 from tests.asking import ask
 from tests.launchers.environments import given

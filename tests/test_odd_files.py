@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from planner import model_files, resources
+from planner.base import resources
+from planner.base.errors import WrongQuestion
 from planner.catalog import load
-from planner.errors import WrongQuestion
+from planner.models import files
 from tests.asking import ask
 
 ROOT = Path(__file__).parents[1]
@@ -54,11 +55,11 @@ def test_what_is_no_file_is_written_to_and_stays(folder: Path) -> None:
     """Renamed over, a pipe would be gone, and so would ``/dev/stdout`` for everybody."""
     os.mkfifo(folder / "pipe")
     reader = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    model_files.write(Path("pipe"), "text", replace=True)
+    files.write(Path("pipe"), "text", replace=True)
     assert os.read(reader, 10) == b"text"
     os.close(reader)
     assert (folder / "pipe").is_fifo()
-    model_files.write(Path("/dev/null"), "text", replace=True)
+    files.write(Path("/dev/null"), "text", replace=True)
     assert Path("/dev/null").is_char_device()
 
 
@@ -68,7 +69,7 @@ def test_nothing_is_left_beside_a_file_that_could_not_be_written(monkeypatch: py
 
     monkeypatch.setattr(Path, "replace", stopped)
     with pytest.raises(KeyboardInterrupt):
-        model_files.write(folder / "new.json", "text")
+        files.write(folder / "new.json", "text")
     assert [path.name for path in folder.iterdir()] == ["plan.json"]
 
 
@@ -87,7 +88,7 @@ def test_a_mark_of_the_byte_order_is_no_text(capsys: pytest.CaptureFixture[str],
     assert ask(capsys, "explain bom.json").code == 0
     toml = b'\xef\xbb\xbf[mine]\nname = "m"\nsource = "s"\ndate = "2026-01"\n'
     (folder / "bom.toml").write_bytes(toml)
-    assert list(model_files.tables(folder / "bom.toml")) == ["mine"]
+    assert list(files.tables(folder / "bom.toml")) == ["mine"]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def test_a_set_without_plans_is_told(capsys: pytest.CaptureFixture[str], folder:
 )
 def test_commands_that_no_cluster_starts(command: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(WrongQuestion) as caught:
-        from planner.export.reading import present
+        from planner.launchers.reading import present
 
         present.plan("megatron", command, ["dgx-h100:1"])
     assert says in str(caught.value)

@@ -10,8 +10,9 @@ import pytest
 from planner import document
 from planner.catalog import load
 from planner.commands import main
-from planner.procure import procuring, reading
-from planner.procure.procuring import Depth
+from planner.procurement import run
+from planner.procurement.question import reading
+from planner.procurement.run import Depth
 from planner.schema.procurement import Procurement
 from tests.asking import ask
 from tests.procuring_lab import nothing_breaks_its_second_opinion
@@ -44,7 +45,7 @@ def offer(tmp_path_factory: pytest.TempPathFactory) -> Procurement:
     path.write_text(LAB, encoding="utf-8")
     known = load()
     quick = Depth(top=2, marginal=False, sensitivity=False)
-    return procuring.procure(known, reading.read(path, known), depth=quick)
+    return run.procure(known, reading.read(path, known), depth=quick)
 
 
 @pytest.fixture

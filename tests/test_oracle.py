@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner import cost
 from planner.cost.figures import Grid, stacked
-from planner.space.axes import MODULES, OFFLOADED, Options, Sharding, TensorMode, recompute
+from planner.space.axes import MODULES, OFFLOADED, OptionAxes, Sharding, TensorMode, recompute
 from planner.space.grid import Figures, rows_of, single_grid
 from tests import oracle
 from tests.cases import cluster, figures, problem_of
@@ -121,7 +121,7 @@ def candidates(draw, name: str):
     layout = {"tp": tp, "pp": pp, "vpp": vpp, "cp": cp, "ep": ep, "etp": etp, "dp": dp, "micro": micro}
     policy = draw(st.sampled_from(("none", "selective", "modules", "offloaded", "full", "block:0.25", "block:0.5")))
     flag = st.booleans()
-    options = Options(
+    options = OptionAxes(
         family.precision,
         {"modules": MODULES, "offloaded": OFFLOADED}.get(policy) or recompute(policy),
         TensorMode(draw(flag), draw(flag)),
@@ -133,7 +133,7 @@ def candidates(draw, name: str):
     return layout | {"batch": batch, "nodes": nodes}, options
 
 
-def agree(found: cost.Cost, grid: Grid) -> None:
+def agree(found: cost.StepCost, grid: Grid) -> None:
     expected = oracle.cost(oracle.plan(grid))
     assert float(found.time) == pytest.approx(expected.time, rel=EXACT, abs=0)
     assert float(found.memory) == pytest.approx(expected.memory, rel=EXACT, abs=0)
@@ -163,7 +163,7 @@ def test_leading_layers_beyond_the_first_chunk(zero, micro_batches):
                 continue
             layout = {"tp": 2, "pp": pp, "vpp": vpp, "cp": 1, "ep": 8, "etp": 1, "dp": 4, "micro": 1}
             layout |= {"batch": 4 * pp * micro_batches, "nodes": pp}
-            options = Options(
+            options = OptionAxes(
                 "fp8",
                 recompute("selective"),
                 TensorMode(True, False),
@@ -198,7 +198,7 @@ def test_plans_of_all_families_in_one_table(data):
     found = cost.evaluate(pooled(grids))
     assert found.time.shape == (len(FAMILIES),)
     for row, grid in enumerate(grids):
-        agree(cost.Cost(found.steady[row], found.exposed[row], found.fixed[row], found.memory[row]), grid)
+        agree(cost.StepCost(found.steady[row], found.exposed[row], found.fixed[row], found.memory[row]), grid)
 
 
 SPACES = {

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from planner import catalog
-from planner.accuracy import impossible, intervals, names, runs
+from planner.base.errors import WrongQuestion
+from planner.calibration.runs import impossible, names, reading
 from planner.commands import main
-from planner.errors import WrongQuestion
+from planner.performance import intervals
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"
@@ -131,7 +132,7 @@ def test_an_accelerator_of_ones_own_catalog_is_taken_as_it_is(tmp_path):
     (tmp_path / "own" / "accelerators").mkdir(parents=True)
     (tmp_path / "own" / "accelerators" / "own.toml").write_text(entry + "\n", encoding="utf-8")
     known = catalog.load(tmp_path / "own")
-    (run,) = runs.read(wrote(tmp_path, {"accelerator": "H100-mine"}), known)
+    (run,) = reading.read(wrote(tmp_path, {"accelerator": "H100-mine"}), known)
     assert run.reason == "no node with H100-mine in the catalog"
 
 
@@ -166,7 +167,7 @@ MIXTURE = {
     ],
 )
 def test_what_no_run_can_have_been_is_not_covered(tmp_path, cells, reason):
-    good, bad = runs.read(wrote(tmp_path, MIXTURE, cells), catalog.load())
+    good, bad = reading.read(wrote(tmp_path, MIXTURE, cells), catalog.load())
     assert good.covered, good.reason
     assert bad.reason.startswith(reason)
 
@@ -198,7 +199,7 @@ def test_an_interrupted_fit_leaves_nothing(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("planner.accuracy.calibrate.interval_widths", interrupted)
+    monkeypatch.setattr("planner.calibration.fit.calibrate.interval_widths", interrupted)
     path = wrote(tmp_path, {}, {"source": "hers", "step_time_s": "13"})
     assert main(["calibrate", str(path), "-o", str(tmp_path / "out")]) != 0
     assert not (tmp_path / "out").exists()
@@ -233,7 +234,7 @@ def test_a_missing_column_points_at_the_page_that_lists_them(tmp_path, capsys):
     assert main(["validate", str(path)]) == 2
     assert "docs/runs.md" in capsys.readouterr().err
     page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
-    assert all(f"`{name}`" in page for name in (*runs.REQUIRED, *impossible.COUNTS) if name not in ("dp",))
+    assert all(f"`{name}`" in page for name in (*reading.REQUIRED, *impossible.COUNTS) if name not in ("dp",))
 
 
 def test_a_site_fitted_again_gives_the_same(tmp_path, monkeypatch):
@@ -327,5 +328,5 @@ def test_a_librarys_model_states_its_shape(tmp_path, capsys):
 def test_attention_is_halved_only_where_the_convention_says_so(tmp_path, convention, halved):
     cells = {"step_time_s": "", "tflops_per_gpu": "400", "flops_convention": convention}
     full = {"step_time_s": "", "tflops_per_gpu": "400", "flops_convention": "non-causal"}
-    run, whole = runs.read(wrote(tmp_path, cells, full), catalog.load())
+    run, whole = reading.read(wrote(tmp_path, cells, full), catalog.load())
     assert (run.measured < 0.99 * whole.measured) == halved

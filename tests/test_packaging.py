@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 def test_the_wheel_holds_the_package_and_the_data() -> None:
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["packages"] == ["planner"]
-    assert wheel["force-include"] == {name: f"planner/{name}" for name in ("hardware_catalog", "models")}
+    assert wheel["force-include"] == {name: f"planner/data/{name}" for name in ("hardware_catalog", "models")}
     assert not [name for name in wheel["force-include"].values() if (ROOT / name).exists()], (
         "data stands beside planner"
     )

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from planner.parameters import lora_parameters, moe_layers, parameters, training_flops_per_token
+from planner.models.parameters import lora_parameters, moe_layers, parameters, training_flops_per_token
+from planner.models.workload import library, model
 from planner.schema.workload import LatentAttention, Method, MixtureOfExperts, Model
-from planner.workload import library, model
 
 COUNTED = {
     "llama3-8b": 8_030_261_248,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import api
-from planner.mixed import dealing, pipelines, problem
+from planner.hetero import layer_split, pipelines, problem
+from planner.question.asked import PlanOptions, pooled_request
 from tests.one_forward_one_backward import program, seconds
 
 
@@ -56,7 +56,7 @@ def test_a_slow_link_costs_the_stage_before_it_half_and_the_one_behind_it_all() 
 
 def test_leading_dense_layers_take_what_their_stage_s_policy_makes_of_them() -> None:
     """Kept or computed again: what they add to the first stage is a policy's own, not the least of all."""
-    known, wanted, pools = api.pooled_request("deepseek-v2-lite", ("dgx-h100:1", "dgx-a100-80gb:1"), api.Asked())
+    known, wanted, pools = pooled_request("deepseek-v2-lite", ("dgx-h100:1", "dgx-a100-80gb:1"), PlanOptions())
     of = problem.prepare(known, wanted, pools, wanted.batches[-1])
     chain = ((0, 1), (1, 1))
     rows = pipelines.rows_of(chain, of.tables)
@@ -70,7 +70,7 @@ def test_leading_dense_layers_take_what_their_stage_s_policy_makes_of_them() -> 
 
 def test_within_a_pool_transfers_are_priced_as_in_one_cluster() -> None:
     """The slower side, once: what the efficiencies of one cluster were fitted with."""
-    known, wanted, pools = api.pooled_request("gpt2-medium", ("ws-4xrtx6000:2", "t4-4:2"), api.Asked(batch="64"))
+    known, wanted, pools = pooled_request("gpt2-medium", ("ws-4xrtx6000:2", "t4-4:2"), PlanOptions(batch="64"))
     of = problem.prepare(known, wanted, pools, wanted.batches[-1])
     chain = ((0, 2), (1, 2))
     rows = pipelines.rows_of(chain, of.tables)
@@ -80,4 +80,4 @@ def test_within_a_pool_transfers_are_priced_as_in_one_cluster() -> None:
     expected: list[Any] = [first, first + link / 2, last + link, last]
     for i, seconds_waited in enumerate(expected):
         assert np.allclose(pipelines._waited(stages, hops, i)[at], seconds_waited)
-    assert np.all(link > 0) and isinstance(pipelines.unlike(chain, rows, of.tables, of.links), dealing.Unlike)
+    assert np.all(link > 0) and isinstance(pipelines.unlike(chain, rows, of.tables, of.links), layer_split.StageCosts)

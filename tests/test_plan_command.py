@@ -159,8 +159,8 @@ def test_all_lists_what_differs_in_switches_only(capsys: pytest.CaptureFixture[s
     folded = [degrees(plan) for plan in plans(ask(capsys, f"plan {SMALL} --top 8 --json"))]
     every = [degrees(plan) for plan in plans(ask(capsys, f"plan {SMALL} --top 8 --all --json"))]
     assert len(set(folded)) == 8 > len(set(every))
-    assert "near-duplicates" in ask(capsys, f"plan {SMALL}").out
-    assert "near-duplicates" not in ask(capsys, f"plan {SMALL} --all").out
+    assert "equivalent variants" in ask(capsys, f"plan {SMALL}").out
+    assert "equivalent variants" not in ask(capsys, f"plan {SMALL} --all").out
 
 
 def test_a_range_of_counts_shows_the_best_of_each(capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,7 +228,7 @@ def test_heads_that_do_not_divide_are_waived_by_name_and_recorded(
     assert found["parallelism"]["tp"] == 8 and found["waived"] == ["heads_divide", "kv_heads_divide"]
     path = tmp_path / "plan.json"
     answer = ask(capsys, f"{question} heads_divide --waive kv_heads_divide -o {path}")
-    assert "Waived    heads_divide, kv_heads_divide: priced as if parts were equal" in answer.out
+    assert "Waived         heads_divide, kv_heads_divide: costed as if all parts were equal" in answer.out
     assert ask(capsys, f"explain {path}").code == 0
     for target in ("megatron", "slurm"):
         refusal = ask(capsys, f"export {path} --to {target} -o {tmp_path / 'job'}")

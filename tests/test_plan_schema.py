@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 from planner import document, verify
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 from tests.plans import QUESTIONS, plans
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, load
 from planner.catalog.files import Document
-from planner.errors import WrongQuestion
-from planner.procure import reading
-from planner.procure.portfolio import Portfolio
+from planner.procurement.question import reading
+from planner.procurement.question.portfolio import Portfolio
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "portfolio.md"
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+?) \| .+ \|$", re.MULTILINE)

@@ -11,13 +11,15 @@ import pytest
 from click.testing import CliRunner
 
 from planner import document
+from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands import cli
-from planner.errors import WrongQuestion
-from planner.procure import asking, procuring, reading
-from planner.procure.model import Variant
-from planner.procure.procuring import Depth
-from planner.procure.solve import best
+from planner.procurement import run as procuring
+from planner.procurement.program.model import ProcureVariant
+from planner.procurement.program.solve import best
+from planner.procurement.question import flags as asking
+from planner.procurement.question import reading
+from planner.procurement.run import Depth
 from tests.procuring_lab import answered, lab
 
 
@@ -75,7 +77,7 @@ def test_currencies_are_converted_by_the_given_rate(home: Path) -> None:
 def test_the_report_is_one_screen_with_its_reasons(home: Path) -> None:
     found = run(str(lab(home)), "--quick")
     assert found.exit_code == 0, found.output
-    for said in ("gap 0", "per 1T tokens", "Binds", "Assumes", "Search", "Next"):
+    for said in ("gap 0", "per 1T tokens", "Limited by", "Assumes", "Search", "Next"):
         assert said in found.output
     assert len(found.output.splitlines()) < 50
 
@@ -150,7 +152,7 @@ def test_more_time_costs_no_more_in_the_short_form() -> None:
             model="llama3-8b", tokens="300B", within=within, nodes=("hgx-h100",), ways="buy", as_of="2026-11-20"
         )
         posed = procuring.pose(known, asking.asked(known, None, flags))
-        found = best(posed.lean, Variant(), "cost")
+        found = best(posed.lean, ProcureVariant(), "cost")
         assert found is not None
         costs.append(found.cost)
     assert costs == sorted(costs, reverse=True)

@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from planner.api import Asked
-from planner.procure import infeasible, marginal, pruning
-from planner.procure.alternatives import families, ranked
-from planner.procure.columns import Column
-from planner.procure.model import FAR, Instance, Variant, limits
-from planner.procure.portfolio import DAYS_PER_MONTH, Job, Limits
-from planner.procure.schedule import calendar, makespan
-from planner.procure.solve import Settings, best, solve
+from planner.procurement.program import infeasible, marginal, pruning
+from planner.procurement.program.alternatives import families, ranked
+from planner.procurement.program.model import FAR, ProcureInstance, ProcureVariant, limits
+from planner.procurement.program.schedule import calendar, makespan
+from planner.procurement.program.solve import Settings, best, solve
+from planner.procurement.question.portfolio import Job, Limits
+from planner.procurement.throughput.column import Column
+from planner.question.asked import PlanOptions
+from planner.question.values import DAYS_PER_MONTH
 from planner.solver import SolverName, installed
 from tests.procuring import answers, best_ratio, best_value, bought, hired, job, portfolio, random_instance, with_limits
 
@@ -28,7 +29,7 @@ def test_agrees_with_trying_everything(objective: str) -> None:
     for seed in SEEDS:
         instance = random_instance(seed)
         wanted = best_value(instance, objective)
-        found = best(instance, Variant(), objective, SETTINGS)
+        found = best(instance, ProcureVariant(), objective, SETTINGS)
         if math.isinf(wanted):
             assert found is None, seed
             continue
@@ -38,7 +39,7 @@ def test_agrees_with_trying_everything(objective: str) -> None:
         assert found.bound <= wanted * (1 + 1e-6), seed
         # The same with dominated columns left out.
         lean = replace(instance, columns=pruning.undominated(instance, across=seed % 2 == 0))
-        pruned = best(lean, Variant(), objective, SETTINGS)
+        pruned = best(lean, ProcureVariant(), objective, SETTINGS)
         assert pruned is not None and pruned.value == pytest.approx(found.value, rel=2e-4), seed
     assert 80 < some < len(SEEDS)  # both kinds of questions occur
 
@@ -49,7 +50,7 @@ def test_agrees_with_trying_everything_in_several_copies(objective: str) -> None
     for seed in range(120):
         instance = random_instance(seed, copies=3)
         wanted = best_value(instance, objective)
-        found = best(instance, Variant(), objective, SETTINGS)
+        found = best(instance, ProcureVariant(), objective, SETTINGS)
         assert (found is None) == math.isinf(wanted), seed
         if found is not None:
             assert found.value == pytest.approx(wanted, rel=1e-6), seed
@@ -58,14 +59,14 @@ def test_agrees_with_trying_everything_in_several_copies(objective: str) -> None
     assert several > 3
 
 
-def _one_window(seed: int) -> Instance:
+def _one_window(seed: int) -> ProcureInstance:
     """One or two jobs with one window, and the limits that what is held must keep: there the best ratio is a sum."""
     whole = random_instance(seed)
     jobs = tuple(replace(j, release_day=0.0, deadline_day=60.0) for j in whole.jobs[:2])
     given = whole.asked.limits
     limits = Limits(power=given.power, racks=given.racks, capital=given.capital)
     columns = [c for c in whole.columns if c.job < len(jobs)]
-    return Instance(replace(whole.asked, jobs=jobs, limits=limits), whole.pools, columns)
+    return ProcureInstance(replace(whole.asked, jobs=jobs, limits=limits), whole.pools, columns)
 
 
 def test_most_tokens_per_dollar() -> None:
@@ -73,7 +74,7 @@ def test_most_tokens_per_dollar() -> None:
     for seed in SEEDS:
         instance = _one_window(seed)
         wanted = best_ratio(instance, 60.0)
-        found = best(instance, Variant(), "tokens-per-dollar", SETTINGS)
+        found = best(instance, ProcureVariant(), "tokens-per-dollar", SETTINGS)
         assert (found is None) == (wanted == 0.0), seed
         if found is None:
             continue
@@ -93,33 +94,33 @@ def test_more_of_a_limit_is_never_worse(name: str) -> None:
             continue
         values = []
         for factor in (0.7, 1.0, 1.5):
-            found = best(with_limits(instance, **{name: have * factor}), Variant(), "cost", SETTINGS)
+            found = best(with_limits(instance, **{name: have * factor}), ProcureVariant(), "cost", SETTINGS)
             values.append(math.inf if found is None else found.value)
         assert values[0] >= values[1] * (1 - 1e-6) and values[1] >= values[2] * (1 - 1e-6), seed
 
 
 def test_held_machines_work_only_while_they_are_paid_for() -> None:
     held = bought(0, 1e5, 1e3)
-    late = Job(name="late", model="llama3-8b", asked=Asked(), tokens=1e9, deadline_day=100.0)
-    instance = Instance(portfolio((late,)), [held], [Column(0, 0, 120.0, 1e3)])
-    assert best(instance, Variant(moved={"horizon": 130.0}), "cost", SETTINGS) is None
-    hire = Instance(portfolio((late,)), [hired(0, 100.0)], [Column(0, 0, 120.0, 1e3)])
-    assert best(hire, Variant(moved={"horizon": 130.0}), "cost", SETTINGS) is not None
+    late = Job(name="late", model="llama3-8b", asked=PlanOptions(), tokens=1e9, deadline_day=100.0)
+    instance = ProcureInstance(portfolio((late,)), [held], [Column(0, 0, 120.0, 1e3)])
+    assert best(instance, ProcureVariant(moved={"horizon": 130.0}), "cost", SETTINGS) is None
+    hire = ProcureInstance(portfolio((late,)), [hired(0, 100.0)], [Column(0, 0, 120.0, 1e3)])
+    assert best(hire, ProcureVariant(moved={"horizon": 130.0}), "cost", SETTINGS) is not None
 
 
-def _two_after_one_another(second: float, **more: object) -> Instance:
+def _two_after_one_another(second: float, **more: object) -> ProcureInstance:
     """Two jobs of 10 days, the second from a day on, and one offer to hire."""
     jobs = (job(0, 20.0), job(1, 40.0, second))
     columns = [Column(j, 0, 10.0, 1e3) for j in range(2)]
-    return Instance(portfolio(jobs), [replace(hired(0, 100.0), **more)], columns)  # type: ignore[arg-type]
+    return ProcureInstance(portfolio(jobs), [replace(hired(0, 100.0), **more)], columns)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("scarce", [{"at_most": 1, "offer": "it"}, {"copies": 1}])
 def test_hired_nodes_count_while_they_are_hired(scarce: dict[str, object]) -> None:
     at_once = _two_after_one_another(0.0, **scarce)
-    assert best(at_once, Variant(), "cost", SETTINGS) is None
+    assert best(at_once, ProcureVariant(), "cost", SETTINGS) is None
     later = _two_after_one_another(20.0, **scarce)
-    found = best(later, Variant(), "cost", SETTINGS)
+    found = best(later, ProcureVariant(), "cost", SETTINGS)
     assert found is not None and set(found.run) == {0, 1}
     if "at_most" in scarce:
         assert infeasible.conflict(at_once, SETTINGS).relaxed["quantity:it"] == pytest.approx(2.0)
@@ -128,9 +129,9 @@ def test_hired_nodes_count_while_they_are_hired(scarce: dict[str, object]) -> No
 def test_scarce_machines_need_what_they_dominate() -> None:
     jobs = (job(0, 20.0), job(1, 20.0))
     offered = [replace(hired(0, 100.0), copies=1), replace(hired(2, 200.0), copies=1)]
-    instance = Instance(portfolio(jobs), offered, [Column(j, p, 10.0, 1e3) for j in range(2) for p in range(2)])
+    instance = ProcureInstance(portfolio(jobs), offered, [Column(j, p, 10.0, 1e3) for j in range(2) for p in range(2)])
     lean = replace(instance, columns=pruning.undominated(instance, across=True))
-    found = best(lean, Variant(), "cost", SETTINGS)
+    found = best(lean, ProcureVariant(), "cost", SETTINGS)
     assert found is not None and sorted(found.run.values()) == [(0,), (1,)]
 
 
@@ -140,9 +141,9 @@ def test_more_time_is_never_worse() -> None:
         later = replace(
             instance.asked, jobs=tuple(replace(j, deadline_day=j.deadline_day * 1.4) for j in instance.jobs)
         )
-        found = best(instance, Variant(), "cost", SETTINGS)
+        found = best(instance, ProcureVariant(), "cost", SETTINGS)
         if found is not None:
-            more = best(replace(instance, asked=later), Variant(), "cost", SETTINGS)
+            more = best(replace(instance, asked=later), ProcureVariant(), "cost", SETTINGS)
             assert more is not None and more.value <= found.value * (1 + 1e-6)
 
 
@@ -156,9 +157,9 @@ def test_a_dominated_pool_is_never_chosen() -> None:
         slower = [Column(c.job, last, c.days * 1.05, c.tokens_per_s / 1.05) for c in instance.columns if c.pool == 0]
         copies = len(instance.jobs)
         pools = [replace(instance.pools[0], copies=copies), *instance.pools[1:], replace(twin, copies=copies)]
-        both = Instance(instance.asked, pools, [*instance.columns, *slower])
+        both = ProcureInstance(instance.asked, pools, [*instance.columns, *slower])
         assert all(c.pool != last for c in pruning.undominated(both))
-        found = best(both, Variant(), "cost", SETTINGS)
+        found = best(both, ProcureVariant(), "cost", SETTINGS)
         assert found is None or last not in found.pools, seed
 
 
@@ -166,8 +167,8 @@ def test_copies_share_a_span_by_mcnaughton() -> None:
     # Three jobs of 20 days on two copies by day 30: only if one of them is cut and moved.
     jobs = tuple(job(n, 30.0) for n in range(3))
     pool = bought(0, 1e5, copies=3)
-    instance = Instance(portfolio(jobs), [pool], [Column(n, 0, 20.0, 1e3) for n in range(3)])
-    found = best(instance, Variant(), "cost", SETTINGS)
+    instance = ProcureInstance(portfolio(jobs), [pool], [Column(n, 0, 20.0, 1e3) for n in range(3)])
+    found = best(instance, ProcureVariant(), "cost", SETTINGS)
     assert found is not None and found.hold == {0: 2}
     stretches = calendar(instance, found)
     for one in stretches:
@@ -176,31 +177,31 @@ def test_copies_share_a_span_by_mcnaughton() -> None:
                 assert one.end <= other.start + 1e-6 or other.end <= one.start + 1e-6
     assert makespan(instance, found) == pytest.approx(30.0)
     tight = replace(instance, asked=replace(instance.asked, jobs=tuple(replace(j, deadline_day=29.0) for j in jobs)))
-    more = best(tight, Variant(), "cost", SETTINGS)
+    more = best(tight, ProcureVariant(), "cost", SETTINGS)
     assert more is not None and more.hold == {0: 3}
 
 
 def test_a_monthly_limit_spreads_rent_over_months() -> None:
     # 20 days at 3,000 USD; a month pays for 10: two months' worth, the second one right at its start.
-    instance = Instance(
+    instance = ProcureInstance(
         portfolio((job(0, 100.0),), "time", Limits(monthly=30_000.0)), [hired(1, 3_000.0)], [Column(0, 0, 20.0, 1e3)]
     )
-    found = best(instance, Variant(), "time", SETTINGS)
+    found = best(instance, ProcureVariant(), "time", SETTINGS)
     assert found is not None
     assert found.value == pytest.approx(DAYS_PER_MONTH + 10, rel=1e-3)
     none = replace(instance, asked=replace(instance.asked, jobs=(job(0, 35.0),)))
-    assert best(none, Variant(), "cost", SETTINGS) is None
+    assert best(none, ProcureVariant(), "cost", SETTINGS) is None
 
 
 def test_owned_nodes_are_divided_not_multiplied() -> None:
-    from planner.procure.portfolio import Owned
+    from planner.procurement.question.portfolio import Owned
 
     own = replace(bought(0, 0.0), way="own", items=(), fixed_charge=0.0, held_days=0.0, copies=2, day_usd=10.0)
     jobs = (job(0, 30.0), job(1, 30.0))
     asked = replace(portfolio(jobs), owned=(Owned(node=own.node.id, count=1),))
     pools = [own, hired(1, 900.0)]
-    instance = Instance(asked, pools, [Column(j, p, 20.0, 1e3) for j in range(2) for p in range(2)])
-    found = best(instance, Variant(), "cost", SETTINGS)
+    instance = ProcureInstance(asked, pools, [Column(j, p, 20.0, 1e3) for j in range(2) for p in range(2)])
+    found = best(instance, ProcureVariant(), "cost", SETTINGS)
     assert found is not None and sorted(found.run.values()) == [(0,), (1,)]  # one at home, one rented
 
 
@@ -219,7 +220,7 @@ def test_alternatives_differ_in_kind_and_get_worse() -> None:
 def test_marginal_values_are_what_solving_again_finds() -> None:
     for seed in range(12):
         instance = random_instance(seed)
-        first = best(instance, Variant(), "cost", SETTINGS)
+        first = best(instance, ProcureVariant(), "cost", SETTINGS)
         if first is None:
             continue
         for value in marginal.marginal_values(instance, first, SETTINGS):
@@ -236,22 +237,26 @@ def test_conflicts_are_smallest_and_relaxations_suffice() -> None:
         if not math.isinf(best_value(instance, "cost")) or told >= 8:
             continue
         if (
-            best(instance, Variant(dropped=frozenset(x.name for x in limits(instance.asked, instance.pools))), "cost")
+            best(
+                instance,
+                ProcureVariant(dropped=frozenset(x.name for x in limits(instance.asked, instance.pools))),
+                "cost",
+            )
             is None
         ):
             continue  # no limit is to blame
         told += 1
         found = infeasible.conflict(instance, SETTINGS)
         everything = frozenset(limit.name for limit in limits(instance.asked, instance.pools))
-        assert solve(instance, Variant(dropped=everything - set(found.limits)), SETTINGS) is None
+        assert solve(instance, ProcureVariant(dropped=everything - set(found.limits)), SETTINGS) is None
         for name in found.limits:
             others = everything - set(found.limits) | {name}
-            assert solve(instance, Variant(dropped=others), SETTINGS) is not None, (seed, name)
+            assert solve(instance, ProcureVariant(dropped=others), SETTINGS) is not None, (seed, name)
         for name, value in found.relaxed.items():
-            enough = Variant(moved={name: value * (1 + 1e-6) + 1e-6})
+            enough = ProcureVariant(moved={name: value * (1 + 1e-6) + 1e-6})
             assert solve(instance, enough, SETTINGS) is not None, (seed, name)
             if not name.startswith("deadline"):
-                assert solve(instance, Variant(moved={name: value * (1 - 1e-3)}), SETTINGS) is None, (seed, name)
+                assert solve(instance, ProcureVariant(moved={name: value * (1 - 1e-3)}), SETTINGS) is None, (seed, name)
     assert told >= 4
 
 
@@ -262,15 +267,15 @@ needs_cbc = pytest.mark.skipif(not installed("cbc"), reason="PuLP 4 brings no CB
 def test_cbc_finds_the_same() -> None:
     for seed in range(6):
         instance = random_instance(seed)
-        ours = best(instance, Variant(), "cost", SETTINGS)
-        theirs = best(instance, Variant(), "cost", replace(SETTINGS, solver="cbc"))
+        ours = best(instance, ProcureVariant(), "cost", SETTINGS)
+        theirs = best(instance, ProcureVariant(), "cost", replace(SETTINGS, solver="cbc"))
         assert (ours is None) == (theirs is None)
         if ours and theirs:
             assert ours.value == pytest.approx(theirs.value, rel=1e-6)
 
 
 def test_the_oracle_counts_what_it_should() -> None:
-    instance = Instance(portfolio((job(0, 30.0),)), [hired(1, 1_000.0)], [Column(0, 0, 20.0, 1e3)])
+    instance = ProcureInstance(portfolio((job(0, 30.0),)), [hired(1, 1_000.0)], [Column(0, 0, 20.0, 1e3)])
     assert [a.cost for a in answers(instance)] == [20_000.0]
     assert FAR > 10_000
 
@@ -278,10 +283,12 @@ def test_the_oracle_counts_what_it_should() -> None:
 def test_a_slower_and_cheaper_pool_is_kept() -> None:
     # The cheap one takes too long for the deadline; the dear one does not.
     slow, fast = bought(0, 1e5, copies=1), bought(0, 2e5, copies=1)
-    instance = Instance(portfolio((job(0, 30.0),)), [slow, fast], [Column(0, 0, 40.0, 1e3), Column(0, 1, 20.0, 2e3)])
+    instance = ProcureInstance(
+        portfolio((job(0, 30.0),)), [slow, fast], [Column(0, 0, 40.0, 1e3), Column(0, 1, 20.0, 2e3)]
+    )
     for across in (False, True):
         kept = replace(instance, columns=pruning.undominated(instance, across=across))
-        found = best(kept, Variant(), "cost", SETTINGS)
+        found = best(kept, ProcureVariant(), "cost", SETTINGS)
         assert found is not None and found.run == {0: (1,)}
     # Dearer and slower is not.
     dear = bought(0, 3e5, copies=1)
@@ -297,8 +304,8 @@ def test_a_slower_and_cheaper_pool_is_kept() -> None:
 def test_of_two_jobs_that_are_due_together_the_more_urgent_goes_first() -> None:
     for urgent in (0, 1):
         jobs = tuple(job(n, 60.0, priority=int(n == urgent)) for n in range(2))
-        instance = Instance(portfolio(jobs), [bought(0, 1e5)], [Column(n, 0, 20.0, 1e3) for n in range(2)])
-        found = best(instance, Variant(), "cost", SETTINGS)
+        instance = ProcureInstance(portfolio(jobs), [bought(0, 1e5)], [Column(n, 0, 20.0, 1e3) for n in range(2)])
+        found = best(instance, ProcureVariant(), "cost", SETTINGS)
         assert found is not None
         assert [stretch.job for stretch in calendar(instance, found)] == [urgent, 1 - urgent]
 
@@ -307,8 +314,8 @@ def test_of_two_jobs_that_are_due_together_the_more_urgent_goes_first() -> None:
 def test_racks_that_are_full_already_are_said_to_be(solver: SolverName) -> None:
     # Nothing can be bought: the machines that stand there fill more than the limit, whatever is hired.
     asked = portfolio((job(0, 30.0),), "cost", Limits(racks=1.0))
-    instance = Instance(asked, [hired(1, 100.0)], [Column(0, 0, 10.0, 1e3)], {"racks": 2.0})
+    instance = ProcureInstance(asked, [hired(1, 100.0)], [Column(0, 0, 10.0, 1e3)], {"racks": 2.0})
     settings = replace(SETTINGS, solver=solver)
-    assert best(instance, Variant(), "cost", settings) is None
+    assert best(instance, ProcureVariant(), "cost", settings) is None
     found = infeasible.conflict(instance, settings)
     assert (found.limits, found.relaxed) == (("racks",), {"racks": 2.0})

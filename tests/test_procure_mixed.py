@@ -12,12 +12,16 @@ import pytest
 from planner import api, document
 from planner.catalog import load
 from planner.commands import main
-from planner.procure import asking, mixing, procuring, pruning, reading
-from planner.procure.acquiring import pools
-from planner.procure.columns import Column
-from planner.procure.model import Instance, Variant
-from planner.procure.portfolio import DAYS_PER_MONTH, Candidate, Limits, Mixed, Owned
-from planner.procure.solve import Settings, best
+from planner.procurement import run
+from planner.procurement.program import pruning
+from planner.procurement.program.model import ProcureInstance, ProcureVariant
+from planner.procurement.program.solve import Settings, best
+from planner.procurement.question import flags, reading
+from planner.procurement.question.portfolio import Limits, MixedPools, NodeOption, Owned
+from planner.procurement.supply.acquiring import pools
+from planner.procurement.throughput import several_pools
+from planner.procurement.throughput.column import Column
+from planner.question.values import DAYS_PER_MONTH
 from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
 from tests.asking import ask
@@ -43,7 +47,7 @@ def test_agrees_with_trying_everything(objective: str, seeds: int, more: dict[st
     for seed in range(seeds):
         instance = mixed_instance(seed, **more)
         wanted = best_way(instance, objective)
-        found = best(instance, Variant(), objective, SETTINGS)
+        found = best(instance, ProcureVariant(), objective, SETTINGS)
         assert (found is None) == math.isinf(wanted), seed
         if found is None:
             continue
@@ -54,7 +58,7 @@ def test_agrees_with_trying_everything(objective: str, seeds: int, more: dict[st
         assert not faults(instance, found), seed
         # The same with dominated columns left out.
         lean = replace(instance, columns=pruning.undominated(instance, across=seed % 2 == 0))
-        pruned = best(lean, Variant(), objective, SETTINGS)
+        pruned = best(lean, ProcureVariant(), objective, SETTINGS)
         assert pruned is not None and pruned.value == pytest.approx(found.value, rel=2e-4), seed
     assert answered > seeds / 3 and joined > seeds / 8  # both kinds of answers occur
 
@@ -65,7 +69,7 @@ def test_several_sets_of_pools_that_share_some_in_several_copies_are_never_bette
     for seed in range(30):
         instance = mixed_instance(seed, copies=2, third=True)
         wanted = best_way(instance, "cost")
-        found = best(instance, Variant(), "cost", SETTINGS)
+        found = best(instance, ProcureVariant(), "cost", SETTINGS)
         if found is None:
             continue
         answered += 1
@@ -75,17 +79,17 @@ def test_several_sets_of_pools_that_share_some_in_several_copies_are_never_bette
     assert answered > 10 and same > 0.9 * answered
 
 
-def _in_a_ring(deadline: float) -> Instance:
+def _in_a_ring(deadline: float) -> ProcureInstance:
     """Three jobs of 20 days on A and B, on B and C, on C and A."""
     jobs = tuple(job(n, deadline) for n in range(3))
     columns = [Column(n, n, 20.0, 1e3, ((n + 1) % 3,)) for n in range(3)]
-    return Instance(portfolio(jobs), [bought(n, 1e5) for n in range(3)], columns)
+    return ProcureInstance(portfolio(jobs), [bought(n, 1e5) for n in range(3)], columns)
 
 
 def test_jobs_on_sets_of_pools_that_share_some_go_one_after_another() -> None:
     # Every pool has 40 days of work, and any two of the jobs need one pool: only 60 days do.
-    assert best(_in_a_ring(59.0), Variant(), "cost", SETTINGS) is None
-    found = best(_in_a_ring(60.0), Variant(), "cost", SETTINGS)
+    assert best(_in_a_ring(59.0), ProcureVariant(), "cost", SETTINGS) is None
+    found = best(_in_a_ring(60.0), ProcureVariant(), "cost", SETTINGS)
     assert found is not None and not faults(_in_a_ring(60.0), found)
 
 
@@ -95,8 +99,8 @@ def test_jobs_on_the_same_pools_share_copies_of_them() -> None:
     # Three jobs of 20 days in 30: on two copies of both, one of them cut and moved. That other sets could be used
     # changes nothing.
     columns = [Column(n, 0, 20.0, 1e3, (1,)) for n in range(3)] + [Column(n, 1, 29.0, 1e3, (2,)) for n in range(3)]
-    instance = Instance(portfolio(jobs), pools, columns)
-    found = best(instance, Variant(), "cost", SETTINGS)
+    instance = ProcureInstance(portfolio(jobs), pools, columns)
+    found = best(instance, ProcureVariant(), "cost", SETTINGS)
     assert found is not None and found.hold == {0: 2, 1: 2} and not faults(instance, found)
 
 
@@ -104,21 +108,21 @@ def test_what_is_rented_beside_machines_of_one_s_own_counts() -> None:
     # Together with a hired pool: its days are paid, its nodes are of its offer, and it must be there.
     own, other = bought(0, 0.0), replace(hired(1, 1_000.0), offer="it", at_most=1)
     together = [Column(j, 0, 10.0, 1e3, (1,)) for j in range(2)]
-    instance = Instance(portfolio((job(0, 30.0), job(1, 30.0))), [own, other], together)
-    found = best(instance, Variant(), "cost", SETTINGS)
+    instance = ProcureInstance(portfolio((job(0, 30.0), job(1, 30.0))), [own, other], together)
+    found = best(instance, ProcureVariant(), "cost", SETTINGS)
     assert found is None  # both might be on it on one day, and there is one
     more = replace(instance, pools=[own, replace(other, at_most=2)])
-    found = best(more, Variant(), "cost", SETTINGS)
+    found = best(more, ProcureVariant(), "cost", SETTINGS)
     assert found is not None and found.cost == pytest.approx(20_000.0) and not faults(more, found)
     late = replace(more, pools=[own, replace(more.pools[1], start_day=25.0)])
-    assert best(late, Variant(), "cost", SETTINGS) is None
+    assert best(late, ProcureVariant(), "cost", SETTINGS) is None
 
 
 def test_a_monthly_limit_counts_all_pools_of_a_job() -> None:
     own, other = bought(0, 0.0, day=1_000.0), hired(1, 2_000.0)
     asked = portfolio((job(0, 100.0),), "time", Limits(monthly=30_000.0))
-    instance = Instance(asked, [own, other], [Column(0, 0, 20.0, 1e3, (1,))])
-    found = best(instance, Variant(), "time", SETTINGS)
+    instance = ProcureInstance(asked, [own, other], [Column(0, 0, 20.0, 1e3, (1,))])
+    found = best(instance, ProcureVariant(), "time", SETTINGS)
     # 20 days at 3,000 USD; a month pays for 10.
     assert found is not None and found.value == pytest.approx(DAYS_PER_MONTH + 10, rel=1e-3)
     assert not faults(instance, found)
@@ -129,10 +133,10 @@ def test_a_pool_that_may_join_others_is_not_left_out_for_a_better_one() -> None:
     jobs = (job(0, 30.0), job(1, 100.0))
     pools = [bought(n, capital) for n, capital in enumerate((2e5, 1e5, 1e3))]
     columns = [Column(1, 0, 30.0, 1e3), Column(1, 1, 29.0, 1e3), Column(0, 0, 20.0, 1e3, (2,))]
-    instance = Instance(portfolio(jobs), pools, columns)
+    instance = ProcureInstance(portfolio(jobs), pools, columns)
     lean = replace(instance, columns=pruning.undominated(instance, across=True))
     for each in (instance, lean):
-        found = best(each, Variant(), "cost", SETTINGS)
+        found = best(each, ProcureVariant(), "cost", SETTINGS)
         assert found is not None and found.run == {0: (0, 2), 1: (0,)}
 
 
@@ -141,9 +145,9 @@ def test_what_can_be_had_once_does_not_stand_for_another() -> None:
     jobs = (job(0, 20.0), job(1, 20.0))
     pools = [bought(0, 1e5, copies=1), bought(1, 2e5, copies=1)]
     columns = [Column(j, p, 15.0, 1e3) for j in range(2) for p in range(2)]
-    instance = Instance(portfolio(jobs), pools, columns)
+    instance = ProcureInstance(portfolio(jobs), pools, columns)
     lean = replace(instance, columns=pruning.undominated(instance, across=True))
-    assert best(lean, Variant(), "cost", SETTINGS) is not None
+    assert best(lean, ProcureVariant(), "cost", SETTINGS) is not None
 
 
 # ---- portfolios ------------------------------------------------------------------------------------------------------
@@ -192,7 +196,7 @@ def cellar(folder: Path, **parts: str) -> Path:
 def offer(tmp_path_factory: pytest.TempPathFactory) -> Procurement:
     known = load()
     asked = reading.read(cellar(tmp_path_factory.mktemp("cellar")), known)
-    return procuring.procure(known, asked, depth=procuring.Depth(top=2, marginal=False, sensitivity=False))
+    return run.procure(known, asked, depth=run.Depth(top=2, marginal=False, sensitivity=False))
 
 
 def test_one_job_takes_both_pools_in_its_days(offer: Procurement) -> None:
@@ -308,7 +312,7 @@ def test_an_offer_with_a_job_on_two_pools_is_read_again(
     assert document.load_any(Path("offer.json")) == offer
     shown = ask(capsys, "explain offer.json")
     assert "own 1 x dgx-a100-80gb + own 1 x dgx-v100" in shown.out
-    assert "1 together to within" in shown.out and "Together  with every job on one pool: " in shown.out
+    assert "1 on mixed pools" in shown.out and "Single pools   best with every job on one pool: " in shown.out
     plan = ask(capsys, "explain offer.json --workload base")
     assert "A-B  400 Gbit/s a node, the slower of both nodes' NICs" in plan.out
     # It launches.
@@ -326,7 +330,7 @@ def test_unlike_pipelines_are_for_who_asks_for_them(
         text = cellar(tmp_path, mixed=f'pipelines = "{pipelines}"').read_text(encoding="utf-8")
         path.write_text(text.replace('"17 d"', '"6 d"').replace("dgx-v100", "dgx-h100"), encoding="utf-8")
         asked = reading.read(path, known)
-        found = procuring.procure(known, asked, depth=procuring.Depth(top=1, marginal=False, sensitivity=False))
+        found = run.procure(known, asked, depth=run.Depth(top=1, marginal=False, sensitivity=False))
         days[pipelines] = found.alternatives[0].workloads[0].days
         assert found.question.mixed is not None and found.question.mixed[0].pipelines == pipelines
     assert days["any"] < days["alike"] < 1.1 * days["any"]
@@ -339,8 +343,8 @@ def test_unlike_pipelines_are_for_who_asks_for_them(
     one, two = (replace(two, workloads=(replace(two.workloads[0], plan=plan),)) for plan in (alike, unlike))
     count = len(unlike.parallelism.groups)
     for others, said in (((one,), ""), ((two, one), f"{count} kinds of pipelines"), ((one, two), " in #2")):
-        assert "".join(procuring._of_several_kinds(others)).endswith(said)
-        assert bool(list(procuring._of_several_kinds(others))) is bool(said)
+        assert "".join(run._of_several_kinds(others)).endswith(said)
+        assert bool(list(run._of_several_kinds(others))) is bool(said)
     # Who asked for what launches is not offered it.
     asked_for = replace(found.question, mixed=(replace(found.question.mixed[0], pipelines="alike"),))
     assert {each.name for each in verify.violations(replace(found, question=asked_for))} == {"plans_fit_their_pools"}
@@ -351,8 +355,8 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     path = cellar(tmp_path, mixed=f'{table}\nlink = "200 Gbit/s"\nworkloads = ["base"]')
     path.write_text(path.read_text(encoding="utf-8").replace('"17 d"', '"6 d"').replace("dgx-v100", "dgx-h100"))
     known = load()
-    posed = procuring.pose(known, reading.read(path, known))
-    found = best(posed.lean, Variant(), "cost")
+    posed = run.pose(known, reading.read(path, known))
+    found = best(posed.lean, ProcureVariant(), "cost")
     assert found is not None
     base = [posed.instance.pools[p].id for p in found.run[0]]
     assert sorted(base) == ["own 1 x dgx-a100-80gb", "own 1 x dgx-h100"]
@@ -373,13 +377,13 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace('link = "200 Gbit/s"', ""), encoding="utf-8")
     far_asked = reading.read(path, known)
     far_asked = replace(far_asked, jobs=far_asked.jobs[:1], mixed=far_asked.mixed[1:])
-    far = procuring.pose(known, far_asked)
+    far = run.pose(known, far_asked)
     ((name, table_left, why),) = far.mixtures.left_out()
     assert (name, table_left.pools) == ("base", ("own dgx-h100", "p5.48xlarge"))
     assert why.endswith("(the best plan found is no better with them)")
     # One that these pools cannot have is not told as too slow.
     pinned = replace(far_asked.jobs[0], asked=replace(far_asked.jobs[0].asked, pins=("dp=8",)))
-    far = procuring.pose(known, replace(far_asked, jobs=(pinned,)))
+    far = run.pose(known, replace(far_asked, jobs=(pinned,)))
     assert [why for _, _, why in far.mixtures.left_out()] and "--pin dp=8" in far.mixtures.left_out()[0][2]
 
 
@@ -428,11 +432,11 @@ def test_too_many_searches_are_refused_before_the_first(tmp_path: Path, capsys: 
 def test_a_flag_that_closes_an_offer_closes_its_tables(tmp_path: Path) -> None:
     known = load()
     path = cellar(tmp_path, mixed='[[mixed]]\npools = ["own dgx-v100", "p5.48xlarge"]')
-    both = asking.asked(known, path, asking.Flags(ways="spot"))
+    both = flags.asked(known, path, flags.Flags(ways="spot"))
     assert [table.pools for table in both.mixed] == [
         ("own dgx-a100-80gb", "own dgx-v100"), ("own dgx-v100", "p5.48xlarge")
     ]  # fmt: skip
-    none = asking.asked(known, path, asking.Flags(ways="buy"))
+    none = flags.asked(known, path, flags.Flags(ways="buy"))
     assert [table.pools for table in none.mixed] == [("own dgx-a100-80gb", "own dgx-v100")]
 
 
@@ -442,13 +446,14 @@ def test_all_and_half_of_what_is_owned_is_tried() -> None:
     asked = replace(
         asked,
         owned=(Owned(node="dgx-a100-80gb", count=6), Owned(node="dgx-v100", count=1)),
-        candidates=(Candidate(node="p5.48xlarge", ways=("spot",), at_most=8),),
+        candidates=(NodeOption(node="p5.48xlarge", ways=("spot",), at_most=8),),
         mixed=(
-            Mixed(pools=("own dgx-a100-80gb", "own dgx-v100")), Mixed(pools=("own dgx-a100-80gb", "p5.48xlarge")),
+            MixedPools(pools=("own dgx-a100-80gb", "own dgx-v100")),
+            MixedPools(pools=("own dgx-a100-80gb", "p5.48xlarge")),
         ),
     )  # fmt: skip
     offered = pools(known, asked)
-    tried = [tuple(offered[p].cluster.count for p in x.place) for x in mixing.places(asked, offered)]
+    tried = [tuple(offered[p].cluster.count for p in x.place) for x in several_pools.places(asked, offered)]
     assert tried == [(6, 1), (3, 1), (6, 8), (6, 4), (6, 1), (3, 8), (3, 4), (3, 1)]
 
 
@@ -460,7 +465,7 @@ def test_of_plans_on_the_same_pools_the_fastest_counts(tmp_path: Path) -> None:
     slow = replace(asked.mixed[0], bandwidth=100e9 / 8, latency=1e-3)
     days = {}
     for name, tables in (("slow", (slow,)), ("both", (slow, *asked.mixed)), ("turned", (*asked.mixed, slow))):
-        posed = procuring.pose(known, replace(asked, mixed=tables))
+        posed = run.pose(known, replace(asked, mixed=tables))
         (column,) = (c for c in posed.columns if c.beside)
         days[name] = column.days
     assert days["slow"] > days["both"] == days["turned"]
@@ -471,9 +476,7 @@ def test_an_answer_that_rents_a_machine_for_a_job_beside_one_s_own_holds(tmp_pat
     path = cellar(tmp_path, mixed=f'{table}\nworkloads = ["base"]')
     path.write_text(path.read_text(encoding="utf-8").replace('"17 d"', '"6 d"'), encoding="utf-8")
     known = load()
-    found = procuring.procure(
-        known, reading.read(path, known), depth=procuring.Depth(top=1, marginal=False, sensitivity=False)
-    )
+    found = run.procure(known, reading.read(path, known), depth=run.Depth(top=1, marginal=False, sensitivity=False))
     assert verify.violations(found) == []
     first = found.alternatives[0]
     base = first.workloads[0]

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, load
-from planner.errors import WrongQuestion
-from planner.procure import procuring, reading
-from planner.procure.acquiring import pools
-from planner.procure.pools import Pool
+from planner.procurement import run
+from planner.procurement.question import reading
+from planner.procurement.supply.acquiring import pools
+from planner.procurement.supply.pools import SupplyPool
 from planner.verify import procurement as verify
 
 LAB = """
@@ -55,11 +56,11 @@ def lab(folder: Path, top: str = "", candidate: str = "") -> Path:
     return path
 
 
-def of(path: Path, known: Catalog) -> dict[str, Pool]:
+def of(path: Path, known: Catalog) -> dict[str, SupplyPool]:
     return {pool.id: pool for pool in pools(known, reading.read(path, known))}
 
 
-def network_usd(pool: Pool) -> float:
+def network_usd(pool: SupplyPool) -> float:
     return sum(item.usd for item in pool.items if item.kind == "network")
 
 
@@ -87,7 +88,7 @@ def test_libras_price_of_bandwidth_is_an_alternative_to_pieces(tmp_path: Path) -
     (line,) = (item for item in libra[name].items if item.kind == "network")
     assert "LIBRA" in line.source and line.date == "2024-05"
     asked = reading.read(lab(tmp_path, 'network_prices = "libra"', wired), known)
-    found = procuring.procure(known, asked, depth=procuring.Depth(top=1, marginal=False, sensitivity=False))
+    found = run.procure(known, asked, depth=run.Depth(top=1, marginal=False, sensitivity=False))
     assert verify.violations(found) == []
     with pytest.raises(WrongQuestion, match="network_prices"):
         reading.read(lab(tmp_path, 'network_prices = "guess"'), known)
@@ -107,7 +108,7 @@ def test_dimensions_of_a_network_make_its_speed(tmp_path: Path, own: Catalog) ->
     path.write_text(
         text + '[[candidates]]\nnode = "hgx-h100"\nways = ["buy"]\ncounts = [2, 4]\nfabric = "slow-ring"\n', "utf-8"
     )
-    posed = procuring.pose(own, reading.read(path, own))
+    posed = run.pose(own, reading.read(path, own))
     days = {posed.instance.pools[c.pool].cluster.fabric.id: c.days for c in posed.columns
             if posed.instance.pools[c.pool].cluster.count == 4 and not posed.instance.pools[c.pool].spares}  # fmt: skip
     # Same ports, same leaves: only the dimensions differ.

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from planner.base.errors import NoAnswer
 from planner.catalog import load
-from planner.errors import NoAnswer
-from planner.procure import asking, procuring, reading
-from planner.procure.acquiring import pools
-from planner.procure.model import Variant
-from planner.procure.procuring import Depth
-from planner.procure.solve import best
+from planner.procurement import run
+from planner.procurement.program.model import ProcureVariant
+from planner.procurement.program.solve import best
+from planner.procurement.question import flags as asking
+from planner.procurement.question import reading
+from planner.procurement.run import Depth
+from planner.procurement.supply.acquiring import pools
 from planner.verify import procurement as verify
 from tests.procuring_lab import lab
 
@@ -23,11 +25,11 @@ def test_machines_that_stand_there_take_racks_ports_and_power(home: Path) -> Non
     known = load()
     own = '[[owned]]\nnode = "dgx-h100"\ncount = 7'
     limits = "racks = 3\nswitch_ports = 100"
-    alone = procuring.procure(
+    alone = run.procure(
         known, reading.read(lab(home, limits=limits), known), depth=Depth(top=1, marginal=False, sensitivity=False)
     )
     asked = reading.read(lab(home, limits=limits, tail=own), known)
-    found = procuring.procure(known, asked, depth=Depth(top=2, marginal=False, sensitivity=False))
+    found = run.procure(known, asked, depth=Depth(top=2, marginal=False, sensitivity=False))
     # Six to a rack of 48 units, eight ports each: so much is taken, whatever is bought beside it.
     assert found.question.standing == {"racks": 2.0, "switch_ports": 56.0}
     assert alone.question.standing == {"racks": 0.0, "switch_ports": 0.0}
@@ -40,7 +42,7 @@ def test_machines_that_stand_there_take_racks_ports_and_power(home: Path) -> Non
     taken = replace(found, question=replace(found.question, standing={"racks": 1.0, "switch_ports": 56.0}))
     assert "limits_hold" in {violation.name for violation in verify.violations(taken)}
     with pytest.raises(NoAnswer, match="racks 1 conflicts"):
-        procuring.procure(known, reading.read(lab(home, limits="racks = 1", tail=own), known))
+        run.procure(known, reading.read(lab(home, limits="racks = 1", tail=own), known))
 
 
 def test_two_offers_of_one_node_are_told_apart(tmp_path: Path) -> None:
@@ -65,7 +67,7 @@ nics = 2
     assert len(set(ids)) == len(ids)
     assert "spot 8 x p5.48xlarge from day 1 at 40.00 USD" in ids
     assert any(name.startswith("buy 2 x hgx-h100") and "with 2 NICs" in name for name in ids)
-    verify.check(procuring.procure(known, reading.read(path, known), depth=Depth(top=2, marginal=False)))
+    verify.check(run.procure(known, reading.read(path, known), depth=Depth(top=2, marginal=False)))
 
 
 def test_rented_machines_stand_where_the_candidate_says(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ counts = [8]
 at_most = 9
 """
     known = load()
-    found = procuring.procure(known, reading.read(lab(tmp_path, tail=tail), known), depth=Depth(top=1, marginal=False))
+    found = run.procure(known, reading.read(lab(tmp_path, tail=tail), known), depth=Depth(top=1, marginal=False))
     limits = {name: value for name, value in found.question.limits.items() if name.startswith("quantity:")}
     assert limits == {"quantity:p5.48xlarge on-demand/spot": 8.0, "quantity:p5.48xlarge spot": 9.0}
     verify.check(found)
@@ -102,7 +104,7 @@ def test_reserved_machines_are_found_by_their_way() -> None:
 
 
 def test_searching_side_by_side_finds_the_same(home: Path) -> None:
-    from planner.procure.columns import Throughputs
+    from planner.procurement.throughput.columns import Throughputs
 
     known = load()
     asked = reading.read(lab(home), known)
@@ -155,9 +157,9 @@ def test_a_node_type_that_another_beats_in_everything_is_never_chosen(home: Path
     known = load()
     for objective in ("cost", "time", "carbon", "tokens-per-dollar"):
         asked = replace(reading.read(lab(home, tail=tail), known), objective=objective)  # type: ignore[arg-type]
-        posed = procuring.pose(known, asked)
+        posed = run.pose(known, asked)
         assert any(posed.instance.pools[c.pool].node.id == "dgx-h100" for c in posed.columns)
         assert all(posed.lean.pools[c.pool].node.id != "dgx-h100" for c in posed.lean.columns)
-        chosen = best(posed.instance, Variant(), objective)
+        chosen = best(posed.instance, ProcureVariant(), objective)
         assert chosen is not None
         assert {posed.instance.pools[p].node.id for p in chosen.pools} <= {"hgx-h100", "p5.48xlarge"}

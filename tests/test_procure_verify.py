@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from planner.catalog import load
-from planner.procure import procuring, reading
-from planner.procure.procuring import Depth
+from planner.procurement import run
+from planner.procurement.question import reading
+from planner.procurement.run import Depth
 from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
 from tests.procuring_lab import answered, lab
@@ -208,7 +209,7 @@ def test_every_objective_is_answered_and_holds(objective: str, charge: str, home
     tail = '[[owned]]\nnode = "dgx-a100-80gb"\ncount = 3'
     known = load()
     asked = reading.read(lab(home, top=top, limits='monthly = "$60k"', tail=tail), known)
-    found = procuring.procure(known, asked, depth=Depth(top=3, marginal=False, sensitivity=False))
+    found = run.procure(known, asked, depth=Depth(top=3, marginal=False, sensitivity=False))
     assert verify.violations(found) == []
     assert len(found.alternatives) == 3
 

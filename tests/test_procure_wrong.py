@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from planner.base.errors import NoAnswer
+from planner.base.units import UnitError
 from planner.catalog import load
 from planner.commands import main
-from planner.errors import NoAnswer
-from planner.procure import amounts, procuring, reading
-from planner.procure.portfolio import Exchange
-from planner.procure.procuring import Depth
-from planner.units import UnitError
+from planner.procurement import run
+from planner.procurement.question import reading
+from planner.procurement.run import Depth
+from planner.question import amounts
+from planner.question.amounts import Exchange
 from tests.procuring_lab import lab
 
 
@@ -163,7 +165,7 @@ def test_conflicting_limits_are_named_with_a_way_out(home: Path) -> None:
     path = home / "poor.toml"
     path.write_text(lab(home).read_text(encoding="utf-8").replace("$6M", "$2k"), encoding="utf-8")
     with pytest.raises(NoAnswer) as told:
-        procuring.procure(load(), reading.read(path, load()))
+        run.procure(load(), reading.read(path, load()))
     assert "budget $2.00k" in str(told.value)
     assert "Any one of these is enough: budget $" in str(told.value)
     assert "of the work" in str(told.value)
@@ -176,10 +178,10 @@ def test_what_fits_nowhere_is_told(home: Path) -> None:
     text = text.replace("[1, 2, 4, 8]", "[1]").replace("[1, 2, 4]", "[1]")
     path.write_text(text.replace('model = "llama3-8b"\ntokens', 'model = "deepseek-v3"\ntokens'), encoding="utf-8")
     with pytest.raises(NoAnswer, match="trains on none of the"):
-        procuring.procure(load(), reading.read(path, load()))
+        run.procure(load(), reading.read(path, load()))
     with pytest.raises(NoAnswer, match="trains at 9,000,000,000 tokens/s on none"):
         fast = lab(home, job='min_throughput = "9B tokens/s"')
-        procuring.procure(load(), reading.read(fast, load()))
+        run.procure(load(), reading.read(fast, load()))
 
 
 @pytest.mark.parametrize(
@@ -198,9 +200,9 @@ def test_ways_out_are_rounded_up_in_the_portfolio_s_money(home: Path) -> None:
     path = home / "poor_euro.toml"
     path.write_text(text.replace("$6M", "€2k") + rate, encoding="utf-8")
     with pytest.raises(NoAnswer) as told:
-        procuring.procure(load(), reading.read(path, load()))
+        run.procure(load(), reading.read(path, load()))
     assert "budget EUR 2.00k" in str(told.value)
     enough = re.search(r"enough: budget EUR ([\d.]+)k", str(told.value))
     assert enough is not None
     path.write_text(text.replace("$6M", f"€{enough[1]}k") + rate, encoding="utf-8")
-    procuring.procure(load(), reading.read(path, load()), depth=Depth(top=1, marginal=False, sensitivity=False))
+    run.procure(load(), reading.read(path, load()), depth=Depth(top=1, marginal=False, sensitivity=False))

@@ -10,18 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import api, catalog, cost, document, explain, verify
-from planner.accuracy import runs, validation
-from planner.accuracy.frame import Efficiencies, Frame
+from planner import api, catalog, cost, document, verify
+from planner.base.errors import WrongQuestion
+from planner.calibration.fit.frame import Frame
+from planner.calibration.report import validation
+from planner.calibration.runs import reading
 from planner.commands import main
 from planner.cost import compute, measured
 from planner.cost.figures import Grid, Times, stacked
-from planner.cost.measured import Point, Table
-from planner.errors import WrongQuestion
-from planner.profiles import importing, overlay
+from planner.cost.measured import LayerTable, Point
+from planner.performance.efficiency import Efficiencies
+from planner.performance.profiles import importing, overlay
+from planner.planning import explain
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
-from planner.space.axes import Options, Sharding, TensorMode, recompute
+from planner.space.axes import OptionAxes, Sharding, TensorMode, recompute
 from planner.space.grid import single_grid
 from tests import oracle
 from tests.cases import figures, prepared, problem_of
@@ -65,7 +68,7 @@ def with_profile(table, model="opt-350m", on=ON, runtime="deepspeed"):
 
 
 def options(sequence_parallel=False, overlap=False, policy="none", zero=0, **more):
-    return Options(
+    return OptionAxes(
         "bf16",
         recompute(policy),
         TensorMode(sequence_parallel, overlap),
@@ -83,7 +86,7 @@ def layout(tp=1, micro=1, pp=1, cp=1, dp=1, batch=64, vpp=1):
 # ---- between and beyond measured points ------------------------------------------------------------------------------
 
 
-TABLE = Table(
+TABLE = LayerTable(
     {2: (Point(1, (1.0,) * 6), Point(4, (2.5,) * 6)), 8: (Point(2, (3.0,) * 6),)}, {2: 0.5, 8: 0.25}, False, True
 )
 
@@ -116,7 +119,7 @@ def test_interpolation_agrees_with_plain_arithmetic(micros, asked, data):
     micros = sorted(micros)
     seconds = [data.draw(st.floats(1e-6, 10.0)) for _ in micros]
     points = tuple(Point(m, (s,) * 6) for m, s in zip(micros, seconds, strict=True))
-    found = measured.at(Table({1: points}, {1: 0.0}, False, True), 1, np.array(asked)).forward
+    found = measured.at(LayerTable({1: points}, {1: 0.0}, False, True), 1, np.array(asked)).forward
     for micro, value in zip(asked, found, strict=True):
         below = [i for i, m in enumerate(micros) if m <= micro]
         if not below or micro > micros[-1]:
@@ -292,7 +295,7 @@ def test_other_models_and_accelerators_are_as_before(folder):
 
 def test_validation_shows_the_gain(folder):
     layered = catalog.load(folder)
-    frame = Frame(layered, runs.read(RUNS, layered), overlay.read(layered))
+    frame = Frame(layered, reading.read(RUNS, layered), overlay.read(layered))
     gain = validation.gain(frame, Efficiencies.of(layered))
     assert gain["n"] == 15
     assert gain["measured"]["mape"] < 0.2 < gain["modelled"]["mape"]
@@ -519,7 +522,7 @@ def test_catalog_check_knows_profiles(folder, capsys):
 def test_validate_prints_both(folder, capsys):
     code, out, _ = run(capsys, "validate", RUNS, "--catalog", folder)
     assert code == 0
-    assert "Profile   15 runs" in out
+    assert "Profile        15 runs" in out
 
 
 def test_every_time_has_a_column():

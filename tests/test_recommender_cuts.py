@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import families
 from planner.cost import collectives, recommendation
 from planner.cost.figures import Network
 from planner.cost.hierarchy import Far
+from planner.models import families
 from tests.test_families import columns, jitter, scalars
 
 E, SAMPLES = 2.0, 50.0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from planner import render, typeset
+from planner.commands.screen import render, typeset
 
 HEADERS = ["#", "TP", "recompute", "step", "memory"]
 ROWS = [[1, 4, "none", "9.61 s", "68.9 / 80 GiB"], [10, 16, "selective", "12.4 s", "9.25 / 80 GiB"]]
@@ -237,10 +237,10 @@ def test_when_it_colours(settings: dict[str, str], tty: bool, expected: bool, mo
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("COLUMNS", "200")
     render.table(HEADERS, ROWS, title="[bold]Plans[/bold]")
-    render.text("Binds    memory [1]")
+    render.text("Bottleneck    memory [1]")
     render.error("bad [thing]")
     assert ("\x1b[" in stream.getvalue()) == expected
-    expected_lines = ["[bold]Plans[/bold]", *typeset.table(HEADERS, ROWS)[0], "Binds    memory [1]"]
+    expected_lines = ["[bold]Plans[/bold]", *typeset.table(HEADERS, ROWS)[0], "Bottleneck    memory [1]"]
     assert plain(stream.getvalue()).splitlines() == [*expected_lines, "clusterwright: bad [thing]"]
 
 

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import catalog
-from planner.accuracy import residuals, runs
-from planner.accuracy.frame import Efficiencies, Frame
+from planner.calibration.fit.frame import Frame
+from planner.calibration.report import residuals
+from planner.calibration.runs import reading
+from planner.performance.efficiency import Efficiencies
 
 RUNS = Path(__file__).resolve().parent.parent / "benchmarks" / "data" / "measured_runs.csv"
 
@@ -18,7 +20,7 @@ RUNS = Path(__file__).resolve().parent.parent / "benchmarks" / "data" / "measure
 def frame():
     known = catalog.load()
     wanted = ("megatron-bridge", "torchtitan", "korthikanti-2022")
-    return Frame(known, [run for run in runs.read(RUNS, known) if run.source in wanted])
+    return Frame(known, [run for run in reading.read(RUNS, known) if run.source in wanted])
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import api, cost
-from planner.accuracy import intervals
+from planner import cost
+from planner.base.errors import WrongQuestion
 from planner.cost import risk
-from planner.errors import WrongQuestion
-from planner.question import problem
+from planner.performance import intervals
+from planner.question.asked import parse_risk
+from planner.question.prepared import problem
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
 from tests import oracle
@@ -159,21 +160,21 @@ ESTIMATE = "estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=4 cp=2"
 def test_what_one_risk_admits_a_lower_one_refuses(capsys):
     daring, careful = (ask(capsys, f"{ESTIMATE} --oom-risk '{asked}'") for asked in ("50 %", "0.001 %"))
     assert (daring.code, careful.code) == (0, 1)
-    assert "too close" in careful.out and "too close" not in daring.out
-    assert "runs out with a chance of" in careful.out
+    assert "OOM risk too high" in careful.out and "OOM risk too high" not in daring.out
+    assert "OOM probability" in careful.out
 
 
 @pytest.mark.parametrize(("text", "value"), [("5 %", 0.05), ("5%", 0.05), ("0.05", 0.05), (0.2, 0.2), ("50 %", 0.5)])
 def test_a_risk_is_a_share(text, value):
-    assert api.parse_risk(text) == pytest.approx(value)
+    assert parse_risk(text) == pytest.approx(value)
 
 
 @pytest.mark.parametrize("text", ["0", "0 %", "100 %", "-5", "-5 %", "70 %", "5", "nan", "inf", "", "half", "5 GiB"])
 def test_what_is_no_risk_is_refused(text):
     with pytest.raises(WrongQuestion, match="--oom-risk"):
-        api.parse_risk(text)
+        parse_risk(text)
 
 
 def test_a_number_without_its_sign_is_asked_about():
     with pytest.raises(WrongQuestion, match="did you mean 5 %"):
-        api.parse_risk("5")
+        parse_risk("5")

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.runtime.routing.rules import OPERATIONS, Rule, checked, choose, of_plan, pools_of_plan
+from planner.runtime.routing.rules import OPERATIONS, RoutingRule, checked, choose, of_plan, pools_of_plan
 
 RULES = st.lists(
     st.builds(
-        Rule,
+        RoutingRule,
         st.sampled_from(OPERATIONS),
         st.sampled_from([None, 2, 4]),
         st.sampled_from([0.0, 1024.0]),
@@ -24,7 +24,7 @@ RULES = st.lists(
 
 @settings(deadline=None)
 @given(RULES, st.sampled_from(OPERATIONS), st.sampled_from([1, 2, 4, 8]), st.integers(0, 2**21))
-def test_a_rule_that_holds_is_followed(rules: list[Rule], op: str, ranks: int, size: int) -> None:
+def test_a_rule_that_holds_is_followed(rules: list[RoutingRule], op: str, ranks: int, size: int) -> None:
     found = choose(rules, op, ranks, size, "default")
     held = [r for r in rules if r.op == op and r.ranks in (None, ranks) and r.least <= size <= r.most]
     own = [r.backend for r in held if r.ranks == ranks]
@@ -34,7 +34,7 @@ def test_a_rule_that_holds_is_followed(rules: list[Rule], op: str, ranks: int, s
 @settings(deadline=None)
 @given(RULES, st.sampled_from(OPERATIONS), st.sampled_from([2, 4]), st.integers(0, 2**21))
 def test_of_rules_that_are_let_through_the_order_does_not_matter(
-    rules: list[Rule], op: str, ranks: int, size: int
+    rules: list[RoutingRule], op: str, ranks: int, size: int
 ) -> None:
     try:
         checked(rules, ["gloo", "mpi"])
@@ -46,13 +46,16 @@ def test_of_rules_that_are_let_through_the_order_does_not_matter(
 @pytest.mark.parametrize(
     ("rules", "says"),
     [
-        ([Rule("all-redduce", 2, 0, 1, "gloo")], "no operation 'all-redduce'"),
-        ([Rule("all-reduce", 2, 0, 1, "nccl")], "no back end 'nccl' here; loaded are gloo, mpi"),
-        ([Rule("all-reduce", 2, 5, 1, "gloo")], "no range"),
-        ([Rule("all-reduce", 2, 0, 9, "gloo"), Rule("all-reduce", 2, 9, 20, "mpi")], "hold for the same calls"),
+        ([RoutingRule("all-redduce", 2, 0, 1, "gloo")], "no operation 'all-redduce'"),
+        ([RoutingRule("all-reduce", 2, 0, 1, "nccl")], "no back end 'nccl' here; loaded are gloo, mpi"),
+        ([RoutingRule("all-reduce", 2, 5, 1, "gloo")], "no range"),
+        (
+            [RoutingRule("all-reduce", 2, 0, 9, "gloo"), RoutingRule("all-reduce", 2, 9, 20, "mpi")],
+            "hold for the same calls",
+        ),
     ],
 )
-def test_rules_that_cannot_be_followed(rules: list[Rule], says: str) -> None:
+def test_rules_that_cannot_be_followed(rules: list[RoutingRule], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         checked(rules, ["gloo", "mpi"])
 
@@ -61,7 +64,10 @@ def test_rules_are_read_from_a_plan(tmp_path: Path) -> None:
     rule = {"op": "all-reduce", "group": "dp", "bytes_min": 0.0, "bytes_max": 9.0, "backend": "mpi"}
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({"kind": "plan-set", "plans": [{"communication": [rule | {"ranks": 4}, rule]}]}))
-    assert of_plan(path) == (Rule("all-reduce", 4, 0.0, 9.0, "mpi"), Rule("all-reduce", None, 0.0, 9.0, "mpi"))
+    assert of_plan(path) == (
+        RoutingRule("all-reduce", 4, 0.0, 9.0, "mpi"),
+        RoutingRule("all-reduce", None, 0.0, 9.0, "mpi"),
+    )
     path.write_text(json.dumps({"kind": "procurement"}))
     with pytest.raises(ValueError, match="not a plan"):
         of_plan(path)
@@ -69,11 +75,11 @@ def test_rules_are_read_from_a_plan(tmp_path: Path) -> None:
 
 def test_a_rule_of_the_groups_own_pools_comes_first() -> None:
     rules = [
-        Rule("all-reduce", 4, 0, 9, "gloo"),
-        Rule("all-reduce", 2, 0, 9, "gloo", (0,)),
-        Rule("all-reduce", 2, 0, 9, "mpi", (1,)),
-        Rule("all-reduce", None, 0, 9, "mpi", (0, 1)),
-        Rule("all-reduce", 2, 10, 19, "mpi"),
+        RoutingRule("all-reduce", 4, 0, 9, "gloo"),
+        RoutingRule("all-reduce", 2, 0, 9, "gloo", (0,)),
+        RoutingRule("all-reduce", 2, 0, 9, "mpi", (1,)),
+        RoutingRule("all-reduce", None, 0, 9, "mpi", (0, 1)),
+        RoutingRule("all-reduce", 2, 10, 19, "mpi"),
     ]
     assert checked(rules[1:3], ["gloo", "mpi"]), "what differs by pool is no conflict"
     asks = {((0,), 2, 5): "gloo", ((1,), 2, 5): "mpi", ((1, 0), 2, 5): "mpi", ((0,), 2, 15): "mpi"}
@@ -81,7 +87,7 @@ def test_a_rule_of_the_groups_own_pools_comes_first() -> None:
     for (pools, ranks, size), found in asks.items():
         assert choose(rules, "all-reduce", ranks, size, "x", pools) == found, (pools, ranks, size)
     with pytest.raises(ValueError, match="hold for the same calls"):
-        checked([Rule("all-reduce", 2, 0, 9, "gloo"), rules[2]], ["gloo", "mpi"])
+        checked([RoutingRule("all-reduce", 2, 0, 9, "gloo"), rules[2]], ["gloo", "mpi"])
 
 
 def test_ranks_are_numbered_pool_after_pool(tmp_path: Path) -> None:

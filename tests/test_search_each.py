@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.api import Asked, request
-from planner.errors import ClusterwrightError
-from planner.question import prepare, problem
+from planner.base.errors import ClusterwrightError
+from planner.question.asked import PlanOptions, request
+from planner.question.prepared import prepare, problem
 from planner.search.bounded import Bounded, survey
 from planner.search.costing import table
 from planner.search.each import best_of_each, fastest
@@ -23,7 +23,7 @@ from planner.search.each import best_of_each, fastest
     ],
 )
 def test_each_count_has_the_plan_that_it_has_alone(model: str, cluster: str, objective: str) -> None:
-    known, asked = request(model, cluster, Asked(objective=objective))
+    known, asked = request(model, cluster, PlanOptions(objective=objective))
     together = best_of_each(problem(prepare(known, asked), 1))
     for count in asked.counts:
         try:
@@ -39,7 +39,7 @@ def test_each_count_has_the_plan_that_it_has_alone(model: str, cluster: str, obj
 
 
 def test_several_wirings_at_once_are_what_each_is_alone() -> None:
-    known, asked = request("llama3-8b", "dgx-h100:2..8", Asked())
+    known, asked = request("llama3-8b", "dgx-h100:2..8", PlanOptions())
     fabrics = [
         replace(asked.cluster.fabric, leaf_nodes=n, oversubscription=o) for n, o in ((32, 1.0), (1, 4.0), (2, 8.0))
     ]
@@ -63,7 +63,7 @@ def test_several_wirings_at_once_are_what_each_is_alone() -> None:
 
 
 def test_the_bound_for_several_wirings_is_below_that_of_each() -> None:
-    known, asked = request("llama3-70b", "dgx-h100:8..16", Asked())
+    known, asked = request("llama3-70b", "dgx-h100:8..16", PlanOptions())
     prepared = prepare(known, asked)
     thin = replace(asked.cluster.fabric, leaf_nodes=1, oversubscription=8.0, latency=asked.cluster.fabric.latency * 9)
     other = prepare(known, replace(asked, cluster=replace(asked.cluster, fabric=thin)))

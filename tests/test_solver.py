@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from planner import solver
-from planner.errors import ClusterwrightError
+from planner.base.errors import ClusterwrightError
 from planner.solver import Linear, Problem, Status, dot, total
 
 

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.errors import WrongQuestion
-from planner.question import prepare
+from planner.base.errors import WrongQuestion
+from planner.question.prepared import prepare
 from planner.space.axes import (
     FULL,
     NO_RECOMPUTE,
     PINNED,
     SELECTIVE,
     Bound,
-    Options,
+    OptionAxes,
     Pins,
     Sharding,
     TensorMode,
@@ -24,15 +24,15 @@ from planner.space.axes import (
 )
 from planner.space.grid import blocks, open_grid, single_grid
 from planner.space.layouts import Question, divisors, layouts
-from planner.space.rules import RULE_NAMES, RULES, Setting
+from planner.space.rules import RULE_NAMES, RULES, RuleSetting
 from tests.cases import CATALOG, prepared, request
 
 # ---- rules -----------------------------------------------------------------------------------------------------------
 
 
-def setting(model: str = "llama3-8b", on: str = "dgx-h100:4", runtime: str = "megatron-core", **trained) -> Setting:
+def setting(model: str = "llama3-8b", on: str = "dgx-h100:4", runtime: str = "megatron-core", **trained) -> RuleSetting:
     asked = request(model, on, runtime=runtime, trained=trained)
-    return Setting(asked.workload, asked.cluster, asked.runtime)
+    return RuleSetting(asked.workload, asked.cluster, asked.runtime)
 
 
 LLAMA = setting()
@@ -147,7 +147,7 @@ def test_what_a_rule_lets_through(name, of, through, refused):
 
 def rows_of(*arguments, waived=(), **more):
     asked = request(*arguments, **more)
-    inside = Setting(asked.workload, asked.cluster, asked.runtime)
+    inside = RuleSetting(asked.workload, asked.cluster, asked.runtime)
     return layouts(Question(inside, asked.counts, asked.batches, asked.pins, frozenset(waived)))
 
 
@@ -185,7 +185,7 @@ def test_what_waiving_adds(name, asked, axis, gained):
 def test_all_rules_hold_of_every_row_unless_waived():
     for model in ("llama3-8b", "mixtral-8x7b", "deepseek-v2-lite", "t5-large"):
         asked = request(model, "dgx-h100:3", batches=(24, 36), counts=(1, 3))
-        inside = Setting(asked.workload, asked.cluster, asked.runtime)
+        inside = RuleSetting(asked.workload, asked.cluster, asked.runtime)
         rows = layouts(Question(inside, asked.counts, asked.batches, asked.pins))
         assert len(rows["tp"]) > 50
         for rule in RULES:
@@ -380,7 +380,7 @@ def test_where_weights_are_gathered_anyway_shards_go_with_stages():
 
 def test_blocks_part_the_rows():
     asked = request("llama3-8b", "dgx-h100:2", batches=(16,))
-    inside = Setting(asked.workload, asked.cluster, asked.runtime)
+    inside = RuleSetting(asked.workload, asked.cluster, asked.runtime)
     rows = layouts(Question(inside, asked.counts, asked.batches, asked.pins))
     found = list(blocks(rows, asked.workload, asked.cluster, asked.runtime, asked.pins))
     assert sum(block.height for block in found) == len(rows["tp"])
@@ -476,7 +476,7 @@ def test_pins_that_exclude_one_another():
 
 
 def test_options_spell_their_rank_order():
-    o = Options("bf16", FULL, TensorMode(False, False), Sharding(0, "full", False), False, True, False)
+    o = OptionAxes("bf16", FULL, TensorMode(False, False), Sharding(0, "full", False), False, True, False)
     assert o.rank_order == "tp-cp-ep-pp-dp"
     assert replace(o, pp_inner=False).rank_order == "tp-cp-ep-dp-pp"
     assert "batch" not in PINNED

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.errors import NoAnswer
-from planner.mixed import Epoch, NodeModel, Nodes, adaptive, filling, nodes, noise, step_time
-from planner.mixed.node_times import compute_time, even, sync_start
+from planner.base.errors import NoAnswer
 from planner.solver import Problem, total
+from planner.uneven import Epoch, NodeModel, Nodes, adaptive, filling, nodes, noise, step_time
+from planner.uneven.node_times import compute_time, even, sync_start
 
 REGIMES = ("compute", "communication", "mixed")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import units
+from planner.base import units
 
 POSITIVE = st.floats(min_value=1e-3, max_value=1e6, allow_nan=False)
 SPELLINGS = [(dimension, unit) for dimension, table in units.UNITS.items() for unit in table]

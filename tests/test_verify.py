@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from planner import document
-from planner.errors import WrongQuestion
-from planner.parameters import lora_parameters, parameters
+from planner.base.errors import WrongQuestion
+from planner.models.parameters import lora_parameters, parameters
+from planner.models.workload import library
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
 from planner.verify import CHECKS, Inconsistent, check, model, violations
-from planner.workload import library
 from tests.plans import QUESTIONS, plans
 
 VERIFY = Path(__file__).resolve().parent.parent / "planner" / "verify"
@@ -304,7 +304,7 @@ def test_no_code_is_shared_with_what_makes_plans() -> None:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for name in names:
-                inside = name.startswith(("planner.schema", "planner.verify", "planner.errors"))
+                inside = name.startswith(("planner.schema", "planner.verify", "planner.base.errors"))
                 assert inside or not name.startswith("planner"), f"{path.name} imports {name}"
                 assert name.partition(".")[0] not in ("numpy", "pandas"), f"{path.name} imports {name}"
 

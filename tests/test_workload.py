@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from planner import model_files, model_rules
-from planner.errors import WrongQuestion
-from planner.parameters import parameters
-from planner.resources import data
+from planner.base.errors import WrongQuestion
+from planner.base.resources import data
+from planner.models import files, model_rules
+from planner.models.parameters import parameters
+from planner.models.workload import ModelLibrary, from_file, library, model, optimizer, optimizers, workload
 from planner.schema.workload import Method, Model, Optimizer
-from planner.workload import Library, from_file, library, model, optimizer, optimizers, workload
 
 REQUIRED = """
     gpt3-175b megatron-22b megatron-175b megatron-530b megatron-1t megatron-1.7b megatron-18.4b megatron-39.1b
@@ -91,17 +91,17 @@ def test_every_entry_is_valid_sourced_and_consistent() -> None:
 
 def test_headers_are_what_a_parser_finds() -> None:
     for path in data("models").glob("*.toml"):
-        assert model_files.headers(path) == list(tomllib.loads(path.read_text(encoding="utf-8"))), path
+        assert files.headers(path) == list(tomllib.loads(path.read_text(encoding="utf-8"))), path
 
 
 def test_no_id_is_defined_twice() -> None:
-    ids = [entry for path in data("models").glob("*.toml") for entry in model_files.headers(path)]
+    ids = [entry for path in data("models").glob("*.toml") for entry in files.headers(path)]
     assert len(ids) == len(set(ids))
 
 
 def test_only_the_file_that_is_asked_for_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
-    monkeypatch.setattr(model_files, "tables", _spy(model_files.tables, parsed))
+    monkeypatch.setattr(files, "tables", _spy(files.tables, parsed))
     model("llama3-70b")
     assert parsed == ["llama.toml"]
 
@@ -267,23 +267,23 @@ def test_a_malformed_file_in_an_own_folder_is_not_passed_over(tmp_path: Path) ->
 def test_every_entry_survives_being_written(tmp_path: Path) -> None:
     path = tmp_path / "all.toml"
     known = library()
-    path.write_text("\n".join(model_files.dump(entry) for entry in known.values()), encoding="utf-8")
+    path.write_text("\n".join(files.dump(entry) for entry in known.values()), encoding="utf-8")
     assert {entry: from_file(path, entry) for entry in known} == dict(known)
 
 
 def test_odd_texts_survive_being_written(tmp_path: Path) -> None:
-    odd = model_files.validated(
+    odd = files.validated(
         Model, {**ENTRY, "name": 'a "b" \\ \n \x7f \x01 é 𝕏', "assumed": {"batch": "[x]\n[y]"}}, "odd.id", tmp_path
     )
-    path = put(tmp_path, model_files.dump(odd))
+    path = put(tmp_path, files.dump(odd))
     assert from_file(path, "odd.id") == odd
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(tmp_path, "old")
     with pytest.raises(WrongQuestion, match="exists already; --force replaces it"):
-        model_files.write(path, "new")
-    model_files.write(path, "new", replace=True)
+        files.write(path, "new")
+    files.write(path, "new", replace=True)
     assert path.read_text(encoding="utf-8") == "new"
 
     def full(self: Path, target: Path) -> Path:
@@ -291,7 +291,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(WrongQuestion, match="cannot be written: No space left"):
-        model_files.write(path, "newer", replace=True)
+        files.write(path, "newer", replace=True)
     assert path.read_text(encoding="utf-8") == "new"
     assert [found.name for found in tmp_path.iterdir()] == ["mine.toml"]
 
@@ -392,7 +392,7 @@ def test_optimizer_steps_are_their_traffic(entry: str, state: float, step: float
 
 def test_a_library_is_a_mapping() -> None:
     known = library()
-    assert isinstance(known, Library)
+    assert isinstance(known, ModelLibrary)
     assert "gpt2" in known
     assert "gpt5" not in known
     assert len(known) == len(list(known)) >= len(REQUIRED)

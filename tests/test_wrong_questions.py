@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import commands, document
+from planner import commands
+from planner.document import files
 from tests.asking import ask, refused
 
 PLAN = "plan llama3-8b --cluster dgx-h100:4"
@@ -379,7 +380,7 @@ def test_a_plan_that_is_no_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     if Path("/dev/zero").exists():
         assert "not a regular file" in refused(capsys, "explain /dev/zero")
     Path("huge.json").write_bytes(b" " * 1000)
-    monkeypatch.setattr(document, "LARGEST_FILE", 999)
+    monkeypatch.setattr(files, "LARGEST_FILE", 999)
     assert "larger than" in refused(capsys, "explain huge.json")
 
 

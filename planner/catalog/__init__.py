@@ -1,15 +1,15 @@
 """Hardware as data: TOML and CSV folders to one validated :class:`Catalog`, and clusters built from it."""
 
 from planner.catalog.cluster import cluster, cluster_from_file
-from planner.catalog.files import FOLDERS, Problem
-from planner.catalog.store import BUILT_IN, Catalog, Layer, UnknownName, load, problems, version
+from planner.catalog.files import FOLDERS, FileProblem
+from planner.catalog.store import BUILT_IN, Catalog, CatalogLayer, UnknownName, load, problems, version
 
 __all__ = [
     "BUILT_IN",
     "FOLDERS",
     "Catalog",
-    "Layer",
-    "Problem",
+    "CatalogLayer",
+    "FileProblem",
     "UnknownName",
     "cluster",
     "cluster_from_file",

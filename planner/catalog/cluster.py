@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from planner.catalog.files import Document, Problem, Record, read_document
+from planner.base.errors import WrongQuestion, nearest
+from planner.catalog.files import Document, FileProblem, FileRecord, read_document
 from planner.catalog.records import build, did_you_mean
 from planner.catalog.store import Catalog, told
-from planner.errors import WrongQuestion, nearest
 from planner.schema.hardware import Accelerator, Cluster, Fabric, Node
 
 LARGEST = 1_000_000
@@ -39,14 +39,16 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
     Raises:
         WrongQuestion: every problem of the file, with line and key.
     """
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     document = read_document(path, problems)
     if document is None:
         raise WrongQuestion(told(problems, limit=None))
     given = document.data
     for key in given:
         if key not in _KEYS:
-            problems.append(Problem(str(path), document.line((key,)), key, f"unknown key{did_you_mean(key, _KEYS)}"))
+            problems.append(
+                FileProblem(str(path), document.line((key,)), key, f"unknown key{did_you_mean(key, _KEYS)}")
+            )
     node = _part("node", document, catalog, problems)
     fabric = _part("fabric", document, catalog, problems)
     own = _accelerator(cast("Node | None", node), catalog, document, problems)
@@ -54,7 +56,7 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
         value = given.get(key)
         if not is_right(value):
             shown = f"{key} = {value!r}" if key in given else key
-            problems.append(Problem(str(path), document.line((key,)), shown, meant(value)))
+            problems.append(FileProblem(str(path), document.line((key,)), shown, meant(value)))
     if problems:
         raise WrongQuestion(told(problems, limit=None))
     joined = _joined(catalog, cast(Node, node), given["count"], cast("Fabric | None", fabric), given.get("region"))
@@ -109,20 +111,20 @@ def _joined(catalog: Catalog, node: Node, count: int, fabric: Fabric | None, reg
     )
 
 
-def _part(kind: str, document: Document, catalog: Catalog, problems: list[Problem]) -> Node | Fabric | None:
+def _part(kind: str, document: Document, catalog: Catalog, problems: list[FileProblem]) -> Node | Fabric | None:
     """The file's `node` or `fabric`: an id, or a table that may extend one."""
     given: Any = document.data.get(kind)
     file, line = str(document.path), document.line((kind,))
     known = cast("Mapping[str, Node | Fabric]", catalog.entries(f"{kind}s"))
     if given is None:
         if kind == "node":
-            problems.append(Problem(file, line, kind, 'missing; write for example node = "dgx-h100"'))
+            problems.append(FileProblem(file, line, kind, 'missing; write for example node = "dgx-h100"'))
         return None
     base = given.get("extends") if isinstance(given, dict) else given
     if base is not None and (not isinstance(base, str) or base not in known):
         shown = f"{kind}.extends" if isinstance(given, dict) else kind
         at = document.line((kind, "extends")) if isinstance(given, dict) else line
-        problems.append(Problem(file, at, f'{shown} = "{base}"', f"no such {kind}{did_you_mean(str(base), known)}"))
+        problems.append(FileProblem(file, at, f'{shown} = "{base}"', f"no such {kind}{did_you_mean(str(base), known)}"))
         return None
     own = {key: value for key, value in given.items() if key != "extends"} if isinstance(given, dict) else {}
     entry = _described(kind, own, None if base is None else known[base], document, problems)
@@ -131,7 +133,7 @@ def _part(kind: str, document: Document, catalog: Catalog, problems: list[Proble
 
 
 def _accelerator(
-    node: Node | None, catalog: Catalog, document: Document, problems: list[Problem]
+    node: Node | None, catalog: Catalog, document: Document, problems: list[FileProblem]
 ) -> Accelerator | None:
     """The node's accelerator with the fields that the file states over it; None where it states none."""
     own: Any = document.data.get("accelerator")
@@ -140,7 +142,7 @@ def _accelerator(
         return None
     if not isinstance(own, dict):
         reason = "must be a table of figures to change ([accelerator]); the node's entry names the accelerator"
-        problems.append(Problem(str(document.path), document.line(("accelerator",)), "accelerator", reason))
+        problems.append(FileProblem(str(document.path), document.line(("accelerator",)), "accelerator", reason))
         return None
     return cast("Accelerator | None", _described("accelerator", own, base, document, problems))
 
@@ -150,17 +152,17 @@ def _described(
     own: dict[str, Any],
     base: Node | Fabric | Accelerator | None,
     document: Document,
-    problems: list[Problem],
+    problems: list[FileProblem],
 ) -> Node | Fabric | Accelerator | None:
     """`base` with the fields that the file states over it; without a base, an entry of the file's own."""
     if base is not None and not own:
         return base
     start: dict[str, Any] = {"name": str(document.data.get("name", document.path.stem)), "source": str(document.path)}
     if base is None:
-        record = Record({**start, **own}, document, (kind,), str(document.path))
+        record = FileRecord({**start, **own}, document, (kind,), str(document.path))
         return cast("Part | None", build(f"{kind}s", kind, record, problems))
     # Checked alone on a base that is right already: only the file's own fields can be wrong.
-    record = Record({**_minimal(base), **own}, document, (kind,), str(document.path))
+    record = FileRecord({**_minimal(base), **own}, document, (kind,), str(document.path))
     checked = build(f"{kind}s", kind, record, problems)
     if checked is None:
         return None
@@ -185,12 +187,12 @@ def _minimal(base: Part) -> dict[str, Any]:
     return {key: getattr(base, key) for key in ("name", "source", "kind", "topology", "leaf_nodes")} | rates
 
 
-def _priced(node: Node, document: Document, problems: list[Problem]) -> Node:
+def _priced(node: Node, document: Document, problems: list[FileProblem]) -> Node:
     """The node with the file's `prices` in place of weaker ones of the same basis."""
     rows = document.data.get("prices")
     if rows is None:
         return node
-    record = Record({**_minimal(node), "prices": rows}, document, (), str(document.path))
+    record = FileRecord({**_minimal(node), "prices": rows}, document, (), str(document.path))
     checked = cast("Node | None", build("nodes", "prices", record, problems))
     if checked is None:
         return node

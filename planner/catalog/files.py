@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.errors import nearest
+from planner.base.errors import nearest
 
 FOLDERS = (
     "accelerators",
@@ -40,7 +40,7 @@ _HEADER = re.compile(r"\s*(\[\[?)\s*(.*?)\s*\]\]?\s*(?:#.*)?")
 _KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|=|$)?""")
 
 
-class Problem(NamedTuple):
+class FileProblem(NamedTuple):
     """One thing that is wrong in a file."""
 
     file: str
@@ -92,7 +92,7 @@ class Document:
 
 
 @dataclass
-class Record:
+class FileRecord:
     """One entry as it was read, before its fields are checked."""
 
     fields: dict[str, Any]
@@ -121,7 +121,7 @@ class PriceRow(NamedTuple):
     line: int
 
 
-def read_document(path: Path, problems: list[Problem]) -> Document | None:
+def read_document(path: Path, problems: list[FileProblem]) -> Document | None:
     """Read one TOML file; None, with a problem noted, if that cannot be done."""
     text = _read_text(path, problems)
     if text is None:
@@ -131,26 +131,28 @@ def read_document(path: Path, problems: list[Problem]) -> Document | None:
     except tomllib.TOMLDecodeError as error:
         at = re.search(r"\(at line (\d+), column \d+\)", str(error))
         line = int(at[1]) if at else len(text.splitlines())
-        problems.append(Problem(str(path), line, "", f"not valid TOML: {str(error).split(' (at ')[0]}"))
+        problems.append(FileProblem(str(path), line, "", f"not valid TOML: {str(error).split(' (at ')[0]}"))
     except RecursionError:
-        problems.append(Problem(str(path), 0, "", "not valid TOML: nested too deeply"))
+        problems.append(FileProblem(str(path), 0, "", "not valid TOML: nested too deeply"))
     return None
 
 
-def read_entries(folder: Path, kind: str, origin: str, problems: list[Problem]) -> dict[str, Record]:
+def read_entries(folder: Path, kind: str, origin: str, problems: list[FileProblem]) -> dict[str, FileRecord]:
     """Every entry of one kind in one catalog folder, by id."""
-    found: dict[str, Record] = {}
+    found: dict[str, FileRecord] = {}
     for path in sorted((folder / kind).glob("*.toml")):
         document = read_document(path, problems)
         if document is None:
             continue
         for name, fields in document.data.items():
-            record = Record({}, document, (name,), origin if origin == "built-in" else str(path))
+            record = FileRecord({}, document, (name,), origin if origin == "built-in" else str(path))
             if not isinstance(fields, dict):
-                problems.append(Problem(*record.place(()), name, f"expected a table, [{name}] with fields below it"))
+                problems.append(
+                    FileProblem(*record.place(()), name, f"expected a table, [{name}] with fields below it")
+                )
             elif name in found:
                 first = found[name].place(())
-                problems.append(Problem(*record.place(()), name, f"defined twice; first in {first[0]}:{first[1]}"))
+                problems.append(FileProblem(*record.place(()), name, f"defined twice; first in {first[0]}:{first[1]}"))
             else:
                 record.fields = dict(fields)
                 record.price_lines = [record.place(("prices", n)) for n in range(len(_inline_prices(fields)))]
@@ -158,7 +160,7 @@ def read_entries(folder: Path, kind: str, origin: str, problems: list[Problem]) 
     return found
 
 
-def read_prices(folder: Path, problems: list[Problem]) -> Iterator[PriceRow]:
+def read_prices(folder: Path, problems: list[FileProblem]) -> Iterator[PriceRow]:
     """The rows of every price list of one catalog folder whose header and kind are right."""
     for path in sorted((folder / "prices").glob("*.csv")):
         text = _read_text(path, problems)
@@ -170,7 +172,7 @@ def read_prices(folder: Path, problems: list[Problem]) -> Iterator[PriceRow]:
                 yield from _price_row(row, str(path), reader.line_num, problems)
 
 
-def misplaced(folder: Path) -> list[Problem]:
+def misplaced(folder: Path) -> list[FileProblem]:
     """Files and folders of a catalog folder that nothing would ever read."""
     known = (*FOLDERS, "prices", "priors", "intervals", "profiles", "parts")
     problems = []
@@ -180,16 +182,16 @@ def misplaced(folder: Path) -> list[Problem]:
         if path.name not in known:
             hint = nearest(path.stem, known)
             reason = f"not part of a catalog: it has folders {', '.join(known)}"
-            problems.append(Problem(str(path), 0, "", reason + (f"; did you mean {hint[0]}/?" if hint else "")))
+            problems.append(FileProblem(str(path), 0, "", reason + (f"; did you mean {hint[0]}/?" if hint else "")))
         elif not path.is_dir():
-            problems.append(Problem(str(path), 0, "", "must be a folder"))
+            problems.append(FileProblem(str(path), 0, "", "must be a folder"))
         elif path.name == "priors":
             problems.extend(misplaced(path))
         else:
             suffix = ".csv" if path.name in ("prices", "intervals", "profiles") else ".toml"
             wrong = [child for child in _visible(path) if child.suffix != suffix]
             problems.extend(
-                Problem(str(child), 0, "", f"not read: {path.name}/ holds {suffix} files") for child in wrong
+                FileProblem(str(child), 0, "", f"not read: {path.name}/ holds {suffix} files") for child in wrong
             )
     return problems
 
@@ -203,20 +205,20 @@ def _visible(folder: Path) -> list[Path]:
 # ---- text ------------------------------------------------------------------------------------------------------------
 
 
-def _read_text(path: Path, problems: list[Problem]) -> str | None:
+def _read_text(path: Path, problems: list[FileProblem]) -> str | None:
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
-            problems.append(Problem(str(path), 0, "", "not a regular file"))
+            problems.append(FileProblem(str(path), 0, "", "not a regular file"))
             return None
         size = path.stat().st_size
         if size > MAX_BYTES:
-            problems.append(Problem(str(path), 0, "", f"{size:,} bytes; a catalog file has at most {MAX_BYTES:,}"))
+            problems.append(FileProblem(str(path), 0, "", f"{size:,} bytes; a catalog file has at most {MAX_BYTES:,}"))
             return None
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        problems.append(Problem(str(path), 0, "", f"not UTF-8 text (byte {error.start})"))
+        problems.append(FileProblem(str(path), 0, "", f"not UTF-8 text (byte {error.start})"))
     except OSError as error:
-        problems.append(Problem(str(path), 0, "", f"cannot be read: {error.strerror}"))
+        problems.append(FileProblem(str(path), 0, "", f"cannot be read: {error.strerror}"))
     return None
 
 
@@ -230,25 +232,27 @@ def _inline_prices(fields: dict[str, Any]) -> list[Any]:
     return prices if isinstance(prices, list) else []
 
 
-def _header_is_right(columns: Sequence[str], file: str, problems: list[Problem]) -> bool:
+def _header_is_right(columns: Sequence[str], file: str, problems: list[FileProblem]) -> bool:
     wrong = []
     for column in columns:
         if column not in PRICE_COLUMNS:
             hint = nearest(column, PRICE_COLUMNS)
-            wrong.append(Problem(file, 1, column, "unknown column" + (f"; did you mean {hint[0]}?" if hint else "")))
+            wrong.append(
+                FileProblem(file, 1, column, "unknown column" + (f"; did you mean {hint[0]}?" if hint else ""))
+            )
     for column in ("kind", "id", "basis", "usd", "date", "source"):
         if column not in columns:
-            wrong.append(Problem(file, 1, column, "missing column"))
+            wrong.append(FileProblem(file, 1, column, "missing column"))
     problems.extend(wrong)
     return not wrong
 
 
-def _price_row(row: dict[str, Any], file: str, line: int, problems: list[Problem]) -> Iterator[PriceRow]:
+def _price_row(row: dict[str, Any], file: str, line: int, problems: list[FileProblem]) -> Iterator[PriceRow]:
     kind, name = row.pop("kind") or "", row.pop("id") or ""
     if "" in row or None in row.values():
-        problems.append(Problem(file, line, name, "the row has more or fewer cells than the header"))
+        problems.append(FileProblem(file, line, name, "the row has more or fewer cells than the header"))
     elif kind not in PRICED:
-        problems.append(Problem(file, line, name, f"kind = {kind!r}: must be {' or '.join(PRICED)}"))
+        problems.append(FileProblem(file, line, name, f"kind = {kind!r}: must be {' or '.join(PRICED)}"))
     else:
         # A price list states its currency in the header; elsewhere the unit stands with the figure.
         money = {key: f"{value} USD" for key, value in row.items() if key in ("usd", "low", "high") and value}

@@ -10,8 +10,8 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from planner.catalog.files import Problem, Record
-from planner.errors import nearest
+from planner.base.errors import nearest
+from planner.catalog.files import FileProblem, FileRecord
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Link, Node, Price, Region, Runtime
 
@@ -35,7 +35,7 @@ REFERENCES = {"nodes": {"accelerator": "accelerators", "fabric": "fabrics", "ren
 _PARTS: dict[str, type] = {"scaleup": Link, "prices": Price}
 
 
-def build(kind: str, name: str, record: Record, problems: list[Problem]) -> Entry | None:
+def build(kind: str, name: str, record: FileRecord, problems: list[FileProblem]) -> Entry | None:
     """The checked record of one entry; None, with every problem of it noted, if something is wrong."""
     from pydantic import ValidationError
 
@@ -53,7 +53,9 @@ def build(kind: str, name: str, record: Record, problems: list[Problem]) -> Entr
     return None
 
 
-def dangling(kind: str, name: str, record: Record, known: Mapping[str, Mapping[str, object]]) -> Iterator[Problem]:
+def dangling(
+    kind: str, name: str, record: FileRecord, known: Mapping[str, Mapping[str, object]]
+) -> Iterator[FileProblem]:
     """References of an entry to ids that are not in `known` (kind -> ids), and `assumed` keys that name no field."""
     for key, target in REFERENCES.get(kind, {}).items():
         value = record.fields.get(key)
@@ -95,14 +97,14 @@ def _environment(variable: str, value: str) -> Iterator[None]:
             os.environ[variable] = before
 
 
-def _problem(name: str, record: Record, key: Sequence[str | int], reason: str) -> Problem:
+def _problem(name: str, record: FileRecord, key: Sequence[str | int], reason: str) -> FileProblem:
     file, line = record.place(key)
     dotted = ".".join(str(part) for part in (name, *key))
     # "key = value: reason" reads as one assignment; anything else follows a colon.
     if reason.startswith("= "):
         value, _, rest = reason.partition(": ")
-        return Problem(file, line, f"{dotted} {value}", rest)
-    return Problem(file, line, dotted, reason)
+        return FileProblem(file, line, f"{dotted} {value}", rest)
+    return FileProblem(file, line, dotted, reason)
 
 
 def _beyond_types(given: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:

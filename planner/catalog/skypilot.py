@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from planner.base.errors import WrongQuestion
 from planner.catalog.files import MAX_BYTES, PRICE_COLUMNS
 from planner.catalog.store import Catalog
-from planner.errors import WrongQuestion
 from planner.schema.hardware import Node
 
 REQUIRED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")
@@ -69,7 +69,7 @@ class Refusal(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedPrices:
     """What a folder of lists gave."""
 
     prices: tuple[dict[str, str], ...]
@@ -95,7 +95,7 @@ class _Row:
     info: object
 
 
-def read(folder: Path, known: Catalog, imported_on: str) -> Imported:
+def read(folder: Path, known: Catalog, imported_on: str) -> ImportedPrices:
     """The prices of the catalog's cloud instances in a folder of lists.
 
     Arguments:
@@ -118,7 +118,9 @@ def read(folder: Path, known: Catalog, imported_on: str) -> Imported:
             mended += _doubts(row, known.nodes[name], price, spot)
             offers[name].append((row, price, spot))
     prices = [line for name in sorted(offers) for line in _priced(name, offers[name], imported_on, refused)]
-    return Imported(tuple(prices), tuple(refused), tuple(mended), tuple(dict.fromkeys(cloud for cloud, _ in lists)))
+    return ImportedPrices(
+        tuple(prices), tuple(refused), tuple(mended), tuple(dict.fromkeys(cloud for cloud, _ in lists))
+    )
 
 
 def _doubts(row: _Row, node: Node, price: float | None, spot: float | None) -> Iterator[Refusal]:
@@ -133,7 +135,7 @@ def _doubts(row: _Row, node: Node, price: float | None, spot: float | None) -> I
         yield Refusal(row.file, row.line, row.instance or row.accelerator, reason)
 
 
-def as_csv(imported: Imported) -> str:
+def as_csv(imported: ImportedPrices) -> str:
     """The rows as the text of a price list."""
     out = io.StringIO()
     writer = csv.DictWriter(out, PRICE_COLUMNS, lineterminator="\n")

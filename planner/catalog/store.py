@@ -10,10 +10,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from planner.catalog.files import FOLDERS, Problem, Record, misplaced, read_entries, read_prices
+from planner.base.errors import WrongQuestion, nearest
+from planner.base.resources import data, own
+from planner.catalog.files import FOLDERS, FileProblem, FileRecord, misplaced, read_entries, read_prices
 from planner.catalog.records import build, dangling, did_you_mean
-from planner.errors import WrongQuestion, nearest
-from planner.resources import data, own
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
 
@@ -33,7 +33,7 @@ class UnknownName(WrongQuestion):
 
 
 @dataclass(frozen=True)
-class Layer:
+class CatalogLayer:
     """One catalog folder, and what to call it."""
 
     origin: str
@@ -47,7 +47,7 @@ class Catalog:
     Every access raises :class:`WrongQuestion`, naming file, line and key, if a file of that kind is wrong.
     """
 
-    layers: tuple[Layer, ...]
+    layers: tuple[CatalogLayer, ...]
     """Weakest first: an entry of a later one replaces that of an earlier one."""
 
     @cached_property
@@ -134,7 +134,7 @@ class Catalog:
         return {layer.origin: _hash(layer.folder) for layer in self.layers}
 
     def _built(self, kind: str) -> dict[str, Entry]:
-        problems: list[Problem] = []
+        problems: list[FileProblem] = []
         records = merged(self.layers, kind, problems)
         built = {name: build(kind, name, record, problems) for name, record in records.items()}
         if problems:
@@ -150,7 +150,7 @@ def load(extra: Path | None = None) -> Catalog:
     Raises:
         WrongQuestion: a folder that was named does not exist, or holds things that no catalog has.
     """
-    layers = [Layer(BUILT_IN, data("hardware_catalog"))]
+    layers = [CatalogLayer(BUILT_IN, data("hardware_catalog"))]
     if config := own("catalog"):
         layers.append(_own(config, "config folder"))
     if named := os.environ.get("CLUSTERWRIGHT_CATALOG"):
@@ -165,7 +165,7 @@ def version() -> str:
     return _hash(data("hardware_catalog"))
 
 
-def problems(folder: Path) -> list[Problem]:
+def problems(folder: Path) -> list[FileProblem]:
     """Every problem of a catalog folder at once, in order of file and line.
 
     Raises:
@@ -173,7 +173,7 @@ def problems(folder: Path) -> list[Problem]:
     """
     if not folder.is_dir():
         raise WrongQuestion(f"{folder}: no such catalog folder")
-    base, own = Layer(BUILT_IN, data("hardware_catalog")), Layer("checked", folder)
+    base, own = CatalogLayer(BUILT_IN, data("hardware_catalog")), CatalogLayer("checked", folder)
     layers = (own,) if folder.resolve() == base.folder.resolve() else (base, own)
     found = misplaced(folder)
     records = {kind: merged(layers, kind, found) for kind in FOLDERS}
@@ -187,9 +187,9 @@ def problems(folder: Path) -> list[Problem]:
     )
 
 
-def merged(layers: tuple[Layer, ...], kind: str, problems: list[Problem]) -> dict[str, Record]:
+def merged(layers: tuple[CatalogLayer, ...], kind: str, problems: list[FileProblem]) -> dict[str, FileRecord]:
     """Every entry of one kind as its strongest layer gives it, prices joined, `extends` filled in, fields unchecked."""
-    records: dict[str, Record] = {}
+    records: dict[str, FileRecord] = {}
     for layer in layers:
         own = read_entries(layer.folder, kind, layer.origin, problems)
         for name in own:
@@ -199,7 +199,7 @@ def merged(layers: tuple[Layer, ...], kind: str, problems: list[Problem]) -> dic
     return records
 
 
-def told(problems: list[Problem], limit: int | None = _SHOWN) -> str:
+def told(problems: list[FileProblem], limit: int | None = _SHOWN) -> str:
     """Several problems as one message, the first `limit` of them in full."""
     lines = [str(problem) for problem in sorted(set(problems))]
     more = [f"and {len(lines) - limit} more (clusterwright catalog check DIR)"] if limit and len(lines) > limit else []
@@ -207,7 +207,11 @@ def told(problems: list[Problem], limit: int | None = _SHOWN) -> str:
 
 
 def _extend(
-    name: str, own: dict[str, Record], below: Mapping[str, Record], problems: list[Problem], asking: tuple[str, ...]
+    name: str,
+    own: dict[str, FileRecord],
+    below: Mapping[str, FileRecord],
+    problems: list[FileProblem],
+    asking: tuple[str, ...],
 ) -> None:
     """Fill an entry that says ``extends = "other"`` with the other's fields; its own win."""
     record = own[name]
@@ -223,7 +227,7 @@ def _extend(
         file, line = record.place(("extends",))
         choices = {**below, **own}
         reason = "extends itself" if other in asking else f"no such entry{did_you_mean(str(other), choices)}"
-        problems.append(Problem(file, line, f'{name}.extends = "{other}"', reason))
+        problems.append(FileProblem(file, line, f'{name}.extends = "{other}"', reason))
         record.broken = True
         return
     inherited = {key: value for key, value in base.fields.items() if key != "prices" or "prices" not in record.fields}
@@ -237,7 +241,7 @@ def _extend(
         record.fields["assumed"] = {key: why for key, why in assumed.items() if key.split(".")[0] not in stated}
 
 
-def _join_prices(layer: Layer, kind: str, records: dict[str, Record], problems: list[Problem]) -> None:
+def _join_prices(layer: CatalogLayer, kind: str, records: dict[str, FileRecord], problems: list[FileProblem]) -> None:
     """Add a folder's price lists to its entries; they replace weaker prices of the same basis."""
     if kind not in ("accelerators", "nodes"):
         return
@@ -249,7 +253,7 @@ def _join_prices(layer: Layer, kind: str, records: dict[str, Record], problems: 
         record = records.get(name)
         if record is None:
             reason = f"no such {kind[:-1]}{did_you_mean(name, records)}"
-            problems.extend(Problem(row.file, row.line, name, reason) for row in rows)
+            problems.extend(FileProblem(row.file, row.line, name, reason) for row in rows)
             continue
         renewed = {row.fields.get("basis") for row in rows}
         old = record.fields.get("prices", [])
@@ -260,17 +264,17 @@ def _join_prices(layer: Layer, kind: str, records: dict[str, Record], problems: 
         record.price_lines = [record.price_lines[n] for n in kept] + [(row.file, row.line) for row in rows]
 
 
-def _own(folder: Path, origin: str) -> Layer:
+def _own(folder: Path, origin: str) -> CatalogLayer:
     if not folder.is_dir():
         raise WrongQuestion(f"{origin}: no such catalog folder: {folder}")
     if wrong := misplaced(folder):
         raise WrongQuestion(told(wrong))
-    return Layer(origin, folder)
+    return CatalogLayer(origin, folder)
 
 
 @cache
 def _builtin() -> Catalog:
-    return Catalog((Layer(BUILT_IN, data("hardware_catalog")),))
+    return Catalog((CatalogLayer(BUILT_IN, data("hardware_catalog")),))
 
 
 def _found(kind: str, name: str, entries: Mapping[str, T]) -> T:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import click
 
-from planner import __version__, render
+from planner.base.errors import ClusterwrightError
+from planner.base.version import __version__
 from planner.commands.lazy import LazyCommand, LazyGroup, PipeClosed, usage_message
-from planner.errors import ClusterwrightError
+from planner.commands.screen import render
 
 PROGRAM = "clusterwright"
 

@@ -92,9 +92,9 @@ def _from_kernels(
     from functools import partial
 
     from planner import catalog as catalogs
-    from planner import render
-    from planner.accuracy import measure
-    from planner.errors import WrongQuestion
+    from planner.base.errors import WrongQuestion
+    from planner.calibration.measuring import measure
+    from planner.commands.screen import render
 
     known = catalogs.load()
     if table is not None:
@@ -126,22 +126,24 @@ def _from_kernels(
     ]
     render.table(["kernels", "rows", "MAPE before", "after", "bias"], rows, align="lrrrr")
     render.text()
-    render.text(
-        f"Fit       {found.accelerator}: {report.rows:,} kernels, {report.freedom:.1f} effective degrees of freedom"
+    render.labelled(
+        "Fit", f"{found.accelerator}: {report.rows:,} kernels, {report.freedom:.1f} effective degrees of freedom"
     )
     if found.kept:
-        render.text("          rates of products, attention and memory stay as training steps on its generation showed")
+        render.labelled(
+            "", "rates of matrix products, attention and memory stay as fitted to training runs of its generation"
+        )
     for index, refused in enumerate(found.refused):
-        render.text(f"{'Not' if index == 0 else '':10}{refused}")
-    render.text(f"Next      --catalog {output}     ({', '.join(str(path) for path in found.written)})")
+        render.labelled("" if index else "Refused", refused)
+    render.labelled("Next", f"--catalog {output}     ({', '.join(str(path) for path in found.written)})")
 
 
 def _from_collectives(path: Path, output: Path, accelerator: str | None, as_json: bool) -> None:
     import datetime
 
     from planner import catalog as catalogs
-    from planner import render
-    from planner.accuracy import collectives
+    from planner.calibration.fit import collectives
+    from planner.commands.screen import render
 
     known = catalogs.load()
     found = collectives.calibrate(path, output, known, accelerator, datetime.date.today().isoformat())
@@ -166,30 +168,33 @@ def _from_collectives(path: Path, output: Path, accelerator: str | None, as_json
     ]
     render.table(["collectives", "rows", "MAPE before", "after"], rows, align="lrrr")
     render.text()
-    render.text(f"Fit       {len(found.table.rows):,} rows, {len(found.entries) + len(found.fabrics)} entries")
+    render.labelled("Fit", f"{len(found.table.rows):,} rows, {len(found.entries) + len(found.fabrics)} entries")
     for index, (reason, count) in enumerate(found.table.left_out.items()):
-        render.text(f"{'Left out' if index == 0 else '':10}{count:,}: {reason}")
-    render.text(f"Next      --catalog {output}     ({', '.join(str(each) for each in found.written)})")
+        render.labelled("" if index else "Excluded", f"{count:,}: {reason}")
+    render.labelled("Next", f"--catalog {output}     ({', '.join(str(each) for each in found.written)})")
 
 
 def _from_site(file: Path, output: Path, as_json: bool) -> None:
     import datetime
 
     from planner import catalog as catalogs
-    from planner import render
-    from planner.accuracy import calibrate as fitting
-    from planner.accuracy import intervals, overlay, runs, site
-    from planner.accuracy.frame import Efficiencies, Frame
-    from planner.errors import WrongQuestion
-    from planner.resources import data
+    from planner.base.errors import WrongQuestion
+    from planner.base.resources import data
+    from planner.calibration.fit import calibrate as fitting
+    from planner.calibration.fit import overlay, site
+    from planner.calibration.fit.frame import Frame
+    from planner.calibration.runs import reading
+    from planner.commands.screen import render
+    from planner.performance import intervals
+    from planner.performance.efficiency import Efficiencies
 
     overlay.check_free(output, "site.toml")
     known = catalogs.load()
-    frame = Frame(known, [run for run in runs.read(file, known) if run.measured])
+    frame = Frame(known, [run for run in reading.read(file, known) if run.measured])
     if not frame.runs:
         raise WrongQuestion(f"{file}: no run with a time that can be predicted")
     # From what is shipped, not from a site's own overlay: fitting again gives the same.
-    built_in = catalogs.Catalog((catalogs.Layer(catalogs.BUILT_IN, data("hardware_catalog")),))
+    built_in = catalogs.Catalog((catalogs.CatalogLayer(catalogs.BUILT_IN, data("hardware_catalog")),))
     shipped = Efficiencies.of(built_in)
     found = site.adapted(frame, shipped)
     source, date = f"{len(frame.runs)} runs of {file.name}", datetime.date.today().isoformat()
@@ -208,15 +213,19 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
     import datetime
 
     from planner import catalog as catalogs
-    from planner import render
-    from planner.accuracy import calibrate as fitting
-    from planner.accuracy import intervals, other_parameters, overlay, peaks, runs, tables
-    from planner.accuracy.frame import Efficiencies, Frame
-    from planner.errors import WrongQuestion
-    from planner.resources import data
+    from planner.base.errors import WrongQuestion
+    from planner.base.resources import data
+    from planner.calibration.fit import calibrate as fitting
+    from planner.calibration.fit import other_parameters, overlay, peaks
+    from planner.calibration.fit.frame import Frame
+    from planner.calibration.measuring import tables
+    from planner.calibration.runs import reading
+    from planner.commands.screen import render
+    from planner.performance import intervals
+    from planner.performance.efficiency import Efficiencies
 
     priors = catalogs.load(data("hardware_catalog") / "priors")
-    read = runs.read(file, priors)
+    read = reading.read(file, priors)
     frame = Frame(priors, read)
     prior, kernels = Efficiencies.of(priors), 0
     if table is not None:
@@ -252,23 +261,23 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
 
 
 def _show(document: dict[str, Any], output: Path) -> None:
-    from planner import render
+    from planner.commands.screen import render
 
     moved = [m for m in document["factors"] if abs(m["factor"] - 1) > 0.02]
     rows = [[m["name"], f"x{m['factor']:.3f}", f"{m['spread']:.2f}"] for m in moved]
-    render.table(["moved from its prior", "factor", "spread (log)"], rows, align="lrr")
+    render.table(["changed from its prior", "factor", "spread (log)"], rows, align="lrr")
     render.text()
     freedom = f"{document['degrees_of_freedom']:.1f} effective degrees of freedom"
-    render.text(f"Fit       {document['rows']} runs, {document['parameters']} parameters, {freedom}")
+    render.labelled("Fit", f"{document['rows']} runs, {document['parameters']} parameters, {freedom}")
     for label, key, what in (
-        ("Before", "before", "with what is shipped"),
+        ("Before", "before", "with the built-in efficiencies"),
         ("Error", "fit", "on the runs fitted"),
-        ("", "left_out", "each source left out"),
+        ("", "left_out", "each source held out"),
     ):
         errors = document.get(key)
         if errors:
             held = f"MAPE {100 * errors['mape']:.1f} %, median {100 * errors['median_ape']:.1f} %"
-            render.text(f"{label:10}{held}, {what}")
+            render.labelled(label, f"{held}, {what}")
     for index, each in enumerate(document.get("skipped", [])):
-        render.text(f"{'Not done' if index == 0 else '':10}{each}")
-    render.text(f"Next      --catalog {output}     ({', '.join(document['files'])})")
+        render.labelled("" if index else "Skipped", each)
+    render.labelled("Next", f"--catalog {output}     ({', '.join(document['files'])})")

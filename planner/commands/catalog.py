@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from planner.catalog import Catalog, Problem
+    from planner.catalog import Catalog, FileProblem
     from planner.schema.hardware import Entry
 
 FOLDER = click.Path(path_type=Path)
@@ -35,8 +35,8 @@ def list_(kind: str | None, extra: Path | None, as_json: bool) -> None:
 
     Without KIND, say how many there are of each and which are your own.
     """
-    from planner import render
     from planner.catalog import load
+    from planner.commands.screen import render
 
     known = load(extra)
     if kind is None:
@@ -48,7 +48,7 @@ def list_(kind: str | None, extra: Path | None, as_json: bool) -> None:
         rows = [{"id": name, "name": entry.name, "from": origins[name]} for name, entry in entries.items()]
         render.json({"kind": "catalog-list", "schema_version": 1, folder: rows})
         return
-    from planner.commands.catalog_view import table
+    from planner.commands.screen.catalog_view import table
 
     headers, align, rows_of = table(folder)
     render.table(
@@ -66,8 +66,8 @@ def show(entry: str, extra: Path | None, as_json: bool) -> None:
     """Show one entry with its sources, and say which of its figures are assumed."""
     from dataclasses import asdict
 
-    from planner import render
     from planner.catalog import load
+    from planner.commands.screen import render
 
     known = load(extra)
     folder, found = _find(known, entry)
@@ -75,7 +75,7 @@ def show(entry: str, extra: Path | None, as_json: bool) -> None:
     if as_json:
         render.json({"kind": "catalog-entry", "schema_version": 1, "of": folder, "from": origin, **asdict(found)})
         return
-    from planner.commands.catalog_view import prices, sheet
+    from planner.commands.screen.catalog_view import prices, sheet
 
     render.text(f"{found.name} ({folder[:-1]} {found.id}, {origin})")
     render.table(["field", "value", ""], sheet(found), align="lll")
@@ -83,9 +83,9 @@ def show(entry: str, extra: Path | None, as_json: bool) -> None:
         render.text()
         render.table(["price", "USD", "region", "date", "source"], rows, align="lrlll")
     render.text()
-    render.text(f"Source  {found.source}{f', {found.date}' if found.date else ''}")
+    render.labelled("Source", f"{found.source}{f', {found.date}' if found.date else ''}")
     if found.notes:
-        render.text(f"Notes   {found.notes}")
+        render.labelled("Notes", found.notes)
 
 
 @catalog.command()
@@ -97,14 +97,14 @@ def check(folder: Path | None, extra: Path | None, as_json: bool) -> None:
 
     Without DIR, check the built-in catalog and every folder of your own that is in use.
     """
-    from planner import render
     from planner.catalog import load, problems
+    from planner.commands.screen import render
 
     if folder is not None:
         folders = [folder] if extra is None else [extra, folder]
     else:
         folders = [layer.folder for layer in load(extra).layers]
-    found: list[Problem] = [problem for each in folders for problem in problems(each)]
+    found: list[FileProblem] = [problem for each in folders for problem in problems(each)]
     if as_json:
         rows = [problem._asdict() for problem in found]
         render.json({"kind": "catalog-check", "schema_version": 1, "problems": rows})
@@ -137,9 +137,10 @@ def import_prices(
     """  # noqa: D301 - click reads the control character itself
     from datetime import date
 
-    from planner import model_files, render
+    from planner.base.errors import WrongQuestion
     from planner.catalog import load, skypilot
-    from planner.errors import WrongQuestion
+    from planner.commands.screen import render
+    from planner.models import files as model_files
 
     try:
         day = date.fromisoformat(imported_on).isoformat() if imported_on else date.today().isoformat()
@@ -151,7 +152,7 @@ def import_prices(
     if output is not None:
         (output / "prices").mkdir(parents=True, exist_ok=True)
         model_files.write(output / "prices" / "skypilot.csv", skypilot.as_csv(found), replace=force)
-    from planner.commands.catalog_view import imported
+    from planner.commands.screen.catalog_view import imported
 
     if as_json:
         refused = [refusal._asdict() for refusal in found.refused]
@@ -169,8 +170,8 @@ def import_prices(
 
 
 def _overview(known: Catalog, as_json: bool) -> None:
-    from planner import render
     from planner.catalog import BUILT_IN, FOLDERS
+    from planner.commands.screen import render
 
     own = {kind: {n: o for n, o in known.origins_of(kind).items() if o != BUILT_IN} for kind in FOLDERS}
     counts = {kind: len(known.entries(kind)) for kind in FOLDERS}
@@ -187,13 +188,13 @@ def _overview(known: Catalog, as_json: bool) -> None:
         for name, origin in own[kind].items():
             render.text(f"yours: {kind[:-1]} {name} ({origin})")
     render.text()
-    render.text("Next  clusterwright catalog list nodes")
+    render.labelled("Next", "clusterwright catalog list nodes")
 
 
 def _folder(kind: str) -> str:
     """``node`` and ``nodes`` both name the folder ``nodes``."""
+    from planner.base.errors import WrongQuestion, nearest
     from planner.catalog import FOLDERS
-    from planner.errors import WrongQuestion, nearest
 
     for folder in FOLDERS:
         if kind.lower() in (folder, folder[:-1]):
@@ -205,8 +206,8 @@ def _folder(kind: str) -> str:
 
 def _find(known: Catalog, text: str) -> tuple[str, Entry]:
     """The entry that ``ID`` or ``KIND/ID`` names, with its folder."""
+    from planner.base.errors import WrongQuestion
     from planner.catalog import FOLDERS, UnknownName
-    from planner.errors import WrongQuestion
 
     kind, slash, name = text.partition("/")
     if slash:
@@ -226,7 +227,7 @@ def _find(known: Catalog, text: str) -> tuple[str, Entry]:
     return homes[0], known.entries(homes[0])[text]
 
 
-def _verdict(found: list[Problem], folders: list[Path]) -> str:
+def _verdict(found: list[FileProblem], folders: list[Path]) -> str:
     if not found:
         return f"No problem in {', '.join(str(folder) for folder in folders)}."
     files = len({problem.file for problem in found})

@@ -42,17 +42,17 @@ def show(file: Path, rank: int, cluster: tuple[Path, ...], catalog: Path | None,
       clusterwright comm show plan.json
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
-    from planner import document, render, verify
-    from planner.comm import planned
-    from planner.comm.listing import listed
-    from planner.commands import comm_view
+    from planner import document, verify
+    from planner.comm import run
+    from planner.comm.calls.one_pool import listed
+    from planner.commands.screen import comm_view, render
 
     plan = document.chosen(document.load(file), rank, str(file))
     verify.check(plan, may_exceed_limits=True)
     known = catalogs.load(catalog)
     own = [catalogs.cluster_from_file(each.expanduser(), known) for each in cluster]
     found = listed(plan, known, str(file), own)
-    plan = planned.decided(plan, known, str(file), own)
+    plan = run.decided(plan, known, str(file), own)
     if as_json:
         render.json(comm_view.listing(plan, found))
     else:
@@ -111,28 +111,30 @@ def choose(
       clusterwright export mixed.json --to megatron+nccl-tuner+slurm -o job
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
-    from planner import document, model_files, render, verify
-    from planner.comm import choosing, planned
-    from planner.commands import comm_view
+    from planner import document, verify
+    from planner.comm import run
+    from planner.comm.program import choosing
+    from planner.commands.screen import comm_view, render
+    from planner.models import files
 
     plan = document.chosen(document.load(file), rank, str(file))
     verify.check(plan, may_exceed_limits=True)
-    asked = choosing.Asked(
+    asked = choosing.ChooseOptions(
         most=_at_least_one("--most", most),
         margin=_share("--margin", margin),
         switch_s=_quantity("--switch", switch, "time"),
         launcher=launcher,
-        free=planned.free(plan, sms),
+        free=run.free(plan, sms),
     )
     known = catalogs.load(catalog)
     own = [catalogs.cluster_from_file(each.expanduser(), known) for each in cluster]
     if not measured:
-        found, new = planned.modelled(plan, known, str(file), own)
+        found, new = run.modelled(plan, known, str(file), own)
     else:
-        found, new = planned.with_rules(plan, known, measured, asked, str(file), own)
+        found, new = run.with_rules(plan, known, measured, asked, str(file), own)
     verify.check(new, may_exceed_limits=True)
     if output is not None:
-        model_files.write(output, document.as_json(new), replace=True)
+        files.write(output, document.as_json(new), replace=True)
     if as_json:
         render.json(document.dump(new))
     else:
@@ -179,13 +181,12 @@ def tune(
       clusterwright comm tune --backends gloo,mpi --ranks 2,4 -o table.csv
       clusterwright comm tune --ops all-reduce --sizes 1KiB..1MiB -o table.csv
     """  # noqa: D301 - click reads the control character itself
-    from planner import render
-    from planner.comm import measuring, table
-    from planner.commands import comm_view
+    from planner.comm.tables import measuring, records
+    from planner.commands.screen import comm_view, render
 
-    asked = measuring.Asked(
+    asked = measuring.MeasureOptions(
         backends=tuple(_words(backends)),
-        ops=tuple(table.operation(word, "--ops") for word in _words(ops)),
+        ops=tuple(records.operation(word, "--ops") for word in _words(ops)),
         sizes=_sizes(sizes),
         ranks=tuple(_whole("--ranks", word) for word in _words(ranks)),
         rounds=_at_least_one("--rounds", rounds),
@@ -234,14 +235,13 @@ def import_(
       clusterwright comm import osu_alltoall.txt --from osu --backend mvapich --ranks 16 -o table.csv
       clusterwright comm import comms.json --from comms-logger --backend nccl --ranks 32 -o table.csv
     """  # noqa: D301 - click reads the control character itself
-    from planner import render
-    from planner.comm import importing, table
-    from planner.commands import comm_view
+    from planner.comm.tables import importing, records
+    from planner.commands.screen import comm_view, render
 
     said = importing.Said(backend, algorithm, protocol, op, ranks, nodes)
     found = importing.imported(file, source, said)
-    journal = table.Journal(output)
-    added = table.further(journal.rows, found.rows)
+    journal = records.TableJournal(output)
+    added = records.further(journal.rows, found.rows)
     if added:
         journal.add(added)
     if as_json:
@@ -249,8 +249,8 @@ def import_(
     else:
         there = len(found.rows) - len(added)
         known = f" ({there:,} were there already)" if there else ""
-        render.text(f"Added     {len(added):,} rows to {output}{known}, which now has {len(journal.rows):,}")
-        render.text(f"Next      clusterwright comm choose PLAN.json --table {output} -o FILE")
+        render.labelled("Added", f"{len(added):,} rows to {output}{known}, which now has {len(journal.rows):,}")
+        render.labelled("Next", f"clusterwright comm choose PLAN.json --table {output} -o FILE")
 
 
 def _words(text: str) -> list[str]:
@@ -258,7 +258,7 @@ def _words(text: str) -> list[str]:
 
 
 def _whole(flag: str, text: str) -> int:
-    from planner.errors import WrongQuestion
+    from planner.base.errors import WrongQuestion
 
     if not text.isdigit() or not 0 < int(text) < 10**9:
         raise WrongQuestion(f"{flag} {text}: must be a whole number above 0")
@@ -270,8 +270,8 @@ def _at_least_one(flag: str, value: int) -> int:
 
 
 def _quantity(flag: str, text: str, dimension: str) -> float:
-    from planner import units
-    from planner.errors import WrongQuestion
+    from planner.base import units
+    from planner.base.errors import WrongQuestion
 
     try:
         value = units.parse(text, dimension)
@@ -283,7 +283,7 @@ def _quantity(flag: str, text: str, dimension: str) -> float:
 
 
 def _share(flag: str, text: str) -> float:
-    from planner.errors import WrongQuestion
+    from planner.base.errors import WrongQuestion
 
     value = _quantity(flag, text, "share")
     if value >= 10:
@@ -294,9 +294,9 @@ def _share(flag: str, text: str) -> float:
 
 def _sizes(text: str) -> tuple[int, ...]:
     """``1KiB..64MiB`` or ``4KiB,1MiB``, in bytes."""
-    from planner import units
-    from planner.comm.measuring import powers
-    from planner.errors import WrongQuestion
+    from planner.base import units
+    from planner.base.errors import WrongQuestion
+    from planner.comm.tables.measuring import powers
 
     try:
         ends = [units.parse(word, "bytes") for word in (text.split("..") if ".." in text else _words(text))]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from planner.comparison import Comparison
+    from planner.planning.comparison import Comparison
     from planner.schema.plan import Plan
 
 _DAY = 86400.0
@@ -29,7 +29,9 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
     """  # noqa: D301 - click reads the control character itself
     from dataclasses import asdict
 
-    from planner import comparison, document, render, verify
+    from planner import document, verify
+    from planner.commands.screen import render
+    from planner.planning import comparison
 
     plans = [document.chosen(document.load(file), 1, str(file)) for file in (mine, best)]
     for plan in plans:
@@ -41,13 +43,13 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
     names = (mine.stem, best.stem) if mine.stem != best.stem else (str(mine), str(best))
     render.table(("", *names), [*found.differing, *_figures(*plans)], align="lll")
     render.text()
-    for line in _told(found, names[1], *plans):
-        render.text(line)
+    for label, line in _answer(found, names[1], *plans):
+        render.labelled(label, line)
 
 
 def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
-    """What is predicted of both."""
-    from planner.units import format_bytes, format_count, format_percent, format_seconds, format_usd
+    """Name and both values of each predicted figure."""
+    from planner.base.units import format_bytes, format_count, format_percent, format_seconds, format_usd
 
     a, b = first.prediction, second.prediction
     yield "step", format_seconds(a.step_time_s), format_seconds(b.step_time_s)
@@ -59,30 +61,30 @@ def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
         yield "cost", format_usd(first.money.usd_total), format_usd(second.money.usd_total)
 
 
-def _told(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[str]:
-    """The answer in words."""
-    from planner.comparison import TOKENS
-    from planner.units import format_count, format_percent, format_seconds, format_usd
+def _answer(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[tuple[str, str]]:
+    """Label and line of each sentence of the answer."""
+    from planner.base.units import format_count, format_percent, format_seconds, format_usd
+    from planner.planning.comparison import TOKENS
 
     share = abs(found.tokens - 1.0)
     faster = f"{format_percent(share)} {'more' if found.tokens >= 1 else 'fewer'} tokens per second"
     money = "" if found.usd is None else f", {format_usd(abs(found.usd))} {'saved' if found.usd <= 0 else 'more'}"
     time = f"{format_seconds(abs(found.days) * _DAY)} {'sooner' if found.days <= 0 else 'later'}"
     if not found.differing and found.tokens == 1.0 and not found.questions:
-        yield "Gain      none: the two are the same plan"
+        yield "Gain", "none: the two are the same plan"
         return
     if "models" in found.questions:
-        yield "Gain      none to tell: they train different models"
+        yield "Gain", "not comparable: they train different models"
     else:
         of = f" (for {format_count(first.workload.tokens)} tokens)" if TOKENS in found.questions else ""
-        yield f"Gain      {name}: {faster}, done {time}{money}{of}"
+        yield "Gain", f"{name}: {faster}, done {time}{money}{of}"
     if not found.distinguishable and "models" not in found.questions:
-        yield "How sure  their 80 % intervals overlap: the prediction cannot tell the two apart"
+        yield "Confidence", "their 80 % intervals overlap: the plans are not distinguishable by prediction"
     if found.questions:
-        yield f"Beware    they answer different questions: other {', '.join(found.questions)}"
+        yield "Warning", f"they answer different questions: different {', '.join(found.questions)}"
     for plan, which in ((first, "first"), (second, "second")):
         if _too_large(plan):
-            yield f"Beware    the {which} does not fit into memory"
+            yield "Warning", f"the {which} does not fit into memory"
 
 
 def _too_large(plan: Plan) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from planner.errors import WrongQuestion
+from planner.base.errors import WrongQuestion
 
 FILE = click.Path(path_type=Path)
 
@@ -56,25 +56,25 @@ def design(
       clusterwright design study.toml --shard 3/16 -o shard-3.json
       clusterwright design merge study.toml shard-*.json
     """  # noqa: D301 - click reads the control character itself
-    from planner import render
     from planner.catalog import load
-    from planner.commands import design_view
-    from planner.design import designing, merging, reading
+    from planner.commands.screen import design_view, render
+    from planner.study import merge, run
+    from planner.study.question import reading
 
     known = load(catalog)
     if str(study) == "merge" and more:
         study, *written = more
         if not written:
             raise WrongQuestion("merge what? clusterwright design merge STUDY.toml shard-1.json shard-2.json")
-        found = merging.merge(known, reading.read(study, known), written, explained=not quick)
+        found = merge.merge(known, reading.read(study, known), written, explained=not quick)
         design_view.deliver(found, study=study, as_json=as_json, output=output)
         return
     if more:
         raise WrongQuestion(f"{more[0]}: one study at a time (clusterwright design merge joins shards)")
     asked = reading.read(study, known)
     part = None if shard is None else _shard(shard)
-    how = designing.How(trials=trials, workers=workers, resume=resume, seed=seed, shard=part, explained=not quick)
-    whole = designing.whole(asked, how)
+    how = run.How(trials=trials, workers=workers, resume=resume, seed=seed, shard=part, explained=not quick)
+    whole = run.whole(asked, how)
     place = storage or _place(asked.name, part, asked.size, whole=whole)
     if resume and place is None:
         raise WrongQuestion(
@@ -85,7 +85,7 @@ def design(
         render.error(f"--workers {workers}: points are evaluated side by side by one process; --shard I/N shares them")
     how = replace(how, storage=place)
     try:
-        found = designing.design(known, asked, how, None if as_json else render.progress)
+        found = run.design(known, asked, how, None if as_json else render.progress)
     except KeyboardInterrupt:
         if place:
             each = "point" if whole else "trial"
@@ -96,9 +96,9 @@ def design(
 
 def _place(name: str, part: tuple[int, int] | None, size: int, *, whole: bool) -> str | None:
     """The journal of a study that names none: of trials and of long enumerations."""
-    from planner.design import designing
+    from planner.study import run
 
-    if whole and size // (part[1] if part else 1) <= designing.SMALL:
+    if whole and size // (part[1] if part else 1) <= run.SMALL:
         return None
     share = f".shard-{part[0]}-of-{part[1]}" if part else ".points" if whole else ""
     return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}{share}.journal"

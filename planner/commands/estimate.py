@@ -27,7 +27,7 @@ def estimate(
       clusterwright estimate llama3-8b --cluster dgx-a100-80gb:1 --runtime fsdp2 micro=2 recompute=full
     """  # noqa: D301 - click reads the control character itself
     from planner import api
-    from planner.commands import report
+    from planner.commands.screen import report
 
     found = api.estimate(model, cluster, settings, **asked)
     report.deliver(found, as_json=as_json, output=output)

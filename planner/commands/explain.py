@@ -27,8 +27,8 @@ def explain(file: Path, rank: int | None, workload: str | None, alternative: int
       clusterwright explain plan.json --rank 2
       clusterwright explain offer.json --workload base
     """  # noqa: D301 - click reads the control character itself
-    from planner import document, render, verify
-    from planner.commands import report
+    from planner import document, verify
+    from planner.commands.screen import render, report
     from planner.schema.procurement import Procurement
 
     found = document.load_any(file)
@@ -52,8 +52,8 @@ def explain(file: Path, rank: int | None, workload: str | None, alternative: int
 
 def _offer(found: Procurement, alternative: int | None, *, as_json: bool) -> None:
     """The offer again, or one alternative of it."""
-    from planner import document, render
-    from planner.commands import procure_view
+    from planner import document
+    from planner.commands.screen import procure_view, render
 
     if as_json:
         render.json(document.dump(found if alternative is None else found.alternatives[alternative - 1]))

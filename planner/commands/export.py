@@ -12,8 +12,8 @@ import click
 from planner.commands import offered
 
 if TYPE_CHECKING:
-    from planner.export import Bundle
-    from planner.export.target import Exporter
+    from planner.launchers import Bundle
+    from planner.launchers.target import Exporter
     from planner.schema.plan import Plan
 
 
@@ -46,7 +46,7 @@ def export(
 ) -> None:
     """Write the plan or the plans in FILE (or one of an offer) as files that a launcher starts.
 
-    Targets chain: a trainer (what runs), settings, a starter (on which nodes).
+    Targets chain: a trainer (what runs), an environment (NCCL settings), a scheduler (on which nodes).
 
     \b
       clusterwright export plan.json --to megatron+slurm
@@ -55,7 +55,7 @@ def export(
       clusterwright export plan.json --to astra-sim
       clusterwright export --to list
     """  # noqa: D301 - click reads the control character itself
-    from planner import export as room
+    from planner import launchers as room
 
     if target == "list":
         _list(as_json)
@@ -85,7 +85,7 @@ def _plans(file: Path, rank: int | None, workload: str | None, alternative: int 
     An estimate that does not fit is refused here: it would only stop on the cluster.
     """
     from planner import document, verify
-    from planner.errors import WrongQuestion
+    from planner.base.errors import WrongQuestion
     from planner.schema.plan import PlanSet
     from planner.schema.procurement import Procurement
 
@@ -107,8 +107,8 @@ def _plans(file: Path, rank: int | None, workload: str | None, alternative: int 
 
 def _fits(plan: Plan) -> None:
     """An estimate may say more than its limits; started, it would only stop on the cluster."""
-    from planner.errors import WrongQuestion
-    from planner.units import format_bytes, format_seconds, format_usd
+    from planner.base.errors import WrongQuestion
+    from planner.base.units import format_bytes, format_seconds, format_usd
 
     said = {"B": format_bytes, "s": format_seconds, "USD": format_usd}
     over = [
@@ -124,7 +124,7 @@ def _fits(plan: Plan) -> None:
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
-    from planner.errors import WrongQuestion
+    from planner.base.errors import WrongQuestion
 
     found = {}
     for text in given:
@@ -141,8 +141,8 @@ def _bundles(
     plans: Sequence[Plan], exporters: Sequence[Exporter], given: dict[str, str], alone: bool
 ) -> tuple[dict[str, Bundle], list[str]]:
     """Folder's name -> its files; and why the plans that a target cannot express are left out (unless all are)."""
-    from planner import export as room
-    from planner.errors import WrongQuestion
+    from planner import launchers as room
+    from planner.base.errors import WrongQuestion
 
     made, refused = {}, []
     for plan in plans:
@@ -159,9 +159,10 @@ def _bundles(
 
 def _simulated(plans: Sequence[Plan], alone: bool, file: Path | None) -> tuple[dict[str, Bundle], list[str]]:
     """As :func:`_bundles`, for a simulator instead of a launcher."""
-    from planner import by_layer, catalog
-    from planner.errors import WrongQuestion
-    from planner.export import astra_sim
+    from planner import catalog
+    from planner.base.errors import WrongQuestion
+    from planner.launchers import astra_sim
+    from planner.planning import by_layer
 
     known, made, refused = catalog.load(), {}, []
     own = None if file is None else catalog.cluster_from_file(file.expanduser(), known)
@@ -176,44 +177,42 @@ def _simulated(plans: Sequence[Plan], alone: bool, file: Path | None) -> tuple[d
 
 
 def _report(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> None:
-    from planner import render
+    from planner.commands.screen import render
 
     for name, bundle in bundles.items():
-        render.text(f"Wrote     {folder / name}: {', '.join(bundle.files)}")
+        render.labelled("Wrote", f"{folder / name}: {', '.join(bundle.files)}")
     starts = {name: [bundle.start] for name, bundle in bundles.items()}
     missing = {
         name: [f"<{s.name}>: {s.says} (--set {s.name}=...)" for s in bundle.missing] for name, bundle in bundles.items()
     }
     losses = {name: [f"{loss.field}: {loss.why}" for loss in bundle.losses] for name, bundle in bundles.items()}
-    for title, said in (("Start", starts), ("Fill in", missing), ("Lossy", losses)):
-        for line in _of_each(said):
-            render.text(f"{title:8}  {line}")
-    for why in refused:
-        render.text(f"Left out  {why}")
+    for label, lines in (("Start", starts), ("Fill in", missing), ("Not expressed", losses)):
+        render.labelled(label, *_merged(lines))
+    render.labelled("Excluded", *refused)
 
 
-def _of_each(said: dict[str, list[str]]) -> list[str]:
-    """Every line of any folder once; behind it, where not all folders say it, those that do."""
-    saying: dict[str, list[str]] = {}
-    for name, lines in said.items():
-        for line in dict.fromkeys(lines):
-            saying.setdefault(line, []).append(name)
-    return [line if len(names) == len(said) else f"{line} ({', '.join(names)})" for line, names in saying.items()]
+def _merged(lines: dict[str, list[str]]) -> list[str]:
+    """Every line of any folder once, followed by the folders it holds for unless it holds for all of them."""
+    folders: dict[str, list[str]] = {}
+    for name, each in lines.items():
+        for line in dict.fromkeys(each):
+            folders.setdefault(line, []).append(name)
+    return [line if len(names) == len(lines) else f"{line} ({', '.join(names)})" for line, names in folders.items()]
 
 
 def _as_json(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> None:
     import json
 
-    from planner import render
+    from planner.commands.screen import render
 
     written = {str(folder / name): json.loads(bundle.files["target.json"]) for name, bundle in bundles.items()}
     render.json({"kind": "export", "folders": written, "left_out": refused})
 
 
 def _list(as_json: bool) -> None:
-    from planner import render
-    from planner.export import EXPORTERS
-    from planner.export.bundle import says
+    from planner.commands.screen import render
+    from planner.launchers import EXPORTERS
+    from planner.launchers.bundle import says
 
     if as_json:
         render.json(
@@ -231,16 +230,18 @@ def _list(as_json: bool) -> None:
         )
         return
     rows = [(name, e.role, e.version, e.level, e.title, _limits(e)) for name, e in EXPORTERS.items()]
-    headers = ("target", "role", "version", "tried", "writes", "limits")
-    render.table(headers, rows, align="llllll", priority=("limits", "version", "tried"))
+    headers = ("target", "role", "version", "tested", "writes", "limits")
+    render.table(headers, rows, align="llllll", priority=("limits", "version", "tested"))
     render.text()
-    render.text("astra-sim writes a simulator's text workload and network instead, alone.")
-    render.text("Chain a trainer, settings and a starter with +: megatron+slurm. --json lists all that each expresses.")
+    render.text("astra-sim writes the text workload and network of a simulator; it does not chain.")
+    render.text(
+        "Chain a trainer, an environment and a scheduler with +: megatron+slurm. --json lists what each expresses."
+    )
 
 
 def _limits(exporter: Exporter) -> str:
     """What a target cannot express, in short: axes that stay at 1, and lists."""
-    from planner.export.bundle import says
+    from planner.launchers.bundle import says
 
     limited = {axis: allowed for axis, allowed in exporter.expresses.items() if allowed != "any"}
     ones = [axis for axis, allowed in limited.items() if allowed == (1,)]

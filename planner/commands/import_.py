@@ -46,18 +46,15 @@ def import_(
       clusterwright import ds_config.json --from deepspeed --model llama3-8b --cluster dgx-a100-80gb:4
       clusterwright compare mine.json best.json
     """  # noqa: D301 - click reads the control character itself
-    from planner import render
-    from planner.commands import report
-    from planner.export import reading
+    from planner.commands.screen import render, report
+    from planner.launchers import reading
 
     pinned = {} if recompute is None else {"recompute": recompute}
     found = reading.plan(source, configuration, cluster, model=model, micro=micro, pinned=pinned, **asked)
     report.deliver(found.plans, as_json=as_json, output=output)
     if not as_json:
-        for line in found.assumed:
-            render.text(f"Assumes   {line}")
-        for line in found.differs:
-            render.text(f"Differs   {line}")
+        render.labelled("Assumes", *found.assumed)
+        render.labelled("Differs", *found.differs)
         if found.unread:
-            render.text(f"Not read  {', '.join(found.unread)}: not taken over")
+            render.labelled("Ignored", f"{', '.join(found.unread)}: no field of a plan stands for these")
     return 0 if found.plans.search.feasible else 1

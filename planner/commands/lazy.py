@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from planner.errors import nearest
+from planner.base.errors import nearest
 
 
 class LazyCommand(NamedTuple):

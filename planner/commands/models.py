@@ -30,10 +30,10 @@ def list_(extra: Path | None, as_json: bool) -> None:
 
     Transformers come first; convolutional networks and recommenders, which `models layers` prices, stand below them.
     """
-    from planner import families, render
-    from planner.commands import families_view
-    from planner.commands import models_view as view
-    from planner.workload import library
+    from planner.commands.screen import families_view, render
+    from planner.commands.screen import models_view as view
+    from planner.models import families
+    from planner.models.workload import library
 
     known = library(extra)
     others = [found for entry, found in families.others().items() if entry not in known]
@@ -60,9 +60,10 @@ def show(entry: str, extra: Path | None, as_json: bool) -> None:
     FILE is a .toml (FILE.toml#ID where it holds several) or a Hugging Face config.json. Of a convolutional network or
     a recommender: its parameters and its work per sample.
     """
-    from planner import families, render
-    from planner.commands import models_view as view
-    from planner.workload import library, model
+    from planner.commands.screen import models_view as view
+    from planner.commands.screen import render
+    from planner.models import families
+    from planner.models.workload import library, model
 
     if families.what(entry) and entry not in library(extra):
         _show_other(families.others()[entry], as_json=as_json)
@@ -85,15 +86,16 @@ def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_
 
     Without -o the entry is printed. With -o it is written, and every command takes FILE.toml for a model.
     """
-    from planner import huggingface, model_files, render
-    from planner.commands import models_view as view
+    from planner.commands.screen import models_view as view
+    from planner.commands.screen import render
+    from planner.models import files, huggingface
 
     found = huggingface.read(path / "config.json" if path.is_dir() else path, entry)
-    text = model_files.dump(found)
+    text = files.dump(found)
     if output is not None:
         if output.suffix != ".toml":
             raise click.UsageError(f"-o {output}: the file's name must end in .toml")
-        model_files.write(output, text, replace=force)
+        files.write(output, text, replace=force)
     if as_json:
         render.json(view.document(found))
     elif output is None:
@@ -101,8 +103,8 @@ def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_
     else:
         _print(found)
         render.text()
-        render.text(f"Written  {output}")
-        render.text(f"Next     clusterwright plan {output} --cluster dgx-h100:16")
+        render.labelled("Written", str(output))
+        render.labelled("Next", f"clusterwright plan {output} --cluster dgx-h100:16")
 
 
 @models.command()
@@ -135,35 +137,38 @@ def layers(entry: str, micro: int | None, output: Path | None, force: bool, as_j
       clusterwright models layers resnet50 --on dgx-a100-80gb --dp 64
       clusterwright models layers dlrm-criteo1tb --dp 64 --tables table --json
     """  # noqa: D301 - click reads the control character itself
-    from planner import by_layer, catalog, model_files, render
-    from planner.commands import layers_view as view
+    from planner import catalog
+    from planner.commands.screen import layers_view as view
+    from planner.commands.screen import render
+    from planner.models import files
+    from planner.planning import by_layer
 
     if entry.endswith(".txt"):
         _simulated(Path(entry), as_json)
         return
     known = catalog.load()
-    found = by_layer.layered(known, entry, by_layer.Asked(micro=micro or 0, **asked))
+    found = by_layer.layered(known, entry, by_layer.LayerOptions(micro=micro or 0, **asked))
     if output is not None:
-        from planner.export import astra_sim
+        from planner.launchers import astra_sim
 
-        model_files.write(output, astra_sim.written(astra_sim.of_layers(found)), replace=force)
+        files.write(output, astra_sim.written(astra_sim.of_layers(found)), replace=force)
     if as_json:
-        render.json(view.document(found, by_layer.Asked(micro=micro or 0, **asked)))
+        render.json(view.document(found, by_layer.LayerOptions(micro=micro or 0, **asked)))
         return
-    for line in view.heading(found, by_layer.Asked(micro=micro or 0, **asked)):
+    for line in view.heading(found, by_layer.LayerOptions(micro=micro or 0, **asked)):
         render.text(line)
     render.text()
     render.table(view.HEADERS, view.rows(found), align=view.ALIGN, priority=view.PRIORITY)
     render.text()
-    for line in view.closing(found):
-        render.text(line)
+    for label, line in view.closing(found):
+        render.labelled(label, line)
 
 
 def _simulated(path: Path, as_json: bool) -> None:
     """An ASTRA-sim text workload."""
-    from planner import render
-    from planner.commands import layers_view as view
-    from planner.export import astra_sim
+    from planner.commands.screen import layers_view as view
+    from planner.commands.screen import render
+    from planner.launchers import astra_sim
 
     found = astra_sim.read(path)
     if as_json:
@@ -176,8 +181,8 @@ def _simulated(path: Path, as_json: bool) -> None:
 
 def _show_other(found: ConvolutionNetwork | Recommender, *, as_json: bool) -> None:
     """A convolutional network or a recommender."""
-    from planner import render
-    from planner.commands import families_view as view
+    from planner.commands.screen import families_view as view
+    from planner.commands.screen import render
 
     if as_json:
         render.json(view.document(found))
@@ -187,16 +192,16 @@ def _show_other(found: ConvolutionNetwork | Recommender, *, as_json: bool) -> No
     render.text()
     render.table(["parameters", "number", "share"], view.counts(found), align="lrr")
     render.text()
-    render.text(f"Work    {view.work(found)}")
+    render.labelled("Work", view.work(found))
     if memory := view.memory(found):
-        render.text(f"Memory  {memory}")
-    render.text(f"Source  {found.source}{f', {found.date}' if found.date else ''}")
-    render.text(f"Next    clusterwright models layers {found.id} --dp 8")
+        render.labelled("Memory", memory)
+    render.labelled("Source", f"{found.source}{f', {found.date}' if found.date else ''}")
+    render.labelled("Next", f"clusterwright models layers {found.id} --dp 8")
 
 
 def _print(found: Model) -> None:
-    from planner import render
-    from planner.commands import models_view as view
+    from planner.commands.screen import models_view as view
+    from planner.commands.screen import render
 
     render.text(f"{found.name} ({found.id})")
     render.table(["field", "value", ""], view.sheet(found), align="lll")
@@ -205,7 +210,7 @@ def _print(found: Model) -> None:
     render.text()
     render.table(view.STATES_HEADERS, view.states(found), align="lrrrrr")
     render.text()
-    render.text(f"Work    {view.work(found)}")
-    render.text(f"Source  {found.source}{f', {found.date}' if found.date else ''}")
+    render.labelled("Work", view.work(found))
+    render.labelled("Source", f"{found.source}{f', {found.date}' if found.date else ''}")
     if found.notes:
-        render.text(f"Notes   {found.notes}")
+        render.labelled("Notes", found.notes)

@@ -34,7 +34,7 @@ def fits(
         WrongQuestion: ``--rank`` for an offer, ``--workload`` or ``--alternative`` for anything else; no such
             alternative.
     """
-    from planner.errors import WrongQuestion
+    from planner.base.errors import WrongQuestion
     from planner.schema.procurement import Procurement
 
     if isinstance(found, Procurement):

@@ -50,8 +50,8 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
       clusterwright plan gpt2-xl --cluster dgx-a100-40gb:4 --cluster dgx-v100:8
       clusterwright plan resnet50 --accelerators A100:4,V100:4,RTX6000:8 --batch 1024
     """  # noqa: D301 - click reads the control character itself
-    from planner import api, render
-    from planner.commands import images_view, report
+    from planner import api
+    from planner.commands.screen import images_view, render, report
 
     if api.counts_images(model):
         images_view.deliver(api.images(model, cluster, **asked), as_json=as_json, output=output)

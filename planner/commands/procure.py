@@ -58,23 +58,23 @@ def procure(
       clusterwright procure --model llama3-8b --tokens 2T --budget '$5M' --within 60d
       clusterwright procure lab.toml --sweep budget=1M..20M
     """  # noqa: D301 - click reads the control character itself
-    from planner import render
     from planner.catalog import load
-    from planner.commands import procure_view
-    from planner.procure import asking, procuring
-    from planner.procure.solve import Settings
+    from planner.commands.screen import procure_view, render
+    from planner.procurement import run
+    from planner.procurement.program.solve import Settings
+    from planner.procurement.question import flags as asking
 
     known = load(catalog)
     wanted = asking.asked(known, portfolio, asking.Flags(**flags))
     settings = Settings(time_limit_s=time_limit)
     bar = None if as_json else render.progress
     if sweep is not None:
-        from planner.procure import sweeping
+        from planner.procurement import sweep as sweeping
 
         procure_view.deliver_sweep(
             sweeping.swept(known, wanted, sweep, settings=settings, progress=bar), as_json=as_json, output=output
         )
         return
-    depth = procuring.Depth(top=top, marginal=not quick, sensitivity=not quick)
-    found = procuring.procure(known, wanted, depth=depth, settings=settings, progress=bar)
+    depth = run.Depth(top=top, marginal=not quick, sensitivity=not quick)
+    found = run.procure(known, wanted, depth=depth, settings=settings, progress=bar)
     procure_view.deliver(found, as_json=as_json, output=output)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from planner.profiles.importing import Imported
+    from planner.performance.profiles.importing import ImportedProfile
 
 
 @click.group()
@@ -56,8 +56,8 @@ def import_(
       clusterwright estimate opt-350m --cluster gh200-4:4 --batch 64 tp=4 micro=4 --catalog my-catalog
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
-    from planner import render
-    from planner.profiles import importing, overlay
+    from planner.commands.screen import render
+    from planner.performance.profiles import importing, overlay
 
     found = importing.imported(file, catalogs.load(catalog), model, accelerator, precision, sequence)
     written = [overlay.write(output, each) for each in found.profiles]
@@ -67,7 +67,7 @@ def import_(
         _show(found, written, output)
 
 
-def _document(found: Imported, written: list[Path]) -> dict[str, object]:
+def _document(found: ImportedProfile, written: list[Path]) -> dict[str, object]:
     return {
         "kind": "profile-import",
         "schema_version": 1,
@@ -91,8 +91,8 @@ def _document(found: Imported, written: list[Path]) -> dict[str, object]:
     }
 
 
-def _show(found: Imported, written: list[Path], output: Path) -> None:
-    from planner import render
+def _show(found: ImportedProfile, written: list[Path], output: Path) -> None:
+    from planner.commands.screen import render
 
     rows = []
     for each in found.profiles:
@@ -104,8 +104,8 @@ def _show(found: Imported, written: list[Path], output: Path) -> None:
     render.table(headers, rows, align="lllrlrr", priority=["rows", "tokens", "precision"])
     render.text()
     for index, note in enumerate(found.notes):
-        render.text(f"{'Assumes' if index == 0 else '':10}{note}")
+        render.labelled("" if index else "Assumes", note)
     if found.skipped:
-        render.text(f"Skipped   {found.skipped:,} rows of other models or accelerators")
+        render.labelled("Skipped", f"{found.skipped:,} rows of other models or accelerators")
     files = str(written[0]) if len(written) == 1 else f"{len(written)} files in {written[0].parent}"
-    render.text(f"Next      --catalog {output}     ({files})")
+    render.labelled("Next", f"--catalog {output}     ({files})")

@@ -45,15 +45,20 @@ def validate(file: Path, by: str, output: Path | None, catalog: Path | None, oom
       clusterwright validate benchmarks/data/measured_runs.csv
       clusterwright validate my-runs.csv --by model -o per-run.csv
     """  # noqa: D301 - click reads the control character itself
-    from planner import api, model_files, render
     from planner import catalog as catalogs
-    from planner.accuracy import intervals, other_families, runs, validation
-    from planner.accuracy.frame import Efficiencies, Frame
-    from planner.profiles import overlay
+    from planner.calibration.fit.frame import Frame
+    from planner.calibration.report import validation
+    from planner.calibration.runs import other_families, reading
+    from planner.commands.screen import render
+    from planner.models import files
+    from planner.performance import intervals
+    from planner.performance.efficiency import Efficiencies
+    from planner.performance.profiles import overlay
+    from planner.question.asked import parse_risk
 
-    risk = api.parse_risk(oom_risk)
+    risk = parse_risk(oom_risk)
     known = catalogs.load(catalog)
-    found = runs.read(file, known)
+    found = reading.read(file, known)
     frame = Frame(known, found, overlay.read(known))
     using = Efficiencies.of(known)
     others = other_families.without_layouts(found)
@@ -62,7 +67,7 @@ def validate(file: Path, by: str, output: Path | None, catalog: Path | None, oom
     judgement = validation.judged(found, frame, frame.predict(using), widths, others, times, memory)
     document = validation.report(judgement, by, risk) | {"profiles": validation.gain(frame, using)}
     if output is not None:
-        model_files.write(output, validation.per_run(judgement), replace=True)
+        files.write(output, validation.per_run(judgement), replace=True)
     if as_json:
         render.json(document)
         return
@@ -70,8 +75,8 @@ def validate(file: Path, by: str, output: Path | None, catalog: Path | None, oom
 
 
 def _show(document: dict[str, Any], output: Path | None) -> None:
-    from planner import render
-    from planner.units import format_risk
+    from planner.base.units import format_risk
+    from planner.commands.screen import render
 
     groups = sorted(document["groups"], key=lambda group: -group["covered"])
     rows = [_row(group["name"], group) for group in groups if group["covered"]]
@@ -82,36 +87,39 @@ def _show(document: dict[str, Any], output: Path | None) -> None:
     overall = document["overall"]
     for each in document["coverage"]:
         share = f"{100 * each['covered'] / each['n']:.1f} %" if each["n"] else "-"
-        render.text(f"Coverage  {each['covered']:,} of {each['n']:,} ({share}): {each['rows']}")
+        render.labelled("Coverage", f"{each['covered']:,} of {each['n']:,} ({share}): {each['rows']}")
     memory, oom, choice = overall["memory"], overall["oom"], overall["choice"]
     if memory["n"]:
-        render.text(
-            f"Memory    {memory['n']} measured: MAPE {_percent(memory['mape'])}, bias {_percent(memory['bias'])}, "
-            f"in 80 % interval {_percent(memory['interval80_coverage'], 0)}"
+        render.labelled(
+            "Memory",
+            f"{memory['n']} measured: MAPE {_percent(memory['mape'])}, bias {_percent(memory['bias'])}, "
+            f"in 80 % interval {_percent(memory['interval80_coverage'], 0)}",
         )
     for label, each, at in (("Fits", oom, 0.5), ("", oom["at_risk"], oom["at_risk"]["oom_risk"])):
-        render.text(
-            f"{label:10}at a risk of {format_risk(at)}: {each['called_infeasible']:,} of {oom['ran']:,} runs that ran "
-            f"are called infeasible; {each['foreseen']} of {oom['n']} out-of-memory rows are foreseen"
+        render.labelled(
+            label,
+            f"at a risk of {format_risk(at)}: {each['called_infeasible']:,} of {oom['ran']:,} runs that fitted "
+            f"are predicted infeasible; {each['foreseen']} of {oom['n']} out-of-memory runs are predicted",
         )
     if choice["groups"]:
-        render.text(
-            f"Choice    {choice['groups']} groups of plans for one job: regret {_percent(choice['mean_regret'])} on "
+        render.labelled(
+            "Choice",
+            f"{choice['groups']} groups of plans for one job: regret {_percent(choice['mean_regret'])} on "
             f"average, {_percent(choice['max_regret'])} at most; "
-            f"pairs over 3 % apart in the right order {_percent(choice['pairwise'])}"
+            f"pairs over 3 % apart in the right order {_percent(choice['pairwise'])}",
         )
     if gain := document["profiles"]:
         told = (
             f"{name}: MAPE {_percent(gain[key]['mape'])}, bias {_percent(gain[key]['bias'])}"
             for name, key in (("measured layer times", "measured"), ("modelled ones", "modelled"))
         )
-        render.text(f"Profile   {gain['n']:,} runs that a profile holds for: {'; '.join(told)}")
+        render.labelled("Profile", f"{gain['n']:,} runs that a profile holds for: {'; '.join(told)}")
     for index, (rule, count) in enumerate(document["inferred"].items()):
-        render.text(f"{'Inferred' if index == 0 else '':10}{count:,} x {rule}")
+        render.labelled("" if index else "Inferred", f"{count:,} x {rule}")
     for index, each in enumerate(document["not_covered"][:8]):
-        render.text(f"{'Not' if index == 0 else '':10}{each['n']:,} x {each['source']}: {each['reason']}")
+        render.labelled("" if index else "Not covered", f"{each['n']:,} x {each['source']}: {each['reason']}")
     if output is not None:
-        render.text(f"Next      every run's prediction is in {output}")
+        render.labelled("Next", f"every run's prediction is in {output}")
 
 
 def _row(name: str, group: dict[str, Any]) -> list[str]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.cost import collectives, dimensions
-from planner.cost.collectives import Group, domain_rate, nic_rate, pipelined
+from planner.cost.collectives import CollectiveGroup, domain_rate, nic_rate, pipelined
 from planner.cost.figures import Array, Dimensions, Figure, Network
 
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "send")
@@ -69,7 +69,7 @@ class Protocol:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Library:
+class CollectiveLibrary:
     """A collective library on one kind of system."""
 
     protocols: Mapping[str, tuple[Protocol, ...]]
@@ -82,7 +82,7 @@ class Library:
     """Whether the switches between domains add (SHARP): CollNet."""
 
 
-def generic(network: Network) -> Library:
+def generic(network: Network) -> CollectiveLibrary:
     """NCCL's protocols in the proportions of its own constants, scaled to what the network reaches.
 
     The envelope's latencies are those of LL, which is what small messages take; its rate is Simple's.
@@ -102,7 +102,7 @@ def generic(network: Network) -> Library:
         )
 
     ring = tuple(protocol(name, network.scaleup) for name in PROTOCOLS)
-    return Library(
+    return CollectiveLibrary(
         protocols=dict.fromkeys(OPERATIONS, ring),
         switch=np.where(adds, _SWITCH * network.scaleup_reduce, 0.0),
         switch_step=25.0 / 0.6 * network.scaleup_latency,
@@ -113,19 +113,19 @@ def times(
     network: Network,
     op: str,
     size: Figure,
-    g: Group,
-    library: Library | None = None,
+    g: CollectiveGroup,
+    library: CollectiveLibrary | None = None,
     among: Collection[str] | None = None,
 ) -> dict[tuple[str, str], Array]:
     """Seconds of one operation by every algorithm and protocol that a group allows.
 
     Arguments:
-        network: the links (:func:`planner.binding.network`); divide them among groups that use them at once with
-            :func:`shared`.
+        network: the links (:func:`planner.performance.binding.network`); divide them among groups that use them at
+            once with :func:`shared`.
         op: one of :data:`OPERATIONS`.
         size: bytes (see the module), any shape.
         g: the ranks (:func:`planner.cost.collectives.group`), figures that broadcast against `size`.
-        library: what a fit found for the system (:func:`planner.binding.library`); else :func:`generic`.
+        library: what a fit found for the system (:func:`planner.performance.binding.library`); else :func:`generic`.
         among: names of the algorithms to price, such as :data:`NCCL_ALGORITHMS`; else all there are.
 
     Returns:
@@ -165,7 +165,7 @@ _CLIMBING = {
 
 
 def _over_dimensions(
-    network: Dimensions, op: str, size: Figure, g: Group, among: Collection[str] | None
+    network: Dimensions, op: str, size: Figure, g: CollectiveGroup, among: Collection[str] | None
 ) -> dict[tuple[str, str], Array]:
     if g.spans is None:
         raise ValueError("over dimensions a group says its ranks along each: collectives.group(network, n, stride)")
@@ -173,7 +173,7 @@ def _over_dimensions(
     return {(BY_DIMENSION, ""): seconds} if among is None or BY_DIMENSION in among else {}
 
 
-def under(network: Network, protocol: Protocol, g: Group) -> Network:
+def under(network: Network, protocol: Protocol, g: CollectiveGroup) -> Network:
     """The links as one protocol finds them."""
     several = np.maximum(g.inside, 2.0)
     lost = (1.0 - protocol.few / several) * (2.0 / several) ** protocol.crowding
@@ -202,7 +202,7 @@ def shared(network: Network, domain: Figure = 1.0, nic: Figure = 1.0) -> Network
     )
 
 
-def least(network: Network, op: str, size: Figure, g: Group, in_switch: bool = False) -> Figure:
+def least(network: Network, op: str, size: Figure, g: CollectiveGroup, in_switch: bool = False) -> Figure:
     """Seconds that no algorithm undercuts: what every rank, domain and leaf must send over the links it has.
 
     Gather or scatter: ``S max((n-1)/n / (B + B_nic), (k-1)/k / (i B_nic), (m-1)/m / (i j B_spine))``; all-reduce twice
@@ -242,7 +242,7 @@ def busiest(traffic: Array) -> Array:
     return np.asarray(most * n / max(n - 1, 1))
 
 
-def _levels(network: Network, g: Group) -> tuple[Figure, Figure, Figure]:
+def _levels(network: Network, g: CollectiveGroup) -> tuple[Figure, Figure, Figure]:
     """Ranks in a domain, domains below a leaf, leaves: ``n = i j m``."""
     k = g.n / g.inside
     below = np.clip(np.floor(network.leaf * g.n / np.maximum(g.reach, 1.0) / g.inside), 1.0, k)
@@ -254,12 +254,12 @@ def _log2(count: Figure) -> Figure:
     return np.ceil(np.log2(np.maximum(count, 1.0)) - 1e-9)
 
 
-def _tree_latency(network: Network, g: Group) -> Figure:
+def _tree_latency(network: Network, g: CollectiveGroup) -> Figure:
     """A chain in each domain, a tree across: ``(i - 1) a_domain + log2(k) a_nic``."""
     return (g.inside - 1.0) * network.scaleup_latency + _log2(g.n / g.inside) * network.nic_latency
 
 
-def double_tree(network: Network, size: Figure, g: Group, passes: float) -> Figure:
+def double_tree(network: Network, size: Figure, g: CollectiveGroup, passes: float) -> Figure:
     """Two complementary binary trees across domains, chains inside.
 
     ``A = base + p ((i-1) a_domain + log2(k) a_nic)``
@@ -278,7 +278,7 @@ def double_tree(network: Network, size: Figure, g: Group, passes: float) -> Figu
     return pipelined(network, latency, size * np.maximum(near, far), g.n)
 
 
-def ring_relay(network: Network, size: Figure, g: Group) -> Figure:
+def ring_relay(network: Network, size: Figure, g: CollectiveGroup) -> Figure:
     """Broadcast or reduce along a ring.
 
     ``A = base + (n - k) a_domain + (k-1) a_nic``, ``x = S / min(B, i B_nic)``
@@ -290,7 +290,7 @@ def ring_relay(network: Network, size: Figure, g: Group) -> Figure:
     return pipelined(network, latency, size / rate, g.n)
 
 
-def halving_doubling(network: Network, size: Figure, g: Group, passes: float) -> Figure:
+def halving_doubling(network: Network, size: Figure, g: CollectiveGroup, passes: float) -> Figure:
     """Recursive halving, then doubling, nearest ranks first: ``A = base + p (log2(i) a_domain + log2(k) a_nic)``.
 
     ``x = p ((i-1)/i S / B + (k-1)/k S / (i B_nic))``. Ranks beyond a power of two send to a partner first and receive
@@ -307,7 +307,7 @@ def halving_doubling(network: Network, size: Figure, g: Group, passes: float) ->
     return pipelined(network, network.base + passes * (steps + fold), passes * (wire + extra), g.n)
 
 
-def rings_2d(network: Network, size: Figure, g: Group, passes: float) -> Figure:
+def rings_2d(network: Network, size: Figure, g: CollectiveGroup, passes: float) -> Figure:
     """Rings inside domains, then rings across them on a share each, one after the other.
 
     ``A = base + p ((i-1) a_domain + (k-1) a_nic)``, ``x = p ((i-1)/i S / B + (k-1)/k S / (i B_nic))``.
@@ -321,7 +321,7 @@ def rings_2d(network: Network, size: Figure, g: Group, passes: float) -> Figure:
     return pipelined(network, latency, passes * wire, g.n)
 
 
-def hierarchical(network: Network, size: Figure, g: Group, passes: float) -> Figure:
+def hierarchical(network: Network, size: Figure, g: CollectiveGroup, passes: float) -> Figure:
     """Scatter in the domain, below each leaf, then across leaves, and back, chunks overlapping: the slowest counts.
 
     ``A = base + p ((i-1) a_domain + log2(j) a_nic + log2(m) a_nic)``, ``x = p max((i-1)/i S / B, (k-1)/k S / (i B_nic),
@@ -340,7 +340,7 @@ def hierarchical(network: Network, size: Figure, g: Group, passes: float) -> Fig
     return pipelined(network, latency, passes * wire * size, g.n)
 
 
-def in_switch(network: Network, library: Library, size: Figure, g: Group) -> Figure:
+def in_switch(network: Network, library: CollectiveLibrary, size: Figure, g: CollectiveGroup) -> Figure:
     """The scale-up switch adds and multicasts (NVLS): ``A = base + a_switch``, ``x = (n+1)/n S / B_switch``.
 
     Each rank is read once for the sums of all, and sends its own n-th of the result. Across domains (NVLS tree): a
@@ -354,7 +354,7 @@ def in_switch(network: Network, library: Library, size: Figure, g: Group) -> Fig
     return pipelined(network, latency, size * np.maximum(wire, far), g.n)
 
 
-def in_network(network: Network, size: Figure, g: Group) -> Figure:
+def in_network(network: Network, size: Figure, g: CollectiveGroup) -> Figure:
     """The fabric's switches add (CollNet, SHARP): ``A = base + 2 (i-1) a_domain + 2 a_nic``, each NIC sends S / i.
 
     ``x = S max(2 (i-1)/i / B, 1 / (i B_nic))``: half of what a ring sends.
@@ -365,7 +365,7 @@ def in_network(network: Network, size: Figure, g: Group) -> Figure:
     return pipelined(network, latency, size * wire, g.n)
 
 
-def pat(network: Network, size: Figure, g: Group) -> Figure:
+def pat(network: Network, size: Figure, g: CollectiveGroup) -> Figure:
     """Parallel aggregated trees, one rank a domain: ``A = base + log2(n) a_nic / 3.5 + 2.8 us n``.
 
     ``x = (n-1)/n S / (0.75 B_nic)``.
@@ -374,7 +374,7 @@ def pat(network: Network, size: Figure, g: Group) -> Figure:
     return pipelined(network, latency, (g.n - 1.0) / g.n * size / (PAT_SHARE * nic_rate(network, g)), g.n)
 
 
-def hierarchical_exchange(network: Network, size: Figure, g: Group) -> Figure:
+def hierarchical_exchange(network: Network, size: Figure, g: CollectiveGroup) -> Figure:
     """All-to-all in the domain, then along rails, messages i times as large: ``A = base + log2(i) a + log2(k) a_nic``.
 
     ``x = (i-1)/i S / B + (k-1)/k S / B_nic``.
@@ -388,7 +388,7 @@ def hierarchical_exchange(network: Network, size: Figure, g: Group) -> Figure:
     return pipelined(network, network.base + steps, wire, g.n)
 
 
-def direct_two_phase(network: Network, size: Figure, g: Group, reduction: Figure = 0.0) -> Figure:
+def direct_two_phase(network: Network, size: Figure, g: CollectiveGroup, reduction: Figure = 0.0) -> Figure:
     """Every rank writes its pieces to their owners, which add and write the sums to all (GDRAA).
 
     ``A = base + 2 a_sync`` whatever n is; ``x = 2 max((i-1)/n S / B, (n-i)/n S / B_nic) + reduction S``, with
@@ -403,7 +403,7 @@ def direct_two_phase(network: Network, size: Figure, g: Group, reduction: Figure
     return pipelined(network, network.base + 2.0 * sync, wire, g.n)
 
 
-def parameter_server(network: Network, size: Figure, g: Group, servers: Figure = 1.0) -> Figure:
+def parameter_server(network: Network, size: Figure, g: CollectiveGroup, servers: Figure = 1.0) -> Figure:
     """Gradients to p servers and weights back: ``A = base + 2 a``, ``x = max(2 n S / (p B), 2 S / B)``.
 
     Every rank is a worker; servers stand beside them with one port each.
@@ -420,32 +420,32 @@ class Algorithm:
     """One way to do an operation."""
 
     name: str
-    time: Callable[[Network, Library, Figure, Group], Figure]
+    time: Callable[[Network, CollectiveLibrary, Figure, CollectiveGroup], Figure]
     """Seconds over links as a protocol finds them."""
-    legal: Callable[[Library, Group], Figure] = lambda library, g: True
+    legal: Callable[[CollectiveLibrary, CollectiveGroup], Figure] = lambda library, g: True
     protocols: tuple[str, ...] = PROTOCOLS
 
 
 _SIMPLE = ("Simple",)
 
 
-def _spans(library: Library, g: Group) -> Figure:
+def _spans(library: CollectiveLibrary, g: CollectiveGroup) -> Figure:
     return g.n > g.inside
 
 
-def _switch_inside(library: Library, g: Group) -> Figure:
+def _switch_inside(library: CollectiveLibrary, g: CollectiveGroup) -> Figure:
     return (library.switch > 0) & (g.inside >= g.n) & (g.n > 1)
 
 
-def _switch_across(library: Library, g: Group) -> Figure:
+def _switch_across(library: CollectiveLibrary, g: CollectiveGroup) -> Figure:
     return (library.switch > 0) & (g.inside > 1) & (g.n > g.inside)
 
 
-def _adding_fabric(library: Library, g: Group) -> Figure:
+def _adding_fabric(library: CollectiveLibrary, g: CollectiveGroup) -> Figure:
     return (g.n > g.inside) & library.in_network
 
 
-def _one_a_domain(library: Library, g: Group) -> Figure:
+def _one_a_domain(library: CollectiveLibrary, g: CollectiveGroup) -> Figure:
     return (g.inside <= 1) & (g.n > 1)
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.cost import collectives, compute, pipeline, sharding
-from planner.cost.collectives import Group
-from planner.cost.compute import Part
-from planner.cost.evaluate import Passes, busiest, passes
+from planner.cost.collectives import CollectiveGroup
+from planner.cost.compute import LayerPart
+from planner.cost.evaluate import StepPasses, busiest, passes
 from planner.cost.figures import Figure, Grid
-from planner.cost.sharding import Beside, Held
+from planner.cost.sharding import Beside, ShardedState
 
 REDUCE, GATHER, SCATTER = "all-reduce", "all-gather", "reduce-scatter"
 EXCHANGE, BROADCAST, SEND = "all-to-all", "broadcast", "send-recv"
@@ -79,7 +79,7 @@ def _joined(one: Call, other: Call) -> Call:
     )
 
 
-def _where(grid: Grid, g: Group) -> str:
+def _where(grid: Grid, g: CollectiveGroup) -> str:
     if grid.network.dimensions is not None:
         return "dimensions"
     if float(g.n) <= float(g.inside):
@@ -87,7 +87,7 @@ def _where(grid: Grid, g: Group) -> str:
     return "spine" if float(g.reach) > float(grid.network.leaf) else "rail"
 
 
-def _call(grid: Grid, op: str, group: str, cause: str, g: Group, size: Figure, seconds: Figure) -> Call:
+def _call(grid: Grid, op: str, group: str, cause: str, g: CollectiveGroup, size: Figure, seconds: Figure) -> Call:
     """One call, alone and exposed alike; counts come later."""
     alone = float(seconds)
     ranks, inside = round(float(g.n)), round(float(g.inside))
@@ -103,14 +103,14 @@ def _times(call: Call, count: Figure, shown: Figure = 1.0, factor: Figure = 1.0)
 # ---- layers ----------------------------------------------------------------------------------------------------------
 
 
-def _layers(grid: Grid, priced: Passes) -> Iterator[Call]:
+def _layers(grid: Grid, priced: StepPasses) -> Iterator[Call]:
     """Those of the busiest stage."""
     busy = busiest(grid, pipeline.stages(grid, priced.layers, priced.ends))
     steps = pipeline.micro_batches(grid.layout)
     yield from of_layers(grid, priced, steps * busy.layers, steps * busy.at_start * busy.leading)
 
 
-def of_layers(grid: Grid, priced: Passes, body: Figure, leading: Figure) -> Iterator[Call]:
+def of_layers(grid: Grid, priced: StepPasses, body: Figure, leading: Figure) -> Iterator[Call]:
     """Tensor-, context- and expert-parallel calls of each pass of so many layers in a step, times micro-batches: `body`
     ones, and `leading` dense ones of a model whose others have experts.
     """
@@ -133,21 +133,21 @@ def of_layers(grid: Grid, priced: Passes, body: Figure, leading: Figure) -> Iter
                 yield replace(_times(call, each * again, ratio, scale), cause="recompute")
 
 
-def _measured(grid: Grid, priced: Passes, cause: str) -> Part:
+def _measured(grid: Grid, priced: StepPasses, cause: str) -> LayerPart:
     """What measured layer times made of a cause, over the model's own."""
     if grid.measured is None:
-        return Part(1.0, 1.0)
+        return LayerPart(1.0, 1.0)
     used, own = priced.layers[1].parts[cause], compute.layers(grid)[1].parts[cause]
-    return Part(
-        *(getattr(used, way) / np.where(getattr(own, way) > 0, getattr(own, way), 1.0) for way in Part.__slots__)
+    return LayerPart(
+        *(getattr(used, way) / np.where(getattr(own, way) > 0, getattr(own, way), 1.0) for way in LayerPart.__slots__)
     )
 
 
-def _tensor(grid: Grid) -> Iterator[tuple[Call, Part]]:
+def _tensor(grid: Grid) -> Iterator[tuple[Call, LayerPart]]:
     """An all-reduce each way of a region, or a gather and a scatter (:func:`compute.tensor_parallel`)."""
     g = collectives.group(grid.network, grid.layout.tp, 1.0)
     size, shown = compute.region_bytes(grid), 1.0 - grid.options.tp_overlap * grid.stack.tp_overlap
-    both = Part(shown, shown)
+    both = LayerPart(shown, shown)
     if float(grid.options.sequence_parallel) <= 0:
         seconds = collectives.all_reduce(grid.network, size, g)
         yield _call(grid, REDUCE, "tp", "tp", g, size, seconds), both
@@ -157,7 +157,7 @@ def _tensor(grid: Grid) -> Iterator[tuple[Call, Part]]:
     yield _call(grid, SCATTER, "tp", "tp", g, size, once), both
 
 
-def _context(grid: Grid) -> Iterator[tuple[Call, Part]]:
+def _context(grid: Grid) -> Iterator[tuple[Call, LayerPart]]:
     """A send per other rank forward, twice as many backward, beside the attention kernel."""
     network, layout = grid.network, grid.layout
     hops = float(layout.cp) - 1.0
@@ -169,29 +169,29 @@ def _context(grid: Grid) -> Iterator[tuple[Call, Part]]:
     shown = compute.context_parallel(grid, compute.attention_kernel(grid))
     once = hops * one.alone_s
     one = replace(one, ranks=round(float(g.n)), inside=round(float(g.inside)))
-    yield _times(one, hops), Part(shown.forward / once, None)
-    yield _times(one, 2.0 * hops), Part(None, shown.backward / (2.0 * once))
+    yield _times(one, hops), LayerPart(shown.forward / once, None)
+    yield _times(one, 2.0 * hops), LayerPart(None, shown.backward / (2.0 * once))
 
 
 def _hop(grid: Grid, group: str, cause: str, size: Figure, stride: Figure, n: Figure) -> Call:
     """A send to the next of `n` ranks `stride` apart (:func:`collectives.send`)."""
-    reach = Group(n, np.where(stride * n > grid.network.domain, 1.0, n), stride * n)
+    reach = CollectiveGroup(n, np.where(stride * n > grid.network.domain, 1.0, n), stride * n)
     return _call(grid, SEND, group, cause, reach, size, collectives.send(grid.network, size, stride, n))
 
 
-def _experts(grid: Grid) -> Iterator[tuple[Call, Part]]:
+def _experts(grid: Grid) -> Iterator[tuple[Call, LayerPart]]:
     """Dispatch and combine each way, and a gather over expert-tensor ranks (:func:`compute.expert_parallel`)."""
     network, layout = grid.network, grid.layout
     shown = 1.0 - grid.stack.ep_overlap
     routed = compute.dispatch(grid)
     yield (
         _times(_call(grid, EXCHANGE, "ep", "ep", routed.ranks, routed.size, routed.once), 2.0),
-        Part(shown, shown),
+        LayerPart(shown, shown),
     )
     g = collectives.group(network, layout.etp, 1.0)
     size = routed.size * layout.etp
     once = collectives.gather(network, size, g)
-    yield _times(_call(grid, GATHER, "etp", "ep", g, size, once), 2.0), Part(shown, shown)
+    yield _times(_call(grid, GATHER, "etp", "ep", g, size, once), 2.0), LayerPart(shown, shown)
 
 
 # ---- stages and replicas ---------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def of_stages(grid: Grid) -> Iterator[Call]:
     yield _times(_hop(grid, "pp", "p2p", size, stride, layout.pp), each, shown)
 
 
-def _replicas(grid: Grid, priced: Passes) -> Iterator[Call]:
+def _replicas(grid: Grid, priced: StepPasses) -> Iterator[Call]:
     """Reductions and gathers over replicas; what shows of them together is dealt out by their time alone."""
     s = pipeline.stages(grid, priced.layers, priced.ends)
     flow = pipeline.flow(grid, s)
@@ -214,7 +214,7 @@ def _replicas(grid: Grid, priced: Passes) -> Iterator[Call]:
     yield from of_replicas(grid, held, sharding.beside(grid, held, s.split.first, flow.forward, flow.backward))
 
 
-def of_replicas(grid: Grid, held: Held, beside: Beside) -> Iterator[Call]:
+def of_replicas(grid: Grid, held: ShardedState, beside: Beside) -> Iterator[Call]:
     """Reductions and gathers of what is held, of which :func:`sharding.beside` says what shows."""
     reduces: list[Call] = []
     gathers: list[Call] = []
@@ -230,7 +230,7 @@ def of_replicas(grid: Grid, held: Held, beside: Beside) -> Iterator[Call]:
     yield from _dealt(gathers, float(beside.gathers), float(beside.early))
 
 
-def _reduced(grid: Grid, name: str, parameters: Figure, g: Group, shards: Figure) -> Iterator[Call]:
+def _reduced(grid: Grid, name: str, parameters: Figure, g: CollectiveGroup, shards: Figure) -> Iterator[Call]:
     """An all-reduce, or a scatter over shards, an all-reduce over their replicas, and a gather."""
     network, size = grid.network, sharding.gradient_bytes(grid, parameters)
     if float(grid.options.zero) < 1:

@@ -18,7 +18,7 @@ from planner.cost.figures import Figure, Network
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CollectiveGroup:
     """Ranks that talk to each other, and how many of them share a scale-up domain."""
 
     n: Figure
@@ -31,37 +31,37 @@ class Group:
     """Members along each dimension, where the network has dimensions."""
 
 
-def group(network: Network, n: Figure, stride: Figure) -> Group:
+def group(network: Network, n: Figure, stride: Figure) -> CollectiveGroup:
     """Ranks `stride` apart: ``inside = clip(domain / stride, 1, n)``."""
     inside = np.minimum(np.maximum(np.floor(network.domain / stride), 1.0), n)
     spans = None if network.dimensions is None else dimensions.spans(network.dimensions, n, stride)
-    return Group(n, inside, n * stride, spans)
+    return CollectiveGroup(n, inside, n * stride, spans)
 
 
-def product(inner: Group, outer: Group) -> Group:
+def product(inner: CollectiveGroup, outer: CollectiveGroup) -> CollectiveGroup:
     """The group spanned by two dimensions."""
     joined = None
     if inner.spans is not None and outer.spans is not None:
         joined = tuple(a * b for a, b in zip(inner.spans, outer.spans, strict=True))
-    return Group(inner.n * outer.n, inner.inside * outer.inside, np.maximum(inner.reach, outer.reach), joined)
+    return CollectiveGroup(inner.n * outer.n, inner.inside * outer.inside, np.maximum(inner.reach, outer.reach), joined)
 
 
-def parts(g: Group, shards: Figure) -> tuple[Group, Group]:
+def parts(g: CollectiveGroup, shards: Figure) -> tuple[CollectiveGroup, CollectiveGroup]:
     """The innermost `shards` of a group, and what is left across them."""
-    within = Group(shards, np.minimum(g.inside, shards), g.reach)
-    across = Group(g.n / shards, np.maximum(g.inside / shards, 1.0), g.reach)
+    within = CollectiveGroup(shards, np.minimum(g.inside, shards), g.reach)
+    across = CollectiveGroup(g.n / shards, np.maximum(g.inside / shards, 1.0), g.reach)
     if g.spans is None:
         return within, across
     inner, outer = dimensions.part(g.spans, shards)
     return replace(within, spans=inner), replace(across, spans=outer)
 
 
-def nic_rate(network: Network, g: Group) -> Figure:
+def nic_rate(network: Network, g: CollectiveGroup) -> Figure:
     """B/s per rank on the NICs, less where the group reaches beyond a leaf of an oversubscribed fabric."""
     return network.nic * np.where(g.reach > network.leaf, network.spine, 1.0)
 
 
-def domain_rate(network: Network, g: Group, rate: Figure) -> Figure:
+def domain_rate(network: Network, g: CollectiveGroup, rate: Figure) -> Figure:
     """B/s per rank in the domain; on a mesh of pair links only those to the group's other members count.
 
     Where bridges join neighbours in pairs, two neighbours have the bridge and every larger group has not.
@@ -75,13 +75,13 @@ def pipelined(network: Network, latency: Figure, wire: Figure, n: Figure) -> Fig
     return (n > 1) * (wire > 0) * (latency + wire + network.pipelining * np.sqrt(latency * wire))
 
 
-def _ring_latency(network: Network, g: Group) -> Figure:
+def _ring_latency(network: Network, g: CollectiveGroup) -> Figure:
     """``base + (n - k) a_domain + (k - 1) a_nic`` over k domains."""
     domains = g.n / g.inside
     return network.base + (g.n - domains) * network.scaleup_latency + (domains - 1.0) * network.nic_latency
 
 
-def gather(network: Network, size: Figure, g: Group) -> Figure:
+def gather(network: Network, size: Figure, g: CollectiveGroup) -> Figure:
     """All-gather or reduce-scatter of `size` bytes by a ring: ``x = (n-1)/n S / min(B_domain, inside B_nic)``."""
     if network.dimensions is not None and g.spans is not None:
         return dimensions.gather(network.dimensions, size, g.spans)
@@ -90,7 +90,7 @@ def gather(network: Network, size: Figure, g: Group) -> Figure:
     return pipelined(network, _ring_latency(network, g), (g.n - 1.0) / g.n * size / rate, g.n)
 
 
-def ring_all_reduce(network: Network, size: Figure, g: Group) -> Figure:
+def ring_all_reduce(network: Network, size: Figure, g: CollectiveGroup) -> Figure:
     """A reduce-scatter and an all-gather, each way round the ring; inside one domain at the rate of the in-switch sum.
 
     ``A = base + 2 steps``, ``x = 2 (n-1)/n S / min(B_domain, inside B_nic)``.
@@ -101,7 +101,7 @@ def ring_all_reduce(network: Network, size: Figure, g: Group) -> Figure:
     return pipelined(network, latency, 2.0 * (g.n - 1.0) / g.n * size / rate, g.n)
 
 
-def chain_tree_all_reduce(network: Network, size: Figure, g: Group) -> Figure:
+def chain_tree_all_reduce(network: Network, size: Figure, g: CollectiveGroup) -> Figure:
     """A chain in each domain, a tree across them, as a step is charged for it.
 
     ``A = base + 2 ((inside-1) a_domain + log2(k) a_nic)``, ``x = S max(2 (inside-1)/inside / B_domain, min(k - 1, 2) /
@@ -119,18 +119,18 @@ def chain_tree_all_reduce(network: Network, size: Figure, g: Group) -> Figure:
     return pipelined(network, latency, size * wire, g.n)
 
 
-def all_reduce(network: Network, size: Figure, g: Group) -> Figure:
+def all_reduce(network: Network, size: Figure, g: CollectiveGroup) -> Figure:
     """All-reduce: ``min(ring, chain and tree)``, the in-switch sum inside one domain."""
     if network.dimensions is not None and g.spans is not None:
         return dimensions.all_reduce(network.dimensions, size, g.spans)
     return np.minimum(ring_all_reduce(network, size, g), chain_tree_all_reduce(network, size, g))
 
 
-def _reduce_rate(network: Network, g: Group) -> Figure:
+def _reduce_rate(network: Network, g: CollectiveGroup) -> Figure:
     return domain_rate(network, g, np.where(g.n > g.inside, network.scaleup, network.scaleup_reduce))
 
 
-def all_to_all(network: Network, size: Figure, g: Group, copies: Figure = 1.0) -> Figure:
+def all_to_all(network: Network, size: Figure, g: CollectiveGroup, copies: Figure = 1.0) -> Figure:
     """Direct all-to-all: the slower of what stays in the domain and what leaves it, ``(n - inside)/n S / B_nic``.
 
     `copies` (<= 1) is the share of the crossing bytes that remains when rows bound for one domain are sent once.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.cost import collectives, elements, hierarchy
-from planner.cost.collectives import Group
+from planner.cost.collectives import CollectiveGroup
 from planner.cost.figures import Device, Figure, Grid
 from planner.cost.hierarchy import Far
 
@@ -20,21 +20,21 @@ _TILE_M, _TILE_N = 128.0, 256.0
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LayerPart:
     """Seconds of one kind of work in one layer's forward and backward pass."""
 
     forward: Figure
     backward: Figure
 
-    def __add__(self, other: Part) -> Part:
-        return Part(self.forward + other.forward, self.backward + other.backward)
+    def __add__(self, other: LayerPart) -> LayerPart:
+        return LayerPart(self.forward + other.forward, self.backward + other.backward)
 
-    def scaled(self, factor: Figure) -> Part:
+    def scaled(self, factor: Figure) -> LayerPart:
         """Both shares times `factor`."""
-        return Part(self.forward * factor, self.backward * factor)
+        return LayerPart(self.forward * factor, self.backward * factor)
 
 
-NOTHING = Part(0.0, 0.0)
+NOTHING = LayerPart(0.0, 0.0)
 
 
 def reads(device: Device, m: Figure, n: Figure, k: Figure) -> tuple[Figure, Figure]:
@@ -134,14 +134,14 @@ def by_pass(grid: Grid, p: Product) -> Passes:
     return Passes(forward, inward, grid.shape.weight_gradient * weight)
 
 
-def trained_product(grid: Grid, p: Product) -> Part:
+def trained_product(grid: Grid, p: Product) -> LayerPart:
     """A product with both its gradients, and what adapters add to them."""
     found = by_pass(grid, p)
     adapters = 1.0 + grid.shape.adapter_flops
-    return Part(found.forward * adapters, (found.inward + found.weight) * adapters)
+    return LayerPart(found.forward * adapters, (found.inward + found.weight) * adapters)
 
 
-def _trained(grid: Grid, products: tuple[Product, ...]) -> Part:
+def _trained(grid: Grid, products: tuple[Product, ...]) -> LayerPart:
     total = trained_product(grid, products[0])
     for product in products[1:]:
         total = total + trained_product(grid, product)
@@ -172,12 +172,12 @@ def attention_shapes(grid: Grid) -> tuple[Product, ...]:
     )
 
 
-def attention_products(grid: Grid) -> Part:
+def attention_products(grid: Grid) -> LayerPart:
     """Projections around attention: query/key/value in one product, or through latents, and the output projection."""
     return _trained(grid, attention_shapes(grid)).scaled(1.0 + grid.shape.cross_share)
 
 
-def attention_kernel(grid: Grid) -> Part:
+def attention_kernel(grid: Grid) -> LayerPart:
     """Scores and their product with the values.
 
     Fused: ``2 tokens attended heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half / s)``; the
@@ -191,7 +191,7 @@ def attention_kernel(grid: Grid) -> Part:
     fused = work * s.attended / rate
     scores = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
     whole = work * s.attended_full / d.matrix_rate_16
-    return Part(
+    return LayerPart(
         np.where(stack.fused_attention > 0, fused, whole + 6.5 * scores / d.memory_rate),
         np.where(
             stack.fused_attention > 0, fused * 2.5 * d.attention_backward, 2.0 * whole + 11.0 * scores / d.memory_rate
@@ -206,7 +206,7 @@ def mlp_shapes(grid: Grid, width: Figure) -> tuple[Product, ...]:
     return Product("up", t, (1.0 + s.gated) * inner, s.hidden), Product("down", t, s.hidden, inner)
 
 
-def dense_mlp_products(grid: Grid, width: Figure) -> Part:
+def dense_mlp_products(grid: Grid, width: Figure) -> LayerPart:
     """Up (and gate) and down projections of an MLP of inner `width`, split over tensor-parallel ranks."""
     return _trained(grid, mlp_shapes(grid, width))
 
@@ -230,15 +230,15 @@ def expert_shapes(grid: Grid) -> tuple[Product, ...]:
     )
 
 
-def expert_products(grid: Grid) -> Part:
+def expert_products(grid: Grid) -> LayerPart:
     """Grouped products of the routed experts that a rank holds, and the router."""
     return _trained(grid, expert_shapes(grid))
 
 
-def _element_wise(grid: Grid, forward_bytes: Figure) -> Part:
+def _element_wise(grid: Grid, forward_bytes: Figure) -> LayerPart:
     """Memory-bound kernels: bytes over the reachable bandwidth; the backward pass moves twice the forward's bytes."""
     seconds = forward_bytes * grid.stack.vector / grid.device.memory_rate
-    return Part(seconds, 2.0 * seconds)
+    return LayerPart(seconds, 2.0 * seconds)
 
 
 def sequence_shard(grid: Grid) -> Figure:
@@ -302,7 +302,7 @@ def activation_bytes(grid: Grid, width: Figure) -> Figure:
     return grid.device.element * tokens(grid) * width
 
 
-def tensor_parallel(grid: Grid, blocks: Figure) -> Part:
+def tensor_parallel(grid: Grid, blocks: Figure) -> LayerPart:
     """Communication of `blocks` tensor-parallel regions (attention and MLP are two).
 
     Without sequence parallelism one all-reduce each way; with it a gather before and a scatter after, each way; what
@@ -316,10 +316,10 @@ def tensor_parallel(grid: Grid, blocks: Figure) -> Part:
     scatter = (2.0 - 0.5 * grid.device.low_precision) * collectives.gather(network, size, ranks)
     shown = 1.0 - options.tp_overlap * grid.stack.tp_overlap
     seconds = blocks * shown * np.where(options.sequence_parallel > 0, scatter, reduce)
-    return Part(seconds, seconds)
+    return LayerPart(seconds, seconds)
 
 
-def context_parallel(grid: Grid, kernel: Part) -> Part:
+def context_parallel(grid: Grid, kernel: LayerPart) -> LayerPart:
     """Keys and values passed round the context-parallel ring, hidden behind the attention kernel as far as that
     lasts.
     """
@@ -328,7 +328,7 @@ def context_parallel(grid: Grid, kernel: Part) -> Part:
     ring = collectives.group(network, layout.cp, layout.tp)
     once = (layout.cp - 1.0) * collectives.send(network, size, layout.tp, ring.n)
     hidden = grid.stack.cp_overlap * (layout.cp - 1.0) / layout.cp
-    return Part(
+    return LayerPart(
         (layout.cp > 1) * np.maximum(once - hidden * kernel.forward, 0.05 * once),
         (layout.cp > 1) * np.maximum(2.0 * once - hidden * kernel.backward, 0.1 * once),
     )
@@ -338,7 +338,7 @@ def context_parallel(grid: Grid, kernel: Part) -> Part:
 class Dispatch:
     """One all-to-all of token copies."""
 
-    ranks: Group
+    ranks: CollectiveGroup
     size: Figure
     """Bytes that a rank sends."""
     once: Figure
@@ -360,13 +360,13 @@ def dispatch(grid: Grid) -> Dispatch:
     return Dispatch(ranks, size, collectives.all_to_all(network, size, ranks, np.minimum(distinct, 1.0)))
 
 
-def expert_parallel(grid: Grid) -> Part:
+def expert_parallel(grid: Grid) -> LayerPart:
     """Dispatch and combine of token copies over expert-parallel ranks, and a gather over expert-tensor ranks."""
     network, layout = grid.network, grid.layout
     routed = dispatch(grid)
     tensor = collectives.gather(network, routed.size * layout.etp, collectives.group(network, layout.etp, 1.0))
     seconds = 2.0 * (routed.once + tensor) * (1.0 - grid.stack.ep_overlap)
-    return Part(seconds, seconds)
+    return LayerPart(seconds, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,7 @@ class Layer:
     """Nothing recomputed."""
     selective: Figure
     """To compute again what selective recomputation drops."""
-    parts: dict[str, Part]
+    parts: dict[str, LayerPart]
     """What both passes are made of; left out where only totals are needed."""
 
 
@@ -389,12 +389,12 @@ def _total(values: list[Figure]) -> Figure:
     return total
 
 
-def _floored(grid: Grid, parts: dict[str, Part], selective: Figure, moe: Figure) -> Layer:
+def _floored(grid: Grid, parts: dict[str, LayerPart], selective: Figure, moe: Figure) -> Layer:
     """Adds what the CPU's launching takes beyond the kernels themselves, and the layer's fixed overhead."""
     forward, backward = _total([p.forward for p in parts.values()]), _total([p.backward for p in parts.values()])
     floor = (grid.stack.kernels_per_layer + moe * grid.stack.expert_launches) * grid.device.launch
     fixed = grid.stack.layer_overhead
-    late = Part(np.maximum(floor - forward, 0.0) + fixed, np.maximum(1.6 * floor - backward, 0.0) + 2.0 * fixed)
+    late = LayerPart(np.maximum(floor - forward, 0.0) + fixed, np.maximum(1.6 * floor - backward, 0.0) + 2.0 * fixed)
     return Layer(forward + late.forward, backward + late.backward, selective, parts | {"launch": late})
 
 
@@ -451,13 +451,13 @@ def loss_bytes(grid: Grid) -> Figure:
     return tokens(grid) * grid.shape.vocab / grid.layout.tp * each
 
 
-def head(grid: Grid) -> Part:
+def head(grid: Grid) -> LayerPart:
     """Logits and the loss over them, on the last stage; again for each multi-token prediction module."""
     passes = loss_bytes(grid) / grid.device.memory_rate
-    return (trained_product(grid, head_shape(grid)) + Part(passes, passes)).scaled(grid.shape.losses)
+    return (trained_product(grid, head_shape(grid)) + LayerPart(passes, passes)).scaled(grid.shape.losses)
 
 
-def embedding(grid: Grid) -> Part:
+def embedding(grid: Grid) -> LayerPart:
     """Looking up and scattering rows, on the first stage."""
     return _element_wise(grid, embedding_bytes(grid))
 

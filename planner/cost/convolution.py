@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.cost import collectives
-from planner.cost.compute import Part, product_time
+from planner.cost.compute import LayerPart, product_time
 from planner.cost.figures import Array, Device, Figure, Network
 from planner.cost.software import Software, exposed, stretched
-from planner.schema.families import ConvolutionNetwork, Stage
+from planner.schema.families import ConvolutionNetwork, ConvolutionStage
 
-_KERNELS = Part(2.0, 5.0)
+_KERNELS = LayerPart(2.0, 5.0)
 """Kernels of a convolution with its normalisation: product, normalise; three reductions and applications, two
 products."""
 IM2COL = 0.1
@@ -79,7 +79,7 @@ def layers(model: ConvolutionNetwork) -> Layers:
     return Layers(*np.array(rows, dtype=float).T)
 
 
-def _block(stage: Stage, size: int, channels: int, head: bool) -> list[tuple[int, ...]]:
+def _block(stage: ConvolutionStage, size: int, channels: int, head: bool) -> list[tuple[int, ...]]:
     stride = stage.stride if head else 1
     after = -(-size // stride)
     rows: list[tuple[int, ...]] = [
@@ -130,10 +130,10 @@ def by_pass(model: Layers, device: Device, software: Software, images: Figure) -
     return forward, inward, weight
 
 
-def products(model: Layers, device: Device, software: Software, images: Figure) -> Part:
+def products(model: Layers, device: Device, software: Software, images: Figure) -> LayerPart:
     """Seconds of every layer's convolution, forward and backward."""
     forward, inward, weight = by_pass(model, device, software, images)
-    return Part(forward, inward + weight)
+    return LayerPart(forward, inward + weight)
 
 
 def names(model: ConvolutionNetwork) -> list[str]:
@@ -153,29 +153,29 @@ def stage_parameters(model: ConvolutionNetwork) -> dict[str, int]:
     return {stage: int(np.sum(each[[name == stage for name in stages]])) for stage in dict.fromkeys(stages)}
 
 
-def between_bytes(model: Layers, software: Software, images: Figure) -> Part:
+def between_bytes(model: Layers, software: Software, images: Figure) -> LayerPart:
     """Bytes of normalisation, activation and joining: ``3 + joined`` elements an output element forward, ``5 + joined``
     backward.
     """
     elements = images * _column(model.size**2 * model.channels_out) * software.element * software.vector
     normalised, joined = _column(model.normalised), _column(model.joined)
-    return Part(elements * (3.0 * normalised + joined), elements * (5.0 * normalised + joined))
+    return LayerPart(elements * (3.0 * normalised + joined), elements * (5.0 * normalised + joined))
 
 
-def between(model: Layers, device: Device, software: Software, images: Figure) -> Part:
+def between(model: Layers, device: Device, software: Software, images: Figure) -> LayerPart:
     """Seconds of normalisation, activation and joining, bound by memory.
 
     Elements moved per output element: forward 1 (statistics) + 2 (apply), 1 more to add a shortcut; backward 2
     (reductions) + 3 (apply), 1 more to hand the gradient to the shortcut.
     """
     moved = between_bytes(model, software, images)
-    return Part(moved.forward / device.memory_rate, moved.backward / device.memory_rate)
+    return LayerPart(moved.forward / device.memory_rate, moved.backward / device.memory_rate)
 
 
-def passes(model: Layers, device: Device, software: Software, images: Figure) -> Part:
+def passes(model: Layers, device: Device, software: Software, images: Figure) -> LayerPart:
     """Seconds of a whole forward and backward pass over `images` on one device, with what every kernel adds."""
     total = products(model, device, software, images) + between(model, device, software, images)
-    return Part(
+    return LayerPart(
         np.sum(total.forward + _KERNELS.forward * software.kernel, axis=0),
         np.sum(total.backward + _KERNELS.backward * software.kernel, axis=0),
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.cost.figures import Dimension, Dimensions, Figure
+from planner.cost.figures import Dimensions, Figure, NetworkDimension
 
 SWITCH_HOPS = 2.0
 """A message passes a switch's link in and its link out."""
@@ -46,7 +46,7 @@ def part(whole: Spans, n: Figure) -> tuple[Spans, Spans]:
     return tuple(within), tuple(span / taken for span, taken in zip(whole, within, strict=True))
 
 
-def steps(d: Dimension, n: Figure) -> Figure:
+def steps(d: NetworkDimension, n: Figure) -> Figure:
     """Hops, one after the other, of scattering or gathering over n ranks: ring ``n - 1``, switch ``2 log2 n``
     (halving), full mesh 1 (direct), torus ``2 (sqrt n - 1)`` (its sides in turn).
     """
@@ -86,7 +86,7 @@ def gather(network: Dimensions, size: Figure, group: Spans) -> Figure:
     return _climbing(network, size, group, 1.0)
 
 
-def carried(d: Dimension, n: Figure, *, shared: bool = True) -> Figure:
+def carried(d: NetworkDimension, n: Figure, *, shared: bool = True) -> Figure:
     """What a rank's links carry in an all-to-all over n ranks, over its send buffer: ``(n - 1) / n``, its own messages.
 
     Links of a ring and of a torus carry others' messages too, by the shortest ways: ``floor(n^2 / 4) / n`` and

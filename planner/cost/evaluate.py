@@ -8,39 +8,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost import compute, hierarchy, measured, memory, pipeline, sharding
-from planner.cost.compute import Layer, Part
+from planner.cost.compute import Layer, LayerPart
 from planner.cost.figures import Figure, Grid
 from planner.cost.memory import Memory
 from planner.cost.pipeline import Flow, Stages
 
 
 @dataclass(frozen=True, slots=True)
-class Passes:
+class StepPasses:
     """What one micro-batch costs on one rank: it depends on tp, cp, ep, etp and the micro-batch only, not on pp, dp,
     vpp.
     """
 
     layers: tuple[Layer, Layer]
     """A leading and a body layer."""
-    ends: tuple[Part, Part]
+    ends: tuple[LayerPart, LayerPart]
     """Embedding and head."""
 
-    def taken(self, rows: NDArray[np.intp]) -> Passes:
+    def taken(self, rows: NDArray[np.intp]) -> StepPasses:
         """The totals of the given rows (last axis); parts are left behind."""
 
         def take(figure: Figure) -> Figure:
             return figure[..., rows] if np.ndim(figure) and figure.shape[-1] > 1 else figure
 
         layers = [Layer(take(x.forward), take(x.backward), take(x.selective), {}) for x in self.layers]
-        ends = [Part(take(x.forward), take(x.backward)) for x in self.ends]
-        return Passes((layers[0], layers[1]), (ends[0], ends[1]))
+        ends = [LayerPart(take(x.forward), take(x.backward)) for x in self.ends]
+        return StepPasses((layers[0], layers[1]), (ends[0], ends[1]))
 
 
-def passes(grid: Grid) -> Passes:
+def passes(grid: Grid) -> StepPasses:
     """Prices both kinds of layer, the embedding and the head: as modelled, or as measured where that is known."""
     modelled = compute.layers(grid), (compute.embedding(grid), compute.head(grid))
     layers, ends = measured.overridden(grid, *modelled)
-    return Passes(layers if grid.expanded is None else _stashing(grid, layers), ends)
+    return StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
 
 
 def _stashing(grid: Grid, layers: tuple[Layer, Layer]) -> tuple[Layer, Layer]:
@@ -48,14 +48,14 @@ def _stashing(grid: Grid, layers: tuple[Layer, Layer]) -> tuple[Layer, Layer]:
     found = []
     for layer, moe in zip(layers, (0.0 * grid.shape.moe_share, grid.shape.moe_share), strict=True):
         kept = memory.layer_activations(grid, moe).kept * grid.stack.activation_factor
-        part = Part(*hierarchy.stash(grid, kept, layer.forward, layer.backward))
+        part = LayerPart(*hierarchy.stash(grid, kept, layer.forward, layer.backward))
         parts = layer.parts | {"expanded": part}
         found.append(Layer(layer.forward + part.forward, layer.backward + part.backward, layer.selective, parts))
     return found[0], found[1]
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class StepCost:
     """Step time (seconds) in the three terms that are added up, and memory (bytes). Arrays broadcast against each
     other.
     """
@@ -92,20 +92,20 @@ class Terms:
     memories: tuple[Memory, Memory, Memory]
 
 
-def terms(grid: Grid, priced: Passes | None = None) -> Terms:
+def terms(grid: Grid, priced: StepPasses | None = None) -> Terms:
     """All terms of the grid's cost."""
     s, flow, exposed, update, wait = _timed(grid, passes(grid) if priced is None else priced)
     return Terms(s, flow, exposed, update, wait, memory.stages(grid, s.split))
 
 
-def _timed(grid: Grid, priced: Passes) -> tuple[Stages, Flow, Figure, Figure, Figure]:
+def _timed(grid: Grid, priced: StepPasses) -> tuple[Stages, Flow, Figure, Figure, Figure]:
     """The terms that take time."""
     s = pipeline.stages(grid, priced.layers, priced.ends)
     f = pipeline.flow(grid, s)
     return s, f, sharding.exposed(grid, s.split, f), sharding.update(grid, s.split), jitter(grid)
 
 
-def evaluate(grid: Grid, priced: Passes | None = None, held: Figure | None = None) -> Cost:
+def evaluate(grid: Grid, priced: StepPasses | None = None, held: Figure | None = None) -> StepCost:
     """Step time and memory of every candidate of the grid.
 
     ``time = (steady + exposed) jitter + update + overhead``. `priced` may hold the micro-batch costs computed once for
@@ -113,7 +113,7 @@ def evaluate(grid: Grid, priced: Passes | None = None, held: Figure | None = Non
     """
     s, flow, exposed, update, wait = _timed(grid, passes(grid) if priced is None else priced)
     held = memory.largest(memory.stages(grid, s.split)) if held is None else held
-    return Cost(flow.time * wait, exposed * wait, update + grid.stack.step_overhead, held)
+    return StepCost(flow.time * wait, exposed * wait, update + grid.stack.step_overhead, held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def busiest(grid: Grid, s: Stages) -> Busiest:
     return Busiest(n, lead, ~(on_last | on_middle), on_last | ~several)
 
 
-def breakdown(grid: Grid, priced: Passes | None = None) -> dict[str, Figure]:
+def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]:
     """Seconds of a step by cause; the values add up to the step time.
 
     Work is that of the slowest stage over all micro-batches; what other stages add while the pipeline fills and

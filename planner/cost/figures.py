@@ -21,7 +21,7 @@ Topology = Literal["ring", "switch", "fully-connected", "torus"]
 
 
 @dataclass(frozen=True, slots=True)
-class Dimension:
+class NetworkDimension:
     """One dimension of a network as collectives find it."""
 
     topology: Topology
@@ -37,7 +37,7 @@ class Dimension:
 class Dimensions:
     """A network, innermost dimension first."""
 
-    along: tuple[Dimension, ...]
+    along: tuple[NetworkDimension, ...]
     chunks: float = 4.0
     """Pieces that a collective is cut into."""
 
@@ -322,7 +322,7 @@ class Times:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class MeasuredLayers:
     """Layer times that override the model's own, and the machine that they hold for.
 
     What is asked about another machine (a faster link, say) changes the grid's own records and not these, so that
@@ -345,7 +345,7 @@ class Grid:
     stack: Stack
     layout: Layout
     options: Options
-    measured: Measured | None = None
+    measured: MeasuredLayers | None = None
     expanded: Expansion | None = None
 
 

@@ -19,7 +19,7 @@ BASIS = "MTBF 3.1 h per 16,384 accelerators (Llama 3 405B, 2024), restart 10 min
 
 
 @dataclass(frozen=True, slots=True)
-class Goodput:
+class GoodputEstimate:
     """Terms of the goodput. Seconds and fractions."""
 
     fraction: Figure
@@ -37,7 +37,7 @@ def goodput(
     accelerator_mtbf: float = ACCELERATOR_MTBF_S,
     restart: float = RESTART_S,
     preemptions_per_s: Figure = 0.0,
-) -> Goodput:
+) -> GoodputEstimate:
     """``1 - C / tau - (tau / 2 + R) / M`` at the best interval ``tau = sqrt(2 C M)``, not below 0.
 
     `state_bytes` is what one accelerator copies to host memory for a checkpoint; ``C`` that over `host_bandwidth`
@@ -47,8 +47,8 @@ def goodput(
     return at_best(mtbf, CHECKPOINT_PAUSE_S + state_bytes / host_bandwidth, restart)
 
 
-def at_best(mtbf: Figure, blocks: Figure, restart: Figure) -> Goodput:
+def at_best(mtbf: Figure, blocks: Figure, restart: Figure) -> GoodputEstimate:
     """``1 - C / tau - (tau / 2 + R) / M`` at ``tau = sqrt(2 C M)``, from C and M themselves (seconds)."""
     interval = np.sqrt(2.0 * blocks * mtbf)
     fraction = np.maximum(1.0 - blocks / interval - (interval / 2.0 + restart) / mtbf, 0.0)
-    return Goodput(fraction, mtbf, interval, blocks, restart)
+    return GoodputEstimate(fraction, mtbf, interval, blocks, restart)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.cost import compute, elements
-from planner.cost.compute import Layer, Part
+from planner.cost.compute import Layer, LayerPart
 from planner.cost.figures import Figure, Grid, Times
 
 COMPUTE = ("matrix", "attention", "vector", "launch")
@@ -39,7 +39,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class LayerTable:
     """A profile of one model on one accelerator."""
 
     points: Mapping[int, tuple[Point, ...]]
@@ -50,7 +50,7 @@ class Table:
     communication: bool
 
 
-def at(table: Table, tp: Figure, micro: Figure) -> Times:
+def at(table: LayerTable, tp: Figure, micro: Figure) -> Times:
     """Measured times at some micro-batches, for the nearest measured tensor-parallel degree.
 
     ``t(m) = t_a + (t_b - t_a) (m - a) / (b - a)`` between measured micro-batches a and b, ``t(m) = t_a m / a`` beyond
@@ -103,18 +103,18 @@ def _factor(measured: Figure, modelled: Figure) -> Figure:
 
 
 def overridden(
-    grid: Grid, layers: tuple[Layer, Layer], ends: tuple[Part, Part]
-) -> tuple[tuple[Layer, Layer], tuple[Part, Part]]:
+    grid: Grid, layers: tuple[Layer, Layer], ends: tuple[LayerPart, LayerPart]
+) -> tuple[tuple[Layer, Layer], tuple[LayerPart, LayerPart]]:
     """Layers and ends (embedding, head) scaled by measured over modelled time of what was timed."""
     if grid.measured is None:
         return layers, ends
     times, reference = grid.measured.times, profiled(grid)
     body = compute.layers(reference)[1].parts
-    timed = Part(
+    timed = LayerPart(
         sum(body[name].forward for name in COMPUTE) + times.communication * body["tp"].forward,
         sum(body[name].backward for name in COMPUTE) + times.communication * body["tp"].backward,
     )
-    factor = Part(_factor(times.forward, timed.forward), _factor(times.backward, timed.backward))
+    factor = LayerPart(_factor(times.forward, timed.forward), _factor(times.backward, timed.backward))
     first, last = compute.embedding(reference), compute.head(reference)
     found = tuple(_scaled(layer, factor, times.communication) for layer in layers)
     return (found[0], found[1]), (
@@ -123,16 +123,18 @@ def overridden(
     )
 
 
-def _times(end: Part, forward: Figure, backward: Figure, modelled: Part) -> Part:
-    return Part(end.forward * _factor(forward, modelled.forward), end.backward * _factor(backward, modelled.backward))
+def _times(end: LayerPart, forward: Figure, backward: Figure, modelled: LayerPart) -> LayerPart:
+    return LayerPart(
+        end.forward * _factor(forward, modelled.forward), end.backward * _factor(backward, modelled.backward)
+    )
 
 
-def _scaled(layer: Layer, factor: Part, communication: Figure) -> Layer:
+def _scaled(layer: Layer, factor: LayerPart, communication: Figure) -> Layer:
     parts = {}
     for name, part in layer.parts.items():
         timed = 1.0 if name in COMPUTE else communication if name == "tp" else 0.0
         ahead, back = 1.0 + timed * (factor.forward - 1.0), 1.0 + timed * (factor.backward - 1.0)
-        parts[name] = Part(part.forward * ahead, part.backward * back)
+        parts[name] = LayerPart(part.forward * ahead, part.backward * back)
     forward, backward = (
         sum((getattr(part, way) for part in parts.values()), start=0.0) for way in ("forward", "backward")
     )

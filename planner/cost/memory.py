@@ -13,8 +13,8 @@ import numpy as np
 
 from planner.cost import compute, elements, hierarchy
 from planner.cost.figures import Figure, Grid
-from planner.cost.pipeline import Split, leading_layers, micro_batches, whole_stage
-from planner.cost.sharding import Held, Replicas, replicas, stage_parameters
+from planner.cost.pipeline import StageSplit, leading_layers, micro_batches, whole_stage
+from planner.cost.sharding import Replicas, ShardedState, replicas, stage_parameters
 
 _WAITING = 4.0
 """Bytes of a logit that a loss keeps for its backward pass."""
@@ -132,7 +132,7 @@ class Memory:
         return self.activations + self.buffers
 
 
-def _states(grid: Grid, held: Held, r: Replicas) -> tuple[Figure, Figure, Figure, Figure]:
+def _states(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure, Figure, Figure]:
     """Parameters, gradients, optimizer states and copies for the update of one stage: each divided by the shards from
     its ZeRO stage on.
     """
@@ -153,7 +153,7 @@ def _states(grid: Grid, held: Held, r: Replicas) -> tuple[Figure, Figure, Figure
     return bytes_of(resident, 3.0), bytes_of(gradients, 2.0), bytes_of(optimizer, 1.0), copies
 
 
-def in_flight(grid: Grid, split: Split) -> tuple[Figure, Figure, Figure]:
+def in_flight(grid: Grid, split: StageSplit) -> tuple[Figure, Figure, Figure]:
     """Micro-batches whose activations the first, a middle and the last stage hold, in units of all their layers.
 
     1F1B: stage i holds ``min(M, pp - i)``. Interleaved: ``pp (1 + (pp - 1) / (pp vpp))`` on the first, two chunk-passes
@@ -236,7 +236,7 @@ def passing(grid: Grid, full: Figure) -> Passing:
     )
 
 
-def stages(grid: Grid, split: Split) -> tuple[Memory, Memory, Memory]:
+def stages(grid: Grid, split: StageSplit) -> tuple[Memory, Memory, Memory]:
     """Memory of the first stage, the fullest middle one and the last; the accelerator must hold the largest."""
     s, layout, stack = grid.shape, grid.layout, grid.stack
     body, leading = layer_activations(grid, s.moe_share), layer_activations(grid, 0.0)

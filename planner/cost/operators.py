@@ -306,7 +306,9 @@ def recommender(
     return tuple(rows)
 
 
-def _dense(layer: recommendation.Layer, device: Device, software: Software, samples: float, ranks: float) -> Operator:
+def _dense(
+    layer: recommendation.DenseLayer, device: Device, software: Software, samples: float, ranks: float
+) -> Operator:
     passes = recommendation.dense_by_pass(layer, device, software, samples)
     flops = 2.0 * samples * layer.inputs * layer.outputs
     element = float(software.element)

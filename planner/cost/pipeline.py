@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.cost import collectives, compute
-from planner.cost.compute import Layer, Part
+from planner.cost.compute import Layer, LayerPart
 from planner.cost.figures import Figure, Grid, Layout, Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class StageSplit:
     """Layers on the first, a middle and the last stage."""
 
     first: Figure
@@ -24,7 +24,7 @@ class Split:
     last: Figure
 
 
-def split(shape: Shape, layout: Layout) -> Split:
+def split(shape: Shape, layout: Layout) -> StageSplit:
     """Layers by stage: ``ceil(L / (pp vpp)) vpp`` less the stage's share of the layers missing to a full deal."""
     chunks = layout.pp * layout.vpp
     full = np.ceil(shape.layers / chunks)
@@ -32,15 +32,15 @@ def split(shape: Shape, layout: Layout) -> Split:
     each = np.floor(missing / layout.pp)
     rest = missing - each * layout.pp
     middle = full * layout.vpp - each
-    return Split(middle - (rest >= 2), middle, middle - (rest >= 1) * (layout.pp > 1))
+    return StageSplit(middle - (rest >= 2), middle, middle - (rest >= 1) * (layout.pp > 1))
 
 
-def leading_layers(shape: Shape, layout: Layout, split: Split) -> Figure:
+def leading_layers(shape: Shape, layout: Layout, split: StageSplit) -> Figure:
     """Leading dense layers on the first stage: those of its first chunk."""
     return np.minimum(shape.leading_dense, _first_chunk(shape, layout, split))
 
 
-def whole_stage(shape: Shape, layout: Layout, split: Split) -> Figure:
+def whole_stage(shape: Shape, layout: Layout, split: StageSplit) -> Figure:
     """Index of the first stage after the first that holds no leading layers: ``1 + ceil(beyond / ceil(L / (pp
     vpp)))``.
     """
@@ -48,7 +48,7 @@ def whole_stage(shape: Shape, layout: Layout, split: Split) -> Figure:
     return 1.0 + np.ceil(beyond / np.ceil(shape.layers / (layout.pp * layout.vpp)))
 
 
-def _first_chunk(shape: Shape, layout: Layout, split: Split) -> Figure:
+def _first_chunk(shape: Shape, layout: Layout, split: StageSplit) -> Figure:
     """Layers of the first chunk: a full deal, less what the first stage is short of."""
     return np.ceil(shape.layers / (layout.pp * layout.vpp)) - (split.middle - split.first)
 
@@ -129,9 +129,9 @@ class Stages:
 
     body: LayerTime
     leading: LayerTime
-    embedding: Part
-    head: Part
-    split: Split
+    embedding: LayerPart
+    head: LayerPart
+    split: StageSplit
     transfer: Figure
 
     def first(self, grid: Grid) -> tuple[Figure, Figure]:
@@ -154,7 +154,7 @@ class Stages:
         return n * self.body.forward + self.head.forward, n * self.body.backward + self.head.backward
 
 
-def stages(grid: Grid, layers: tuple[Layer, Layer], ends: tuple[Part, Part]) -> Stages:
+def stages(grid: Grid, layers: tuple[Layer, Layer], ends: tuple[LayerPart, LayerPart]) -> Stages:
     """What every stage does with one micro-batch. `ends` are the embedding and the head."""
     leading, body = layers
     return Stages(

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from planner.cost import collectives
-from planner.cost.compute import Part, product_time
+from planner.cost.compute import LayerPart, product_time
 from planner.cost.figures import Device, Figure, Network
 from planner.cost.hierarchy import Far
 from planner.cost.software import Software, exposed, stretched
@@ -37,7 +37,7 @@ Sharding = Literal["even", "table", "column", "row"]
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class DenseLayer:
     """One dense layer."""
 
     name: str
@@ -62,7 +62,7 @@ def interaction_width(model: Recommender) -> int:
     return -(-dots // 8) * 8
 
 
-def dense_layers(model: Recommender) -> tuple[Layer, ...]:
+def dense_layers(model: Recommender) -> tuple[DenseLayer, ...]:
     """Bottom MLP, the factors ``V`` and ``U`` of every cross layer, top MLP."""
     bottom = (model.dense_features, *model.bottom)
     width = interaction_width(model)
@@ -70,12 +70,15 @@ def dense_layers(model: Recommender) -> tuple[Layer, ...]:
     cross = [
         layer
         for i in range(1, model.cross_layers + 1)
-        for layer in (Layer(f"cross {i} V", width, model.cross_rank), Layer(f"cross {i} U", model.cross_rank, width))
+        for layer in (
+            DenseLayer(f"cross {i} V", width, model.cross_rank),
+            DenseLayer(f"cross {i} U", model.cross_rank, width),
+        )
     ]
     return (
-        *(Layer(f"bottom {i}", a, b, first=i == 1) for i, (a, b) in enumerate(pairwise(bottom), 1)),
+        *(DenseLayer(f"bottom {i}", a, b, first=i == 1) for i, (a, b) in enumerate(pairwise(bottom), 1)),
         *cross,
-        *(Layer(f"top {i}", a, b) for i, (a, b) in enumerate(pairwise(top), 1)),
+        *(DenseLayer(f"top {i}", a, b) for i, (a, b) in enumerate(pairwise(top), 1)),
     )
 
 
@@ -153,7 +156,7 @@ def index_bytes(model: Recommender, samples: Figure, ranks: Figure, by: Sharding
 
 def gather_bytes(
     model: Recommender, element: Figure, samples: Figure, ranks: Figure = 1, by: Sharding = "even"
-) -> Part:
+) -> LayerPart:
     """Memory traffic of the busiest rank's tables; the mean rank serves the lookups of `samples` (batch over ranks).
 
     Forward: distinct rows read (caches serve the other lookups), pooled vectors written. Backward with the sparse
@@ -161,11 +164,13 @@ def gather_bytes(
     """
     rows = DISTINCT * samples * sum(model.lookups) * model.embedding
     pooled = samples * len(model.tables) * model.embedding * element
-    found = Part(rows * model.table_bytes + pooled, pooled + 2.0 * rows * (model.table_bytes + model.state_bytes))
+    found = LayerPart(rows * model.table_bytes + pooled, pooled + 2.0 * rows * (model.table_bytes + model.state_bytes))
     return found if by == "even" else found.scaled(imbalance(model, int(ranks), by, model.lookups))
 
 
-def dense_by_pass(layer: Layer, device: Device, software: Software, samples: Figure) -> tuple[Figure, Figure, Figure]:
+def dense_by_pass(
+    layer: DenseLayer, device: Device, software: Software, samples: Figure
+) -> tuple[Figure, Figure, Figure]:
     """Seconds of a dense layer's product and activation forward, of its input gradient and of its weight gradient.
 
     A weight gradient's inner dimension is the batch: it is split over the units that few output tiles leave idle.
@@ -182,16 +187,16 @@ def dense_by_pass(layer: Layer, device: Device, software: Software, samples: Fig
     )
 
 
-def dense(model: Recommender, device: Device, software: Software, samples: Figure) -> Part:
+def dense(model: Recommender, device: Device, software: Software, samples: Figure) -> LayerPart:
     """Seconds of the dense layers' products and activations on one rank."""
-    total = Part(0.0 * samples, 0.0 * samples)
+    total = LayerPart(0.0 * samples, 0.0 * samples)
     for layer in dense_layers(model):
         forward, inward, weight = dense_by_pass(layer, device, software, samples)
-        total = total + Part(forward, inward + weight)
+        total = total + LayerPart(forward, inward + weight)
     return total
 
 
-def interaction(model: Recommender, device: Device, software: Software, samples: Figure) -> Part:
+def interaction(model: Recommender, device: Device, software: Software, samples: Figure) -> LayerPart:
     """Seconds of joining vectors, bound by memory; fused kernels everywhere.
 
     Dots: vectors read and dots written; backward twice that. Cross layer ``x0 (U V x + b) + x``: two reads and a
@@ -201,7 +206,7 @@ def interaction(model: Recommender, device: Device, software: Software, samples:
     joined = each + samples * interaction_width(model) * software.element
     forward = joined + 3.0 * model.cross_layers * each
     backward = 2.0 * forward
-    return Part(forward / device.memory_rate, backward / device.memory_rate)
+    return LayerPart(forward / device.memory_rate, backward / device.memory_rate)
 
 
 def step_time(

@@ -1,7 +1,8 @@
 """What may be planned to hold on an accelerator, so that it runs out of memory no more often than a stated risk.
 
 A true peak is taken to lie around the predicted one as a logistic variable of its logarithm: its 80 % interval is
-measured (:mod:`planner.accuracy.intervals`), its tails are heavier than a normal one's, since few runs were measured.
+measured (:mod:`planner.performance.intervals`), its tails are heavier than a normal one's, since few runs were
+measured.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.cost import collectives, elements, hierarchy, measured
-from planner.cost.collectives import Group
+from planner.cost.collectives import CollectiveGroup
 from planner.cost.figures import Figure, Grid
-from planner.cost.pipeline import Flow, Split, leading_layers, micro_batches
+from planner.cost.pipeline import Flow, StageSplit, leading_layers, micro_batches
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ShardedState:
     """Parameters of one stage on one rank before data-parallel sharding."""
 
     dense: Figure
@@ -22,15 +22,15 @@ class Held:
     """Replicated over expert-data-parallel ranks only."""
 
 
-def _blocks(grid: Grid, layers: Figure, leading: Figure) -> Held:
+def _blocks(grid: Grid, layers: Figure, leading: Figure) -> ShardedState:
     """``(n attention + dense mlp + moe shared) / tp`` and ``moe experts expert / (ep etp)``."""
     s, layout = grid.shape, grid.layout
     moe = (layers - leading) * s.moe_share
     dense = layers * s.attention_parameters + (layers - moe) * s.mlp_parameters + moe * s.shared_parameters
-    return Held(dense / layout.tp, moe * s.experts * s.expert_parameters / (layout.ep * layout.etp))
+    return ShardedState(dense / layout.tp, moe * s.experts * s.expert_parameters / (layout.ep * layout.etp))
 
 
-def stage_parameters(grid: Grid, split: Split) -> tuple[Held, Held, Held]:
+def stage_parameters(grid: Grid, split: StageSplit) -> tuple[ShardedState, ShardedState, ShardedState]:
     """Parameters on the first, a middle and the last stage. A tied head is held again unless the embedding is there."""
     s, layout = grid.shape, grid.layout
     alone = layout.pp <= 1
@@ -39,9 +39,9 @@ def stage_parameters(grid: Grid, split: Split) -> tuple[Held, Held, Held]:
     last = _blocks(grid, split.last, 0.0)
     with_head = s.embedding_parameters + alone * ((1.0 - s.tied) * s.head_parameters + s.final_parameters)
     return (
-        Held(first.dense + with_head / layout.tp, first.experts),
+        ShardedState(first.dense + with_head / layout.tp, first.experts),
         middle,
-        Held(last.dense + (s.head_parameters + s.final_parameters) / layout.tp, last.experts),
+        ShardedState(last.dense + (s.head_parameters + s.final_parameters) / layout.tp, last.experts),
     )
 
 
@@ -49,8 +49,8 @@ def stage_parameters(grid: Grid, split: Split) -> tuple[Held, Held, Held]:
 class Replicas:
     """The groups over which parameters are replicated, and over which they are sharded."""
 
-    dense: Group
-    experts: Group
+    dense: CollectiveGroup
+    experts: CollectiveGroup
     dense_shards: Figure
     expert_shards: Figure
 
@@ -70,7 +70,7 @@ def replicas(grid: Grid) -> Replicas:
     )
 
 
-def _evenly(g: Group) -> Figure:
+def _evenly(g: CollectiveGroup) -> Figure:
     """Members of one domain that can share a copy so that every copy has as many: ``gcd(inside, n)``."""
     return np.gcd(np.asarray(g.inside, dtype=np.int64), np.asarray(g.n, dtype=np.int64)).astype(float)
 
@@ -85,12 +85,12 @@ def gathered_bytes(grid: Grid, parameters: Figure) -> Figure:
     return parameters * elements.parameter_wire(grid) * np.where(grid.options.zero >= 3, 1.0, grid.shape.trained)
 
 
-def shards_and_replicas(g: Group, shards: Figure) -> tuple[Group, Group]:
+def shards_and_replicas(g: CollectiveGroup, shards: Figure) -> tuple[CollectiveGroup, CollectiveGroup]:
     """The group over which a copy is sharded, and that of ranks which hold the same shard."""
     return collectives.parts(g, shards)
 
 
-def _reduce_and_gather(grid: Grid, parameters: Figure, g: Group, shards: Figure) -> tuple[Figure, Figure]:
+def _reduce_and_gather(grid: Grid, parameters: Figure, g: CollectiveGroup, shards: Figure) -> tuple[Figure, Figure]:
     """Seconds to reduce the gradients of `parameters` once, and to gather them once.
 
     ZeRO 0 all-reduces; from 1 on gradients are scattered over the shards (and all-reduced across replicas of them), and
@@ -113,7 +113,7 @@ def _reduce_and_gather(grid: Grid, parameters: Figure, g: Group, shards: Figure)
     return reduce, (options.zero >= 1) * gathered
 
 
-def exposed(grid: Grid, split: Split, flow: Flow) -> Figure:
+def exposed(grid: Grid, split: StageSplit, flow: Flow) -> Figure:
     """Seconds of data-parallel communication that nothing hides.
 
     Reductions run beside a backward pass, gathers beside a forward pass; with overlap on, what is hidden is at most
@@ -123,16 +123,16 @@ def exposed(grid: Grid, split: Split, flow: Flow) -> Figure:
     return exposed_beside(grid, most_held(grid, split), split.first, flow.forward, flow.backward)
 
 
-def most_held(grid: Grid, split: Split) -> Held:
+def most_held(grid: Grid, split: StageSplit) -> ShardedState:
     """The most dense and the most expert parameters that a stage holds: what the slowest reduction moves."""
     first, middle, last = stage_parameters(grid, split)
     several, many = grid.layout.pp > 1, grid.layout.pp > 2
     dense = np.maximum(first.dense, np.maximum(many * middle.dense, several * last.dense))
     experts = np.maximum(first.experts, np.maximum(many * middle.experts, several * last.experts))
-    return Held(dense, experts)
+    return ShardedState(dense, experts)
 
 
-def exposed_beside(grid: Grid, held: Held, layers: Figure, forward: Figure, backward: Figure) -> Figure:
+def exposed_beside(grid: Grid, held: ShardedState, layers: Figure, forward: Figure, backward: Figure) -> Figure:
     """As :func:`exposed`, of `held` parameters beside passes of so many seconds over so many layers."""
     shown = beside(grid, held, layers, forward, backward)
     return shown.reductions * shown.late + shown.gathers * shown.early
@@ -154,7 +154,7 @@ class Beside:
     """1 if parameters are gathered for the backward pass too (ZeRO 3)."""
 
 
-def beside(grid: Grid, held: Held, layers: Figure, forward: Figure, backward: Figure) -> Beside:
+def beside(grid: Grid, held: ShardedState, layers: Figure, forward: Figure, backward: Figure) -> Beside:
     """What :func:`exposed` adds up.
 
     ``late = max(reduce + z3 gather - h backward, s reduce)``, ``early = max(gather - h forward, s gather)``, with h the
@@ -176,7 +176,7 @@ def beside(grid: Grid, held: Held, layers: Figure, forward: Figure, backward: Fi
     return Beside(reductions, late, gathers, early, whole)
 
 
-def update(grid: Grid, split: Split) -> Figure:
+def update(grid: Grid, split: StageSplit) -> Figure:
     """Seconds of the optimizer step: its traffic over this rank's shard, or over the host link when states live
     there, or in part over expanded memory.
     """
@@ -186,7 +186,7 @@ def update(grid: Grid, split: Split) -> Figure:
     dense_shards = np.where(options.zero >= 1, r.dense_shards, 1.0)
     expert_shards = np.where(options.zero >= 1, r.expert_shards, 1.0)
 
-    def mine(held: Held) -> Figure:
+    def mine(held: ShardedState) -> Figure:
         return held.dense / dense_shards + held.experts / expert_shards
 
     several, many = layout.pp > 1, layout.pp > 2

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.mixed import adaptive, noise
-from planner.mixed.learning import Epoch, NodeModel
 from planner.runtime.shares import evenly, none_idle
+from planner.uneven import adaptive, noise
+from planner.uneven.learning import Epoch, NodeModel
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,7 @@ from planner.schema.workload import Count, Whole
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
+class ConvolutionStage:
     """Bottleneck blocks of one resolution: 1x1 to `width`, 3x3 at `width` (with the stride), 1x1 to `channels`."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -37,7 +37,7 @@ class ConvolutionNetwork(Entry):
     stem_channels: Count
     pool_stride: Count
     """Of the max pool behind the stem."""
-    stages: tuple[Stage, ...]
+    stages: tuple[ConvolutionStage, ...]
     classes: Count
     batch: Count
     """Global batch in images by default."""

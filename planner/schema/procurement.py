@@ -38,7 +38,7 @@ class Owning(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Together(Record):
+class PoolGroup(Record):
     """Unlike pools that may work on one job at once."""
 
     pools: tuple[str, ...]
@@ -53,7 +53,7 @@ class Together(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked(Record):
+class ProcureOptions(Record):
     """The question, as far as the answer must keep to it."""
 
     name: str
@@ -68,7 +68,7 @@ class Asked(Record):
     owned: dict[str, int]
     """Node -> how many there are already."""
     ownership: Owning | None = None
-    mixed: tuple[Together, ...] | None = None
+    mixed: tuple[PoolGroup, ...] | None = None
     standing: dict[str, float] | None = None
     """Racks and switch ports that machines owned already take, whether they work or not."""
 
@@ -291,7 +291,7 @@ class Procurement(Record):
     kind: Literal["procurement"] = "procurement"
     schema_version: Literal[1] = 1
     generator: Generator
-    question: Asked
+    question: ProcureOptions
     optimality: Optimality
     alternatives: tuple[Alternative, ...]
     binding: tuple[str, ...]

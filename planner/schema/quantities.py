@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from planner import units
+from planner.base import units
 
 STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 """Every record refuses keys that it does not know, and numbers that are none."""

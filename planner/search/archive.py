@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from planner.cost.figures import Array
 
 if TYPE_CHECKING:
-    from planner.cost.evaluate import Cost
+    from planner.cost.evaluate import StepCost
     from planner.space.grid import Block
 
 Indices = NDArray[np.int64]
@@ -102,6 +102,6 @@ def leaner_memory(known: Least | None, index: int, rows: NDArray[np.intp], block
     return Least(index, int(np.ravel_multi_index((*padded, int(rows[at[-1]])), block.shape)), least)
 
 
-def leaner(known: Least | None, index: int, rows: NDArray[np.intp], block: Block, found: Cost) -> Least | None:
+def leaner(known: Least | None, index: int, rows: NDArray[np.intp], block: Block, found: StepCost) -> Least | None:
     """As :func:`leaner_memory`, of a chunk's costs."""
     return leaner_memory(known, index, rows, block, found.memory)

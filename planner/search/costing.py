@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost.evaluate import Cost, Passes, evaluate, passes
+from planner.cost.evaluate import StepCost, StepPasses, evaluate, passes
 from planner.cost.figures import Array, Grid
 from planner.search import archive
 from planner.search.archive import Hits
@@ -23,19 +23,19 @@ _KEYS = ("tp", "cp", "ep", "etp", "micro", WIRED)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CostTable:
     """A block's grid, the micro-batch costs of its distinct keys, and each row's place among them."""
 
     grid: Grid
-    keyed: Passes
+    keyed: StepPasses
     place: NDArray[np.intp]
 
-    def part(self, rows: NDArray[np.intp]) -> tuple[Grid, Passes]:
+    def part(self, rows: NDArray[np.intp]) -> tuple[Grid, StepPasses]:
         """The grid and the costs of some rows."""
         return rows_of(self.grid, rows), self.keyed.taken(self.place[rows])
 
 
-def table(problem: Problem, index: int) -> Table:
+def table(problem: Problem, index: int) -> CostTable:
     """Prices each distinct micro-batch of a block once."""
     block, grid = problem.blocks[index], problem.grid(index)
     key = np.zeros(block.height, dtype=np.int64)
@@ -44,7 +44,7 @@ def table(problem: Problem, index: int) -> Table:
     for name in (n for n in keys if n in block.rows):
         key = key * (int(np.max(block.rows[name])) + 1) + block.rows[name]
     _, first, place = np.unique(key, return_index=True, return_inverse=True)
-    return Table(grid, passes(rows_of(grid, first)), place)
+    return CostTable(grid, passes(rows_of(grid, first)), place)
 
 
 def rows_per_chunk(block: Block) -> int:
@@ -52,7 +52,7 @@ def rows_per_chunk(block: Block) -> int:
     return max(1, CHUNK // block.width)
 
 
-def cost(ready: Table, rows: NDArray[np.intp], held: NDArray[np.float64] | None = None) -> Cost:
+def cost(ready: CostTable, rows: NDArray[np.intp], held: NDArray[np.float64] | None = None) -> StepCost:
     """Step time and memory of some rows under every option; the memory as `held` if that is known."""
     return evaluate(*ready.part(rows), held)
 
@@ -63,7 +63,9 @@ def fitting(room: float | Array, shape: tuple[int, ...], memory: Array) -> tuple
     return fits, int(np.count_nonzero(fits)) * (int(np.prod(shape)) // fits.size)
 
 
-def worth_keeping(problem: Problem, index: int, rows: NDArray[np.intp], found: Cost, worst: float) -> tuple[Hits, int]:
+def worth_keeping(
+    problem: Problem, index: int, rows: NDArray[np.intp], found: StepCost, worst: float
+) -> tuple[Hits, int]:
     """Candidates of a chunk that fit, keep within the limits and do not exceed the value `worst`; and how many fit."""
     block, target = problem.blocks[index], problem.targets[index]
     shape = (*block.axes.shape, len(rows))
@@ -80,7 +82,7 @@ def worth_keeping(problem: Problem, index: int, rows: NDArray[np.intp], found: C
     return hits.taken(hits.value <= worst), count
 
 
-def undominated_hits(problem: Problem, index: int, rows: NDArray[np.intp], found: Cost, front: Hits) -> Hits:
+def undominated_hits(problem: Problem, index: int, rows: NDArray[np.intp], found: StepCost, front: Hits) -> Hits:
     """Candidates of a chunk that fit, keep within the limits and that no member of the front dominates."""
     block, target = problem.blocks[index], problem.targets[index]
     shape = (*block.axes.shape, len(rows))
@@ -97,7 +99,7 @@ def _hits(
     rows: NDArray[np.intp],
     within: NDArray[np.intp],
     time: NDArray[np.float64],
-    found: Cost,
+    found: StepCost,
 ) -> Hits:
     block = problem.blocks[index]
     shape = (*block.axes.shape, len(rows))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from planner.cost.figures import Array, Network
 from planner.search import bounded, costing
-from planner.search.costing import Table
+from planner.search.costing import CostTable
 from planner.search.problem import Candidate, Problem, Target, decode
 from planner.space.grid import WIRED, Block
 
@@ -193,7 +193,7 @@ def searched(
     bounds: Bounds,
     groups: Sequence[NDArray[np.intp]],
     count: int,
-    ready: Sequence[Table] = (),
+    ready: Sequence[CostTable] = (),
 ) -> Best:
     """The best candidate of every group.
 
@@ -252,7 +252,7 @@ def _leading(
 def _cost(
     problem: Problem,
     index: int,
-    ready: Table,
+    ready: CostTable,
     rows: NDArray[np.intp],
     groups: NDArray[np.intp],
     best: Best,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from planner.cost import memory, pipeline
 from planner.cost.figures import Array, Device, Figure, Network
 from planner.search import bounded, costing, each
-from planner.search.costing import Table
+from planner.search.costing import CostTable
 from planner.search.problem import Candidate, Problem, Target, decode
 from planner.space.grid import WIRED
 
@@ -124,7 +124,7 @@ class _Known:
         return np.asarray(need[..., rows % need.shape[-1]])
 
 
-def _bounds(whole: Problem, index: int, need: Array, ready: Table) -> Array:
+def _bounds(whole: Problem, index: int, need: Array, ready: CostTable) -> Array:
     """Of every row, a value that no candidate of it undercuts; infinite where none fits or keeps the limits."""
     block, target = whole.blocks[index], whole.targets[index]
     values, step = np.empty(block.height), costing.rows_per_chunk(block)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from planner.cost.figures import Array, Grid
 from planner.search.archive import Hits, Least
-from planner.space.axes import Options
+from planner.space.axes import OptionAxes
 from planner.space.grid import Block, Figures, open_grid
 
 
@@ -70,11 +70,11 @@ class Candidate:
     memory: float
     """Bytes on the fullest accelerator."""
     layout: dict[str, int]
-    options: Options
+    options: OptionAxes
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The best candidates, best first; ties go to the earlier block, then the earlier option, then the earlier row."""
 
     best: tuple[Candidate, ...]
@@ -95,7 +95,7 @@ class Strategy(Protocol):
 
     name: str
 
-    def search(self, problem: Problem, advance: Callable[[int], None] | None = None) -> Found:
+    def search(self, problem: Problem, advance: Callable[[int], None] | None = None) -> SearchResult:
         """Finds the best candidates; `advance` is told how many candidates have been dealt with."""
         ...
 
@@ -116,10 +116,10 @@ def decoded(problem: Problem, hits: Hits) -> tuple[Candidate, ...]:
 
 def answer(
     problem: Problem, best: Hits, front: Hits, feasible: int, costed: int, method: str, least: Least | None
-) -> Found:
+) -> SearchResult:
     """What was found, as candidates."""
     closest = decode(problem, least.block, least.flat, np.inf, np.inf, least.memory) if least and not feasible else None
-    return Found(
+    return SearchResult(
         decoded(problem, best), decoded(problem, front), problem.candidates, feasible, costed, True, method, closest
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from itertools import product
 
-from planner.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, nearest
 from planner.schema.plan import RankOrder, ZeroScope, ZeroStage
 
 LAYOUT_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes")
@@ -143,7 +143,7 @@ def placement(name: str) -> Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class OptionAxes:
     """One value of every option axis: an option tuple of the grid, and what a plan reports."""
 
     precision: str

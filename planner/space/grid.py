@@ -15,7 +15,6 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.binding import can_train_in
 from planner.cost import measured
 from planner.cost.figures import (
     Device,
@@ -23,7 +22,7 @@ from planner.cost.figures import (
     Figure,
     Grid,
     Layout,
-    Measured,
+    MeasuredLayers,
     Network,
     Shape,
     Stack,
@@ -32,6 +31,7 @@ from planner.cost.figures import (
     taken,
 )
 from planner.cost.figures import Options as OptionFigures
+from planner.performance.binding import can_train_in
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage
 from planner.schema.workload import Workload
@@ -43,7 +43,7 @@ from planner.space.axes import (
     PLACEMENTS,
     RANK_ORDERS,
     SELECTIVE,
-    Options,
+    OptionAxes,
     Pins,
     Placement,
     Recompute,
@@ -78,9 +78,9 @@ class Axes:
         """How many values each axis has."""
         return tuple(len(getattr(self, name)) for name in OPTION_DIMENSIONS)
 
-    def at(self, index: Sequence[int]) -> Options:
+    def at(self, index: Sequence[int]) -> OptionAxes:
         """The option tuple at one multi-index."""
-        return Options(*(getattr(self, name)[i] for name, i in zip(OPTION_DIMENSIONS, index, strict=True)))
+        return OptionAxes(*(getattr(self, name)[i] for name, i in zip(OPTION_DIMENSIONS, index, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ class Figures:
     """Its number of accelerators is replaced by the row's."""
     stack: Stack
     accelerators_per_node: int
-    profiles: Mapping[str, measured.Table] = field(default_factory=dict)
+    profiles: Mapping[str, measured.LayerTable] = field(default_factory=dict)
     """Layer times measured elsewhere, by the precision that they hold for."""
     expanded: Expansion | None = None
 
@@ -322,14 +322,14 @@ def _by_precision(devices: Sequence[Device]) -> Device:
     return Device(**found)
 
 
-def measured_at(figures: Figures, precisions: Sequence[str], layout: Layout, device: Device) -> Measured | None:
+def measured_at(figures: Figures, precisions: Sequence[str], layout: Layout, device: Device) -> MeasuredLayers | None:
     """What profiles say of the layouts in each precision; None if none does."""
     if not figures.profiles.keys() & set(precisions):
         return None
     known = [figures.profiles.get(name) for name in precisions]
     found = [measured.at(table, layout.tp, layout.micro) if table else measured.NOTHING for table in known]
     if len(found) == 1:
-        return Measured(times=found[0], device=device, network=figures.network, stack=figures.stack)
+        return MeasuredLayers(times=found[0], device=device, network=figures.network, stack=figures.stack)
     shape = np.shape(layout.tp)
 
     def joined(name: str) -> NDArray[np.float64]:
@@ -337,10 +337,10 @@ def measured_at(figures: Figures, precisions: Sequence[str], layout: Layout, dev
         return each.reshape(len(found), *[1] * (len(OPTION_DIMENSIONS) - 1), *shape)
 
     times = Times(**{name: joined(name) for name in Times.__dataclass_fields__})
-    return Measured(times=times, device=device, network=figures.network, stack=figures.stack)
+    return MeasuredLayers(times=times, device=device, network=figures.network, stack=figures.stack)
 
 
-def single_grid(figures: Figures, layout: dict[str, int], options: Options) -> Grid:
+def single_grid(figures: Figures, layout: dict[str, int], options: OptionAxes) -> Grid:
     """One candidate as a grid of scalars."""
     numbers = {name: float(value) for name, value in layout.items()}
     nodes = numbers.pop("nodes")
@@ -357,7 +357,7 @@ def single_grid(figures: Figures, layout: dict[str, int], options: Options) -> G
     )
 
 
-def as_figures(options: Options) -> OptionFigures:
+def as_figures(options: OptionAxes) -> OptionFigures:
     """One value of every option axis, as scalars."""
     return OptionFigures(
         recompute_layers=options.recompute.layers,

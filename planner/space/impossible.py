@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.binding import can_train_in
+from planner.performance.binding import can_train_in
 from planner.space.axes import CHOICES, LAYOUT_AXES, OPTION_AXES, RANK_ORDERS, Bound, Pins
 from planner.space.grid import Block, blocks
 from planner.space.layouts import Question, divisors, layouts

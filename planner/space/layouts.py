@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.schema.hardware import Runtime
 from planner.space.axes import LAYOUT_AXES, Pins
-from planner.space.rules import RULES, Rule, Setting
+from planner.space.rules import RULES, Rule, RuleSetting
 
 Rows = dict[str, NDArray[np.int64]]
 
@@ -25,7 +25,7 @@ def divisors(n: int) -> list[int]:
 class Question:
     """What layouts are wanted: the setting, node counts and batches to try, pins, waived rules."""
 
-    setting: Setting
+    setting: RuleSetting
     counts: tuple[int, ...]
     batches: tuple[int, ...]
     pins: Pins

@@ -24,7 +24,7 @@ LARGEST_MICRO_BATCH = 131_072
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class RuleSetting:
     """What rules look at beside the candidates."""
 
     workload: Workload
@@ -39,71 +39,71 @@ class Rule:
     name: str
     says: str
     """What it demands, for messages."""
-    holds: Callable[[Columns, Setting], Mask]
+    holds: Callable[[Columns, RuleSetting], Mask]
     waivable: bool = False
     """Whether a plan that breaks it still adds up, and is only unwise."""
     recorded: bool = False
     """Whether a plan that breaks it says so: no launcher starts it, and it is priced as if parts were equal."""
 
 
-def _heads(c: Columns, s: Setting) -> Mask:
+def _heads(c: Columns, s: RuleSetting) -> Mask:
     return np.asarray(s.workload.model.heads % c["tp"] == 0)
 
 
-def _key_value_heads(c: Columns, s: Setting) -> Mask:
+def _key_value_heads(c: Columns, s: RuleSetting) -> Mask:
     kv = s.workload.model.kv_heads
     return np.asarray((kv % c["tp"] == 0) | (c["tp"] % kv == 0))
 
 
-def _hidden(c: Columns, s: Setting) -> Mask:
+def _hidden(c: Columns, s: RuleSetting) -> Mask:
     return np.asarray(s.workload.model.hidden % c["tp"] == 0)
 
 
-def _domain(c: Columns, s: Setting) -> Mask:
+def _domain(c: Columns, s: RuleSetting) -> Mask:
     fabric = s.cluster.fabric
     pod = fabric.leaf_nodes if fabric.kind == "ici" else 1
     return np.asarray(c["tp"] <= s.cluster.node.accelerators * pod)
 
 
-def _sequence(c: Columns, s: Setting) -> Mask:
+def _sequence(c: Columns, s: RuleSetting) -> Mask:
     length = s.workload.sequence
     return np.asarray((c["cp"] == 1) | ((length % (2 * c["cp"]) == 0) & ((length // c["cp"]) % c["tp"] == 0)))
 
 
-def _context_chunk(c: Columns, s: Setting) -> Mask:
+def _context_chunk(c: Columns, s: RuleSetting) -> Mask:
     return np.asarray((c["cp"] == 1) | (s.workload.sequence // c["cp"] >= 1024))
 
 
-def _context_kernel(c: Columns, s: Setting) -> Mask:
+def _context_kernel(c: Columns, s: RuleSetting) -> Mask:
     return np.asarray((c["cp"] == 1) | (s.cluster.accelerator.generation not in s.runtime.fused_attention_not_on))
 
 
-def _experts(c: Columns, s: Setting) -> Mask:
+def _experts(c: Columns, s: RuleSetting) -> Mask:
     moe = s.workload.model.moe
     return np.asarray((moe.experts if moe else 1) % c["ep"] == 0)
 
 
-def _expert_ranks(c: Columns, s: Setting) -> Mask:
+def _expert_ranks(c: Columns, s: RuleSetting) -> Mask:
     return np.asarray(c["tp"] * c["cp"] * c["dp"] % (c["ep"] * c["etp"]) == 0)
 
 
-def _expert_tensor(c: Columns, s: Setting) -> Mask:
+def _expert_tensor(c: Columns, s: RuleSetting) -> Mask:
     moe = s.workload.model.moe
     splits = (c["etp"] == c["tp"]) & ((moe.ffn if moe else 1) % c["etp"] == 0)
     return np.asarray((c["etp"] == 1) | splits)
 
 
-def _layers(c: Columns, s: Setting) -> Mask:
+def _layers(c: Columns, s: RuleSetting) -> Mask:
     return np.asarray(s.workload.layers >= c["pp"] * c["vpp"])
 
 
-def _deal(c: Columns, s: Setting) -> Mask:
+def _deal(c: Columns, s: RuleSetting) -> Mask:
     layers = s.workload.layers
     missing = -layers % (c["pp"] * c["vpp"])
     return np.asarray(missing < c["pp"] if s.runtime.uneven_stages else missing == 0)
 
 
-def _alike(c: Columns, s: Setting) -> Mask:
+def _alike(c: Columns, s: RuleSetting) -> Mask:
     model = s.workload.model
     layers, chunks = s.workload.layers, c["pp"] * c["vpp"]
     every = model.moe.every if model.moe else 1
@@ -116,16 +116,16 @@ def _alike(c: Columns, s: Setting) -> Mask:
     return np.asarray((c["pp"] == 1) | ~uneven)
 
 
-def _batch(c: Columns, s: Setting) -> Mask:
+def _batch(c: Columns, s: RuleSetting) -> Mask:
     return np.asarray(c["batch"] % (c["dp"] * c["micro"]) == 0)
 
 
-def _interleave(c: Columns, s: Setting) -> Mask:
+def _interleave(c: Columns, s: RuleSetting) -> Mask:
     rounds = (c["pp"] > 1) & (c["batch"] // (c["dp"] * c["micro"]) % c["pp"] == 0)
     return np.asarray((c["vpp"] == 1) | rounds)
 
 
-def _tokens(c: Columns, s: Setting) -> Mask:
+def _tokens(c: Columns, s: RuleSetting) -> Mask:
     chunk = s.workload.sequence // c["cp"]
     return np.asarray((c["micro"] * chunk <= LARGEST_MICRO_BATCH) | (c["micro"] == 1))
 
@@ -168,7 +168,7 @@ RULES = (
 RULE_NAMES = tuple(rule.name for rule in RULES)
 
 
-def broken(layout: Mapping[str, int], setting: Setting) -> tuple[str, ...]:
+def broken(layout: Mapping[str, int], setting: RuleSetting) -> tuple[str, ...]:
     """Names of the recorded rules that a layout breaks."""
     columns = {axis: np.array([value], dtype=np.int64) for axis, value in layout.items()}
     return tuple(rule.name for rule in RULES if rule.recorded and not np.all(rule.holds(columns, setting)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from planner.errors import ClusterwrightError
+from planner.base.errors import ClusterwrightError
 from planner.schema.plan import Plan
 from planner.verify import communication, document, groups, limits, memory, money, prediction, ranks
 from planner.verify.finding import Check, Claim, Violation

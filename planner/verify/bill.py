@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from planner.schema.procurement import Alternative, Asked, Line, PoolBought
+from planner.schema.procurement import Alternative, Line, PoolBought, ProcureOptions
 
 CAPITAL = ("node", "network", "head node", "I/O node", "storage")
 HELD = ("facility", "maintenance", "staff")
@@ -32,7 +32,7 @@ def watts_of(pool: PoolBought) -> float:
     return (pool.count * pool.node_power_w * pool.load + pool.network_power_w) * pool.pue
 
 
-def bill_adds_up(_: Asked, a: Alternative) -> Iterator[str]:
+def bill_adds_up(_: ProcureOptions, a: Alternative) -> Iterator[str]:
     """``usd = count unit_price`` to the cent for each line; cash is their sum, capital that of what is bought."""
     pools = {pool.id for pool in a.pools}
     for line in a.bill_of_materials:
@@ -62,7 +62,7 @@ def _capital(a: Alternative, pool: PoolBought, *kinds: str) -> float:
     return sum(x.usd for x in a.bill_of_materials if x.pool == pool.id and x.kind in (kinds or CAPITAL))
 
 
-def charge_is_as_asked(question: Asked, a: Alternative) -> Iterator[str]:
+def charge_is_as_asked(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     """In cash a purchase counts whole; amortised with ``(1 - rho (1+r)^-Y) CRF K`` a year for the days it is held.
 
     What is used up is ``(1 - rho) K`` over the life for the days that machines work; what nodes would fetch at the end
@@ -90,7 +90,7 @@ def charge_is_as_asked(question: Asked, a: Alternative) -> Iterator[str]:
     yield from _cents("used_usd", a.cost.used_usd, worn, lines)
 
 
-def bill_has_what_is_used(_: Asked, a: Alternative) -> Iterator[str]:
+def bill_has_what_is_used(_: ProcureOptions, a: Alternative) -> Iterator[str]:
     """Nodes, hours of rent, kilowatt-hours and months of the bill follow from pools and calendar."""
     for pool in a.pools:
         lines = [line for line in a.bill_of_materials if line.pool == pool.id]
@@ -118,7 +118,7 @@ def _wanted(a: Alternative, pool: PoolBought) -> dict[str, float]:
     return {**energy, **nodes}
 
 
-def prices_are_those_of_pools(question: Asked, a: Alternative) -> Iterator[str]:
+def prices_are_those_of_pools(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     """What a pool costs by the day and by the month follows from the unit prices on the bill, and those from the
     question's terms of owning.
     """
@@ -142,7 +142,7 @@ def prices_are_those_of_pools(question: Asked, a: Alternative) -> Iterator[str]:
             yield from _owning(question, a, pool, prices)
 
 
-def _owning(question: Asked, a: Alternative, pool: PoolBought, prices: dict[str, float]) -> Iterator[str]:
+def _owning(question: ProcureOptions, a: Alternative, pool: PoolBought, prices: dict[str, float]) -> Iterator[str]:
     """A month of one copy: colocation by the kW provided, maintenance by the capital, staff by the accelerator."""
     owner = question.ownership
     assert owner is not None
@@ -162,7 +162,7 @@ def _close(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
 
 
-def years_are_of_the_bill(_: Asked, a: Alternative) -> Iterator[str]:
+def years_are_of_the_bill(_: ProcureOptions, a: Alternative) -> Iterator[str]:
     """Each line falls due when its pool is bought, works or is held; a year is the sum of what falls into it."""
     count, pools = len(a.cost.by_year), {pool.id: pool for pool in a.pools}
     table = [dict.fromkeys(("capital", "rental", "running"), 0.0) for _ in range(count)]

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from planner.schema.plan import Plan
 from planner.schema.workload import Model
-from planner.verify.model import Layer, layers
+from planner.verify.model import LayerShape, layers
 
 TOLERANCE = 1e-9
 """Relative: what rounding may make of sums taken in another order."""
@@ -67,13 +67,13 @@ class Claim:
         return self.plan.money.days * 86400.0
 
     @cached_property
-    def layers(self) -> tuple[Layer, ...]:
+    def layers(self) -> tuple[LayerShape, ...]:
         """All blocks in order: the model's, then those of multi-token prediction, each like the last."""
         own = layers(self.model)
         return (*own, *own[-1:] * (self.plan.workload.mtp_layers or 0))
 
     @cached_property
-    def placed(self) -> tuple[tuple[Layer, ...], ...]:
+    def placed(self) -> tuple[tuple[LayerShape, ...], ...]:
         """The layers of every pipeline stage, in the model's order.
 
         Chunk v of stage i is the ``(v pp + i)``-th of the model and has ``ceil(L / (pp vpp))`` layers. The first stage
@@ -82,7 +82,7 @@ class Claim:
         p, every = self.plan.parallelism, self.layers
         full = -(-len(every) // (p.pp * p.vpp)) if p.vpp > 1 else len(every)
         left = [stage.layers for stage in p.stages]
-        placed: list[list[Layer]] = [[] for _ in left]
+        placed: list[list[LayerShape]] = [[] for _ in left]
         start = 0
         for chunk in range(p.vpp):
             for index in range(len(left)):

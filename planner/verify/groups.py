@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from planner.schema.plan import Group, GroupStage
 from planner.verify.finding import TOLERANCE, Check, Claim, same, unless_same
 from planner.verify.memory import trained
-from planner.verify.model import Held, first_end, last_end
+from planner.verify.model import StageBytes, first_end, last_end
 
 RECOMPUTES = ("none", "selective", "full")
 
@@ -187,10 +187,10 @@ def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
         for n, s in enumerate(g.stages):
             own = every[start : start + s.layers]
             start += s.layers
-            held = sum((layer.held for layer in own), Held(0, 0))
+            held = sum((layer.held for layer in own), StageBytes(0, 0))
             ends = first_end(c.model) if n == 0 else 0
             ends += last_end(c.model, alone=len(g.stages) == 1) if n == len(g.stages) - 1 else 0
-            least = _states(c, g, s, held + Held(ends, 0))
+            least = _states(c, g, s, held + StageBytes(ends, 0))
             flying = min(len(g.stages) - n, g.micro_batches)
             least += flying * s.layers * c.element * g.micro * w.sequence * c.model.hidden / (s.cp * s.tp)
             capacity = c.plan.cluster.pools[s.pool].accelerator_memory_bytes
@@ -200,7 +200,7 @@ def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
                 yield f"stage {n} of group {i} holds {s.memory_bytes:.6g} B of {capacity:.6g} B"
 
 
-def _states(c: Claim, g: Group, s: GroupStage, held: Held) -> float:
+def _states(c: Claim, g: Group, s: GroupStage, held: StageBytes) -> float:
     """Bytes of parameters, gradients and optimizer states on one rank, these over all that may share them."""
     each, optimizer, share = c.plan.runtime.bytes_per_parameter, c.plan.workload.optimizer, trained(c)
     whole = held.dense / s.tp + held.experts / s.ep

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from planner.verify.finding import TOLERANCE, Check, Claim, same, unless_same
 from planner.verify.model import (
-    Held,
-    Layer,
+    LayerShape,
+    StageBytes,
     active_parameters,
     adapters,
     first_end,
@@ -60,13 +60,13 @@ def capacity_is_the_accelerators(c: Claim) -> Iterator[str]:
 # ---- states ----------------------------------------------------------------------------------------------------------
 
 
-def stage_parameters(c: Claim, stage: int) -> Held:
+def stage_parameters(c: Claim, stage: int) -> StageBytes:
     """Parameters of one stage over all its tensor- and expert-parallel ranks."""
-    held = sum((layer.held for layer in c.placed[stage]), Held(0, 0))
+    held = sum((layer.held for layer in c.placed[stage]), StageBytes(0, 0))
     last = len(c.placed) - 1
     ends = first_end(c.model) if stage == 0 else 0
     ends += last_end(c.model, alone=last == 0) if stage == last else 0
-    return held + Held(ends, 0)
+    return held + StageBytes(ends, 0)
 
 
 def trained(c: Claim) -> float:
@@ -172,7 +172,7 @@ def least_activations(c: Claim, stage: int) -> float:
     return flying * len(c.placed[stage]) * c.element * c.tokens * c.model.hidden / _outer_shard(c)
 
 
-def _most_of_layer(c: Claim, layer: Layer) -> float:
+def _most_of_layer(c: Claim, layer: LayerShape) -> float:
     """Bytes a layer stores if nothing is recomputed and no kernel fused.
 
     Korthikanti et al. 2022 (arXiv 2205.05198), ``s b h (34 + 5 a s / h)`` for their block, over this model's widths;
@@ -181,7 +181,7 @@ def _most_of_layer(c: Claim, layer: Layer) -> float:
     return _most_in_16_bit(c, layer) * c.element / 2.0
 
 
-def _most_in_16_bit(c: Claim, layer: Layer) -> float:
+def _most_in_16_bit(c: Claim, layer: LayerShape) -> float:
     m, tp, t = c.model, c.plan.parallelism.tp, c.tokens
     latent = m.latent
     width = max(latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else m.head_dim

@@ -42,7 +42,7 @@ def _reader() -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StageBytes:
     """Numbers of parameters by how they are sharded."""
 
     dense: int
@@ -50,21 +50,21 @@ class Held:
     experts: int
     """Routed experts: dealt to expert-parallel ranks and cut by expert-tensor parallelism."""
 
-    def __add__(self, other: Held) -> Held:
-        return Held(self.dense + other.dense, self.experts + other.experts)
+    def __add__(self, other: StageBytes) -> StageBytes:
+        return StageBytes(self.dense + other.dense, self.experts + other.experts)
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class LayerShape:
     """One block: what it holds, and what one token is multiplied with."""
 
-    held: Held
+    held: StageBytes
     mixture: bool
     attentions: int
     """2 where a decoder block also attends to an encoder."""
 
 
-def layers(model: Model) -> list[Layer]:
+def layers(model: Model) -> list[LayerShape]:
     """All blocks in order: an encoder's first, then the decoder's."""
     moe = model.moe
     found = []
@@ -72,23 +72,23 @@ def layers(model: Model) -> list[Layer]:
         body = index - (moe.leading_dense_layers if moe else 0)
         mixture = moe is not None and body >= 0 and body % moe.every == moe.every - 1
         across = model.encoder_layers > 0 and index >= model.encoder_layers
-        found.append(Layer(_held(model, mixture, across), mixture, 2 if across else 1))
+        found.append(LayerShape(_held(model, mixture, across), mixture, 2 if across else 1))
     return found
 
 
-def _held(model: Model, mixture: bool, across: bool) -> Held:
+def _held(model: Model, mixture: bool, across: bool) -> StageBytes:
     """``attention + norms + extra``, once more attention and its norm if it also attends across, and the MLP."""
     norms = model.norms_per_layer * norm(model) + _inner_norms(model)
     dense = attention(model) + norms + model.extra_parameters_per_layer
     if across:
         dense += attention(model) + norm(model)
     if not mixture or model.moe is None:
-        return Held(dense + mlp(model, model.ffn, model.mlp_bias), 0)
+        return StageBytes(dense + mlp(model, model.ffn, model.mlp_bias), 0)
     moe = model.moe
     dense += model.hidden * (moe.experts + moe.shared_gate) + moe.experts * moe.router_bias
     if moe.shared_ffn:
         dense += mlp(model, moe.shared_ffn, moe.expert_bias)
-    return Held(dense, moe.experts * mlp(model, moe.ffn, moe.expert_bias))
+    return StageBytes(dense, moe.experts * mlp(model, moe.ffn, moe.expert_bias))
 
 
 def norm(model: Model) -> int:
@@ -205,7 +205,7 @@ def adapters(model: Model, rank: int, targets: frozenset[str]) -> int:
     def pairs(matrices: Iterator[Matrix]) -> int:
         return sum(rows + columns for name, rows, columns in matrices if name in targets)
 
-    def inner(layer: Layer) -> int:
+    def inner(layer: LayerShape) -> int:
         moe = model.moe
         if not layer.mixture or moe is None:
             return pairs(mlp_matrices(model, model.ffn))
@@ -220,7 +220,7 @@ def adapters(model: Model, rank: int, targets: frozenset[str]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class LayerWork:
     """Multiply-adds of one token's forward pass."""
 
     products: float
@@ -228,7 +228,7 @@ class Work:
     """Attention over all positions that it could see, masked ones included."""
 
 
-def work(model: Model, sequence: int, mtp_layers: int = 0) -> Work:
+def work(model: Model, sequence: int, mtp_layers: int = 0) -> LayerWork:
     """Products with every matrix that a token visits, and ``positions a (d_qk + d_v)`` for each attention.
 
     Each module of multi-token prediction has a block like the last and the head once more.
@@ -244,7 +244,7 @@ def work(model: Model, sequence: int, mtp_layers: int = 0) -> Work:
     products += model.hidden * model.vocab * (1 + mtp_layers)
     latent = model.latent
     widths = latent.nope_dim + latent.rope_dim + latent.value_dim if latent else 2 * model.head_dim
-    return Work(products, attentions * _positions(model, sequence) * model.heads * widths)
+    return LayerWork(products, attentions * _positions(model, sequence) * model.heads * widths)
 
 
 def _visited(model: Model, moe: MixtureOfExperts) -> int:

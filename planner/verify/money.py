@@ -78,7 +78,7 @@ def power_is_in_reach(c: Claim) -> Iterator[str]:
         return
     known = [pool.count * pool.max_power_w for pool in c.plan.cluster.pools if pool.max_power_w is not None]
     if len(known) < len(c.plan.cluster.pools):
-        yield "power is known, and a node's most is not"
+        yield "power is known, but the maximum power of a node is not"
     elif power > HIGHEST_PUE * sum(known) * (1 + TOLERANCE):
         yield f"{power:.6g} W; all nodes together draw at most {sum(known):.6g} W"
 

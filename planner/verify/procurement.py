@@ -14,7 +14,7 @@ from datetime import date
 from itertools import pairwise
 
 from planner.schema.plan import Plan
-from planner.schema.procurement import Alternative, Asked, JobDone, PoolBought, Procurement, Together
+from planner.schema.procurement import Alternative, JobDone, PoolBought, PoolGroup, Procurement, ProcureOptions
 from planner.verify import bill
 from planner.verify.bill import DAYS_PER_MONTH, HIRED, days_of, watts_of
 from planner.verify.document import LARGEST, numbers
@@ -29,10 +29,10 @@ CALENDAR = 1e-6
 """Days that a calendar may be off."""
 SIGNED = ("slack",)
 
-Check = Callable[[Asked, Alternative], Iterator[str]]
+Check = Callable[[ProcureOptions, Alternative], Iterator[str]]
 
 
-def question_is_possible(question: Asked) -> Iterator[str]:
+def question_is_possible(question: ProcureOptions) -> Iterator[str]:
     """The question has a day, and numbers that others can be divided by."""
     for path, number in numbers(question):
         if not math.isfinite(number) or number < 0:
@@ -45,7 +45,7 @@ def question_is_possible(question: Asked) -> Iterator[str]:
         yield f"question.as_of is {question.as_of!r}, which is no date"
 
 
-def names_are_known(question: Asked, a: Alternative) -> Iterator[str]:
+def names_are_known(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     """Every job is somewhere for some time, on pools that there are; what is limited is a job's or a pool's."""
     pools, jobs = {pool.id for pool in a.pools}, {job.name for job in a.workloads}
     if not jobs or not pools:
@@ -62,7 +62,7 @@ def names_are_known(question: Asked, a: Alternative) -> Iterator[str]:
             yield f"{name} is no limit of anything here"
 
 
-def numbers_are_possible(_: Asked, a: Alternative) -> Iterator[str]:
+def numbers_are_possible(_: ProcureOptions, a: Alternative) -> Iterator[str]:
     """Nothing is negative but a slack, nothing is not a number, and what is divided by is above 0."""
     for pool in a.pools:
         for name in ("count", "copies", "pue"):
@@ -77,7 +77,7 @@ def numbers_are_possible(_: Asked, a: Alternative) -> Iterator[str]:
             yield f"{path} is {number:g}"
 
 
-def jobs_are_done(question: Asked, a: Alternative) -> Iterator[str]:
+def jobs_are_done(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     """Every job once, on the pools it names, for the days that its plan takes, between release and deadline."""
     names = [job.name for job in a.workloads]
     if len(set(names)) < len(names):
@@ -105,7 +105,7 @@ def _worked(job: JobDone) -> float:
     return sum(s.end_day - s.start_day for s in job.schedule if s.pool == job.pools[0])
 
 
-def plans_fit_their_pools(question: Asked, a: Alternative) -> Iterator[str]:
+def plans_fit_their_pools(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     """A job's plan is for the nodes that its pool has, with their number; over several pools for some nodes of each,
     where the question lets them work together, with failures of all of them.
     """
@@ -120,7 +120,7 @@ def plans_fit_their_pools(question: Asked, a: Alternative) -> Iterator[str]:
             yield from _planned_together(question, job, mine)
 
 
-def _planned_together(question: Asked, job: JobDone, mine: list[PoolBought]) -> Iterator[str]:
+def _planned_together(question: ProcureOptions, job: JobDone, mine: list[PoolBought]) -> Iterator[str]:
     planned = job.plan.cluster.pools
     if [x.node for x in planned] != [x.node for x in mine]:
         yield f"{job.name}: its plan is for other nodes than {' and '.join(job.pools)}"
@@ -160,7 +160,7 @@ def _unlike(plan: Plan) -> Iterator[str]:
             yield f"it takes {ranks:,} of the {pool.count * pool.accelerators_per_node:,} accelerators of {pool.node}"
 
 
-def _linked(table: Together, job: JobDone) -> bool:
+def _linked(table: PoolGroup, job: JobDone) -> bool:
     """Whether all links of a plan are as a table gives them."""
     wanted = [(table.link_bytes_per_s, "bytes_per_s"), (table.link_latency_s, "latency_s")]
     return all(
@@ -170,7 +170,7 @@ def _linked(table: Together, job: JobDone) -> bool:
     )
 
 
-def machines_do_one_thing_at_a_time(_: Asked, a: Alternative) -> Iterator[str]:
+def machines_do_one_thing_at_a_time(_: ProcureOptions, a: Alternative) -> Iterator[str]:
     """On a copy of a held pool no two stretches overlap; no job is on two copies of a pool; all pools of a job work on
     it at the same times, and within their own time.
     """
@@ -219,7 +219,7 @@ def _apart(what: str, times: list[tuple[float, float]]) -> Iterator[str]:
             yield f"{what} does two things on day {start:.4g}"
 
 
-def limits_hold(question: Asked, a: Alternative) -> Iterator[str]:
+def limits_hold(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     """Every limit of the question stands in the answer, with the value that follows from the bill, and holds."""
     stated = {c.name: c for c in a.constraints}
     for name, limit in question.limits.items():
@@ -244,7 +244,7 @@ def limits_hold(question: Asked, a: Alternative) -> Iterator[str]:
             yield f"{used} of {count} {node} that are owned"
 
 
-def _value(question: Asked, a: Alternative, name: str) -> float:
+def _value(question: ProcureOptions, a: Alternative, name: str) -> float:
     kind, _, of = name.partition(":")
     held = [pool for pool in a.pools if pool.way not in HIRED]
     if kind == "deadline":
@@ -312,7 +312,7 @@ def _most_in_a_month(a: Alternative) -> float:
     return most
 
 
-def totals_are_sums(question: Asked, a: Alternative) -> Iterator[str]:
+def totals_are_sums(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     """Power, racks, carbon and the last day are those of pools and jobs; a pool's accelerators and use are its own."""
     held = [pool for pool in a.pools if pool.way not in HIRED]
     each = {
@@ -333,7 +333,7 @@ def totals_are_sums(question: Asked, a: Alternative) -> Iterator[str]:
             yield f"{what} is {stated:.9g}, and {derived:.9g} follows"
 
 
-def _utilisation(question: Asked, a: Alternative, pool: PoolBought) -> float:
+def _utilisation(question: ProcureOptions, a: Alternative, pool: PoolBought) -> float:
     """Days worked over those on which it is there; what is hired is there while it works."""
     worked = days_of(a, pool)
     if pool.way in HIRED:
@@ -344,7 +344,7 @@ def _utilisation(question: Asked, a: Alternative, pool: PoolBought) -> float:
     return worked / there if there > 0 else 0.0
 
 
-def value_is_of_the_objective(question: Asked, a: Alternative) -> Iterator[str]:
+def value_is_of_the_objective(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     """The value is what the question minimises: cost, last day, carbon; or tokens over cost."""
     tokens = sum(job.tokens_per_s * _worked(job) * 86400 for job in a.workloads)
     ratio = tokens / a.cost.total_usd if a.cost.total_usd else None
@@ -359,7 +359,7 @@ def value_is_of_the_objective(question: Asked, a: Alternative) -> Iterator[str]:
         yield f"value is {a.value:.9g}, and {wanted:.9g} follows for {question.objective}"
 
 
-def prices_have_their_age(question: Asked, a: Alternative) -> Iterator[str]:
+def prices_have_their_age(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     """A price is stale if it is older than a year on the question's day, undated, or still to come."""
     for pool in a.pools:
         if pool.way != "own" and pool.stale != _stale(pool.price_date, question.as_of):
@@ -465,7 +465,7 @@ def violations(document: Procurement) -> list[Violation]:
     return found + [Violation(check.__name__, says) for check in SUMMARIES for says in check(document)]
 
 
-def _of(question: Asked, a: Alternative) -> Iterator[Violation]:
+def _of(question: ProcureOptions, a: Alternative) -> Iterator[Violation]:
     from planner.verify import violations as of_plan
 
     impossible = [
@@ -481,7 +481,7 @@ def _of(question: Asked, a: Alternative) -> Iterator[Violation]:
             yield Violation(v.name, f"alternative {a.rank}, plan of {job.name}: {v.says}")
 
 
-def keeps(question: Asked, a: Alternative) -> None:
+def keeps(question: ProcureOptions, a: Alternative) -> None:
     """Lets one answer pass that holds and keeps to its question.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner.export import bundle, parts
+from planner.launchers import bundle, parts
 from planner.schema.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from planner import api, catalog
-from planner.comm import choosing, planned
-from planner.export import EXPORTERS
-from planner.export.bundle import refusals
+from planner.comm import run
+from planner.comm.program import choosing
+from planner.launchers import EXPORTERS
+from planner.launchers.bundle import refusals
 from planner.schema.plan import CommunicationRule, Plan, Stage
 
 H100, B200, A100 = "dgx-h100", "dgx-b200", "dgx-a100-80gb"
@@ -247,4 +248,6 @@ def chosen_plan() -> Plan:
         path = Path(folder) / "table.csv"
         header = "backend,algorithm,protocol,op,ranks,bytes,round,seconds"
         path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-        return planned.with_rules(whole, catalog.load(), [str(path)], choosing.Asked(launcher="nccl-tuner"), "plan")[1]
+        return run.with_rules(
+            whole, catalog.load(), [str(path)], choosing.ChooseOptions(launcher="nccl-tuner"), "plan"
+        )[1]

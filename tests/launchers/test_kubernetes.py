@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 import yaml
 
-from planner.export import bundle, parts
+from planner.launchers import bundle, parts
 from tests.launchers import kubernetes_fields
 from tests.launchers.environments import given
 from tests.launchers.spread import expressible

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.export import bundle, nccl_tuner, parts
+from planner.launchers import bundle, nccl_tuner, parts
 from tests.launchers.environments import given
 from tests.launchers.spread import chosen_plan, expressible
 

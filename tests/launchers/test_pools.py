@@ -1,6 +1,6 @@
 """Plans over several pools: every rank's stage stands on the nodes that the plan gives it, whoever starts the job.
 
-Trainers number stages along the ranks, starters number ranks pool after pool. Pods' scripts run here in bash with a
+Trainers number stages along the ranks, schedulers number ranks pool after pool. Pods' scripts run here in bash with a
 stand-in for torchrun; Megatron's own view of the ranks needs its environment (``make test-launchers``).
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.export import EXPORTERS, bundle, parts
-from planner.export.bundle import refusals
+from planner.launchers import EXPORTERS, bundle, parts
+from planner.launchers.bundle import refusals
 from planner.schema.plan import Plan
 from tests.launchers.environments import ask, checkout, export, given, python
 from tests.launchers.spread import ALIKE, MIXED, alike, mixed

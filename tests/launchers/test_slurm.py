@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.export import bundle, parts, write
+from planner.launchers import bundle, parts, write
 from planner.schema.plan import Plan
 from tests.launchers.environments import given
 from tests.launchers.spread import ALIKE, Case, alike, expressible, plan, two_pools

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner import api
-from planner.export import bundle, parts, write
+from planner.launchers import bundle, parts, write
 from planner.schema.plan import Plan
 from tests.launchers.environments import python
 from tests.launchers.spread import alike

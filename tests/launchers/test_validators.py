@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from planner import api
-from planner.export import accelerate, dstack, facts, megatron, skypilot
+from planner.launchers import accelerate, dstack, facts, megatron, skypilot
 from planner.schema.plan import Plan
 from tests.launchers.environments import ask, checkout, export, python
 from tests.launchers.spread import expressible

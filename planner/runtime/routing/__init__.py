@@ -9,6 +9,6 @@ PyTorch and mpi4py are extras (``pip install clusterwright[runtime]``, ``cluster
 
 from planner.runtime.routing.launch import start
 from planner.runtime.routing.router import Disagreement, Router
-from planner.runtime.routing.rules import Rule, of_plan
+from planner.runtime.routing.rules import RoutingRule, of_plan
 
-__all__ = ["Disagreement", "Router", "Rule", "of_plan", "start"]
+__all__ = ["Disagreement", "Router", "RoutingRule", "of_plan", "start"]

@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from planner.runtime.routing.router import Router
-from planner.runtime.routing.rules import EITHER_MPI, Rule, of_plan, pools_of_plan
+from planner.runtime.routing.rules import EITHER_MPI, RoutingRule, of_plan, pools_of_plan
 
 
 def start(
-    plan: str | Path | Sequence[Rule], backends: Sequence[str] | None = None, *, seconds: float = 60.0, rank: int = 1
+    plan: str | Path | Sequence[RoutingRule],
+    backends: Sequence[str] | None = None,
+    *,
+    seconds: float = 60.0,
+    rank: int = 1,
 ) -> Router:
     """A router for this job; PyTorch's default process group (Gloo) is made if there is none.
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.runtime.routing.backends import Mpi, Pending, Torch
-from planner.runtime.routing.rules import EITHER_MPI, OPERATIONS, Rule, checked, choose, matched
+from planner.runtime.routing.rules import EITHER_MPI, OPERATIONS, RoutingRule, checked, choose, matched
 
 SPINS = 200
 """Looks at a handle in a row before the processor is left to others for a while."""
@@ -40,7 +40,7 @@ class Disagreement(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RankGroup:
     """Ranks that talk to each other, with a communicator in every back end."""
 
     ranks: tuple[int, ...]
@@ -92,7 +92,7 @@ class Router:
 
     def __init__(
         self,
-        rules: Sequence[Rule],
+        rules: Sequence[RoutingRule],
         backends: Sequence[str],
         *,
         seconds: float = 60.0,
@@ -119,29 +119,29 @@ class Router:
         self._compare_rules()
         self.world = self.new_group(range(dist.get_world_size()))
 
-    def new_group(self, ranks: Sequence[int]) -> Group:
+    def new_group(self, ranks: Sequence[int]) -> RankGroup:
         """Communicators of a group in every back end. All ranks of the job call it, in one order."""
         members = tuple(ranks)
         made: dict[str, Any] = {}
         for name in self.backends:
             made[name] = Mpi(members) if name in EITHER_MPI else Torch(name, members, self._seconds)
-        return Group(members, made, Torch("gloo", members, self._seconds))
+        return RankGroup(members, made, Torch("gloo", members, self._seconds))
 
     # ---- operations --------------------------------------------------------------------------------------------------
 
-    def all_reduce(self, tensor: Any, op: Any = "sum", group: Group | None = None, async_op: bool = False) -> Any:
+    def all_reduce(self, tensor: Any, op: Any = "sum", group: RankGroup | None = None, async_op: bool = False) -> Any:
         """Sums (or multiplies, or takes the least or largest of) a tensor over the group, in place."""
         call = {"tensor": tensor, "reduction": _reduction(op)}
         return self._go("all-reduce", call, group, _bytes(tensor), async_op)
 
     def all_gather_into_tensor(
-        self, output: Any, tensor: Any, group: Group | None = None, async_op: bool = False
+        self, output: Any, tensor: Any, group: RankGroup | None = None, async_op: bool = False
     ) -> Any:
         """Every rank's tensor, one after the other."""
         return self._go("all-gather", {"output": output, "tensor": tensor}, group, _bytes(output), async_op)
 
     def reduce_scatter_tensor(
-        self, output: Any, tensor: Any, op: Any = "sum", group: Group | None = None, async_op: bool = False
+        self, output: Any, tensor: Any, op: Any = "sum", group: RankGroup | None = None, async_op: bool = False
     ) -> Any:
         """Sums over the group, a share to every rank."""
         call = {"output": output, "tensor": tensor, "reduction": _reduction(op)}
@@ -153,7 +153,7 @@ class Router:
         tensor: Any,
         output_split_sizes: Sequence[int] | None = None,
         input_split_sizes: Sequence[int] | None = None,
-        group: Group | None = None,
+        group: RankGroup | None = None,
         async_op: bool = False,
     ) -> Any:
         """A share of every rank to every other; with splits, rows of unequal number."""
@@ -162,28 +162,28 @@ class Router:
         call = {"output": output, "tensor": tensor, "received": lists[0], "sent": lists[1]}
         return self._go("all-to-all", call, group, _bytes(tensor) if even else None, async_op)
 
-    def broadcast(self, tensor: Any, src: int, group: Group | None = None, async_op: bool = False) -> Any:
+    def broadcast(self, tensor: Any, src: int, group: RankGroup | None = None, async_op: bool = False) -> Any:
         """The tensor of rank `src` (of the job) to all."""
         call = {"tensor": tensor, "root": (group or self.world).ranks.index(src)}
         return self._go("broadcast", call, group, _bytes(tensor), async_op)
 
-    def isend(self, tensor: Any, dst: int, group: Group | None = None, tag: int = TAG) -> Handle:
+    def isend(self, tensor: Any, dst: int, group: RankGroup | None = None, tag: int = TAG) -> Handle:
         """Starts to send to rank `dst` (of the job)."""
         return self._transfer(tensor, dst, group, tag, sends=True)
 
-    def irecv(self, tensor: Any, src: int, group: Group | None = None, tag: int = TAG) -> Handle:
+    def irecv(self, tensor: Any, src: int, group: RankGroup | None = None, tag: int = TAG) -> Handle:
         """Starts to receive from rank `src`, a tensor of the same size as is sent."""
         return self._transfer(tensor, src, group, tag, sends=False)
 
-    def send(self, tensor: Any, dst: int, group: Group | None = None, tag: int = TAG) -> None:
+    def send(self, tensor: Any, dst: int, group: RankGroup | None = None, tag: int = TAG) -> None:
         """Sends, and waits until the tensor may change again."""
         self.isend(tensor, dst, group, tag).wait()
 
-    def recv(self, tensor: Any, src: int, group: Group | None = None, tag: int = TAG) -> None:
+    def recv(self, tensor: Any, src: int, group: RankGroup | None = None, tag: int = TAG) -> None:
         """Receives."""
         self.irecv(tensor, src, group, tag).wait()
 
-    def barrier(self, group: Group | None = None) -> None:
+    def barrier(self, group: RankGroup | None = None) -> None:
         """Waits for all ranks of the group, and for all that this one has under way in MPI."""
         import torch
 
@@ -215,7 +215,7 @@ class Router:
 
     # ---- routing -----------------------------------------------------------------------------------------------------
 
-    def _go(self, op: str, call: dict[str, Any], group: Group | None, size: float | None, async_op: bool) -> Any:
+    def _go(self, op: str, call: dict[str, Any], group: RankGroup | None, size: float | None, async_op: bool) -> Any:
         group = group or self.world
         name = self._choice(op, call["tensor"], call.get("reduction", ""), group, size)
         backend = group.backends[name]
@@ -226,7 +226,7 @@ class Router:
         pending = backend.start(op, call)
         return self._begun(backend, pending) if async_op else self._wait(pending)
 
-    def _transfer(self, tensor: Any, peer: int, group: Group | None, tag: int, *, sends: bool) -> Handle:
+    def _transfer(self, tensor: Any, peer: int, group: RankGroup | None, tag: int, *, sends: bool) -> Handle:
         """Decided without a word to the others: the two ends know the same."""
         group = group or self.world
         size = _bytes(tensor)
@@ -244,21 +244,21 @@ class Router:
             self._open.append(pending)
         return Handle(self, pending)
 
-    def _choice(self, op: str, tensor: Any, reduction: str, group: Group, size: float | None) -> str:
+    def _choice(self, op: str, tensor: Any, reduction: str, group: RankGroup, size: float | None) -> str:
         """The back end of a call: as before, if there was one like it."""
         key = (op, size, tensor.dtype, reduction)
         known = group.known.get(key)
         return known or self._kept(group, key, self._agreed_upon(op, tensor, reduction, group, size))
 
     @staticmethod
-    def _kept(group: Group, key: tuple[Any, ...], name: str) -> str:
+    def _kept(group: RankGroup, key: tuple[Any, ...], name: str) -> str:
         """Remembers a choice: finding its rule anew takes as long as a small call does."""
         if len(group.known) >= REMEMBERED:
             group.known.clear()
         group.known[key] = name
         return name
 
-    def _agreed_upon(self, op: str, tensor: Any, reduction: str, group: Group, size: float | None) -> str:
+    def _agreed_upon(self, op: str, tensor: Any, reduction: str, group: RankGroup, size: float | None) -> str:
         """The back end of a call, agreed upon once for each kind of call in a group: a rule's, or by a decision of the
         caller's own each size.
         """
@@ -285,7 +285,7 @@ class Router:
         """Pools of a group's ranks: all of them know these alike."""
         return tuple(sorted({self._pools[rank] for rank in ranks})) if self._pools else ()
 
-    def _able(self, name: str, op: str, dtype: Any, reduction: str, group: Group) -> str:
+    def _able(self, name: str, op: str, dtype: Any, reduction: str, group: RankGroup) -> str:
         """The back end, or the first that knows the element."""
         if name not in group.backends:
             raise ValueError(f"no back end {name!r} here; loaded are {', '.join(self.backends)}")
@@ -294,7 +294,7 @@ class Router:
                 return each
         raise ValueError(f"none of {', '.join(self.backends)} can do {op} on {dtype}")
 
-    def _compare(self, group: Group, what: str, name: str) -> None:
+    def _compare(self, group: RankGroup, what: str, name: str) -> None:
         """Refuses a call that the group's ranks make or route differently, on all of them."""
         said = self._said(group.control, group.size, f"{what}|{name}")
         if len(set(said)) > 1:

@@ -14,7 +14,7 @@ EITHER_MPI = ("mpi", "mpich", "openmpi")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RoutingRule:
     """Calls of one kind, and the back end that they use."""
 
     op: str
@@ -28,7 +28,7 @@ class Rule:
     """That the group's ranks stand on, all of them; None: any."""
 
 
-def of_plan(path: str | Path, rank: int = 1) -> tuple[Rule, ...]:
+def of_plan(path: str | Path, rank: int = 1) -> tuple[RoutingRule, ...]:
     """The communication rules of a plan that ``clusterwright comm choose ... -o FILE`` wrote.
 
     Raises:
@@ -39,7 +39,7 @@ def of_plan(path: str | Path, rank: int = 1) -> tuple[Rule, ...]:
         raise ValueError(f"{path}: not a plan (kind is {document.get('kind')!r})")
     plan = document["plans"][rank - 1] if document["kind"] == "plan-set" else document
     return tuple(
-        Rule(
+        RoutingRule(
             *(rule["op"], rule.get("ranks"), rule["bytes_min"], rule["bytes_max"], rule["backend"]),
             tuple(rule["pools"]) if rule.get("pools") else None,
         )
@@ -56,7 +56,7 @@ def pools_of_plan(path: str | Path, rank: int = 1) -> tuple[int, ...]:
     return tuple(held) if len(pools) > 1 else ()
 
 
-def checked(rules: Sequence[Rule], backends: Sequence[str]) -> tuple[Rule, ...]:
+def checked(rules: Sequence[RoutingRule], backends: Sequence[str]) -> tuple[RoutingRule, ...]:
     """The rules, if they can be followed: known operations, loaded back ends, and one back end for every call.
 
     Raises:
@@ -79,7 +79,7 @@ def checked(rules: Sequence[Rule], backends: Sequence[str]) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def matched(rules: Sequence[Rule], op: str, ranks: int, size: float, pools: Sequence[int] = ()) -> int | None:
+def matched(rules: Sequence[RoutingRule], op: str, ranks: int, size: float, pools: Sequence[int] = ()) -> int | None:
     """Which rule holds for a call: the first, one for the group's pools before one for any, one for its size before one
     for any; None if there is none.
     """
@@ -92,7 +92,9 @@ def matched(rules: Sequence[Rule], op: str, ranks: int, size: float, pools: Sequ
     return None
 
 
-def choose(rules: Sequence[Rule], op: str, ranks: int, size: float, default: str, pools: Sequence[int] = ()) -> str:
+def choose(
+    rules: Sequence[RoutingRule], op: str, ranks: int, size: float, default: str, pools: Sequence[int] = ()
+) -> str:
     """The back end of the rule that holds for a call."""
     index = matched(rules, op, ranks, size, pools)
     return default if index is None else rules[index].backend

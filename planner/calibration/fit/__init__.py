@@ -1,0 +1,1 @@
+"""Physical parameters fitted to measured runs."""

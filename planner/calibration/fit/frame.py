@@ -1,0 +1,176 @@
+"""Many runs as one grid of columns, so that all are predicted at once, under any efficiencies."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner import cost
+from planner.calibration.runs.run import Run, shape
+from planner.calibration.runs.variants import RunVariant
+from planner.catalog import Catalog
+from planner.cost.figures import Array, Device, Grid, Layout, MeasuredLayers, Network, Stack, Times, stacked, taken
+from planner.cost.measured import NOTHING, at
+from planner.performance import binding
+from planner.performance.efficiency import Efficiencies
+from planner.performance.profiles import profile as profiles_
+from planner.performance.profiles.profile import Profile
+from planner.space.grid import as_figures
+
+
+@dataclass(frozen=True, slots=True)
+class FramePrediction:
+    """Of every run: seconds per step, bytes, and which of its readings was taken."""
+
+    time: Array
+    memory: Array
+    fits: NDArray[np.bool_]
+    row: NDArray[np.intp]
+    beside: Array
+    """Of the memory, bytes beside the framework's allocator: what the allocator's own count leaves out."""
+
+
+def _places(keys: Sequence[Hashable]) -> tuple[list[int], NDArray[np.intp]]:
+    """Position of the first of each distinct key, and every key's place among the distinct ones."""
+    seen: dict[Hashable, int] = {}
+    firsts: list[int] = []
+    for index, key in enumerate(keys):
+        if key not in seen:
+            seen[key] = len(firsts)
+            firsts.append(index)
+    return firsts, np.array([seen[key] for key in keys], dtype=np.intp)
+
+
+class Frame:
+    """Columns of all readings of all runs that can be predicted."""
+
+    def __init__(self, catalog: Catalog, runs: Sequence[Run], profiles: Sequence[Profile] = ()) -> None:
+        self.runs = [run for run in runs if run.covered and run.variants]
+        self.catalog = catalog
+        pairs = [(i, variant) for i, run in enumerate(self.runs) for variant in run.variants]
+        self.owner = np.array([i for i, _ in pairs], dtype=np.intp)
+        self._pairs = pairs
+        self.measured = np.array([run.measured or np.nan for run in self.runs])
+        self.profiled = np.array([], dtype=np.intp)
+        """Runs that a profile of layer times holds for."""
+        self.capacity = np.array([r.cluster.accelerator.memory for i, _ in pairs if (r := self.runs[i]).cluster])
+        if not pairs:
+            return  # no columns: nothing is predicted
+        shapes = [shape(run) for run in self.runs]
+        self._shape = taken(stacked(shapes), self.owner)
+        layouts = [Layout(**{name: float(value) for name, value in v.layout.items()}) for _, v in pairs]
+        self._layout = stacked(layouts)
+        self._options = stacked([as_figures(v.options) for _, v in pairs])
+        used = [self._profile(profiles, run, variant) for run, variant in self._each()]
+        self.profiled = np.unique(self.owner[[each is not None for each in used]])
+        self._times = stacked([_times(each, v) for each, (_, v) in zip(used, pairs, strict=True)])
+        own = [self.runs[i] for i, _ in pairs]
+        self._devices = _places(
+            [
+                (r.cluster.accelerator.id, v.options.precision, r.date)
+                for r, (_, v) in zip(own, pairs, strict=True)
+                if r.cluster
+            ]
+        )
+        self._networks = _places([(r.accelerator, repr(r.cluster)) for r in own])
+        self._stacks = _places(
+            [
+                (r.runtime, r.year, r.mode, r.gradients, r.update_bytes, r.cluster.accelerator.id if r.cluster else "")
+                for r in own
+            ]
+        )
+        self._accelerators = np.array([float(r.accelerators) for r in own])
+
+    def _each(self) -> list[tuple[Run, RunVariant]]:
+        return [(self.runs[i], variant) for i, variant in self._pairs]
+
+    def _profile(self, profiles: Sequence[Profile], run: Run, variant: RunVariant) -> Profile | None:
+        if not profiles or run.workload is None or run.cluster is None:
+            return None
+        return profiles_.fit(profiles, run.workload, run.cluster.accelerator.id, variant.options.precision)
+
+    def grid(self, using: Efficiencies, profiled: bool = True) -> Grid:
+        """The columns under some efficiencies, with layer times of profiles where there are any, or without."""
+        device, network, stack = self._device(using), self._network(using), self._stack(using)
+        return Grid(
+            shape=self._shape,
+            device=device,
+            network=network,
+            stack=stack,
+            layout=self._layout,
+            options=self._options,
+            measured=MeasuredLayers(times=self._times, device=device, network=network, stack=stack)
+            if profiled and len(self.profiled)
+            else None,
+        )
+
+    def reading(self, row: int) -> RunVariant:
+        """The reading of a run that a row stands for (:attr:`Prediction.row`)."""
+        return self._pairs[row][1]
+
+    def _device(self, using: Efficiencies) -> Device:
+        firsts, place = self._devices
+        found = []
+        for index in firsts:
+            owner, variant = self._pairs[index]
+            cluster = self.runs[owner].cluster
+            assert cluster is not None
+            part = cluster.accelerator
+            found.append(
+                binding.device(part, using.accelerator(part), variant.options.precision, self.runs[owner].date)
+            )
+        return taken(stacked(found), place) if len(found) > 1 else found[0]
+
+    def _network(self, using: Efficiencies) -> Network:
+        firsts, place = self._networks
+        found = []
+        for index in firsts:
+            cluster = self.runs[self._pairs[index][0]].cluster
+            assert cluster is not None
+            part = cluster.accelerator
+            found.append(binding.network(cluster, using.accelerator(part)))
+        joined = taken(stacked(found), place) if len(found) > 1 else found[0]
+        return replace(joined, accelerators=self._accelerators)
+
+    def _stack(self, using: Efficiencies) -> Stack:
+        firsts, place = self._stacks
+        found = []
+        for index in firsts:
+            run = self.runs[self._pairs[index][0]]
+            runtime = self.catalog.runtime(run.runtime)
+            assert run.cluster is not None
+            generation = run.cluster.accelerator.generation
+            made = binding.stack(
+                runtime, using.runtime(run.runtime, run.year, run.mode, generation), run.year, generation
+            )
+            if run.gradients:
+                made = replace(made, gradient_bytes=run.gradients[0], gradient_wire=run.gradients[1])
+            if run.update_bytes:
+                made = replace(made, update_bytes=run.update_bytes)
+            found.append(made)
+        return taken(stacked(found), place) if len(found) > 1 else found[0]
+
+    def predict(self, using: Efficiencies, profiled: bool = True) -> FramePrediction:
+        """Every run under some efficiencies; of several readings the fastest that fits, else the leanest."""
+        if not self.runs:
+            nothing = np.array([])
+            return FramePrediction(nothing, nothing, nothing.astype(bool), nothing.astype(np.intp), nothing)
+        grid = self.grid(using, profiled)
+        found = cost.evaluate(grid)
+        time, memory = np.broadcast_to(found.time, self.owner.shape), np.broadcast_to(found.memory, self.owner.shape)
+        fits = memory <= self.capacity
+        order = np.lexsort((np.where(fits, time, memory), ~fits, self.owner))
+        _, first = np.unique(self.owner[order], return_index=True)
+        row = order[first]
+        beside = np.broadcast_to(grid.stack.resident_bytes, self.owner.shape)
+        return FramePrediction(time[row], memory[row], fits[row], row, beside[row])
+
+
+def _times(profile: Profile | None, variant: RunVariant) -> Times:
+    """What a profile says of a run's plan, as scalars."""
+    if profile is None:
+        return NOTHING
+    return at(profile.table, variant.layout["tp"], variant.layout["micro"])

@@ -1,0 +1,84 @@
+"""What calibration may move for encoders, convolutional networks and recommenders, and their cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.calibration.fit.least_squares import Fit, Parameter, fit, weights
+from planner.calibration.runs.other_families import FAMILIES, OtherFrame
+from planner.calibration.runs.run import Run
+from planner.catalog import Catalog
+from planner.cost.figures import Array
+from planner.performance.efficiency import Efficiencies
+
+FOLDS = 5
+EXAMPLES = ("pytorch-ddp@2020",)
+HUGECTR = ("hugectr", "hugectr@2021", "hugectr@2022")
+DDP = ("pytorch-ddp", "pytorch-ddp/blackwell")
+BOARDS = ("H100-PCIE-80GB", "L40S", "L40", "L4", "A30", "A40", "A100-PCIE-80GB")
+
+
+def parameters() -> tuple[Parameter, ...]:
+    """All of them, in a fixed order."""
+    return (
+        Parameter("convolution", "runtimes", ("mxnet", *EXAMPLES), "convolution", 0.3, 1.5),
+        Parameter("mxnet.vector", "runtimes", ("mxnet",), "vector", 0.3, 4.0),
+        Parameter("mxnet.kernel", "runtimes", ("mxnet",), "kernel", 0.4, 1e-4),
+        Parameter("hugectr.gather", "runtimes", HUGECTR, "gather", 0.4, 4.0),
+        Parameter("hugectr.kernel", "runtimes", HUGECTR, "kernel", 0.4, 1e-4),
+        Parameter("hugectr.exchange", "runtimes", HUGECTR, "exchange", 0.4, 1.0),
+        Parameter("pytorch-ddp.vector", "runtimes", DDP, "vector", 0.3, 4.0),
+        Parameter("pytorch-ddp.dp_overlap", "runtimes", DDP, "dp_overlap", 0.3, 1.0),
+        Parameter("examples.kernel", "runtimes", EXAMPLES, "kernel", 0.4, 1e-3),
+        Parameter("examples.vector", "runtimes", EXAMPLES, "vector", 0.3, 4.0),
+        Parameter("examples.gather", "runtimes", EXAMPLES, "gather", 0.4, 4.0),
+        Parameter("boards.power_capped", "accelerators", BOARDS, "power_capped", 0.2, 1.0),
+    )
+
+
+def timed(frame: OtherFrame) -> NDArray[np.intp]:
+    """Runs with a measured time of their own."""
+    own = np.array([not run.repeated for run in frame.runs])
+    return np.flatnonzero(np.isfinite(frame.measured) & own)
+
+
+def _weights(frame: OtherFrame, rows: NDArray[np.intp]) -> Array:
+    return weights([f"{frame.runs[i].family} {frame.runs[i].source}" for i in rows])
+
+
+def fitted(frame: OtherFrame, prior: Efficiencies, rows: NDArray[np.intp] | None = None) -> Fit:
+    """The parameters fitted to some rows (all that are timed). A family of a source counts as the root of its rows."""
+    rows = timed(frame) if rows is None else rows
+    return fit(frame, prior, parameters(), rows, _weights(frame, rows))
+
+
+def extended(catalog: Catalog, runs: Sequence[Run], found: Efficiencies) -> Efficiencies:
+    """Efficiencies fitted to transformers, with those of the other families fitted on top of them."""
+    known = [run for run in runs if run.covered and run.measured and run.family in FAMILIES]
+    return fitted(OtherFrame(catalog, known), found).efficiencies if known else found
+
+
+def folds(sources: Sequence[str]) -> dict[str, int]:
+    """Source -> fold: the largest first, each to the fold with the fewest rows so far."""
+    names, count = np.unique(np.array(sources), return_counts=True)
+    load, found = [0] * FOLDS, {}
+    for size, name in sorted(zip(-count, names, strict=True)):
+        fold = load.index(min(load))
+        found[str(name)] = fold
+        load[fold] -= int(size)
+    return found
+
+
+def cross_validated(frame: OtherFrame, prior: Efficiencies) -> Array:
+    """Times of the timed rows, each by a fit that left out its source's fold. Seconds."""
+    rows = timed(frame)
+    sources = [frame.runs[i].source for i in rows]
+    fold = np.array([folds(sources)[source] for source in sources])
+    times = np.empty(len(rows))
+    for each in sorted(set(fold)):
+        found = fitted(frame, prior, rows[fold != each])
+        times[fold == each] = frame.predict(found.efficiencies).time[rows[fold == each]]
+    return times

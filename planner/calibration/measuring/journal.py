@@ -1,0 +1,224 @@
+"""Measured kernels as rows of a CSV file: written one by one, so that an interrupted run goes on where it stopped.
+
+A table made elsewhere is read the same way; of its columns only ``accelerator, dtype, m, n, k`` and ``seconds`` or
+``tflops`` are needed, and it holds matrix products if it has no column ``kind``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from planner.base.errors import WrongQuestion, nearest
+
+MATRIX, FORWARD, BACKWARD, MEMORY, LAUNCH = "matrix", "attention-forward", "attention-backward", "memory", "launch"
+GATHER, SCATTER, REDUCE, EXCHANGE = "all-gather", "reduce-scatter", "all-reduce", "all-to-all"
+COLLECTIVES = (GATHER, SCATTER, REDUCE, EXCHANGE)
+KINDS = (MATRIX, FORWARD, BACKWARD, MEMORY, LAUNCH, *COLLECTIVES)
+ELEMENT = {"bf16": 2, "fp16": 2, "fp8": 1, "fp32": 4, "tf32": 4}
+"""Bytes of an element, by precision."""
+LAYOUTS = ("TN", "NN", "NT")
+"""Of a product's operands, as BLAS names them: forward, gradient of the input, gradient of the weight."""
+MAX_BYTES = 100_000_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kernel:
+    """One thing to time. A count that does not apply is 0."""
+
+    kind: str
+    dtype: str
+    layout: str = ""
+    m: int = 0
+    n: int = 0
+    k: int = 0
+    """A product (m x k)(k x n)."""
+    batch: int = 0
+    heads: int = 0
+    head_dim: int = 0
+    sequence: int = 0
+    """Causal attention, as many heads of keys and values as of queries."""
+    size: int = 0
+    """Bytes: moved by a memory kernel; of the whole vector of a collective, of the send buffer of an all-to-all."""
+    ranks: int = 0
+    """Accelerators in a collective."""
+
+    @property
+    def flops(self) -> float:
+        """``2 m n k``; causal attention ``2 B s^2 H d`` forward, 2.5 times as many backward (flash attention)."""
+        if self.kind == MATRIX:
+            return 2.0 * self.m * self.n * self.k
+        forward = 2.0 * self.batch * self.sequence**2 * self.heads * self.head_dim
+        return forward * {FORWARD: 1.0, BACKWARD: 2.5}.get(self.kind, 0.0)
+
+    @property
+    def bytes(self) -> float:
+        """Operands and result of a product; the size of what is moved."""
+        if self.kind == MATRIX:
+            return float(ELEMENT[self.dtype] * (self.m * self.k + self.k * self.n + self.m * self.n))
+        return float(self.size)
+
+    def __str__(self) -> str:
+        """As a progress bar names it."""
+        if self.kind == MATRIX:
+            return f"{self.dtype} {self.m} x {self.n} x {self.k} {self.layout}".rstrip()
+        detail = f" {self.sequence} tokens" if self.sequence else f" {self.size / 1e6:.3g} MB" if self.size else ""
+        return self.kind + detail
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasurementRow:
+    """A kernel's time on an accelerator."""
+
+    accelerator: str
+    """Id in the catalog; in a table made elsewhere, as it is called there."""
+    kernel: Kernel
+    seconds: float
+    torch: str = ""
+    """Version that ran it."""
+    date: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementTable:
+    """What a file holds."""
+
+    rows: tuple[MeasurementRow, ...]
+    left_out: int
+    """Rows with an empty cell where a shape or a time belongs: a rate that its source gives without one."""
+
+
+_COUNTS = tuple(item.name for item in fields(Kernel) if item.name not in ("kind", "dtype", "layout"))
+COLUMNS = ("accelerator", "kind", "dtype", "layout", *_COUNTS, "seconds", "flops", "bytes", "torch", "date")
+_NEEDED = {MATRIX: ("m", "n", "k"), MEMORY: ("size",), LAUNCH: ()}
+_NEEDED |= dict.fromkeys((FORWARD, BACKWARD), ("batch", "heads", "head_dim", "sequence"))
+_NEEDED |= dict.fromkeys(COLLECTIVES, ("size", "ranks"))
+
+
+def read(path: Path) -> MeasurementTable:
+    """All rows of a journal or of a table made elsewhere.
+
+    Raises:
+        WrongQuestion: no such file, a missing column, or a cell that is none (``file:line: column = value: ...``).
+    """
+    reader = csv.DictReader(io.StringIO(_text(path), newline=""), restval="", strict=True)
+    try:
+        _checked_columns(path, reader.fieldnames or ())
+        found: list[MeasurementRow] = []
+        left_out = 0
+        for cells in reader:
+            row = _row(cells, f"{path}:{reader.line_num}")
+            found += [row] if row else []
+            left_out += row is None
+    except csv.Error as error:
+        raise WrongQuestion(f"{path}:{reader.reader.line_num}: {error}") from None
+    return MeasurementTable(tuple(found), left_out)
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise WrongQuestion(f"{path}: a kernel table has at most {MAX_BYTES:,} bytes")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
+
+
+def _checked_columns(path: Path, columns: Sequence[str]) -> None:
+    needed = ["accelerator", "dtype", *(() if "kind" in columns else ("m", "n", "k"))]
+    missing = [name for name in needed if name not in columns]
+    if "seconds" not in columns and "tflops" not in columns:
+        missing.append("seconds (or tflops)")
+    if missing:
+        raise WrongQuestion(f"{path}:1: no column {', '.join(missing)}; a kernel table has {', '.join(COLUMNS)}")
+
+
+def _row(cells: Mapping[str | None, str], where: str) -> MeasurementRow | None:
+    if None in cells:
+        raise WrongQuestion(f"{where}: more cells than the header names")
+    kind = _one_of(cells, "kind", KINDS, where) or MATRIX
+    dtype, layout = _one_of(cells, "dtype", tuple(ELEMENT), where), _one_of(cells, "layout", LAYOUTS, where)
+    if not cells["accelerator"].strip() or not dtype:
+        raise WrongQuestion(f"{where}: accelerator and dtype must be given")
+    counts = {name: _number(cells, name, where, whole=True) for name in _COUNTS}
+    kernel = Kernel(kind=kind, dtype=dtype, layout=layout, **{name: int(value) for name, value in counts.items()})
+    seconds = _number(cells, "seconds", where)
+    rate = _number(cells, "tflops", where)
+    seconds = seconds or (kernel.flops / (rate * 1e12) if rate else 0.0)
+    if not seconds or not all(counts[name] for name in _NEEDED[kind]):
+        return None
+    told = {name: (cells.get(name) or "").strip() for name in ("accelerator", "torch", "date")}
+    return MeasurementRow(kernel=kernel, seconds=seconds, **told)
+
+
+def _one_of(cells: Mapping[str | None, str], name: str, known: Sequence[str], where: str) -> str:
+    """A cell that is empty or one of some words."""
+    text = (cells.get(name) or "").strip()
+    if text and text not in known:
+        near = nearest(text, known)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        raise WrongQuestion(f"{where}: {name} = {text!r}: {hint}")
+    return text
+
+
+def _number(cells: Mapping[str | None, str], name: str, where: str, whole: bool = False) -> float:
+    """A cell as a positive number; 0 where it is empty."""
+    text = (cells.get(name) or "").strip()
+    try:
+        value = float(text or 0.0)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0 or (whole and value != int(value)):
+        raise WrongQuestion(f"{where}: {name} = {text!r}: must be a {'whole' if whole else 'positive'} number")
+    return value
+
+
+class MeasurementJournal:
+    """A file that rows are added to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows = list(read(path).rows) if self._repaired() else []
+
+    def _repaired(self) -> bool:
+        """Whether there is a file to go on with; a last line that was cut off while it was written is dropped."""
+        if not self.path.exists():
+            return False
+        text = _text(self.path)
+        if text and not text.endswith("\n"):
+            text = text[: text.rfind("\n") + 1]
+            self._write(text, "w")
+        if text and text.split("\n", 1)[0].split(",") != list(COLUMNS):
+            raise WrongQuestion(f"{self.path}:1: no journal of measured kernels: its columns are others")
+        return bool(text)
+
+    def add(self, row: MeasurementRow) -> None:
+        """Writes one row, whole, and the header before the first."""
+        lines = io.StringIO()
+        writer = csv.writer(lines, lineterminator="\n")
+        if not self.rows and not (self.path.exists() and self.path.stat().st_size):
+            writer.writerow(COLUMNS)
+        writer.writerow(_cells(row))
+        self._write(lines.getvalue(), "a")
+        self.rows.append(row)
+
+    def _write(self, text: str, mode: str) -> None:
+        try:
+            with self.path.open(mode, encoding="utf-8", newline="") as file:
+                file.write(text)
+        except OSError as error:
+            raise WrongQuestion(f"{self.path}: cannot be written: {error.strerror or error}") from None
+
+
+def _cells(row: MeasurementRow) -> list[str]:
+    kernel = row.kernel
+    counts = [getattr(kernel, name) for name in _COUNTS]
+    numbers = [f"{value:.6g}" if value else "" for value in (row.seconds, kernel.flops, kernel.bytes)]
+    named = [row.accelerator, kernel.kind, kernel.dtype, kernel.layout]
+    return [*named, *(str(count) if count else "" for count in counts), *numbers, row.torch, row.date]

@@ -1,0 +1,237 @@
+"""Measures this machine's kernels, or reads a table of them, and writes what they reach as a catalog overlay."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from planner.base.errors import WrongQuestion
+from planner.calibration.fit.overlay import write_overlay
+from planner.calibration.measuring import levels
+from planner.calibration.measuring.device import device_of, devices, precisions, recognised
+from planner.calibration.measuring.fitting import Report, fit_kernels
+from planner.calibration.measuring.journal import (
+    COLLECTIVES,
+    ELEMENT,
+    Kernel,
+    MeasurementJournal,
+    MeasurementRow,
+    MeasurementTable,
+    read,
+)
+from planner.calibration.measuring.kernels import kernels
+from planner.calibration.measuring.ranks import time_collectives
+from planner.calibration.measuring.timing import Bench, Refused
+from planner.calibration.runs import names
+from planner.catalog import Catalog
+from planner.models.files import make_folder
+from planner.performance import binding, intervals
+from planner.performance.efficiency import Efficiencies
+from planner.schema.efficiency import AcceleratorEfficiency
+from planner.schema.hardware import Accelerator
+
+JOURNAL = "kernels.csv"
+
+
+class OnMeasured(Protocol):
+    """Counts `n` more units as done; `note` is shown behind the bar."""
+
+    def __call__(self, n: float = 1, note: str = "") -> None:
+        """Count."""
+
+
+class Progress(Protocol):
+    """A progress bar: :func:`planner.commands.screen.render.progress`, or nothing."""
+
+    def __call__(self, description: str, total: float | None) -> AbstractContextManager[OnMeasured]:
+        """Show a bar for `total` units of work."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What was timed."""
+
+    rows: tuple[MeasurementRow, ...]
+    fresh: int
+    """Rows timed now; the others were in the journal."""
+    refused: tuple[str, ...]
+    """Kernels that the device or this build of PyTorch does not run, with its reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureReport:
+    """What a measurement, or a table, led to."""
+
+    accelerator: str
+    entry: AcceleratorEfficiency
+    report: Report
+    journal: Path
+    written: tuple[Path, ...]
+    fresh: int
+    left_out: int
+    """Rows of a table that say nothing of this accelerator's figures: other parts, no shape, no peak in the catalog."""
+    refused: tuple[str, ...]
+    kept: bool
+    """Whether the levels of products, attention and memory stay those that whole training steps showed."""
+
+
+def run_measure(
+    folder: Path,
+    accelerator: str | None,
+    device: str,
+    tiny: bool,
+    progress: Progress,
+    catalog: Catalog,
+    ranks: int | None = None,
+) -> MeasureReport:
+    """Measures a device and writes ``FOLDER/kernels.csv`` and ``FOLDER/accelerator_efficiencies/ID.toml``.
+
+    Arguments:
+        folder: made if it is missing; a journal in it is gone on with.
+        accelerator: id in the catalog; None: known by the name that the device gives itself.
+        device: ``auto``, ``cuda``, ``cuda:1``, ``cpu``.
+        tiny: a few small kernels, to see that it works; the figures mean nothing.
+        progress: shows how far it is.
+        catalog: where the accelerator and its entry so far are.
+        ranks: devices that collectives span; None: all GPUs, or none of them on a CPU.
+
+    Raises:
+        WrongQuestion: PyTorch or the device is missing, the accelerator is unknown, or a file cannot be read or
+        written.
+    """
+    place = device_of(device)
+    part = catalog.accelerator(accelerator or recognised(place, catalog))
+    make_folder(folder / "accelerator_efficiencies")
+    found = measure(place, folder / JOURNAL, accelerator=part, tiny=tiny, progress=progress, ranks=ranks)
+    version = found.rows[0].torch if found.rows else ""
+    return _fitted(folder, folder / JOURNAL, part, catalog, found, 0, f"measured with PyTorch {version}")
+
+
+def run_table(folder: Path, table: Path, accelerator: str, catalog: Catalog) -> MeasureReport:
+    """Fits a kernel table, made here or elsewhere, and writes the overlay. Needs no PyTorch.
+
+    Raises:
+        WrongQuestion: a malformed table, no row of that accelerator, or a file that cannot be written.
+    """
+    part = catalog.accelerator(accelerator)
+    rows, left_out = of_table(table, part, catalog.accelerators)
+    make_folder(folder / "accelerator_efficiencies")
+    return _fitted(folder, table, part, catalog, Measurement(tuple(rows), 0, ()), left_out, f"table {table.name}")
+
+
+def measure(
+    device: str,
+    journal: Path,
+    *,
+    accelerator: Accelerator,
+    progress: Progress,
+    tiny: bool = False,
+    ranks: int | None = None,
+    bench: Any = None,
+) -> Measurement:
+    """Times every kernel of a device that the journal does not hold yet, and adds each to it as it is known.
+
+    Arguments:
+        device: as PyTorch names it.
+        journal: rows of the same accelerator and version of PyTorch in it are not measured again.
+        accelerator: what the device is, in the catalog.
+        progress: shows how far it is.
+        tiny: a few small kernels only.
+        ranks: devices that collectives span; None: all GPUs, one CPU.
+        bench: what times a single-device kernel, with a `version`; None: PyTorch.
+    """
+    timer = bench or Bench(device)
+    wanted = kernels(precisions(device, accelerator), ranks or devices(device), tiny=tiny)
+    log = MeasurementJournal(journal)
+    own = {r.kernel: r for r in log.rows if (r.accelerator, r.torch) == (accelerator.id, timer.version)}
+    today = datetime.date.today().isoformat()
+
+    def keep(kernel: Kernel, seconds: float) -> None:
+        exact = float(f"{seconds:.6g}")  # as the journal gives it back
+        own[kernel] = MeasurementRow(
+            accelerator=accelerator.id, kernel=kernel, seconds=exact, torch=timer.version, date=today
+        )
+        log.add(own[kernel])
+
+    missing = [kernel for kernel in wanted if kernel not in own]
+    with progress("measuring kernels", len(wanted)) as advance:
+        advance(len(wanted) - len(missing), "")
+        refused = _timed(missing, timer, device, keep, advance)
+    return Measurement(
+        tuple(own[kernel] for kernel in wanted if kernel in own), len(missing) - len(refused), tuple(refused)
+    )
+
+
+def _timed(
+    missing: Sequence[Kernel], timer: Any, device: str, keep: Callable[[Kernel, float], None], advance: OnMeasured
+) -> list[str]:
+    """Times kernels one by one, collectives a group size at a time; returns what did not run."""
+    refused: list[str] = []
+    for kernel in missing:
+        if kernel.kind not in COLLECTIVES:
+            try:
+                keep(kernel, timer(kernel))
+            except Refused as reason:
+                refused.append(f"{kernel}: {reason}")
+            advance(1, str(kernel))
+
+    def heard(kernel: Kernel, seconds: float) -> None:
+        left.remove(kernel)
+        keep(kernel, seconds)
+        advance(1, str(kernel))
+
+    together = [kernel for kernel in missing if kernel.kind in COLLECTIVES]
+    for ranks in sorted({kernel.ranks for kernel in together}):
+        left = [kernel for kernel in together if kernel.ranks == ranks]
+        try:
+            time_collectives(tuple(left), device, heard)
+        except Refused as reason:
+            refused += [f"{kernel} on {ranks} ranks: {reason}" for kernel in left]
+    return refused
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def of_table(path: Path, part: Accelerator, known: Iterable[str] = ()) -> tuple[list[MeasurementRow], int]:
+    """A table's rows of one accelerator, in precisions that it has a peak for, and how many rows are left out.
+
+    Raises:
+        WrongQuestion: a malformed table, or none of its rows is of this accelerator.
+    """
+    table: MeasurementTable = read(path)
+    kept = rows_of(table, part, known)
+    if not kept:
+        there = sorted({names.accelerator(row.accelerator, known) or row.accelerator for row in table.rows})
+        raise WrongQuestion(f"{path}: no kernel of {part.id} in it; it has {', '.join(there[:8]) or 'no rows'}")
+    return kept, len(table.rows) - len(kept) + table.left_out
+
+
+def rows_of(table: MeasurementTable, part: Accelerator, known: Iterable[str] = ()) -> list[MeasurementRow]:
+    """The rows of one accelerator, in precisions that it has a peak for; `known` are the catalog's ids."""
+    ids = (part.id, *known)
+    mine = [row for row in table.rows if names.accelerator(row.accelerator, ids) == part.id]
+    return [row for row in mine if row.kernel.dtype in ELEMENT and binding.can_train_in(part, row.kernel.dtype)]
+
+
+def _prior(catalog: Catalog, part: Accelerator) -> AcceleratorEfficiency:
+    return Efficiencies.of(catalog).accelerator(part)
+
+
+def _fitted(
+    folder: Path, journal: Path, part: Accelerator, catalog: Catalog, found: Measurement, left_out: int, how: str
+) -> MeasureReport:
+    levels.check(found.rows, part)
+    prior = _prior(catalog, part)
+    entry, report = fit_kernels(found.rows, part, prior)
+    kept = intervals.measured(intervals.read(catalog), part.generation)
+    entry = levels.kept(entry, prior, found.rows, part) if kept else entry
+    source = f"{how}: {report.rows} kernels, mean error {report.mape:.1%}"
+    date = max((row.date for row in found.rows), default="") or datetime.date.today().isoformat()
+    written = write_overlay(folder, Efficiencies({part.id: entry}, {}), source, date, f"{part.id}.toml")
+    return MeasureReport(part.id, entry, report, journal, tuple(written), found.fresh, left_out, found.refused, kept)

@@ -1,0 +1,1 @@
+"""Errors of predictions: residuals, metrics, validation."""

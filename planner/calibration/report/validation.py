@@ -1,0 +1,266 @@
+"""Predictions of a runs file as it stands, held against its measurements, group by group."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.calibration.fit.frame import Frame, FramePrediction
+from planner.calibration.report import metrics
+from planner.calibration.report.metrics import Errors, GroupChoice
+from planner.calibration.runs.run import Run
+from planner.cost import risk
+from planner.cost.figures import Array
+from planner.performance import intervals
+from planner.performance.efficiency import Efficiencies
+from planner.performance.intervals import Width
+
+BY = {"source": "source", "model": "base", "accelerator": "accelerator"}
+TRANSFORMERS = ("dense", "moe")
+PER_RUN = (
+    "id",
+    "source",
+    "model",
+    "measured_s",
+    "predicted_s",
+    "low_s",
+    "high_s",
+    "error",
+    "memory_bytes",
+    "low_memory_bytes",
+    "high_memory_bytes",
+    "measured_memory_bytes",
+    "fits",
+    "inferred",
+    "reason",
+)
+"""Columns of the file that ``-o`` writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """All runs of a file, those that were predicted, and their intervals."""
+
+    runs: Sequence[Run]
+    predicted: Sequence[Run]
+    """Those of the frame, in its order."""
+    time: Array
+    low: Array
+    high: Array
+    memory: Array
+    """Bytes on the fullest accelerator."""
+    reading: Array
+    """The same as its measurement counts it: what the framework's allocator holds, or all of it."""
+    memory_half: Array
+    """Half-width of the memory's 80 % interval, on a log scale."""
+    capacity: Array
+    fits: NDArray[np.bool_]
+    readings: Sequence[str]
+    """Of each, what was inferred."""
+
+    @property
+    def measured(self) -> Array:
+        """Seconds per step; NaN where none was measured."""
+        return np.array([run.measured or np.nan for run in self.predicted])
+
+
+def judged(
+    runs: Sequence[Run],
+    frame: Frame,
+    found: FramePrediction,
+    known: Mapping[str, Width],
+    others: Sequence[Run] = (),
+    times: Sequence[float] | Array = (),
+    memory_known: Mapping[str, Width] | None = None,
+) -> Judged:
+    """Joins runs, predictions and interval widths; `others` are runs without layouts and their times."""
+    predicted = [*frame.runs, *others]
+    half = np.array([intervals.of_work(known, *described(run), run.task, sequence_of(run))[0] for run in predicted])
+    time = np.concatenate([found.time, np.asarray(times, dtype=float)])
+    unknown = np.full(len(others), np.nan)
+    return Judged(
+        runs,
+        predicted,
+        time,
+        time * np.exp(-half),
+        time * np.exp(half),
+        np.concatenate([found.memory, unknown]),
+        np.concatenate([readings(frame, found), unknown]),
+        np.array([intervals.found_memory(memory_known or {}, run.runtime)[0] for run in predicted]),
+        np.concatenate([frame.capacity[found.row], unknown]),
+        np.concatenate([found.fits, np.ones(len(others), dtype=bool)]),
+        [", ".join(run.inferred) for run in predicted],
+    )
+
+
+def readings(frame: Frame, found: FramePrediction) -> Array:
+    """Predicted peaks as their measurements count them: an allocator's own count leaves out what is beside it."""
+    own = np.array([run.in_allocator for run in frame.runs])
+    return np.asarray(found.memory - own * found.beside)
+
+
+def memory_residuals(frame: Frame, found: FramePrediction) -> tuple[NDArray[np.intp], Array]:
+    """Indices of a frame's runs whose peak was measured, and ``log(predicted / measured)`` of each."""
+    rows = np.array([i for i, run in enumerate(frame.runs) if run.memory_measured and run.measured_bytes], dtype=int)
+    measured = np.array([frame.runs[i].measured_bytes or np.nan for i in rows])
+    return rows, np.log(readings(frame, found)[rows] / measured)
+
+
+def described(run: Run) -> tuple[str, str, str]:
+    """What decides which runs are comparable: generation, kind of model, runtime."""
+    assert run.cluster is not None
+    return run.cluster.accelerator.generation, run.family, run.runtime
+
+
+def sequence_of(run: Run) -> int:
+    """Tokens of a run's sequences; 0 where its model has none."""
+    return run.workload.sequence if run.workload else 0
+
+
+def report(judgement: Judged, by: str, oom_risk: float = 0.05) -> dict[str, Any]:
+    """The whole document: overall, and by source, model or accelerator; feasibility at 50 % and at a risk."""
+    groups = []
+    everything = metrics.by(judgement.runs, BY[by])
+    inside = metrics.by(judgement.predicted, BY[by])
+    for name, members in everything.items():
+        groups.append(
+            {"name": name, **_group(judgement, [judgement.runs[i] for i in members], inside.get(name, []), oom_risk)}
+        )
+    every = list(range(len(judgement.predicted)))
+    return {
+        "kind": "validation",
+        "schema_version": 1,
+        "by": by,
+        "overall": _group(judgement, judgement.runs, every, oom_risk),
+        "coverage": coverage(judgement.runs),
+        "groups": groups,
+        "not_covered": not_covered(judgement.runs),
+        "inferred": inferred(judgement.runs),
+    }
+
+
+def _group(judgement: Judged, runs: Sequence[Run], places: Sequence[int], oom_risk: float) -> dict[str, Any]:
+    index = np.array(places, dtype=np.intp)
+    measured = judgement.measured[index]
+    timed = np.isfinite(measured)
+    chosen, actual = index[timed], measured[timed]
+    inside = (judgement.low[chosen] <= actual) & (actual <= judgement.high[chosen])
+    errors = Errors.of(judgement.time[chosen], actual, inside.astype(float))
+    members = [judgement.predicted[i] for i in index]
+    picked = metrics.choice(metrics.job_groups(members, judgement.time[index], measured))
+    return {
+        "n": len(runs),
+        "covered": len(chosen),
+        **(asdict(errors) if errors else dict.fromkeys(Errors.__dataclass_fields__)),
+        "memory": _memory(judgement, index),
+        "oom": _out_of_memory(judgement, index, oom_risk),
+        "choice": asdict(picked)
+        if picked
+        else {name: None for name in GroupChoice.__dataclass_fields__} | {"groups": 0},
+    }
+
+
+def _memory(judgement: Judged, index: NDArray[np.intp]) -> dict[str, Any]:
+    """Over runs whose memory was read off a device."""
+    rows = np.array([i for i in index if judgement.predicted[i].memory_measured], dtype=np.intp)
+    actual = np.array([judgement.predicted[i].measured_bytes or np.nan for i in rows])
+    reading, factor = judgement.reading[rows], np.exp(judgement.memory_half[rows])
+    inside = (reading / factor <= actual) & (actual <= reading * factor)
+    errors = Errors.of(reading, actual, inside.astype(float)) if len(rows) else None
+    kept = ("mape", "median_ape", "p90_ape", "bias", "interval80_coverage")
+    return {"n": len(rows), **{name: getattr(errors, name) if errors else None for name in kept}}
+
+
+def _out_of_memory(judgement: Judged, index: NDArray[np.intp], oom_risk: float) -> dict[str, Any]:
+    """Rows that ran out of memory: how many are foreseen; rows that ran: how many are called infeasible.
+
+    Both at a risk of 50 % (the median prediction against the capacity), and at another.
+    """
+    ran_out = [i for i in index if judgement.predicted[i].out_of_memory]
+    ran = [i for i in index if judgement.predicted[i].measured and not judgement.predicted[i].out_of_memory]
+    usable = np.array(
+        [risk.usable(c, w, oom_risk) for c, w in zip(judgement.capacity, judgement.memory_half, strict=True)]
+    )
+    careful = ~(judgement.memory > usable)
+    return {
+        "n": len(ran_out),
+        "foreseen": sum(not judgement.fits[i] for i in ran_out),
+        "ran": len(ran),
+        "called_infeasible": sum(not judgement.fits[i] for i in ran),
+        "at_risk": {
+            "oom_risk": oom_risk,
+            "foreseen": sum(not careful[i] for i in ran_out),
+            "called_infeasible": sum(not careful[i] for i in ran),
+        },
+    }
+
+
+def coverage(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Of the rows that state enough, how many are predicted; the denominator is what states enough."""
+    asked = {
+        "dense and MoE pre-training, grades A and B": [
+            r for r in runs if r.family in TRANSFORMERS and r.task == "pretrain" and r.grade in "AB" and r.states_enough
+        ],
+        "encoder, CNN and DLRM": [r for r in runs if r.family not in TRANSFORMERS and r.states_enough],
+    }
+    return [
+        {"rows": name, "n": len(rows), "covered": sum(r.covered and r.measured is not None for r in rows)}
+        for name, rows in asked.items()
+    ]
+
+
+def gain(frame: Frame, using: Efficiencies) -> dict[str, Any] | None:
+    """Errors on the runs that a profile of layer times holds for, with it and without; None if it holds for none."""
+    rows = frame.profiled[np.isfinite(frame.measured[frame.profiled])]
+    if not len(rows):
+        return None
+    told: dict[str, Any] = {"n": len(rows)}
+    for name, profiled in (("measured", True), ("modelled", False)):
+        errors = Errors.of(frame.predict(using, profiled).time[rows], frame.measured[rows])
+        told[name] = asdict(errors) if errors else None
+    return told
+
+
+def inferred(runs: Sequence[Run]) -> dict[str, int]:
+    """How many predicted rows each rule of inference touched, most first."""
+    rules = Counter(rule for run in runs if run.covered for rule in set(run.inferred))
+    return dict(rules.most_common())
+
+
+def not_covered(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Why rows are not predicted, most frequent first."""
+    reasons = Counter(
+        (run.source, run.reason or "no time or throughput") for run in runs if not run.covered or run.measured is None
+    )
+    return [{"source": s, "reason": reason, "n": n} for (s, reason), n in reasons.most_common()]
+
+
+def per_run(judgement: Judged) -> str:
+    """A CSV of every run: predicted and measured, its interval, what was inferred, why not."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(PER_RUN)
+    place = {id(run): index for index, run in enumerate(judgement.predicted)}  # a user's ids may repeat
+    for run in judgement.runs:
+        i = place.get(id(run))
+        if i is None:
+            table.writerow([run.id, run.source, run.model, *[""] * 10, "", run.reason])
+            continue
+        error = f"{judgement.time[i] / run.measured - 1:.4f}" if run.measured else ""
+        found = [f"{x:.6g}" for x in (judgement.time[i], judgement.low[i], judgement.high[i])]
+        memory, factor = judgement.reading[i], np.exp(judgement.memory_half[i])
+        held = [
+            *(f"{x:.6g}" if np.isfinite(x) else "" for x in (memory, memory / factor, memory * factor)),
+            f"{run.measured_bytes or 0:.6g}" if run.measured_bytes else "",
+        ]
+        measured = f"{run.measured:.6g}" if run.measured else ""
+        fits, inferred = bool(judgement.fits[i]), judgement.readings[i]
+        table.writerow([run.id, run.source, run.model, measured, *found, error, *held, fits, inferred, ""])
+    return text.getvalue()

@@ -1,0 +1,1 @@
+"""Published and own runs, read as one grid of columns."""

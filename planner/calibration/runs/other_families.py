@@ -1,0 +1,137 @@
+"""Convolutional networks and recommenders: rows as runs, and many runs predicted at once under any efficiencies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.calibration.fit.frame import Frame
+from planner.calibration.runs import names
+from planner.calibration.runs.cells import number
+from planner.calibration.runs.run import NotStated, Run
+from planner.catalog import Catalog
+from planner.cost import convolution, recommendation
+from planner.cost.figures import Array, Device, Network, stacked
+from planner.cost.software import Software
+from planner.models import families
+from planner.performance import binding
+from planner.performance.efficiency import Efficiencies
+
+FAMILIES = ("encoder", "cnn", "dlrm")
+UNSTATED_BATCH = {"fp16": 256, "bf16": 256}
+"""Images per accelerator where nothing is stated, by precision; 128 in 32 bit."""
+_EXAMPLES = ("pytorch-ddp", "2020")
+_TUNED = {"cnn": ("mxnet", ""), "dlrm": ("hugectr", "")}
+
+
+def filled(run: Run, row: Mapping[str, str]) -> Run:
+    """The run of a convolutional network's or a recommender's row.
+
+    Raises:
+        NotStated: no such model, no batch, no throughput in the precision.
+    """
+    if run.family not in _TUNED:
+        raise NotStated(f"family {run.family}: transformers, convolutional networks and recommenders are predicted")
+    name = names.MODELS.get(run.model, run.model)
+    if name not in (families.networks() if run.family == "cnn" else families.recommenders()):
+        raise NotStated(f"no {run.family} of the library is called {run.model!r}")
+    inferred: list[str] = []
+    precision = (row.get("precision") or "").strip()
+    if not precision:
+        precision = "fp16"
+        inferred.append("precision fp16")
+    assert run.cluster is not None
+    if not binding.can_train_in(run.cluster.accelerator, precision):
+        raise NotStated(f"{run.cluster.accelerator.id} has no matrix rate in {precision}")
+    batch = int(number(row, "global_batch_seqs") or 0)
+    if not batch:
+        each = int(number(row, "micro_batch") or 0)
+        if not each:
+            each = UNSTATED_BATCH.get(precision, 128)
+            inferred.append(f"batch: {each} per accelerator")
+        batch = each * run.accelerators
+    rate = number(row, "value") if row.get("metric") == "samples_per_s" else None
+    tuned = run.source.startswith("mlperf") or "MXNet" in (row.get("notes") or "")
+    runtime, year = _TUNED[run.family] if tuned else _EXAMPLES
+    date = names.ROUNDS.get(run.source, year)
+    return replace(
+        run,
+        model=name,
+        measured=batch / rate if rate else number(row, "step_time_s"),
+        runtime=runtime,
+        year=year or date[:4],
+        date=date,
+        batch=batch,
+        precision=precision,
+        inferred=tuple(inferred),
+    )
+
+
+def without_layouts(runs: Sequence[Run]) -> list[Run]:
+    """The runs of convolutional networks and recommenders that can be predicted."""
+    return [run for run in runs if run.covered and run.family in _TUNED]
+
+
+def columns(runs: Sequence[Run], using: Efficiencies) -> tuple[Device, Network, Software, Array, Array]:
+    """Device, links, software, batch and ranks of some runs as columns."""
+    devices, networks, softwares = [], [], []
+    for run in runs:
+        assert run.cluster is not None
+        part = run.cluster.accelerator
+        reached = using.accelerator(part)
+        devices.append(binding.matured(binding.device(part, reached, run.precision, run.date), reached, run.date))
+        networks.append(replace(binding.network(run.cluster, reached), accelerators=run.accelerators))
+        softwares.append(binding.software(using.runtime(run.runtime, run.year, "", part.generation), run.precision))
+    return (
+        stacked(devices),
+        stacked(networks),
+        Software(**{name: np.array([getattr(s, name) for s in softwares]) for name in Software.__slots__}),
+        np.array([float(run.batch) for run in runs]),
+        np.array([float(run.accelerators) for run in runs]),
+    )
+
+
+def stepper(model: str, family: str) -> Callable[[Device, Network, Software, Array, Array], Array]:
+    """The step time of a model, as a function of columns."""
+    if family == "cnn":
+        layers = convolution.layers(families.network(model))
+        return lambda *figures: np.asarray(convolution.step_time(layers, *figures))
+    recommender = families.recommender(model)
+    return lambda *figures: np.asarray(recommendation.step_time(recommender, *figures))
+
+
+def predict(runs: Sequence[Run], using: Efficiencies) -> Array:
+    """Seconds per step of runs of convolutional networks and recommenders."""
+    times = np.empty(len(runs))
+    groups: dict[tuple[str, str], list[int]] = {}
+    for index, run in enumerate(runs):
+        groups.setdefault((run.model, run.family), []).append(index)
+    for (model, family), rows in groups.items():
+        times[rows] = stepper(model, family)(*columns([runs[row] for row in rows], using))
+    return times
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRuns:
+    """Seconds per step of every run."""
+
+    time: Array
+
+
+class OtherFrame:
+    """Runs of encoders, convolutional networks and recommenders, predicted together."""
+
+    def __init__(self, catalog: Catalog, runs: Sequence[Run]) -> None:
+        chosen = [run for run in runs if run.covered and run.family in FAMILIES]
+        with_layouts = [run for run in chosen if run.variants]
+        self._transformers = Frame(catalog, with_layouts) if with_layouts else None
+        self._others = without_layouts(chosen)
+        self.runs = [*with_layouts, *self._others]
+        self.measured = np.array([run.measured or np.nan for run in self.runs])
+
+    def predict(self, using: Efficiencies) -> TimedRuns:
+        """Every run under some efficiencies, in the order of `runs`."""
+        first = self._transformers.predict(using).time if self._transformers else np.empty(0)
+        return TimedRuns(np.concatenate([first, predict(self._others, using)]))

@@ -1,0 +1,196 @@
+"""Published runs as the planner sees them: a CSV row becomes a workload, a cluster and the plan that was run.
+
+What a row leaves out is inferred by the rules below, each named in the run's `inferred`: an axis that is not stated is
+tried at all its values, and the fastest that fits is taken to be what was run. A row that cannot be predicted says why.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from planner.base.errors import WrongQuestion
+from planner.calibration.runs import impossible, names
+from planner.calibration.runs.cells import Unpredictable, number, required, whole
+from planner.calibration.runs.run import Run
+from planner.calibration.runs.trained import model_of, step_time
+from planner.calibration.runs.variants import by_deepspeed, gradients, mode_of, variants
+from planner.catalog import Catalog
+from planner.models.workload import library, workload
+from planner.schema.hardware import Cluster
+from planner.space.axes import (
+    Recompute,
+)
+
+REQUIRED = ("id", "source", "model", "family", "accelerator", "num_accelerators", "seq_len", "global_batch_seqs")
+GB = 1e9
+SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25, 0.5))
+"""Recomputation of some layers, tried where a run does not say what it recomputes."""
+
+
+def read(path: Path, catalog: Catalog) -> list[Run]:
+    """Every row of a runs CSV.
+
+    Raises:
+        WrongQuestion: no such file, not CSV, or a required column is missing.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file, restval="")
+            missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
+            if missing:
+                raise WrongQuestion(f"{path}: no column {', '.join(missing)}; see docs/runs.md for the columns")
+            return [_run(row, catalog) for row in reader]
+    except UnicodeDecodeError as error:
+        raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except (OSError, csv.Error) as error:
+        raise WrongQuestion(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _run(row: Mapping[str, str], catalog: Catalog) -> Run:
+    notes = row.get("notes") or ""
+    kind = row.get("memory_kind") or ""
+    held = number(row, "memory_gb_per_gpu")
+    run = Run(
+        id=row["id"],
+        source=row["source"],
+        group=row.get("source_group") or row["source"],
+        model=row["model"],
+        base=row.get("model_base") or row["model"],
+        family=row["family"],
+        task=row.get("task") or "pretrain",
+        grade=row.get("grade") or "A",
+        accelerator=row["accelerator"],
+        release=row.get("release") or "",
+        measured=None,
+        measured_bytes=held * GB if held else None,
+        memory_measured=bool(held) and "analytic" not in kind,
+        states_enough=_states_enough(row),
+        in_allocator=bool(re.search(r"reserved|allocated", kind)),
+        out_of_memory=_ran_out(f"{row.get('metric')} {notes}"),
+    )
+    try:
+        return _filled(run, row, catalog)
+    except (Unpredictable, WrongQuestion) as error:
+        return replace(run, reason=" ".join(str(error).split()))
+
+
+def _ran_out(text: str) -> bool:
+    """Whether a row's metric or notes say that the run ran out of memory; "not OOM-tested" and "no OOM" do not."""
+    found = re.search(r"(?<!not )(?<!no )(?<!without )\b(oom|out[ -]of[ -]memory)\b(?![ -]test)", text, re.IGNORECASE)
+    return found is not None
+
+
+def _states_enough(row: Mapping[str, str]) -> bool:
+    """A transformer states its shape, or a model of the library, and a time, tokens per second or TFLOP/s; others
+    their batch and samples per second.
+    """
+    rate = any(number(row, name) for name in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"))
+    if row["family"] in ("dense", "moe"):
+        shape = bool(number(row, "layers")) and bool(number(row, "hidden"))
+        return rate and (shape or names.MODELS.get(row["model"], row["model"]) in library())
+    return bool(number(row, "global_batch_seqs")) and (rate or row.get("metric") == "samples_per_s")
+
+
+def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
+    if why := impossible.cell(row):
+        raise Unpredictable(why)
+    n = int(required(row, "num_accelerators"))
+    accelerator = names.accelerator(run.accelerator, catalog.accelerators)
+    if accelerator is None or accelerator not in catalog.accelerators:
+        raise Unpredictable(f"accelerator {run.accelerator!r} is not in the catalog")
+    if run.family not in ("dense", "moe"):
+        return _other(run, row, catalog, accelerator, n)
+    inferred: list[str] = []
+    model = model_of(row)
+    if why := impossible.cut(model, n, {name: whole(row, name) for name in ("tp", "pp", "ep")}):
+        raise Unpredictable(why)
+    batch, sequence = int(required(row, "global_batch_seqs")), int(required(row, "seq_len"))
+    runtime, year = names.runtime(run.source, row.get("sharding") or "", run.release)
+    if row.get("runtime"):
+        runtime, _, year = row["runtime"].partition("@")
+    known = catalog.runtime(runtime)
+    date = names.date_of(run.release) or year
+    year = max((release for release in known.releases if release <= date), default=known.releases[0])
+    if not date:
+        date = year = known.releases[-1]
+        inferred.append(f"release {year}")
+    optimizer = "adam-8bit" if "8-bit adam" in (row.get("notes") or "").lower() else "adamw"
+    task = "lora" if run.task == "lora" else "pretrain"
+    work = workload(model, sequence=sequence, batch=batch, tokens=1e12, method=task, optimizer=optimizer)
+    if run.base == "deepseek-v3" and "w/o mtp" not in (row.get("notes") or "").lower():
+        work = replace(work, mtp_layers=1)
+        inferred.append("one multi-token prediction module, as its recipe trains")
+    cluster = _cluster(row, catalog, accelerator, n)
+    readings = tuple(variants(run.source, row, work, n, runtime, cluster.accelerator, inferred))
+    if not readings:
+        raise Unpredictable("no legal plan under what is stated")
+    return replace(
+        run,
+        accelerators=n,
+        measured=step_time(row, work, n),
+        workload=work,
+        cluster=cluster,
+        runtime=runtime,
+        year=year,
+        date=date,
+        mode=mode_of(runtime, row.get("notes") or "", row.get("precision") or ""),
+        gradients=gradients(run.source, row, catalog, runtime),
+        update_bytes=catalog.runtime("deepspeed").update_bytes if by_deepspeed(row, runtime) else 0.0,
+        variants=readings,
+        inferred=tuple(inferred),
+    )
+
+
+def _other(run: Run, row: Mapping[str, str], catalog: Catalog, accelerator: str, n: int) -> Run:
+    """Encoders under data parallelism, convolutional networks, recommenders."""
+    from planner.calibration.runs import encoders, other_families
+    from planner.calibration.runs.run import NotStated
+
+    repeated = row.get("metric") == "time_to_train_min"
+    if repeated and not number(row, "step_time_s"):
+        raise Unpredictable("time to train is no throughput")
+    cluster = _cluster(row, catalog, accelerator, n)
+    known = replace(run, accelerators=n, cluster=cluster, repeated=repeated)
+    try:
+        return encoders.filled(known, row, catalog) if run.family == "encoder" else other_families.filled(known, row)
+    except NotStated as error:
+        raise Unpredictable(str(error)) from None
+
+
+# ---- what it ran on --------------------------------------------------------------------------------------------------
+
+
+def _cluster(row: Mapping[str, str], catalog: Catalog, accelerator: str, n: int) -> Cluster:
+    """The usual node of that accelerator, with the accelerators and ports per node that the row states."""
+    part = catalog.accelerator(accelerator)
+    name = names.NODES.get(accelerator)
+    if name is None:
+        name = next((key for key, node in catalog.nodes.items() if node.accelerator == accelerator), None)
+    if name is None:
+        raise Unpredictable(f"no node with {accelerator} in the catalog")
+    node = catalog.node(name)
+    network = row.get("inter_node_network") or ""
+    per_node = whole(row, "accelerators_per_node") or node.accelerators
+    if node.kind == "rack":
+        per_node = next((d for d in (72, 64) if n % d == 0), min(n, 72)) if n > 72 else n
+    ports = re.search(r"(\d+) ?x ?(\d+) ?Gb", network)
+    if node.kind != "rack" and per_node != node.accelerators and node.nics:
+        node = replace(node, nics=max(1, node.nics * per_node // node.accelerators))
+    if ports and node.kind != "rack" and "Storage" not in network and "Management" not in network:
+        node = replace(node, nics=int(ports[1]), nic_bandwidth=int(ports[2]) * 1e9 / 8)
+    fabric = catalog.fabric(node.fabric or "infiniband-ndr")
+    if fabric.kind == "ici":
+        fabric = replace(fabric, leaf_nodes=_slice(row, fabric.leaf_nodes * node.accelerators, n) // per_node)
+    count = max(1, -(-n // per_node))
+    return Cluster(node=replace(node, accelerators=per_node), accelerator=part, count=count, fabric=fabric)
+
+
+def _slice(row: Mapping[str, str], pod: int, n: int) -> int:
+    """Chips of one TPU slice, a scale-up domain: what parameters are sharded over within it, times tp; else the pod."""
+    stated = re.search(r"within slice \((\d+)\)", row.get("sharding") or "")
+    inside = int(stated[1]) * (whole(row, "tp") or 1) if stated else pod
+    return inside if n % inside == 0 else min(pod, n)

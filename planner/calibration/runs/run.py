@@ -1,0 +1,85 @@
+"""A measured run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from planner.calibration.runs.variants import RunVariant
+from planner.cost.figures import Shape
+from planner.performance import binding
+from planner.schema.hardware import Cluster
+from planner.schema.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """One published measurement."""
+
+    id: str
+    source: str
+    group: str
+    """Sources that share configurations."""
+    model: str
+    base: str
+    """The model it is a reduced copy of, or itself."""
+    family: str
+    task: str
+    grade: str
+    accelerator: str
+    release: str
+    """As published."""
+    measured: float | None
+    """Seconds per step."""
+    measured_bytes: float | None
+    memory_measured: bool
+    """Whether the memory was read off a device rather than computed."""
+    out_of_memory: bool
+    states_enough: bool
+    """Whether the row states a shape (or a known model), a batch, and a time or throughput."""
+    accelerators: int = 0
+    workload: Workload | None = None
+    cluster: Cluster | None = None
+    runtime: str = ""
+    year: str = ""
+    """The runtime's release."""
+    date: str = ""
+    """When it was released, as YYYY.MM where its name says the month; else the year."""
+    mode: str = ""
+    """What the notes say of how it ran (eager, row-wise casts), where that is known to matter."""
+    gradients: tuple[float, float] | None = None
+    """Bytes per parameter that gradients take and that their reduction moves, where they differ from the runtime's."""
+    update_bytes: float = 0.0
+    """Bytes per parameter that copies of gradients take during the update, where another framework shards."""
+    in_allocator: bool = False
+    """Whether the memory measured is what the framework's allocator held: context and communicators are beside it."""
+    variants: tuple[RunVariant, ...] = ()
+    """Readings of the plan; empty for families without layouts (:mod:`planner.calibration.runs.other_families`)."""
+    batch: int = 0
+    """Global batch, samples; of encoders and of families without layouts."""
+    repeated: bool = False
+    """Its step time is that of another row of the same result: judged, but not fitted to."""
+    precision: str = ""
+    """Of families without layouts."""
+    inferred: tuple[str, ...] = ()
+    reason: str = ""
+    """Why it cannot be predicted; empty if it can."""
+
+    @property
+    def covered(self) -> bool:
+        """Whether it can be predicted."""
+        return not self.reason
+
+
+MASKED = 0.15
+"""Share of positions whose logits are computed."""
+
+
+class NotStated(Exception):
+    """A row lacks what its prediction needs; the message says what."""
+
+
+def shape(run: Run) -> Shape:
+    """The figures of a transformer run's workload; an encoder computes logits at masked positions only."""
+    assert run.workload is not None
+    made = binding.shape(run.workload)
+    return replace(made, vocab=made.vocab * MASKED) if run.family == "encoder" else made

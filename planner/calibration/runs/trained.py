@@ -1,0 +1,100 @@
+"""What a row's run trained: the model, and how long a step took."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from planner.calibration.runs import names
+from planner.calibration.runs.cells import Unpredictable, number, required, whole
+from planner.models.parameters import parameters
+from planner.models.workload import library
+from planner.schema.workload import MixtureOfExperts, Model, Workload
+
+
+def model_of(row: Mapping[str, str]) -> Model:
+    """The library's model of that name where its shape agrees, with the row's layers; else the row's own shape."""
+    base = re.sub(r"-proxy\d+L$", "", row["model"])
+    known = library()
+    name = names.MODELS.get(base, base)
+    layers, hidden = whole(row, "layers"), whole(row, "hidden")
+    if name in known and (hidden is None or known[name].hidden == hidden):
+        found = known[name]
+        layers = layers or found.layers
+        if found.moe and found.moe.leading_dense_layers >= layers:
+            found = replace(found, moe=replace(found.moe, leading_dense_layers=0))
+        vocab = whole(row, "vocab") or found.vocab
+        return replace(found, layers=layers, vocab=vocab) if not found.encoder_layers else found
+    if layers is None or hidden is None:
+        raise Unpredictable("the model's shape is not stated")
+    if "nemotron-h" in base or "nemotron-3" in base:
+        raise Unpredictable("a hybrid of attention and state-space layers; only transformers are predicted")
+    return _own_shape(row, base, layers, hidden)
+
+
+def _own_shape(row: Mapping[str, str], name: str, layers: int, hidden: int) -> Model:
+    heads = whole(row, "heads", max(1, hidden // 128)) or 1
+    gated = number(row, "gated_mlp") == 1
+    experts, topk = whole(row, "num_experts"), whole(row, "topk")
+    ffn = whole(row, "ffn_hidden") or 4 * hidden
+    moe = None
+    if experts and topk:
+        if topk > experts:
+            raise Unpredictable(f"topk {topk} is more than {experts} experts")
+        moe = MixtureOfExperts(experts=experts, experts_per_token=topk, ffn=whole(row, "moe_ffn_hidden") or ffn)
+    sequence = int(required(row, "seq_len"))
+    return Model(
+        id=name,
+        name=name,
+        source=row["source"],
+        layers=layers,
+        hidden=hidden,
+        ffn=ffn,
+        heads=heads,
+        kv_heads=whole(row, "kv_heads", heads) or heads,
+        head_dim=whole(row, "head_dim", hidden // heads) or 1,
+        gated=gated,
+        vocab=whole(row, "vocab") or 50257,
+        tied=not gated,
+        norm="rms" if gated else "layer",
+        learned_positions=0 if gated else sequence,
+        qkv_bias=not gated,
+        output_bias=not gated,
+        mlp_bias=not gated,
+        dropout=not gated and not row["source"].startswith(("mpt", "maxtext")),
+        moe=moe,
+        sequence=sequence,
+        batch=int(required(row, "global_batch_seqs")),
+        tokens=1e12,
+    )
+
+
+def step_time(row: Mapping[str, str], work: Workload, n: int) -> float | None:
+    """Seconds per step: as stated, from tokens or samples per second, or from TFLOP/s by the model FLOPs of a step."""
+    stated = number(row, "step_time_s")
+    if stated:
+        return stated
+    each = number(row, "tokens_per_s_per_gpu")
+    if each:
+        return work.batch * work.sequence / (each * n)
+    if row.get("metric") == "samples_per_s" and number(row, "value"):
+        return work.batch / float(row["value"])
+    rate = number(row, "tflops_per_gpu")
+    if rate and "hardware" not in (row.get("flops_convention") or ""):
+        return _step_flops(work, _halved(row.get("flops_convention") or "")) / (rate * 1e12 * n)
+    return None
+
+
+def _halved(convention: str) -> bool:
+    """Whether a count of model FLOPs halves attention because it is causal; in full where that is not stated."""
+    if re.search(r"non-causal|causal factor not stated", convention):
+        return False
+    return bool(re.search(r"causal|since 2025|2025-07\+", convention))
+
+
+def _step_flops(work: Workload, halved: bool) -> float:
+    """``6 B s (N + L s a d)``: model FLOPs of a step, attention in full, or halved for causality."""
+    model = work.model
+    attention = model.layers * work.sequence * model.heads * model.head_dim * 2
+    return 6.0 * work.batch * work.sequence * (parameters(model).active + attention * (0.5 if halved else 1.0))

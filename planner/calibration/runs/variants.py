@@ -1,0 +1,184 @@
+"""The plan that a row's run followed: every reading of it that what the row states allows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from planner.calibration.runs import names
+from planner.calibration.runs.cells import Unpredictable, number, whole
+from planner.catalog import Catalog
+from planner.performance.binding import can_train_in
+from planner.schema.hardware import Accelerator
+from planner.schema.workload import Workload
+from planner.space.axes import (
+    FULL,
+    MODULES,
+    NO_RECOMPUTE,
+    OFFLOADED,
+    SELECTIVE,
+    OptionAxes,
+    Recompute,
+    Sharding,
+    TensorMode,
+)
+
+SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25, 0.5))
+"""Recomputation of some layers, tried where a run does not say what it recomputes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunVariant:
+    """One reading of a run's plan."""
+
+    layout: Mapping[str, int]
+    options: OptionAxes
+
+
+def _precision(source: str, row: Mapping[str, str], part: Accelerator, inferred: list[str]) -> str:
+    """As stated; unstated MLPerf rows on parts with 8-bit matrix units run in fp8, others in 16 bit."""
+    stated = (row.get("precision") or "").strip()
+    if stated:
+        return stated
+    fast = any(name in part.id for name in ("H100", "H200", "B200", "GB", "B300", "MI3"))
+    chosen = "fp8" if fast and source >= "mlperf-v3" else "bf16"
+    inferred.append(f"precision {chosen}")
+    return chosen
+
+
+def _policies(row: Mapping[str, str], inferred: list[str]) -> list[Recompute]:
+    stated = (row.get("activation_recompute") or "").strip()
+    known = {"none": NO_RECOMPUTE, "selective": SELECTIVE, "full": FULL}
+    if stated == "selective" and re.search(r"remat \w+_offloaded", row.get("notes") or ""):
+        return [OFFLOADED]
+    if stated in known:
+        return [known[stated]]
+    if stated.startswith("block:"):
+        layers = (whole(row, "layers") or 1) / (whole(row, "pp", 1) or 1) / (whole(row, "vpp", 1) or 1)
+        blocks = re.fullmatch(r"block:(\d+)", stated)
+        if blocks is None:
+            raise Unpredictable(f"activation_recompute {stated!r}: block: takes a number of layers, as block:2")
+        share = min(1.0, int(blocks[1]) / max(layers, 1.0))
+        return [Recompute(f"block:{share:g}", share, 0.0)]
+    if stated:
+        raise Unpredictable(f"activation_recompute {stated!r}: none, selective, full and block:N are known")
+    inferred.append("recompute: the fastest that fits of none, selective, some blocks, full")
+    return [NO_RECOMPUTE, SELECTIVE, *SOME_BLOCKS, FULL]
+
+
+def _modules(work: Workload, runtime: str, policies: list[Recompute], inferred: list[str]) -> list[Recompute]:
+    """Megatron Core's selective recomputation covers any modules: of mixtures, rows seldom say which."""
+    if runtime != "megatron-core" or not work.model.moe or SELECTIVE not in policies:
+        return policies
+    inferred.append("modules recomputed: attention scores, or also latents and the MLP's function, whichever fits")
+    return [*policies, MODULES]
+
+
+def _degrees(
+    source: str, row: Mapping[str, str], work: Workload, n: int, inferred: list[str], interleaves: bool
+) -> Iterator[dict[str, int]]:
+    tp, pp, cp = (whole(row, name) for name in ("tp", "pp", "cp"))
+    if tp is None or pp is None:
+        raise Unpredictable("tp and pp are not stated")
+    cp = cp or 1
+    dp = n // (tp * pp * cp)
+    if dp * tp * pp * cp != n:
+        raise Unpredictable(f"tp {tp} x pp {pp} x cp {cp} does not divide {n} accelerators")
+    if work.batch % dp:
+        raise Unpredictable(f"batch {work.batch} does not divide by dp {dp}")
+    ep = whole(row, "ep", 1) or 1
+    etp = whole(row, "etp") or (1 if ep > 1 or not work.model.moe else tp)
+    each, micro = work.batch // dp, whole(row, "micro_batch")
+    if micro and source.startswith("maxtext"):
+        micro *= tp * cp  # MaxText counts the batch of a chip, whatever the chips share
+    if micro is None:
+        inferred.append("micro-batch: the fastest that fits")
+    micros = [micro] if micro else [m for m in (1, 2, 4, 8, 16) if each % m == 0]
+    vpp = whole(row, "vpp")
+    depths = [vpp] if vpp else [1]
+    if vpp is None and pp > 1 and interleaves:
+        layers = work.model.layers / pp
+        depths = [v for v in range(1, 13) if v == 1 or (layers / v >= 1 and layers % v == 0)]
+        inferred.append("vpp: the fastest that fits")
+    for m, v in product(micros, depths):
+        if each % m == 0 and (v == 1 or (each // m) % pp == 0 or vpp):
+            yield {
+                "tp": tp, "pp": pp, "vpp": v, "cp": cp, "ep": ep, "etp": etp, "dp": dp, "micro": m, "batch": work.batch
+            }  # fmt: skip
+
+
+def variants(
+    source: str, row: Mapping[str, str], work: Workload, n: int, runtime: str, part: Accelerator, inferred: list[str]
+) -> Iterator[RunVariant]:
+    """Every layout and set of options that what a row states allows; what is inferred is added to `inferred`.
+
+    Raises:
+        Unpredictable: the accelerator lacks the precision, or the degrees contradict one another.
+    """
+    precision = _precision(source, row, part, inferred)
+    if not can_train_in(part, precision):
+        raise Unpredictable(f"{part.id} has no matrix rate in {precision}")
+    policies = _modules(work, runtime, _policies(row, inferred), inferred)
+    notes = row.get("notes") or ""
+    stated = number(row, "sequence_parallel")
+    zeros = _zero_stages(row, runtime, inferred)
+    old = runtime == "megatron-core" and names.runtime(source, "", "")[1] == "2022"
+    text = (row.get("sharding") or "").lower()
+    scope = "node" if "in node" in text or "within slice" in text else "full"
+    for layout in _degrees(source, row, work, n, inferred, interleaves=runtime == "megatron-core" and not old):
+        tensor = TensorMode(
+            bool(stated) if stated is not None else layout["tp"] > 1,
+            layout["tp"] > 1
+            and not old
+            and (runtime != "fsdp2" or "async tp" in notes.lower() or "asynctp" in notes.lower()),
+        )
+        for policy, zero in product(policies, zeros):
+            sharding = Sharding(zero, scope, not old)  # type: ignore[arg-type]
+            yield RunVariant(
+                layout,
+                OptionAxes(precision, policy, tensor, sharding, layout["vpp"] > 1 and not old, False, False),
+            )
+
+
+def _zero_stages(row: Mapping[str, str], runtime: str, inferred: list[str]) -> list[int]:
+    """As stated; unstated, none or the optimizer's states shared (which every recipe of Megatron Core does)."""
+    stated = number(row, "zero_stage")
+    if stated is not None:
+        return [min(int(stated), 3)]
+    if runtime != "megatron-core":
+        return [0]
+    inferred.append("ZeRO stage: 0, or 1 where that does not fit")
+    return [0, 1]
+
+
+def by_deepspeed(row: Mapping[str, str], runtime: str) -> bool:
+    """Whether DeepSpeed shards the states of a run of another framework."""
+    return runtime != "deepspeed" and "deepspeed zero" in (row.get("sharding") or "").lower()
+
+
+def gradients(source: str, row: Mapping[str, str], catalog: Catalog, runtime: str) -> tuple[float, float] | None:
+    """NVIDIA's performance recipes (dgxc, NeMo, Megatron-Bridge) accumulate and reduce in bf16; Composer says which;
+    DeepSpeed keeps 16-bit gradients.
+    """
+    notes = row.get("notes") or ""
+    if by_deepspeed(row, runtime):
+        return catalog.runtime("deepspeed").gradient_bytes, catalog.runtime(runtime).gradient_wire_bytes
+    if source.startswith(("dgxc", "nemo-", "megatron-bridge", "mlperf")):
+        return 2.0, 2.0
+    if "/PURE" in notes:
+        return 4.0, 2.0
+    return (4.0, 4.0) if "/DEFAULT" in notes else None
+
+
+def mode_of(runtime: str, notes: str, precision: str) -> str:
+    """What the notes say of how it ran (eager, row-wise casts, dropped tokens), where that is known to matter."""
+    text = notes.lower()
+    if runtime == "megatron-core":
+        return "tokendrop" if "tokendrop" in text else ""
+    if runtime != "fsdp2":
+        return ""
+    if "eager" in text:
+        return "eager"
+    return "rowwise" if "rowwise" in text and precision == "fp8" else ""

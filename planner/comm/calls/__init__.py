@@ -1,0 +1,1 @@
+"""Every collective of a plan's step, over one pool or several."""

@@ -1,0 +1,203 @@
+"""The calls of a plan's step, from its document and a catalog, by the cost model that its time comes from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from planner import cost
+from planner.base.errors import WrongQuestion
+from planner.catalog import Catalog, cluster
+from planner.comm.calls import several_pools
+from planner.cost import calls
+from planner.cost.calls import Call
+from planner.cost.figures import Grid
+from planner.performance import binding
+from planner.performance.efficiency import reached
+from planner.performance.profiles import overlay
+from planner.performance.profiles import profile as profiles
+from planner.schema.hardware import Cluster
+from planner.schema.plan import Plan
+from planner.schema.workload import Method, Optimizer, Workload
+from planner.space.axes import (
+    FULL,
+    NO_RECOMPUTE,
+    RANK_ORDERS,
+    SELECTIVE,
+    OptionAxes,
+    Placement,
+    Sharding,
+    TensorMode,
+    recompute,
+)
+from planner.space.grid import Figures, single_grid
+from planner.verify.model import read
+
+CAUSES = ("tp", "cp", "ep", "p2p", "dp")
+"""Terms of a breakdown that are communication and nothing else."""
+
+
+def listed(plan: Plan, catalog: Catalog, where: str = "plan", own: Sequence[Cluster] = ()) -> tuple[Call, ...]:
+    """Every collective of a step of the plan, whose cluster is the catalog's or that of a file (`own`).
+
+    Of a plan over several pools they are :class:`planner.comm.calls.several_pools.PoolCall`.
+
+    Raises:
+        WrongQuestion: the plan names what the catalog does not have, or its communication was predicted from other
+        figures than the catalog's.
+    """
+    told = plan.prediction.breakdown
+    if several_pools.several(plan):
+        known = known_of(plan, catalog, where, own)
+        found: tuple[Call, ...] = several_pools.listed(known)
+        _refuse_others(known, where, own)
+        parts: Mapping[str, object] = {
+            cause: sum(c.exposed_s for c in several_pools.listed(known) if c.paces and c.cause == cause)
+            for cause in CAUSES
+        }
+    else:
+        grid = grid_of(plan, catalog, where, own)
+        found, parts = calls.calls(grid), cost.breakdown(grid)
+    for cause in CAUSES:
+        seconds = float(parts[cause])  # type: ignore[arg-type]
+        if not math.isclose(seconds, told.get(cause, 0.0), rel_tol=several_pools.SAME, abs_tol=1e-9):
+            raise _other(where, f"{cause} takes {told.get(cause, 0.0):.6g} s", f"{seconds:.6g} s", own)
+    return found
+
+
+def _other(where: str, told: str, mine: str, own: Sequence[Cluster]) -> WrongQuestion:
+    return WrongQuestion(
+        f"{where}: {told} in the plan and {mine} by this {'cluster, ' if own else ''}catalog and version; give the "
+        "catalog that it was made with (--catalog DIR) and the cluster's file, if it was made from one "
+        "(--cluster FILE.toml), or make it again (clusterwright plan ... -o FILE)"
+    )
+
+
+def _refuse_others(known: several_pools.KnownPlan, where: str, own: Sequence[Cluster]) -> None:
+    """Raises WrongQuestion where a stage or a group takes another time by this catalog than the plan says."""
+    stages, groups = several_pools.times(known)
+    for i, (g, mine, whole) in enumerate(zip(known.plan.parallelism.groups, stages, groups, strict=True)):
+        found = zip(g.stages, mine, strict=True)
+        pairs = [(f"stage {j + 1} of pipelines {i + 1}", s.time_s, t) for j, (s, t) in enumerate(found)]
+        for what, told, seconds in (*pairs, (f"a step of pipelines {i + 1}", g.time_s, whole)):
+            if not math.isclose(float(seconds), told, rel_tol=several_pools.SAME):
+                raise _other(where, f"{what} takes {told:.6g} s", f"{float(seconds):.6g} s", own)
+
+
+def known_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> several_pools.KnownPlan:
+    """A plan over several pools with all that it was priced with.
+
+    Raises:
+        WrongQuestion: see :func:`listed`.
+    """
+    if not plan.parallelism.groups:
+        raise WrongQuestion(f"{where}: a plan over several pools that does not say which pipelines stand on them; make "
+                            "it again (clusterwright plan ... -o FILE)")  # fmt: skip
+    at = several_pools.places(plan, catalog, where, own)
+    work, axis = _workload(plan), catalog.runtime(plan.runtime.name).axes.get("recompute", ("none",))
+    able = [p.name for p in (NO_RECOMPUTE, SELECTIVE, FULL) if axis == "any" or p.name in axis]
+    return several_pools.known(plan, at, [_figures(plan, catalog, place, work) for place in at], able)
+
+
+def grid_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> Grid:
+    """The plan as figures, one scalar each.
+
+    Raises:
+        WrongQuestion: see :func:`listed`.
+    """
+    place, options = place_of(plan, catalog, where, own), _options(plan)
+    return single_grid(_figures(plan, catalog, place, _workload(plan)), _layout(plan), options)
+
+
+def _figures(plan: Plan, catalog: Catalog, place: Cluster, work: Workload) -> Figures:
+    """What the cost functions read of a pool."""
+    runtime, release = catalog.runtime(plan.runtime.name), plan.runtime.release
+    fitted = reached(catalog, place.accelerator, runtime, release)
+    profile = profiles.fit(overlay.read(catalog), work, place.accelerator.id, plan.precision)
+    return Figures(
+        binding.shape(work),
+        {plan.precision: binding.device(place.accelerator, fitted.accelerator, plan.precision, release)},
+        binding.network(place, fitted.accelerator),
+        binding.stack(runtime, fitted.runtime, release, place.accelerator.generation),
+        place.node.accelerators,
+        {} if profile is None else {plan.precision: profile.table},
+        expanded=binding.expansion(place.accelerator, fitted.accelerator, place.node.accelerators),
+    )
+
+
+def place_of(plan: Plan, catalog: Catalog, where: str = "plan", files: Sequence[Cluster] = ()) -> Cluster:
+    """The cluster of a plan on one pool: by the catalog, or that of the one file with the plan's count of nodes.
+
+    Raises:
+        WrongQuestion: the catalog has no such node or fabric and no file was given, or the file's are others.
+    """
+    pool, fabric = plan.cluster.pools[0], plan.cluster.fabric.id
+    if len(files) > 1:
+        raise WrongQuestion(f"{where}: a plan on nodes of one kind; give --cluster once")
+    if not files:
+        file = "FILE" if ":" in plan.cluster.name else plan.cluster.name
+        for kind, name, known in (("node", pool.node, catalog.nodes), ("fabric", fabric, catalog.fabrics)):
+            if name not in known:
+                raise WrongQuestion(
+                    f"{where}: its {kind} {name!r} is not in the catalog; give the cluster's file that the plan was "
+                    f"made from (--cluster {file}.toml), or the catalog that has it (--catalog DIR)"
+                )
+        return cluster(catalog, pool.node, pool.count, fabric)
+    (own,) = files
+    if fabric != own.fabric.id and fabric in catalog.fabrics:  # The question had --fabric beside its file.
+        other = catalog.fabric(fabric)
+        wired = replace(own.node, fabric=fabric, nic_bandwidth=other.nic_bandwidth)
+        own = replace(own, fabric=other, node=wired)
+    pairs = (("node", pool.node, own.node.id), ("accelerator", pool.accelerator, own.accelerator.id))
+    for kind, mine, theirs in (*pairs, ("fabric", fabric, own.fabric.id)):
+        if mine != theirs:
+            raise WrongQuestion(f"{where}: its {kind} is {mine!r}, and --cluster {own.name} has {theirs!r}")
+    return replace(own, count=pool.count)
+
+
+def _layout(plan: Plan) -> dict[str, int]:
+    p = plan.parallelism
+    degrees = {name: getattr(p, name) for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")}
+    return degrees | {"micro": plan.batch.micro, "batch": plan.batch.global_, "nodes": plan.cluster.pools[0].count}
+
+
+def _options(plan: Plan) -> OptionAxes:
+    p = plan.parallelism
+    return OptionAxes(
+        precision=plan.precision,
+        recompute=recompute(plan.recompute.policy),
+        tensor=TensorMode(p.sequence_parallel, plan.overlap.tp),
+        sharding=Sharding(p.zero_stage, p.zero_scope, plan.overlap.dp),
+        p2p_overlap=plan.overlap.p2p,
+        pp_inner=p.rank_order == RANK_ORDERS[1],
+        placement=Placement(**plan.placement) if plan.placement else Placement(),
+        offload=bool(plan.offload.get("optimizer")),
+    )
+
+
+def _workload(plan: Plan) -> Workload:
+    """What is trained, from the document alone: the model's record stands in it."""
+    w = plan.workload
+    method = Method(kind=w.method["kind"], rank=w.method["rank"], targets=tuple(w.method["targets"]))
+    return Workload(
+        model=read(w.shape),
+        sequence=w.sequence,
+        batch=plan.batch.global_,
+        tokens=w.tokens,
+        method=method,
+        optimizer=_optimizer(plan),
+        mtp_layers=w.mtp_layers or 0,
+    )
+
+
+def _optimizer(plan: Plan) -> Optimizer:
+    said = plan.workload.optimizer
+    return Optimizer(
+        id=said["id"],
+        name=said["id"],
+        source="the plan",
+        state_bytes=said["state_bytes"],
+        master_bytes=said["master_bytes"],
+        step_bytes=said["step_bytes"],
+    )

@@ -1,0 +1,41 @@
+"""What calls take by the model, for NCCL's algorithms and protocols: who has measured nothing can still choose.
+
+A step takes every call to be the library's best, so the best one here takes what the call takes there; how much longer
+the others take is the model of the algorithms (:mod:`planner.cost.algorithms`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from planner.comm.tables import nccl
+from planner.comm.tables.records import CollectiveMethod
+from planner.comm.tables.timing import Time
+from planner.cost import algorithms
+from planner.cost.algorithms import CollectiveLibrary
+from planner.cost.calls import SEND, Call
+from planner.cost.collectives import CollectiveGroup
+from planner.cost.figures import Network
+
+NCCL = CollectiveMethod("nccl")
+
+
+def times(network: Network, library: CollectiveLibrary, call: Call) -> Mapping[CollectiveMethod, Time]:
+    """One call by every algorithm and protocol that NCCL can be told to use; where it cannot be told, by itself:
+
+    ``t = alone / count * modelled / least modelled``.
+    """
+    found = _modelled(network, library, call)
+    each = call.alone_s / call.count / min(found.values())
+    return {who: Time(each * seconds, 0.0, False) for who, seconds in sorted(found.items())}
+
+
+def _modelled(network: Network, library: CollectiveLibrary, call: Call) -> dict[CollectiveMethod, float]:
+    g = CollectiveGroup(float(call.ranks), float(call.inside), call.reach)
+    found = algorithms.times(network, "send" if call.op == SEND else call.op, call.bytes, g, library)
+    if nccl.collective(call.op) not in nccl.ABLE:
+        return {NCCL: min(float(each) for (how, _), each in found.items() if how == "direct")}
+    named = {
+        CollectiveMethod("nccl", how.lower(), protocol.lower()): float(each) for (how, protocol), each in found.items()
+    }
+    return {who: seconds for who, seconds in named.items() if nccl.has(call.op, who.algorithm, who.protocol)}

@@ -1,0 +1,200 @@
+"""A plan with the communication rules that a table leads to."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from planner.base.errors import WrongQuestion
+from planner.catalog import Catalog
+from planner.comm.calls import several_pools
+from planner.comm.calls.one_pool import grid_of, known_of, listed, place_of
+from planner.comm.calls.several_pools import KnownPlan, PoolCall
+from planner.comm.program import modelled as by_model
+from planner.comm.program.choosing import ChooseOptions, Chosen, choose, pin
+from planner.comm.tables import records as tables
+from planner.comm.tables.pool_tables import PoolTables, placed
+from planner.comm.tables.records import CollectiveMethod
+from planner.comm.tables.timing import Time
+from planner.cost.calls import Call
+from planner.performance import binding
+from planner.schema.hardware import Cluster
+from planner.schema.plan import CommunicationChoice, Plan
+from planner.schema.pool_names import pool_names
+
+
+def free(plan: Plan, sms: int | None) -> Mapping[str, float]:
+    """What further back ends may take: the memory that the plan's limit leaves, and SMs where a limit is given."""
+    memory = next((k.slack for k in plan.constraints if k.name == "memory"), 0.0)
+    return {"memory": max(memory, 0.0)} | ({} if sms is None else {"sms": float(sms)})
+
+
+def modelled(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> tuple[Chosen, Plan]:
+    """The same without a table: NCCL's fastest algorithm and protocol by the model, and no gain claimed.
+
+    Raises:
+        WrongQuestion: as :func:`with_rules`, and where the accelerators do not speak NCCL.
+    """
+    calls = _calls(plan, catalog, where, own)
+    if several_pools.several(plan):
+        return _modelled_across(plan, catalog, where, own, calls)
+    place = place_of(plan, catalog, where, own)
+    part = place.accelerator
+    if part.vendor.lower() != "nvidia":
+        raise WrongQuestion(
+            f"{where}: the model knows NCCL's algorithms only, not those on {part.id}; --table FILE.csv"
+        )
+    network = grid_of(plan, catalog, where, own).network
+    if network.dimensions is not None:
+        raise WrongQuestion(
+            f"{where}: the model compares algorithms on nodes and NICs, not on dimensions; --table FILE.csv"
+        )
+    library = binding.library(place, catalog.collective_efficiencies, catalog.fabric_efficiencies)
+    chosen = pin(calls, lambda call: by_model.times(network, library, call))
+    return chosen, _told(plan, chosen, ChooseOptions(most=1), "modelled", "")
+
+
+def decided(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> Plan:
+    """The plan itself where it has rules; else with those of the model, where the model knows its library."""
+    if plan.communication:
+        return plan
+    try:
+        return modelled(plan, catalog, where, own)[1]
+    except WrongQuestion:
+        return plan
+
+
+def _calls(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> tuple[Call, ...]:
+    calls = listed(plan, catalog, where, own)
+    if not calls:
+        raise WrongQuestion(f"{where}: this plan makes no collective calls; there is nothing to choose")
+    return calls
+
+
+def with_rules(
+    plan: Plan, catalog: Catalog, files: Sequence[str], asked: ChooseOptions, where: str, own: Sequence[Cluster] = ()
+) -> tuple[Chosen, Plan]:
+    """What was chosen by tables, and the plan with it. The plan's prediction stays as it was.
+
+    Of a plan over several pools there may be a table of each: `files` are then ``POOL=FILE`` and ``POOL/POOL=FILE``.
+
+    Raises:
+        WrongQuestion: a plan without collectives or of another catalog, or a table that lacks what the plan calls.
+        NoAnswer: no choice keeps the limits.
+    """
+    if several_pools.several(plan):
+        return _measured_across(plan, catalog, files, asked, where, own)
+    if len(files) > 1 or ("=" in files[0] and not Path(files[0]).exists()):
+        raise WrongQuestion(f"--table {files[-1]}: a plan on nodes of one kind has one table; write --table FILE")
+    file = Path(files[0])
+    found = tables.read(file)
+    chosen = choose(_calls(plan, catalog, where, own), found, asked, str(file))
+    return chosen, _told(plan, chosen, asked, file.name, _digest([file]))
+
+
+def _digest(files: Sequence[Path]) -> str:
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+# ---- several pools ---------------------------------------------------------------------------------------------------
+
+
+def _leading(plan: Plan, calls: Sequence[Call]) -> list[PoolCall]:
+    return [call for call in calls if isinstance(call, PoolCall) and call.leads]
+
+
+def _modelled_across(
+    plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster], calls: Sequence[Call]
+) -> tuple[Chosen, Plan]:
+    known = known_of(plan, catalog, where, own)
+    every = [pool.cluster for pool in known.pools.all]
+    other = next((c.accelerator.id for c in every if c.accelerator.vendor.lower() != "nvidia"), None)
+    if other is not None:
+        raise WrongQuestion(f"{where}: the model knows NCCL's algorithms only, not those on {other}; --table FILE.csv")
+    libraries = [binding.library(c, catalog.collective_efficiencies, catalog.fabric_efficiencies) for c in every]
+
+    def look_up(call: Call) -> Mapping[CollectiveMethod, Time]:
+        assert isinstance(call, PoolCall)
+        # Between pools the library of the slower NICs, as the links themselves are priced.
+        slower = min(call.pools, key=lambda i: float(known.figures[i].network.nic))
+        return by_model.times(several_pools.network(known, call), libraries[slower], call)
+
+    leading = _leading(plan, calls)
+    chosen = pin(leading, look_up)
+    told = zip(chosen.calls, leading, strict=True)
+    chosen = replace(chosen, calls=tuple(replace(one, pools=call.pools) for one, call in told))
+    return chosen, _told(plan, chosen, ChooseOptions(most=1), "modelled", "")
+
+
+def _measured_across(
+    plan: Plan, catalog: Catalog, files: Sequence[str], asked: ChooseOptions, where: str, own: Sequence[Cluster]
+) -> tuple[Chosen, Plan]:
+    calls, known = _calls(plan, catalog, where, own), known_of(plan, catalog, where, own)
+    measured, paths = _pool_tables(plan, known, files)
+    found, leading = [c for c in calls if isinstance(c, PoolCall)], _leading(plan, calls)
+    asks = leading if measured.differ else [replace(call, pools=()) for call in leading]
+    name = " ".join(files)
+    chosen = choose(asks, measured, asked, name)
+    saved = _saved(known, found, leading, chosen)
+    if saved <= 0 and any(call.choice != chosen.calls[0].choice for call in chosen.calls):
+        # What is gained beside the slowest pipelines is none of the step: every call stays.
+        chosen = replace(choose(asks, measured, replace(asked, margin=math.inf), name), beside=True)
+        saved = 0.0
+    told = tuple(
+        replace(one, pools=call.pools, saved_s=one.saved_s if call.paces else 0.0)
+        for one, call in zip(chosen.calls, leading, strict=True)
+    )
+    chosen = replace(chosen, calls=told, saved_s=min(saved, sum(one.saved_s for one in told)))
+    return chosen, _told(plan, chosen, asked, " ".join(path.name for path in paths), _digest(paths))
+
+
+def _pool_tables(plan: Plan, known: KnownPlan, files: Sequence[str]) -> tuple[PoolTables, list[Path]]:
+    """The tables that were named.
+
+    Raises:
+        WrongQuestion: a pool that there is not, two tables for the same, or none for some.
+    """
+    names, held, paths = pool_names(plan), {}, []
+    for text in files:
+        at, file = placed(text, names)
+        if at in held:
+            raise WrongQuestion(f"--table {text}: there is one for the same already")
+        held[at] = tables.read(Path(file))
+        paths.append(Path(file))
+    lacking = [i for i in range(len(names)) if () not in held and (i,) not in held]
+    if lacking:
+        raise WrongQuestion(
+            f"no table for {names[lacking[0]]}; give one (--table {lacking[0] + 1}=FILE), or one for all (--table FILE)"
+        )
+    return PoolTables(held, tuple(p.cluster.accelerator.vendor for p in known.pools.all)), paths
+
+
+def _saved(known: KnownPlan, calls: Sequence[PoolCall], leading: Sequence[PoolCall], chosen: Chosen) -> float:
+    """Seconds of the step: by the slowest pipelines, whichever these are then, switches paid."""
+    ratios = {_key(call): one.alone_s / one.base_s for one, call in zip(chosen.calls, leading, strict=True)}
+    faster = several_pools.stretched(known, calls, lambda call: ratios[_key(call)])
+    switches = max(sum(one.saved_s for one in chosen.calls) - chosen.saved_s, 0.0)
+    return known.plan.prediction.step_time_s - faster - switches
+
+
+def _key(call: PoolCall) -> tuple[object, ...]:
+    return call.op, call.ranks, call.bytes, call.pools
+
+
+def _told(plan: Plan, chosen: Chosen, asked: ChooseOptions, table: str, digest: str) -> Plan:
+    told = CommunicationChoice(
+        table=table,
+        sha256=digest,
+        base=chosen.base,
+        live=chosen.live,
+        most=asked.most,
+        margin=asked.margin,
+        gap=chosen.gap,
+        saved_s=chosen.saved_s,
+        step_time_s=plan.prediction.step_time_s - chosen.saved_s,
+        calls=chosen.calls,
+    )
+    return replace(plan, communication=chosen.rules, communication_choice=told)

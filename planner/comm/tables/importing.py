@@ -1,0 +1,179 @@
+"""Tables that other tools print: nccl-tests, OSU micro-benchmarks, the communication logger of DeepSpeed and MCR-DL.
+
+Their sizes become those of nccl-tests (the whole vector). What a tool does not say (back end, ranks) is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from planner.base.errors import WrongQuestion
+from planner.comm.tables import records
+from planner.comm.tables.records import CollectiveMethod, TableRow, TimesTable
+
+MOST_ROUNDS = 50
+"""Latencies of a logger that are kept, of one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the file does not say itself."""
+
+    backend: str | None = None
+    algorithm: str = ""
+    protocol: str = ""
+    op: str | None = None
+    ranks: int | None = None
+    nodes: int | None = None
+
+
+def imported(path: Path, source: str, said: Said) -> TimesTable:
+    """The rows of a file.
+
+    Raises:
+        WrongQuestion: not what it is said to be, nothing in it, or something that it does not say was not given.
+    """
+    if source == "csv":
+        return _overridden(records.read(path), said)
+    body = records.text(path)
+    rows = tuple(READERS[source](body, str(path), said))
+    if not rows:
+        raise WrongQuestion(f"{path}: no row of {source} in it; {_LOOKS[source]}")
+    for row in rows:
+        records.possible(row.ranks, row.nodes, row.bytes, str(path))
+    return TimesTable(tuple(replace(row, source=row.source or path.name) for row in rows))
+
+
+def _overridden(found: TimesTable, said: Said) -> TimesTable:
+    """A CSV says all itself; only what is given replaces it."""
+    changes: dict[str, Any] = {name: value for name in ("ranks", "nodes") if (value := getattr(said, name)) is not None}
+    if said.op is not None:
+        changes["op"] = records.operation(said.op, "--op")
+    rows = (replace(row, **changes) for row in found.rows)
+    if said.backend is not None:
+        who = CollectiveMethod(said.backend.lower(), said.algorithm.lower(), said.protocol.lower())
+        rows = (replace(row, candidate=who) for row in rows)
+    changed = tuple(rows)
+    for row in changed:
+        records.possible(row.ranks, row.nodes, row.bytes, "--ranks, --nodes")
+    return TimesTable(changed)
+
+
+def _candidate(said: Said, default: str, where: str) -> CollectiveMethod:
+    backend = said.backend or default
+    if not backend:
+        raise WrongQuestion(f"{where}: which back end was this? (--backend mpich)")
+    return CollectiveMethod(backend.lower(), said.algorithm.lower(), said.protocol.lower())
+
+
+def _ranks(said: Said, found: int | None, where: str) -> int:
+    ranks = said.ranks or found
+    if not ranks:
+        raise WrongQuestion(f"{where}: it does not say how many ranks; give them (--ranks 8)")
+    return ranks
+
+
+def _seconds(text: str, scale: float, where: str) -> float:
+    try:
+        value = float(text) * scale
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value <= 0:
+        raise WrongQuestion(f"{where}: {text!r} is not a time")
+    return value
+
+
+# ---- nccl-tests ------------------------------------------------------------------------------------------------------
+
+
+def _nccl_tests(body: str, where: str, said: Said) -> Iterator[TableRow]:
+    """``size count type redop root time algbw busbw #wrong ...``: out-of-place times in microseconds."""
+    named = re.search(r"Collective test starting:\s*(\w+?)(?:_perf)?\s*$", body, re.MULTILINE)
+    op = said.op or (named[1] if named else None)
+    places = re.findall(r"^#\s+Rank\s+\d+.*?\bon\s+(\S+)", body, re.MULTILINE)
+    for number, line in enumerate(body.splitlines(), 1):
+        cells = line.split()
+        if len(cells) < 9 or not cells[0].isdigit() or not cells[1].isdigit():
+            continue
+        at = f"{where}:{number}"
+        if not op:
+            raise WrongQuestion(f"{where}: it does not say which operation; give it (--op all-reduce)")
+        if cells[8] not in ("0", "0e+00", "N/A"):
+            raise WrongQuestion(f"{at}: {cells[8]} wrong results; such a row says nothing")
+        if not int(cells[0]):
+            continue
+        ranks = _ranks(said, len(places) or None, where)
+        nodes = said.nodes or len(set(places)) or 1
+        seconds = _seconds(cells[5], 1e-6, at)
+        yield TableRow(
+            _candidate(said, "nccl", where), records.operation(op, at), ranks, int(cells[0]), seconds, 0, nodes
+        )
+
+
+# ---- OSU micro-benchmarks --------------------------------------------------------------------------------------------
+
+_OSU_TITLE = re.compile(r"^#\s*OSU\s+(?:MPI|NCCL|RCCL)?(?:-\w+)?\s*(.+?)\s+Latency", re.MULTILINE | re.IGNORECASE)
+_PER_RANK = ("all-gather", "all-to-all")
+"""Operations whose size OSU gives for one rank's share."""
+
+
+def _osu(body: str, where: str, said: Said) -> Iterator[TableRow]:
+    """``size latency(us) ...``; of a gather and an all-to-all the size is one rank's share: ``bytes = ranks size``."""
+    title = _OSU_TITLE.search(body)
+    name = title[1].lower().replace("non-blocking", "").split()[0] if title and title[1].strip() else ""
+    name = "send-recv" if title and not name.startswith(("all", "bcast", "broadcast", "reduce")) else name
+    for number, line in enumerate(body.splitlines(), 1):
+        cells = line.split()
+        if len(cells) < 2 or not cells[0].isdigit() or not int(cells[0]):
+            continue
+        at = f"{where}:{number}"
+        if not (said.op or name):
+            raise WrongQuestion(f"{where}: it does not say which operation; give it (--op all-reduce)")
+        op = records.operation(said.op or name, at)
+        ranks = _ranks(said, 2 if op == "send-recv" else None, where)
+        size = int(cells[0]) * (ranks if op in _PER_RANK else 1)
+        yield TableRow(_candidate(said, "", where), op, ranks, size, _seconds(cells[1], 1e-6, at), 0, said.nodes or 1)
+
+
+# ---- comms logger ----------------------------------------------------------------------------------------------------
+
+
+def _logger(body: str, where: str, said: Said) -> Iterator[TableRow]:
+    """``{op: {bytes: [count, [latencies in ms], ...]}}``; of gathers and scatters the bytes are one rank's share."""
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise WrongQuestion(f"{where}: not JSON: {error}") from None
+    told = told.get("comms_dict", told) if isinstance(told, dict) else None
+    if not isinstance(told, Mapping):
+        raise WrongQuestion(f"{where}: {_LOOKS['comms-logger']}")
+    ranks = _ranks(said, None, where)
+    who = _candidate(said, "", where)
+    for name, sizes in told.items():
+        op = records.operation(str(name), where)
+        if not isinstance(sizes, Mapping):
+            raise WrongQuestion(f"{where}: {name}: {_LOOKS['comms-logger']}")
+        for size, record in sizes.items():
+            at = f"{where}: {name} {size}"
+            if not str(size).isdigit() or not (isinstance(record, list) and len(record) > 1):
+                raise WrongQuestion(f"{at}: {_LOOKS['comms-logger']}")
+            latencies = record[1] if isinstance(record[1], list) else [record[1]]
+            whole = int(size) * (ranks if op in ("all-gather", "reduce-scatter") else 1)
+            for index, latency in enumerate(latencies[:MOST_ROUNDS] if whole else ()):
+                yield TableRow(who, op, ranks, whole, _seconds(str(latency), 1e-3, at), index, said.nodes or 1)
+
+
+Reader = Callable[[str, str, Said], Iterator[TableRow]]
+READERS: dict[str, Reader] = {"nccl-tests": _nccl_tests, "osu": _osu, "comms-logger": _logger}
+SOURCES = (*READERS, "csv")
+_LOOKS = {
+    "nccl-tests": "its rows are: size count type redop root time algbw busbw #wrong ...",
+    "osu": "its rows are: size latency(us)",
+    "comms-logger": 'it is {"all_reduce": {"1048576": [count, [latencies in ms], ...]}}',
+}

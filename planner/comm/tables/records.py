@@ -1,0 +1,310 @@
+"""Measured times of collectives as rows of a CSV: one a round, so that an interrupted measurement goes on, and so that
+what was chosen on some rounds can be tried on the others.
+
+``docs/communication.md`` describes the columns. Only ``backend, op, ranks, bytes, seconds`` are needed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from planner.base.errors import WrongQuestion, nearest
+from planner.cost.calls import OPERATIONS
+
+COLUMNS = (
+    *("backend", "algorithm", "protocol", "op", "ranks", "nodes", "bytes", "round", "seconds", "source", "date"),
+)
+NEEDED = ("backend", "op", "ranks", "bytes", "seconds")
+LARGEST = 100_000_000
+"""Bytes of a file."""
+MOST_RANKS = 10_000_000
+MOST_BYTES = 2**50
+TRIMMED = 0.2
+"""Share of the rounds dropped at either end of a mean."""
+_STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
+"""97.5 % quantile of Student's t for 1, 2, ... degrees of freedom; beyond, 2."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CollectiveMethod:
+    """What a call may use: a back end, with its algorithm and protocol where they can be chosen."""
+
+    backend: str
+    algorithm: str = ""
+    protocol: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """The time of one call in one round."""
+
+    candidate: CollectiveMethod
+    op: str
+    ranks: int
+    bytes: int
+    """As nccl-tests counts: the whole vector; the send buffer of an all-to-all."""
+    seconds: float
+    round: int = 0
+    nodes: int = 1
+    source: str = ""
+    date: str = ""
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """All rounds of one call by one candidate."""
+
+    rounds: Mapping[int, float]
+    """Round -> seconds."""
+
+    @cached_property
+    def seconds(self) -> float:
+        """Mean without the lowest and highest fifth of the rounds."""
+        return trimmed_mean(list(self.rounds.values()))
+
+    @cached_property
+    def spread(self) -> float | None:
+        """Half of the 95 % interval of the mean, relative to it; None of a single round.
+
+        ``t s_w / ((1 - 2 g) sqrt(n))``, with s_w the standard deviation after the outer values are pulled in to the
+        kept ones and g the share trimmed (Tukey and McLaughlin 1963).
+        """
+        values = sorted(self.rounds.values())
+        n, cut = len(values), int(TRIMMED * len(values))
+        if n < 2:
+            return None
+        pulled = [min(max(value, values[cut]), values[n - 1 - cut]) for value in values]
+        mean = sum(pulled) / n
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in pulled) / (n - 1))
+        kept = n - 2 * cut
+        return student(kept - 1) * deviation / ((1.0 - 2.0 * cut / n) * math.sqrt(n)) / self.seconds
+
+
+def student(degrees: int) -> float:
+    """97.5 % quantile of Student's t."""
+    return _STUDENT[degrees - 1] if degrees <= len(_STUDENT) else 2.0
+
+
+def trimmed_mean(values: Sequence[float]) -> float:
+    """The mean without the lowest and the highest fifth."""
+    cut = int(TRIMMED * len(values))
+    kept = sorted(values)[cut : len(values) - cut]
+    return sum(kept) / len(kept)
+
+
+@dataclass(frozen=True)
+class TimesTable:
+    """Rows, by call."""
+
+    rows: tuple[TableRow, ...]
+
+    @cached_property
+    def cells(self) -> Mapping[tuple[str, int, int], Mapping[CollectiveMethod, TableCell]]:
+        """``(op, ranks, bytes)`` -> candidate -> its rounds; a round that stands twice counts as its last row says."""
+        found: dict[tuple[str, int, int], dict[CollectiveMethod, dict[int, float]]] = {}
+        for row in self.rows:
+            at = found.setdefault((row.op, row.ranks, row.bytes), {}).setdefault(row.candidate, {})
+            at[row.round] = row.seconds
+        return {key: {who: TableCell(rounds) for who, rounds in each.items()} for key, each in sorted(found.items())}
+
+    @cached_property
+    def by_operation(self) -> Mapping[str, Mapping[CollectiveMethod, Mapping[int, Mapping[int, TableCell]]]]:
+        """Operation -> candidate -> ranks -> bytes -> its rounds."""
+        found: dict[str, dict[CollectiveMethod, dict[int, dict[int, TableCell]]]] = {}
+        for (op, ranks, size), each in self.cells.items():
+            for who, cell in sorted(each.items()):
+                found.setdefault(op, {}).setdefault(who, {}).setdefault(ranks, {})[size] = cell
+        return found
+
+    @cached_property
+    def candidates(self) -> tuple[CollectiveMethod, ...]:
+        """All that was measured, in order."""
+        return tuple(sorted({row.candidate for row in self.rows}))
+
+    @property
+    def rounds(self) -> tuple[int, ...]:
+        """Of all rows."""
+        return tuple(sorted({row.round for row in self.rows}))
+
+    def of_rounds(self, rounds: Iterable[int]) -> TimesTable:
+        """The rows of some rounds."""
+        kept = set(rounds)
+        return TimesTable(tuple(row for row in self.rows if row.round in kept))
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> TimesTable:
+    """A table from a file.
+
+    Raises:
+        WrongQuestion: no such file, a missing column, or a cell that is none (``file:line: column = value: ...``).
+    """
+    reader = csv.DictReader(io.StringIO(text(path), newline=""), restval="", strict=True)
+    try:
+        missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
+        if missing:
+            raise WrongQuestion(f"{path}:1: no column {', '.join(missing)}; a table has {', '.join(COLUMNS)}")
+        rows = tuple(_row(cells, f"{path}:{reader.line_num}") for cells in reader)
+    except csv.Error as error:
+        raise WrongQuestion(f"{path}:{reader.reader.line_num}: {error}") from None
+    if not rows:
+        raise WrongQuestion(f"{path}: no rows; measure some (clusterwright comm tune -o {path})")
+    return TimesTable(rows)
+
+
+def text(path: Path) -> str:
+    """What a file of measurements says.
+
+    Raises:
+        WrongQuestion: there is none, it is too large, or no text.
+    """
+    try:
+        if path.stat().st_size > LARGEST:
+            raise WrongQuestion(f"{path}: larger than {LARGEST:,} bytes; that is no table of collectives")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
+
+
+def operation(name: str, where: str) -> str:
+    """``all_reduce``, ``AllReduce`` and ``allreduce`` are ``all-reduce``.
+
+    Raises:
+        WrongQuestion: no such operation; the nearest.
+    """
+    known = {op.replace("-", ""): op for op in OPERATIONS}
+    aliases = {"allgatherinto": "allgather", "allgatherintotensor": "allgather", "reducescattertensor": "reducescatter"}
+    aliases |= {"alltoallsingle": "alltoall", "bcast": "broadcast", "p2p": "sendrecv", "send": "sendrecv"}
+    plain = "".join(letter for letter in name.lower() if letter.isalnum())
+    plain = aliases.get(plain, plain)
+    if plain not in known:
+        near = nearest(plain, known)
+        hint = f"did you mean {known[near[0]]}?" if near else f"known are {', '.join(OPERATIONS)}"
+        raise WrongQuestion(f"{where}: no operation {name!r}; {hint}")
+    return known[plain]
+
+
+def _row(cells: Mapping[str | None, str], where: str) -> TableRow:
+    if None in cells:
+        raise WrongQuestion(f"{where}: more cells than the header names")
+    told = {str(name): (value or "").strip() for name, value in cells.items()}
+    if not told["backend"]:
+        raise WrongQuestion(f"{where}: backend is empty")
+    seconds = _number(told, "seconds", where)
+    ranks, size = _whole(told, "ranks", where, None), _whole(told, "bytes", where, None)
+    if seconds <= 0 or size < 1:
+        raise WrongQuestion(f"{where}: bytes and seconds must be above 0")
+    nodes = _whole(told, "nodes", where, 1)
+    possible(ranks, nodes, size, where)
+    words = [told.get(name, "").lower() for name in ("backend", "algorithm", "protocol")]
+    return TableRow(
+        CollectiveMethod(*words),
+        operation(told["op"], where),
+        ranks,
+        size,
+        seconds,
+        _whole(told, "round", where, 0),
+        nodes,
+        told.get("source", ""),
+        told.get("date", ""),
+    )
+
+
+def possible(ranks: int, nodes: int, size: int, where: str) -> None:
+    """Raises WrongQuestion for a call that nobody can have measured."""
+    if not 2 <= ranks <= MOST_RANKS:
+        raise WrongQuestion(f"{where}: ranks = {ranks:,}: a call is between 2 and {MOST_RANKS:,}")
+    if not 1 <= nodes <= ranks:
+        raise WrongQuestion(f"{where}: nodes = {nodes:,}: from 1 to the {ranks:,} ranks")
+    if size > MOST_BYTES:
+        raise WrongQuestion(f"{where}: bytes = {size:,}: more than {MOST_BYTES:,}, which is no call")
+
+
+def _number(cells: Mapping[str, str], name: str, where: str) -> float:
+    try:
+        value = float(cells[name])
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise WrongQuestion(f"{where}: {name} = {cells[name]!r}: must be a number")
+    return value
+
+
+def _whole(cells: Mapping[str, str], name: str, where: str, default: int | None) -> int:
+    if default is not None and not cells.get(name):
+        return default
+    value = _number(cells, name, where)
+    if value != int(value):
+        raise WrongQuestion(f"{where}: {name} = {cells[name]!r}: must be a whole number")
+    return int(value)
+
+
+def lines(rows: Iterable[TableRow], *, header: bool) -> str:
+    """Rows as a file holds them."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    if header:
+        writer.writerow(COLUMNS)
+    for row in rows:
+        how = (row.candidate.backend, row.candidate.algorithm, row.candidate.protocol)
+        at = (row.op, row.ranks, row.nodes, row.bytes, row.round)
+        writer.writerow((*how, *at, f"{row.seconds:.6g}", row.source, row.date))
+    return out.getvalue()
+
+
+def further(known: Sequence[TableRow], more: Sequence[TableRow]) -> list[TableRow]:
+    """Those of `more` that are not among the known rows; measured again, they are further rounds."""
+    there = {_told(row) for row in known}
+    last: dict[tuple[object, ...], int] = {}
+    for row in known:
+        last[_cell(row)] = max(last.get(_cell(row), -1), row.round)
+    return [replace(row, round=row.round + 1 + last.get(_cell(row), -1)) for row in more if _told(row) not in there]
+
+
+def _told(row: TableRow) -> TableRow:
+    """As a file gives it back, whenever it was."""
+    return replace(row, round=0, date="", seconds=float(f"{row.seconds:.6g}"))
+
+
+def _cell(row: TableRow) -> tuple[object, ...]:
+    return row.candidate, row.op, row.ranks, row.bytes
+
+
+class TableJournal:
+    """A table that rows are added to, each whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: list[TableRow] = []
+        if path.exists():
+            whole = text(path)
+            if whole and not whole.endswith("\n"):  # cut off while it was written
+                whole = whole[: whole.rfind("\n") + 1]
+                self._write(whole, "w")
+            if whole and tuple(whole.split("\n", 1)[0].split(",")) != COLUMNS:
+                raise WrongQuestion(f"{path}:1: not written by comm tune: its columns are others; name a new file (-o)")
+            if whole.count("\n") > 1:
+                self.rows = list(read(path).rows)
+
+    def add(self, rows: Sequence[TableRow]) -> None:
+        """Writes rows, and the header before the first."""
+        fresh = not (self.path.exists() and self.path.stat().st_size)
+        self._write(lines(rows, header=fresh), "a")
+        self.rows += rows
+
+    def _write(self, body: str, mode: str) -> None:
+        try:
+            with self.path.open(mode, encoding="utf-8", newline="") as file:
+                file.write(body)
+        except OSError as error:
+            raise WrongQuestion(f"{self.path}: cannot be written: {error.strerror or error}") from None

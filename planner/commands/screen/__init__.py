@@ -1,0 +1,1 @@
+"""What commands print: views of documents, drawn by render and set by typeset."""

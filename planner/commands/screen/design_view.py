@@ -1,0 +1,276 @@
+"""A study on one screen: what to build, what it achieves, where the next dollar goes, what is assumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.base.units import format_bytes, format_count, format_percent, format_power, format_seconds, format_usd
+from planner.commands.screen import render, report
+from planner.study.question.study import LARGER_IS_BETTER
+
+if TYPE_CHECKING:
+    from planner.schema.plan import Plan
+    from planner.schema.study import DesignPoint, StudyResult
+
+_SHOWN = 4
+"""Assumptions on the screen; the document has all."""
+_FRONT = 8
+"""Points of a front on the screen."""
+_TELLING = 0.05
+"""Share of the variance from which the interaction of two axes is reported: below it, it is noise of the trials."""
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+def deliver(found: StudyResult, *, study: Path, as_json: bool, output: Path | None, journal: str | None = None) -> None:
+    """Prints the report or the document, and writes the document where asked."""
+    more = (
+        f"{journal} holds the trials: --resume --trials {2 * found.search.tried} continues the study" if journal else ""
+    )
+    what = (
+        "every point, the plans of the best, and all sweeps"
+        if found.sensitivity
+        else "every point and the best's plans"
+    )
+    written = f"{output} holds {what}" if output else f"-o answer.json saves {what}"
+    joined = found.search.of_shards and not found.search.exact
+    merged = f"clusterwright design merge {study} shard-*.json merges the documents of all shards" if joined else ""
+    after = "; ".join(part for part in (more, written, merged) if part)
+    report.hand_over(found, show, as_json=as_json, output=output, after=after)
+
+
+def show(found: StudyResult) -> None:
+    """The whole report."""
+    _headline(found)
+    render.text()
+    if len(found.question.objectives) > 1:
+        _front(found)
+    else:
+        _ranking(found)
+    render.text()
+    _workloads(found)
+    render.text()
+    if found.sensitivity:
+        _sensitivity(found)
+        render.text()
+        _million(found)
+    _search(found)
+    _assumes(found)
+
+
+def quantity(value: Any, unit: str) -> str:
+    """A value of an axis with its unit, formatted for reading."""
+    if isinstance(value, str):
+        return value
+    formats = {
+        "bytes": lambda x: format_bytes(x),
+        "bandwidth": lambda x: f"{_digits(x / 1e12)} TB/s" if x >= 1e12 else f"{_digits(x / 1e9)} GB/s",
+        "compute": lambda x: f"{_digits(x / 1e12)} TFLOP/s",
+        "power": lambda x: format_power(x),
+        "time": lambda x: format_seconds(x),
+    }
+    return formats[unit](value) if unit in formats else f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def objective(name: str, value: float) -> str:
+    """A value of an objective with its unit, formatted for reading."""
+    if name == "step-time":
+        return format_seconds(value)
+    if name == "cost":
+        return f"${value:,.3g}/Mtoken"
+    return f"{value:,.3g} J/token" if name == "energy" else f"{format_count(value)}FLOP/s/$".replace(" ", " ", 1)
+
+
+def _units(found: StudyResult) -> dict[str, str]:
+    return {axis.path: axis.unit for axis in found.question.axes}
+
+
+def _short(path: str, paths: list[str]) -> str:
+    """The shortest name of an axis that no other axis shares."""
+    last = path.rpartition(".")[2] if not path.endswith(".bandwidth") else path.split(".", 1)[1].replace(".", "_")
+    last = path.split(".", 1)[1] if path.startswith("accelerator.peak.") else last
+    clash = [p for p in paths if p != path and p.rpartition(".")[2] == last]
+    return (path if clash else last).replace("_", " ").replace(".", " ")
+
+
+def _named(point: DesignPoint, found: StudyResult) -> str:
+    units, paths = _units(found), list(point.axes)
+    return ", ".join(f"{_short(path, paths)} {quantity(value, units[path])}" for path, value in point.axes.items())
+
+
+def _headline(found: StudyResult) -> None:
+    first, best = found.question.objectives[0], found.best[0]
+    values = ", ".join(objective(name, value) for name, value in best.objectives.items())
+    paid = ""
+    if best.capital_usd is not None:
+        paid = f" for {format_usd(best.capital_usd)}"
+    elif best.usd_per_hour is not None:
+        paid = f" at {format_usd(best.usd_per_hour)}/h"
+    base = found.question.base
+    size = best.plan[0].cluster.accelerators
+    render.text(
+        f"{found.question.name}: {values}{paid}, {size:,} accelerators "
+        f"({base['node']}, varied along {len(best.axes)} axes)"
+    )
+    what = "the best" if len(found.question.objectives) == 1 else f"the best in {first}"
+    render.labelled("Build", _named(best, found))
+    how = f"{what} of all {found.search.outer_points:,} points, enumerated exactly" if found.search.exact else (
+        f"{what} of {found.search.tried:,} points tried of {found.search.outer_points:,} ({found.search.method})"
+    )  # fmt: skip
+    render.labelled("", f"{how}; the best plans at every point are exact")
+
+
+def _ranking(found: StudyResult) -> None:
+    units = _units(found)
+    paths = [axis.path for axis in found.question.axes]
+    rows = [
+        [
+            n,
+            *(objective(name, value) for name, value in point.objectives.items()),
+            None if point.capital_usd is None else format_usd(point.capital_usd),
+            None if point.power_w is None else format_power(point.power_w),
+            *(quantity(point.axes[path], units[path]) for path in paths),
+        ]
+        for n, point in enumerate(found.best, 1)
+    ]
+    headers = ["#", *found.question.objectives, "capital", "power", *(_short(path, paths) for path in paths)]
+    priority = ["power", *([] if found.best[0].capital_usd is not None else ["capital"])]
+    render.table(headers, rows, align="r" * len(headers), priority=priority)
+
+
+def _front(found: StudyResult) -> None:
+    units = _units(found)
+    paths = [axis.path for axis in found.question.axes]
+    shown = _thin(list(found.pareto), _FRONT)
+    rows = [
+        [
+            *(objective(name, value) for name, value in point.objectives.items()),
+            None if point.power_w is None else format_power(point.power_w),
+            *(quantity(point.axes[path], units[path]) for path in paths),
+            _layout(point.plan[0]),
+        ]
+        for point in shown
+    ]
+    headers = [*found.question.objectives, "power", *(_short(path, paths) for path in paths), "plan"]
+    align = "r" * (len(headers) - 1) + "l"
+    render.table(headers, rows, align=align, priority=["plan", "power"])
+    volume = format_percent(found.hypervolume or 0.0)
+    left = f", {len(shown)} shown" if len(shown) < len(found.pareto) else ""
+    render.labelled(
+        "Pareto front", f"{len(found.pareto)} non-dominated points{left}; hypervolume {volume} of their bounding box"
+    )
+
+
+def _thin(points: list[Any], most: int) -> list[Any]:
+    if len(points) <= most:
+        return points
+    return [points[round(n * (len(points) - 1) / (most - 1))] for n in range(most)]
+
+
+def _layout(plan: Plan) -> str:
+    p = plan.parallelism
+    named = {"TP": p.tp, "PP": p.pp, "CP": p.cp, "EP": p.ep, "DP": p.dp}
+    return " ".join(f"{name}{n}" for name, n in named.items() if n > 1) or "one rank"
+
+
+def _workloads(found: StudyResult) -> None:
+    best = found.best[0]
+    rows = [
+        [
+            plan.workload.name,
+            f"{job['weight']:g}",
+            format_seconds(plan.prediction.step_time_s),
+            format_count(plan.prediction.tokens_per_s),
+            format_percent(plan.prediction.mfu),
+            format_bytes(plan.prediction.memory.total_bytes),
+            _layout(plan),
+            plan.recompute.policy,
+        ]
+        for plan, job in zip(best.plan, found.question.workloads, strict=True)
+    ]
+    headers = ["workload", "weight", "step", "tokens/s", "MFU", "memory", "plan", "recompute"]
+    render.table(headers, rows, align="lrrrrrll", priority=["recompute", "weight", "memory"])
+
+
+def _sensitivity(found: StudyResult) -> None:
+    first = found.question.objectives[0]
+    paths = [each.axis for each in found.sensitivity]
+    ordered = sorted(found.sensitivity, key=lambda each: -abs(each.elasticity or 0.0))
+    rows = [
+        [
+            _short(each.axis, paths),
+            "-" if each.elasticity is None else f"{each.elasticity:+.2f} %",
+            _spark([swept.objectives.get(first) for swept in each.sweep]),
+            _ends(each, found),
+            f"{format_percent(found.importance[each.axis], 0)}" if each.axis in found.importance else None,
+        ]
+        for each in ordered
+    ]
+    headers = ["+1 % of", first, "over its range", "from .. to", "importance"]
+    render.table(headers, rows, align="lrlll", priority=["from .. to"])
+
+
+def _ends(each: Any, found: StudyResult) -> str:
+    unit = _units(found)[each.axis]
+    return f"{quantity(each.sweep[0].value, unit)} .. {quantity(each.sweep[-1].value, unit)}"
+
+
+def _spark(values: list[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    wide = high - low if high - low > 1e-4 * abs(high) else 0.0
+    return "".join(
+        "x" if value is None else _BLOCKS[1 + round((len(_BLOCKS) - 2) * (value - low) / wide)] if wide else _BLOCKS[1]
+        for value in values
+    )
+
+
+def _million(found: StudyResult) -> None:
+    if not found.next_million:
+        return
+    units, paths = _units(found), [each.axis for each in found.sensitivity]
+    first = found.question.objectives[0]
+    sign = -1.0 if first in LARGER_IS_BETTER else 1.0
+    helps = [each for each in found.next_million if sign * each.changes[first] < 0]
+    gains = [
+        f"{_short(each.axis, paths)} to {quantity(each.value, units[each.axis])}: {first} {each.changes[first]:+.2%}"
+        for each in helps[:4]
+    ]
+    render.labelled("Next $1M", f"{'; '.join(gains) or f'spent on one axis, it does not improve {first}'}")
+
+
+def _search(found: StudyResult) -> None:
+    s = found.search
+    took = f", {found.meta['wall_s']:,.1f} s" if found.meta.get("wall_s") else ""
+    if s.exact:
+        how = f"all {s.outer_points:,} points enumerated, {s.feasible:,} feasible: this is the optimum{took}"
+    elif s.of_shards:
+        named = ", ".join(map(str, s.shards))
+        how = f"shard {named} of {s.of_shards}: {s.tried:,} of {s.outer_points:,} points, {s.feasible:,} feasible{took}"
+    else:
+        how = f"{s.tried:,} trials by {s.method} (seed {s.seed}) in {s.outer_points:,} points"
+        how += f", {s.feasible:,} feasible{took}"
+    render.labelled("Search", how)
+    if found.importance:
+        render.labelled("Importance", f"{found.importance_method}{_interaction(found)}")
+
+
+def _interaction(found: StudyResult) -> str:
+    """The strongest interaction of two axes, if it reaches the threshold."""
+    if not found.interactions or found.interactions[0].share < _TELLING:
+        return ""
+    first, paths = found.interactions[0], list(found.importance)
+    names = " and ".join(_short(path, paths) for path in first.axes)
+    return f"; {names} interact: {format_percent(first.share, 0)} more"
+
+
+def _assumes(found: StudyResult) -> None:
+    render.labelled("Assumes", *(f"{each.what}: {each.why} ({each.flag})" for each in found.assumptions[:_SHOWN]))
+    if len(found.assumptions) > _SHOWN:
+        render.labelled("", f"and {len(found.assumptions) - _SHOWN} more in the document (--json)")

@@ -1,0 +1,301 @@
+"""A procurement on one screen: the answer, the alternatives, binding limits and shadow prices, assumptions."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.base.units import format_count, format_percent, format_power, format_usd
+from planner.commands.screen import render, report
+
+if TYPE_CHECKING:
+    from planner.schema.procurement import Alternative, JobDone, MarginalValue, Procurement
+
+_SHOWN = 6
+"""Assumptions on the screen; the document has all."""
+_MOST_NAMED = 4
+"""Deadlines that the headline names."""
+Money = Callable[[float], str]
+
+
+def deliver(found: Procurement, *, as_json: bool, output: Path | None) -> None:
+    """Prints the report or the document, and writes the document where asked."""
+    name = shlex.quote(found.alternatives[0].workloads[0].name)
+    written = f"clusterwright export {output} --workload {name} --to list shows the launchers of its plans"
+    unwritten = "-o offer.json saves bills, schedules and training plans; --sweep budget=A..B shows the Pareto front"
+    report.hand_over(found, show, as_json=as_json, output=output, after=written if output else unwritten)
+
+
+def money(found: Procurement) -> Money:
+    """Amounts in the question's currency."""
+    return _in(found.question.currency.code, found.question.currency.usd)
+
+
+def _in(code: str, usd: float) -> Money:
+    return format_usd if code == "USD" else lambda amount: format_usd(amount / usd).replace("$", f"{code} ")
+
+
+def show(found: Procurement, rank: int = 1) -> None:
+    """The whole report, with the work and the bill of one alternative."""
+    as_money = money(found)
+    _headline(found, as_money)
+    render.text()
+    _alternatives(found, as_money)
+    render.text()
+    if rank > 1:
+        render.text(f"#{rank}: {found.alternatives[rank - 1].what}")
+        render.text()
+    _jobs(found.alternatives[rank - 1])
+    render.text()
+    _bill(found.alternatives[rank - 1], as_money, lambda usd: _to_the_cent(found, usd))
+    render.text()
+    _binding(found, as_money)
+    _single_pools(found, as_money)
+    _rent_or_buy(found)
+    _sensitivity(found, as_money)
+    _assumes(found)
+
+
+def _headline(found: Procurement, as_money: Money) -> None:
+    best, sure = found.alternatives[0], found.optimality
+    earliest, latest = (
+        max(days) for days in zip(*((x.finish_low, x.finish_high) for x in best.workloads), strict=True)
+    )
+    # What jobs hire one after the other is counted once.
+    parts = sum(pool.accelerators // (pool.copies if pool.way in ("on-demand", "spot") else 1) for pool in best.pools)
+    proven = f"gap {format_percent(sure.gap, 2 if sure.gap else 0)}"
+    render.text(
+        f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {as_money(best.cost.total_usd)}, done day "
+        f"{best.done_day:.0f} (80 %: {earliest:.0f}-{latest:.0f}), {proven}"
+    )
+    asked = dict(found.question.limits)
+    dates = [name for name in asked if name.startswith("deadline:")]
+    if len(dates) > _MOST_NAMED:
+        asked = {name: value for name, value in asked.items() if name not in dates}
+    limits = [f"{_named(name)} {_limited(name, value, as_money)}" for name, value in asked.items()]
+    limits += [f"{len(dates)} deadlines"] if len(dates) > _MOST_NAMED else []
+    objective = {"time": "earliest completion", "cost": "least cost", "carbon": "least carbon"}
+    render.text(
+        f"{objective.get(found.question.objective, 'most tokens per dollar')} within {', '.join(limits) or 'no limit'}"
+    )
+
+
+def _named(limit: str) -> str:
+    """The readable name of a limit: ``deadline of base``, ``nodes of p5.48xlarge``."""
+    kind, _, of = limit.partition(":")
+    return f"{'nodes' if kind == 'quantity' else kind} of {of}" if of else kind.replace("_", " ")
+
+
+def _limited(name: str, value: float, as_money: Money) -> str:
+    kind = name.partition(":")[0]
+    if kind in ("budget", "capital", "monthly"):
+        return as_money(value)
+    if kind in ("deadline", "horizon"):
+        return f"{value:,.0f} d"
+    return format_power(value) if kind == "power" else f"{value:,.0f} kg" if kind == "carbon" else f"{value:,.0f}"
+
+
+def _alternatives(found: Procurement, as_money: Money) -> None:
+    headers = ["#", "what", "done", "total", "per 1T tokens", "power", "carbon"]
+    rows = [
+        [
+            a.rank,
+            a.what,
+            f"{a.done_day:,.0f} d",
+            as_money(a.cost.total_usd),
+            as_money(1e12 / a.tokens_per_usd) if a.tokens_per_usd else None,
+            format_power(a.power_w) if a.power_w else None,
+            f"{a.carbon_kg / 1000:,.1f} t",
+        ]
+        for a in found.alternatives
+    ]
+    render.table(headers, rows, align="rlrrrrr", priority=["carbon", "per 1T tokens", "power"], folded="what")
+    for a in found.alternatives:
+        if a.cost.capital_usd:
+            resale = f"; resale value at the end {as_money(a.cost.resale_usd)}" if a.cost.resale_usd else ""
+            render.text(
+                f"  #{a.rank}: capital {as_money(a.cost.capital_usd)}, "
+                f"depreciation by this work {as_money(a.cost.used_usd)}"
+                f"{resale}"
+            )
+
+
+def _jobs(best: Alternative) -> None:
+    rows = [
+        [
+            f"{job.name.partition('#')[0]} ({times} times)" if times > 1 else job.name,
+            _where(job),
+            format_count(job.tokens),
+            format_count(job.tokens_per_s),
+            f"{job.days:,.1f} d",
+            f"{job.finish_day:,.1f} d",
+            f"{job.deadline_day:,.0f} d",
+            _degrees(job),
+        ]
+        for job, times in _once(best.workloads)
+    ]
+    render.table(
+        ["workload", "machines", "tokens", "tokens/s", "duration", "done", "deadline", "plan"],
+        rows,
+        align="llrrrrrl",
+        priority=["plan", "tokens", "tokens/s"],
+        folded="machines",
+    )
+
+
+def _once(jobs: Sequence[JobDone]) -> list[tuple[JobDone, int]]:
+    """What recurs (``name#1``, ``name#2``) on the same machines, once: its last time, and how often."""
+    last: dict[tuple[str, tuple[str, ...]], tuple[JobDone, int]] = {}
+    for job in jobs:
+        key = (job.name.partition("#")[0] if "#" in job.name else job.name, job.pools)
+        last[key] = (job, last[key][1] + 1 if key in last else 1)
+    return list(last.values())
+
+
+def _where(job: JobDone) -> str:
+    return " + ".join(job.pools)
+
+
+def _degrees(job: JobDone) -> str:
+    p = job.plan.parallelism
+    named = {"TP": p.tp, "PP": p.pp, "CP": p.cp, "EP": p.ep, "DP": p.dp}
+    return " ".join(f"{name}{n}" for name, n in named.items() if n > 1) or "one rank"
+
+
+def _to_the_cent(found: Procurement, usd: float) -> str:
+    currency = found.question.currency
+    return f"{'$' if currency.code == 'USD' else f'{currency.code} '}{usd / currency.usd:,.2f}"
+
+
+def _bill(best: Alternative, as_money: Money, each: Money) -> None:
+    rows: list[list[Any]] = [
+        [line.item, line.kind, f"{line.count:,.0f}{f' {line.unit}' if line.unit else ''}",
+         each(line.unit_price_usd), as_money(line.usd), line.date or None]
+        for line in best.bill_of_materials
+    ]  # fmt: skip
+    headers = ["item", "kind", "quantity", "unit price", "amount", "price date"]
+    render.table(headers, rows, align="llrrrl", priority=["kind"])
+    years = [f"year {year.year} {as_money(year.total_usd)}" for year in best.cost.by_year if year.total_usd]
+    if len(years) > 1:
+        render.labelled("By year", ", ".join(years))
+
+
+def _binding(found: Procurement, as_money: Money) -> None:
+    best = found.alternatives[0]
+    names = ", ".join(_named(name) for name in found.binding) or "nothing"
+    loose = [
+        f"{_named(c.name)} ({format_percent(c.slack / c.limit, 0)} unused)"
+        for c in best.constraints
+        if c.name not in found.binding and c.limit and not c.name.startswith(("deadline", "horizon"))
+    ]
+    rest = f"; not binding: {', '.join(loose)}" if loose else ""
+    render.labelled("Limited by", f"{names}{rest}")
+    worth = [_worth(value, as_money) for value in found.marginal_values if value.gain > 0]
+    if found.marginal_values:
+        render.labelled(
+            "Shadow prices", "; ".join(worth) or "zero: raising any one limit by its usual step gains nothing"
+        )
+
+
+def _worth(value: MarginalValue, as_money: Money) -> str:
+    step = {"USD": as_money(value.step), "W": format_power(value.step), "d": f"{value.step:.0f} d"}
+    gain = {
+        "USD": f"saves {as_money(value.gain)}",
+        "d": f"finishes {value.gain:.1f} d earlier",
+        "kg": f"saves {value.gain / 1000:,.1f} t CO2e",
+    }
+    amount = step.get(value.unit, f"{value.step:,.0f} {value.unit}".rstrip())
+    name = _named(value.limit)
+    return f"{name} (+{amount}) {gain.get(value.gain_unit, f'gains {format_count(value.gain)} tokens per USD')}"
+
+
+def _single_pools(found: Procurement, as_money: Money) -> None:
+    """The best answer with every job on a single pool, to show the gain of mixed pools."""
+    if found.apart is None:
+        return
+    value, unit = found.apart.value, found.optimality.unit
+    if value is None:
+        render.labelled("Single pools", "no answer meets the limits with every job on one pool")
+        return
+    amounts = {"USD": as_money(value), "d": f"{value:,.1f} d", "kg": f"{value / 1000:,.1f} t CO2e"}
+    amount = amounts.get(unit, f"{format_count(value)} tokens per USD")
+    render.labelled("Single pools", f"best with every job on one pool: {found.apart.what}, {amount}")
+
+
+def _rent_or_buy(found: Procurement) -> None:
+    lines = []
+    for each in sorted(found.break_even, key=lambda x: x.owned_usd_per_accelerator_hour)[:2]:
+        payback = f"pays back after {each.months:.0f} months at full utilisation" if each.months else "never pays back"
+        lines.append(
+            f"{each.buy}: ${each.owned_usd_per_accelerator_hour:.2f} per "
+            f"accelerator-hour against ${each.rented_usd_per_accelerator_hour:.2f} rented ({each.rent}); {payback}"
+            f", or above {format_percent(each.utilisation, 0)} utilisation"
+        )
+    render.labelled("Rent or buy", *lines)
+
+
+def _sensitivity(found: Procurement, as_money: Money) -> None:
+    turned = [
+        f"prices {x.prices - 1:+.0%}: {'same node types' if x.same else x.what}"
+        + (f", {as_money(x.value)}" if found.optimality.unit == "USD" else "")
+        for x in found.sensitivity
+    ]
+    if turned:
+        render.labelled("Sensitivity", "; ".join(turned))
+
+
+def _assumes(found: Procurement) -> None:
+    if found.stale_prices:
+        stale = "; ".join(found.stale_prices[:_SHOWN])
+        render.labelled(
+            "Stale prices",
+            f"as of {found.question.as_of} (older than a year, an exchange rate older than a month, or dated later): "
+            f"{stale}",
+        )
+    currency = found.question.currency
+    if currency.code != "USD":
+        render.labelled(
+            "Exchange rate", f"1 {currency.code} = {currency.usd:g} USD, {currency.date} {currency.source}".rstrip()
+        )
+    render.labelled("Assumes", *(f"{each.what}: {each.why} ({each.flag})" for each in found.assumptions[:_SHOWN]))
+    if len(found.assumptions) > _SHOWN:
+        render.labelled("", f"and {len(found.assumptions) - _SHOWN} more in the document (--json)")
+    sure = found.optimality
+    mixed = f", {sure.mixed_columns:,} on mixed pools (gap at most {format_percent(sure.mixed_gap)})"
+    render.labelled(
+        "Search",
+        f"{sure.pools:,} purchase options, {sure.columns:,} precomputed plans"
+        f"{mixed if sure.mixed_columns else ''}; "
+        f"bound {sure.bound:,.6g} {sure.unit}, proven gap {format_percent(sure.gap, 2)}",
+    )
+
+
+def deliver_sweep(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
+    """The best at several values of one limit."""
+    import json
+
+    from planner.models import files
+
+    if output is not None:
+        files.write(output, json.dumps(found, indent=2) + "\n", replace=True)
+    if as_json:
+        render.json(found)
+        return
+    as_money = _in(found["currency"]["code"], found["currency"]["usd"])
+    limited: dict[str, Money] = {"USD": as_money, "W": format_power, "": lambda x: f"{x:,.4g}"}
+    rows = [
+        [
+            limited[found["limit_unit"]](p["limit"]),
+            p["what"] or "no answer",
+            f"{p['done_day']:,.1f} d" if p["what"] else None,
+            as_money(p["total_usd"]) if p["what"] else None,
+            f"{p['carbon_kg'] / 1000:,.1f} t" if p["what"] else None,
+            "yes" if p["front"] else "",
+        ]
+        for p in found["points"]
+    ]
+    render.table([found["limit"], "what", "done", "total", "carbon", "Pareto"], rows, align="rlrrrl", folded="what")
+    render.text()
+    render.text(f"{found['objective']} at each value; Pareto: no smaller {found['limit']} gives as good a result")

@@ -1,0 +1,218 @@
+"""Everything that reaches the screen: tables, lines, JSON, errors, progress. The only importer of rich.
+
+Piped, the output is plain text at full width. On a terminal it has colour, long lines are folded under their label, and
+a table too wide for the window loses its least important columns, never wraps, and says what it left out.
+"""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from planner.commands.screen import typeset
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+PROGRAM = "clusterwright"
+QUIET_SECONDS = 1.0
+"""Work that takes less than this shows no bar."""
+
+
+LABEL_WIDTH = 15
+"""Columns of a report's labels: the longest, ``Suggested fix``, and two spaces."""
+
+
+class Advance(Protocol):
+    """What :func:`progress` yields: ``advance(n, note)`` counts `n` more units of work done."""
+
+    def __call__(self, n: float = 1, note: str = "") -> None:
+        """Count `n` more units as done; `note` is shown behind the bar."""
+
+
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    align: str = "",
+    title: str = "",
+    priority: Sequence[str | int] | None = None,
+    folded: str | None = None,
+) -> None:
+    """Print a table: a header line, then aligned columns two spaces apart.
+
+    Arguments:
+        headers: one a column; an empty one leaves its column unlabelled.
+        rows: cells; ``None`` prints as ``-``, anything but text and numbers by ``str``.
+        align: one letter a column, ``l`` or ``r``; empty: numbers right, on the decimal point, and text left.
+        title: a line above the header.
+        priority: headers or indices of the columns to drop first where the terminal is narrow; the rest follow from
+            the right, and the first column always stays.
+        folded: the header of a column that is broken over lines before it is dropped.
+    """
+    lines, hidden = typeset.table(
+        headers, rows, align=align, priority=priority, width=_width(sys.stdout), folded=folded
+    )
+    if title:
+        _print(title, "bold")
+    _print(lines[0], "bold cyan")
+    for line in lines[1:]:
+        _print(line)
+    if hidden:
+        _print(typeset.hidden_note(hidden, _width(sys.stdout)), "dim")
+
+
+def text(line: str = "") -> None:
+    """Print one line. A terminal folds it, hanging under the text behind ``Label  ``; a pipe gets it whole."""
+    width, line = _width(sys.stdout), typeset.harmless(line)
+    folded = typeset.fold(line, width) if width else [line]
+    label = typeset.label_width(line)
+    for number, part in enumerate(folded):
+        _print(part, bold=label if number == 0 else 0)
+
+
+def labelled(label: str, *lines: str) -> None:
+    """Print lines under a label: the label stands before the first of them and blanks before the others."""
+    for index, line in enumerate(lines):
+        text(f"{label if index == 0 else '':{LABEL_WIDTH}}{line}")
+
+
+def verbatim(text: str) -> None:
+    """Print the text of a file as it is, never folded, so that what is copied from a terminal can be read back."""
+    for line in text.splitlines():
+        _write(sys.stdout, typeset.harmless(line))
+
+
+def json(obj: object) -> None:
+    """Print a document as JSON: keys in their own order, indented by two, UTF-8, and no NaN."""
+    document = json_module.dumps(obj, indent=2, ensure_ascii=not _speaks_unicode(sys.stdout), allow_nan=False)
+    sys.stdout.write(document + "\n")
+
+
+def error(message: str) -> None:
+    """Print what went wrong to stderr, behind the program's name."""
+    if _colour(sys.stderr):
+        from rich.text import Text
+
+        name, _, rest = _folded(f"{PROGRAM}: {message}", sys.stderr).partition(" ")
+        _rich(sys.stderr, Text.assemble((f"{name} ", "bold red"), rest))
+    else:
+        _write(sys.stderr, _folded(f"{PROGRAM}: {message}", sys.stderr))
+
+
+def _folded(message: str, stream: TextIO) -> str:
+    """Lines of a message broken between words where the stream is a terminal that is too narrow for them."""
+    width = _width(stream)
+    lines = [typeset.harmless(line) for line in message.splitlines()]
+    parts = [typeset.fold(line, width) if width else [line] for line in lines]
+    return "\n".join(part for each in parts for part in each)
+
+
+@contextmanager
+def progress(description: str, total: float | None, *, quiet: bool = False) -> Iterator[Advance]:
+    """Show a bar on the terminal's stderr once the work has lasted a second; elsewhere, and if `quiet`, show nothing.
+
+    Yields:
+        A callable ``advance(n=1, note="")``.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield _ignore
+        return
+    bar = _Bar(description, total)
+    try:
+        yield bar.advance
+    finally:
+        bar.stop()
+
+
+def _ignore(n: float = 1, note: str = "") -> None:
+    """Advance nothing: nobody is watching."""
+
+
+class _Bar:
+    """A progress bar that appears only when the work turns out to be long."""
+
+    def __init__(self, description: str, total: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._description, self._total, self._clock = description, total, clock
+        self._start, self._done = clock(), 0.0
+        self._shown: Progress | None = None
+
+    def advance(self, n: float = 1, note: str = "") -> None:
+        self._done += n
+        if self._shown is None and self._clock() - self._start >= QUIET_SECONDS:
+            self._shown = self._show()
+        if self._shown is not None:
+            self._shown.update(self._shown.task_ids[0], completed=self._done, note=note)
+
+    def _show(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            TimeRemainingColumn(),
+            console=Console(file=sys.stderr, no_color=not _colour(sys.stderr)),
+            transient=True,
+        )
+        bar.add_task(self._description, total=self._total, note="")
+        bar.start()
+        return bar
+
+    def stop(self) -> None:
+        if self._shown is not None:
+            self._shown.stop()
+
+
+# ---- the terminal ----------------------------------------------------------------------------------------------------
+
+
+def _colour(stream: TextIO) -> bool:
+    """Whether to colour: never with NO_COLOR, always with FORCE_COLOR, else on a terminal that can."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
+
+
+def _width(stream: TextIO) -> int | None:
+    """Columns of the terminal; None where the stream is no terminal and lines may be as long as they are."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def _print(line: str, style: str = "", *, bold: int = 0) -> None:
+    """Print a finished line in a style, or with its first `bold` characters emphasised."""
+    if (style or bold) and _colour(sys.stdout):
+        from rich.text import Text
+
+        styled = Text(line, style=style)
+        styled.stylize("bold", 0, bold)
+        _rich(sys.stdout, styled)
+    else:
+        _write(sys.stdout, line)
+
+
+def _rich(stream: TextIO, styled: object) -> None:
+    """Print one styled line as it is: no wrapping, no markup, no highlighting."""
+    from rich.console import Console
+
+    Console(file=stream, force_terminal=True, highlight=False, soft_wrap=True).print(styled)
+
+
+def _write(stream: TextIO, line: str) -> None:
+    """Write one line; what the stream's encoding lacks becomes ``?`` instead of an error."""
+    if not _speaks_unicode(stream):
+        encoding = stream.encoding or "ascii"
+        line = line.encode(encoding, "replace").decode(encoding)
+    stream.write(line + "\n")
+
+
+def _speaks_unicode(stream: TextIO) -> bool:
+    return (stream.encoding or "utf-8").lower().replace("-", "") in ("utf8", "utf16", "utf32")

@@ -1,0 +1,345 @@
+"""A set of plans on one screen: the answer, then why, then what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from planner.base.units import (
+    format_bytes,
+    format_count,
+    format_percent,
+    format_power,
+    format_risk,
+    format_seconds,
+    format_usd,
+)
+from planner.commands.screen import render, report_mixed
+from planner.planning.comparison import compare
+from planner.schema.plan import Plan, PlanSet
+
+if TYPE_CHECKING:
+    from planner.schema.images import ImagePlan
+    from planner.schema.procurement import Procurement
+    from planner.schema.study import StudyResult
+
+_DAY = 86400.0
+Answer = TypeVar("Answer", PlanSet, "Procurement", "StudyResult", "ImagePlan")
+
+
+def deliver(found: PlanSet, *, as_json: bool, output: Path | None) -> None:
+    """Prints the report or the document, and writes the document where asked."""
+    written = f"clusterwright explain {output}     (the plan is in {output})"
+    unwritten = "-o plan.json saves the plan; clusterwright export plan.json --to list shows the launchers"
+    hand_over(found, show, as_json=as_json, output=output, after=written if output else unwritten)
+
+
+def hand_over(found: Answer, show: Callable[[Answer], None], *, as_json: bool, output: Path | None, after: str) -> None:
+    """Prints an answer by `show` and what to do next, or its document, and writes the document where asked."""
+    from planner import document
+    from planner.models import files
+
+    if output is not None:
+        files.write(output, document.as_json(found), replace=True)
+    if as_json:
+        render.json(document.dump(found))
+        return
+    show(found)
+    render.text()
+    render.labelled("Next", after)
+
+
+def show(found: PlanSet) -> None:
+    """The whole report of a set."""
+    best = found.plans[0]
+    if any(each.parallelism.groups or each.cluster != best.cluster for each in found.plans) and not found.front:
+        _mixed(found)
+        return
+    _heading(best)
+    render.text()
+    _ranking(found.plans)
+    _how_sure(found.plans)
+    if found.search.alike > 1:
+        render.text(
+            f"  equivalent variants grouped: #1 is the best of {found.search.alike:,} with the same degrees "
+            "(--all lists them)"
+        )
+    render.text()
+    _time(best)
+    _memory(best)
+    _reasons(found)
+    _counts(found)
+    _search(found)
+    _assumes(best)
+
+
+def _mixed(found: PlanSet) -> None:
+    """The report of a set of plans over several pools."""
+    best = found.plans[0]
+    _heading(best)
+    render.text()
+    report_mixed.ranking(found.plans, _seconds, _days)
+    _how_sure(found.plans)
+    render.text()
+    if best.parallelism.groups:
+        report_mixed.groups(best)
+        render.text()
+    _time(best)
+    _memory(best)
+    _reasons(found)
+    if best.parallelism.groups:
+        report_mixed.starts(best)
+    report_mixed.search(found)
+    _assumes(best)
+
+
+def printed(found: PlanSet | Plan, chosen: Plan) -> tuple[Plan, ...]:
+    """The plans that a report on `chosen` prints: the whole set for its first plan, else that plan alone."""
+    return found.plans if isinstance(found, PlanSet) and chosen == found.plans[0] else (chosen,)
+
+
+def explained(found: PlanSet | Plan, chosen: Plan) -> None:
+    """A plan from a file, as :func:`printed`."""
+    if isinstance(found, PlanSet) and chosen == found.plans[0]:
+        show(found)
+        return
+    _heading(chosen)
+    render.text()
+    if chosen.parallelism.groups:
+        report_mixed.ranking((chosen,), _seconds, _days)
+        render.text()
+        report_mixed.groups(chosen)
+        report_mixed.starts(chosen)
+    else:
+        _ranking((chosen,))
+    render.text()
+    _time(chosen)
+    _memory(chosen)
+    _assumes(chosen)
+
+
+def _how_sure(plans: Sequence[Plan]) -> None:
+    """The best plan's interval, and the plans that are not distinguishable from it: their intervals overlap."""
+    interval = plans[0].prediction.intervals.get("step_time_s")
+    if interval is None:
+        return
+    first = plans[0]
+    # On more or fewer of the same nodes a rate alone does not say which is better.
+    rivals = [p for p in plans[1:] if _nodes(p) == _nodes(first) or len(first.cluster.pools) > 1]
+    close = [other.rank for other in rivals if not compare(first, other).distinguishable]
+    span = f"80 % interval of #1: {_seconds(interval.low)} to {_seconds(interval.high)}"
+    if close:
+        span = f"{_ranks([first.rank, *close])} are not distinguishable ({span})"
+    render.text(f"  {span}")
+
+
+def _nodes(plan: Plan) -> list[tuple[str, int]]:
+    return [(pool.node, pool.count) for pool in plan.cluster.pools]
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """``1-5``, or ``1, 3 and 4`` where some between them are distinguishable."""
+    if len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]}-{ranks[-1]}"
+    return f"{', '.join(str(rank) for rank in ranks[:-1])} and {ranks[-1]}"
+
+
+def _heading(plan: Plan) -> None:
+    w, cluster, pool = plan.workload, plan.cluster, plan.cluster.pools[0]
+    method = {"pretrain": "pre-training", "finetune": "full fine-tuning", "lora": f"LoRA rank {w.method['rank']}"}
+    modules = f" with {w.mtp_layers} MTP module{'s' * (w.mtp_layers > 1)}" if w.mtp_layers else ""
+    trained = f"{w.name}{modules}, {method[w.method['kind']]}"
+    render.text(f"{trained}, {w.sequence:,} tokens/sequence, batch {plan.batch.global_:,} sequences")
+    if plan.parallelism.groups:
+        report_mixed.pools(plan)
+        render.text(f"{plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")
+        return
+    nics = ""
+    if pool.nics_per_node and cluster.accelerators > pool.accelerators_per_node:
+        gbit = (pool.nic_bytes_per_s or cluster.fabric.nic_bytes_per_s) * 8 / 1e9
+        nics = f", {pool.nics_per_node} x {gbit:g} Gbit/s {cluster.fabric.id} {cluster.fabric.topology}"
+    if cluster.fabric.dimensions:
+        along = (f"{d.topology} {d.size} at {d.bytes_per_s / 1e9:g} GB/s" for d in cluster.fabric.dimensions)
+        nics = ", " + ", ".join(along)
+    render.text(f"{cluster.accelerators:,} x {pool.accelerator} in {pool.count:,} x {pool.node}{nics}")
+    render.text(f"{plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")
+
+
+def _ranking(plans: Sequence[Plan]) -> None:
+    shown = [name for name in ("vpp", "cp", "ep", "etp") if any(getattr(p.parallelism, name) > 1 for p in plans)]
+    several = len({p.cluster.pools[0].count for p in plans}) > 1
+    batches = len({p.batch.global_ for p in plans}) > 1
+    precisions = len({p.precision for p in plans}) > 1
+    tokens = format_count(plans[0].workload.tokens)
+    headers = ["#", *(["nodes"] if several else []), *(["batch"] if batches else []), *(["prec"] if precisions else [])]
+    headers += ["TP", "PP", *(name.upper() for name in shown), "DP", "micro", "ZeRO", "recompute"]
+    headers += ["step", "tokens/s", "MFU", "memory/GPU", f"{tokens} tokens", "cost"]
+    rows = [[*_degrees(p, shown, several, batches, precisions), *_figures(p)] for p in plans]
+    align = "r" * (len(headers) - 7) + "l" + "r" * 6
+    least = ("ZeRO", "tokens/s", "MFU", "DP", "VPP", *(("memory/GPU",) if several else ()), "cost")
+    drop = [name for name in least if name in headers]
+    render.table(headers, rows, align=align, priority=drop)
+
+
+def _degrees(plan: Plan, shown: Sequence[str], several: bool, batches: bool, precisions: bool) -> list[str]:
+    p = plan.parallelism
+    cells = [str(plan.rank), *([f"{plan.cluster.pools[0].count:,}"] if several else [])]
+    cells += [f"{plan.batch.global_:,}"] if batches else []
+    cells += [plan.precision] if precisions else []
+    cells += [str(p.tp), str(p.pp), *(str(getattr(p, name)) for name in shown), f"{p.dp:,}"]
+    return [*cells, str(plan.batch.micro), str(p.zero_stage), plan.recompute.policy]
+
+
+def _seconds(value: float) -> str:
+    """A step's time in seconds whatever its size, so that rows compare at a glance."""
+    return format_seconds(value) if value < 1 else f"{value:,.{2 if value < 10 else 1}f} s"
+
+
+def _days(value: float) -> str:
+    """A run's length: days, unless it is over within one."""
+    return f"{value:,.1f} d" if value >= 1 else format_seconds(value * _DAY)
+
+
+def _figures(plan: Plan) -> list[str]:
+    found, money = plan.prediction, plan.money
+    held = f"{found.memory.total_bytes / 2**30:.1f} / {found.memory.capacity_bytes / 2**30:.0f} GiB"
+    return [
+        _seconds(found.step_time_s),
+        format_count(found.tokens_per_s),
+        format_percent(found.mfu),
+        held,
+        _days(money.days),
+        format_usd(money.usd_total) if money.usd_total is not None else "-",
+    ]
+
+
+_NAMES = {
+    "vector": "element-wise",
+    "tp": "TP",
+    "cp": "CP",
+    "ep": "EP",
+    "dp": "DP",
+    "launch": "launch",
+}
+
+
+def _time(plan: Plan) -> None:
+    step = plan.prediction.step_time_s
+    parts = sorted(plan.prediction.breakdown.items(), key=lambda item: -item[1])
+    listed = [f"{_NAMES.get(name, name)} {format_percent(s / step)}" for name, s in parts if s / step >= 0.0005]
+    render.labelled("Step time", f"{_seconds(step)}: " + "  ".join(listed))
+
+
+def _memory(plan: Plan) -> None:
+    m = plan.prediction.memory
+    parts = {
+        "parameters": m.parameters_bytes,
+        "gradients": m.gradients_bytes,
+        "optimizer": m.optimizer_bytes,
+        "activations": m.activations_bytes,
+        "buffers": m.buffers_bytes,
+        "runtime": m.resident_bytes,
+    }
+    where = f" on stage {m.stage + 1} of {plan.parallelism.pp}" if plan.parallelism.pp > 1 else ""
+    listed = "  ".join(f"{name} {format_bytes(value)}" for name, value in parts.items() if value > 0)
+    render.labelled("Memory", f"{format_bytes(m.total_bytes)}{where}: {listed}")
+    _expanded(plan)
+    _headroom(plan)
+    if plan.waived:
+        listed = f"{', '.join(plan.waived)}: costed as if all parts were equal; no launcher can run this plan"
+        render.labelled("Waived", listed)
+
+
+def _expanded(plan: Plan) -> None:
+    """What lies in expanded memory."""
+    there = plan.prediction.memory.expanded
+    if there is None:
+        return
+    shares = {kind: share for kind, share in (plan.placement or {}).items() if share}
+    listed = "  ".join(
+        kind if share == 1 else f"{format_percent(share, 0)} of {kind}" for kind, share in shares.items()
+    )
+    filled = f"{format_bytes(there.total_bytes)} of {format_bytes(there.capacity_bytes)}" if shares else "empty"
+    render.labelled("Expanded", f"{filled}{': ' if listed else ''}{listed}")
+
+
+def _headroom(plan: Plan) -> None:
+    """How sure the memory is, and what the risk asked for leaves of it."""
+    m, interval = plan.prediction.memory, plan.prediction.intervals.get("memory_bytes")
+    if interval is not None and m.oom_chance is not None and m.oom_risk is not None:
+        span = f"80 %: {format_bytes(interval.low)} to {format_bytes(interval.high)}"
+        asked = f"--oom-risk {format_risk(m.oom_risk)}"
+        render.labelled("", f"{span}; OOM probability {format_risk(m.oom_chance)} ({asked})")
+    limit = next((k.limit for k in plan.constraints if k.name == "memory"), m.capacity_bytes)
+    if m.total_bytes > m.capacity_bytes:
+        over = (
+            f"{format_bytes(m.total_bytes - m.capacity_bytes)} more than the {format_bytes(m.capacity_bytes)} available"
+        )
+        render.labelled("", f"does not fit: {over}")
+    elif m.total_bytes > limit:
+        over = f"{format_bytes(m.total_bytes - limit)} more than the {format_bytes(limit)} usable at this risk"
+        render.labelled("", f"OOM risk too high: {over} (capacity {format_bytes(m.capacity_bytes)})")
+
+
+def _reasons(found: PlanSet) -> None:
+    reasons = found.reasons
+    render.labelled("Bottleneck", "; ".join(reasons.binds))
+    listed = [f"{name} {100 * change:+.1f} %" for name, change in reasons.gains.items() if abs(change) >= 0.0005]
+    if reasons.gains:
+        render.labelled("Sensitivity", f"step time at +10 %: {'  '.join(listed) or 'no resource changes it'}")
+    lost = len(found.plans) > 1 or any(line.startswith("excluded:") for line in reasons.why_not)
+    label = "Why not" if lost else "Suggested fix"
+    render.labelled(label, *reasons.why_not)
+
+
+def _counts(found: PlanSet) -> None:
+    """Over several counts: the best of each."""
+    if len({point.accelerators for point in found.front}) < 2:
+        return
+    render.text()
+    per_node = found.plans[0].cluster.pools[0].accelerators_per_node
+    rows = []
+    for point in found.front:
+        cost = format_usd(point.usd_total) if point.usd_total is not None else "-"
+        nodes = f"{point.accelerators // per_node:,}"
+        rows.append([nodes, point.label, _seconds(point.step_time_s), _days(point.days), cost])
+    render.table(["nodes", "best plan", "step", "time to train", "cost"], rows, align="rlrrr")
+    render.text(f"  smallest count tried that fits: {rows[0][0]}")
+
+
+def _search(found: PlanSet) -> None:
+    s = found.search
+    proven = ", proven" if s.proven_optimal else ""
+    cpu = f", {found.meta['cpu_s']:.1f} s" if "cpu_s" in found.meta else ""
+    if s.candidates == 1 or not s.feasible:
+        return
+    render.labelled(
+        "Search", f"optimum of {s.candidates:,} candidates ({s.feasible:,} feasible) by {s.objective}{proven}{cpu}"
+    )
+
+
+_IN_WORDS = ("calibrate", "profile import")
+"""What may change an assumption that needs its reason to be understood."""
+
+
+def _assumes(plan: Plan) -> None:
+    """Choices made where the question left them open, each with its flag; money and failures; unverified figures."""
+    g, price, energy = plan.money.goodput, plan.money.price, plan.energy
+    asked = [f"{a.what} ({a.flag})" for a in plan.assumptions if a.flag not in ("--catalog", *_IN_WORDS)]
+    lines = [", ".join(asked)] if asked else []
+    lines.append(f"goodput {format_percent(g.fraction)}: an interruption every {format_seconds(g.mtbf_s)}; {g.basis}")
+    if price is not None:
+        listed = [f"{price.node} {price.basis} {format_usd(price.usd_per_hour)}/h", price.region, price.date]
+        others = [f"{p.node} {format_usd(p.usd_per_hour)}/h" for p in plan.money.prices[1:]]
+        lines.append(f"{', '.join(x for x in (*listed, *others) if x)} (--price, --basis)")
+    else:
+        lines.append("no price in the catalog for this node (--price)")
+    if energy.power_w is not None and energy.usd is not None:
+        drawn, paid = format_power(energy.power_w), format_usd(energy.usd)
+        lines.append(f"{drawn} while training, {paid} of electricity: {energy.basis}")
+    lines += [a.why for a in plan.assumptions if a.flag in _IN_WORDS]
+    figures = [a.what for a in plan.assumptions if a.flag == "--catalog"]
+    if figures:
+        lines.append(f"unverified defaults: {', '.join(figures)} (--catalog)")
+    render.labelled("Assumes", *lines)

@@ -1,0 +1,113 @@
+"""Plans over several pools on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.base.units import format_bytes, format_percent, format_usd
+from planner.commands.screen import render
+from planner.schema.plan import Group, Plan, PlanSet
+
+
+def pools(plan: Plan) -> None:
+    """The pools that a plan uses, and what joins them."""
+    for i, pool in enumerate(plan.cluster.pools):
+        of = f" of {pool.offered:,}" if pool.offered is not None and pool.offered > pool.count else ""
+        nics = (
+            f", {pool.nics_per_node} x {(pool.nic_bytes_per_s or 0) * 8 / 1e9:g} Gbit/s" if pool.nics_per_node else ""
+        )
+        zone = f" in {pool.zone}" if pool.zone else ""
+        total = pool.count * pool.accelerators_per_node
+        render.text(f"{_letter(i)}  {total:,} x {pool.accelerator} in {pool.count:,}{of} x {pool.node}{zone}{nics}")
+    for link in plan.cluster.links:
+        a, b = link.pools
+        rate = link.bytes_per_s * 8 / 1e9
+        render.text(f"{_letter(a)}-{_letter(b)}  {rate:g} Gbit/s per node, {link.basis}")
+
+
+def _letter(index: int) -> str:
+    return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index % 26]
+
+
+def ranking(plans: Sequence[Plan], seconds: object, days: object) -> None:
+    """One line a plan: where it stands, how it is cut, what it takes."""
+    assert callable(seconds)
+    assert callable(days)
+    rows = []
+    for p in plans:
+        money, found = p.money, p.prediction
+        used = " + ".join(f"{q.count:,} x {q.node}{'@' + q.zone if q.zone else ''}" for q in p.cluster.pools)
+        memory = f"{100 * found.memory.total_bytes / found.memory.capacity_bytes:.0f} %"
+        rows.append([
+            str(p.rank), used, _cut(p), p.precision, seconds(found.step_time_s), format_percent(found.mfu), memory,
+            days(money.days), format_usd(money.usd_total) if money.usd_total is not None else "-",
+        ])  # fmt: skip
+    headers = ["#", "nodes", "pipelines", "prec", "step", "MFU", "memory", "time to train", "cost"]
+    render.table(headers, rows, align="rlllrrrrr", priority=["prec", "MFU", "memory", "pipelines"])
+
+
+def _cut(plan: Plan) -> str:
+    p = plan.parallelism
+    if p.groups:
+        return f"{p.dp} in {len(p.groups)} group{'s' if len(p.groups) > 1 else ''}"
+    return f"{p.dp} identical, TP{p.tp} PP{p.pp}"
+
+
+def groups(plan: Plan) -> None:
+    """Every group of identical pipelines: how many, their share of the batch, and their stages."""
+    rows = []
+    for g in plan.parallelism.groups:
+        recompute = {s.recompute for s in g.stages}
+        memory = max(s.memory_bytes for s in g.stages)
+        rows.append([
+            f"{g.copies * g.width:,}", _stages(g), str(g.micro), str(g.micro_batches), f"{g.sequences:,}",
+            "/".join(sorted(recompute)), format_bytes(memory), f"{100 * g.time_s / plan.prediction.step_time_s:.1f} %",
+        ])  # fmt: skip
+    headers = [
+        "pipelines",
+        "stages: pool layers TP",
+        "micro-batch",
+        "number",
+        "batch",
+        "recompute",
+        "memory/GPU",
+        "of step time",
+    ]
+    render.table(headers, rows, align="rlrrrlrr", priority=["recompute", "memory/GPU", "number"])
+
+
+def _stages(group: Group) -> str:
+    """``A 12 TP2, 2 x B 6 TP8``: consecutive identical stages written once."""
+    runs: list[tuple[str, int]] = []
+    for s in group.stages:
+        extra = f" CP{s.cp}" if s.cp > 1 else ""
+        extra += f" EP{s.ep}" if s.ep > 1 else ""
+        text = f"{_letter(s.pool)} {s.layers} TP{s.tp}{extra}"
+        if runs and runs[-1][0] == text:
+            runs[-1] = (text, runs[-1][1] + 1)
+        else:
+            runs.append((text, 1))
+    return ", ".join(f"{n} x {text}" if n > 1 else text for text, n in runs)
+
+
+def starts(plan: Plan) -> None:
+    """The launchers that can run the plan, or why none can."""
+    from planner.launchers.bundle import starts_alike, trainers
+
+    p = plan.parallelism
+    able, why = trainers(plan)
+    if able:
+        launchers = f"{', '.join(able)} (clusterwright export)"
+    elif max(p.tp, p.pp, p.cp, p.ep) == 1:
+        launchers = "planner.runtime.uneven in your own training script: data parallelism with uneven batches"
+    else:
+        instead = "; --launchable restricts the search to plans that one can" if starts_alike(plan) else ""
+        launchers = f"no supported launcher can run this plan ({why}){instead}"
+    render.labelled("Launchers", launchers)
+
+
+def search(found: PlanSet) -> None:
+    """How the answer was found and how much better another could be."""
+    s = found.search
+    cpu = f", {found.meta['cpu_s']:.1f} s" if "cpu_s" in found.meta else ""
+    render.labelled("Search", f"best of {s.candidates:,} candidates by {s.objective}, gap {format_percent(s.gap)}{cpu}")

@@ -1,0 +1,130 @@
+"""JSON files back to documents: read with limits, checked, and one plan chosen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.base.errors import WrongQuestion, malformed, nearest
+from planner.document.records import _adapter
+from planner.schema import plan as schema
+from planner.schema.procurement import Procurement
+
+LARGEST_FILE = 200_000_000
+"""Bytes; no plan is larger."""
+
+
+def load(path: Path) -> schema.PlanSet | schema.Plan:
+    """Reads a plan or a set of plans from a file.
+
+    Raises:
+        WrongQuestion: as :func:`load_any`; an offer, of which one plan must be chosen first.
+    """
+    found = load_any(path)
+    if isinstance(found, Procurement):
+        names = ", ".join(job.name for job in found.alternatives[0].workloads) if found.alternatives else ""
+        raise WrongQuestion(
+            f"{path}: an offer with plans for {names or 'nothing'}; take one out of it first "
+            f"(clusterwright explain {path} --workload NAME --json > plan.json)"
+        )
+    return found
+
+
+def load_any(path: Path) -> schema.PlanSet | schema.Plan | Procurement:
+    """Reads a plan, a set of plans or an offer from a file.
+
+    Raises:
+        WrongQuestion: no such file, not JSON (with line), another kind or version of document, unknown or missing keys.
+    """
+    try:
+        if not (path.is_file() or path.is_dir() or not path.exists()):
+            raise WrongQuestion(f"{path}: not a regular file")
+        if path.stat().st_size > LARGEST_FILE:
+            raise WrongQuestion(f"{path}: larger than {LARGEST_FILE:,} bytes; that is not a plan")
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise WrongQuestion(f"{path}: not a text file") from None
+    try:
+        data = json.loads(text, parse_constant=_not_finite)
+    except json.JSONDecodeError as error:
+        raise WrongQuestion(
+            f"{path}:{error.lineno}: {error.msg}; a plan is JSON (clusterwright plan ... -o plan.json)"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise WrongQuestion(f"{path}: {malformed(error)}") from None
+    return parse(data, str(path))
+
+
+def _not_finite(text: str) -> float:
+    raise ValueError(f"{text} is not a finite number")
+
+
+def parse(data: object, where: str) -> schema.PlanSet | schema.Plan | Procurement:
+    """A document from JSON types; see :func:`load_any`."""
+    from pydantic import ValidationError
+
+    if not isinstance(data, Mapping):
+        raise WrongQuestion(f"{where}: not a plan: a JSON object with kind and schema_version is expected")
+    kinds = {"plan": schema.Plan, "plan-set": schema.PlanSet, "procurement": Procurement}
+    kind = data.get("kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        told = "no kind" if kind is None else f"kind is {kind!r:.40}"
+        raise WrongQuestion(f"{where}: {told}; expected plan, plan-set or procurement")
+    if data.get("schema_version") != schema.SCHEMA_VERSION:
+        raise WrongQuestion(
+            f"{where}: schema_version is {data.get('schema_version')!r:.40}, this program reads "
+            f"{schema.SCHEMA_VERSION}; write the plan again with this version (clusterwright plan ... -o FILE)"
+        )
+    try:
+        document: schema.PlanSet | schema.Plan | Procurement = _adapter(kinds[kind]).validate_json(
+            json.dumps(data), strict=True
+        )
+    except ValidationError as error:
+        raise WrongQuestion("\n".join(_said(where, each) for each in error.errors()[:10])) from None
+    return document
+
+
+def _said(where: str, error: Mapping[str, Any]) -> str:
+    """One of pydantic's findings in a line. What is JSON to Python and not to it has halves of characters in it."""
+    message = "half a character (a lone surrogate) in a text" if error["type"] == "json_invalid" else str(error["msg"])
+    return ": ".join(filter(None, (where, ".".join(map(str, error["loc"])), message)))
+
+
+def chosen(document: schema.PlanSet | schema.Plan, rank: int, where: str) -> schema.Plan:
+    """The plan of that rank (from 1) of a set, or the single plan itself.
+
+    Raises:
+        WrongQuestion: the set has no such rank.
+    """
+    if isinstance(document, schema.Plan):
+        return document
+    if not document.plans:
+        raise WrongQuestion(f"{where}: no plan in it")
+    if not 1 <= rank <= len(document.plans):
+        raise WrongQuestion(
+            f"{where}: no plan of rank {rank}; it holds {len(document.plans)} (--rank 1..{len(document.plans)})"
+        )
+    return document.plans[rank - 1]
+
+
+def offered(offer: Procurement, workload: str | None, alternative: int, where: str) -> schema.Plan:
+    """The training plan of a workload in an alternative (from 1, one that there is) of an offer; the only workload's if
+    none is named.
+
+    Raises:
+        WrongQuestion: no such workload, or none named where there are several.
+    """
+    plans = {job.name: job.plan for job in offer.alternatives[alternative - 1].workloads}
+    if workload is None and len(plans) == 1:
+        return next(iter(plans.values()))
+    if workload is None:
+        raise WrongQuestion(f"{where}: whose plan? It holds those of {', '.join(plans)} (--workload NAME)")
+    if workload not in plans:
+        near = nearest(workload, plans)
+        hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(plans)}"
+        raise WrongQuestion(f"{where}: no workload {workload!r} in it; {hint}")
+    return plans[workload]

@@ -1,0 +1,233 @@
+"""Bundles of pipelines as a plan: what reductions cost them, the shortest step, and who does how much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cost import sharding
+from planner.cost.evaluate import jitter
+from planner.cost.figures import Array, Device, Grid, Layout, Network, Options, Shape, Stack
+from planner.cost.sharding import ShardedState
+from planner.hetero.assignment import Offer
+from planner.hetero.pipelines import PipelineTemplates
+
+
+@dataclass(frozen=True, slots=True)
+class BundleSetting:
+    """Everything that the search reads."""
+
+    kinds: PipelineTemplates
+    shape: Shape
+    device: Device
+    """Of one pool: what is read of it is the size of elements, which all pools share."""
+    stack: Stack
+    networks: tuple[Network, ...]
+    """Of every pool."""
+    network_of: Callable[[Sequence[int]], Network]
+    """What a collective over some pools finds."""
+    dp_overlap: bool
+    zero: bool
+    offer: Offer
+    """Pools, the batch, and what a node counts: in the objective, or where that is time, in the budget."""
+    by_rate: bool
+    """Whether ``T sum nodes weight`` is minimised rather than T."""
+    longest: float
+    """Step time that is allowed, seconds."""
+    most: float
+    """Most of ``T sum nodes weight``."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleGroup:
+    """Bundles of one kind that work on as many micro-batches each."""
+
+    kind: int
+    copies: int
+    micro_batches: int
+    sequences: int
+    """All of the group's bundles together, in a step."""
+    time: float
+    """Seconds from the start of the step to its end on this group."""
+
+
+@dataclass(frozen=True, slots=True)
+class MixedPlan:
+    """A plan: its groups, nodes in use, step time and objective."""
+
+    groups: tuple[BundleGroup, ...]
+    nodes: tuple[int, ...]
+    time: float
+    value: float
+    exposed: float
+    """Of the slowest group: gradient reductions that nothing hides, seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Bundles that make a plan together, as their reductions find them."""
+
+    pools: tuple[int, ...]
+    """That some bundle stands on."""
+    nodes: NDArray[np.int64]
+    """Of every pool."""
+    replicas: float
+    beside: float
+    """Replicas that share a domain, at most."""
+    crossing: bool
+    """Whether some layers are held on several pools."""
+
+
+def together(setting: BundleSetting, of: PipelineTemplates, copies: NDArray[np.int64]) -> Placement:
+    """So many bundles of each kind."""
+    need = copies @ of.usage
+    used = tuple(int(p) for p in np.flatnonzero(need))
+    each = [int((copies * of.width)[of.usage[:, p] > 0].sum()) for p in used]
+    replicas, nodes = float(copies @ of.width), -(-need // np.asarray(setting.offer.per_node))
+    return Placement(used, nodes, replicas, neighbours(replicas, min(each)), len(np.unique(of.seam)) > 1)
+
+
+def micro_batches(
+    setting: BundleSetting, kinds: PipelineTemplates, stretch: float, step: float, exposed: Array
+) -> Array:
+    """Most micro-batches within a step: ``M = 1 + floor(((T - update - overhead) / jitter - exposed - sum) / max)``."""
+    left = (step * (1.0 + 1e-12) - kinds.update - setting.stack.step_overhead) / stretch - exposed - kinds.total
+    return np.where(left >= 0, 1.0 + np.floor(np.maximum(left, 0.0) / kinds.slowest), 0.0)
+
+
+def kind_time(setting: BundleSetting, kinds: PipelineTemplates, stretch: float, steps: Array, exposed: Array) -> Array:
+    """``T = ((M - 1) max + sum + exposed) jitter + update + overhead``."""
+    flow = (steps - 1.0) * kinds.slowest + kinds.total
+    return np.asarray((flow + exposed) * stretch + kinds.update + setting.stack.step_overhead)
+
+
+def across(kinds: PipelineTemplates, network: Network, beside: Array | float) -> Network:
+    """The network as replicas on several pools find it, of which up to `beside` share a domain.
+
+    Copies on different pools share none, so that a reduction always leaves it.
+    """
+    return replace(network, domain=np.minimum(network.domain, kinds.tp * kinds.cp * np.maximum(beside, 1.0)))
+
+
+def neighbours(replicas: float, fewest: float) -> float:
+    """Replicas that share a domain at most: ``max(min(replicas of the pool with fewest, n / 2), 1)``."""
+    return float(max(min(np.floor(fewest), np.floor(replicas / 2.0)), 1.0))
+
+
+def reductions(
+    setting: BundleSetting,
+    kinds: PipelineTemplates,
+    used: Sequence[int],
+    replicas: Array | float,
+    beside: float,
+    *,
+    crossing: bool,
+) -> Array:
+    """Seconds of gradient reductions that nothing hides, of every kind, beside `replicas` in all on the pools `used`.
+
+    With `crossing`, some layers are held on several pools: every reduction passes the links. Without, every pipeline
+    has the same layers on the same pool (:attr:`Kinds.seam`), and each pool reduces its own: the slowest counts.
+    """
+    if crossing:
+        return exposed(setting, kinds, across(kinds, setting.network_of(used), beside), replicas)
+    alone = [exposed(setting, kinds, setting.network_of((pool,)), replicas) for pool in used]
+    return np.asarray(np.max(alone, axis=0))
+
+
+def exposed(setting: BundleSetting, kinds: PipelineTemplates, network: Network, replicas: Array | float) -> Array:
+    """Gradient reductions over all replicas that no backward pass hides, as :func:`planner.cost.sharding.exposed`."""
+    of, held = replicated(setting, kinds, network, replicas)
+    found = sharding.exposed_beside(of, held, kinds.layers, kinds.forward, kinds.backward)
+    return np.broadcast_to(np.asarray(found, dtype=float), (len(kinds),))
+
+
+def replicated(
+    setting: BundleSetting, kinds: PipelineTemplates, network: Network, replicas: Array | float
+) -> tuple[Grid, ShardedState]:
+    """The replicas of each kind as reductions see them, and what a rank of them holds."""
+    layout = Layout(tp=kinds.tp, pp=1.0, vpp=1.0, cp=kinds.cp, ep=kinds.ep, etp=kinds.etp,
+                    dp=replicas, micro=1.0, batch=replicas)  # fmt: skip
+    options = Options(
+        recompute_layers=0.0,
+        recompute_selective=0.0,
+        recompute_modules=0.0,
+        recompute_offloaded=0.0,
+        sequence_parallel=0.0,
+        tp_overlap=0.0,
+        zero=((kinds.width > 1) | (kinds.cp > 1)) * float(setting.zero),
+        zero_in_node=0.0,
+        dp_overlap=float(setting.dp_overlap),
+        p2p_overlap=0.0,
+        pp_inner=0.0,
+        offload=0.0,
+    )
+    of = Grid(
+        shape=setting.shape,
+        device=setting.device,
+        network=network,
+        stack=setting.stack,
+        layout=layout,
+        options=options,
+    )
+    return of, ShardedState(kinds.dense, kinds.experts)
+
+
+def stretch_of(setting: BundleSetting, network: Network) -> float:
+    """Factor by which waiting for the slowest rank stretches a step on these pools."""
+    of = Grid(shape=setting.shape, device=None, network=network, stack=setting.stack, layout=None, options=None)  # type: ignore[arg-type]
+    return float(jitter(of))
+
+
+def settle(setting: BundleSetting, kinds: NDArray[np.intp], copies: NDArray[np.int64]) -> MixedPlan | None:
+    """So many bundles of some kinds as a plan: the shortest step in which they do the batch, and who does how much.
+
+    A kind for which no time is left takes no part. None, where the bundles cannot do the batch within the limits.
+    """
+    while len(kinds):
+        of = setting.kinds.taken(kinds)
+        on = together(setting, of, copies)
+        stretch = stretch_of(setting, setting.network_of(on.pools))
+        shown = reductions(setting, of, on.pools, on.replicas, on.beside, crossing=on.crossing)
+        step = _shortest(setting, of, copies, stretch, shown)
+        steps = micro_batches(setting, of, stretch, step, shown)
+        if np.all(steps > 0):
+            break
+        kinds, copies = kinds[steps > 0], copies[steps > 0]
+    else:
+        return None
+    times = kind_time(setting, of, stretch, steps, shown)
+    done = (copies * of.samples * steps).astype(np.int64)
+    surplus = int(done.sum()) - setting.offer.batch
+    for i in np.argsort(-times, kind="stable"):
+        away = min(surplus, int(done[i]) - 1)
+        done[i] -= away
+        surplus -= away
+    groups = tuple(
+        BundleGroup(int(k), int(c), int(m), int(d), float(t))
+        for k, c, m, d, t in zip(kinds, copies, steps, done, times, strict=True)
+    )
+    slowest = int(np.argmax(times))
+    rate = float(on.nodes @ np.asarray(setting.offer.weights))
+    end = float(times[slowest])
+    value = end * rate if setting.by_rate else end
+    return MixedPlan(groups, tuple(int(n) for n in on.nodes), end, value, float(shown[slowest] * stretch))
+
+
+def _shortest(
+    setting: BundleSetting, of: PipelineTemplates, copies: NDArray[np.int64], stretch: float, shown: Array
+) -> float:
+    """The least step time in which so many bundles do the batch, by bisection."""
+    low, high = 0.0, 1.0
+
+    def done(step: float) -> float:
+        return float(np.sum(copies * of.samples * micro_batches(setting, of, stretch, step, shown)))
+
+    while done(high) < setting.offer.batch:
+        high *= 2.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if done(middle) >= setting.offer.batch else (middle, high)
+    return high

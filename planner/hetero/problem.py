@@ -1,0 +1,353 @@
+"""A question about several pools made computable: figures of every pool, kinds of pipelines, what is minimised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from planner.base.errors import NoAnswer, WrongQuestion
+from planner.catalog import Catalog
+from planner.cost import risk
+from planner.cost.figures import Network, Stack
+from planner.cost.measured import LayerTable
+from planner.hetero import pipelines, stages
+from planner.hetero.assignment import Offer
+from planner.hetero.bundles import BundleSetting
+from planner.hetero.pipelines import Chain, PipelineTemplates
+from planner.hetero.stages import Priced, StageConfigs, Switches
+from planner.performance import binding, intervals
+from planner.performance.efficiency import Efficiency
+from planner.question import joined as pools
+from planner.question.joined import JobPool, Pools
+from planner.question.prepared import measured_layers, resolve_efficiency
+from planner.question.request import Request, goodput_of
+from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Bound, Recompute
+from planner.space.grid import Figures, precisions
+from planner.space.rules import RULES
+from planner.space.rules import RuleSetting as RuleSetting
+
+PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "fp32")
+FINE_POOLS, FINE_ACCELERATORS = 2, 128
+"""Up to so many pools and accelerators every value below is tried, beyond only the powers of two and of four."""
+MICRO = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)
+WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+COARSE_MICRO = (1, 2, 4, 8, 16, 32, 64)
+COARSE_WIDTHS = (1, 4, 16, 64)
+ONE_POOL_RULES = (
+    "heads_divide",
+    "kv_heads_divide",
+    "hidden_divides",
+    "tp_in_domain",
+    "sequence_divides",
+    "context_chunk",
+    "context_kernel",
+    "experts_divide",
+    "expert_ranks",
+    "expert_tensor",
+    "micro_batch_tokens",
+)
+"""Rules that a stage must keep by itself; those on dealing layers and batches evenly do not hold here."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPools:
+    """A question with everything that a mixed plan is made from."""
+
+    request: Request
+    pools: Pools
+    precision: str
+    switches: Switches
+    memory_spread: tuple[float, str]
+    """Half-width of a peak's 80 % interval on a log scale, and the runs that it comes from."""
+    reached: tuple[Efficiency, ...]
+    figures: tuple[Figures, ...]
+    tables: tuple[Priced, ...]
+    chains: tuple[Chain, ...]
+    links: dict[tuple[int, int], Network]
+    setting: BundleSetting
+    measured: tuple[tuple[str, ...], ...]
+    """Of every pool, what is said of layer times measured elsewhere: which are used, which are not and why."""
+
+
+def fine(each: Sequence[JobPool]) -> bool:
+    """Whether all values are tried on these pools: it depends on nothing but them."""
+    return len(each) <= FINE_POOLS and sum(p.cluster.accelerators for p in each) <= FINE_ACCELERATORS
+
+
+def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, few: bool | None = None,
+            policies: Sequence[Recompute] = ()) -> PreparedPools:  # fmt: skip
+    """Binds every pool's records to figures and lists the kinds of pipelines that fit; `few` is :func:`fine` and
+    `policies` all that :func:`able_policies` says unless given.
+
+    Raises:
+        WrongQuestion: the pools share no precision, or a pin leaves nothing.
+        NoAnswer: no pipeline of any kind fits.
+    """
+    each = offered.all
+    _refuse_other_pins(request)
+    precision = common_precision(request, each)
+    found = tuple(resolve_efficiency(catalog, request, p.cluster.accelerator) for p in each)
+    profiled = [measured_layers(catalog, replace(request, cluster=p.cluster), {precision}) for p in each]
+    tables_of = [{name: known.table for name, known in used.items()} for used, _ in profiled]
+    figures = tuple(_figures(request, p, r, precision, t) for p, r, t in zip(each, found, tables_of, strict=True))
+    switches = _switches(request)
+    policies = policies or able_policies(request)
+    layers = int(figures[0].shape.layers)
+    uneven = _may_be_cut(request)
+    few = fine(each) if few is None else few
+    alone = tuple(n for n in (pipelines.STAGES_ALONE if uneven else (1,)) if request.pins.allow("pp", n))
+    together = _together(request, few) if uneven else ()
+    depth = min(max(*alone, 2 * max(together, default=1), 1), layers)
+    spread = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id)
+    tables = tuple(
+        stages.priced(
+            f,
+            _ways(request, p, switches, few),
+            switches,
+            precision,
+            policies,
+            depth,
+            risk.usable(p.cluster.accelerator.memory, spread[0], request.oom_risk),
+        )
+        for f, p in zip(figures, each, strict=True)
+    )
+    crossing = {
+        (i, j): pools.crossing(offered, each[i], each[j], figures[i].network, figures[j].network)
+        for i, j in product(range(len(each)), repeat=2)
+        if i != j
+    }
+    listed = tuple(
+        c
+        for c in pipelines.chains(len(each), layers, alone, together)
+        if request.pins.allow("pp", sum(n for _, n in c))
+    )
+    limits = [p.cluster.accelerators for p in each]
+    parts = [pipelines.kinds(i, chain, tables, crossing, layers, limits) for i, chain in enumerate(listed)]
+    kept = [part for part in parts if part is not None]
+    if not kept:
+        raise NoAnswer(_nothing_fits(request, each))
+    setting = _setting(request, offered, figures, pipelines.joined(kept), switches, precision, batch)
+    told = tuple((*(known.told() for known in used.values()), *unused) for used, unused in profiled)
+    return PreparedPools(
+        request, offered, precision, switches, spread, found, figures, tables, listed, crossing, setting, told
+    )
+
+
+ONLY: tuple[tuple[str, tuple[object, ...]], ...] = (
+    ("vpp", (1,)),
+    ("etp", (1,)),
+    ("zero", (0, 1)),
+    ("zero_scope", ("full",)),
+    ("offload", ("none",)),
+    ("p2p_overlap", (False,)),
+    ("rank_order", ("tp-cp-ep-dp-pp",)),
+)
+"""What plans over several pools have of axes that they do not search."""
+
+
+def _refuse_other_pins(request: Request) -> None:
+    """Raises WrongQuestion where a pin asks for what plans over several pools have not."""
+    for axis, has in ONLY:
+        if not any(request.pins.allow(axis, value) for value in has):
+            raise WrongQuestion(
+                f"--pin {axis}={request.pins.bounds[axis]}: plans over several pools have {axis} "
+                f"{' or '.join('off' if value is False else str(value) for value in has)} only; one pool can have it"
+            )
+    if "dp" in request.pins:
+        raise WrongQuestion(
+            f"--pin dp={request.pins.bounds['dp']}: over several pools replicas are dealt by what each pool does; "
+            "one pool can have it"
+        )
+
+
+def common_precision(request: Request, each: Sequence[JobPool]) -> str:
+    """The first precision that all pools have, or the one that was asked for.
+
+    Raises:
+        WrongQuestion: there is none.
+    """
+    pins = request.pins
+    if "precision" not in pins:
+        pins = replace(pins, bounds={**pins.bounds, "precision": Bound(PRECISIONS[:2])})
+    able = [precisions(p.cluster, request.runtime, pins) for p in each]
+    shared = [name for name in able[0] if all(name in others for others in able)]
+    if not shared:
+        told = ", ".join(f"{p.name} has {'/'.join(a) or 'none of them'}" for p, a in zip(each, able, strict=True))
+        raise WrongQuestion(f"the pools share no precision: {told}; leave one out, or ask for another (--precision)")
+    return shared[0]
+
+
+def _figures(
+    request: Request, pool: JobPool, found: Efficiency, precision: str, profiles: dict[str, LayerTable]
+) -> Figures:
+    cluster = pool.cluster
+    return Figures(
+        binding.shape(request.workload),
+        {precision: binding.device(cluster.accelerator, found.accelerator, precision, request.release)},
+        binding.network(cluster, found.accelerator),
+        binding.stack(request.runtime, found.runtime, request.release, cluster.accelerator.generation),
+        cluster.node.accelerators,
+        profiles,
+    )
+
+
+def _switches(request: Request) -> Switches:
+    axes = request.runtime.axes
+
+    def has(axis: str, value: object) -> bool:
+        known = axes.get(axis, ())
+        return (known == "any" or value in known) and request.pins.allow(axis, value)
+
+    return Switches(
+        sequence_parallel=has("sequence_parallel", True),
+        tp_overlap=has("tp_overlap", True),
+        dp_overlap=has("dp_overlap", True),
+        zero=has("zero", 1),
+    )
+
+
+def able_policies(request: Request) -> tuple[Recompute, ...]:
+    """Recomputation policies that the runtime has and the pins allow.
+
+    Raises:
+        WrongQuestion: there is none.
+    """
+    known = request.runtime.axes.get("recompute", ("none",))
+    found = [
+        p
+        for p in (NO_RECOMPUTE, SELECTIVE, FULL)
+        if (known == "any" or p.name in known) and request.pins.allow("recompute", p.name)
+    ]
+    if not found:
+        raise WrongQuestion("mixed pools recompute none, selective or full; pin one of these")
+    return tuple(found)
+
+
+def _together(request: Request, few: bool) -> tuple[int, ...]:
+    """Stages on each of the pools that a pipeline spans."""
+    if "pp" in request.pins:
+        return tuple(range(1, 9))
+    return pipelines.STAGES_TOGETHER if few else pipelines.STAGES_TOGETHER_COARSE
+
+
+def _may_be_cut(request: Request) -> bool:
+    """Whether layers can be dealt to stages one by one: not where kinds of layers alternate or two stacks join."""
+    model = request.workload.model
+    alike = (model.moe is None or model.moe.every == 1) and not model.encoder_layers
+    return alike and request.runtime.uneven_stages and request.runtime.axes.get("pp", (1,)) != (1,)
+
+
+def _ways(request: Request, pool: JobPool, switches: Switches, few: bool) -> StageConfigs:
+    """Every legal way to run a stage on a pool, by the rules of the space that concern one stage."""
+    cluster, model = pool.cluster, request.workload.model
+    domain = cluster.node.accelerators
+
+    def allowed(axis: str, values: Sequence[int]) -> list[int]:
+        known = request.runtime.axes.get(axis)
+        able = [v for v in values if axis == "micro" or known == "any" or (v == 1 if known is None else v in known)]
+        return [v for v in able if request.pins.allow(axis, v)]
+
+    tps = allowed("tp", [n for n in range(1, domain + 1) if domain % n == 0])
+    long = request.workload.sequence >= 8192 and few
+    cps = allowed("cp", [1, 2, 4, 8] if "cp" in request.pins else [1, 2] if long else [1])
+    eps = allowed("ep", [2**i for i in range(9)] if model.moe else [1])
+    widths = [w for w in (WIDTHS if few or model.moe else COARSE_WIDTHS) if w == 1 or switches.zero or model.moe]
+    micros = allowed("micro", MICRO if few else COARSE_MICRO)
+    rows = np.array(list(product(tps, cps, eps, micros, widths)), dtype=np.int64).reshape(-1, 5)
+    columns = dict(zip(("tp", "cp", "ep", "micro", "width"), rows.T, strict=True))
+    columns |= {"etp": np.ones(len(rows), dtype=np.int64), "dp": columns["width"]}
+    columns |= {"pp": columns["etp"], "vpp": columns["etp"], "batch": columns["width"] * columns["micro"]}
+    columns["nodes"] = np.full(len(rows), cluster.count)
+    mask = columns["tp"] * columns["cp"] * columns["width"] <= cluster.accelerators
+    for rule in RULES:
+        if rule.name in ONE_POOL_RULES and rule.name not in request.waived:
+            mask &= rule.holds(columns, RuleSetting(request.workload, cluster, request.runtime))
+    if model.moe:
+        # A bundle is as wide as its experts need, or wider for its optimizer states.
+        mask &= columns["ep"] <= columns["tp"] * columns["cp"] * columns["width"]
+    if not request.pins.allow("zero", 0):
+        mask &= columns["cp"] * columns["width"] > 1
+    if not mask.any():
+        raise WrongQuestion(f"no stage can run on {pool.name} under these pins: {request.pins}")
+    kept = {name: column[mask].astype(float) for name, column in columns.items()}
+    return StageConfigs(*(kept[name] for name in ("tp", "cp", "ep", "etp", "micro", "width")))
+
+
+def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds: PipelineTemplates, switches: Switches,
+             precision: str, batch: int) -> BundleSetting:  # fmt: skip
+    each = offered.all
+    networks = tuple(f.network for f in figures)
+
+    def network_of(used: Sequence[int]) -> Network:
+        total = float(sum(each[p].cluster.accelerators for p in used))
+        return pools.joint(offered, [each[p] for p in used], [networks[p] for p in used], total)
+
+    by_rate = request.objective != "time"
+    weights = _weights(request, each)
+    longest, most = limits(request, each, batch)
+    return BundleSetting(
+        kinds=kinds,
+        shape=figures[0].shape,
+        device=figures[0].devices[precision],
+        stack=joint_stack(figures),
+        networks=networks,
+        network_of=network_of,
+        dp_overlap=switches.dp_overlap,
+        zero=switches.zero,
+        offer=Offer(tuple(p.count for p in each), tuple(p.per_node for p in each), weights, batch),
+        by_rate=by_rate,
+        longest=longest,
+        most=most,
+    )
+
+
+def joint_stack(figures: Sequence[Figures]) -> Stack:
+    """What the runtime is on several pools together: its longest waits, its least overlap."""
+    return replace(figures[0].stack, **{
+        name: max(getattr(f.stack, name) for f in figures) for name in ("step_overhead", "jitter")
+    }, dp_overlap=min(f.stack.dp_overlap for f in figures))  # fmt: skip
+
+
+def limits(request: Request, each: Sequence[JobPool], batch: int) -> tuple[float, float]:
+    """Longest step that a deadline allows, and most dollars of a step times 3600 that a budget does.
+
+    With the goodput of all nodes of these pools: that of fewer is no less.
+    """
+    steps = request.workload.tokens / (batch * request.workload.sequence)
+    in_all = sum(p.cluster.accelerators for p in each)
+    good = float(goodput_of(replace(request, cluster=each[0].cluster), in_all / each[0].per_node).fraction)
+    longest = np.inf if request.deadline_s is None else request.deadline_s * good / steps
+    most = np.inf if request.max_cost_usd is None else request.max_cost_usd * good / steps * 3600.0
+    return longest, most
+
+
+def _weights(request: Request, each: Sequence[JobPool]) -> tuple[float, ...]:
+    """What a node counts: dollars an hour where money matters, watts for energy, its accelerators where only time
+    does.
+    """
+    if request.objective == "energy":
+        powers = [p.cluster.node.max_power for p in each]
+        if any(w is None for w in powers):
+            missing = ", ".join(p.name for p, w in zip(each, powers, strict=True) if w is None)
+            raise WrongQuestion(f"--objective energy: the power of {missing} is not known (--catalog)")
+        return tuple(float(w or 0.0) for w in powers)
+    if request.objective == "time" and request.max_cost_usd is None:
+        return tuple(float(p.per_node) for p in each)
+    missing = ", ".join(p.name for p in each if p.usd_per_hour is None)
+    if missing:
+        raise WrongQuestion(
+            f"{missing}: no {request.price_basis} price in the catalog; give one (--price POOL='$2.10/h') "
+            "or another --basis, or ask for neither a budget nor an objective in money"
+        )
+    return tuple(float(p.usd_per_hour or 0.0) for p in each)
+
+
+def _nothing_fits(request: Request, each: Sequence[JobPool]) -> str:
+    held = ", ".join(f"{p.cluster.accelerators:,} x {p.cluster.accelerator.id}" for p in each)
+    return (
+        f"No pipeline fits into memory: {request.workload.model.name} on {held}, however its stages are placed. "
+        "More nodes, larger ones, or adapters instead of the whole model (--method lora) would help."
+    )

@@ -1,0 +1,183 @@
+"""Hugging Face Accelerate: ``accelerate.yaml`` for ``accelerate launch`` and a script of one's own.
+
+ZeRO-3 and ZeRO-2 become FSDP2, with or without resharding after the forward pass; ZeRO-1, and anything that offloads
+the optimizer alone, becomes DeepSpeed; ZeRO-0 plain replicas. Keys: accelerate 1.15.0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from planner.base.errors import WrongQuestion
+from planner.launchers import deepspeed, facts, quoting, torchrun
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Shell, Values
+from planner.schema.plan import Plan
+
+NAME = "accelerate.yaml"
+
+
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """The configuration (and DeepSpeed's), and ``accelerate launch`` on one node."""
+    files: dict[str, str] = {}
+    if route(plan) == "DEEPSPEED":
+        inner = deepspeed.configuration(plan, values["lr"])
+        deepspeed.lint(inner, plan.cluster.accelerators, plan.parallelism.tp)
+        files[deepspeed.NAME] = json.dumps(inner, indent=2) + "\n"
+    settings = configuration(plan, values)
+    lint(settings, plan.cluster.accelerators)
+    files[NAME] = quoting.yaml(settings)
+    return LaunchJob(
+        command=(
+            *("accelerate", "launch", "--config_file", NAME, "--machine_rank", Shell("$NODE_RANK")),
+            *("--main_process_ip", Shell("$MASTER_ADDR"), "--main_process_port", values["master-port"]),
+            LaunchProgram(values["script"]),
+        ),
+        environment={
+            **job.environment,
+            **plan.env,
+            "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": str(plan.batch.accumulation),
+        },
+        files={**job.files, **files},
+        needed=(*job.needed, *files),
+    )
+
+
+def route(plan: Plan) -> str:
+    """Which of Accelerate's engines carries the plan."""
+    p = plan.parallelism
+    if p.zero_stage == 1 or plan.offload.get("optimizer"):
+        return "DEEPSPEED"
+    if p.zero_stage >= 2:
+        return "FSDP"
+    return "MULTI_GPU"
+
+
+def configuration(plan: Plan, values: Values) -> dict[str, Any]:
+    """The plan as an Accelerate configuration."""
+    p, engine = plan.parallelism, route(plan)
+    settings: dict[str, Any] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": engine,
+        "mixed_precision": {"fp32": "no"}.get(plan.precision, plan.precision),
+        "num_machines": facts.nodes(plan),
+        "num_processes": plan.cluster.accelerators,
+        "machine_rank": 0,
+        "same_network": True,
+        "rdzv_backend": "static",
+        "main_training_function": "main",
+    }
+    if engine == "DEEPSPEED":
+        settings["deepspeed_config"] = {
+            "deepspeed_config_file": deepspeed.NAME,
+            "zero3_init_flag": p.zero_stage == 3,
+            "deepspeed_multinode_launcher": "standard",
+        }
+    if engine == "FSDP":
+        settings["fsdp_config"] = {
+            "fsdp_version": 2,
+            "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+            "fsdp_transformer_layer_cls_to_wrap": values["layer-class"],
+            "fsdp_reshard_after_forward": p.zero_stage == 3,
+            "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+            "fsdp_offload_params": False,
+            "fsdp_activation_checkpointing": plan.recompute.policy == "full",
+        }
+        replicate, shard = facts.mesh(plan)
+        settings["parallelism_config"] = {
+            "parallelism_config_dp_replicate_size": replicate,
+            "parallelism_config_dp_shard_size": shard,
+            "parallelism_config_tp_size": p.tp,
+            "parallelism_config_cp_size": p.cp,
+        }
+    return settings
+
+
+def lint(settings: Mapping[str, Any], world: int, where: str = NAME) -> None:
+    """Accelerate compares neither number with the degrees.
+
+    Raises:
+        WrongQuestion: processes that are not the product of the degrees or the size of the cluster.
+    """
+    said = settings.get("num_processes", world)
+    if said != world:
+        raise WrongQuestion(f"{where}: num_processes is {said}, the cluster has {world} accelerators")
+    sizes = settings.get("parallelism_config")
+    if not sizes:
+        return
+    product = 1
+    for name, size in sizes.items():
+        product *= size if name.endswith("_size") else 1
+    if product != said:
+        raise WrongQuestion(f"{where}: the degrees of parallelism_config make {product} processes, not {said}")
+    prefix = "parallelism_config_"
+    if (
+        sizes[f"{prefix}dp_replicate_size"] > 1
+        and sizes[f"{prefix}dp_shard_size"] == 1
+        and sizes[f"{prefix}tp_size"] > 1
+    ):
+        raise WrongQuestion(f"{where}: replicas without shards do not go with tensor parallelism")
+
+
+def refuses(plan: Plan) -> Iterator[str]:
+    """What the chosen engine excludes."""
+    p, engine = plan.parallelism, route(plan)
+    yield from facts.stages_fill_pools(plan)
+    if facts.per_node(plan) is None:
+        yield "every node needs as many accelerators (num_processes is divided by num_machines)"
+    if engine != "FSDP" and (p.tp > 1 or p.cp > 1):
+        yield f"tensor and context parallelism go with FSDP2 (ZeRO-2 or 3), not with {engine}"
+    if engine == "DEEPSPEED":
+        yield from deepspeed.refuses(plan)
+    if engine == "FSDP":
+        yield from facts.mesh_is_whole(plan)
+        replicate, shard = facts.mesh(plan)
+        if replicate > 1 and shard == 1 and p.tp > 1:
+            yield "replicas without shards do not go with tensor parallelism"
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """What is the script's."""
+    yield from facts.other_runtime(plan, ("fsdp2", "fsdp", "deepspeed", "pytorch-ddp"))
+    yield from facts.own_script_losses(plan)
+    yield Loss("workload", "model, data and sequence length are the script's")
+    if route(plan) != "DEEPSPEED":
+        yield Loss("batch.micro", f"the script's data loader has to give {plan.batch.micro} sequences at a time")
+    if plan.recompute.policy != "none" and route(plan) != "FSDP":
+        yield Loss("recompute", "switched on in the script (model.gradient_checkpointing_enable())")
+
+
+EXPORTER = Exporter(
+    name="accelerate",
+    title="Hugging Face Accelerate with a script of your own",
+    version="1.15.0",
+    role="trainer",
+    expresses={
+        "tp": "any",
+        "cp": "any",
+        **dict.fromkeys(("pp", "vpp", "ep", "etp"), (1,)),
+        "zero": (0, 1, 2, 3),
+        "zero_scope": ("full", "node"),
+        "sequence_parallel": "any",
+        "recompute": ("none", "full"),
+        "offload": ("none", "optimizer"),
+        "precision": ("bf16", "fp16", "fp8", "fp32"),
+        "rank_order": ("tp-cp-ep-dp-pp",),
+        "pools": "any",
+        "method": "any",
+        "optimizer": "any",
+        "family": "any",
+    },
+    settings=(
+        torchrun.SCRIPT,
+        EnvironmentSetting("layer-class", "class of a transformer block, as the model's code names it"),
+        EnvironmentSetting("lr", "learning rate in ds_config.json, which a plan does not choose", "1.0e-4"),
+        torchrun.PORT,
+    ),
+    emit=emit,
+    refuses=refuses,
+    loses=loses,
+    level="validated",
+    validated_by="load_config_from_file and ParallelismConfig of accelerate 1.15.0",
+)

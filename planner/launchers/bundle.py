@@ -1,0 +1,240 @@
+"""A plan as a folder's files: what ``export`` writes, before it is written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner import document
+from planner.base.errors import WrongQuestion, nearest
+from planner.base.units import format_seconds
+from planner.launchers import facts, quoting, start, torchrun
+from planner.launchers.registry import EXPORTERS
+from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, placeholder
+from planner.schema.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Files of one plan for one target, and what there is to say of them."""
+
+    target: str
+    files: Mapping[str, str]
+    """Name -> text; names are this program's own and have no folders in them."""
+    missing: tuple[EnvironmentSetting, ...]
+    """Placeholders that stand in the files."""
+    losses: tuple[Loss, ...]
+    start: str
+
+
+def bundle(plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str]) -> Bundle:
+    """The files of a plan that has passed :mod:`planner.verify`.
+
+    Raises:
+        WrongQuestion: a setting that no target has, or a plan that one of them cannot express.
+    """
+    plan = facts.complete(plan)
+    offered = _offered(exporters, plan)
+    values = settings(offered, given)
+    _refuse(plan, exporters)
+    target = "+".join(exporter.name for exporter in exporters)
+    losses = tuple(loss for exporter in exporters for loss in exporter.loses(plan))
+    if any(exporter.name == "nccl-tuner" for exporter in exporters):
+        losses = tuple(loss for loss in losses if loss != facts.UNTUNED)
+    header = _header(plan, target)
+    job = LaunchJob(files={torchrun.PLAN: document.as_json(plan)})
+    for exporter in exporters:
+        if exporter.role == "scheduler":
+            job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
+        job = exporter.emit(plan, job, values)
+    if start.NAME not in job.files:
+        job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
+    missing = tuple(s for s in offered.values() if _stands(placeholder(s.name), values, job))
+    files = {name: _announced(name, text, missing) for name, text in job.files.items()}
+    made = Bundle(target, files, missing, losses, job.start)
+    said = _described(plan, exporters, job, made, values)
+    return replace(made, files={"README": _readme(plan, made), "target.json": said, **files})
+
+
+def settings(offered: Mapping[str, EnvironmentSetting], given: Mapping[str, str]) -> dict[str, str]:
+    """Every setting of the targets: as given, by default, or as its placeholder.
+
+    Raises:
+        WrongQuestion: a name that none of them has.
+    """
+    for name, value in given.items():
+        if name not in offered:
+            near = nearest(name, offered)
+            hint = f"did you mean {near[0]}?" if near else f"settings are {', '.join(offered)}"
+            raise WrongQuestion(f"--set {quoting.line(name)}: no such setting of this target; {hint}")
+        if "\0" in value:
+            raise WrongQuestion(f"--set {name}: a NUL byte cannot be part of a command or a file")
+        if not value and offered[name].default is None:
+            raise WrongQuestion(f"--set {name}=: is empty; leave it out to fill it in later")
+        _check(name, value)
+    defaults = {n: placeholder(n) if s.default is None else s.default for n, s in offered.items()}
+    return {**defaults, **given}
+
+
+def _check(name: str, value: str) -> None:
+    """A value that a launcher would read as another option, or stop at, is refused here."""
+    if value.startswith("--") and value[2:3].isalpha():
+        raise WrongQuestion(f"--set {name}={quoting.line(value)}: a launcher would read it as an option")
+    if name in ("lr", "rotary-base"):
+        try:
+            fine = 0 < float(value) < math.inf
+        except ValueError:
+            raise WrongQuestion(f"--set {name}={quoting.line(value)}: not a number") from None
+        if not fine:
+            raise WrongQuestion(f"--set {name}={quoting.line(value)}: must be a finite number above 0")
+    if name == "rotary-base" and not float(value).is_integer():
+        raise WrongQuestion(f"--set rotary-base={quoting.line(value)}: must be a whole number")
+    if name == "master-port" and not (
+        value.isascii() and value.isdigit() and len(value) < 6 and 0 < int(value) < 65536
+    ):
+        raise WrongQuestion(f"--set master-port={quoting.line(value)}: must be a whole number from 1 to 65535")
+
+
+def _offered(exporters: Sequence[Exporter], plan: Plan) -> dict[str, EnvironmentSetting]:
+    return {s.name: s for exporter in exporters for s in (*exporter.settings, *exporter.of_pools(plan))}
+
+
+def of_its_pools(given: Mapping[str, str], plan: Plan, others: Iterable[Plan]) -> dict[str, str]:
+    """What is given for one plan of a set: without the settings of pools that only others use."""
+    own = facts.pool_names(plan)
+    foreign = {name for other in others for name in facts.pool_names(other)}.difference(own)
+    return {name: value for name, value in given.items() if not name.startswith(tuple(f"pool.{f}." for f in foreign))}
+
+
+# ---- what cannot be expressed ----------------------------------------------------------------------------------------
+
+
+def trainers(plan: Plan) -> tuple[tuple[str, ...], str]:
+    """The trainers that start a plan as it is, by name; and why others do not: the reason that all of them give, or
+    those of the trainers that have fewest.
+
+    ``torchrun`` starts a script of one's own, which has to do all that a plan says: it does not count.
+    """
+    refused = {e.name: list(dict.fromkeys(refusals(plan, e))) for e in _trainers()}
+    shared = [why for why in next(iter(refused.values())) if all(why in found for found in refused.values())]
+    fewest = min(len(found) for found in refused.values())
+    each = [f"{name}: {'; '.join(found)}" for name, found in refused.items() if len(found) == fewest and found]
+    return tuple(n for n, found in refused.items() if not found), shared[0] if shared else "; ".join(each)
+
+
+def starts_alike(plan: Plan) -> bool:
+    """Whether a trainer would start the plan, were its pipelines of one kind (their layers dealt unevenly)."""
+    unlike = set(facts.stages_fill_pools(plan))
+    able = [e for e in _trainers() if _allows(e.expresses.get("stages", "any"), "uneven")]
+    return bool(unlike) and any(unlike.issuperset(refusals(plan, e)) for e in able)
+
+
+def _trainers() -> list[Exporter]:
+    return [e for e in EXPORTERS.values() if e.role == "trainer" and e.name != torchrun.EXPORTER.name]
+
+
+def refusals(plan: Plan, exporter: Exporter) -> Iterator[str]:
+    """Why a plan cannot be started with a target."""
+    if any((plan.placement or {}).values()):
+        yield "states or activations in expanded memory: no launcher places them there yet (--pin placement=none)"
+    found = facts.values(plan)
+    for axis, allowed in exporter.expresses.items():
+        if not _allows(allowed, found[axis]):
+            yield f"{axis} {found[axis]} (it has {says(allowed)})"
+            if axis == "family":
+                return  # the rest would only repeat that the model is of another kind
+    yield from exporter.refuses(plan)
+
+
+def _allows(allowed: Allowed, value: object) -> bool:
+    return allowed == "any" or value in allowed
+
+
+def says(allowed: Allowed) -> str:
+    """What an exporter expresses on an axis, in words."""
+    return allowed if isinstance(allowed, str) else ", ".join(_word(value) for value in allowed)
+
+
+def _word(value: object) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
+def _refuse(plan: Plan, exporters: Sequence[Exporter]) -> None:
+    if plan.waived:
+        told = f"it breaks {', '.join(plan.waived)}, which its question waived, and no launcher splits so"
+        raise WrongQuestion(f"plan {plan.rank} cannot be written for {'+'.join(e.name for e in exporters)}: {told}")
+    for exporter in exporters:
+        why = list(refusals(plan, exporter))
+        if why:
+            able = [e.name for e in EXPORTERS.values() if e.role == exporter.role and not any(refusals(plan, e))]
+            instead = f"; these can: {', '.join(able)}" if able else ""
+            raise WrongQuestion(f"plan {plan.rank} cannot be written for {exporter.name}: {'; '.join(why)}{instead}")
+
+
+# ---- what is said about it -------------------------------------------------------------------------------------------
+
+
+def _header(plan: Plan, target: str) -> str:
+    p = plan.parallelism
+    return (
+        f"{plan.workload.name} on {plan.cluster.name}: {target}, plan {plan.rank}\n"
+        f"TP {p.tp}, PP {p.pp}, VPP {p.vpp}, CP {p.cp}, EP {p.ep}, DP {p.dp}, ZeRO-{p.zero_stage}, {plan.precision}, "
+        f"{format_seconds(plan.prediction.step_time_s)} a step predicted"
+    )
+
+
+def _stands(mark: str, values: Mapping[str, str], job: LaunchJob) -> bool:
+    """Whether a placeholder was left, and reached a file (some settings matter to some plans only)."""
+    if mark not in values.values():
+        return False
+    return any(mark in text for name, text in job.files.items() if name != torchrun.PLAN)
+
+
+def _announced(name: str, text: str, missing: Sequence[EnvironmentSetting]) -> str:
+    """The file with a list of its placeholders at its top, where its syntax has comments."""
+    here = [s for s in missing if placeholder(s.name) in text]
+    if not here or name.endswith((".json", ".csv")):
+        return text
+    note = quoting.comments("\n".join(["Fill in:", *(f"  {placeholder(s.name)}: {s.says}" for s in here)]))
+    lines = text.splitlines(keepends=True)
+    after = next(i for i, line in enumerate(lines) if not line.startswith(("#!", "# ")))
+    return "".join([*lines[:after], note, *lines[after:]])
+
+
+def _readme(plan: Plan, made: Bundle) -> str:
+    """Four lines."""
+    step = format_seconds(plan.prediction.step_time_s)
+    fill = ", ".join(f"{placeholder(s.name)} ({s.says})" for s in made.missing)
+    lost = "; ".join(f"{loss.field} ({loss.why})" for loss in made.losses)
+    lines = (
+        f"{plan.workload.name} on {plan.cluster.name} with {made.target}: {step} a step predicted.",
+        f"Start: {made.start}",
+        f"Fill in: {fill or 'nothing'}{' (clusterwright export --set NAME=VALUE)' if fill else ''}",
+        f"Not taken over: {lost or 'nothing'}",
+    )
+    return "".join(quoting.line(line) + "\n" for line in lines)
+
+
+def _described(
+    plan: Plan, exporters: Sequence[Exporter], job: LaunchJob, made: Bundle, values: Mapping[str, str]
+) -> str:
+    said: dict[str, Any] = {
+        "kind": "target",
+        "target": made.target,
+        "plan": {"rank": plan.rank, "model": plan.workload.model, "cluster": plan.cluster.name},
+        "launchers": [
+            {"name": e.name, "version": e.version, "level": e.level, "validated_by": e.validated_by} for e in exporters
+        ],
+        "argv": list(job.argv),
+        "command": list(job.command),
+        "environment": dict(job.environment),
+        "files": sorted([*made.files, "README", "target.json"]),
+        "start": made.start,
+        "placeholders": {setting.name: setting.says for setting in made.missing},
+        "settings": {name: value for name, value in values.items() if value not in ("", placeholder(name))},
+        "lossy": [{"field": loss.field, "why": loss.why} for loss in made.losses],
+    }
+    return json.dumps(said, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,200 @@
+"""DeepSpeed: ``ds_config.json`` and a script of one's own that calls ``deepspeed.initialize``.
+
+Keys and their checks: DeepSpeed 0.19.8.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from planner.base.errors import WrongQuestion, nearest
+from planner.launchers import facts, start, torchrun
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.schema.plan import Plan
+
+NAME = "ds_config.json"
+TOP_LEVEL = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "optimizer",
+    "scheduler",
+    "bf16",
+    "fp16",
+    "amp",
+    "torch_autocast",
+    "gradient_clipping",
+    "zero_optimization",
+    "zero_allow_untested_optimizer",
+    "zero_force_ds_cpu_optimizer",
+    "tensor_parallel",
+    "pipeline",
+    "sequence_parallel_size",
+    "activation_checkpointing",
+    "communication_data_type",
+    "prescale_gradients",
+    "gradient_predivide_factor",
+    "sparse_gradients",
+    "data_types",
+    "aio",
+    "comms_logger",
+    "compile",
+    "checkpoint",
+    "data_efficiency",
+    "curriculum_learning",
+    "flops_profiler",
+    "steps_per_print",
+    "wall_clock_breakdown",
+    "memory_breakdown",
+    "dump_state",
+    "tensorboard",
+    "wandb",
+    "csv_monitor",
+    "comet",
+    "seed",
+    "disable_allgather",
+    "dataloader_drop_last",
+)
+"""Keys of a configuration. DeepSpeed ignores any other, so a slip in ``zero_optimization`` means ZeRO 0."""
+REMOVED = {"elasticity": "elastic training", "mics_shard_size": "MiCS", "mics_hierarchical_params_gather": "MiCS"}
+
+
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """The configuration, and the script with it."""
+    settings = configuration(plan, values["lr"])
+    lint(settings, plan.cluster.accelerators, plan.parallelism.tp * plan.parallelism.pp)
+    argv = ("--deepspeed", "--deepspeed_config", NAME)
+    return LaunchJob(
+        command=(*start.rendezvous(plan, values), LaunchProgram(values["script"]), *argv),
+        argv=argv,
+        environment={**job.environment, **plan.env},
+        files={**job.files, NAME: json.dumps(settings, indent=2) + "\n"},
+        needed=(*job.needed, NAME),
+    )
+
+
+def configuration(plan: Plan, lr: str) -> dict[str, Any]:
+    """The plan as a DeepSpeed configuration."""
+    b, p = plan.batch, plan.parallelism
+    settings: dict[str, Any] = {
+        "train_batch_size": b.global_,
+        "train_micro_batch_size_per_gpu": b.micro,
+        "gradient_accumulation_steps": b.accumulation,
+        "optimizer": {"type": "AdamW", "params": {"lr": _number(lr)}},
+    }
+    if plan.precision in ("bf16", "fp16"):
+        settings[plan.precision] = {"enabled": True}
+    settings["zero_optimization"] = _zero(plan)
+    if p.tp > 1:
+        settings["tensor_parallel"] = {"autotp_size": p.tp}
+    if p.pp > 1:
+        settings["pipeline"] = {"stages": p.pp, "partition": "uniform"}
+    return settings
+
+
+def _number(lr: str) -> float:
+    try:
+        return float(lr)
+    except ValueError:
+        raise WrongQuestion(f"--set lr={lr}: not a number") from None
+
+
+def _zero(plan: Plan) -> dict[str, Any]:
+    p = plan.parallelism
+    zero: dict[str, Any] = {"stage": p.zero_stage}
+    if p.zero_stage:
+        zero |= {"overlap_comm": plan.overlap.dp, "contiguous_gradients": True, "reduce_scatter": True}
+    if p.zero_stage == 3 and p.zero_scope == "node":
+        zero["zero_hpz_partition_size"] = p.dp_shard
+    if plan.offload.get("optimizer"):
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    return zero
+
+
+def lint(settings: Mapping[str, Any], world: int, model_parallel: int, where: str = NAME) -> None:
+    """Refuses what DeepSpeed takes without a word, and what it would only stop at on the cluster.
+
+    Raises:
+        WrongQuestion: an unknown or a removed key, or a batch that is not the product of its parts.
+    """
+    zero = settings.get("zero_optimization", {})
+    for key in [*settings, *zero]:
+        if key in REMOVED:
+            raise WrongQuestion(f"{where}: {key}: {REMOVED[key]} is gone from DeepSpeed")
+    for key in settings:
+        if key not in TOP_LEVEL:
+            near = nearest(key, TOP_LEVEL)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise WrongQuestion(f"{where}: {key}: no such key, and DeepSpeed would ignore it{hint}")
+    if settings.get("bf16", {}).get("enabled") and settings.get("fp16", {}).get("enabled"):
+        raise WrongQuestion(f"{where}: bf16 and fp16 are both enabled; keep one")
+    if settings.get("pipeline", {}).get("stages", 1) not in (1, "auto") and zero.get("stage", 0) >= 2:
+        raise WrongQuestion(f"{where}: pipeline stages go with ZeRO 0 or 1, not {zero['stage']}")
+    names = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
+    sizes = [settings[name] for name in names if isinstance(settings.get(name), int)]
+    dp = world // (model_parallel * max(settings.get("sequence_parallel_size", 1), 1))
+    if len(sizes) == len(names) and sizes[0] * sizes[1] * dp != sizes[2]:
+        raise WrongQuestion(f"{where}: micro-batch {sizes[0]} x accumulation {sizes[1]} x dp {dp} is not {sizes[2]}")
+
+
+def refuses(plan: Plan) -> Iterator[str]:
+    """Combinations that DeepSpeed's engines exclude."""
+    p = plan.parallelism
+    yield from facts.stages_fill_pools(plan)
+    if p.pp > 1 and p.zero_stage >= 2:
+        yield f"its pipeline engine goes with ZeRO 0 or 1, not {p.zero_stage}"
+    if p.zero_scope == "node" and p.zero_stage in (1, 2):
+        yield "shards of a node exist for ZeRO-3 only (zero_hpz_partition_size)"
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """What is the script's."""
+    p = plan.parallelism
+    yield from facts.other_runtime(plan, ("deepspeed",))
+    yield from facts.own_script_losses(plan)
+    yield Loss("workload", "model, data and sequence length are the script's")
+    if p.pp > 1:
+        yield Loss("parallelism.pp", "the script has to build its model as a PipelineModule of as many stages")
+    if plan.recompute.policy != "none":
+        yield Loss("recompute", "switched on in the script: deepspeed.checkpointing.checkpoint around every block")
+    if p.zero_scope == "node":
+        yield Loss(
+            "parallelism.zero_scope", "weights are gathered inside a node; optimizer states stay sharded over all"
+        )
+
+
+EXPORTER = Exporter(
+    name="deepspeed",
+    title="DeepSpeed with a script of your own",
+    version="0.19.8",
+    role="trainer",
+    expresses={
+        "tp": "any",
+        "pp": "any",
+        **dict.fromkeys(("vpp", "cp", "ep", "etp"), (1,)),
+        "zero": (0, 1, 2, 3),
+        "zero_scope": ("full", "node"),
+        "sequence_parallel": (False,),
+        "recompute": ("none", "full"),
+        "offload": ("none", "optimizer"),
+        "precision": ("bf16", "fp16", "fp32"),
+        "rank_order": ("tp-cp-ep-dp-pp",),
+        "stages": ("even",),
+        "pools": "any",
+        "method": "any",
+        "optimizer": ("adamw",),
+        "family": "any",
+    },
+    settings=(
+        torchrun.SCRIPT,
+        EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
+        torchrun.PORT,
+    ),
+    emit=emit,
+    refuses=refuses,
+    loses=loses,
+    level="validated",
+    validated_by="DeepSpeedConfig of DeepSpeed 0.19.8, the data-parallel size given by an mpu",
+)

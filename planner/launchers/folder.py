@@ -1,0 +1,111 @@
+"""Bundles on the disk: a folder appears whole or not at all, and nothing outside it is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from planner.base.errors import WrongQuestion
+from planner.launchers import quoting
+from planner.launchers.bundle import Bundle
+
+EXECUTABLE = (".sh", ".sbatch")
+SAID = "target.json"
+"""What makes a folder one of ours; it comes last, so a folder without it is not finished."""
+
+
+def write(folder: Path, bundles: Mapping[str, Bundle], *, replace: bool = False) -> None:
+    """Writes each bundle into the sub-folder of its key (``""``: the folder itself), all of them at once.
+
+    All files are written apart, then moved. A new folder is renamed into its place; one that is there stays the folder
+    that it is (somebody may stand in it, or it is a mount) and gets the files.
+
+    Raises:
+        WrongQuestion: something is there already (unless `replace`, and export wrote it), or it cannot be written.
+    """
+    target = Path(os.path.abspath(folder))  # noqa: PTH100 - a link at the end stays a link
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise WrongQuestion(f"{folder}: exists already and is no folder; choose another (-o DIR)")
+    there = target.exists()
+    made = target / f".{os.getpid()}.tmp" if there else target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        if there:
+            _refuse(folder, [*target.iterdir()], replace)
+        for name, bundle in bundles.items():
+            _fill(made / name, bundle)
+        if there:
+            _exchange(made, target)
+        else:
+            made.rename(target)
+    except OSError as error:
+        raise WrongQuestion(f"{folder}: cannot be written: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _refuse(folder: Path, held: list[Path], replace: bool) -> None:
+    """Stops before anything that export did not write."""
+    strange = next((name for path in held for name in _not_ours(path)), None)
+    if strange is not None:
+        raise WrongQuestion(
+            f"{folder}: is not empty: export did not write {quoting.line(strange)}, and replaces only folders that "
+            f"hold nothing but what it wrote; choose another (-o DIR) or move that away"
+        )
+    if held and not replace:
+        raise WrongQuestion(f"{folder}: is not empty; choose another (-o DIR), or --force to replace it")
+
+
+def _not_ours(path: Path) -> list[str]:
+    """What of a file, or in a folder of a set, no ``target.json`` beside it lists; an empty folder is nobody's."""
+    if not path.is_dir() or path.is_symlink():
+        return [] if path.name in _listed(path.parent) else [path.name]
+    inside = [*path.iterdir()]
+    listed = _listed(path)
+    wrong = [f"{path.name}/{inner.name}" for inner in inside if inner.is_dir() or inner.name not in listed]
+    return wrong if inside else [path.name]
+
+
+def _listed(folder: Path) -> list[str]:
+    """The files that a folder's ``target.json`` says are export's."""
+    try:
+        said = json.loads((folder / SAID).read_text(encoding="utf-8"))
+        return [str(name) for name in said["files"]] if said["kind"] == "target" else []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+
+
+def _exchange(made: Path, target: Path) -> None:
+    """Moves what stands in a folder out of the way and the new files in; puts everything back if that fails."""
+    old = made / ".old"
+    old.mkdir()
+    moved: list[tuple[Path, Path]] = []
+
+    def move(path: Path, into: Path) -> None:
+        path.rename(into / path.name)
+        moved.append((path, into / path.name))
+
+    try:
+        for path in sorted(target.iterdir()):
+            if path != made:
+                move(path, old)
+        for path in sorted(made.iterdir(), key=lambda path: (path.name == SAID, path.name)):
+            if path != old:
+                move(path, target)
+    except BaseException:
+        for path, now in reversed(moved):
+            now.rename(path)
+        raise
+
+
+def _fill(folder: Path, bundle: Bundle) -> None:
+    folder.mkdir(parents=True)
+    for name, text in bundle.files.items():
+        if Path(name).name != name:
+            raise ValueError(f"{name!r} is not the name of a file")
+        path = folder / name
+        path.write_text(text, encoding="utf-8")
+        if name.endswith(EXECUTABLE):
+            path.chmod(0o755)

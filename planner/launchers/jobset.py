@@ -1,0 +1,123 @@
+"""Kubernetes JobSet: ``jobset.yaml``, one replicated job a pool. ``jobset.x-k8s.io/v1alpha2``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from planner.base.errors import WrongQuestion
+from planner.launchers import facts, quoting, start
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values, of_pool
+from planner.schema.plan import Plan, Pool
+
+NAME = "jobset.yaml"
+
+
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """A JobSet whose pods each are a node: the script travels in the command, with the files that it reads."""
+    name = quoting.slug(plan.workload.model)
+    first = 0
+    groups = []
+    for index, pool in enumerate(plan.cluster.pools):
+        groups.append(_group(plan, job, values, name, index, first))
+        first += pool.count
+    document = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": values["namespace"]},
+        "spec": {
+            "network": {"enableDNSHostnames": True, "subdomain": name},
+            "successPolicy": {"operator": "All"},
+            "failurePolicy": {"maxRestarts": 3},
+            "replicatedJobs": groups,
+        },
+    }
+    return replace(job, files={**job.files, NAME: quoting.yaml(document)}, start=f"kubectl apply -f {NAME}")
+
+
+def _group(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, first: int) -> dict[str, Any]:
+    """One pool; its pods' ranks follow those of the pools before it."""
+    pool = plan.cluster.pools[index]
+    script = (
+        f"export NODE_RANK=$((JOB_COMPLETION_INDEX + {first}))\n"
+        f"export MASTER_ADDR={name}-pool-0-0-0.{name}\n"
+        f"export NPROC_PER_NODE={pool.accelerators_per_node}\n" + start.self_contained(plan, job)
+    )
+    pod = {
+        "restartPolicy": "Never",
+        **node_selector(plan, index, values),
+        "containers": [{"name": "trainer", **container(values["image"], script), "resources": resources(pool)}],
+    }
+    job_template = {
+        "parallelism": pool.count,
+        "completions": pool.count,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "template": {"spec": pod},
+    }
+    return {"name": f"pool-{index}", "replicas": 1, "template": {"spec": job_template}}
+
+
+def container(image: str, script: str) -> dict[str, Any]:
+    """Image and command. Kubernetes expands ``$(NAME)`` in a command and reads ``$$`` as ``$``: neither is meant."""
+    return {"image": image, "command": ["bash", "-c", re.sub(r"\$(?=[$(])", "$$", script)]}
+
+
+def resources(pool: Pool) -> dict[str, Any]:
+    """All accelerators of a node."""
+    name = facts.vendor_resource(pool)
+    assert name is not None, "refused before"
+    return {"limits": {name: pool.accelerators_per_node}}
+
+
+LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+WORD = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+"""What Kubernetes takes as the name and the value of a label."""
+
+
+def of_pools(plan: Plan) -> Iterator[EnvironmentSetting]:
+    """The label of each pool's nodes."""
+    for name in facts.pool_names(plan):
+        yield EnvironmentSetting(of_pool(name, "node-label"), f"label of the nodes of {name}, as NAME=VALUE", "")
+
+
+def node_selector(plan: Plan, index: int, values: Values) -> dict[str, Any]:
+    """The nodes that a pool's pods may land on; nothing where no label is given.
+
+    Raises:
+        WrongQuestion: what is given is no label.
+    """
+    setting = of_pool(facts.pool_names(plan)[index], "node-label")
+    text = values[setting]
+    if not text:
+        return {}
+    label, equals, value = text.partition("=")
+    if not equals or not LABEL.fullmatch(label) or not WORD.fullmatch(value):
+        raise WrongQuestion(f"--set {setting}={quoting.line(text)}: write a label of nodes as NAME=VALUE")
+    return {"nodeSelector": {label: value}}
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """Pods ask for accelerators by their number; which nodes of a vendor they land on is the cluster's choice."""
+    if len({pool.accelerator for pool in plan.cluster.pools}) > 1:
+        names = " ".join(f"--set {of_pool(name, 'node-label')}=..." for name in facts.pool_names(plan))
+        yield Loss("cluster.pools", f"pods take any nodes with accelerators unless labels say which ({names})")
+
+
+IMAGE = EnvironmentSetting("image", "container image with the framework in it")
+EXPORTER = Exporter(
+    name="jobset",
+    title="Kubernetes JobSet",
+    version="v1alpha2",
+    role="scheduler",
+    expresses={"pools": "any"},
+    settings=(IMAGE, EnvironmentSetting("namespace", "Kubernetes namespace", "default")),
+    of_pools=of_pools,
+    emit=emit,
+    refuses=facts.resources_are_known,
+    loses=loses,
+    level="parsed",
+    validated_by="the schema of the CRD jobset.x-k8s.io/v1alpha2, unknown fields refused; no CEL, no webhooks",
+)

@@ -1,0 +1,52 @@
+"""Kubeflow PyTorchJob: ``pytorchjob.yaml``, a master and workers. ``kubeflow.org/v1`` (training-operator 1.9)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from planner.launchers import facts, jobset, quoting, start
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Values
+from planner.schema.plan import Plan
+
+NAME = "pytorchjob.yaml"
+_RANKS = """export NODE_RANK="${PET_NODE_RANK:-${RANK:?set by the operator}}"
+export MASTER_ADDR="${PET_MASTER_ADDR:-${MASTER_ADDR:?set by the operator}}"
+"""
+
+
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """A PyTorchJob: one node a replica; the operator says which."""
+    pool = plan.cluster.pools[0]
+    made = jobset.container(values["image"], _RANKS + start.self_contained(plan, job))
+    # The operator looks for a container of this name.
+    pod = {"containers": [{"name": "pytorch", **made, "resources": jobset.resources(pool)}]}
+
+    def replicas(count: int) -> dict[str, Any]:
+        return {"replicas": count, "restartPolicy": "OnFailure", "template": {"spec": pod}}
+
+    workers = {"Worker": replicas(pool.count - 1)} if pool.count > 1 else {}
+    document = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": quoting.slug(plan.workload.model), "namespace": values["namespace"]},
+        "spec": {
+            "nprocPerNode": str(pool.accelerators_per_node),  # a text here, a number in TrainJob
+            "pytorchReplicaSpecs": {"Master": replicas(1), **workers},
+        },
+    }
+    return replace(job, files={**job.files, NAME: quoting.yaml(document)}, start=f"kubectl apply -f {NAME}")
+
+
+EXPORTER = Exporter(
+    name="pytorchjob",
+    title="Kubeflow PyTorchJob",
+    version="v1",
+    role="scheduler",
+    expresses={"pools": (1,)},
+    settings=(jobset.IMAGE, EnvironmentSetting("namespace", "Kubernetes namespace", "default")),
+    emit=emit,
+    refuses=facts.resources_are_known,
+    level="parsed",
+    validated_by="the schema of the CRD kubeflow.org/v1 (1.9.0), unknown fields refused; no CEL, no webhooks",
+)

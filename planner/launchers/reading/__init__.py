@@ -1,0 +1,7 @@
+"""What people train with today, read back: a launcher's configuration to what ``estimate`` is asked."""
+
+from __future__ import annotations
+
+from planner.launchers.reading.present import SOURCES, Present, plan, read
+
+__all__ = ["SOURCES", "Present", "plan", "read"]

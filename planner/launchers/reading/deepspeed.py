@@ -1,0 +1,173 @@
+"""A DeepSpeed configuration to axes of a plan."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from planner.base.errors import WrongQuestion, malformed
+from planner.launchers import deepspeed
+from planner.launchers.reading.found import FoundOptions
+
+RUNTIME = "deepspeed"
+
+
+def read(text: str) -> FoundOptions:
+    """The text of a ``ds_config.json``.
+
+    Raises:
+        WrongQuestion: not a JSON object, or one that DeepSpeed would misread without a word.
+    """
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WrongQuestion(f"--from deepspeed: not JSON: {malformed(error)}") from None
+    if not isinstance(said, dict):
+        raise WrongQuestion("--from deepspeed: a JSON object is expected")
+    zero, tensor, pipeline = (_inner(said, name) for name in ("zero_optimization", "tensor_parallel", "pipeline"))
+    assumed: list[str] = []
+    stage = _whole(zero, "zero_optimization.stage", 0, assumed)
+    settings: dict[str, object] = {
+        "tp": max(_whole(tensor, "tensor_parallel.autotp_size", 1, assumed), 1),
+        "pp": max(_whole(pipeline, "pipeline.stages", 1, assumed), 1),
+        "zero": stage,
+        "offload": _offload(zero, assumed),
+        "dp_overlap": "on" if stage and _overlaps(zero, stage, assumed) else "off",
+    }
+    if stage == 3 and _whole(zero, "zero_optimization.zero_hpz_partition_size", 1, assumed) > 1:
+        settings["zero_scope"] = "node"
+    if _whole(said, "sequence_parallel_size", 1, assumed) > 1:
+        raise WrongQuestion("--from deepspeed: sequence_parallel_size: sequences cut over ranks have no plan yet")
+    micro, accumulation, batch = _batch(said, assumed)
+    return FoundOptions(
+        runtime=RUNTIME,
+        settings=settings | ({"micro": micro} if micro is not None else {}),
+        batch=batch,
+        accumulation=accumulation,
+        per_rank=micro * (accumulation or 1) if micro is not None else None,
+        precision=_precision(said, assumed),
+        shards=None,
+        unread=sorted(
+            [*said.keys() - _READ, *(f"zero_optimization.{name}" for name in zero.keys() - _ZERO_READ)],
+        ),
+        assumed=assumed,
+    )
+
+
+AUTO = "auto"
+"""What Hugging Face's Trainer fills in from its own arguments; DeepSpeed takes its default for the rest."""
+PER_DEVICE = 8
+"""``per_device_train_batch_size`` where nobody says it (transformers 5.23.0); it accumulates 1."""
+
+
+def _batch(said: dict[str, Any], assumed: list[str]) -> tuple[int | None, int | None, int | None]:
+    """Micro-batch, accumulation and global batch; where all that is said is ``auto``, those of the Trainer."""
+    names = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
+    micro, accumulation, batch = (_size(said, name) for name in names)
+    if accumulation is None and said.get(names[1]) == AUTO:
+        accumulation = 1
+        assumed.append(f"{names[1]} auto: 1, the Trainer's default")
+    if micro is None and said.get(names[0]) == AUTO and batch is None:
+        micro = PER_DEVICE
+        assumed.append(f"{names[0]} auto: {PER_DEVICE}, the Trainer's default (per_device_train_batch_size; --micro)")
+    if said.get(names[2]) == AUTO and micro is not None:
+        assumed.append(f"{names[2]} auto: micro-batch x accumulation x ranks")
+    return micro, accumulation, batch
+
+
+def _size(said: dict[str, Any], name: str) -> int | None:
+    value = said.get(name)
+    if value is None or value == AUTO:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise WrongQuestion(f"--from deepspeed: {name} is {value!r:.40}; a whole number from 1 is expected")
+    return value
+
+
+def _overlaps(zero: dict[str, Any], stage: int, assumed: list[str]) -> bool:
+    """``overlap_comm``, by default on for ZeRO-3 alone (DeepSpeed 0.19.8)."""
+    value = zero.get("overlap_comm")
+    if isinstance(value, bool):
+        return value
+    if value is not None and value != AUTO:
+        raise WrongQuestion(
+            f"--from deepspeed: zero_optimization.overlap_comm is {value!r:.40}; true or false is expected"
+        )
+    said = "auto" if value == AUTO else "not set"
+    assumed.append(f"overlap_comm {said}: {'on' if stage == 3 else 'off'}, DeepSpeed's default for ZeRO-{stage}")
+    return stage == 3
+
+
+def _offload(zero: dict[str, Any], assumed: list[str]) -> str:
+    device = _inner(zero, "offload_optimizer").get("device", "none")
+    if device == AUTO:
+        assumed.append("offload_optimizer.device auto: none, DeepSpeed's default")
+    elif device not in ("none", "cpu", "nvme"):
+        raise WrongQuestion(f"--from deepspeed: offload_optimizer.device is {device!r:.40}; choose none, cpu, nvme")
+    return "none" if device in ("none", AUTO) else "optimizer"
+
+
+def _precision(said: dict[str, Any], assumed: list[str]) -> str | None:
+    """What is switched on; None where it is left to Hugging Face's Trainer."""
+    switches = {name: _inner(said, name).get("enabled") for name in ("bf16", "fp16")}
+    found = next((name for name, on in switches.items() if on is True), None)
+    if found is None and AUTO in switches.values():
+        names = " and ".join(f"{name}.enabled" for name, on in switches.items() if on == AUTO)
+        assumed.append(f"{names} auto: 16 bit, as the Trainer's --bf16 or --fp16 would say (--precision)")
+        return None
+    return found or "fp32"
+
+
+_READ = {
+    *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
+    *("zero_optimization", "tensor_parallel", "pipeline", "bf16", "fp16", "sequence_parallel_size"),
+}
+_ZERO_READ = {
+    *("stage", "overlap_comm", "offload_optimizer", "zero_hpz_partition_size"),
+    # What moves bytes in other pieces, not other bytes:
+    *("contiguous_gradients", "reduce_scatter", "reduce_bucket_size", "allgather_bucket_size", "allgather_partitions"),
+    *("stage3_prefetch_bucket_size", "stage3_param_persistence_threshold", "stage3_max_live_parameters"),
+    *(
+        "stage3_max_reuse_distance",
+        "stage3_gather_16bit_weights_on_model_save",
+        "sub_group_size",
+        "round_robin_gradients",
+    ),
+}
+
+
+def check(text: str, world: int) -> None:
+    """Refuses what DeepSpeed would take although it is wrong on so many accelerators."""
+    said = _set(json.loads(text))
+    tp = _whole(_inner(said, "tensor_parallel"), "tensor_parallel.autotp_size", 1, [])
+    stages = _whole(_inner(said, "pipeline"), "pipeline.stages", 1, [])
+    deepspeed.lint(said, world, max(tp, 1) * max(stages, 1), "--from deepspeed")
+
+
+def _set(value: Any) -> Any:
+    """A configuration without what is ``auto`` (or null), as DeepSpeed reads it."""
+    if not isinstance(value, dict):
+        return value
+    return {name: _set(inner) for name, inner in value.items() if inner not in (AUTO, None)}
+
+
+def _inner(said: dict[str, Any], name: str) -> dict[str, Any]:
+    found = said.get(name, {})
+    if found is None or found == AUTO:
+        return {}
+    if not isinstance(found, dict):
+        raise WrongQuestion(f"--from deepspeed: {name} is {found!r:.40}; an object is expected")
+    return found
+
+
+def _whole(said: dict[str, Any], name: str, default: int, assumed: list[str]) -> int:
+    """The whole number under the last part of a name; DeepSpeed drops ``auto`` and takes its default."""
+    value = said.get(name.rpartition(".")[2])
+    if value is None:
+        return default
+    if value == AUTO:
+        assumed.append(f"{name} auto: {default}, DeepSpeed's default")
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise WrongQuestion(f"--from deepspeed: {name} is {value!r:.40}; a whole number is expected")
+    return value

@@ -1,0 +1,121 @@
+"""What a configuration says, in the planner's own words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.base.errors import WrongQuestion
+from planner.launchers.reading import script
+
+Options = dict[str, list[str]]
+"""Option without its dashes -> its values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundOptions:
+    """A configuration as axes of a plan; what it leaves open is not there."""
+
+    runtime: str
+    settings: Mapping[str, object]
+    """Axis -> value, as ``estimate`` takes them."""
+    batch: int | None = None
+    accumulation: int | None = None
+    """Micro-batches of a step and replica."""
+    per_rank: int | None = None
+    """Sequences of a step and replica, where the global batch follows from them."""
+    samples: int | None = None
+    """Sequences of all steps, where it says so."""
+    degrees: tuple[int, int] | None = None
+    """(replicas, shards) that have to make up the data-parallel ranks with those of cp; -1: all that are left."""
+    differs: Sequence[str] = ()
+    """What of it is predicted otherwise."""
+    sequence: int | None = None
+    precision: str | None = None
+    steps: int | None = None
+    mtp_layers: int = 0
+    method: str = "pretrain"
+    shape: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of a model, where the configuration has them."""
+    model: str | None = None
+    """Id of a model that the configuration names."""
+    shards: int | None = None
+    """Ranks that share the sharded states, where it says so."""
+    chunks: Sequence[int] | None = None
+    """Layers of every pipeline chunk, where they are dealt by hand."""
+    unread: Sequence[str] = ()
+    """Options that were not taken over."""
+    assumed: Sequence[str] = ()
+    """What it leaves to others, and what was put in its place."""
+
+
+def options(words: Sequence[str], known: Collection[str]) -> Options:
+    """``--name value ...`` and ``--name=value`` as a mapping; words before the first option are left out.
+
+    Raises:
+        WrongQuestion: a variable that is not set in the script, where one of the `known` options has its value or
+            where options may stand.
+    """
+    found: Options = {}
+    name = None
+    for word in words:
+        if script.holds_options(word):
+            raise WrongQuestion(f"{word}: the text does not set it; write its options out")
+        if word.startswith("--") and len(word) > 2:
+            name, equals, value = word[2:].partition("=")
+            found[name] = [value] if equals else []
+        elif word in _ENDS:
+            name = None
+        elif name is not None:
+            found[name].append(word)
+    for name in found.keys() & known:
+        left = next((value for value in found[name] if script.open_variable(value)), None)
+        if left is not None:
+            raise WrongQuestion(f"--{name} {left}: the text does not say what that is; write the value")
+    return found
+
+
+_ENDS = ("|", "||", "&", "&&", ";", ">", ">>", "2>&1", "&>", "2>")
+"""Words that end a command or its options."""
+
+
+def measure(found: Options, name: str, default: float, *, zero: bool = False) -> float:
+    """The number above zero (or, with `zero`, from zero) behind an option.
+
+    Raises:
+        WrongQuestion: it is none.
+    """
+    text = (found[name] or [""])[0] if name in found else str(default)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf or not (value or zero):
+        raise WrongQuestion(f"--{name} {text:.40}: not a number {'of zero or more' if zero else 'above zero'}")
+    return value
+
+
+def number(found: Options, name: str, default: int | None = None) -> int | None:
+    """The whole number behind an option.
+
+    Raises:
+        WrongQuestion: it is none.
+    """
+    if name not in found:
+        return default
+    text = found[name][0] if found[name] else ""
+    try:
+        return int(text)
+    except ValueError:
+        raise WrongQuestion(f"--{name} {text}: not a whole number") from None
+
+
+def degree(found: Options, name: str, default: int = 1) -> int:
+    """As :func:`number`, at least 1."""
+    value = number(found, name, default)
+    assert value is not None
+    if value < 1:
+        raise WrongQuestion(f"--{name} {value}: must be at least 1")
+    return value

@@ -1,0 +1,249 @@
+"""A present configuration as a plan: read, completed by what the caller says, priced by ``estimate``."""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from planner import api
+from planner.base.errors import WrongQuestion
+from planner.launchers import facts
+from planner.launchers.reading import deepspeed, megatron, torchtitan
+from planner.launchers.reading.found import FoundOptions
+from planner.models import files, model_rules, workload
+from planner.question.asked import PlanOptions, request
+from planner.schema.plan import PlanSet
+from planner.schema.workload import Model
+
+SOURCES: dict[str, Callable[[str], FoundOptions]] = {
+    "megatron": megatron.read,
+    "torchtitan": torchtitan.read,
+    "deepspeed": deepspeed.read,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The plan of a present configuration, and what of it the plan does not show."""
+
+    plans: PlanSet
+    unread: Sequence[str]
+    differs: Sequence[str]
+    assumed: Sequence[str]
+
+
+def read(source: str, text: str) -> FoundOptions:
+    """What a configuration says; `text` is a command, or names a file with one."""
+    return SOURCES[source](_text(text))
+
+
+def _text(text: str) -> str:
+    """The file's text if there is such a file, else the text itself, unless that is only a name.
+
+    Raises:
+        WrongQuestion: it looks like the name of a file that does not exist.
+    """
+    try:
+        named, folder = Path(text).is_file(), Path(text).is_dir()
+    except (OSError, ValueError):  # too long for a name
+        named = folder = False
+    if folder:
+        raise WrongQuestion(f"{text}: a folder; a file with the command, or the command itself, is expected")
+    if not named and re.fullmatch(r"[^\s{\[-]\S*", text):
+        raise WrongQuestion(f"{text}: no such file")
+    return files.read_text(Path(text)) if named else text
+
+
+def plan(
+    source: str,
+    text: str,
+    cluster: Sequence[str],
+    *,
+    model: str | None = None,
+    micro: int | None = None,
+    pinned: Mapping[str, str] = MappingProxyType({}),
+    **asked: Any,
+) -> Present:
+    """The configuration priced on a cluster.
+
+    Args:
+        source: One of :data:`SOURCES`.
+        text: A command line, or the name of a file.
+        cluster: As ``estimate`` takes it.
+        model: Id or file; where the configuration has the shape, it is not needed.
+        micro: Sequences of a forward pass, where the configuration leaves them to others.
+        pinned: Axes that the configuration does not say, or that are to be other than it says.
+        asked: What the configuration does not say (sequence, tokens, region, ...), as ``estimate`` takes it.
+
+    Raises:
+        WrongQuestion: it cannot be read, or no plan can say it.
+    """
+    found = _of(read(source, text), micro, source)
+    with tempfile.TemporaryDirectory() as folder:
+        name = _model(found, model, source, Path(folder))
+        found = _batched(_interleaved(found, source, _text(text), name), source, _ranks(found, name, cluster, asked))
+        priced = _priced(found, name, cluster, pinned, asked)
+    best = priced.plans[0]
+    if source == "deepspeed":
+        deepspeed.check(_text(text), best.cluster.accelerators)
+    return Present(priced, found.unread, tuple(_differences(found, best)), found.assumed)
+
+
+def _of(found: FoundOptions, micro: int | None, source: str) -> FoundOptions:
+    """The configuration with the micro-batch that the caller says; what it says itself stays."""
+    if micro is None:
+        return found
+    assumed = [text for text in found.assumed if "per_device_train_batch_size" not in text]
+    if "micro" in found.settings and len(assumed) == len(found.assumed):
+        raise WrongQuestion(f"--micro {micro}: --from {source} says {found.settings['micro']} already")
+    if micro < 1:
+        raise WrongQuestion(f"--micro {micro}: must be at least 1")
+    per_rank = micro * (found.accumulation or 1)
+    return replace(found, settings={**found.settings, "micro": micro}, per_rank=per_rank, assumed=assumed)
+
+
+def _priced(
+    found: FoundOptions, name: str, cluster: Sequence[str], pinned: Mapping[str, str], asked: Mapping[str, Any]
+) -> PlanSet:
+    said = {
+        "runtime": found.runtime,
+        "batch": None if found.batch is None else str(found.batch),
+        "sequence": found.sequence,
+        "precision": found.precision,
+        "method": found.method,
+        "mtp_layers": found.mtp_layers,
+        "tokens": _tokens(found),
+        **{name: value for name, value in asked.items() if value is not None},
+    }
+    settings = [f"{axis}={value}" for axis, value in {**found.settings, **pinned}.items()]
+    return api.estimate(name, list(cluster), settings, **said)
+
+
+def _ranks(found: FoundOptions, name: str, cluster: Sequence[str], asked: Mapping[str, Any]) -> int:
+    """Data-parallel ranks: accelerators over those of one copy of the model."""
+    where = {key: value for key, value in asked.items() if key in ("region", "fabric") and value is not None}
+    _, wanted = request(name, list(cluster), PlanOptions(runtime=found.runtime, **where))
+    one = math.prod(int(str(found.settings.get(axis, 1))) for axis in ("tp", "pp", "cp"))
+    if one > wanted.cluster.accelerators:
+        there = wanted.cluster.accelerators
+        raise WrongQuestion(f"tp x pp x cp is {one:,}: more than the {there:,} accelerators of {' and '.join(cluster)}")
+    return wanted.cluster.accelerators // one
+
+
+def _batched(found: FoundOptions, source: str, dp: int) -> FoundOptions:
+    """What trainers derive: the global batch from that of a rank, or a micro-batch from the global one.
+
+    ``batch = micro accumulation dp``; where micro-batches alone are said, DeepSpeed accumulates none.
+    """
+    if found.degrees is not None:
+        replicas, shards = found.degrees
+        cp = int(str(found.settings.get("cp", 1)))
+        if shards != -1 and replicas * shards not in (dp, dp * cp):
+            raise WrongQuestion(f"--from {source}: {replicas} replicas of {shards} shards are not the {dp} ranks")
+    if found.batch is None and found.per_rank is not None:
+        return replace(found, batch=found.per_rank * dp)
+    if found.batch is not None and source == "deepspeed" and "micro" not in found.settings:
+        micro, left = divmod(found.batch, dp * (found.accumulation or 1))
+        if left or not micro:
+            parts = f"{dp} ranks and {found.accumulation or 1} micro-batches"
+            raise WrongQuestion(f"--from {source}: a batch of {found.batch:,} is not whole over {parts}")
+        return replace(found, settings={**found.settings, "micro": micro})
+    return found
+
+
+def _tokens(found: FoundOptions) -> str | None:
+    """Tokens of all its steps, where it says them."""
+    if found.samples is not None and found.sequence is not None:
+        return str(found.samples * found.sequence)
+    if found.steps is None or found.batch is None or found.sequence is None:
+        return None
+    return str(found.steps * found.batch * found.sequence)
+
+
+def _model(found: FoundOptions, model: str | None, source: str, folder: Path) -> str:
+    """The model asked for, the one the configuration names or has the shape of, or a file with that shape."""
+    if model is not None:
+        return model
+    if found.model is not None:
+        workload.model(found.model)
+        return found.model
+    if not found.shape:
+        raise WrongQuestion(f"--from {source}: the configuration does not say which model; name it (--model llama3-8b)")
+    alike = [known for known in map(workload.model, workload.library()) if _same(known, found.shape)]
+    if alike:  # several differ only in what the configuration leaves open (the vocabulary): the one with its length
+        return min(alike, key=lambda known: known.sequence != found.sequence).id
+    path = folder / "imported.toml"
+    made = files.validated(Model, _table(found), "imported", Path(f"--from {source}"))
+    if wrong := model_rules.problems(made):
+        raise WrongQuestion("\n".join(f"--from {source}: {problem}" for problem in wrong))
+    path.write_text(files.dump(made), encoding="utf-8")
+    return str(path)
+
+
+def _same(model: Model, shape: Any) -> bool:
+    """Whether a model of the library has the shape, but for what the configuration leaves open.
+
+    What neither time nor memory depends on may differ: it is told (:func:`_other_values`).
+    """
+    for field, value in shape.items():
+        if field in ("norm_epsilon", "rotary"):
+            continue
+        have = getattr(model, field)
+        if field in ("moe", "latent", "window"):
+            if have is None or any(getattr(have, name) != inner for name, inner in value.items()):
+                return False
+        elif have != value:
+            return False
+    parts = all((getattr(model, part) is None) == (part not in shape) for part in ("moe", "latent", "window"))
+    return parts and model.family == "decoder"
+
+
+def _table(found: FoundOptions) -> dict[str, Any]:
+    batch, sequence = found.batch or 1, found.sequence or 1
+    return {
+        "name": "imported model",
+        "source": "the imported configuration",
+        "vocab": 50_257,
+        "sequence": sequence,
+        "batch": batch,
+        "tokens": (found.steps or 1) * batch * sequence,
+        **found.shape,
+    }
+
+
+def _interleaved(found: FoundOptions, source: str, text: str, model: str) -> FoundOptions:
+    """Torchtitan says layers of a chunk rather than chunks of a rank."""
+    each = torchtitan.layers_per_chunk(text) if source == "torchtitan" else None
+    if each is None:
+        return found
+    pp = int(str(found.settings["pp"]))
+    return replace(found, settings={**found.settings, "vpp": max(workload.model(model).layers // pp // each, 1)})
+
+
+def _differences(found: FoundOptions, priced: Any) -> list[str]:
+    """Where the plan had to differ from the configuration."""
+    p = priced.parallelism
+    differs = list(found.differs)
+    if found.chunks is not None and list(found.chunks) != facts.chunks(priced):
+        differs.append(f"stages hold {list(found.chunks)} layers; predicted as {facts.chunks(priced)}")
+    shards = p.dp * p.cp // found.shards if found.shards else None
+    if shards is not None and p.zero_stage and shards not in (p.dp_shard, p.dp_shard // p.cp * p.cp):
+        differs.append(f"states are sharded over {shards} ranks; predicted over {p.dp_shard}")
+    return [*differs, *_other_values(found.shape, priced.workload.shape)]
+
+
+def _other_values(said: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[str]:
+    """Norms and positions that the configuration says otherwise than the library's model."""
+    pairs = [("norm_epsilon", said, model)]
+    if said.get("rotary") and model.get("rotary"):
+        pairs += [(name, said["rotary"], model["rotary"]) for name in said["rotary"]]
+    for name, mine, known in pairs:
+        if name in mine and known.get(name) is not None and mine[name] != known[name]:
+            where = name if mine is said else f"rotary.{name}"
+            yield f"{where} is {mine[name]}; the library's model has {known[name]}, and so has the plan"

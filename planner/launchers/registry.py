@@ -1,0 +1,55 @@
+"""Every target, and what ``--to megatron+slurm`` means."""
+
+from __future__ import annotations
+
+from planner.base.errors import WrongQuestion, nearest
+from planner.launchers import (
+    accelerate,
+    deepspeed,
+    dstack,
+    jobset,
+    megatron,
+    nccl_tuner,
+    pytorchjob,
+    skypilot,
+    slurm,
+    torchrun,
+    torchtitan,
+    trainjob,
+    volcano,
+)
+from planner.launchers.target import Exporter
+
+_MODULES = (
+    *(megatron, torchtitan, deepspeed, accelerate, torchrun),
+    *(slurm, skypilot, jobset, trainjob, pytorchjob, volcano, dstack),
+    nccl_tuner,
+)
+EXPORTERS: dict[str, Exporter] = {module.EXPORTER.name: module.EXPORTER for module in _MODULES}
+ROLES = ("trainer", "environment", "scheduler")
+"""In the order in which their exporters receive the job."""
+MOST = {"trainer": 1, "environment": len(EXPORTERS), "scheduler": 1}
+
+
+def parts(text: str) -> tuple[Exporter, ...]:
+    """The exporters that a target names, in the order of their roles; ``torchrun`` is added where no trainer is named.
+
+    Raises:
+        WrongQuestion: a name that is none (with the nearest), one named twice, or two that do the same.
+    """
+    named = []
+    for name in text.split("+"):
+        if name not in EXPORTERS:
+            near = nearest(name, EXPORTERS)
+            hint = f"Did you mean {', '.join(near)}?" if near else f"Targets are {', '.join(EXPORTERS)}."
+            raise WrongQuestion(f"--to {text}: no target {name!r}. {hint} (--to list)")
+        named.append(EXPORTERS[name])
+    for role in ROLES:
+        same = [exporter.name for exporter in named if exporter.role == role]
+        if len(set(same)) < len(same):
+            raise WrongQuestion(f"--to {text}: {same[-1]} is named twice")
+        if len(same) > MOST[role]:
+            raise WrongQuestion(f"--to {text}: {' and '.join(same)} are both a {role}; keep one")
+    if not any(exporter.role == "trainer" for exporter in named):
+        named.append(EXPORTERS["torchrun"])
+    return tuple(sorted(named, key=lambda exporter: ROLES.index(exporter.role)))

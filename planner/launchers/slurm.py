@@ -1,0 +1,171 @@
+"""Slurm: ``job.sbatch``, one task a node, one heterogeneous component a pool.
+
+Options: Slurm 22.05. GPU lines cannot be tried without GPUs: :func:`lint` reads them back, a golden file holds them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from planner.base.errors import WrongQuestion
+from planner.launchers import dstack, facts, quoting, start
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values, of_pool, placeholder
+from planner.schema.plan import Plan, Pool
+
+NAME = "job.sbatch"
+LONGEST_H = 7 * 24
+"""Time limit that most partitions allow, hours."""
+
+
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """A batch script that runs ``start.sh`` once on every node.
+
+    Raises:
+        WrongQuestion: a value that a #SBATCH line cannot hold, or one type of GPU for pools of several.
+    """
+    pools, called = plan.cluster.pools, facts.pool_names(plan)
+    if values["gpu-type"] and _unlike(plan):
+        each = " ".join(f"--set {of_pool(name, 'gpu-type')}=..." for name in called)
+        raise WrongQuestion(f"--set gpu-type: the pools have different accelerators; write {each}")
+    groups = ["\n".join(_request(plan, pool, name, values)) + "\n" for pool, name in zip(pools, called, strict=True)]
+    first = "SLURM_JOB_NODELIST" if len(pools) == 1 else "SLURM_JOB_NODELIST_HET_GROUP_0"
+    lines = [
+        "#!/usr/bin/env bash",
+        f"#SBATCH --job-name={quoting.slug(plan.workload.model)}",
+        "#SBATCH hetjob\n".join(groups) + "set -euo pipefail",
+        "",
+        f'export MASTER_ADDR="$(scontrol show hostnames "${first}" | head -n 1)"',
+        "export SLURM_CPU_BIND=none",
+        f"exec srun {' : '.join(_step(index, pool, len(pools)) for index, pool in enumerate(pools))}",
+    ]
+    text = "\n".join(lines) + "\n"
+    lint(text, [pool.accelerators_per_node for pool in pools])
+    return replace(job, files={**job.files, NAME: text}, start=f"sbatch {NAME}")
+
+
+def _request(plan: Plan, pool: Pool, name: str, values: Values) -> Iterator[str]:
+    """Options of one component; each says its own, so none depends on what Slurm hands on from the first."""
+    kind, partition = (values[of_pool(name, setting)] or values[setting] for setting in ("gpu-type", "partition"))
+    yield f"#SBATCH --time={limit(plan)}"
+    if partition:
+        yield f"#SBATCH --partition={option(partition)}"
+    if values["account"]:
+        yield f"#SBATCH --account={option(values['account'])}"
+    yield f"#SBATCH --nodes={pool.count}"
+    yield "#SBATCH --ntasks-per-node=1"
+    yield f"#SBATCH --gpus-per-node={gpus(kind, name, pool.accelerators_per_node)}"
+    yield "#SBATCH --mem=0"
+    yield "#SBATCH --exclusive"
+
+
+def gpus(kind: str, name: str, count: int) -> str:
+    """``TYPE:COUNT``, or the count alone of any type; a type that is still to be filled in stays its placeholder."""
+    left = placeholder(of_pool(name, "gpu-type"))
+    return f"{left if kind == left else option(kind)}:{count}" if kind else str(count)
+
+
+GPU_LINE = re.compile(r"#SBATCH --gpus-per-node=(?:(?P<type>(?=[^:]*[A-Za-z])[\w.-]+):)?(?P<count>[1-9]\d*)", re.ASCII)
+"""A whole line as sbatch reads it: a type has a letter (Slurm would take it for the number), lists are no type."""
+
+
+def lint(text: str, counts: Sequence[int]) -> None:
+    """Slurm refuses GPU lines only where the nodes have other GPUs: held to its grammar and the plan's pools here.
+
+    Args:
+        text: The batch script.
+        counts: GPUs of a node, component by component.
+
+    Raises:
+        WrongQuestion: a line that is none, is missing or doubled, or asks for another number.
+    """
+    components = text.split("\n#SBATCH hetjob\n")
+    if len(components) != len(counts):
+        raise WrongQuestion(f"{NAME}: {len(components)} components for {len(counts)} pools")
+    for index, (component, count) in enumerate(zip(components, counts, strict=True)):
+        lines = [line for line in component.splitlines() if line.startswith("#SBATCH") and "gpu" in line.lower()]
+        if len(lines) != 1:
+            raise WrongQuestion(f"{NAME}: component {index} has {len(lines)} lines that ask for GPUs; one is expected")
+        found = GPU_LINE.fullmatch(re.sub(r"=<[^<>]*>:", "=filled-in:", lines[0]))
+        if found is None:
+            raise WrongQuestion(
+                f"{NAME}: {quoting.line(lines[0])}: write --gpus-per-node=TYPE:COUNT or COUNT; a type is of "
+                "letters, digits and . _ - with a letter in it"
+            )
+        if int(found["count"]) != count:
+            raise WrongQuestion(f"{NAME}: {lines[0]}: nodes of component {index} have {count} accelerators")
+
+
+def option(text: str) -> str:
+    """A value on a #SBATCH line, which has no quoting that all versions share: what is no plain name is refused."""
+    if not all(c.isalnum() or c in "._-,/+" for c in text):
+        raise WrongQuestion(f"{quoting.line(text)!r}: letters, digits and . _ - , / + only on a #SBATCH line")
+    return text
+
+
+def _step(index: int, pool: Pool, pools: int) -> str:
+    """What ``srun`` starts on one component; SLURM_PROCID counts nodes over all of them."""
+    group = f"--het-group={index} " if pools > 1 else ""
+    inner = f'NODE_RANK="$SLURM_PROCID" NPROC_PER_NODE={pool.accelerators_per_node} exec bash {start.NAME}'
+    return f"{group}--nodes={pool.count} --ntasks={pool.count} bash -c {quoting.word(inner)}"
+
+
+def limit(plan: Plan) -> str:
+    """The predicted days and a tenth more, at most a week, as ``D-HH:MM:SS``."""
+    hours = min(_hours(plan), LONGEST_H)
+    return f"{hours // 24}-{hours % 24:02d}:00:00"
+
+
+def _hours(plan: Plan) -> int:
+    return max(math.ceil(plan.money.days * 24 * 1.1), 1)
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """A run that is longer than a job may be."""
+    if _hours(plan) > LONGEST_H:
+        jobs = math.ceil(_hours(plan) / LONGEST_H)
+        yield Loss(
+            "money.days", f"a job ends after {LONGEST_H // 24} days; submit it {jobs} times (--dependency=singleton)"
+        )
+
+
+def _unlike(plan: Plan) -> bool:
+    return len({pool.accelerator for pool in plan.cluster.pools}) > 1
+
+
+def of_pools(plan: Plan) -> Iterator[EnvironmentSetting]:
+    """Partition and type of GPU of each pool.
+
+    Where pools differ in their accelerators, a component without a type could get the other's nodes: types are then the
+    usual names (``h100``), or placeholders where two pools would get the same or none is known.
+    """
+    pools = plan.cluster.pools
+    usual = [dstack.ACCELERATORS.get(pool.accelerator, "").lower() for pool in pools]
+    for name, kind in zip(facts.pool_names(plan), usual, strict=True):
+        known = kind if kind and usual.count(kind) == 1 else None
+        says = "its type of GPU as the cluster's gres.conf names it"
+        yield EnvironmentSetting(of_pool(name, "gpu-type"), f"{says}, for {name}", known if _unlike(plan) else "")
+        yield EnvironmentSetting(of_pool(name, "partition"), f"partition of {name}", "")
+
+
+EXPORTER = Exporter(
+    name="slurm",
+    title="Slurm batch script",
+    version="22.05.8",
+    role="scheduler",
+    expresses={"pools": "any"},
+    settings=(
+        EnvironmentSetting("partition", "partition to submit to (of one pool: pool.NAME.partition)", ""),
+        EnvironmentSetting("account", "account that is charged", ""),
+        EnvironmentSetting(
+            "gpu-type", "type of GPU as the cluster's gres.conf names it (of one pool: pool.NAME.gpu-type)", ""
+        ),
+    ),
+    of_pools=of_pools,
+    emit=emit,
+    loses=loses,
+    level="dry-scheduled",
+    validated_by="sbatch --test-only, and jobs run on slurmctld and slurmd 22.05.8, without the GPU lines",
+)

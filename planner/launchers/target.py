@@ -1,0 +1,112 @@
+"""What an exporter is: a name, what it can express, and a function that turns a plan into files.
+
+There are three roles. A **trainer** says what runs (``megatron``, ``torchtitan``, ``deepspeed``, ``accelerate``, or a
+custom script under ``torchrun``), an **environment** adds files and environment variables (``nccl-tuner``), a
+**scheduler** places it on nodes (``slurm``, ``skypilot``, ``jobset``, ``trainjob``). ``megatron+slurm`` chains them:
+each takes the job and returns a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from planner.schema.plan import Plan
+
+Role = Literal["trainer", "environment", "scheduler"]
+Level = Literal["parsed", "validated", "dry-scheduled", "ran-cpu", "ran-gpu"]
+"""How far the files of an exporter have been tried: never one word "valid"."""
+Allowed = Literal["any"] | tuple[object, ...]
+"""What a launcher expresses on one axis of a plan: anything, or the listed values."""
+
+
+class Shell(str):
+    """A word of a command that the shell expands, such as ``$NODE_RANK``; every other word is data."""
+
+
+class LaunchProgram(str):
+    """The word of a command that says what is started; it begins a line of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSetting:
+    """What a plan does not say and ``--set NAME=VALUE`` does; without a default it stays a placeholder."""
+
+    name: str
+    says: str
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A field of the plan that the launcher does not take over, and what happens instead."""
+
+    field: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchJob:
+    """Files and a command, as they grow from exporter to exporter."""
+
+    command: tuple[str, ...] = ()
+    """What one node runs, with ``$NODE_RANK`` and ``$MASTER_ADDR`` left to the shell."""
+    argv: tuple[str, ...] = ()
+    """The trainer's own arguments."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Name in the folder -> text."""
+    needed: tuple[str, ...] = ()
+    """Files that every node reads when it runs."""
+    start: str = "bash start.sh on every node, with NODE_RANK and MASTER_ADDR set"
+    """How a person starts it."""
+
+
+Values = Mapping[str, str]
+"""Setting -> its value, or its placeholder."""
+
+
+def _no_refusals(plan: Plan) -> Iterator[str]:
+    return iter(())
+
+
+def _no_losses(plan: Plan) -> Iterator[Loss]:
+    return iter(())
+
+
+def _no_settings(plan: Plan) -> Iterator[EnvironmentSetting]:
+    return iter(())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exporter:
+    """One target of ``--to``."""
+
+    name: str
+    title: str
+    version: str
+    """Of the launcher that the files are written for and were tried with."""
+    role: Role
+    expresses: Mapping[str, Allowed]
+    """Axis -> values. An axis that is not listed is none of this exporter's business."""
+    emit: Callable[[Plan, LaunchJob, Values], LaunchJob]
+    settings: tuple[EnvironmentSetting, ...] = ()
+    of_pools: Callable[[Plan], Iterator[EnvironmentSetting]] = _no_settings
+    """Settings of each pool of a plan, named by :func:`of_pool`."""
+    refuses: Callable[[Plan], Iterator[str]] = _no_refusals
+    """Sentences on what `expresses` cannot say: why this plan cannot be started with this launcher."""
+    loses: Callable[[Plan], Iterator[Loss]] = _no_losses
+    level: Level
+    validated_by: str
+    """What the level was reached with."""
+
+
+def placeholder(name: str) -> str:
+    """What stands in the files until a setting is given: ``<data-path>``."""
+    return f"<{name}>"
+
+
+def of_pool(pool: str, setting: str) -> str:
+    """The name of one pool's setting: ``pool.dgx-h100.partition``."""
+    return f"pool.{pool}.{setting}"

@@ -1,0 +1,53 @@
+"""Kubeflow TrainJob: ``trainjob.yaml`` on a runtime that the cluster has. ``trainer.kubeflow.org/v1alpha1``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.launchers import facts, jobset, quoting, start
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Values
+from planner.schema.plan import Plan
+
+NAME = "trainjob.yaml"
+_RANKS = """export NODE_RANK="${PET_NODE_RANK:-${JOB_COMPLETION_INDEX:-0}}"
+export MASTER_ADDR="${PET_MASTER_ADDR:?set by the torch runtime}"
+"""
+
+
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """A TrainJob: one node a pod; the torch runtime says which, in ``PET_*``."""
+    pool = plan.cluster.pools[0]
+    made = jobset.container(values["image"], _RANKS + start.self_contained(plan, job))
+    document = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": quoting.slug(plan.workload.model), "namespace": values["namespace"]},
+        "spec": {
+            "runtimeRef": {"name": values["runtime"]},
+            "trainer": {
+                "numNodes": pool.count,
+                "numProcPerNode": pool.accelerators_per_node,
+                **made,
+                "resourcesPerNode": jobset.resources(pool),
+            },
+        },
+    }
+    return replace(job, files={**job.files, NAME: quoting.yaml(document)}, start=f"kubectl apply -f {NAME}")
+
+
+EXPORTER = Exporter(
+    name="trainjob",
+    title="Kubeflow TrainJob",
+    version="v1alpha1",
+    role="scheduler",
+    expresses={"pools": (1,)},
+    settings=(
+        jobset.IMAGE,
+        EnvironmentSetting("namespace", "Kubernetes namespace", "default"),
+        EnvironmentSetting("runtime", "training runtime of the cluster", "torch-distributed"),
+    ),
+    emit=emit,
+    refuses=facts.resources_are_known,
+    level="parsed",
+    validated_by="the schema of the CRD trainer.kubeflow.org/v1alpha1, unknown fields refused; no CEL, no webhooks",
+)

@@ -1,8 +1,0 @@
-"""Unlike accelerators in one job: uneven batches, uneven stages, and which of them to leave out."""
-
-from planner.mixed.adaptive import choose, efficiency
-from planner.mixed.filling import Split, optimum, whole
-from planner.mixed.learning import Epoch, NodeModel
-from planner.mixed.node_times import Nodes, nodes, step_time
-
-__all__ = ["Epoch", "NodeModel", "Nodes", "Split", "choose", "efficiency", "nodes", "optimum", "step_time", "whole"]

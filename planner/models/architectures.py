@@ -1,0 +1,246 @@
+"""Hugging Face architectures as data: which key of a config.json says what, by `model_type`.
+
+An entry of the table has four parts. `keys`: a field of :class:`planner.schema.workload.Model` and the key that holds
+it. `defaults`: what the implementing class takes where the file leaves a key out (transformers 5.23.0). `fixed`: what
+its code fixes for every configuration. `derive`: what follows from several keys, functions of a
+:class:`planner.models.config_reader.Reader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from planner.models import derived
+from planner.models.config_reader import Reader
+
+Derive = Callable[[Reader], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How one `model_type` writes its shape."""
+
+    keys: Mapping[str, str]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    derive: tuple[Derive, ...] = ()
+
+
+_COMMON = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "ffn": "intermediate_size",
+    "heads": "num_attention_heads",
+    "vocab": "vocab_size",
+    "tied": "tie_word_embeddings",
+}
+_UNTIED = {"tie_word_embeddings": False}
+_TIED = {"tie_word_embeddings": True}
+_CLASSIC = {
+    "gated": False,
+    "norm": "layer",
+    "qkv_bias": True,
+    "output_bias": True,
+    "mlp_bias": True,
+}
+_ATTENTION_BIAS = {"qkv_bias": "attention_bias", "output_bias": "attention_bias"}
+
+_RMS_1E6 = (derived.norm_epsilon("rms_norm_eps", 1e-6), derived.rotary(1e4))
+"""Norms and positions of most classes."""
+_GPT_OSS_YARN = {
+    "rope_type": "yarn",
+    "factor": 32.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "truncate": False,
+    "original_max_position_embeddings": 4096,
+}
+
+_LLAMA = Architecture(
+    keys={**_COMMON, **_ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
+    defaults={**_UNTIED, "attention_bias": False, "mlp_bias": False},
+    derive=(derived.grouped_queries, *_RMS_1E6),
+)
+_LATENT = {**_UNTIED, "attention_bias": False, "moe_layer_freq": 1, "q_lora_rank": 1536}
+_DEEPSEEK_V2 = Architecture(
+    keys={**_COMMON, **_ATTENTION_BIAS},
+    defaults={**_LATENT, "first_k_dense_replace": 0},
+    derive=(derived.latent_attention, derived.deepseek_experts, *_RMS_1E6),
+)
+_DEEPSEEK_V3 = replace(_DEEPSEEK_V2, defaults={**_LATENT, "first_k_dense_replace": 3})
+_QWEN3 = Architecture(
+    keys={**_COMMON, **_ATTENTION_BIAS},
+    defaults={**_UNTIED, "attention_bias": False, "num_key_value_heads": 32, "head_dim": 128, "max_window_layers": 28},
+    fixed={"qk_norm": "head"},
+    derive=(derived.grouped_queries, derived.late_window, *_RMS_1E6),
+)
+_LLAMA4 = Architecture(
+    keys={**_COMMON, **_ATTENTION_BIAS, "ffn": "intermediate_size_mlp"},
+    defaults={
+        **_UNTIED,
+        "attention_bias": False,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "interleave_moe_layer_step": 1,
+        "attention_chunk_size": 8192,
+        "no_rope_layer_interval": 4,
+    },
+    derive=(
+        derived.grouped_queries,
+        derived.llama4_experts,
+        derived.llama4_chunks,
+        derived.norm_epsilon("rms_norm_eps", 1e-5),
+    ),
+)
+_GROK = Architecture(
+    keys=_COMMON,
+    # The released code shares the embedding with the output and norms before and after each half of a block.
+    defaults=_TIED,
+    fixed={"norms_per_layer": 4},
+    derive=(derived.grouped_queries, derived.routed_experts),
+)
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "llama": _LLAMA,
+    "mistral": Architecture(
+        keys=_COMMON,
+        defaults={**_UNTIED, "num_key_value_heads": 8, "sliding_window": 4096},
+        derive=(derived.grouped_queries, derived.window, *_RMS_1E6),
+    ),
+    "mixtral": Architecture(
+        keys=_COMMON,
+        defaults={**_UNTIED, "num_key_value_heads": 8},
+        derive=(
+            derived.grouped_queries,
+            derived.routed_experts,
+            derived.window,
+            derived.norm_epsilon("rms_norm_eps", 1e-5),
+            derived.rotary(1e6),
+        ),
+    ),
+    "qwen2": Architecture(
+        keys=_COMMON,
+        defaults={**_UNTIED, "num_key_value_heads": 32, "max_window_layers": 28},
+        fixed={"qkv_bias": True},
+        derive=(derived.grouped_queries, derived.late_window, *_RMS_1E6),
+    ),
+    "qwen2_moe": Architecture(
+        keys={**_COMMON, "qkv_bias": "qkv_bias"},
+        defaults={
+            **_UNTIED,
+            "qkv_bias": True,
+            "num_key_value_heads": 16,
+            "decoder_sparse_step": 1,
+            "max_window_layers": 28,
+        },
+        derive=(derived.grouped_queries, derived.qwen_experts, derived.early_window, *_RMS_1E6),
+    ),
+    "qwen3": _QWEN3,
+    "qwen3_moe": Architecture(
+        keys=_QWEN3.keys,
+        # Its class has no default for the width of a head: hidden / heads.
+        defaults={**_UNTIED, "attention_bias": False, "num_key_value_heads": 4, "decoder_sparse_step": 1},
+        fixed=_QWEN3.fixed,
+        derive=(derived.grouped_queries, derived.qwen_experts, derived.switched_window, *_RMS_1E6),
+    ),
+    "deepseek_v2": _DEEPSEEK_V2,
+    "deepseek_v3": _DEEPSEEK_V3,
+    "kimi_k2": _DEEPSEEK_V3,
+    "gpt_oss": Architecture(
+        keys={**_COMMON, **_ATTENTION_BIAS},
+        defaults={
+            **_UNTIED,
+            "attention_bias": True,
+            "num_key_value_heads": 8,
+            "head_dim": 64,
+            "sliding_window": 128,
+        },
+        derive=(
+            derived.grouped_queries,
+            derived.gpt_oss_experts,
+            derived.alternating_window,
+            derived.norm_epsilon("rms_norm_eps", 1e-5),
+            derived.rotary(1.5e5, **_GPT_OSS_YARN),
+        ),
+    ),
+    "llama4": _LLAMA4,
+    "llama4_text": _LLAMA4,
+    "nemotron": Architecture(
+        keys={**_COMMON, **_ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
+        defaults={**_UNTIED, "attention_bias": False, "mlp_bias": False},
+        fixed={"gated": False, "norm": "layer"},
+        derive=(
+            derived.grouped_queries,
+            derived.norm_epsilon("norm_eps", 1e-5),
+            derived.rotary(1e4, partial_rotary_factor=0.5),
+        ),
+    ),
+    "grok-1": _GROK,
+    "grok1": _GROK,
+    "gpt2": Architecture(
+        keys={
+            "layers": "n_layer",
+            "hidden": "n_embd",
+            "heads": "n_head",
+            "vocab": "vocab_size",
+            "tied": "tie_word_embeddings",
+            "learned_positions": "n_positions",
+        },
+        defaults={**_TIED, "resid_pdrop": 0.1},
+        fixed=_CLASSIC,
+        derive=(
+            derived.multi_head,
+            derived.four_times("n_inner"),
+            derived.dropout("resid_pdrop"),
+            derived.norm_epsilon("layer_norm_epsilon", 1e-5),
+        ),
+    ),
+    "opt": Architecture(
+        keys={**_COMMON, "ffn": "ffn_dim", "norm_bias": "layer_norm_elementwise_affine"},
+        defaults={**_TIED, "dropout": 0.1, "enable_bias": True, "layer_norm_elementwise_affine": True},
+        fixed={"gated": False, "norm": "layer"},
+        derive=(derived.multi_head, derived.opt_embedding, derived.opt_biases, derived.dropout("dropout")),
+    ),
+    "mpt": Architecture(
+        keys={
+            "layers": "n_layers",
+            "hidden": "d_model",
+            "heads": "n_heads",
+            "vocab": "vocab_size",
+            "tied": "tie_word_embeddings",
+        },
+        defaults={**_TIED, "no_bias": True, "expansion_ratio": 4, "resid_pdrop": 0.0, "learned_pos_emb": True},
+        fixed={"gated": False, "norm": "layer"},
+        derive=(derived.mpt_shape, derived.dropout("resid_pdrop")),
+    ),
+    "bert": Architecture(
+        keys={**_COMMON, "learned_positions": "max_position_embeddings", "token_types": "type_vocab_size"},
+        defaults={**_TIED, "type_vocab_size": 2, "hidden_dropout_prob": 0.1},
+        fixed={**_CLASSIC, "family": "encoder", "causal": False},
+        derive=(derived.multi_head, derived.masked_language_head, derived.dropout("hidden_dropout_prob")),
+    ),
+    "t5": Architecture(
+        keys={
+            "encoder_layers": "num_layers",
+            "hidden": "d_model",
+            "ffn": "d_ff",
+            "heads": "num_heads",
+            "kv_heads": "num_heads",
+            "head_dim": "d_kv",
+            "vocab": "vocab_size",
+            "tied": "tie_word_embeddings",
+        },
+        defaults={**_TIED, "feed_forward_proj": "relu", "relative_attention_num_buckets": 32, "dropout_rate": 0.1},
+        fixed={"family": "encoder-decoder"},
+        derive=(derived.t5_stacks, derived.dropout("dropout_rate")),
+    ),
+    "vit": Architecture(
+        keys={key: value for key, value in _COMMON.items() if key not in ("vocab", "tied")} | {"qkv_bias": "qkv_bias"},
+        defaults={"qkv_bias": True, "num_channels": 3, "hidden_dropout_prob": 0.0},
+        fixed={**_CLASSIC, "family": "vision", "causal": False},
+        derive=(derived.multi_head, derived.patches, derived.dropout("hidden_dropout_prob")),
+    ),
+}
+"""`model_type` -> how its config.json is read."""

@@ -1,0 +1,91 @@
+"""Reads typed, bounded values out of a config.json, naming the key and its value in every complaint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from planner.base.errors import WrongQuestion, nearest
+
+LARGEST = 100_000_000
+"""No count in a model's shape is larger."""
+
+
+class Reader:
+    """One configuration and the defaults of its class; every value is checked when it is read."""
+
+    def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any], where: str) -> None:
+        """Read `config`, falling back on `defaults`; `where` names the file in messages."""
+        self._config, self._defaults, self._where = config, defaults, where
+
+    def has(self, key: str) -> bool:
+        """Whether the file (or its class) gives the key a value other than null."""
+        return self.get(key) is not None
+
+    def get(self, key: str) -> Any:
+        """The raw value: the file's, else the class's default, else None."""
+        return self._config[key] if key in self._config else self._defaults.get(key)
+
+    def whole(self, key: str, otherwise: int | None = None, *, least: int = 1) -> int:
+        """A whole number from `least` to 10^8; null or missing means `otherwise`, and is refused without one."""
+        value = self.get(key)
+        if value is None:
+            if otherwise is None:
+                raise self.wrong(key, "missing" + self._instead(key))
+            return otherwise
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.wrong(key, f"{_shown(value)}: must be a whole number")
+        if not least <= value <= LARGEST:
+            raise self.wrong(key, f"{_shown(value)}: must be from {least:,} to {LARGEST:,}")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """True or false; missing is refused unless the class has a default."""
+        value = self.get(key)
+        if not isinstance(value, bool):
+            raise self.wrong(key, f"{_shown(value)}: must be true or false")
+        return value
+
+    def number(self, key: str) -> float:
+        """A finite number of zero or more."""
+        value = self.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise self.wrong(key, f"{_shown(value)}: must be a number of zero or more")
+        return float(value)
+
+    def text(self, key: str) -> str:
+        """A text."""
+        value = self.get(key)
+        if not isinstance(value, str):
+            raise self.wrong(key, f"{_shown(value)}: must be text")
+        return value
+
+    def items(self, key: str) -> list[Any]:
+        """A list; empty where the key is null or missing."""
+        value = self.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.wrong(key, f"{_shown(value)}: must be a list")
+        return value
+
+    def nested(self, key: str, defaults: Mapping[str, Any]) -> Reader:
+        """An object inside this one; without it, its defaults."""
+        value = self.get(key)
+        if value is not None and not isinstance(value, dict):
+            raise self.wrong(key, f"{_shown(value)}: must be an object")
+        return Reader(value or {}, defaults, f"{self._where}: {key}")
+
+    def wrong(self, key: str, problem: str) -> WrongQuestion:
+        """The complaint about one key."""
+        return WrongQuestion(f"{self._where}: {key}{'' if problem.startswith('missing') else ' ='} {problem}")
+
+    def _instead(self, key: str) -> str:
+        near = nearest(key, self._config)
+        return f"; did you mean {key} by {near[0]!r}?" if near else ""
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if not isinstance(value, bool | None) else {True: "true", False: "false", None: "null"}[value]
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,240 @@
+"""Model and optimizer files: TOML tables keyed by id, validated into records with every problem named at its line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import Field, fields, is_dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from planner.base.errors import WrongQuestion, malformed, nearest
+from planner.schema.hardware import Entry
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+SIZE_LIMIT = 10_000_000
+"""Bytes; a larger file is no model description."""
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_HEADER = re.compile(r'^\[(?:"([^"\n]+)"|([A-Za-z0-9_-]+))\][ \t]*(?:#.*)?$', re.MULTILINE)
+
+Record = TypeVar("Record", bound=Entry)
+_ADAPTERS: dict[type[Entry], Any] = {}
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that a person named.
+
+    Raises:
+        WrongQuestion: no such file, no regular one, not readable, larger than 10 MB, or not UTF-8.
+    """
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise WrongQuestion(f"{path}: not a regular file")
+        size = path.stat().st_size
+        if size > SIZE_LIMIT:
+            raise WrongQuestion(f"{path}: {size:,} bytes; a model file has at most {SIZE_LIMIT:,}")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
+
+
+def tables(path: Path) -> dict[str, Any]:
+    """The file's tables by id.
+
+    Raises:
+        WrongQuestion: unreadable, or malformed TOML (with its line).
+    """
+    return _parsed(path, read_text(path))
+
+
+@lru_cache(maxsize=64)
+def _parsed(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        where = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        line = f":{where[1]}" if where else ""
+        raise WrongQuestion(f"{path}{line}: malformed TOML: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise WrongQuestion(f"{path}: malformed TOML: {malformed(error)}") from None
+
+
+def headers(path: Path) -> list[str]:
+    """Ids of a file of the built-in library, read off its table headers: much faster than parsing it."""
+    return [match[1] or match[2] for match in _HEADER.finditer(path.read_text(encoding="utf-8"))]
+
+
+def record(kind: type[Record], path: Path, entry: str) -> Record:
+    """Validate one table of a file into a record.
+
+    Raises:
+        WrongQuestion: every problem of the entry, one a line: ``file:line: id.field = value: what it must be``.
+    """
+    table = tables(path).get(entry)
+    if not isinstance(table, dict):
+        raise WrongQuestion(f"{path}: {entry}: expected a table [{entry}] of fields")
+    return validated(kind, table, entry, path)
+
+
+def validated(kind: type[Record], table: Mapping[str, Any], entry: str, path: Path) -> Record:
+    """As :func:`record`, from a table at hand."""
+    from pydantic import ValidationError
+
+    if ID.fullmatch(entry) is None:
+        raise WrongQuestion(f"{path}: {entry!r} is no id: letters, digits, '.', '_' and '-' only")
+    if "id" in table:
+        raise WrongQuestion(f"{path}{_line(path, entry, 'id')}: {entry}.id: the header is the id; remove this key")
+    try:
+        return _adapter(kind).validate_python({**table, "id": entry})
+    except ValidationError as error:
+        raise WrongQuestion(_problems(error, kind, entry, path)) from None
+
+
+def _adapter(kind: type[Record]) -> TypeAdapter[Record]:
+    """The validator of a record, built once: that takes longer than using it."""
+    from pydantic import TypeAdapter
+
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    adapter: TypeAdapter[Record] = _ADAPTERS[kind]
+    return adapter
+
+
+def _problems(error: ValidationError, kind: type[Entry], entry: str, path: Path) -> str:
+    lines = []
+    for problem in error.errors(include_url=False):
+        keys = [str(key) for key in problem["loc"]]
+        dotted = ".".join([entry, *keys])
+        where = f"{path}{_line(path, entry, *keys)}: {dotted}"
+        if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+            near = nearest(keys[-1], _fields(kind, keys[:-1]))
+            lines.append(f"{where}: unknown key" + (f"; did you mean {near[0]}?" if near else ""))
+        elif problem["type"] in ("missing", "missing_argument"):
+            lines.append(f"{where}: missing")
+        else:
+            message = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+            value = repr(problem["input"])
+            lines.append(f"{where} = {value}: {message.removeprefix(f'{value}: ')}")
+    return "\n".join(lines)
+
+
+def _fields(kind: type[Entry], inside: list[str]) -> list[str]:
+    """Field names of the record, or of the record nested at one of its fields."""
+    from planner.schema.workload import LatentAttention, MixtureOfExperts, Rotary, Window
+
+    nested: dict[str, Any] = {
+        "moe": MixtureOfExperts,
+        "latent": LatentAttention,
+        "window": Window,
+        "rotary": Rotary,
+    }
+    owner = nested.get(inside[-1], kind) if inside else kind
+    return [name for name in owner.__dataclass_fields__ if name != "id"]
+
+
+def _line(path: Path, entry: str, *keys: str) -> str:
+    """``:LINE`` of the innermost of the keys that stands in the entry's table, else of its header, else nothing."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    start = re.compile(rf"\[\"?{re.escape(entry)}\"?[\].]")
+    found: dict[int, int] = {}
+    inside = False
+    for number, line in enumerate(lines, 1):
+        if line.startswith("["):
+            inside = start.match(line) is not None
+        for depth, key in enumerate(("", *keys) if inside else ()):
+            named = rf"\s*\"?{re.escape(key)}\"?\s*[.=]|.*[{{,]\s*{re.escape(key)}\s*="
+            if not key or re.match(named, line):
+                found.setdefault(depth, number)
+    return f":{found[max(found)]}" if found else ""
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def dump(entry: Entry) -> str:
+    """The entry as TOML that :func:`record` reads back to an equal one; fields at their defaults are left out."""
+    lines = [f"[{_key(entry.id)}]"]
+    for item in fields(entry):
+        value = getattr(entry, item.name)
+        if item.name != "id" and value is not None and value not in ({}, item.default):
+            lines.append(f"{item.name} = {_toml(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, if they are not there.
+
+    Raises:
+        WrongQuestion: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WrongQuestion(f"{folder}: cannot be written: {error.strerror or error}") from None
+
+
+def write(path: Path, text: str, *, replace: bool = False) -> None:
+    """Write a file whole or not at all: beside it first, then renamed over it (a link stays one). Pipes, terminals and
+    what else is no file (``/dev/stdout``) are written to as they are.
+
+    Raises:
+        WrongQuestion: the file exists (and `replace` is off), or cannot be written.
+    """
+    if path.exists() and not replace:
+        raise WrongQuestion(f"{path}: exists already; --force replaces it")
+    if not path.name:
+        raise WrongQuestion(f"{path}: cannot be written: names no file")
+    try:
+        if _is_device(path):
+            path.write_text(text, encoding="utf-8")
+        else:
+            _write_beside(path.resolve(), text)
+    except (OSError, RuntimeError) as error:  # the latter: links in a circle
+        raise WrongQuestion(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _is_device(path: Path) -> bool:
+    """Renamed over, a device would be gone for everybody."""
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - the name as given, links unresolved
+    return absolute.parts[1:2] == ("dev",) or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def _write_beside(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def _toml(value: object) -> str:
+    if is_dataclass(value):
+        value = {item.name: getattr(value, item.name) for item in fields(value) if _said(value, item)}
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    # JSON's spelling of texts, numbers and booleans is TOML's, but for one control character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _said(owner: object, item: Field[Any]) -> bool:
+    return bool(getattr(owner, item.name) != item.default)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else f'"{name}"'

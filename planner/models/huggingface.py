@@ -1,0 +1,116 @@
+"""A Hugging Face ``config.json`` as a model: data only, nothing of it is run, and no network is asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.base.errors import WrongQuestion, malformed, nearest
+from planner.models import files, model_rules
+from planner.models.architectures import ARCHITECTURES, Architecture
+from planner.models.config_reader import Reader
+from planner.schema.workload import Model
+
+SEQUENCE, BATCH, TOKENS = 8192, 1024, "1T"
+"""What a configuration cannot say: planning defaults, marked as assumed."""
+_POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")
+_FLAGS = {"tied", "gated", "qkv_bias", "output_bias", "mlp_bias", "norm_bias"}
+
+
+def read(path: Path, entry: str | None = None) -> Model:
+    """The model of a config.json; its id is `entry`, else taken from the file's own name for itself, else its folder.
+
+    Raises:
+        WrongQuestion: unreadable or malformed (with its line), or see :func:`from_config`.
+    """
+    config = load(path)
+    return from_config(config, entry or _own_name(config, path), where=path)
+
+
+def load(path: Path) -> Mapping[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        WrongQuestion: unreadable, larger than 10 MB, not JSON, not finite, or no object.
+    """
+    text = files.read_text(path)
+    try:
+        config = json.loads(text, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        raise WrongQuestion(f"{path}:{error.lineno}: malformed JSON: {error.msg} (column {error.colno})") from None
+    except (ValueError, RecursionError) as error:
+        raise WrongQuestion(f"{path}: malformed JSON: {malformed(error)}") from None
+    if not isinstance(config, dict):
+        raise WrongQuestion(f"{path}: expected an object with a model_type, found {type(config).__name__}")
+    return config
+
+
+def from_config(config: Mapping[str, Any], entry: str, *, where: Path = Path("config.json")) -> Model:
+    """Read the shape out of a configuration by the table of its architecture.
+
+    Raises:
+        WrongQuestion: no or unknown `model_type`, or a key that is missing, of the wrong type or impossible.
+    """
+    kind, body = _text_part(config, where)
+    architecture = _architecture(kind, where)
+    reader = Reader(body, architecture.defaults, str(where))
+    fields: dict[str, Any] = dict(architecture.fixed)
+    for name, key in architecture.keys.items():
+        fields[name] = reader.flag(key) if name in _FLAGS else reader.whole(key)
+    for derive in architecture.derive:
+        fields |= derive(reader)
+    model = files.validated(Model, {**fields, **_planning(reader, fields), **_origin(kind, entry)}, entry, where)
+    if wrong := model_rules.problems(model):
+        raise WrongQuestion("\n".join(f"{where}: {problem}" for problem in wrong))
+    return model
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is not a number")
+
+
+def _text_part(config: Mapping[str, Any], where: Path) -> tuple[str, Mapping[str, Any]]:
+    """(model type, object that holds the shape): a multimodal model's text part stands in `text_config`."""
+    inner = config.get("text_config")
+    body = inner if isinstance(inner, dict) else config
+    for kind in (body.get("model_type"), config.get("model_type")):
+        if kind is not None and not isinstance(kind, str):
+            raise WrongQuestion(f"{where}: model_type = {kind!r}: must be text")
+    kind = body.get("model_type") or config.get("model_type")
+    if not kind:
+        raise WrongQuestion(f"{where}: no model_type; a Hugging Face config.json names its architecture there")
+    return str(kind), body
+
+
+def _architecture(kind: str, where: Path) -> Architecture:
+    if kind not in ARCHITECTURES:
+        near = nearest(kind, ARCHITECTURES)
+        hint = f"did you mean {near[0]!r}?" if near else f"it can be {', '.join(sorted(ARCHITECTURES))}"
+        raise WrongQuestion(f"{where}: unknown model_type {kind!r}; {hint}")
+    return ARCHITECTURES[kind]
+
+
+def _planning(reader: Reader, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Sequence, batch and tokens: not in a configuration but for the longest sequence it allows."""
+    if fields.get("family") == "vision":
+        sequence = fields["learned_positions"]
+    else:
+        sequence = min([SEQUENCE, *(reader.whole(key) for key in _POSITIONS if reader.has(key))])
+    why = "a planning default; config.json does not say it"
+    assumed = dict.fromkeys(("sequence", "batch", "tokens"), why)
+    return {"sequence": sequence, "batch": BATCH, "tokens": TOKENS, "assumed": assumed}
+
+
+def _origin(kind: str, entry: str) -> dict[str, Any]:
+    return {"name": entry, "source": f"Hugging Face config.json, model_type {kind}"}
+
+
+def _own_name(config: Mapping[str, Any], path: Path) -> str:
+    """``meta-llama/Llama-3.2-1B`` -> ``llama-3.2-1b``; without such a name the folder's, or the file's own."""
+    named = config.get("_name_or_path")
+    folder = path.resolve().parent.name if path.stem == "config" else path.stem
+    name = named.rstrip("/").rpartition("/")[2] if isinstance(named, str) else ""
+    return re.sub(r"[^a-z0-9._-]+", "-", (name or folder).lower()).strip("-._") or "imported"

@@ -1,0 +1,59 @@
+"""What makes a model's shape consistent, beyond each figure's own range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.schema.workload import Model
+
+LARGEST = 10**15
+"""Parameters; a thousand times the largest model in the library."""
+
+
+def problems(model: Model) -> list[str]:
+    """Everything that does not hold, one message each; empty for a consistent model."""
+    return [*_attention(model), *_stacks(model), *_mixture(model), *_size(model), *_assumptions(model)]
+
+
+def _attention(model: Model) -> Iterator[str]:
+    if model.kv_heads > model.heads or model.heads % model.kv_heads:
+        yield f"kv_heads = {model.kv_heads:,}: must divide heads = {model.heads:,}"
+    if model.window is not None and not model.causal:
+        yield "window: a sliding window needs causal = true"
+
+
+def _stacks(model: Model) -> Iterator[str]:
+    if (model.family == "encoder-decoder") != bool(model.encoder_layers):
+        yield f"encoder_layers = {model.encoder_layers:,}: family 'encoder-decoder' has them, the others have none"
+    if model.family in ("encoder", "vision") and model.causal:
+        yield f"causal = true: family {model.family!r} attends both ways"
+    if model.tied and model.family == "vision":
+        yield "tied = true: a vision model has no embedding to share"
+
+
+def _mixture(model: Model) -> Iterator[str]:
+    moe = model.moe
+    if moe is None:
+        return
+    if moe.experts_per_token > moe.experts:
+        yield f"moe.experts_per_token = {moe.experts_per_token:,}: there are {moe.experts:,} experts"
+    if moe.leading_dense_layers >= model.layers:
+        yield f"moe.leading_dense_layers = {moe.leading_dense_layers:,}: there are {model.layers:,} layers"
+    elif moe.every > model.layers - moe.leading_dense_layers:
+        yield f"moe.every = {moe.every:,}: no layer would be a mixture"
+    if moe.shared_gate and not moe.shared_ffn:
+        yield "moe.shared_gate = true: there is no shared expert (moe.shared_ffn = 0)"
+
+
+def _size(model: Model) -> Iterator[str]:
+    from planner.models.parameters import parameters
+
+    if (total := parameters(model).total) > LARGEST:
+        yield f"{total:.1e} parameters: a model has at most {LARGEST:.0e}"
+
+
+def _assumptions(model: Model) -> Iterator[str]:
+    # `shape` stands for every field of the architecture together.
+    known = {*model.__dataclass_fields__, "shape"}
+    for name in sorted(set(model.assumed) - known):
+        yield f"assumed.{name}: no such field"

@@ -1,0 +1,269 @@
+"""The library of models and optimizers, and the workload that one question builds from them.
+
+Built-in entries come from ``models/``. The user's own stand beside or in place of them, the later the stronger:
+``~/.config/clusterwright/models``, the folder named by ``CLUSTERWRIGHT_MODELS``, one given by hand. A built-in file is
+parsed when an entry of it is first asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import get_args
+
+from planner.base import units
+from planner.base.errors import WrongQuestion, nearest
+from planner.base.resources import data, own
+from planner.models import families, model_rules
+from planner.models import files as model_files
+from planner.schema.workload import Method, Model, Optimizer, Target, Workload
+
+OPTIMIZERS = "optimizers.toml"
+LORA_RANK = 16
+LORA_TARGETS: tuple[Target, ...] = ("q", "k", "v", "o")
+"""Rank and targets of the MLPerf Llama-2-70B LoRA benchmark (mlcommons/training_results_v4.0)."""
+MOST_MODULES = 16
+"""Of multi-token prediction; DeepSeek-V3 has one."""
+LARGEST_BATCH = LARGEST_SEQUENCE = 10**9
+
+
+class ModelLibrary(Mapping[str, Model]):
+    """Models by id, each read and checked when it is first asked for."""
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = dict(files)
+        self._models: dict[str, Model] = {}
+
+    def __getitem__(self, entry: str) -> Model:
+        if entry not in self._models:
+            self._models[entry] = from_file(self._files[entry], entry)
+        return self._models[entry]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __contains__(self, entry: object) -> bool:
+        return entry in self._files
+
+    def origin(self, entry: str) -> str:
+        """Where an entry comes from: ``built-in`` or the user's file."""
+        path = self._files[entry]
+        return "built-in" if path.parent == data("models") else str(path)
+
+
+def library(extra: Path | None = None) -> ModelLibrary:
+    """All models: the built-in ones, overlaid by the user's.
+
+    Raises:
+        WrongQuestion: a folder that was named does not exist, or a file in it is malformed.
+    """
+    files = dict(_built_in(data("models")))
+    for folder in _user_folders(extra):
+        for path in _toml_files(folder):
+            files.update(dict.fromkeys(model_files.tables(path), path))
+    return ModelLibrary(files)
+
+
+def model(entry: str, extra: Path | None = None) -> Model:
+    """One model: an id of the library, ``FILE.toml`` (or ``FILE.toml#id``), or a Hugging Face ``config.json``.
+
+    Raises:
+        WrongQuestion: no such model or file, or an entry with impossible values.
+    """
+    name, _, chosen = entry.partition("#")
+    if name.endswith((".json", ".toml")) or "/" in name or os.sep in name:
+        return _from_path(Path(name).expanduser(), chosen)
+    known = library(extra)
+    if entry not in known and (kind := families.what(entry)):
+        raise WrongQuestion(
+            f"{entry} is a {kind}, and this is answered for transformers; what it costs layer by layer: "
+            f"clusterwright models layers {entry}"
+            + (f"; how to share its images: clusterwright plan {entry}" if entry in families.networks() else "")
+        )
+    if entry not in known:
+        raise WrongQuestion(
+            f"no model {entry!r}.{_did_you_mean(entry, [*known, *families.ids()])} (clusterwright models list)"
+        )
+    return known[entry]
+
+
+def from_file(path: Path, entry: str) -> Model:
+    """One entry of a model file, its shape checked.
+
+    Raises:
+        WrongQuestion: what is wrong with it, one line a problem.
+    """
+    read = model_files.record(Model, path, entry)
+    if wrong := model_rules.problems(read):
+        raise WrongQuestion("\n".join(f"{path}: {entry}: {problem}" for problem in wrong))
+    return read
+
+
+def optimizers(extra: Path | None = None) -> dict[str, Optimizer]:
+    """All optimizers by id, the user's ``optimizers.toml`` overlaying the built-in one."""
+    found: dict[str, Optimizer] = {}
+    for folder in (data("models"), *_user_folders(extra)):
+        path = folder / OPTIMIZERS
+        if path.is_file():
+            found |= {entry: model_files.record(Optimizer, path, entry) for entry in model_files.tables(path)}
+    return found
+
+
+def optimizer(entry: str, extra: Path | None = None) -> Optimizer:
+    """One optimizer by id.
+
+    Raises:
+        WrongQuestion: no such optimizer.
+    """
+    known = optimizers(extra)
+    if entry not in known:
+        raise WrongQuestion(f"no optimizer {entry!r}. It can be {', '.join(known)}.")
+    return known[entry]
+
+
+def workload(
+    model: Model | str,
+    *,
+    sequence: int | None = None,
+    batch: int | None = None,
+    tokens: float | str | None = None,
+    method: str | Method = "pretrain",
+    rank: int | None = None,
+    targets: Sequence[str] | None = None,
+    optimizer: str | Optimizer = "adamw",
+    mtp_layers: int = 0,
+) -> Workload:
+    """What is trained: a model with sequence length, global batch (sequences), tokens, method and optimizer.
+
+    What is left out comes from the model's own defaults. A learned position table grows with the sequence, as trainers
+    size it by the sequence: rows = max(rows, sequence + rows beyond the default sequence).
+
+    Raises:
+        WrongQuestion: an unknown name, or a number that is not positive and finite.
+    """
+    chosen = _find_model(model)
+    length = chosen.sequence if sequence is None else _count("sequence", sequence, LARGEST_SEQUENCE)
+    if chosen.learned_positions and length > chosen.sequence:
+        beyond = max(0, chosen.learned_positions - chosen.sequence)
+        chosen = replace(chosen, learned_positions=max(chosen.learned_positions, length + beyond))
+    return Workload(
+        model=chosen,
+        sequence=length,
+        batch=chosen.batch if batch is None else _count("batch", batch, LARGEST_BATCH),
+        tokens=chosen.tokens if tokens is None else _tokens(tokens),
+        method=method if isinstance(method, Method) else _method(chosen, method, rank, targets),
+        optimizer=_find_optimizer(optimizer),
+        mtp_layers=_modules(chosen, method if isinstance(method, str) else method.kind, mtp_layers),
+    )
+
+
+def _modules(model: Model, method: str, count: int) -> int:
+    """Multi-token prediction modules (arXiv 2412.19437): of a decoder with later layers alike, all of it trained."""
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise WrongQuestion(f"--mtp-layers {count!r}: must be a whole number")
+    if not 0 <= count <= MOST_MODULES:
+        raise WrongQuestion(f"--mtp-layers {count}: must be from 0 to {MOST_MODULES}")
+    if count and (model.family != "decoder" or (model.moe is not None and model.moe.every > 1)):
+        raise WrongQuestion(f"--mtp-layers {count}: {model.id} is no decoder whose later layers are all alike")
+    if count and method == "lora":
+        raise WrongQuestion(f"--mtp-layers {count}: LoRA trains no modules; leave it out (--mtp-layers 0)")
+    return count
+
+
+def _find_model(named: Model | str) -> Model:
+    return model(named) if isinstance(named, str) else named
+
+
+def _find_optimizer(named: Optimizer | str) -> Optimizer:
+    return optimizer(named) if isinstance(named, str) else named
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=8)
+def _built_in(folder: Path) -> Mapping[str, Path]:
+    return {entry: path for path in _toml_files(folder) for entry in model_files.headers(path)}
+
+
+def _toml_files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("*.toml")) if path.name not in (OPTIMIZERS, *families.FILES)]
+
+
+def _user_folders(extra: Path | None) -> list[Path]:
+    """The user's folders, weakest first. The default one may be missing, one that somebody named may not."""
+    config = own("models")
+    named = [Path(folder).expanduser() for folder in (os.environ.get("CLUSTERWRIGHT_MODELS"), extra) if folder]
+    for folder in named:
+        if not folder.is_dir():
+            raise WrongQuestion(f"{folder}: no such folder of models")
+    return [config, *named] if config else named
+
+
+def _from_path(path: Path, chosen: str) -> Model:
+    if not path.is_file():
+        raise WrongQuestion(f"{path}: no such file; a model is an id (clusterwright models list) or such a file")
+    if path.suffix == ".json":
+        from planner.models import huggingface
+
+        return huggingface.read(path)
+    entries = list(model_files.tables(path))
+    if not chosen and len(entries) != 1:
+        raise WrongQuestion(f"{path}: holds {len(entries)} models; write {path}#ID, one of: {', '.join(entries)}")
+    if chosen and chosen not in entries:
+        raise WrongQuestion(f"{path}: no model {chosen!r}.{_did_you_mean(chosen, entries)}")
+    return from_file(path, chosen or entries[0])
+
+
+def _did_you_mean(name: str, choices: Sequence[str]) -> str:
+    near = nearest(name, choices)
+    return f" Did you mean {', '.join(near)}?" if near else ""
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+def _count(name: str, value: object, largest: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
+        raise WrongQuestion(f"{name} = {value!r}: must be a whole number from 1 to {largest:,}")
+    return value
+
+
+def _tokens(value: float | str) -> float:
+    try:
+        number = units.parse(value, "count")
+    except units.UnitError as error:
+        raise WrongQuestion(f"tokens = {error}") from None
+    if not 0 < number <= 1e18:
+        raise WrongQuestion(f"tokens = {value!r}: must be above 0 and at most 1e18")
+    return number
+
+
+def _method(chosen: Model, kind: str, rank: int | None, targets: Sequence[str] | None) -> Method:
+    if kind == "lora":
+        width = _count("rank", LORA_RANK if rank is None else rank, chosen.hidden)
+        return Method(kind="lora", rank=width, targets=_targets(chosen, LORA_TARGETS if targets is None else targets))
+    if rank is not None or targets is not None:
+        raise WrongQuestion(f"method {kind!r} takes no rank and no targets; LoRA does (--method lora)")
+    if kind == "pretrain":
+        return Method(kind="pretrain")
+    if kind == "finetune":
+        return Method(kind="finetune")
+    raise WrongQuestion(f"no method {kind!r}. It can be pretrain, finetune or lora.")
+
+
+def _targets(chosen: Model, names: Sequence[str]) -> tuple[Target, ...]:
+    known: tuple[Target, ...] = get_args(Target)
+    can = [target for target in known if target != "gate" or chosen.gated]
+    if not names:
+        raise WrongQuestion(f"LoRA needs at least one target: {', '.join(can)}")
+    for name in names:
+        if name not in can:
+            raise WrongQuestion(f"no LoRA target {name!r} in {chosen.id}. It can be {', '.join(can)}.")
+    return tuple(target for target in can if target in names)

@@ -1,0 +1,1 @@
+"""What hardware and software reach, and how surely: fitted efficiencies, measured layers, intervals."""

@@ -1,0 +1,117 @@
+"""Profiles in a catalog folder: one CSV a model and accelerator, a row a tensor-parallel degree and micro-batch."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from planner.base.errors import WrongQuestion
+from planner.catalog import Catalog
+from planner.cost.measured import FIELDS, Point
+from planner.models import files
+from planner.performance.profiles.profile import Profile
+
+FOLDER = "profiles"
+COMMON = ("model", "accelerator", "precision", "sequence", "layers", "sequence_parallel", "tp_communication")
+FROM = ("source", "sha256", "date", "rows")
+TIMES = tuple(f"{name}_s" for name in FIELDS)
+COLUMNS = (*COMMON, "tp", "micro_batch", *TIMES, "update_s", *FROM)
+
+
+def read(catalog: Catalog) -> tuple[Profile, ...]:
+    """The profiles of every catalog layer, the weakest first.
+
+    Raises:
+        WrongQuestion: a file that `profile import` did not write so.
+    """
+    return tuple(_profile(path) for layer in catalog.layers for path in sorted((layer.folder / FOLDER).glob("*.csv")))
+
+
+def _profile(path: Path) -> Profile:
+    rows = list(csv.DictReader(io.StringIO(files.read_text(path))))
+    if not rows or tuple(rows[0]) != COLUMNS:
+        raise WrongQuestion(f"{path}: no profile; clusterwright profile import writes them")
+    first = rows[0]
+    points: dict[int, list[Point]] = {}
+    update: dict[int, float] = {}
+    for number, row in enumerate(rows, 2):
+        try:
+            if any(row[name] != first[name] for name in (*COMMON, *FROM)):
+                raise ValueError("says something else of the whole file than its first row")
+            tp, micro = int(row["tp"]), int(row["micro_batch"])
+            seconds = tuple(_seconds(row[name]) for name in TIMES)
+            if tp < 1 or micro < 1 or not seconds[0] or not seconds[1]:
+                raise ValueError("tp, micro_batch and the layer's times must be above 0")
+            if any(point.micro >= micro for point in points.get(tp, ())):
+                raise ValueError("micro-batches of a tensor-parallel degree must ascend")
+            points.setdefault(tp, []).append(Point(micro, seconds))
+            update[tp] = _seconds(row["update_s"])
+        except (TypeError, ValueError) as error:
+            raise WrongQuestion(f"{path}:{number}: {error}; import the profile again") from None
+    try:
+        return Profile(
+            model=first["model"],
+            accelerator=first["accelerator"],
+            precision=first["precision"],
+            sequence=int(first["sequence"]),
+            layers=int(first["layers"]),
+            sequence_parallel=first["sequence_parallel"] == "1",
+            communication=first["tp_communication"] == "1",
+            points={tp: tuple(found) for tp, found in points.items()},
+            update=update,
+            source=first["source"],
+            sha256=first["sha256"],
+            date=first["date"],
+            rows=int(first["rows"]),
+            origin=str(path),
+        )
+    except ValueError as error:
+        raise WrongQuestion(f"{path}:2: {error}; import the profile again") from None
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{text} is no time")
+    return value
+
+
+def write(folder: Path, profile: Profile) -> Path:
+    """Writes a profile below a catalog folder; one of the same model, accelerator, precision and sequence is replaced.
+
+    Raises:
+        WrongQuestion: the folder cannot be written to.
+    """
+    name = f"{profile.model}-{profile.accelerator}-{profile.precision}-{profile.sequence}"
+    path = folder / FOLDER / f"{re.sub(r'[^A-Za-z0-9._-]', '-', name).lstrip('.')}.csv"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WrongQuestion(f"{path.parent}: cannot be written: {error.strerror or error}") from None
+    text = io.StringIO()
+    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    table.writeheader()
+    common: Mapping[str, object] = {
+        "model": profile.model,
+        "accelerator": profile.accelerator,
+        "precision": profile.precision,
+        "sequence": profile.sequence,
+        "layers": profile.layers,
+        "sequence_parallel": int(profile.sequence_parallel),
+        "tp_communication": int(profile.communication),
+        "source": profile.source,
+        "sha256": profile.sha256,
+        "date": profile.date,
+        "rows": profile.rows,
+    }
+    for tp, points in sorted(profile.points.items()):
+        for point in points:
+            times = {name: f"{each:.6g}" for name, each in zip(TIMES, point.seconds, strict=True)}
+            update = {"update_s": f"{profile.update[tp]:.6g}"}
+            table.writerow({**common, "tp": tp, "micro_batch": point.micro, **times, **update})
+    files.write(path, text.getvalue(), replace=True)
+    return path

@@ -1,0 +1,136 @@
+"""From a question to ranked, verified plans."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+from planner import document, verify
+from planner.base.errors import ClusterwrightError, NoAnswer
+from planner.catalog import Catalog
+from planner.planning import explain
+from planner.question.prepared import Prepared, prepare, problem
+from planner.question.request import Request
+from planner.schema.plan import FrontPoint, Plan, PlanSet, SearchSection
+from planner.search.bounded import Bounded
+from planner.search.costing import near_duplicates
+from planner.search.problem import SearchResult
+
+Progress = Callable[[str, float], AbstractContextManager[Callable[[int], None]]]
+"""Given what is done and how many units of it, a context that yields ``advance(n)``."""
+
+
+def plan(catalog: Catalog, request: Request, progress: Progress | None = None) -> PlanSet:
+    """Searches the request's whole space and returns its best plans, verified.
+
+    Raises:
+        WrongQuestion: the question allows no layout.
+        NoAnswer: layouts exist, and none fits into memory or within the limits; the message says what would.
+    """
+    started, cpu = time.perf_counter(), time.process_time()
+    prepared = prepare(catalog, request)
+    asked = problem(prepared, request.top)
+    with progress("search", asked.candidates) if progress else nullcontext() as advance:
+        found = Bounded(front=True).search(asked, advance)
+    if not found.best:
+        raise NoAnswer(explain.nothing_fits(catalog, prepared, found))
+    plans = tuple(document.plan(prepared, candidate, rank) for rank, candidate in enumerate(found.best, 1))
+    result = PlanSet(
+        search=_search_section(prepared, found),
+        plans=plans,
+        reasons=explain.reasons(prepared, found, plans),
+        front=_front(catalog, prepared, found),
+        meta={
+            "wall_s": round(time.perf_counter() - started, 3),
+            "cpu_s": round(time.process_time() - cpu, 3),
+            "host": platform.machine(),
+        },
+    )
+    for each in result.plans:
+        _second_opinion(each)
+    return result
+
+
+def best(catalog: Catalog, request: Request) -> tuple[Plan, SearchSection]:
+    """The best plan that :func:`plan` would give and how it was searched, without a front, alternatives or reasons.
+
+    Not verified: whoever publishes it does that.
+
+    Raises:
+        WrongQuestion: the question allows no layout.
+        NoAnswer: layouts exist, and none fits into memory or within the limits; the message says what would.
+    """
+    prepared = prepare(catalog, replace(request, top=1))
+    found = Bounded().search(problem(prepared, 1))
+    if not found.best:
+        raise NoAnswer(explain.nothing_fits(catalog, prepared, found))
+    return document.plan(prepared, found.best[0], 1), _search_section(prepared, found)
+
+
+def _second_opinion(plan: Plan, *, may_exceed_limits: bool = False) -> None:
+    """Checks a plan by code that never saw the search; what it finds is a defect of this program, not of the
+    question.
+    """
+    try:
+        verify.check(plan, may_exceed_limits=may_exceed_limits)
+    except verify.Inconsistent as error:
+        raise AssertionError(f"plan {plan.rank} does not hold: {error}") from error
+
+
+def _search_section(prepared: Prepared, found: SearchResult) -> SearchSection:
+    request = prepared.request
+    alike = near_duplicates(problem(prepared, 1), found.best[0].block, found.best[0].flat) if request.fold else 1
+    return SearchSection(
+        candidates=found.candidates,
+        feasible=found.feasible,
+        costed=found.costed,
+        proven_optimal=found.proven,
+        method=found.method,
+        objective=request.objective,
+        alike=alike,
+    )
+
+
+def _front(catalog: Catalog, prepared: Prepared, found: SearchResult) -> tuple[FrontPoint, ...]:
+    """Over several counts the best of each count; on one count, faster against leaner."""
+    if len(prepared.request.counts) == 1:
+        return tuple(document.front_point(prepared, candidate) for candidate in found.front)
+    points = []
+    for count in prepared.request.counts:
+        try:
+            alone = prepare(catalog, replace(prepared.request, counts=(count,), top=1))
+        except ClusterwrightError:
+            continue
+        points += [document.front_point(alone, candidate) for candidate in Bounded().search(problem(alone, 1)).best]
+    return tuple(points)
+
+
+def estimate(catalog: Catalog, request: Request) -> PlanSet:
+    """One pinned configuration, predicted whether it fits or not.
+
+    Raises:
+        WrongQuestion: the configuration is not legal, or leaves more than switches open.
+    """
+    prepared = prepare(catalog, request)
+    everything = replace(problem(prepared, 1, capacity=math.inf), fold=True)
+    found = Bounded().search(everything)
+    if not math.isfinite(found.best[0].memory):
+        raise NoAnswer(explain.overflowing(prepared, found.best[0]))
+    plans = (document.plan(prepared, found.best[0], 1),)
+    _second_opinion(plans[0], may_exceed_limits=True)
+    fits = found.best[0].memory <= prepared.usable
+    reasons = explain.reasons(prepared, found, plans)
+    if not fits:
+        reasons = replace(reasons, why_not=explain.remedies(catalog, request, found.best[0]))
+    return PlanSet(
+        # What was left open (overlap switches) is not for comparison.
+        search=replace(_search_section(prepared, found), feasible=found.candidates if fits else 0, alike=1),
+        plans=plans,
+        reasons=reasons,
+        front=(),
+        meta={"host": platform.machine()},
+    )

@@ -1,0 +1,1 @@
+"""The offer: a document with its bill, proof and break-even prices."""

@@ -1,0 +1,340 @@
+"""From a solution to the alternative that leaves the program: bill, cost by year, calendar, plans, constraints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from planner.cost import money
+from planner.cost.ownership import resale, used
+from planner.procurement.program.model import ProcureInstance, limits
+from planner.procurement.program.schedule import EPS, ScheduledStretch, calendar, finish, most_in_a_month
+from planner.procurement.program.solution import Solution
+from planner.procurement.question.portfolio import DAYS_PER_YEAR
+from planner.procurement.supply import prices
+from planner.procurement.supply.pools import SupplyPool
+from planner.procurement.supply.power import node_power
+from planner.procurement.throughput.columns import Throughputs
+from planner.question.values import DAYS_PER_MONTH
+from planner.schema import procurement as schema
+from planner.schema.plan import Constraint
+
+CAPITAL = ("node", "network", "head node", "I/O node", "storage")
+NEAR = 0.02
+"""A limit binds when less than this share of it is left."""
+UNITS = {"time": "d", "cost": "USD", "tokens-per-dollar": "tokens/USD", "carbon": "kg"}
+
+
+def alternative(instance: ProcureInstance, speeds: Throughputs, solution: Solution, rank: int) -> schema.Alternative:
+    """Everything that is known of one answer."""
+    stretches = calendar(instance, solution)
+    used = solution.pools
+    bill = tuple(line for p in used for line in _lines(instance, solution, p, stretches))
+    cost = _cost(instance, solution, bill, stretches)
+    done = tuple(_job(instance, speeds, solution, j, stretches) for j in sorted(solution.run))
+    pools = tuple(_pool(instance, solution, p, stretches) for p in used)
+    tokens = sum(job.tokens_per_s * _worked(job) * money.DAY_S for job in done)
+    use = _use(instance, solution, bill, stretches)
+    peak = sum(_peak(instance.pools[p]) * n for p, n in solution.hold.items() if instance.pools[p].way == "buy")
+    found = schema.Alternative(
+        rank=rank,
+        what=what(instance, solution),
+        value=value(instance, cost.total_usd, use["carbon"], tokens, max(job.finish_day for job in done)),
+        bill_of_materials=bill,
+        cost=cost,
+        power_w=use["power"],
+        racks=sum(instance.pools[p].racks * n for p, n in solution.hold.items()),
+        carbon_kg=use["carbon"],
+        tokens_per_usd=tokens / cost.total_usd if cost.total_usd else None,
+        usd_per_peak_pflops=cost.capital_usd / (peak / 1e15) if peak else None,
+        done_day=max(job.finish_day for job in done),
+        pools=pools,
+        workloads=done,
+        constraints=tuple(_constraints(instance, use, done)),
+    )
+    return found
+
+
+def _worked(job: schema.JobDone) -> float:
+    """Days on which a job runs: those of any one of the pools that work on it."""
+    return sum(s.end_day - s.start_day for s in job.schedule if s.pool == job.pools[0])
+
+
+def value(instance: ProcureInstance, cost: float, carbon: float, tokens: float, done: float) -> float:
+    """The objective's value, larger is better for tokens per dollar only."""
+    values = {"cost": cost, "carbon": carbon, "time": done, "tokens-per-dollar": tokens / cost if cost else math.inf}
+    return values[instance.asked.objective]
+
+
+def what(instance: ProcureInstance, solution: Solution) -> str:
+    """The answer in a few words: ``buy 4 dgx-h200, rent 8 p5 (spot)``."""
+    said = []
+    for p in solution.pools:
+        pool = instance.pools[p]
+        copies = solution.hold.get(p) or solution.jobs_on(p)
+        times = f"{copies} x " if copies > 1 and not pool.hired else ""
+        jobs = f" for {copies} jobs" if copies > 1 and pool.hired else ""
+        verb = {"own": "use", "buy": "buy"}.get(pool.way, "rent")
+        how = "" if pool.way in ("own", "buy", "on-demand") else f" {pool.way}"
+        spare = f" (+{pool.spares} spare)" if pool.spares else ""
+        said.append(f"{verb} {times}{pool.cluster.count} {pool.node.id}{how}{spare}{jobs}")
+    return ", ".join(said)
+
+
+# ---- the bill --------------------------------------------------------------------------------------------------------
+
+
+def _lines(
+    instance: ProcureInstance, solution: Solution, p: int, stretches: Sequence[ScheduledStretch]
+) -> list[schema.Line]:
+    pool, copies = instance.pools[p], solution.hold.get(p, 0)
+    days = sum(s.end - s.start for s in stretches if s.pool == p)
+    lines = [
+        _line(pool, item.item, item.kind, item.count * copies, "", item.unit_price_usd, item.source, item.date)
+        for item in pool.items
+    ]
+    quote = pool.quote
+    if pool.hired and quote:
+        hours = days * 24 * pool.cluster.count
+        lines.append(_line(pool, pool.node.id, "rental", hours, "node-hours", quote.usd, quote.source, quote.date))
+    elif pool.way in prices.TERM_DAYS and quote:
+        hours = pool.held_days * 24 * pool.cluster.count * copies
+        lines.append(_line(pool, pool.node.id, "rental", hours, "node-hours", quote.usd, quote.source, quote.date))
+    elif pool.cluster.region and days:
+        region = pool.cluster.region
+        kwh = pool.kwh_per_day * days
+        lines.append(_line(pool, "electricity", "energy", kwh, "kWh", region.electricity, region.source, region.date))
+    months = pool.held_days / DAYS_PER_MONTH * copies
+    for kind, usd in pool.running.items():
+        if usd and kind != "rent":
+            lines.append(_line(pool, kind, kind, months, "months", usd, "the portfolio's [ownership]", ""))
+    return lines
+
+
+def _line(
+    pool: SupplyPool, item: str, kind: str, count: float, unit: str, price: float, source: str, date: str
+) -> schema.Line:
+    return schema.Line(
+        pool=pool.id,
+        item=item,
+        kind=kind,  # type: ignore[arg-type]
+        count=float(count),
+        unit=unit,
+        unit_price_usd=price,
+        usd=round(count * price, 2),
+        source=source,
+        date=date,
+    )
+
+
+def _cost(
+    instance: ProcureInstance, solution: Solution, bill: Sequence[schema.Line], stretches: Sequence[ScheduledStretch]
+) -> schema.Cost:
+    cash = round(sum(line.usd for line in bill), 2)
+    capital = round(sum(line.usd for line in bill if line.kind in CAPITAL), 2)
+    charged = round(sum(instance.pools[p].fixed_charge * n for p, n in solution.hold.items()), 2)
+    kinds = dict.fromkeys(line.kind for line in bill)
+    return schema.Cost(
+        total_usd=round(cash - capital + charged, 2),
+        cash_usd=cash,
+        capital_usd=capital,
+        charged_usd=charged,
+        used_usd=round(_used(instance, solution, stretches), 2),
+        resale_usd=round(_resale(instance, solution), 2),
+        by_kind={kind: round(sum(line.usd for line in bill if line.kind == kind), 2) for kind in kinds},
+        by_year=_years(instance, bill, stretches),
+    )
+
+
+def _used(instance: ProcureInstance, solution: Solution, stretches: Sequence[ScheduledStretch]) -> float:
+    """Capital over the life, for the days that machines work."""
+    days = {p: sum(s.end - s.start for s in stretches if s.pool == p) for p in solution.hold}
+    return sum(used(instance.pools[p].capital, n, instance.asked.ownership) for p, n in days.items())
+
+
+def _resale(instance: ProcureInstance, solution: Solution) -> float:
+    """What the nodes that are bought would fetch at the end of the horizon; networks and storage are worth nothing."""
+    found = 0.0
+    for p, copies in solution.hold.items():
+        pool = instance.pools[p]
+        nodes = sum(item.usd for item in pool.items if item.kind == "node") * copies
+        found += resale(nodes, (instance.asked.horizon_days - pool.start_day) / DAYS_PER_YEAR)
+    return found
+
+
+def _years(
+    instance: ProcureInstance, bill: Sequence[schema.Line], stretches: Sequence[ScheduledStretch]
+) -> tuple[schema.Year, ...]:
+    """Every line laid on the days on which it falls due; cents that rounding leaves go to the last year."""
+    pools = {pool.id: (p, pool) for p, pool in enumerate(instance.pools)}
+    count = max(
+        1,
+        math.ceil(max([instance.asked.horizon_days, *(_until(pools[x.pool][1]) for x in bill)]) / DAYS_PER_YEAR - 1e-9),
+    )
+    table = {name: [0.0] * count for name in ("capital", "rental", "running")}
+    for line in bill:
+        p, pool = pools[line.pool]
+        name = "capital" if line.kind in CAPITAL else "rental" if line.kind == "rental" else "running"
+        for year, usd in enumerate(_spread(line.usd, _shares(p, pool, line, stretches, count))):
+            table[name][year] += usd
+    return tuple(
+        schema.Year(
+            year=year + 1,
+            **{f"{name}_usd": round(table[name][year], 2) for name in table},
+            total_usd=round(sum(table[name][year] for name in table), 2),
+        )
+        for year in range(count)
+    )
+
+
+def _until(pool: SupplyPool) -> float:
+    return pool.start_day + pool.held_days
+
+
+def _shares(
+    p: int, pool: SupplyPool, line: schema.Line, stretches: Sequence[ScheduledStretch], count: int
+) -> list[float]:
+    """Shares of a line by year."""
+    if line.kind in CAPITAL:
+        spans = [(pool.start_day, pool.start_day + 1e-6)]
+    elif line.kind == "energy" or pool.hired:
+        spans = [(s.start, s.end) for s in stretches if s.pool == p]
+    else:
+        spans = [(pool.start_day, _until(pool))]
+    years = [(y * DAYS_PER_YEAR, (y + 1) * DAYS_PER_YEAR if y < count - 1 else math.inf) for y in range(count)]
+    days = [sum(max(0.0, min(b, end) - max(a, start)) for a, b in spans) for start, end in years]
+    return [day / (sum(days) or 1.0) for day in days]
+
+
+def _spread(usd: float, shares: Sequence[float]) -> list[float]:
+    parts = [round(usd * share, 2) for share in shares[:-1]]
+    return [*parts, round(usd - sum(parts), 2)]
+
+
+# ---- jobs, pools, limits ---------------------------------------------------------------------------------------------
+
+
+def _job(
+    instance: ProcureInstance, speeds: Throughputs, solution: Solution, j: int, stretches: Sequence[ScheduledStretch]
+) -> schema.JobDone:
+    job, place = instance.jobs[j], solution.run[j]
+    column = next(c for c in instance.columns if (c.job, c.place) == (j, place))
+    mine = [s for s in stretches if s.job == j]
+    end, start = finish(stretches, j), mine[0].start
+    plan = speeds.plan(column)
+    interval = plan.prediction.intervals["step_time_s"]
+    low, high = (x / plan.prediction.step_time_s for x in (interval.low, interval.high))
+    return schema.JobDone(
+        name=job.name,
+        model=plan.workload.model,
+        tokens=job.tokens,
+        days=column.days,
+        tokens_per_s=column.tokens_per_s,
+        release_day=job.release_day,
+        deadline_day=job.deadline_day,
+        finish_day=end,
+        finish_low=start + (end - start) * low,
+        finish_high=start + (end - start) * high,
+        pools=tuple(instance.pools[p].id for p in place),
+        schedule=tuple(
+            schema.Stretch(pool=instance.pools[s.pool].id, copy=s.copy, start_day=s.start, end_day=s.end) for s in mine
+        ),
+        plan=plan,
+    )
+
+
+def _pool(
+    instance: ProcureInstance, solution: Solution, p: int, stretches: Sequence[ScheduledStretch]
+) -> schema.PoolBought:
+    pool, asked = instance.pools[p], instance.asked
+    region, quote = pool.cluster.region, pool.quote
+    copies = solution.hold.get(p) or solution.jobs_on(p)
+    mine = [s for s in stretches if s.pool == p]
+    there = (min(asked.horizon_days, pool.end_day) - pool.start_day) * copies
+    if pool.hired:
+        there = sum(s.end - s.start for s in mine)
+    return schema.PoolBought(
+        id=pool.id,
+        way=pool.way,  # type: ignore[arg-type]
+        node=pool.node.id,
+        offer=pool.offer,
+        count=pool.cluster.count,
+        spares=pool.spares,
+        copies=copies,
+        accelerators=pool.cluster.accelerators * copies,
+        wiring=pool.wiring,
+        region=region.id if region else "",
+        start_day=pool.start_day,
+        end_day=None if math.isinf(pool.end_day) else pool.end_day,
+        month_usd=pool.month_usd,
+        held_days=pool.held_days,
+        day_usd=pool.day_usd,
+        power_w=pool.power,
+        colocated=pool.colocated,
+        node_power_w=node_power(pool.node, pool.cluster),
+        network_power_w=pool.network_power,
+        load=pool.load,
+        pue=pool.pue,
+        usd_per_kwh=region.electricity if region else 0.0,
+        grams_per_kwh=region.carbon if region else 0.0,
+        racks=pool.racks,
+        switch_ports=pool.switch_ports,
+        utilisation=sum(s.end - s.start for s in mine) / there if there > 0 else 0.0,
+        price_date=quote.date if quote else "",
+        stale=quote is not None and prices.is_stale(quote.date, asked.as_of),
+    )
+
+
+def _peak(pool: SupplyPool) -> float:
+    peak = pool.cluster.accelerator.peak
+    return (max(peak.get("bf16", 0.0), peak.get("fp16", 0.0)) or peak.get("fp32", 0.0)) * pool.cluster.accelerators
+
+
+def _use(
+    instance: ProcureInstance, solution: Solution, bill: Sequence[schema.Line], stretches: Sequence[ScheduledStretch]
+) -> dict[str, float]:
+    """What every limit limits, from the bill and the calendar."""
+    pools, hold = instance.pools, solution.hold
+    use = {
+        "budget": round(sum(line.usd for line in bill), 2),
+        "capital": round(sum(line.usd for line in bill if line.kind in CAPITAL), 2),
+        "monthly": most_in_a_month(instance, solution, stretches),
+        "power": sum(pools[p].power * n for p, n in hold.items()),
+        "racks": sum(pools[p].racks * n for p, n in hold.items()) + instance.standing.get("racks", 0.0),
+        "switch_ports": sum(pools[p].switch_ports * n for p, n in hold.items())
+        + instance.standing.get("switch_ports", 0.0),
+        "carbon": sum(pools[s.pool].day_kg * (s.end - s.start) for s in stretches),
+    }
+    for limit in limits(instance.asked, pools):
+        if limit.name.startswith("quantity:"):
+            use[limit.name] = _nodes(pools, hold, stretches, limit.name.partition(":")[2])
+    return use
+
+
+def _nodes(
+    pools: Sequence[SupplyPool], hold: Mapping[int, int], stretches: Sequence[ScheduledStretch], offer: str
+) -> float:
+    """Nodes of an offer that are held, and the most that are hired at a time."""
+    held = sum(pools[p].nodes * n for p, n in hold.items() if pools[p].offer == offer)
+    hired = [s for s in stretches if pools[s.pool].hired and pools[s.pool].offer == offer]
+    together = (sum(pools[x.pool].nodes for x in hired if x.start <= s.start + EPS < x.end) for s in hired)
+    return float(held + max(together, default=0))
+
+
+def _constraints(instance: ProcureInstance, use: dict[str, float], done: Sequence[schema.JobDone]) -> list[Constraint]:
+    found = []
+    finished = {f"deadline:{job.name}": job.finish_day for job in done} | {"horizon": max(x.finish_day for x in done)}
+    for limit in limits(instance.asked, instance.pools):
+        reached = use[limit.name] if limit.name in use else finished[limit.name]
+        slack = limit.value - reached
+        found.append(
+            Constraint(
+                name=limit.name,
+                limit=limit.value,
+                value=reached,
+                slack=slack,
+                binding=slack <= NEAR * limit.value,
+                unit=limit.unit,
+            )
+        )
+    return found

@@ -1,0 +1,1 @@
+"""The integer program over pools, jobs and time: built, solved, explained."""

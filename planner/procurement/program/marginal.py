@@ -1,0 +1,36 @@
+"""What more of each limit would buy: an integer program has no duals, so each is moved and the program solved again."""
+
+from __future__ import annotations
+
+from planner.procurement.answer.document import UNITS
+from planner.procurement.program.model import Limit, ProcureInstance, ProcureVariant, limits, moved
+from planner.procurement.program.solution import Solution
+from planner.procurement.program.solve import Settings, best
+from planner.question.values import DAYS_PER_MONTH
+from planner.schema.procurement import MarginalValue
+
+STEPS = {"USD": 1e5, "W": 5e4, "d": DAYS_PER_MONTH, "kg": 1e4}
+"""$100k, 50 kW, a month, 10 t; one of what is counted."""
+LARGEST_STEP = 0.25
+"""Of the limit: a step that is no small one says little."""
+
+
+def marginal_values(instance: ProcureInstance, first: Solution, settings: Settings) -> tuple[MarginalValue, ...]:
+    """Every limit's, in the order of the limits."""
+    return tuple(_of(instance, first, limit, settings) for limit in limits(instance.asked, instance.pools))
+
+
+def step(limit: Limit) -> float:
+    """How far a limit is moved: its unit's usual step, at most a quarter of it."""
+    usual = STEPS.get(limit.unit, 1.0)
+    return usual if limit.unit == "" else min(usual, LARGEST_STEP * limit.value) or usual
+
+
+def _of(instance: ProcureInstance, first: Solution, limit: Limit, settings: Settings) -> MarginalValue:
+    objective, by = instance.asked.objective, step(limit)
+    again = best(instance, moved(ProcureVariant(), limit.name, limit.value + by), objective, settings)
+    gain = 0.0 if again is None else first.value - again.value
+    scale = 1e6 if objective == "tokens-per-dollar" else 1.0
+    # What lies within the gap of either answer is no gain.
+    worth = gain if gain > 2 * settings.gap * abs(first.value) else 0.0
+    return MarginalValue(limit=limit.name, step=by, unit=limit.unit, gain=worth * scale, gain_unit=UNITS[objective])

@@ -1,0 +1,1 @@
+"""What a procurement asks: jobs, limits and offers, from flags or a file."""

@@ -1,0 +1,395 @@
+"""The whole way from a portfolio to a verified answer."""
+
+from __future__ import annotations
+
+import math
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields, replace
+
+from planner.base.errors import NoAnswer
+from planner.base.units import format_count, format_power, format_usd
+from planner.base.version import __version__
+from planner.catalog import Catalog
+from planner.cost.ownership import resale
+from planner.procurement.answer import breakeven, document
+from planner.procurement.program import infeasible, marginal, pruning
+from planner.procurement.program.alternatives import families, ranked
+from planner.procurement.program.model import ProcureInstance, ProcureVariant, limits
+from planner.procurement.program.solution import Solution
+from planner.procurement.program.solve import USUAL, Settings, best
+from planner.procurement.question.portfolio import Portfolio
+from planner.procurement.supply.acquiring import pools, standing
+from planner.procurement.supply.pools import SupplyPool, offers
+from planner.procurement.supply.prices import OLD_RATE_DAYS, TERM_DAYS, is_stale
+from planner.procurement.throughput.column import Column
+from planner.procurement.throughput.columns import Throughputs
+from planner.procurement.throughput.several_pools import Mixtures
+from planner.question.amounts import Exchange
+from planner.schema import procurement as schema
+from planner.schema.plan import Assumption, Generator
+from planner.verify import Inconsistent
+from planner.verify import procurement as verify
+
+Progress = Callable[[str, float], AbstractContextManager[Callable[[int], None]]]
+PRICE_SWING = (0.8, 1.2)
+TOP = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Depth:
+    """How much of the answer is wanted beside the best."""
+
+    top: int = TOP
+    marginal: bool = True
+    sensitivity: bool = True
+
+
+@dataclass(frozen=True)
+class Posed:
+    """A question with everything computed that its programs need."""
+
+    instance: ProcureInstance
+    lean: ProcureInstance
+    """Without what another node, come by in the same way, dominates."""
+    speeds: Throughputs
+    mixtures: Mixtures
+    columns: Sequence[Column]
+    """All of them, dominated ones too."""
+
+
+def pose(catalog: Catalog, asked: Portfolio, progress: Progress | None = None) -> Posed:
+    """Pools and their columns.
+
+    Raises:
+        NoAnswer: a job fits on nothing that can be had; the message says why.
+    """
+    offered = pools(catalog, asked)
+    mixtures = Mixtures(catalog, asked, offered)
+    speeds = Throughputs(catalog, asked.jobs, offered, mixtures)
+    with progress("plans", speeds.wanted) if progress else nullcontext() as advance:
+        columns = speeds.columns(advance)
+    for j, job in enumerate(asked.jobs):
+        if not any(c.job == j for c in columns):
+            reasons = "\n".join(f"  {why}" for why in speeds.why_not(job)[:4])
+            least = f" at {job.min_tokens_per_s:,.0f} tokens/s" if job.min_tokens_per_s else ""
+            raise NoAnswer(
+                f"{job.name}: {job.model} trains{least} on none of the {len(offered)} candidates.\n{reasons}".rstrip()
+            )
+    whole = ProcureInstance(asked, offered, columns, standing(catalog, asked))
+    return Posed(_pruned(whole), _pruned(whole, across=True), speeds, mixtures, columns)
+
+
+def _pruned(whole: ProcureInstance, *, across: bool = False) -> ProcureInstance:
+    return replace(whole, columns=pruning.undominated(whole, across=across))
+
+
+def procure(
+    catalog: Catalog,
+    asked: Portfolio,
+    *,
+    depth: Depth = Depth(),
+    settings: Settings = USUAL,
+    progress: Progress | None = None,
+) -> schema.Procurement:
+    """The best ways to come by what the portfolio needs, verified.
+
+    Raises:
+        WrongQuestion: a candidate cannot be priced.
+        NoAnswer: the limits conflict; the message names the smallest set that does, and what would relax it.
+    """
+    started, cpu = time.perf_counter(), time.process_time()
+    posed = pose(catalog, asked, progress)
+    instance = posed.instance
+    found = ranked(instance, posed.lean, asked.objective, depth.top, settings)
+    if not found:
+        raise NoAnswer(told(asked, infeasible.conflict(posed.lean, settings)))
+    alternatives = tuple(
+        document.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(found, 1)
+    )
+    gains = marginal.marginal_values(posed.lean, found[0], settings) if depth.marginal else ()
+    first, sign = found[0], -1e6 if asked.objective == "tokens-per-dollar" else 1.0
+    result = schema.Procurement(
+        generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
+        question=question(instance),
+        optimality=schema.Optimality(
+            gap=first.gap,
+            bound=first.bound * sign,
+            value=first.value * sign,
+            unit=document.UNITS[asked.objective],
+            method="integer program over exactly planned columns",
+            pools=len(instance.pools),
+            columns=sum(not c.beside for c in posed.columns),
+            mixed_columns=sum(bool(c.beside) for c in posed.columns),
+            mixed_gap=posed.mixtures.gap,
+        ),
+        alternatives=alternatives,
+        binding=_binding(alternatives[0], gains),
+        marginal_values=gains,
+        break_even=breakeven.break_evens(asked, instance.pools),
+        sensitivity=tuple(_sensitivity(catalog, posed, settings)) if depth.sensitivity else (),
+        apart=_apart(posed, found[0], settings),
+        stale_prices=tuple(_stale(asked, instance, alternatives)),
+        assumptions=(*_of_mixing(posed.mixtures, alternatives), *_assumptions(asked, instance, alternatives)),
+        meta={
+            "wall_s": round(time.perf_counter() - started, 3),
+            "cpu_s": round(time.process_time() - cpu, 3),
+            "host": platform.machine(),
+        },
+    )
+    try:
+        verify.check(result)
+    except Inconsistent as error:
+        raise AssertionError(f"the answer does not hold: {error}") from error
+    return result
+
+
+def _binding(best: schema.Alternative, gains: Sequence[schema.MarginalValue]) -> tuple[str, ...]:
+    """Limits of which (almost) nothing is left, and those of which more would give a better answer: machines come
+    whole, so a limit may bind with much of it unused.
+    """
+    wanted = {value.limit for value in gains if value.gain > 0}
+    return tuple(c.name for c in best.constraints if c.binding or c.name in wanted)
+
+
+def question(instance: ProcureInstance) -> schema.ProcureOptions:
+    """What the answer must keep to."""
+    asked = instance.asked
+    exchange = asked.exchange
+    return schema.ProcureOptions(
+        name=asked.name,
+        as_of=asked.as_of,
+        horizon_days=asked.horizon_days,
+        objective=asked.objective,
+        charge=asked.charge,
+        currency=schema.Currency(code=exchange.code, usd=exchange.usd, date=exchange.date, source=exchange.source),
+        limits={limit.name: limit.value for limit in limits(asked, instance.pools)},
+        owned={owned.node: owned.count for owned in asked.owned},
+        ownership=schema.Owning(
+            **{field.name: getattr(asked.ownership, field.name) for field in fields(schema.Owning)}
+        ),
+        mixed=tuple(
+            schema.PoolGroup(
+                pools=table.pools,
+                workloads=table.jobs,
+                link_bytes_per_s=table.bandwidth,
+                link_latency_s=table.latency,
+                pipelines="alike" if table.alike else "any",
+            )
+            for table in asked.mixed
+        )
+        or None,
+        standing=dict(instance.standing),
+    )
+
+
+def repriced(catalog: Catalog, posed: Posed, factor: float) -> ProcureInstance:
+    """The instance with all catalog prices of nodes turned; speeds stay."""
+    asked = replace(posed.instance.asked, price_factor=factor)
+    return _pruned(
+        replace(posed.instance, asked=asked, pools=pools(catalog, asked), columns=posed.columns), across=True
+    )
+
+
+def _sensitivity(catalog: Catalog, posed: Posed, settings: Settings) -> Iterator[schema.Sensitivity]:
+    asked = posed.instance.asked
+    sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
+    usual = best(posed.lean, ProcureVariant(), asked.objective, settings)
+    for factor in PRICE_SWING:
+        instance = repriced(catalog, posed, factor)
+        found = best(instance, ProcureVariant(), asked.objective, settings)
+        if found is not None and usual is not None:
+            same = families(instance, found) == families(posed.lean, usual)
+            yield schema.Sensitivity(
+                prices=factor, value=found.value * sign, what=document.what(instance, found), same=same
+            )
+
+
+def _apart(posed: Posed, first: Solution, settings: Settings) -> schema.Apart | None:
+    """The best answer without jobs on several pools, where the first has one."""
+    if all(len(place) == 1 for place in first.run.values()):
+        return None
+    asked = posed.instance.asked
+    alone = _pruned(replace(posed.instance, columns=[c for c in posed.columns if not c.beside]), across=True)
+    found = best(alone, ProcureVariant(), asked.objective, settings)
+    if found is None:
+        return schema.Apart(value=None, what="")
+    sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
+    return schema.Apart(value=found.value * sign, what=document.what(alone, found))
+
+
+def _stale(asked: Portfolio, instance: ProcureInstance, alternatives: tuple[schema.Alternative, ...]) -> Iterator[str]:
+    rate = asked.exchange
+    if rate.code != "USD" and is_stale(rate.date, asked.as_of, OLD_RATE_DAYS):
+        yield f"1 {rate.code}: {rate.usd:g} USD of {rate.date}"
+    used = {pool.id for alternative in alternatives for pool in alternative.pools}
+    told_ = set()
+    for pool in instance.pools:
+        quote = pool.quote
+        if pool.id in used and quote is not None and is_stale(quote.date, asked.as_of):
+            line = f"{pool.node.id} {pool.way}: {quote.usd:,.2f} USD of {quote.date or 'no date'}"
+            if line not in told_:
+                told_.add(line)
+                yield line
+
+
+def _assumptions(
+    asked: Portfolio, instance: ProcureInstance, alternatives: tuple[schema.Alternative, ...]
+) -> Iterator[Assumption]:
+    used = {pool.id for alternative in alternatives for pool in alternative.pools}
+    chosen = [pool for pool in instance.pools if pool.id in used]
+    for what, why, flag in asked.assumptions:
+        yield Assumption(what=what, why=why, flag=flag)
+    for node, why in dict.fromkeys((pool.node.id, pool.quote.assumed) for pool in chosen if pool.quote):
+        if why:
+            yield Assumption(what=f"price of {node}", why=why, flag="price = { ... }")
+    yield from _of_owning(asked, [pool for pool in chosen if pool.way == "buy"])
+    if any(pool.way == "spot" for pool in chosen):
+        rate = asked.reliability.preemptions_per_node_day
+        yield Assumption(
+            what=f"a spot node is preempted {rate:g} times a day",
+            why="assumed; no provider states it",
+            flag="[reliability] preemptions_per_node_day",
+        )
+    if any(pool.way in TERM_DAYS for pool in chosen):
+        yield Assumption(what="a reserved term is paid in full", why="as it is sold", flag="ways")
+    for why in dict.fromkeys(
+        a.what + ": " + a.why for x in alternatives for j in x.workloads for a in j.plan.assumptions
+    ):
+        what, _, reason = why.partition(": ")
+        linked = re.match(r"[\d.e+]+ Gbit/s a node between ", what)
+        yield Assumption(
+            what=what, why=reason, flag="[[mixed]] link" if linked else "the workload's own keys, or --catalog"
+        )
+
+
+def _of_mixing(mixtures: Mixtures, alternatives: tuple[schema.Alternative, ...]) -> Iterator[Assumption]:
+    for name, table, why in mixtures.left_out():
+        yield Assumption(
+            what=f"{name} is not on {' + '.join(table.pools)} at once", why=why, flag="[[mixed]] link, counts"
+        )
+    for what in _of_several_kinds(alternatives):
+        yield Assumption(
+            what=what,
+            why="launchers start identical pipelines only: this needs your own training script",
+            flag='[[mixed]] pipelines = "alike"',
+        )
+
+
+def _of_several_kinds(alternatives: Sequence[schema.Alternative]) -> Iterator[str]:
+    """Every workload once, for the best alternative in which its pipelines are unlike."""
+    told = set()
+    for place, a in enumerate(alternatives, 1):
+        for job in a.workloads:
+            count = len(job.plan.parallelism.groups or ())
+            if count > 1 and job.name not in told:
+                told.add(job.name)
+                yield f"{job.name} runs in {count} groups of different pipelines{f' in #{place}' if place > 1 else ''}"
+
+
+def _of_owning(asked: Portfolio, bought: list[SupplyPool]) -> Iterator[Assumption]:
+    if not bought:
+        return
+    owner, hall, restart = asked.ownership, asked.hall, asked.reliability.restart_without_spares_s / 3600
+    charge = (
+        "its whole price"
+        if asked.charge == "cash"
+        else f"its share of {owner.life_years:g} years at {owner.interest:.0%}"
+    )
+    yield Assumption(
+        what=f"a purchase counts with {charge}",
+        why="the default" if asked.charge == "cash" else "as asked",
+        flag="charge",
+    )
+    yield Assumption(
+        what=f"resale value of nodes falls by {1 - resale(1.0, 1.0):.0%} a year",
+        why="Epoch AI's rate of progress; in no total",
+        flag="[ownership] residual counts what is left",
+    )
+    yield Assumption(
+        what=f"maintenance {owner.maintenance:.0%} a year, load {owner.load:.0%} of peak power, "
+        f"colocation {owner.colocation_usd_per_kw_month:g} USD/kW-month",
+        why="CBRE 2023 rate; Epoch AI load; maintenance from memory",
+        flag="[ownership]",
+    )
+    yield Assumption(
+        what=f"repair {asked.reliability.repair_days:g} days, restart {restart:g} h without a spare node",
+        why="assumed; no opened source gives it",
+        flag="[reliability]",
+    )
+    yield Assumption(
+        what=f"a server takes {hall.node_units['server']} of {hall.rack_units} rack units",
+        why="typical; no opened source gives it",
+        flag="[hall]",
+    )
+
+
+def told(asked: Portfolio, found: infeasible.Conflict) -> str:
+    """A conflict as a message: what conflicts, and the ways out."""
+    values = {name: value for name, value in _values(asked)}
+    money = asked.exchange
+    named = ", ".join(f"{_named(name)} {_said(name, values.get(name), money)}" for name in found.limits)
+    if not found.limits:
+        cooled = asked.hall.cooling_per_rack
+        hot = f" [hall] cooling_per_rack = {format_power(cooled)} leaves out what draws more." if cooled else ""
+        return f"no answer exists even without the limits: a job does not fit on anything within its time.{hot}"
+    lines = [f"no way to do all of it: {named} conflict{'s' if len(found.limits) == 1 else ''} with the work"]
+    # Another conflict may stand behind this one: only what was solved is promised.
+    if found.relaxed.keys() == set(found.limits):
+        lines[0] += f"; without {'it' if len(found.limits) == 1 else 'any one of them'} there is an answer"
+    lines[0] += "."
+    ways = [
+        f"{_named(name)} {_said(name, _enough(name, value, money), money)}" for name, value in found.relaxed.items()
+    ]
+    if 0 < found.work < 1:
+        tokens = sum(job.tokens for job in asked.jobs) * found.work
+        ways.append(f"{found.work:.0%} of the work ({format_count(tokens)} tokens)")
+    if ways:
+        lines.append(f"Any one of these is enough: {'; '.join(ways)}.")
+    behind = [_named(name) for name in found.limits if name not in found.relaxed]
+    if behind:
+        lines.append(f"Moving {' or '.join(behind)} alone is not enough: other limits conflict behind.")
+    return "\n".join(lines)
+
+
+def _values(asked: Portfolio) -> Iterator[tuple[str, float]]:
+    for name in ("budget", "capital", "monthly", "power", "racks", "switch_ports", "carbon"):
+        if (value := getattr(asked.limits, name)) is not None:
+            yield name, value
+    for job in asked.jobs:
+        yield f"deadline:{job.name}", job.deadline_day
+    for offer, candidate in zip(offers(asked.candidates), asked.candidates, strict=True):
+        if candidate.at_most is not None:
+            yield f"quantity:{offer}", candidate.at_most
+    yield "horizon", asked.horizon_days
+
+
+def _named(name: str) -> str:
+    kind, _, of = name.partition(":")
+    return {"deadline": f"deadline of {of}", "quantity": f"nodes of {of}"}.get(kind, kind.replace("_", " "))
+
+
+def _enough(name: str, value: float, exchange: Exchange) -> float:
+    """The value rounded up to what is printed of it, so that whoever takes it at its word has enough."""
+    kind = name.partition(":")[0]
+    unit = exchange.usd if kind in ("budget", "capital", "monthly") else 1.0
+    places = {"deadline": 1, "horizon": 1, "quantity": 0, "racks": 0, "switch_ports": 0, "carbon": 0}.get(
+        kind, 2 - math.floor(math.log10(max(value / unit, 1.0)))
+    )
+    scale = 10.0**places
+    return math.ceil(value / unit * scale - 1e-9) / scale * unit
+
+
+def _said(name: str, value: float | None, exchange: Exchange) -> str:
+    if value is None:
+        return ""
+    kind = name.partition(":")[0]
+    if kind in ("budget", "capital", "monthly"):
+        said = format_usd(value / exchange.usd)
+        return said if exchange.code == "USD" else said.replace("$", f"{exchange.code} ")
+    if kind in ("deadline", "horizon"):
+        return f"{value:,.1f} d".replace(".0 d", " d")
+    return format_power(value) if kind == "power" else f"{value:,.0f} kg" if kind == "carbon" else f"{value:,.0f}"

@@ -1,0 +1,1 @@
+"""What could be bought, rented or used, with its bill of materials and prices."""

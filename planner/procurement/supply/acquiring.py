@@ -1,0 +1,164 @@
+"""Everything that could be acquired, and what is owned: which sizes, come by how, where, at what price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from planner import catalog as catalogs
+from planner.base.errors import WrongQuestion
+from planner.catalog import Catalog
+from planner.cost import money
+from planner.procurement.question.portfolio import NodeOption, Owned, Portfolio, Way
+from planner.procurement.supply import prices
+from planner.procurement.supply.buying import bought, racks_filled, wirings_of
+from planner.procurement.supply.pools import SupplyPool, offers
+from planner.procurement.supply.power import carbon_per_day, energy_per_day, node_power, pue
+from planner.procurement.supply.prices import Quote
+from planner.question.values import DAYS_PER_MONTH
+from planner.schema.hardware import Cluster, Node
+
+LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
+"""Sizes that are tried where the question names none."""
+MOST_ACCELERATORS = 4096
+"""In one cluster, where the question names no other bound."""
+
+
+def pools(catalog: Catalog, asked: Portfolio) -> list[SupplyPool]:
+    """Everything that may be acquired, and what is owned.
+
+    Raises:
+        WrongQuestion: a candidate has no price, or none of its sizes can be had.
+    """
+    found = [pool for owned in asked.owned for pool in _owned(catalog, asked, owned)]
+    for offer, candidate in zip(offers(asked.candidates), asked.candidates, strict=True):
+        for way in candidate.ways:
+            found += (replace(pool, offer=offer) for pool in _offered(catalog, asked, candidate, way))
+    return _told_apart(found)
+
+
+def _told_apart(found: list[SupplyPool]) -> list[SupplyPool]:
+    """The pools, those of one name with what they differ in behind it (or a number where that is nothing)."""
+    groups: dict[str, list[SupplyPool]] = {}
+    for pool in found:
+        groups.setdefault(pool.id, []).append(pool)
+    names: dict[str, int] = {}
+    told = []
+    for pool in found:
+        alike = [_details(other) for other in groups[pool.id]]
+        mine = _details(pool)
+        said = [text for n, text in enumerate(mine) if text and len({other[n] for other in alike}) > 1]
+        name = " ".join([pool.id, *said])
+        names[name] = names.get(name, 0) + 1
+        told.append(replace(pool, id=name if names[name] == 1 else f"{name} #{names[name]}"))
+    return told
+
+
+def _details(pool: SupplyPool) -> tuple[str, ...]:
+    """What pools of one name may differ in."""
+    region = pool.cluster.region
+    return (
+        f"in {region.id}" if region else "",
+        f"with {pool.node.nics} NICs",
+        f"on {pool.cluster.fabric.id}",
+        f"from day {pool.start_day:g}",
+        f"at {pool.quote.usd:,.2f} USD" if pool.quote else "",
+    )
+
+
+def _owned(catalog: Catalog, asked: Portfolio, owned: Owned) -> Iterator[SupplyPool]:
+    region = owned.region or asked.regions[0]
+    for count in _sizes(catalog.node(owned.node), (), owned.count, 1):
+        cluster = catalogs.cluster(catalog, owned.node, count, owned.fabric, region)
+        yield SupplyPool(
+            id=f"own {count} x {owned.node}",
+            way="own",
+            cluster=cluster,
+            copies=min(owned.count // count, len(asked.jobs)),
+            load=asked.ownership.load,
+            day_usd=energy_per_day(asked, cluster, 0.0, count),
+            day_kg=carbon_per_day(asked, cluster, 0.0, count),
+            power=count * node_power(cluster.node, cluster) * pue(cluster),
+            at_most=owned.count,
+            offer=f"own {owned.node}",
+        )
+
+
+def standing(catalog: Catalog, asked: Portfolio) -> dict[str, float]:
+    """Racks and switch ports that machines owned already take: they stand there whether they work or not."""
+    taken = {"racks": 0.0, "switch_ports": 0.0}
+    for owned in asked.owned:
+        cluster = catalogs.cluster(catalog, owned.node, 1, owned.fabric, owned.region or asked.regions[0])
+        # One that runs hotter than a rack is cooled has a rack to itself: it is there, and was cooled somehow.
+        racks = racks_filled(asked, cluster, owned.count)
+        taken["racks"] += float(owned.count) if racks is None else racks
+        joined = owned.count > 1 and (owned.fabric or cluster.node.fabric)
+        taken["switch_ports"] += cluster.node.nics * owned.count if joined else 0
+    return taken
+
+
+def _sizes(node: Node, counts: tuple[int, ...], at_most: int | None, least: int) -> list[int]:
+    """Sizes to try: those named, or the ladder up to the most (which is tried, too)."""
+    most = at_most if at_most is not None else max(1, MOST_ACCELERATORS // node.accelerators)
+    tried = counts or tuple(sorted({n for n in LADDER if n <= most} | ({at_most} if at_most else set())))
+    sizes = [n for n in tried if least <= n <= most]
+    return [n for n in sizes if n == 1 or node.fabric is not None]
+
+
+def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way) -> Iterator[SupplyPool]:
+    quote = prices.quote(catalog, candidate, way, asked.price_factor)
+    if quote is None:
+        raise WrongQuestion(
+            f"{candidate.node} has no {'purchase' if way == 'buy' else way} price in the catalog; give one: "
+            f'price = {{ amount = "{"$300k" if way == "buy" else "$40/h"}", date = "{asked.as_of}" }}'
+        )
+    node = catalog.node(candidate.node)
+    if candidate.nics is not None:
+        node = replace(node, nics=candidate.nics)
+    counts = _sizes(
+        replace(node, fabric=candidate.fabric or node.fabric), candidate.counts, candidate.at_most, candidate.min_order
+    )
+    if not counts:
+        raise WrongQuestion(f"{candidate.node}: no size from {candidate.min_order} to {candidate.at_most} can be had")
+    elsewhere = asked.regions if way == "buy" else (_sold_in(catalog, quote, asked),)
+    regions = candidate.regions or elsewhere
+    for region in regions:
+        for count in counts:
+            joined = catalogs.cluster(catalog, candidate.node, count, candidate.fabric, region)
+            base = replace(joined, node=replace(joined.node, nics=candidate.nics or joined.node.nics))
+            if way != "buy":
+                yield _rented(asked, candidate, way, base, quote)
+                continue
+            for wired, bill, label in wirings_of(candidate, base):
+                yield from bought(catalog, asked, candidate, wired, bill, label, quote)
+
+
+def _sold_in(catalog: Catalog, quote: Quote, asked: Portfolio) -> str:
+    """The first region of a price that the catalog knows, else the portfolio's."""
+    for name in (part.strip() for part in quote.region.split(",")):
+        if name in catalog.regions:
+            return name
+    return asked.regions[0]
+
+
+def _rented(asked: Portfolio, candidate: NodeOption, way: Way, cluster: Cluster, quote: Quote) -> SupplyPool:
+    """Nodes by the hour (`on-demand`, `spot`) or for a term."""
+    count, a_day = cluster.count, money.rent(money.DAY_S, cluster.count, quote.usd)
+    common = {
+        "id": f"{way} {count} x {cluster.node.id}",
+        "way": way,
+        "cluster": cluster,
+        "copies": min(candidate.copies or len(asked.jobs), len(asked.jobs)),
+        "quote": quote,
+        "load": asked.ownership.load,
+        "start_day": candidate.delivery_day,
+        "day_kg": carbon_per_day(asked, cluster, 0.0, count),
+        "at_most": candidate.at_most,
+    }
+    if way in prices.TERM_DAYS:
+        monthly = float(a_day) * DAYS_PER_MONTH
+        term = prices.TERM_DAYS[way]
+        end = candidate.delivery_day + term
+        return SupplyPool(**common, month_usd=monthly, end_day=end, held_days=term, running={"rent": monthly})  # type: ignore[arg-type]
+    preempted = asked.reliability.preemptions_per_node_day / money.DAY_S if way == "spot" else 0.0
+    return SupplyPool(**common, day_usd=float(a_day), preemptions_per_node_s=preempted)  # type: ignore[arg-type]

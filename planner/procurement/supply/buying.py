@@ -1,0 +1,235 @@
+"""Buying a cluster: its wirings, spare nodes, racks, and the bill of materials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import cast
+
+from planner.base.errors import WrongQuestion
+from planner.catalog import Catalog
+from planner.cost import money, wiring
+from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S, goodput
+from planner.cost.ownership import charge, facility_per_month
+from planner.models.parameters import parameters
+from planner.models.workload import model as find_model
+from planner.models.workload import optimizer
+from planner.performance.binding import HOST_BANDWIDTH
+from planner.procurement.question.portfolio import NodeOption, Portfolio
+from planner.procurement.supply.parts import BillPart, parts
+from planner.procurement.supply.pools import Item, SupplyPool
+from planner.procurement.supply.power import carbon_per_day, energy_per_day, node_power, pue
+from planner.procurement.supply.prices import Quote
+from planner.schema.hardware import Cluster
+
+DRAIN = 0.1
+"""Share of the time between two checkpoints in which one must be written."""
+COPIES_KEPT = 3
+RADIX = 64
+"""Ports of a switch: that of the NDR part; other rates are wired with the same."""
+TOKEN_BYTES = 4.0
+LIBRA, LIBRA_DATE = "USD per GB/s: LIBRA (astra-sim/libra 4d_cost_model.yml)", "2024-05"
+
+
+def wirings_of(candidate: NodeOption, cluster: Cluster) -> Iterator[tuple[Cluster, wiring.Bill, str]]:
+    """The cluster under every wiring that differs at this size, with its bill.
+
+    Raises:
+        WrongQuestion: a wiring for a network that is described dimension by dimension.
+    """
+    fabric, nics, several = cluster.fabric, cluster.node.nics, cluster.count > 1
+    if fabric.dimensions:
+        if any(topology for topology, _ in candidate.wirings):
+            raise WrongQuestion(
+                f"{candidate.node}: {fabric.id} has dimensions, which are its wiring; leave wirings out"
+            )
+        yield cluster, wiring.wired(fabric.topology, cluster.count, nics, RADIX), "in dimensions" if several else ""
+        return
+    seen = set()
+    for topology, oversubscription in candidate.wirings:
+        kind = cast(wiring.Wiring, topology or fabric.topology)
+        if kind == "rail-optimised" and cluster.count * nics <= RADIX:
+            kind = "fat-tree"  # all rails fit on one switch
+        ends = cluster.count if kind == "rail-optimised" else cluster.count * nics
+        over = oversubscription if wiring.tiers(ends, RADIX) > 1 else 1.0  # without a spine nothing is thinned out
+        key = (kind, over) if several else ()
+        if key in seen:
+            continue
+        seen.add(key)
+        try:
+            bill = wiring.wired(kind, cluster.count, nics, RADIX, over)
+        except ValueError:
+            continue  # not that many nodes
+        if topology == "" or not several:
+            yield cluster, bill, kind if several else ""
+            continue
+        joined = replace(fabric, topology=kind, leaf_nodes=bill.leaf_nodes, oversubscription=bill.oversubscription)
+        label = kind if bill.oversubscription == 1.0 else f"{kind} {bill.oversubscription:g}:1"
+        yield replace(cluster, fabric=joined), bill, label
+
+
+def bought(
+    catalog: Catalog,
+    asked: Portfolio,
+    candidate: NodeOption,
+    cluster: Cluster,
+    bill: wiring.Bill,
+    wiring: str,
+    quote: Quote,
+) -> Iterator[SupplyPool]:
+    """The cluster bought with and without spares."""
+    several = cluster.count > 1
+    for spares in sorted({0, _spares(asked, cluster)}) if several else (0,):
+        nodes = cluster.count + spares
+        racks = racks_filled(asked, cluster, nodes)
+        if racks is None:
+            continue
+        joined = parts(catalog)
+        items = tuple(_items(asked, cluster, bill, wiring, quote, nodes, joined))
+        network_w = _network_power(cluster, bill, joined)
+        watts = (nodes * node_power(cluster.node, cluster) + network_w) * pue(cluster)
+        capital, owner = sum(item.usd for item in items), asked.ownership
+        held = asked.horizon_days - candidate.delivery_day
+        office = cluster.node.kind == "workstation"
+        running = {
+            "facility": 0.0 if office else facility_per_month(watts / pue(cluster), owner),
+            "maintenance": owner.maintenance * capital / 12,
+            "staff": owner.staff_usd_per_accelerator_year * nodes * cluster.node.accelerators / 12,
+        }
+        whole = capital if asked.charge == "cash" else charge(capital, held, owner)
+        yield SupplyPool(
+            id=" ".join(
+                [f"buy {cluster.count} x {cluster.node.id}"]
+                + ([f"{wiring}"] if wiring else [])
+                + ([f"+{spares} spare"] if spares else [])
+            ),
+            way="buy",
+            cluster=cluster,
+            copies=min(candidate.copies or len(asked.jobs), len(asked.jobs)),
+            spares=spares,
+            wiring=wiring,
+            quote=quote,
+            items=items,
+            month_usd=sum(running.values()),
+            running=running,
+            day_usd=energy_per_day(asked, cluster, network_w, cluster.count),
+            day_kg=carbon_per_day(asked, cluster, network_w, cluster.count),
+            power=watts,
+            network_power=network_w,
+            load=owner.load,
+            racks=racks,
+            switch_ports=float(bill.nic_links),
+            start_day=candidate.delivery_day,
+            held_days=held,
+            colocated=not office,
+            fixed_charge=whole,
+            restart_s=RESTART_S if spares else asked.reliability.restart_without_spares_s,
+            at_most=candidate.at_most,
+        )
+
+
+def _spares(asked: Portfolio, cluster: Cluster) -> int:
+    """Nodes on hand so that a repair outlasts them with the stated risk: Poisson with ``N t / MTBF``."""
+    mean = cluster.accelerators * asked.reliability.repair_days * money.DAY_S / ACCELERATOR_MTBF_S
+    term = below = math.exp(-mean)
+    spares = 0
+    while below < 1.0 - asked.reliability.spare_risk and spares < cluster.count:
+        spares += 1
+        term *= mean / spares
+        below += term
+    return max(1, spares)
+
+
+def racks_filled(asked: Portfolio, cluster: Cluster, nodes: int) -> float | None:
+    """Racks that the nodes fill by height and heat; None where a rack cannot cool one."""
+    hall, node, watts = asked.hall, cluster.node, node_power(cluster.node, cluster)
+    each = hall.rack_units // hall.node_units.get(node.kind, 8)
+    if hall.cooling_per_rack is not None:
+        each = min(each, int(hall.cooling_per_rack // watts))
+    return math.ceil(nodes / each) if each else None
+
+
+def _items(
+    asked: Portfolio,
+    cluster: Cluster,
+    bill: wiring.Bill,
+    wiring: str,
+    quote: Quote,
+    nodes: int,
+    known: dict[str, BillPart],
+) -> Iterator[Item]:
+    yield Item(cluster.node.id, "node", nodes, quote.usd, quote.source, quote.date)
+    if cluster.count > 1:
+        yield from _network_items(asked, cluster, bill, known)
+    if cluster.node.kind == "workstation" and cluster.count == 1:
+        return
+    machine, storage = known["io-node"], known["storage-pb"]
+    rate, kept = _io(asked, cluster)
+    yield Item(machine.id, "head node", 1, machine.usd, machine.source, machine.date)
+    yield Item(machine.id, "I/O node", math.ceil(rate / machine.rate), machine.usd, machine.source, machine.date)
+    yield Item("storage-tb", "storage", math.ceil(kept / 1e12), storage.usd / 1000, storage.source, storage.date)
+
+
+def _network_items(asked: Portfolio, cluster: Cluster, bill: wiring.Bill, known: dict[str, BillPart]) -> Iterator[Item]:
+    """Switches and links by piece where their prices are known (NDR), else by LIBRA's price of bandwidth."""
+    rate = cluster.node.nic_bandwidth or cluster.fabric.nic_bandwidth
+    if cluster.fabric.dimensions:
+        yield from _dimension_items(cluster)
+        return
+    if rate != known["switch-ndr"].rate or asked.network_prices == "libra":
+        ports = cluster.count * cluster.node.nics
+        usd = wiring.dimension_usd("switch" if bill.switches else "torus", "inter-pod", ports, 1, rate)
+        yield Item(
+            f"network of {cluster.fabric.id}, a port", "network", ports, round(usd / ports, 2), LIBRA, LIBRA_DATE
+        )
+        return
+    for name, count in (
+        ("switch-ndr", bill.switches),
+        ("link-nic-ndr", bill.nic_links),
+        ("link-switch-ndr", bill.switch_links),
+    ):
+        if count:
+            part = known[name]
+            yield Item(part.id, "network", count, part.usd, part.source, part.date)
+
+
+def _dimension_items(cluster: Cluster) -> Iterator[Item]:
+    """A line for each dimension of a network that leaves the node, by LIBRA's price of bandwidth; what lies within it
+    is in the node's price.
+    """
+    below, all_ = 1, cluster.accelerators
+    for n, each in enumerate(cluster.fabric.dimensions, 1):
+        size = each.size or max(1, -(-all_ // below))
+        below *= size
+        usd = wiring.dimension_usd(each.topology, "inter-pod", size, max(1, all_ // size), each.bandwidth)
+        if below > cluster.node.accelerators and size > 1:
+            name = f"dimension {n} of {cluster.fabric.id} ({each.topology}), an accelerator"
+            yield Item(name, "network", all_, round(usd / all_, 2), LIBRA, LIBRA_DATE)
+
+
+def _network_power(cluster: Cluster, bill: wiring.Bill, known: dict[str, BillPart]) -> float:
+    """Watts of switches and links."""
+    counts = {"switch-ndr": bill.switches, "link-nic-ndr": bill.nic_links, "link-switch-ndr": bill.switch_links}
+    return sum(known[name].power * count for name, count in counts.items())
+
+
+def _io(asked: Portfolio, cluster: Cluster) -> tuple[float, float]:
+    """Bytes per second of input and checkpoints that the largest job makes, and bytes to be kept.
+
+    A checkpoint is written in a tenth of the time between two of them; gradients never reach these machines.
+    """
+    rate, states = 0.0, tuple(_state(job.model, job.asked.optimizer) for job in asked.jobs)
+    host = cluster.accelerator.host_bandwidth or HOST_BANDWIDTH
+    for state in set(states):
+        good = goodput(cluster.accelerators, state / cluster.accelerators, host)
+        rate = max(rate, state / (DRAIN * float(good.interval)))
+    return rate, sum(job.tokens for job in asked.jobs) * TOKEN_BYTES + COPIES_KEPT * max(states)
+
+
+@lru_cache(maxsize=256)
+def _state(model: str, named: str) -> float:
+    """Bytes of a checkpoint: weights and optimizer states."""
+    used = optimizer(named)
+    return parameters(find_model(model)).total * (2.0 + used.state_bytes + used.master_bytes)

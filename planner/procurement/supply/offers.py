@@ -1,0 +1,26 @@
+"""Every node type that the catalog can price: the candidates of a question that names none."""
+
+from __future__ import annotations
+
+from planner.catalog import Catalog
+from planner.procurement.question.portfolio import WAYS, NodeOption, Way
+from planner.procurement.supply.prices import age_days, quote
+
+OLDEST_DAYS = 3 * 365.25
+"""Purchase prices older than this are of machines that are no longer sold."""
+HOURLY: tuple[Way, ...] = ("on-demand", "spot", "reserved-1y", "reserved-3y")
+
+
+def everything(
+    catalog: Catalog, as_of: str, ways: tuple[Way, ...] = ("buy", "on-demand", "spot")
+) -> tuple[NodeOption, ...]:
+    """All nodes with a price, each in every way that has one."""
+    found = []
+    for node in catalog.nodes.values():
+        candidate = NodeOption(node=node.id, ways=())
+        for way in (w for w in WAYS if w in ways):
+            priced = quote(catalog, candidate, way)
+            age = None if priced is None else age_days(priced.date, as_of)
+            if age is not None and (way != "buy" or age <= OLDEST_DAYS or node.kind == "workstation"):
+                found.append(NodeOption(node=node.id, ways=(way,)))
+    return tuple(found)

@@ -1,0 +1,130 @@
+"""What could be acquired, as records: nodes of one kind, in one number, one way, wired one way, in one place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from planner.cost import money
+from planner.cost.goodput import RESTART_S
+from planner.procurement.question.portfolio import NodeOption
+from planner.procurement.supply.power import joules_per_day, pue
+from planner.procurement.supply.prices import Quote
+from planner.question.values import DAYS_PER_MONTH
+from planner.schema.hardware import Cluster, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A line of a bill of materials."""
+
+    item: str
+    kind: str
+    count: float
+    unit_price_usd: float
+    source: str
+    date: str
+
+    @property
+    def usd(self) -> float:
+        """To the cent."""
+        return round(self.count * self.unit_price_usd, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupplyPool:
+    """One thing that may be acquired (or is owned), and what it costs. US dollars, watts, days."""
+
+    id: str
+    way: str
+    cluster: Cluster
+    """With `count` nodes that train."""
+    copies: int = 1
+    """How many of it can be held; jobs move freely between equal ones."""
+    spares: int = 0
+    wiring: str = ""
+    quote: Quote | None = None
+    items: tuple[Item, ...] = ()
+    """What is paid at once."""
+    month_usd: float = 0.0
+    """While it is held, used or not."""
+    day_usd: float = 0.0
+    """While it is used."""
+    day_kg: float = 0.0
+    """CO2 equivalent while it is used."""
+    power: float = 0.0
+    """Provided at the plug, for machines of one's own."""
+    colocated: bool = False
+    """Whether that power is paid for as colocation."""
+    network_power: float = 0.0
+    """Watts of switches and links."""
+    load: float = 0.75
+    racks: float = 0.0
+    switch_ports: float = 0.0
+    start_day: float = 0.0
+    end_day: float = math.inf
+    held_days: float = 0.0
+    """For which `month_usd` is due; a term is paid whole, even beyond the horizon."""
+    fixed_charge: float = 0.0
+    """What holding it adds to the cost that is minimised, without what is paid by month or day."""
+    restart_s: float = RESTART_S
+    preemptions_per_node_s: float = 0.0
+    at_most: int | None = None
+    """Nodes that can be had of `offer`."""
+    offer: str = ""
+    """The candidate that it belongs to: its node, and where there are several of that node, what tells them apart."""
+    running: dict[str, float] = field(default_factory=dict)
+    """What `month_usd` consists of."""
+
+    @property
+    def node(self) -> Node:
+        """The node type."""
+        return self.cluster.node
+
+    @property
+    def nodes(self) -> int:
+        """All of them, spares too."""
+        return self.cluster.count + self.spares
+
+    @property
+    def pue(self) -> float:
+        """Facility power over IT power where it stands."""
+        return pue(self.cluster)
+
+    @property
+    def kwh_per_day(self) -> float:
+        """Kilowatt-hours at the plug for a day of training."""
+        return joules_per_day(self.load, self.cluster, self.network_power, self.cluster.count) / money.JOULES_PER_KWH
+
+    @property
+    def hired(self) -> bool:
+        """Paid by the hour, a cluster for each job; anything else is held, and jobs share it."""
+        return self.way in ("on-demand", "spot")
+
+    @property
+    def capital(self) -> float:
+        """US dollars that are paid at once."""
+        return sum(item.usd for item in self.items)
+
+    @property
+    def last_day(self) -> float:
+        """Until when it may work: what is held is paid for its time, and works in no other."""
+        return min(self.end_day, self.start_day + self.held_days) if self.held_days else self.end_day
+
+    @property
+    def held_usd(self) -> float:
+        """US dollars that holding it costs beside what is paid at once."""
+        return self.month_usd * self.held_days / DAYS_PER_MONTH
+
+    @property
+    def family(self) -> str:
+        """What makes two alternatives different: how which nodes are come by."""
+        return f"{self.way} {self.node.id}"
+
+
+def offers(candidates: Sequence[NodeOption]) -> list[str]:
+    """A name for each candidate: its node; its ways, too, where several have that node; a number if need be."""
+    nodes = [candidate.node for candidate in candidates]
+    named = [c.node if nodes.count(c.node) == 1 else f"{c.node} {'/'.join(c.ways)}" for c in candidates]
+    return [name if named.count(name) == 1 else f"{name} #{named[: n + 1].count(name)}" for n, name in enumerate(named)]

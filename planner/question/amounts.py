@@ -1,0 +1,62 @@
+"""Money in the portfolio's own currency: another currency, or none, is a mistake that is refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from planner.base import units
+
+SYMBOLS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY"}
+_CODE = re.compile(r"(?:(?<=\d)([kMB])\s+|(?<![A-Za-z])([kMB]?))([A-Z]{3})(?![A-Za-z])")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """A currency and what it is worth."""
+
+    code: str = "USD"
+    usd: float = 1.0
+    date: str = ""
+    source: str = ""
+
+
+def usd(text: object, exchange: Exchange) -> float:
+    """US dollars of an amount such as ``"30,000 EUR"``, ``"30k EUR"``, ``"€30k"`` or ``"$5M"``.
+
+    Raises:
+        UnitError: no currency, another than the portfolio's, a negative amount, or none at all.
+    """
+    if not isinstance(text, str):
+        raise units.UnitError(f"{text!r} has no currency; write for example {example(exchange.code)}")
+    said, plain = _in_dollars(text)
+    if not said:
+        raise units.UnitError(f"{text!r} has no currency; write for example {example(exchange.code)}")
+    if said != exchange.code:
+        raise units.UnitError(
+            f'{text!r} is in {said}, and the portfolio in {exchange.code}; convert it, or set currency = "{said}"'
+        )
+    try:
+        value = units.parse(plain, "money") * exchange.usd
+    except units.UnitError:
+        raise units.UnitError(f"{text!r} is no amount; write for example {example(said)}") from None
+    if value < 0:
+        raise units.UnitError(f"{text!r}: must not be negative")
+    return value
+
+
+def example(code: str) -> str:
+    """How amounts of a currency are written."""
+    symbol = next((symbol for symbol, known in SYMBOLS.items() if known == code), "")
+    return f"'{symbol}5M' or '30,000 {code}'"
+
+
+def _in_dollars(text: str) -> tuple[str, str]:
+    """The currency that a text names, and the text with dollars in its place."""
+    for symbol, code in SYMBOLS.items():
+        if symbol in text:
+            return code, text.replace(symbol, "$")
+    found = _CODE.search(text)
+    if not found:
+        return "", text
+    return found[3], text[: found.start()] + f" {found[1] or found[2] or ''}USD" + text[found.end() :]

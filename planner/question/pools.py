@@ -1,0 +1,167 @@
+"""Several pools in plain words: ``--cluster`` given more than once, ``--accelerators``, ``--link``, a zone, a price."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from planner.base import units
+from planner.base.errors import WrongQuestion, nearest
+from planner.catalog import Catalog, cluster
+from planner.question.joined import JobPool, PoolLink, Pools, part_of
+from planner.schema.hardware import Cluster, Node, Price
+
+
+def zoned(text: str) -> tuple[str, str]:
+    """``dgx-a100-40gb:4@zone-b``: the cluster, and the zone it stands in."""
+    named, at, zone = text.partition("@")
+    if at and not re.fullmatch(r"[A-Za-z0-9._-]+", zone):
+        raise WrongQuestion(f"--cluster {text}: {zone!r} is not the name of a zone; write {named}@zone-a")
+    return named, zone
+
+
+def names(clusters: Sequence[tuple[Cluster, str]]) -> tuple[str, ...]:
+    """What pools are called: their node, with the zone if they have one; numbered where that is still the same."""
+    plain = [f"{c.node.id}{'@' + zone if zone else ''}" for c, zone in clusters]
+    return tuple(
+        name if plain.count(name) == 1 else f"{name}#{plain[: i + 1].count(name)}" for i, name in enumerate(plain)
+    )
+
+
+def pools(clusters: Sequence[tuple[Cluster, str]], prices: Sequence[tuple[Price | None, str]],
+          links: Sequence[str]) -> Pools:  # fmt: skip
+    """Pools with their prices and links.
+
+    Raises:
+        WrongQuestion: a link between pools that there are not, or a rate that is none.
+    """
+    called = names(clusters)
+    found = tuple(
+        JobPool(name=name, cluster=c, price=price, sold_as=sold, zone=zone)
+        for name, (c, zone), (price, sold) in zip(called, clusters, prices, strict=True)
+    )
+    given: dict[frozenset[str], PoolLink] = {}
+    for text in links:
+        if len(found) < 2:
+            raise WrongQuestion(f"--link {text}: a link joins two pools, and there is one; give --cluster once more")
+        pair, link = _link(text, called)
+        if pair in given:
+            raise WrongQuestion(f"--link {text}: {' and '.join(sorted(pair))} have a link already; give one")
+        given[pair] = link
+    return Pools(found, given)
+
+
+def _link(text: str, known: Sequence[str]) -> tuple[frozenset[str], PoolLink]:
+    """``A/B=25 Gbit/s`` or ``A/B=25 Gbit/s,20 us``."""
+    ends, equals, figures = text.partition("=")
+    pair = ends.split("/")
+    if not equals or len(pair) != 2:
+        raise WrongQuestion(f"--link {text}: write POOL/POOL='25 Gbit/s', with a latency if known: '25 Gbit/s,20 us'")
+    for name in pair:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"did you mean {near[0]}?" if near else f"pools are {', '.join(known)}"
+            raise WrongQuestion(f"--link {text}: no pool {name!r}; {hint}")
+    if pair[0] == pair[1]:
+        raise WrongQuestion(f"--link {text}: both ends are {pair[0]}; inside a pool the fabric counts (--fabric)")
+    rate, _, latency = figures.partition(",")
+    try:
+        bandwidth = units.parse(rate.strip(), "bandwidth")
+        seconds = units.parse(latency.strip(), "time") if latency else 2e-5
+    except units.UnitError as error:
+        raise WrongQuestion(f"--link {text}: {error}") from None
+    if bandwidth <= 0 or seconds < 0:
+        raise WrongQuestion(f"--link {text}: a link has a rate above 0 and a latency of at least 0")
+    return frozenset(pair), PoolLink(bandwidth, seconds, "as given (--link)")
+
+
+def prices(text: str, known: Sequence[str]) -> Mapping[str, str]:
+    """``$2/h`` for every pool (under the empty name), or ``POOL=$2/h,POOL=$1/h``."""
+    if "=" not in text:
+        return {"": text}
+    found = {}
+    for part in text.split(","):
+        name, _, price = part.strip().partition("=")
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"did you mean {near[0]}?" if near else f"pools are {', '.join(known)}"
+            raise WrongQuestion(f"--price {part}: no pool {name!r}; {hint}")
+        found[name] = price
+    return found
+
+
+SMALL = 4
+"""Accelerators of a node below which it is not what one means by a machine full of them."""
+
+
+# ---- accelerators without nodes --------------------------------------------------------------------------------------
+
+
+def of_accelerators(known: Catalog, text: str, fabric: str | None, region: str | None) -> list[Cluster]:
+    """``A100:4,V100:4``: so many accelerators of each kind, in nodes of the catalog: whole ones,
+    and a part of one for what is left over.
+
+    Raises:
+        WrongQuestion: a name that no accelerator has, or a count that is none.
+    """
+    found = []
+    for part in text.split(","):
+        name, colon, count = part.strip().partition(":")
+        if not name:
+            raise WrongQuestion(f"--accelerators {text!r}: which? Write for example A100:4,V100:8")
+        if not colon or not re.fullmatch(r"\d{1,7}", count):
+            raise WrongQuestion(f"--accelerators {part.strip()}: how many? Write {name}:4")
+        if int(count):
+            found += _some(known, accelerator(known, name), int(count), fabric, region)
+    return found
+
+
+def accelerator(known: Catalog, name: str) -> str:
+    """An accelerator by its id, or by how that starts (``A100``, ``RTX6000``).
+
+    Of several (A100-PCIE-40GB, A100-SXM4-80GB) the first that a node of the catalog holds is meant.
+    """
+
+    def plain(text: str) -> str:
+        return re.sub(r"[^a-z0-9]", "", text.lower())
+
+    exact = [entry for entry in known.accelerators if plain(entry) == plain(name)]
+    begins = [entry for entry in known.accelerators if re.match(rf"{re.escape(name)}(-|$)", entry, re.IGNORECASE)]
+    begins = begins or [entry for entry in known.accelerators if plain(name) and plain(entry).startswith(plain(name))]
+    held = [node.accelerator for node in known.nodes.values()]
+    usual = [entry for entry in begins if "SXM" in entry and entry in held]
+    for chosen in (exact, usual, [entry for entry in begins if entry in held]):
+        if chosen:
+            return chosen[0]
+    near = nearest(name, known.accelerators)
+    hint = f" Did you mean {', '.join(near)}?" if near else ""
+    raise WrongQuestion(f"--accelerators {name}: no such accelerator in a node.{hint} (clusterwright catalog list)")
+
+
+def _some(known: Catalog, part: str, count: int, fabric: str | None, region: str | None) -> list[Cluster]:
+    """So many accelerators: nodes that they fill, if these are not small; else the most whole nodes of the largest kind
+    and a part of one, with its share of ports and power.
+    """
+    holding = [node for node in known.nodes.values() if node.accelerator == part]
+    filled = [n for n in holding if count % n.accelerators == 0 and n.accelerators >= min(SMALL, count)]
+    if filled:
+        node = max(filled, key=lambda n: n.accelerators)
+        return [_of(known, node, node.accelerators, count // node.accelerators, fabric, region)]
+    if larger := [n for n in holding if n.accelerators > count]:
+        node = min(larger, key=lambda n: n.accelerators)
+        return [_of(known, node, count, 1, fabric, region)]
+    node = max(holding, key=lambda n: n.accelerators)
+    whole, rest = divmod(count, node.accelerators)
+    found = [_of(known, node, node.accelerators, whole, fabric, region)]
+    return [*found, _of(known, node, rest, 1, fabric, region)] if rest else found
+
+
+def _of(known: Catalog, node: Node, each: int, count: int, fabric: str | None, region: str | None) -> Cluster:
+    """So many nodes, or parts of one, of `each` accelerators."""
+    usual = cluster(known, node.id, 1, fabric or _usual(node), region)
+    return replace(usual, node=part_of(usual.node, each), count=count)
+
+
+def _usual(node: Node) -> str | None:
+    return None if node.fabric else "ethernet-25g"

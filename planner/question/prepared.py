@@ -1,0 +1,173 @@
+"""A question as a person asks it, and the same made computable: figures, a space of candidates, and what to
+minimise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.base.errors import WrongQuestion
+from planner.catalog import Catalog
+from planner.cost import risk
+from planner.performance import binding, intervals
+from planner.performance.efficiency import Efficiency, reached
+from planner.performance.profiles import overlay
+from planner.performance.profiles import profile as profiles
+from planner.performance.profiles.profile import Profile
+from planner.question.request import Request, _per_second, _that_progress, goodput_of
+from planner.schema.hardware import Accelerator, Cluster
+from planner.search.problem import Problem, Target
+from planner.space import impossible
+from planner.space.grid import Block, Figures, blocks
+from planner.space.layouts import Question, layouts
+from planner.space.rules import RuleSetting
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request made computable: figures, blocks, and what the objective weighs each row with."""
+
+    request: Request
+    reached: Efficiency
+    figures: Figures
+    blocks: tuple[Block, ...]
+    targets: tuple[Target, ...]
+    half_width: float
+    """Of the 80 % interval of a step time, on a log scale."""
+    comparable: str
+    """The set of measured runs that it comes from."""
+    profiles: Mapping[str, Profile]
+    """Layer times measured elsewhere that hold here, by precision."""
+    unused: tuple[str, ...]
+    """Profiles of this model and accelerator that do not hold, and why."""
+    memory_half_width: float
+    """Of the 80 % interval of a peak of memory, on a log scale."""
+    memory_comparable: str
+
+    @property
+    def usable(self) -> float:
+        """Bytes that a predicted peak may reach on an accelerator at the risk asked for."""
+        return self.within(self.request.cluster.accelerator.memory)
+
+    def within(self, capacity: float) -> float:
+        """The same of any capacity."""
+        return risk.usable(capacity, self.memory_half_width, self.request.oom_risk)
+
+
+def space(request: Request) -> tuple[Block, ...]:
+    """Every legal layout with the options that it can take; it depends on nothing that is only fast or slow.
+
+    Raises:
+        WrongQuestion: no layout is legal under the pins.
+    """
+    setting = RuleSetting(request.workload, request.cluster, request.runtime)
+    question = Question(setting, request.counts, request.batches, request.pins, request.waived)
+    rows = layouts(question)
+    if not len(rows["tp"]):
+        raise WrongQuestion(impossible.no_layout(question))
+    found = tuple(blocks(rows, request.workload, request.cluster, request.runtime, request.pins))
+    if not found:
+        raise WrongQuestion(impossible.no_options(question))
+    return found
+
+
+def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | None = None) -> Prepared:
+    """Binds the request's records to figures and spans its space, unless :func:`space` has done so for its like.
+
+    Raises:
+        WrongQuestion: no layout is legal under the pins, or the objective needs a price that the catalog lacks.
+        NoAnswer: so many accelerators fail more often than the job restarts.
+    """
+    request = replace(request, counts=_that_progress(request))
+    found = space(request) if spanned is None else spanned
+    known, part = intervals.read(catalog), request.cluster.accelerator
+    fitted = resolve_efficiency(catalog, request, part)
+    kinds = {name for block in found for name in block.axes.precision}
+    measured, unused = measured_layers(catalog, request, kinds)
+    memory = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id)
+    figures = _figures(request, fitted, sorted(kinds), measured, memory[0])
+    targets = tuple(_target(request, block) for block in found)
+    half, comparable = how_sure(known, request, part)
+    return Prepared(request, fitted, figures, found, targets, half, comparable, measured, unused, *memory)
+
+
+def how_sure(known: Mapping[str, intervals.Width], request: Request, part: Accelerator) -> tuple[float, str]:
+    """Half-width of the 80 % interval of a step time on some accelerator, log scale, and the runs it comes from."""
+    work = request.workload
+    kind = "moe" if work.model.moe else "dense"
+    return intervals.of_work(known, part.generation, kind, request.runtime.id, work.method.kind, work.sequence)
+
+
+def resolve_efficiency(catalog: Catalog, request: Request, part: Accelerator) -> Efficiency:
+    """What the request's runtime reaches on some accelerator; its notes say where no training run was measured."""
+    found = reached(catalog, part, request.runtime, request.release)
+    if intervals.measured(intervals.read(catalog), part.generation):
+        return found
+    told = f"no transformer's training run was fitted on {part.generation}: its interval is as wide as for unseen ones"
+    return replace(found, notes=(*found.notes, told))
+
+
+def _figures(
+    request: Request,
+    fitted: Efficiency,
+    precisions: Sequence[str],
+    measured: Mapping[str, Profile],
+    memory_half_width: float,
+) -> Figures:
+    """What the cost functions read of a request's records."""
+    part, per_node = request.cluster.accelerator, request.cluster.node.accelerators
+    second = binding.expansion(part, fitted.accelerator, per_node)
+    if second is not None:
+        second = replace(second, memory=risk.usable(second.memory, memory_half_width, request.oom_risk))
+    return Figures(
+        binding.shape(request.workload),
+        {name: binding.device(part, fitted.accelerator, name, request.release) for name in precisions},
+        binding.network(request.cluster, fitted.accelerator),
+        binding.stack(request.runtime, fitted.runtime, request.release, part.generation),
+        per_node,
+        {name: found.table for name, found in measured.items()},
+        expanded=second,
+    )
+
+
+def moved(prepared: Prepared, cluster: Cluster) -> Prepared:
+    """The same question on a cluster that differs in how fast and large it is, not in which layouts there are: the
+    same nodes of as many accelerators.
+    """
+    request = replace(prepared.request, cluster=cluster)
+    known = (list(prepared.figures.devices), prepared.profiles, prepared.memory_half_width)
+    return replace(prepared, request=request, figures=_figures(request, prepared.reached, *known))
+
+
+def measured_layers(catalog: Catalog, request: Request, kinds: set[str]) -> tuple[dict[str, Profile], tuple[str, ...]]:
+    """The profile that holds in each precision, and why others of the same model and accelerator do not."""
+    known, work, part = overlay.read(catalog), request.workload, request.cluster.accelerator.id
+    found = {name: profiles.fit(known, work, part, name) for name in sorted(kinds)}
+    used = {name: each for name, each in found.items() if each is not None}
+    return used, profiles.reasons(known, used.values(), work, part, kinds)
+
+
+def _target(request: Request, block: Block) -> Target:
+    """Weights that turn a step time into the objective for all tokens, and the step times that limits allow."""
+    nodes, batch = block.rows["nodes"].astype(float), block.rows["batch"].astype(float)
+    steps = request.workload.tokens / (batch * request.workload.sequence)
+    seconds = steps / np.asarray(goodput_of(request, nodes).fraction)
+    limit = np.full(block.height, np.inf)
+    if request.deadline_s is not None:
+        limit = np.minimum(limit, request.deadline_s / seconds)
+    if request.max_cost_usd is not None:
+        limit = np.minimum(limit, request.max_cost_usd / (seconds * nodes * _per_second(request)))
+    if request.objective == "time":
+        return Target(seconds, limit)
+    if request.objective == "energy":
+        return Target(seconds * nodes, limit)
+    return Target(seconds * nodes * _per_second(request), limit)
+
+
+def problem(prepared: Prepared, top: int, *, capacity: float | None = None) -> Problem:
+    """The search's view of a prepared request: a plan may hold what of the capacity the risk leaves."""
+    memory = prepared.usable if capacity is None else prepared.within(capacity)
+    return Problem(prepared.figures, prepared.blocks, prepared.targets, memory, top, prepared.request.fold)

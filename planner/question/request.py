@@ -1,0 +1,102 @@
+"""A question as asked, with every choice left open a default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.base.errors import NoAnswer, WrongQuestion
+from planner.base.units import format_seconds
+from planner.cost.goodput import BASIS as GOODPUT_BASIS
+from planner.cost.goodput import RESTART_S, GoodputEstimate, goodput
+from planner.cost.money import HOUR_S
+from planner.models.parameters import parameters
+from planner.performance import binding
+from planner.schema.hardware import Cluster, Price, Runtime
+from planner.schema.workload import Workload
+from planner.space.axes import Pins
+
+OOM_RISK = 0.05
+
+
+OBJECTIVES = ("time", "cost", "energy", "tokens-per-dollar")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A question: what to train, on what, with what freedom, and what counts as better."""
+
+    workload: Workload
+    cluster: Cluster
+    """With the largest count in question."""
+    counts: tuple[int, ...]
+    """Node counts to try."""
+    batches: tuple[int, ...]
+    """Global batches to try."""
+    runtime: Runtime
+    release: str
+    pins: Pins = field(default_factory=Pins)
+    waived: frozenset[str] = frozenset()
+    objective: str = "time"
+    deadline_s: float | None = None
+    max_cost_usd: float | None = None
+    top: int = 5
+    fold: bool = True
+    alike: bool = False
+    """Of plans over several pools only those that a launcher starts: pipelines of one kind that fill their nodes."""
+    price: Price | None = None
+    """Per node-hour; the sold entry's id stands in `sold_as`."""
+    price_basis: str = "on-demand"
+    """The kind of price that was asked for."""
+    sold_as: str = ""
+    oom_risk: float = OOM_RISK
+    """Largest chance of running out of memory that a plan may have, up to a half."""
+    goodput_basis: str = GOODPUT_BASIS
+    restart_s: float = RESTART_S
+    preemptions_per_node_s: float = 0.0
+    """Of instances that their owner may take back."""
+    inputs: Mapping[str, str] | None = None
+    """Input -> sha256 prefix, for the documents."""
+    assumptions: tuple[tuple[str, str, str], ...] = ()
+    """(what, why, flag) of what the question left open."""
+
+
+def _that_progress(request: Request) -> tuple[int, ...]:
+    """The counts on which a job gets anywhere between two interruptions."""
+    counts = tuple(count for count in request.counts if float(goodput_of(request, count).fraction) > 0)
+    if not counts:
+        good = goodput_of(request, min(request.counts))
+        raise NoAnswer(
+            f"{min(request.counts) * request.cluster.node.accelerators:,} accelerators get nowhere: the job is "
+            f"interrupted every {format_seconds(float(good.mtbf))}, and a restart takes "
+            f"{format_seconds(float(good.restart))}."
+        )
+    return counts
+
+
+def goodput_of(request: Request, nodes: object) -> GoodputEstimate:
+    """Goodput on that many nodes: checkpoints of weights and optimizer states, evenly over all accelerators."""
+    optimizer = request.workload.optimizer
+    state = parameters(request.workload.model).total * (2.0 + optimizer.state_bytes + optimizer.master_bytes)
+    accelerators = np.asarray(nodes, dtype=float) * request.cluster.node.accelerators
+    host = request.cluster.accelerator.host_bandwidth or binding.HOST_BANDWIDTH
+    return goodput(
+        accelerators,
+        state / accelerators,
+        host,
+        restart=request.restart_s,
+        preemptions_per_s=np.asarray(nodes, dtype=float) * request.preemptions_per_node_s,
+    )
+
+
+def _per_second(request: Request) -> float:
+    """US dollars per node and second."""
+    if request.price is None:
+        raise WrongQuestion(
+            f"{request.cluster.node.id} has no {request.price_basis} price in the catalog; "
+            "give one (--price '$2.10/h' per accelerator) or another --basis, "
+            "or ask for neither a budget nor an objective in money"
+        )
+    return float(request.price.usd) / HOUR_S

@@ -1,0 +1,1 @@
+"""What a study answers: the document, its front, sensitivities and importance."""

@@ -1,0 +1,238 @@
+"""From evaluated points to the document of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from planner import document, verify
+from planner.base.errors import ClusterwrightError, NoAnswer
+from planner.base.version import __version__
+from planner.catalog import Catalog
+from planner.schema.plan import Assumption, Generator, Plan
+from planner.schema.study import (
+    AxisSection,
+    Brief,
+    DesignPoint,
+    Interaction,
+    StudyResult,
+    StudySearch,
+    StudySection,
+    Trial,
+)
+from planner.study.answer import front, sensitivity
+from planner.study.answer.importance import Importance, importance
+from planner.study.program.evaluation import Evaluator
+from planner.study.question.study import LARGER_IS_BETTER, UNITS, Study, Value
+
+SHOWN = 5
+"""Best points of a study with one objective."""
+MOST_FRONT = 40
+"""Points of a front whose plans are written in full."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchMethod:
+    """How the trials came about."""
+
+    name: Any
+    exact: bool
+    seed: int | None = None
+    shards: tuple[int, ...] = ()
+    of_shards: int = 0
+
+
+def question(study: Study) -> StudySection:
+    """The question, as a document and a journal carry it."""
+    catalogs = {name: digest for name, digest in study.inputs.items() if name.startswith("catalog")}
+    return StudySection(
+        name=study.name,
+        base=asdict(study.base),
+        axes=tuple(AxisSection(path=axis.path, unit=axis.unit, values=axis.values) for axis in study.axes),
+        workloads=tuple(
+            {"model": job.model, "weight": job.weight, "asked": _said(asdict(job.asked))} for job in study.workloads
+        ),
+        objectives=study.objectives,
+        units={name: UNITS[name] for name in study.objectives},
+        constraints=tuple(_said(asdict(limit)) for limit in study.constraints),
+        costs=_said(asdict(study.costs)),
+        power=tuple(asdict(rate) for rate in study.power),
+        inputs=catalogs,
+    )
+
+
+def _said(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record says: no empty fields, no limits that are none, lists for tuples."""
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        if value in (None, (), float("inf"), float("-inf")):
+            continue
+        found[key] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def trial(study: Study, number: int, values: Mapping[str, Value], kept: Mapping[str, Any]) -> Trial:
+    """A trial from what is stored of it (see :func:`planner.study.program.trials.stored`)."""
+    violations = dict(kept["violations"])
+    plans = [
+        Brief(model=job.model, **each) for job, each in zip(study.workloads, kept["plan"] or [], strict=False) if each
+    ]
+    return Trial(
+        number=number,
+        axes=dict(values),
+        objectives=dict(kept["objectives"]),
+        measures=dict(kept["measures"]),
+        violations=violations,
+        feasible=bool(kept["objectives"]) and all(value <= 0 for value in violations.values()),
+        plan=tuple(plans),
+        why=kept["why"],
+    )
+
+
+def costs(study_objectives: Sequence[str], trials: Iterable[Trial]) -> Any:
+    """Objectives as columns of which less is better, shape (trials, objectives)."""
+    signs = [-1.0 if name in LARGER_IS_BETTER else 1.0 for name in study_objectives]
+    rows = [[s * t.objectives[n] for s, n in zip(signs, study_objectives, strict=True)] for t in trials]
+    return np.array(rows, dtype=float).reshape(-1, len(signs))
+
+
+def result(
+    catalog: Catalog, evaluator: Evaluator, trials: Sequence[Trial], method: SearchMethod, meta: Mapping[str, Any],
+    *, explained: bool = True,
+) -> StudyResult:  # fmt: skip
+    """The document.
+
+    Raises:
+        NoAnswer: no point trains every workload within the constraints; the message says which came closest.
+    """
+    study = evaluator.study
+    feasible = [each for each in trials if each.feasible]
+    if not feasible:
+        raise NoAnswer(_nothing(study, trials))
+    table = costs(study.objectives, feasible)
+    several = len(study.objectives) > 1
+    nondominated = [feasible[int(n)] for n in front.undominated(table)]
+    leading = _leading(study, feasible, table)
+    best = leading[0].axes
+    seed = method.seed or 0
+    around, pairs = sensitivity.around(evaluator, best) if explained else ((), ())
+    matters = importance(evaluator, seed) if explained else Importance({}, {}, "not asked for")
+    points = {each.number: _point(catalog, evaluator, each) for each in [*leading, *nondominated[:MOST_FRONT]]}
+    return StudyResult(
+        generator=Generator(version=__version__, seed=seed, inputs=dict(study.inputs)),
+        question=question(study),
+        search=StudySearch(
+            method=method.name,
+            outer_points=study.size,
+            tried=len(trials),
+            feasible=len(feasible),
+            exact=method.exact,
+            seed=method.seed,
+            shards=method.shards,
+            of_shards=method.of_shards,
+        ),
+        trials=tuple(trials),
+        best=tuple(points[each.number] for each in leading),
+        pareto=tuple(points[each.number] for each in nondominated[:MOST_FRONT]),
+        hypervolume=front.share(costs(study.objectives, nondominated), table) if several else None,
+        sensitivity=around,
+        pairs=pairs,
+        next_million=sensitivity.next_million(evaluator, best) if explained else (),
+        importance=matters.alone,
+        interactions=tuple(Interaction(axes=pair, share=share) for pair, share in matters.pairs.items()),
+        importance_method=matters.method,
+        assumptions=_assumptions(study, [p for each in points.values() for p in each.plan]),
+        meta=dict(meta),
+    )
+
+
+def _leading(study: Study, feasible: Sequence[Trial], table: Any) -> list[Trial]:
+    """The best points: of one objective the first few, of several the best in each."""
+    if len(study.objectives) == 1:
+        order = np.lexsort((np.array([each.number for each in feasible]), table[:, 0]))
+        found: dict[tuple[Any, ...], Trial] = {}
+        for n in order.tolist():
+            found.setdefault(tuple(feasible[n].axes.values()), feasible[n])
+            if len(found) == SHOWN:
+                break
+        return list(found.values())
+    winners = [feasible[int(np.lexsort((table.sum(axis=1), table[:, k]))[0])] for k in range(table.shape[1])]
+    return list({each.number: each for each in winners}.values())
+
+
+def _point(catalog: Catalog, evaluator: Evaluator, each: Trial) -> DesignPoint:
+    """A point with its plans, each as ``clusterwright plan`` would write it for that cluster, and verified."""
+    clusters, values = evaluator.clusters, each.axes
+    outcome = evaluator.valued([values], [()])[0]
+    plans = []
+    for job, candidate in zip(evaluator.study.workloads, outcome.candidates, strict=True):
+        assert candidate is not None
+        here = evaluator.priced(job, values)
+        plans.append(document.plan(here, candidate, 1))
+    for plan in plans:
+        try:
+            verify.check(plan)
+        except verify.Inconsistent as error:
+            raise AssertionError(f"point {each.number} does not hold: {error}") from error
+    return DesignPoint(
+        number=each.number,
+        axes=dict(values),
+        objectives=each.objectives,
+        measures=each.measures,
+        capital_usd=_known(lambda: clusters.capital(values)),
+        usd_per_hour=_known(lambda: clusters.hourly_usd(values)),
+        power_w=_known(lambda: clusters.power(values)),
+        plan=tuple(plans),
+    )
+
+
+def _known(ask: Any) -> float | None:
+    try:
+        found: float | None = ask()
+    except ClusterwrightError:
+        return None
+    return found
+
+
+def _nothing(study: Study, trials: Sequence[Trial]) -> str:
+    """Why no point is an answer: what stands in the way most often, and the one that came closest."""
+    searched = f"none of {len(trials):,} points (of {study.size:,}) trains every workload within the constraints"
+    if not trials:
+        return f"{searched}."
+    names = [name for each in trials for name, value in each.violations.items() if value > 0]
+    counts = sorted({name: names.count(name) for name in names}.items(), key=lambda item: -item[1])
+    told = ", ".join(f"{name} ({count:,} points)" for name, count in counts[:3])
+    closest = min(trials, key=lambda each: (bool(each.why), max([*each.violations.values(), 0.0])))
+    short = ", ".join(f"{name} by {100 * value:,.1f} %" for name, value in closest.violations.items() if value > 0)
+    why = next((each.why for each in trials if each.why), "")
+    return (
+        f"{searched}.\nIn the way: {told or 'nothing'}.{f' {why}.' if why else ''}\n"
+        f"Closest: it misses {short or 'nothing'}. Loosen that, or give the axes more room."
+    )
+
+
+def _assumptions(study: Study, plans: Sequence[Plan]) -> tuple[Assumption, ...]:
+    """What the answer rests on: the study's own statements, and what its plans assume, each once."""
+    found = [Assumption(what=each.what, why=each.why, flag=each.flag) for plan in plans for each in plan.assumptions]
+    if study.costs.basis == "purchase":
+        owner = study.costs.ownership
+        stated = "as stated" if study.costs.accelerator_usd is not None else "of the catalog and rates from it on"
+        found.insert(
+            0,
+            Assumption(
+                what=f"machines are bought at prices {stated}",
+                why=f"{owner.interest:.0%} interest, {owner.life_years:g} years, {owner.maintenance:.0%} maintenance",
+                flag="[costs]",
+            ),
+        )
+    found.append(
+        Assumption(
+            what="software reaches the same shares of changed figures",
+            why="efficiencies are those fitted to the base's accelerator",
+            flag="[base]",
+        )
+    )
+    return tuple({(each.what, each.why): each for each in found}.values())

@@ -1,0 +1,87 @@
+"""The answers of several machines as one: shards of one study, joined."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from planner import document
+from planner.base.errors import WrongQuestion
+from planner.catalog import Catalog
+from planner.schema.study import StudyResult, Trial
+from planner.study.answer import document as answer
+from planner.study.program import storing
+from planner.study.program.evaluation import Evaluator
+from planner.study.question.study import Study
+
+LARGEST_FILE = 2_000_000_000
+"""Bytes."""
+
+
+def load(path: Path) -> StudyResult:
+    """A study's document from a file.
+
+    Raises:
+        WrongQuestion: no such file, or not such a document.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        if path.stat().st_size > LARGEST_FILE or not path.is_file():
+            raise WrongQuestion(f"{path}: not a file that a study was written to")
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise WrongQuestion(f"{path}: not JSON ({error})") from None
+    if not isinstance(data, dict) or data.get("kind") != "study":
+        kind = data.get("kind") if isinstance(data, dict) else None
+        raise WrongQuestion(f"{path}: kind is {kind!r:.40}; expected study (clusterwright design STUDY.toml -o FILE)")
+    if data.get("schema_version") != 1:
+        raise WrongQuestion(f"{path}: schema_version is {data.get('schema_version')!r:.40}; this program reads 1")
+    try:
+        found: StudyResult = TypeAdapter(StudyResult).validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise WrongQuestion(f"{path}: {'.'.join(str(x) for x in first['loc'])}: {first['msg']}") from None
+    return found
+
+
+def merge(catalog: Catalog, study: Study, paths: Sequence[Path], *, explained: bool = True) -> StudyResult:
+    """One answer from the documents of a study's shards.
+
+    Raises:
+        WrongQuestion: documents of another study, or one shard given twice.
+    """
+    asked = _plain(answer.question(study))
+    points: dict[tuple[Any, ...], Trial] = {}
+    shards: list[int] = []
+    parts: set[int] = set()
+    for path in paths:
+        found = load(path)
+        changed = list(storing.differences(_plain(found.question), asked))
+        if changed:
+            told = "\n  ".join(changed[:8])
+            raise WrongQuestion(f"{path}: of another study, or of this one before it changed:\n  {told}")
+        if set(found.search.shards) & set(shards):
+            raise WrongQuestion(f"{path}: shard {found.search.shards[0]} stands twice")
+        shards += found.search.shards
+        parts.add(found.search.of_shards)
+        for each in found.trials:
+            points.setdefault(tuple(each.axes.values()), each)
+    if len(parts - {0}) > 1:
+        raise WrongQuestion(f"shards of unlike numbers of shards: {', '.join(map(str, sorted(parts)))}")
+    of = max(parts)
+    joined = sorted(points.values(), key=lambda each: each.number)
+    whole = len(joined) == study.size
+    method = answer.SearchMethod(
+        name="enumerated" if whole else "merged", exact=whole, seed=0, shards=() if whole else tuple(sorted(shards)),
+        of_shards=0 if whole else of,
+    )  # fmt: skip
+    return answer.result(catalog, Evaluator(catalog, study), joined, method, {}, explained=explained)
+
+
+def _plain(section: Any) -> Any:
+    return json.loads(json.dumps(document.dump(section)))

@@ -1,0 +1,191 @@
+"""A point of a study as a cluster with its requests: what it costs and draws, and what each workload asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+from planner.base.errors import WrongQuestion
+from planner.catalog import Catalog
+from planner.cost import money
+from planner.cost.ownership import hourly_cost
+from planner.question.asked import request
+from planner.question.request import Request
+from planner.schema.hardware import Cluster, Price
+from planner.study.question import axes
+from planner.study.question.study import Rate, Study, StudyWorkload, Value
+
+Values = Mapping[str, Value]
+_REMEMBERED = 4096
+"""Clusters kept at a time."""
+
+
+def each(path: str) -> Literal["accelerator", "node", "port"]:
+    """What there are many of, where a figure has a rate."""
+    if path.endswith("nic_bandwidth"):
+        return "port"
+    return "accelerator" if path.startswith("accelerator.") or path == "node.scaleup.bandwidth" else "node"
+
+
+def _number(cluster: Cluster, rate: Rate) -> float:
+    per_node = {"accelerator": cluster.node.accelerators, "node": 1, "port": max(1, cluster.node.nics)}[rate.each]
+    return float(per_node * cluster.count)
+
+
+class Clusters:
+    """Clusters and requests of a study's points; what points share is made once."""
+
+    def __init__(self, catalog: Catalog, study: Study) -> None:
+        self.catalog, self.study = catalog, study
+        self._requests: dict[tuple[StudyWorkload, str], Request] = {}
+        self._clusters: dict[tuple[Value, ...], Cluster] = {}
+        self._plain: dict[tuple[Value, ...], Cluster] = {}
+
+    def cluster(self, values: Values) -> Cluster:
+        """The cluster of a point, its nodes' power included.
+
+        Raises:
+            WrongQuestion: the values do not make a cluster.
+        """
+        key = tuple(values.values())
+        found = self._clusters.get(key)
+        if found is None:
+            if len(self._clusters) >= _REMEMBERED:
+                self._clusters.clear()
+            plain = axes.built(self.catalog, self.study.base, values)
+            found = replace(plain, node=replace(plain.node, max_power=self._node_power(values, plain)))
+            self._clusters[key] = found
+        return found
+
+    def _base(self, values: Values) -> Cluster:
+        """The point's nodes as the catalog has them: what rates count from."""
+        kept = {path: value for path, value in values.items() if path in (*axes.CHOICES, *axes.COUNTS)}
+        kept |= {path: value for path, value in values.items() if path == "node.accelerators"}
+        key = tuple(kept.values())
+        if key not in self._plain:
+            self._plain[key] = axes.built(self.catalog, self.study.base, kept)
+        return self._plain[key]
+
+    def _beyond(self, rates: tuple[Rate, ...], values: Values, found: Cluster) -> float:
+        """What rates add for the figures in which a cluster differs from its base."""
+        plain = self._base(values)
+        total = 0.0
+        for rate in rates:
+            now, before = axes.current(found, rate.path), axes.current(plain, rate.path)
+            total += rate.per_unit * _number(found, rate) * (float(now or 0) - float(before or 0))
+        return total
+
+    def _node_power(self, values: Values, found: Cluster) -> float | None:
+        if found.node.max_power is None or not self.study.power:
+            return found.node.max_power
+        return max(found.node.max_power + self._beyond(self.study.power, values, found) / found.count, 1.0)
+
+    def power(self, values: Values) -> float:
+        """Watts at the facility while training.
+
+        Raises:
+            WrongQuestion: the node's power or a region is not known.
+        """
+        found = self.cluster(values)
+        if found.node.max_power is None:
+            raise WrongQuestion(f"the catalog has no power of {found.node.id}, so nothing is known of its energy")
+        pue = found.region.pue if found.region else 1.0
+        return float(money.power(found.count, found.node.max_power, found.utilisation_of_peak_power, pue))
+
+    def capital(self, values: Values) -> float | None:
+        """US dollars to buy the cluster's nodes; None where they are rented.
+
+        Raises:
+            WrongQuestion: neither the catalog nor the study has a price.
+        """
+        costs, found = self.study.costs, self.cluster(values)
+        if costs.basis != "purchase":
+            return None
+        if costs.accelerator_usd is not None:
+            total = found.accelerators * costs.accelerator_usd + found.count * costs.node_usd
+            return total + sum(
+                rate.per_unit * _number(found, rate) * float(axes.current(found, rate.path) or 0)
+                for rate in costs.rates
+            )
+        bought = [price.usd for price in found.node.prices if price.basis == "purchase"]
+        if not bought:
+            raise WrongQuestion(
+                f'the catalog has no price to buy {found.node.id} at; state one: [costs] accelerator = "$30,000"'
+            )
+        return max(bought[0] * found.count + self._beyond(costs.rates, values, found), 0.0)
+
+    def hourly_usd(self, values: Values) -> float:
+        """US dollars for an hour of the whole cluster: rent, or what owning costs.
+
+        Raises:
+            WrongQuestion: no price is known.
+        """
+        found, costs = self.cluster(values), self.study.costs
+        capital = self.capital(values)
+        if capital is None:
+            price = self.request(self.study.workloads[0], values).price
+            if price is None:
+                raise WrongQuestion(
+                    f"{found.node.id} has no {costs.basis} price in the catalog; "
+                    'choose another basis, or state costs: [costs] accelerator = "$30,000"'
+                )
+            return price.usd * found.count
+        watts = 0.0 if found.node.max_power is None else found.node.max_power / found.node.accelerators
+        place = found.region
+        hour = hourly_cost(
+            capital / found.accelerators,
+            watts,
+            place.electricity if place else 0.0,
+            place.pue if place else 1.0,
+            costs.ownership,
+        )
+        return hour.total * found.accelerators
+
+    def request(self, workload: StudyWorkload, values: Values) -> Request:
+        """What a workload asks of a point's cluster, without a price of its own making."""
+        found, rent = self.cluster(values), self.study.costs.basis
+        key = (workload, found.node.id)
+        if key not in self._requests:
+            asked = replace(workload.asked, basis="on-demand" if rent == "purchase" else rent, top=1, catalog=None)
+            self._requests[key] = request(workload.model, f"{found.node.id}:1", asked, known=self.catalog)[1]
+        return replace(self._requests[key], cluster=found, counts=(found.count,))
+
+    def priced(self, workload: StudyWorkload, values: Values) -> Request:
+        """The same with the study's price of an hour, as its plans are to say it."""
+        wanted = self.request(workload, values)
+        if self.study.costs.basis != "purchase":
+            return wanted
+        usd = self.hourly_usd(values) / wanted.cluster.count
+        source = "the study's costs: capital, energy, facility and maintenance per available hour"
+        price = Price(basis="on-demand", usd=usd, date="", source=source)
+        return replace(wanted, price=price, sold_as=wanted.cluster.node.id, price_basis="owned")
+
+    def measured(self, of: str, values: Values) -> float:
+        """A measure that needs no plan.
+
+        Raises:
+            WrongQuestion: it is not known.
+        """
+        if of == "capital":
+            found = self.capital(values)
+            if found is None:
+                raise WrongQuestion('rented nodes have no capital; [costs] basis = "purchase"')
+            return found
+        return self.power(values) if of == "power" else float(self.cluster(values).accelerators)
+
+    def extreme(self, of: str, *, largest: bool) -> float:
+        """The least or the largest that such a measure gets on the axes, found one axis at a time."""
+        study = self.study
+        point, best = [0] * len(study.axes), self.measured(of, study.values(tuple(0 for _ in study.axes)))
+        for _ in range(2):
+            for place, axis in enumerate(study.axes):
+                for n in range(len(axis.values)) if not axis.ordered else (0, len(axis.values) - 1):
+                    tried = [*point[:place], n, *point[place + 1 :]]
+                    try:
+                        value = self.measured(of, study.values(tuple(tried)))
+                    except WrongQuestion:
+                        continue
+                    if (value > best) == largest and value != best:
+                        point, best = tried, value
+        return best

@@ -1,0 +1,328 @@
+"""What a point of a study is worth: the exact best plan of every workload on its cluster, and the objectives from it.
+
+A search is made once for all points that look alike to it: what changes a price, a power or a region changes no plan.
+Many points at once are searched side by side, as machines of one space.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from planner import cost
+from planner.base.errors import ClusterwrightError, WrongQuestion
+from planner.catalog import Catalog
+from planner.cost import money
+from planner.cost.figures import Array
+from planner.question import prepared as question
+from planner.question.prepared import Prepared, prepare, problem
+from planner.question.request import goodput_of
+from planner.schema.hardware import Cluster
+from planner.search.bounded import Bounded
+from planner.search.machines import Machine, best_on_each, needs
+from planner.search.problem import Candidate
+from planner.space.grid import single_grid
+from planner.study.program.clusters import Clusters, Values
+from planner.study.question.study import Objective, Point, Study, StudyWorkload
+
+_HELD = 1 << 26
+"""Most bytes that are kept of what the candidates of one space hold."""
+_WITHOUT_PLAN = ("capital", "power", "accelerators")
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One point, evaluated."""
+
+    point: Point
+    objectives: dict[str, float]
+    """In the units of `study.UNITS`; empty where a workload has no plan."""
+    measures: dict[str, float]
+    """What is limited, as far as it is known."""
+    violations: dict[str, float]
+    """Constraint -> by what share it is exceeded; 0 or less where it is kept."""
+    candidates: tuple[Candidate | None, ...]
+    """Of each workload; None where it was not searched for or nothing fits."""
+    why: str = ""
+    """What is wrong with a point that is no cluster, or trains nothing."""
+
+    @property
+    def feasible(self) -> bool:
+        """Whether every workload has a plan and every constraint is kept."""
+        return bool(self.objectives) and all(value <= 0 for value in self.violations.values())
+
+
+@dataclass
+class _Space:
+    """What all machines share on which the same layouts are legal."""
+
+    prepared: Prepared
+    least: float | None = None
+    """Bytes that its leanest plan holds, once it is known."""
+    held: list[Array] | None = None
+    """What its candidates hold, the same on every machine, once it is known."""
+    found: dict[Key, Candidate | None] = field(default_factory=dict)
+
+
+class Evaluator:
+    """Evaluates the points of a study and remembers the searches."""
+
+    def __init__(self, catalog: Catalog, study: Study) -> None:
+        self.catalog, self.study = catalog, study
+        self.clusters = Clusters(catalog, study)
+        self._spaces: dict[Key, _Space | str] = {}
+        self._flops: dict[StudyWorkload, float] = {}
+        self._weights = sum(job.weight for job in study.workloads)
+        self._alike: dict[Point, Key] = {}
+        self._loose: Evaluator | None = None
+        self.searches = 0
+        """Plan searches made; the other points needed none."""
+
+    def one(self, point: Point) -> Outcome:
+        """One point."""
+        return self.many([point])[0]
+
+    def many(self, points: Sequence[Point], advance: Callable[[int], None] | None = None) -> list[Outcome]:
+        """Several points, those of one space side by side."""
+        return self.valued([self.study.values(point) for point in points], points, advance)
+
+    def valued(
+        self, values: Sequence[Values], points: Sequence[Point], advance: Callable[[int], None] | None = None
+    ) -> list[Outcome]:
+        """The same of any values, on the axes' lattice or off it; `points` only names them."""
+        limits = [self._limits(each) for each in values]
+        wanted = [each for each, (_, broken, why) in zip(values, limits, strict=True) if not why and _kept(broken)]
+        self._search(wanted)
+        found = []
+        for point, each, (measures, broken, why) in zip(points, values, limits, strict=True):
+            if why or not _kept(broken):
+                found.append(Outcome(point, {}, measures, broken, (None,) * len(self.study.workloads), why))
+            else:
+                found.append(self._outcome(point, each, measures, broken))
+            if advance:
+                advance(1)
+        return found
+
+    def loosened(self) -> Evaluator:
+        """The same without constraints, sharing every search that was made."""
+        if not self.study.constraints:
+            return self
+        if self._loose is None:
+            self._loose = Evaluator(self.catalog, replace(self.study, constraints=()))
+            self._loose._spaces, self._loose.clusters = self._spaces, self.clusters
+        return self._loose
+
+    def bounds(self, values: Sequence[Values]) -> list[dict[str, float]]:
+        """What is violated of each point, as far as that is known without a plan."""
+        return [self._limits(each)[1] for each in values]
+
+    def allowed(self, point: Point) -> bool:
+        """Whether a point is a cluster that keeps every limit which needs no plan."""
+        _, broken, why = self._limits(self.study.values(point))
+        return not why and _kept(broken)
+
+    def alike(self, point: Point) -> Key:
+        """What a point's outcome follows from: the searches that it needs, and what its cluster costs and draws."""
+        if point not in self._alike:
+            self._alike[point] = self._alike_of(self.study.values(point))
+        return self._alike[point]
+
+    def _alike_of(self, values: Values) -> Key:
+        try:
+            cluster = self.clusters.cluster(values)
+        except ClusterwrightError as error:
+            return (str(error),)
+        found: list[object] = [values[limit.of] for limit in self.study.constraints if limit.of in values]
+        for ask in (self.clusters.capital, self.clusters.hourly_usd, self.clusters.power):
+            with suppress(ClusterwrightError):  # it is not known, and so nothing follows from it
+                found.append(ask(values))
+        for job in self.study.workloads:
+            here = self.prepared(job, values)
+            good = float(goodput_of(self.clusters.request(job, values), cluster.count).fraction)
+            found += [_structure(cluster), good, here if isinstance(here, str) else _speed(here)]
+        return tuple(found)
+
+    # ---- constraints -------------------------------------------------------------------------------------------------
+
+    def _limits(self, values: Values) -> tuple[dict[str, float], dict[str, float], str]:
+        """What is known of a point without a plan: measures, violations, and what is wrong with it."""
+        measures: dict[str, float] = {}
+        try:
+            self.clusters.cluster(values)
+            for limit in self.study.constraints:
+                if limit.of in values:
+                    measures[limit.of] = float(values[limit.of])
+                elif limit.of in _WITHOUT_PLAN:
+                    measures[limit.of] = self.clusters.measured(limit.of, values)
+        except ClusterwrightError as error:
+            return measures, {"cluster": 1.0}, str(error)
+        return measures, self._violations(measures), ""
+
+    def _violations(self, measures: dict[str, float]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for limit in self.study.constraints:
+            value = measures.get(limit.of)
+            if value is None:
+                continue
+            if math.isfinite(limit.at_most):
+                found[f"{limit.of} at most"] = (value - limit.at_most) / max(abs(limit.at_most), 1e-300)
+            if math.isfinite(limit.at_least):
+                found[f"{limit.of} at least"] = (limit.at_least - value) / max(abs(limit.at_least), 1e-300)
+        return found
+
+    # ---- plans -------------------------------------------------------------------------------------------------------
+
+    def _space(self, workload: StudyWorkload, cluster: Cluster, values: Values) -> _Space | str:
+        key = (workload, *_structure(cluster))
+        if key not in self._spaces:
+            try:
+                self._spaces[key] = _Space(prepare(self.catalog, self.clusters.request(workload, values)))
+            except ClusterwrightError as error:
+                self._spaces[key] = str(error).splitlines()[0]
+        return self._spaces[key]
+
+    def prepared(self, workload: StudyWorkload, values: Values) -> Prepared | str:
+        """A workload's question on a point's cluster; or why there is none."""
+        cluster = self.clusters.cluster(values)
+        space = self._space(workload, cluster, values)
+        return space if isinstance(space, str) else question.moved(space.prepared, cluster)
+
+    def priced(self, workload: StudyWorkload, values: Values) -> Prepared:
+        """A workload's question on a point's cluster with the price of an hour there, for its plan.
+
+        Raises:
+            WrongQuestion: the point trains nothing.
+        """
+        here = self.prepared(workload, values)
+        if isinstance(here, str):
+            raise WrongQuestion(here)
+        try:
+            return replace(here, request=self.clusters.priced(workload, values))
+        except WrongQuestion:  # no price is known: none is said
+            return replace(here, request=self.clusters.request(workload, values))
+
+    def _search(self, wanted: Sequence[Values]) -> None:
+        """Finds the plans that these points need and that are not known."""
+        open_ones: dict[int, tuple[_Space, dict[Key, Prepared]]] = {}
+        for values in wanted:
+            for job in self.study.workloads:
+                space = self._space(job, self.clusters.cluster(values), values)
+                if isinstance(space, str):
+                    continue
+                here = question.moved(space.prepared, self.clusters.cluster(values))
+                key = _speed(here)
+                if key not in space.found:
+                    open_ones.setdefault(id(space), (space, {}))[1].setdefault(key, here)
+        for space, machines in open_ones.values():
+            self.searches += len(machines)
+            if _alike(space.prepared):
+                asked = problem(space.prepared, 1)
+                held = needs(asked) if space.held is None else space.held
+                space.held = held if sum(each.nbytes for each in held) <= _HELD else None
+                each = [Machine(p.figures.devices, p.figures.network, p.usable) for p in machines.values()]
+                space.found |= dict(zip(machines, best_on_each(asked, each, held), strict=True))
+                continue
+            for key, here in machines.items():
+                answer = Bounded().search(problem(here, 1))
+                space.found[key] = answer.best[0] if answer.best else None
+                if answer.closest is not None:
+                    space.least = answer.closest.memory
+
+    def _least(self, space: _Space, here: Prepared) -> float:
+        if space.least is None:
+            closest = Bounded().search(problem(here, 1)).closest
+            space.least = closest.memory if closest is not None else here.usable
+        return space.least
+
+    # ---- objectives --------------------------------------------------------------------------------------------------
+
+    def _outcome(self, point: Point, values: Values, measures: dict[str, float], broken: dict[str, float]) -> Outcome:
+        candidates: list[Candidate | None] = []
+        short, why = -1.0, ""
+        cluster = self.clusters.cluster(values)
+        for job in self.study.workloads:
+            space = self._space(job, cluster, values)
+            if isinstance(space, str):
+                candidates.append(None)
+                short, why = max(short, 1.0), why or f"{job.model}: {space}"
+                continue
+            here = question.moved(space.prepared, cluster)
+            candidate = space.found[_speed(here)]
+            candidates.append(candidate)
+            if candidate is None:
+                short = max(short, self._least(space, here) / here.usable - 1.0, 1e-9)
+                why = why or f"{job.model} does not fit into memory"
+        if why:
+            return Outcome(point, {}, measures, broken | {"memory": short}, tuple(candidates), why)
+        known: dict[str, float] = {name: 0.0 for name in self._needed()}
+        for job, candidate in zip(self.study.workloads, candidates, strict=True):
+            assert candidate is not None
+            for name in self._needed():
+                known[name] += job.weight / self._weights * self._value(name, job, candidate, values)
+        measures = measures | {c.of: known[c.of] for c in self.study.constraints if c.of in known}
+        objectives: dict[str, float] = {name: known[name] for name in self.study.objectives}
+        return Outcome(point, objectives, measures, self._violations(measures), tuple(candidates))
+
+    def _needed(self) -> Iterator[Objective]:
+        """Objectives to know: those asked for, and those that are limited."""
+        limited = {c.of for c in self.study.constraints}
+        names: tuple[Objective, ...] = ("step-time", "cost", "energy", "performance-per-dollar")
+        return (name for name in names if name in self.study.objectives or name in limited)
+
+    def _value(self, name: Objective, job: StudyWorkload, candidate: Candidate, values: Values) -> float:
+        """One objective of one workload."""
+        if name == "step-time":
+            return candidate.time
+        wanted = self.clusters.request(job, values)
+        tokens = candidate.layout["batch"] * wanted.workload.sequence
+        if name == "performance-per-dollar":
+            capital = self.clusters.capital(values)
+            paid = self.clusters.hourly_usd(values) if capital is None else capital
+            return self._flops_per_token(job, candidate, values) * tokens / candidate.time / paid
+        good = goodput_of(wanted, candidate.layout["nodes"]).fraction
+        seconds = float(money.wall_time(candidate.time, 1.0, good)) / tokens
+        if name == "energy":
+            return seconds * self.clusters.power(values)
+        return seconds / money.HOUR_S * self.clusters.hourly_usd(values) * 1e6
+
+    def _flops_per_token(self, job: StudyWorkload, candidate: Candidate, values: Values) -> float:
+        if job not in self._flops:
+            here = self.prepared(job, values)
+            assert not isinstance(here, str)
+            grid = single_grid(here.figures, candidate.layout, candidate.options)
+            tokens = candidate.layout["batch"] * here.request.workload.sequence
+            self._flops[job] = float(cost.model_flops(grid)) / tokens
+        return self._flops[job]
+
+
+def _kept(broken: dict[str, float]) -> bool:
+    return all(value <= 0 for value in broken.values())
+
+
+def _structure(cluster: Cluster) -> Key:
+    """What of a cluster says which layouts are legal, and which efficiencies hold."""
+    node, fabric, part = cluster.node, cluster.fabric, cluster.accelerator
+    has = tuple(getattr(part, name) is None for name in type(part).__dataclass_fields__)
+    return (node.id, node.accelerators, cluster.count, fabric.id, fabric.kind, fabric.leaf_nodes, part.id, has)
+
+
+def _speed(here: Prepared) -> Key:
+    """What of a cluster a plan's time and whether it fits depend on, beside its structure."""
+    figures, network = here.figures, here.figures.network
+    if float(network.accelerators) <= float(network.leaf):
+        network = replace(network, spine=1.0)  # nothing crosses it
+    others = tuple(
+        getattr(figures, name)
+        for name in type(figures).__dataclass_fields__
+        if name not in ("shape", "stack", "devices", "profiles", "network")
+    )
+    return (network, *others, *figures.devices.values(), here.usable)
+
+
+def _alike(prepared: Prepared) -> bool:
+    """Whether machines may be searched side by side: they differ in devices, network and capacity alone."""
+    figures = prepared.figures
+    return not figures.profiles and figures.expanded is None and figures.network.dimensions is None

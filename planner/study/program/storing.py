@@ -1,0 +1,251 @@
+"""Where trials are kept: a journal file, a database, memory; and whether a stored study may be gone on with."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.base.errors import WrongQuestion
+from planner.study.question.study import LARGER_IS_BETTER, Study
+
+if TYPE_CHECKING:
+    import optuna
+
+GRACE_S = 30.0
+"""A lock that another machine has held for so long is taken for lost."""
+WAIT_S = (0.001, 0.1)
+"""Between two looks at a lock: the first, the longest."""
+
+
+def storage(where: str | None) -> Any:
+    """A journal file, a database by its URL, or memory.
+
+    Raises:
+        WrongQuestion: it cannot be opened; the message says why.
+    """
+    import optuna
+    from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    if where is None:
+        return InMemoryStorage()
+    if "://" in where:
+        shown = where.split("@")[-1]
+        try:
+            return RDBStorage(_with_driver(where))
+        except ImportError:
+            raise WrongQuestion(f"--storage {shown}: its driver is missing; pip install psycopg2-binary") from None
+        except Exception as error:
+            reason = str(error.__cause__ or error).strip().splitlines()[0]
+            raise WrongQuestion(f"--storage {shown}: {reason}") from None
+    path = placed(where)
+    mended(path, "op_code", "of a study's trials")
+    try:
+        return JournalStorage(JournalFileBackend(str(path), Lock(path)))  # type: ignore[arg-type]
+    except (OSError, ValueError, KeyError, optuna.exceptions.OptunaError) as error:
+        raise WrongQuestion(f"--storage {where}: not a journal of a study ({error})") from None
+
+
+def _with_driver(url: str) -> str:
+    """A PostgreSQL URL with the driver that is installed; which one is usual changes between versions of SQLAlchemy."""
+    from importlib.util import find_spec
+
+    scheme, _, rest = url.partition("://")
+    if scheme not in ("postgresql", "postgres"):
+        return url
+    driver = next((name for name in ("psycopg2", "psycopg") if find_spec(name)), "psycopg2")
+    return f"postgresql+{driver}://{rest}"
+
+
+def placed(where: str) -> Path:
+    """Where a journal is or may be begun.
+
+    Raises:
+        WrongQuestion: a folder, or in none.
+    """
+    path = Path(where)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise WrongQuestion(f"--storage {where}: {'a folder' if path.is_dir() else 'its folder does not exist'}")
+    return path
+
+
+def mended(path: Path, key: str, what: str) -> None:
+    """Cuts off a last line that a killed process did not finish. `key`: what every line of such a journal holds.
+
+    Raises:
+        WrongQuestion: it is another kind of file; it is left as it is.
+    """
+    if not path.exists():
+        return
+    try:
+        with path.open("rb") as file:
+            first = file.readline()
+            if first and key not in json.loads(first):
+                raise ValueError
+    except (OSError, ValueError, TypeError):
+        raise WrongQuestion(f"--storage {path}: not a journal {what}") from None
+    if path.stat().st_size and not _ends(path):
+        with Lock(path):  # nobody writes now: what is unfinished stays so
+            text = path.read_bytes()
+            with path.open("r+b") as file:
+                file.truncate(text.rfind(b"\n") + 1)
+
+
+def _ends(path: Path) -> bool:
+    """Whether the last line is whole."""
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+class Lock:
+    """A link beside a file that names the process which writes to it; also on network file systems without locks.
+
+    Optuna's own lock says only that somebody writes: after ``kill -9`` everybody else waits for half a minute. This one
+    is taken over at once from a process of this machine that is no more.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._link = path.with_name(f"{path.name}.lock")
+
+    def acquire(self) -> bool:
+        """Waits until the file is this process's to write to."""
+        wait, seen, since = WAIT_S[0], ("", 0), time.monotonic()
+        while True:
+            try:
+                self._link.symlink_to(f"{socket.gethostname()}:{os.getpid()}")
+                return True
+            except FileExistsError:
+                held = self._held()
+            if held is not None:
+                if held != seen:
+                    seen, since = held, time.monotonic()
+                if gone(held[0]) or time.monotonic() - since > GRACE_S:
+                    self._taken_from(held[0])
+                    continue
+            time.sleep(wait)
+            wait = min(2 * wait, WAIT_S[1])
+
+    def _held(self) -> tuple[str, int] | None:
+        """By whom and since when; None if it has just been let go."""
+        try:
+            return str(self._link.readlink()), self._link.lstat().st_mtime_ns
+        except OSError:
+            return None
+
+    def _taken_from(self, holder: str) -> None:
+        """Takes the lock away from who cannot let go of it."""
+        aside = self._link.with_name(f"{self._link.name}.{uuid.uuid4().hex}")
+        try:
+            self._link.rename(aside)
+        except OSError:
+            return  # another did
+        found = str(aside.readlink())
+        aside.unlink()
+        if found != holder:  # another had, and holds it: give it back
+            with contextlib.suppress(FileExistsError):
+                self._link.symlink_to(found)
+
+    def release(self) -> None:
+        """Lets others write."""
+        self._link.unlink(missing_ok=True)
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *failed: object) -> None:
+        self.release()
+
+
+def gone(worker: str) -> bool:
+    """Whether a process, named ``host:pid``, was one of this machine's and is no more."""
+    host, _, pid = worker.rpartition(":")
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+def opened(
+    store: Any, study: Study, question: Mapping[str, Any], seed: int, where: str, *, resume: bool
+) -> optuna.Study:
+    """The stored study: begun, or gone on with.
+
+    Raises:
+        WrongQuestion: it exists and is not to be resumed, it does not and is, or it asked something else.
+    """
+    import optuna
+
+    known = study.name in optuna.get_all_study_names(store)
+    if known and not resume:
+        raise WrongQuestion(
+            f"{where} already holds study {study.name!r}: --resume goes on with it, --storage names another place"
+        )
+    if resume and not known:
+        raise WrongQuestion(f"--resume: {where} holds no study {study.name!r}; leave it out to begin")
+    if known:
+        found = optuna.load_study(study_name=study.name, storage=store)
+        before = found.user_attrs.get("seed")
+        seeds = [] if before == seed else [f"seed: {before} before, {seed} now (--seed {before})"]
+        told = "--resume: the study has changed since it was begun"
+        unchanged(found.user_attrs.get("question"), question, told, *seeds)
+        return found
+    directions: list[Any] = ["maximize" if name in LARGER_IS_BETTER else "minimize" for name in study.objectives]
+    found = optuna.create_study(study_name=study.name, storage=store, directions=directions)
+    found.set_user_attr("question", dict(question))
+    found.set_user_attr("seed", seed)
+    return found
+
+
+def unchanged(before: Any, now: Mapping[str, Any], told: str, *more: str) -> None:
+    """Holds a stored question to the one asked now; `more`: further differences.
+
+    Raises:
+        WrongQuestion: they differ; the message is what is `told`, and where.
+    """
+    lines = [*differences(before, now), *more]
+    if lines:
+        rest = [f"and {len(lines) - 12} more"] if len(lines) > 12 else []
+        raise WrongQuestion(f"{told}:\n  " + "\n  ".join(lines[:12] + rest))
+
+
+def differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
+    """Where two questions differ, as lines: key, before, now."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in [*before, *(k for k in now if k not in before)]:
+            yield from differences(before.get(key), now.get(key), f"{where}.{key}" if where else str(key))
+    elif isinstance(before, list | tuple) and isinstance(now, list | tuple):
+        if all(isinstance(x, Mapping) for x in [*before, *now]):
+            for n in range(max(len(before), len(now))):
+                old, new = (rows[n] if n < len(rows) else None for rows in (before, now))
+                name = next((str(r["path"]) for r in (old, new) if r and "path" in r), str(n))
+                yield from differences(old, new, f"{where}.{name}")
+        elif list(before) != list(now):
+            yield f"{where}: {_short(before)} before, {_short(now)} now"
+    elif before != now:
+        yield f"{where}: {_short(before)} before, {_short(now)} now"
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "not there"
+    text = json.dumps(value) if not isinstance(value, str) else value
+    return (
+        text
+        if len(text) <= 70
+        else f"{text[:50]}... ({len(value)} values)"
+        if isinstance(value, list | tuple)
+        else f"{text[:67]}..."
+    )

@@ -1,0 +1,135 @@
+"""Trials of a study: points are proposed, each is evaluated exactly, and a storage keeps them.
+
+Every trial has its own seed, made of the study's and the trial's number, so that a study that was stopped and resumed
+by one worker ends as one that ran through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from planner.study.program import storing
+from planner.study.program.evaluation import Evaluator, Outcome
+from planner.study.program.proposing import KnownPoints, distributions, ordinal, point, sampler
+
+if TYPE_CHECKING:
+    import optuna
+
+Progress = Callable[[int, str], None]
+"""Told of so many more trials, and of the best so far."""
+NAMELESS_S = 1.0
+STALE_S = 900.0
+"""After so long a trial that another machine began and did not end is taken for lost."""
+
+
+def quiet() -> None:
+    """Keeps Optuna's own log and its warnings of what is experimental off the screen."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+
+
+def run(
+    found: optuna.Study, evaluator: Evaluator, target: int, seed: int, advance: Progress, goes_on: Callable[[], bool]
+) -> None:
+    """Makes trials until there are `target` of them, or `goes_on` says no."""
+    from optuna.trial import TrialState
+
+    study = evaluator.study
+    found.sampler = sampler(study, seed, KnownPoints(evaluator.allowed, evaluator.alike))
+    spread = distributions(study)
+    here = f"{socket.gethostname()}:{os.getpid()}"
+    best: float | None = None
+    while goes_on():
+        if counted(found) >= target and not release(found):
+            return
+        trial = found.ask(spread)
+        if ordinal(found, trial.number) >= target:
+            found.tell(trial, state=TrialState.FAIL)
+            return
+        trial.set_user_attr("worker", here)
+        outcome = evaluator.one(point(study, trial.params))
+        best = _told(found, trial, outcome, best, advance)
+
+
+def _told(found: optuna.Study, trial: Any, outcome: Outcome, best: float | None, advance: Progress) -> float | None:
+    """Stores an outcome."""
+    names = list(outcome.objectives)
+    for name, value in outcome.violations.items():
+        trial.set_constraint(name, value)
+    trial.set_user_attr("outcome", stored(outcome))
+    worst = [0.0 if d.name == "MAXIMIZE" else float("inf") for d in found.directions]
+    values = [outcome.objectives[name] for name in names] if names else worst
+    found.tell(trial, values)
+    first = values[0]
+    if outcome.feasible and (
+        best is None or (first > best if found.directions[0].name == "MAXIMIZE" else first < best)
+    ):
+        best = first
+    advance(1, "" if best is None else f"best {best:,.4g}")
+    return best
+
+
+def stored(outcome: Outcome) -> dict[str, Any]:
+    """What of an outcome a journal keeps."""
+    return {
+        "objectives": outcome.objectives,
+        "measures": outcome.measures,
+        "violations": outcome.violations,
+        "plan": [brief(candidate) for candidate in outcome.candidates] if outcome.objectives else [],
+        "why": outcome.why,
+    }
+
+
+def brief(candidate: Any) -> dict[str, Any]:
+    """A candidate in few words."""
+    options = candidate.options
+    return {
+        "step_time_s": candidate.time,
+        "memory_bytes": candidate.memory,
+        "layout": candidate.layout,
+        "options": {
+            "precision": options.precision,
+            "recompute": options.recompute.name,
+            "sequence_parallel": options.tensor.sequence_parallel,
+            "zero": options.sharding.zero,
+            "offload": "optimizer" if options.offload else "none",
+        },
+    }
+
+
+def counted(found: optuna.Study) -> int:
+    """Trials that were begun, those that were lost left out."""
+    from optuna.trial import TrialState
+
+    states = (TrialState.COMPLETE, TrialState.RUNNING)
+    return len(found.get_trials(deepcopy=False, states=states))
+
+
+def release(found: optuna.Study) -> int:
+    """Gives up the trials of workers that are no more; how many those were."""
+    import datetime
+
+    from optuna.exceptions import UpdateFinishedTrialError
+    from optuna.trial import TrialState
+
+    lost, running = 0, found.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    if any("worker" not in trial.user_attrs for trial in running):
+        time.sleep(NAMELESS_S)  # a worker says who it is right after a trial began: unless it was killed between
+        running = found.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    for trial in running:
+        worker = str(trial.user_attrs.get("worker", ""))
+        began = trial.datetime_start
+        age = (datetime.datetime.now() - began).total_seconds() if began else STALE_S
+        if not worker or storing.gone(worker) or age >= STALE_S:
+            with contextlib.suppress(UpdateFinishedTrialError, ValueError):  # another gave it up just now
+                found.tell(trial.number, state=TrialState.FAIL)
+                lost += 1
+    return lost

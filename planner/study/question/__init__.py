@@ -1,0 +1,1 @@
+"""What a design study asks: its file, and the axes that it moves."""

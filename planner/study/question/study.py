@@ -1,0 +1,134 @@
+"""What a study asks: a base cluster, the axes along which it may change, workloads, objectives, constraints, costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from planner.cost.ownership import Ownership
+from planner.question.asked import PlanOptions
+
+Value = float | int | str
+Objective = Literal["step-time", "cost", "energy", "performance-per-dollar"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+LARGER_IS_BETTER = ("performance-per-dollar",)
+UNITS: dict[str, str] = {
+    "step-time": "s",
+    "cost": "USD/Mtoken",
+    "energy": "J/token",
+    "performance-per-dollar": "FLOP/s/USD",
+    "capital": "USD",
+    "power": "W",
+    "accelerators": "",
+}
+MEASURES = tuple(UNITS)
+"""What may be limited beside the axes themselves."""
+Basis = Literal["purchase", "on-demand", "spot", "reserved-1y", "reserved-3y"]
+BASES: tuple[Basis, ...] = get_args(Basis)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """A figure of the base cluster and the values that it may take."""
+
+    path: str
+    """Dotted, as the catalog spells it: ``accelerator.memory_bandwidth``."""
+    values: tuple[Value, ...]
+    """In order; SI."""
+    ordered: bool
+    """Whether neighbours are alike: numbers are, names are not."""
+    unit: str = ""
+    """Dimension, as `planner.base.units` names it; empty for counts, bare numbers and names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyWorkload:
+    """A model that the cluster is to train, and what share of the work it is."""
+
+    model: str
+    weight: float
+    asked: PlanOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyConstraint:
+    """A limit on a measure or on an axis, SI."""
+
+    of: str
+    at_most: float = math.inf
+    at_least: float = -math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """US dollars (or watts) for one SI unit of a figure."""
+
+    path: str
+    per_unit: float
+    each: Literal["accelerator", "node", "port"]
+    """What there are many of: the rate holds for each of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """What a cluster costs: a price of the catalog, or a stated function, and what owning adds."""
+
+    basis: Basis
+    accelerator_usd: float | None = None
+    """Of one accelerator before the rates; None: the catalog's price of a node, and rates count from the base on."""
+    node_usd: float = 0.0
+    rates: tuple[Rate, ...] = ()
+    ownership: Ownership = field(default_factory=Ownership)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """The cluster that the axes change."""
+
+    node: str
+    count: int | None = None
+    """Nodes ..."""
+    accelerators: int | None = None
+    """... or accelerators: as many nodes as hold them."""
+    fabric: str | None = None
+    region: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """The whole question."""
+
+    name: str
+    base: Base
+    axes: tuple[Axis, ...]
+    workloads: tuple[StudyWorkload, ...]
+    objectives: tuple[Objective, ...]
+    constraints: tuple[StudyConstraint, ...] = ()
+    costs: Costs
+    power: tuple[Rate, ...] = ()
+    """Watts that more of a figure adds to a node's, from the base on."""
+    trials: int
+    inputs: dict[str, str] = field(default_factory=dict)
+    """Input -> sha256 prefix."""
+
+    @property
+    def size(self) -> int:
+        """Points of the outer space."""
+        return math.prod(len(axis.values) for axis in self.axes)
+
+    def point(self, index: int) -> Point:
+        """The point of that number; the last axis turns fastest."""
+        found: list[int] = []
+        for axis in reversed(self.axes):
+            index, place = divmod(index, len(axis.values))
+            found.append(place)
+        return tuple(reversed(found))
+
+    def values(self, point: Point) -> dict[str, Value]:
+        """Axis -> value at a point."""
+        return {axis.path: axis.values[place] for axis, place in zip(self.axes, point, strict=True)}
+
+
+Point = tuple[int, ...]
+"""A place on every axis."""

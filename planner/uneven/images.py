@@ -1,0 +1,119 @@
+"""Convolutional networks on unlike accelerators: node models from the catalog, for uneven data parallelism.
+
+A node's forward and backward pass are close to lines in its images, so that Cannikin's model holds: its slopes and
+intercepts are taken from the cost of two batches (:mod:`planner.cost.convolution`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.base.errors import WrongQuestion
+from planner.catalog import Catalog
+from planner.cost import collectives, convolution, risk
+from planner.cost.figures import Device
+from planner.cost.software import Software, stretched
+from planner.models import families
+from planner.performance import binding, intervals
+from planner.performance.efficiency import Efficiencies
+from planner.question.joined import JobPool, Pools, joint
+from planner.question.request import OOM_RISK
+from planner.uneven.node_times import Array, Nodes, nodes
+
+RUNTIME = ("pytorch-ddp", "2020")
+"""The data-parallel trainer whose efficiencies hold, and its year."""
+PRECISIONS = ("fp16", "bf16", "tf32", "fp32")
+FEW, MANY = 16.0, 256.0
+"""Images between which times are taken to be lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An accelerator of a pool under a network: its figures, and what its memory holds. Bytes."""
+
+    device: Device
+    software: Software
+    fixed: float
+    """Held whatever the images."""
+    image: float
+    """Of each image."""
+    usable: float
+    """What a predicted peak may reach at the risk asked for."""
+
+    @property
+    def cap(self) -> float:
+        """Most images."""
+        return float(np.floor(max(self.usable - self.fixed, 0.0) / self.image))
+
+
+def part(catalog: Catalog, network: str, pool: JobPool, precision: str, oom_risk: float = OOM_RISK) -> ImagePart:
+    """The accelerator of a pool.
+
+    Raises:
+        WrongQuestion: no such network, or an accelerator without the precision.
+    """
+    model, own = convolution.layers(families.network(network)), pool.cluster.accelerator
+    if not binding.can_train_in(own, precision):
+        able = [name for name in PRECISIONS if binding.can_train_in(own, name)]
+        raise WrongQuestion(
+            f"{own.id} does not train in {precision}; it does in {', '.join(able) or 'none'} (--precision)"
+        )
+    using = Efficiencies.of(catalog)
+    reached, runtime = using.accelerator(own), using.runtime(*RUNTIME, "", own.generation)
+    software = binding.software(runtime, precision)
+    spread, _ = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), RUNTIME[0])
+    return ImagePart(
+        device=binding.matured(binding.device(own, reached, precision, RUNTIME[1]), reached, RUNTIME[1]),
+        software=software,
+        fixed=convolution.state_bytes(model, software) + runtime.resident_bytes,
+        image=convolution.image_bytes(model, software) * runtime.activation_factor,
+        usable=risk.usable(own.memory, spread, oom_risk),
+    )
+
+
+def of(catalog: Catalog, network: str, offered: Pools, used: Sequence[JobPool], precision: str = "fp16",
+       oom_risk: float = OOM_RISK) -> Nodes:  # fmt: skip
+    """A node for every accelerator of the pools `used`, in their order: ``t = q b + s`` forward, ``k b + m`` backward.
+
+    Reductions may run beside the share of the backward pass that the trainer overlaps, but for the last layer's.
+    Waiting for the slowest rank stretches all but the update, as in :func:`planner.cost.convolution.step_time`.
+
+    Raises:
+        WrongQuestion: no such network, or an accelerator without the precision.
+    """
+    model = convolution.layers(families.network(network))
+    using = Efficiencies.of(catalog)
+    parts = [part(catalog, network, pool, precision, oom_risk) for pool in used]
+    networks = [binding.network(pool.cluster, using.accelerator(pool.cluster.accelerator)) for pool in used]
+    ranks = sum(pool.cluster.accelerators for pool in used)
+    link = joint(offered, used, networks, float(ranks))
+    if len(used) > 1:
+        fewest = min(pool.cluster.accelerators for pool in used)
+        link = replace(link, domain=min(float(link.domain), max(float(min(fewest, ranks // 2)), 1.0)))
+    software = parts[0].software
+    stretch = max(float(stretched(link, each.software, 1.0)) for each in parts)
+    group = collectives.group(link, float(ranks), 1.0)
+    reduce = float(collectives.all_reduce(link, convolution.gradient_bytes(model, software), group)) * stretch
+    columns: list[tuple[float, ...]] = []
+    for pool, each in zip(used, parts, strict=True):
+        times = convolution.passes(model, each.device, each.software, np.array([FEW, MANY]))
+        (few_f, many_f), (few_b, many_b) = (
+            (np.ravel(way) * stretch).tolist() for way in (times.forward, times.backward)
+        )
+        q, k = (many_f - few_f) / (MANY - FEW), (many_b - few_b) / (MANY - FEW)
+        update = float(convolution.update_time(model, each.device)) + float(each.software.step_overhead)
+        ahead, back = max(few_f - q * FEW, 0.0) + update, max(few_b - k * FEW, 0.0)
+        row = (q, ahead, k, back, 1.0 - float(each.software.dp_overlap), each.cap)
+        columns += [row] * pool.cluster.accelerators
+    last = reduce / len(model.size)
+    q, s, k, m, gamma, cap = np.array(columns).T
+    return nodes(q, s, k, m, gamma=gamma, overlapped=reduce - last, last=last, cap=cap)
+
+
+def of_each(used: Sequence[JobPool], figures: Array) -> list[Array]:
+    """Figures of nodes (:func:`of`), pool by pool."""
+    ends = np.cumsum([pool.cluster.accelerators for pool in used])
+    return np.split(figures, ends[:-1].tolist())
