@@ -73,8 +73,8 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
     for flag in OF_A_WORKLOAD if path is not None else ():
         if getattr(flags, flag) is not None:
             raise WrongQuestion(
-                f"a portfolio file and --{flag}: the file says how its workloads are trained; "
-                "write it there, or leave the file out"
+                f"a portfolio file and --{flag}: the file states how its workloads are trained; "
+                "write it there, or drop the file"
             )
     if path is None:
         with _told_by_flag(FLAGS):

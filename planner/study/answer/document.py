@@ -210,7 +210,7 @@ def _nothing(study: Study, trials: Sequence[Trial]) -> str:
     why = next((each.why for each in trials if each.why), "")
     return (
         f"{searched}.\nIn the way: {told or 'nothing'}.{f' {why}.' if why else ''}\n"
-        f"Closest: it misses {short or 'nothing'}. Loosen that, or give the axes more room."
+        f"Closest: it misses {short or 'nothing'}. Relax that limit, or widen the axes."
     )
 
 

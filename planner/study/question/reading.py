@@ -158,7 +158,7 @@ def _base(r: _Reader, table: Any) -> Base:
     count = r.value(table, "count", where, _count(1_000_000))
     accelerators = r.value(table, "accelerators", where, _count(10_000_000))
     if ("count" in table) == ("accelerators" in table):
-        r.wrong((*where, "count"), "say how large it is: count (nodes) or accelerators, one of them")
+        r.wrong((*where, "count"), "give its size: either count (nodes) or accelerators")
     fabric = r.value(table, "fabric", where, lambda name: r.catalog.fabric(str(name)).id)
     region = r.value(table, "region", where, lambda name: r.catalog.region(str(name)).id)
     usual = "us" if "us" in r.catalog.regions else None
@@ -190,7 +190,7 @@ def _axes(r: _Reader, table: Any) -> tuple[Axis, ...]:
             continue
         values = _values(r, path, given, (*where, *place))
         if path in found:
-            r.wrong((*where, *place), f"{path} stands twice")
+            r.wrong((*where, *place), f"{path} appears twice")
         kind = figures.paths()[path]
         numbers = kind != "name" and not kind.startswith("choice:")
         if values:
@@ -218,7 +218,7 @@ def _values(r: _Reader, path: str, given: Any, where: Where) -> tuple[Value, ...
         if named is not None and not named:
             r.wrong(where, "no values: the axis is empty")
         if named and len(set(named)) < len(named):
-            r.wrong(where, "a value stands twice")
+            r.wrong(where, "a value appears twice")
         return tuple(sorted(named)) if named and not isinstance(named[0], str) else named or ()
     if not table:
         r.wrong(where, "expected a list of values, or { from = ..., to = ..., points = 9 }")
@@ -318,7 +318,7 @@ def _costs(r: _Reader, table: Any) -> Costs:
     if basis not in (None, "purchase") and (rates or stated is not None or each_node is not None):
         r.wrong((*where, "basis"), f"{basis} is a price of the catalog; stated costs are of machines that are bought")
     if each_node is not None and stated is None:
-        r.wrong((*where, "node"), "say what an accelerator costs, too: accelerator = ...")
+        r.wrong((*where, "node"), "give the price of an accelerator as well: accelerator = ...")
     bought = bool(rates) or stated is not None or "ownership" in table
     owned = ownership(r, table.get("ownership", {}), _usd, ("costs", "ownership"))
     return Costs(
