@@ -167,7 +167,7 @@ def test_a_shape_that_is_in_no_library_is_taken_as_it_is() -> None:
 )
 def test_what_cannot_be_read_is_told(source: str, text: str, says: str) -> None:
     with pytest.raises(WrongQuestion) as told:
-        reading.plan(source, text, ["dgx-h100:16"], model=None if "which model" in says else "llama3-70b")
+        reading.plan(source, text, ["dgx-h100:16"], model=None if "name the model" in says else "llama3-70b")
     assert says in str(told.value)
 
 
