@@ -110,8 +110,8 @@ def prepared(run: Run, known: Known, folder: Path) -> PreparedPools:
         batch=str(run.batch),
         runtime="megatron-core@2022" if known.software else None,
         precision="fp32" if known.software else "fp16",
-        links=tuple(links),
-        pins=(f"tp={run.tp}",),
+        link=tuple(links),
+        pin=(f"tp={run.tp}",),
         catalog=folder if known.profiles else None,
     )
     catalog, wanted, pools = pooled_request("opt-350m", [f"{NODES[k]}:{counts[k]}" for k in kinds], asked)

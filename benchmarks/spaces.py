@@ -69,7 +69,7 @@ class Space:
 
     def question(self, *, fold: bool = True) -> Question:
         """The question whose candidates are this space; `fold` counts near-duplicates once, as `plan` does."""
-        asked = PlanOptions(pins=self.pins, waive=self.waived, top=TOP, all_switches=not fold)
+        asked = PlanOptions(pin=self.pins, waive=self.waived, top=TOP, all=not fold)
         catalog, request = request_(self.model, f"{self.node}:{self.nodes}", asked)
         return catalog, replace(request, batches=self.batches)
 

@@ -36,7 +36,7 @@ QUESTIONS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "zones": (
         "llama3-8b",
         ("dgx-h100:1@east", "dgx-h100:1@west"),
-        {"links": ("dgx-h100@east/dgx-h100@west=40 Gbit/s,200 us",)},
+        {"link": ("dgx-h100@east/dgx-h100@west=40 Gbit/s,200 us",)},
     ),
     # Parts of nodes.
     "parts": ("llama3.2-1b", (), {"accelerators": "A100-SXM4-80GB:4,V100-SXM2-32GB:4"}),

@@ -176,7 +176,7 @@ def test_over_dimensions_calls_are_what_the_step_is_made_of(name: str, tmp_path:
     text, model, pins = PODS[name]
     file.write_text(text, encoding="utf-8")
     own = [catalog.cluster_from_file(file, CATALOG)]
-    plan = api.plan(model, str(file), pins=pins, top=1).plans[0]
+    plan = api.plan(model, str(file), pin=pins, top=1).plans[0]
     found, grid = listed(plan, CATALOG, "plan", own), grid_of(plan, CATALOG, "plan", own)
     assert found and {call.where for call in found} == {"dimensions"} and all(call.bytes > 0 for call in found)
     for cause in CAUSES:

@@ -154,7 +154,7 @@ def test_axes_without_quotes_and_ranges():
         ('["24 GiB", "48 GiB", "80 GiB"]', "[]", "the axis is empty"),
         ('"24 GiB"', "24", "has no unit"),
         ('"24 GiB"', '"24 GB/s"', "unknown unit"),
-        ('"24 GiB"', '"48 GiB"', "stands twice"),
+        ('"24 GiB"', '"48 GiB"', "appears twice"),
         ("points = 3", "points = 100000", "from 1 to 1,001"),
         ("points = 3, log = true", 'step = "2 PFLOP/s"', "one value is no axis"),
         ("points = 3", 'points = 3, step = "1 TFLOP/s"', "not both"),
@@ -215,7 +215,7 @@ def test_a_missing_file_and_a_folder(tmp_path):
 
 @cache
 def small_problem(precision: str = "bf16") -> Any:
-    asked = PlanOptions(batch="64", pins=("cp=1", "vpp=1|2", "micro=1", "recompute=none|full"), precision=precision)
+    asked = PlanOptions(batch="64", pin=("cp=1", "vpp=1|2", "micro=1", "recompute=none|full"), precision=precision)
     return problem(prepare(*request("llama3-8b", "dgx-h100:2", asked, known=known())), 1)
 
 
@@ -267,7 +267,7 @@ def test_a_point_is_worth_what_plan_says():
     """
     asked = study(text)
     found = Evaluator(known(), asked).one((0,)).objectives
-    plan = api.plan("llama3-8b", "dgx-h100:2", batch="64", pins=("cp=1", "micro=1")).plans[0]
+    plan = api.plan("llama3-8b", "dgx-h100:2", batch="64", pin=("cp=1", "micro=1")).plans[0]
     assert found["step-time"] == plan.prediction.step_time_s
     assert plan.money.usd_total is not None and plan.energy.energy_j is not None
     assert found["cost"] == pytest.approx(plan.money.usd_total / plan.workload.tokens * 1e6, rel=1e-12)
@@ -481,7 +481,7 @@ def test_shards_merge_to_the_whole(tmp_path):
     assert joined.pareto == whole(TWO).pareto
     partly = merge.merge(known(), study(TWO), paths[:2], explained=False)
     assert not partly.search.exact and partly.search.shards == (1, 2) and partly.search.of_shards == 3
-    with pytest.raises(WrongQuestion, match="stands twice"):
+    with pytest.raises(WrongQuestion, match="appears twice"):
         merge.merge(known(), study(TWO), [paths[0], paths[0]])
     with pytest.raises(WrongQuestion, match="objectives"):
         merge.merge(known(), study(TINY), paths)
@@ -518,7 +518,7 @@ def test_another_seed_tries_other_points(searched):
 def test_a_changed_study_is_not_resumed(searched, tmp_path):
     journal = str(tmp_path / "a.journal")
     by_trials(TINY, 3, storage=journal)
-    with pytest.raises(WrongQuestion, match="--resume goes on"):
+    with pytest.raises(WrongQuestion, match="--resume continues"):
         by_trials(TINY, 3, storage=journal)
     changed = TINY.replace('"48 GiB"', '"40 GiB"').replace("$14 per", "$15 per")
     with pytest.raises(WrongQuestion, match=r"(?s)changed since.*axes\.accelerator\.memory\.values.*costs\.rates"):

@@ -48,7 +48,7 @@ def test_objectives_of_several_workloads_are_their_weighted_means():
     peak = known().accelerators["H100-SXM5-80GB"].peak["bf16"]
     worth: dict[str, list[float]] = {name: [] for name in asked.objectives}
     for model, (batch, _) in JOBS.items():
-        plan = api.plan(model, "dgx-h100:1", batch=batch, pins=("cp=1", "micro=1")).plans[0]
+        plan = api.plan(model, "dgx-h100:1", batch=batch, pin=("cp=1", "micro=1")).plans[0]
         assert plan.energy.energy_j is not None
         worth["performance-per-dollar"].append(plan.prediction.mfu * peak * 8 / CAPITAL)
         worth["step-time"].append(plan.prediction.step_time_s)

@@ -182,7 +182,7 @@ def test_one_more_pool_never_makes_it_worse() -> None:
     """Of four pools, every set against every smaller one."""
     pools = ("quad-rtx6000:1", "t4-4:1", "ws-4xa5000:1", "dgx-v100:1@far")
     best = {
-        names: planned(*names, model="bert-base", batch="2048", pins=("tp=1", "pp=1..2")).plans[0].money.days
+        names: planned(*names, model="bert-base", batch="2048", pin=("tp=1", "pp=1..2")).plans[0].money.days
         for size in range(1, len(pools) + 1)
         for names in itertools.combinations(pools, size)
     }
@@ -237,7 +237,7 @@ def test_money_and_deadlines_hold() -> None:
 def test_what_is_not_used_shortens_no_deadline() -> None:
     """A set of pools has the goodput of its own nodes, whatever is offered beside it."""
     pins = ("tp=1", "pp=1", "micro=4")
-    asked = PlanOptions(batch="1024", deadline="30 d", max_cost="$1M", precision="fp16", pins=pins)
+    asked = PlanOptions(batch="1024", deadline="30 d", max_cost="$1M", precision="fp16", pin=pins)
     ours = ("dgx-a100-40gb:20", "dgx-v100:20")
     known, wanted, pools = pooled_request("gpt2-medium", (*ours, "dgx-a100-80gb:400@far"), asked)
     kept = mixed_planning._PreparedCache(known, wanted, pools, 1024)
@@ -250,7 +250,7 @@ def test_what_is_not_used_shortens_no_deadline() -> None:
 
 
 def test_stages_stand_on_both_pools_where_one_alone_has_too_few_accelerators() -> None:
-    found = planned("ws-4xrtx6000:1", "t4-4:1", pins=("pp=5",))
+    found = planned("ws-4xrtx6000:1", "t4-4:1", pin=("pp=5",))
     assert any(len({s.pool for s in g.stages}) == 2 for g in found.plans[0].parallelism.groups)
 
 
@@ -260,7 +260,7 @@ LINKED = ("dgx-a100-40gb:2", "dgx-v100:2")
 def test_a_slower_link_makes_a_plan_over_two_pools_slower_or_leaves_one_out() -> None:
     """Copies on two pools share no domain, so that gradients always pass the link."""
     prepared = [
-        posed("bert-large", LINKED, batch="256", links=(f"dgx-a100-40gb/dgx-v100={rate} Gbit/s,20 us",))
+        posed("bert-large", LINKED, batch="256", link=(f"dgx-a100-40gb/dgx-v100={rate} Gbit/s,20 us",))
         for rate in ("400", "25", "1")
     ]
     kinds = prepared[0].setting.kinds
@@ -307,7 +307,7 @@ def test_scenes_split_into_all_that_they_hold() -> None:
 def test_pipelines_that_share_their_seam_reduce_inside_their_pools() -> None:
     """The same layers on the same pools in every copy: no gradient passes the link, however slow it is."""
     fast, slow = (
-        posed("gpt2-medium", SMALL, links=(f"ws-4xrtx6000/t4-4={rate},20 us",)).setting
+        posed("gpt2-medium", SMALL, link=(f"ws-4xrtx6000/t4-4={rate},20 us",)).setting
         for rate in ("100 Gbit/s", "2 Gbit/s")
     )
     slow = dataclasses.replace(fast, network_of=slow.network_of)  # a slow link would deal layers otherwise, too
@@ -504,7 +504,7 @@ PINS_OF_ONE_POOL = ("zero=3", "zero=2", "offload=optimizer", "vpp=2", "dp=2", "z
 def test_pins_that_only_one_pool_can_have_are_not_ignored(pin: str) -> None:
     """No plan over several pools has them; where single pools answer, it is said why the others are left out."""
     axis = pin.partition("=")[0]
-    known, wanted, pools = pooled_request("gpt2", SMALL, PlanOptions(pins=(pin,)))
+    known, wanted, pools = pooled_request("gpt2", SMALL, PlanOptions(pin=(pin,)))
     with pytest.raises(WrongQuestion, match=axis):
         problem.prepare(known, wanted, pools, wanted.batches[-1])
 
@@ -553,9 +553,9 @@ def test_the_deal_of_a_document_is_the_best(mixed: PlanSet) -> None:
 def test_pools_that_a_link_names_stay_apart() -> None:
     """A link between two pools that are alike is not dropped by making them one."""
     link = "dgx-v100#1/dgx-v100#2=1 Gbit/s"
-    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2"), PlanOptions(links=(link,)))
+    _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "dgx-v100:2"), PlanOptions(link=(link,)))
     assert [p.count for p in merged(pools.all, {name for pair in pools.given for name in pair})] == [1, 2]
-    slow = planned("dgx-v100:1", "dgx-v100:1", links=("dgx-v100#1/dgx-v100#2=1 Mbit/s",)).plans[0]
+    slow = planned("dgx-v100:1", "dgx-v100:1", link=("dgx-v100#1/dgx-v100#2=1 Mbit/s",)).plans[0]
     fast = planned("dgx-v100:1", "dgx-v100:1", model="gpt2-medium").plans[0]
     assert slow.prediction.step_time_s > fast.prediction.step_time_s
 

@@ -46,7 +46,7 @@ def starts(plan: Plan) -> bool:
 )
 def test_it_is_the_best_that_an_exporter_takes(clusters: tuple[str, ...], batch: int, policy: str, binds: bool) -> None:
     """Against every number of bundles of every kind, written down and shown to the exporters, best first."""
-    prepared = posed(clusters, batch=str(batch), pins=(f"recompute={policy}",))
+    prepared = posed(clusters, batch=str(batch), pin=(f"recompute={policy}",))
     kinds, found = prepared.setting.kinds, []
     limits = np.array(prepared.setting.offer.nodes) * prepared.setting.offer.per_node
     for index in np.flatnonzero(np.all(kinds.usage > 0, axis=-1)):

@@ -99,7 +99,7 @@ def test_the_whole_search_counts_them() -> None:
 def test_no_stage_holds_leading_layers_in_several_chunks() -> None:
     """With 62 layers, pp 2 and vpp 31, the third dense layer would be the first stage's second chunk."""
     with pytest.raises(WrongQuestion, match="leading dense layers would be in several chunks"):
-        api.plan("deepseek-v3", "dgx-h100:64", pins=["pp=2", "vpp=31"], mtp_layers=1)
+        api.plan("deepseek-v3", "dgx-h100:64", pin=["pp=2", "vpp=31"], mtp_layers=1)
     assert api.estimate("deepseek-v3", H100, ["pp=4", "ep=64", "vpp=2"], mtp_layers=1).plans
 
 
@@ -184,7 +184,7 @@ def test_megatron_gets_them_in_the_last_chunk() -> None:
 def test_what_no_launcher_could_start_is_refused() -> None:
     short = estimated(16, "vpp=2")
     assert facts.chunks(short)[-1] < 16
-    with pytest.raises(WrongQuestion, match="all 16 modules of multi-token prediction stand in the last chunk"):
+    with pytest.raises(WrongQuestion, match="all 16 modules of multi-token prediction are in the last chunk"):
         argv(short)
     dense = api.estimate("llama3-8b", "dgx-h100:4", runtime="fsdp2", mtp_layers=1).plans[0]
     with pytest.raises(WrongQuestion, match="the module it needs has no multi-token prediction"):

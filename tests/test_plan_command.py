@@ -108,7 +108,7 @@ def test_the_file_holds_what_json_prints(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_python_gives_what_the_command_line_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    found = document.dump(planner.plan("llama3-8b", "dgx-h100:4", top=2, pins=("tp=2",), objective="cost"))
+    found = document.dump(planner.plan("llama3-8b", "dgx-h100:4", top=2, pin=("tp=2",), objective="cost"))
     found.pop("meta")
     assert found == ask(capsys, f"plan {SMALL} --top 2 --pin tp=2 --objective cost --json").document
     found = document.dump(planner.estimate("llama3-8b", "dgx-h100:4", ["tp=2", "pp=2"]))

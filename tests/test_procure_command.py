@@ -149,7 +149,7 @@ def test_more_time_costs_no_more_in_the_short_form() -> None:
     costs = []
     for within in ("20d", "100d", "360d"):
         flags = asking.Flags(
-            model="llama3-8b", tokens="300B", within=within, nodes=("hgx-h100",), ways="buy", as_of="2026-11-20"
+            model="llama3-8b", tokens="300B", within=within, node=("hgx-h100",), ways="buy", as_of="2026-11-20"
         )
         posed = procuring.pose(known, asking.asked(known, None, flags))
         found = best(posed.lean, ProcureVariant(), "cost")

@@ -382,7 +382,7 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     assert (name, table_left.pools) == ("base", ("own dgx-h100", "p5.48xlarge"))
     assert why.endswith("(the best plan found is no better with them)")
     # One that these pools cannot have is not told as too slow.
-    pinned = replace(far_asked.jobs[0], asked=replace(far_asked.jobs[0].asked, pins=("dp=8",)))
+    pinned = replace(far_asked.jobs[0], asked=replace(far_asked.jobs[0].asked, pin=("dp=8",)))
     far = run.pose(known, replace(far_asked, jobs=(pinned,)))
     assert [why for _, _, why in far.mixtures.left_out()] and "--pin dp=8" in far.mixtures.left_out()[0][2]
 
@@ -390,10 +390,10 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
 WRONG = {
     "an unknown pool": ('pools = ["own dgx-a100-80", "own dgx-v100"]', "did you mean own dgx-a100-80gb"),
     "a pool of one": ('pools = ["own dgx-v100"]', "1 pool: a mixed job takes 2 to 4"),
-    "a pool twice": ('pools = ["own dgx-v100", "own dgx-v100"]', "own dgx-v100 stands twice"),
-    "no pools": ('workloads = ["base"]', 'say which: pools = ["own dgx-a100-80gb"'),
+    "a pool twice": ('pools = ["own dgx-v100", "own dgx-v100"]', "own dgx-v100 appears twice"),
+    "no pools": ('workloads = ["base"]', 'name them: pools = ["own dgx-a100-80gb"'),
     "the same pools in two tables": (
-        'pools = ["own dgx-v100", "own dgx-a100-80gb"]', "own dgx-v100 and own dgx-a100-80gb stand together twice"
+        'pools = ["own dgx-v100", "own dgx-a100-80gb"]', "own dgx-v100 and own dgx-a100-80gb appear together twice"
     ),
     "an unknown workload": (
         'pools = ["own dgx-v100", "p5.48xlarge"]\nworkloads = ["bse"]', "no workload 'bse'; did you mean base"
@@ -406,7 +406,7 @@ WRONG = {
     ),
     "counts of one pool": ('pools = ["own dgx-v100", "p5.48xlarge"]\ncounts = [1, 2]', "write lists of 2 counts"),
     "a size that is not there": (
-        'pools = ["own dgx-v100", "p5.48xlarge"]\ncounts = [[2, 1]]', "no cluster of 2 of own dgx-v100 can be had"
+        'pools = ["own dgx-v100", "p5.48xlarge"]\ncounts = [[2, 1]]', "no cluster of 2 of own dgx-v100 is available"
     ),
     "an unknown key": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlinks = "1 Gbit/s"', "unknown key"),
 }  # fmt: skip

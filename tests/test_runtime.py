@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_shares_come_from_a_plan(tmp_path: Path) -> None:
-    found = api.plan("bert-large", ("dgx-h100:1", "dgx-a100-80gb:1"), batch="96", pins=("tp=1", "pp=1"))
+    found = api.plan("bert-large", ("dgx-h100:1", "dgx-a100-80gb:1"), batch="96", pin=("tp=1", "pp=1"))
     assert found.plans[0].parallelism.groups
     file = tmp_path / "plan.json"
     file.write_text(document.as_json(found), encoding="utf-8")
@@ -25,7 +25,7 @@ def test_shares_come_from_a_plan(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_cuts_layers_is_refused(tmp_path: Path) -> None:
-    found = api.plan("gpt2-medium", "t4-4:1", batch="64", pins=("pp=2",))
+    found = api.plan("gpt2-medium", "t4-4:1", batch="64", pin=("pp=2",))
     file = tmp_path / "plan.json"
     file.write_text(document.as_json(found), encoding="utf-8")
     with pytest.raises(ValueError, match="pin tp=1 pp=1"):

@@ -1,6 +1,6 @@
 """Hardware as data: TOML and CSV folders to one validated :class:`Catalog`, and clusters built from it."""
 
-from planner.catalog.cluster import cluster, cluster_from_file
+from planner.catalog.cluster import cluster, cluster_from_file, joined
 from planner.catalog.files import FOLDERS, FileProblem
 from planner.catalog.store import BUILT_IN, Catalog, CatalogLayer, UnknownName, load, problems, version
 
@@ -13,6 +13,7 @@ __all__ = [
     "UnknownName",
     "cluster",
     "cluster_from_file",
+    "joined",
     "load",
     "problems",
     "version",

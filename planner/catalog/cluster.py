@@ -30,7 +30,7 @@ def cluster(
         WrongQuestion: an unknown name, a count out of range, or several nodes without a fabric.
     """
     fabric = catalog.fabric(fabric_id) if fabric_id is not None else None
-    return _joined(catalog, catalog.node(node_id), count, fabric, region_id)
+    return joined(catalog, catalog.node(node_id), count, fabric, region_id)
 
 
 def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
@@ -59,10 +59,10 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
             problems.append(FileProblem(str(path), document.line((key,)), shown, meant(value)))
     if problems:
         raise WrongQuestion(told(problems, limit=None))
-    joined = _joined(catalog, cast(Node, node), given["count"], cast("Fabric | None", fabric), given.get("region"))
-    share = given.get("utilisation_of_peak_power", joined.utilisation_of_peak_power)
-    joined = joined if own is None else replace(joined, accelerator=own)
-    return replace(joined, name=given.get("name", path.stem), utilisation_of_peak_power=share)
+    found = joined(catalog, cast(Node, node), given["count"], cast("Fabric | None", fabric), given.get("region"))
+    share = given.get("utilisation_of_peak_power", found.utilisation_of_peak_power)
+    found = found if own is None else replace(found, accelerator=own)
+    return replace(found, name=given.get("name", path.stem), utilisation_of_peak_power=share)
 
 
 def _plain_keys(catalog: Catalog) -> dict[str, tuple[Callable[[Any], bool], Callable[[Any], str]]]:
@@ -85,7 +85,10 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 1 <= value <= LARGEST
 
 
-def _joined(catalog: Catalog, node: Node, count: int, fabric: Fabric | None, region: str | None) -> Cluster:
+def joined(
+    catalog: Catalog, node: Node, count: int, fabric: Fabric | None = None, region: str | None = None
+) -> Cluster:
+    """As :func:`cluster`, of records instead of ids."""
     if not _is_count(count):
         raise WrongQuestion(f"{node.id}:{count}: the number of nodes must be from 1 to {LARGEST:,}")
     if node.accelerator not in catalog.accelerators:

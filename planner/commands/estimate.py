@@ -26,9 +26,10 @@ def estimate(
       clusterwright estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5
       clusterwright estimate llama3-8b --cluster dgx-a100-80gb:1 --runtime fsdp2 micro=2 recompute=full
     """  # noqa: D301 - click reads the control character itself
-    from planner import api
+    from planner import planning
     from planner.commands.screen import report
+    from planner.question.asked import PlanOptions, pinned_request
 
-    found = api.estimate(model, cluster, settings, **asked)
+    found = planning.estimate(*pinned_request(model, cluster, settings, PlanOptions(**asked)))
     report.deliver(found, as_json=as_json, output=output)
     return 0 if found.search.feasible else 1

@@ -13,8 +13,8 @@ from planner.question.request import Request
 from planner.schema.plan import Assumption, Plan, PlanSet
 
 
-def scale(text: str) -> float:
-    """A noise scale as a person writes it, in sequences.
+def scale(text: float | str) -> float:
+    """A noise scale in sequences, as a person writes it or a number.
 
     Raises:
         WrongQuestion: not a number above 0.

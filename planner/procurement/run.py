@@ -120,7 +120,7 @@ def procure(
             bound=first.bound * sign,
             value=first.value * sign,
             unit=document.UNITS[asked.objective],
-            method="integer program over exactly planned columns",
+            method="integer program over precomputed plans",
             pools=len(instance.pools),
             columns=sum(not c.beside for c in posed.columns),
             mixed_columns=sum(bool(c.beside) for c in posed.columns),
@@ -301,7 +301,7 @@ def _of_owning(asked: Portfolio, bought: list[SupplyPool]) -> Iterator[Assumptio
     )
     yield Assumption(
         what=f"a purchase counts with {charge}",
-        why="the default" if asked.charge == "cash" else "as asked",
+        why="the default" if asked.charge == "cash" else "from the question",
         flag="charge",
     )
     yield Assumption(
@@ -334,7 +334,7 @@ def told(asked: Portfolio, found: infeasible.Conflict) -> str:
     named = ", ".join(f"{_named(name)} {_said(name, values.get(name), money)}" for name in found.limits)
     if not found.limits:
         cooled = asked.hall.cooling_per_rack
-        hot = f" [hall] cooling_per_rack = {format_power(cooled)} leaves out what draws more." if cooled else ""
+        hot = f" [hall] cooling_per_rack = {format_power(cooled)} excludes what draws more." if cooled else ""
         return f"no answer exists even without the limits: a job does not fit on anything within its time.{hot}"
     lines = [f"no way to do all of it: {named} conflict{'s' if len(found.limits) == 1 else ''} with the work"]
     # Another conflict may stand behind this one: only what was solved is promised.

@@ -43,53 +43,70 @@ _MOST_PLANS = 1000
 """Plans in one document."""
 
 
+Named = str | Path | Cluster
+"""A cluster: ``dgx-h100:16``, a file, or the record."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """Everything that a question may say beside its model and its cluster; text as a person writes it."""
+    """Everything that a question may say beside its model and its cluster: fields are called as flags (``--oom-risk``)
+    and Python's keywords (``oom_risk=``) are. Amounts are SI numbers, or text with a unit.
+    """
 
     fabric: str | None = None
     region: str | None = None
-    batch: str | None = None
-    sequence: int | None = None
+    batch: int | str | None = None
+    """Sequences; ``256..1024`` to try several."""
+    seq: int | None = None
+    """Tokens per sequence."""
     mtp_layers: int = 0
     """Multi-token prediction modules trained beside the model."""
-    tokens: str | None = None
+    tokens: float | str | None = None
     method: str = "pretrain"
     rank: int | None = None
     targets: tuple[str, ...] | None = None
     optimizer: str = "adamw"
     runtime: str | None = None
     precision: str | None = None
-    pins: tuple[str, ...] = ()
+    pin: tuple[str, ...] = ()
     waive: tuple[str, ...] = ()
     objective: str = "time"
-    deadline: str | None = None
-    max_cost: str | None = None
-    price: str | None = None
+    deadline: float | str | None = None
+    max_cost: float | str | None = None
+    price: float | str | None = None
     """Per accelerator-hour, in place of the catalog's."""
     basis: str = "on-demand"
     oom_risk: str | float = "5 %"
     """Largest chance of running out of memory: more than 0, at most 50 % (the median is compared, without slack)."""
     top: int = 5
-    all_switches: bool = False
+    all: bool = False
+    """Plans that differ in switches only, too."""
     launchable: bool = False
     """Over several pools, only plans that a launcher starts as they are: pipelines of one kind that fill nodes."""
     accelerators: str | None = None
     """Several kinds of accelerators, in place of clusters: ``A100:4,V100:4``."""
-    links: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
     """Links between pools: ``POOL/POOL=25 Gbit/s``."""
-    noise_scale: str | None = None
+    noise_scale: float | str | None = None
     """Gradient noise scale, or critical batch size, in sequences: of several batches, that of most goodput is best."""
     catalog: Path | None = None
 
 
-def several(cluster: str | Sequence[str], asked: PlanOptions) -> bool:
+def listed(named: Named | Sequence[Named]) -> list[Named]:
+    """One cluster as a list of one."""
+    return [named] if isinstance(named, str | Path | Cluster) else list(named)
+
+
+def several(cluster: Named | Sequence[Named], asked: PlanOptions) -> bool:
     """Whether a question names more than one pool, links between them, or accelerators without nodes."""
-    texts = [cluster] if isinstance(cluster, str) else cluster
-    return bool(asked.accelerators is not None or asked.links or len(texts) > 1 or any("@" in text for text in texts))
+    named = listed(cluster)
+    zoned = any(isinstance(each, str) and "@" in each for each in named)
+    return bool(asked.accelerators is not None or asked.link or len(named) > 1 or zoned)
 
 
-def pooled_request(model: str, named: str | Sequence[str], asked: PlanOptions) -> tuple[Catalog, Request, Pools]:
+def pooled_request(
+    model: str | Model, named: Named | Sequence[Named], asked: PlanOptions
+) -> tuple[Catalog, Request, Pools]:
     """The catalog, the request and the pools that a question about several pools means.
 
     Raises:
@@ -98,8 +115,7 @@ def pooled_request(model: str, named: str | Sequence[str], asked: PlanOptions) -
     if recorded := [rule.name for rule in RULES if rule.recorded and rule.name in asked.waive]:
         raise WrongQuestion(f"--waive {recorded[0]}: with nodes of one kind only, not over several pools")
     known = load(asked.catalog)
-    texts = [named] if isinstance(named, str) else list(named)
-    bases = _bases(known, texts, asked)
+    bases = _bases(known, listed(named), asked)
     called = pools.names(bases)
     given = pools.prices(asked.price, called) if asked.price is not None else {}
     paid = []
@@ -110,37 +126,38 @@ def pooled_request(model: str, named: str | Sequence[str], asked: PlanOptions) -
         wanted,
         price=paid[0][0],
         sold_as=paid[0][1],
-        inputs=_inputs(known, wanted.workload.model, texts),
+        inputs=_inputs(known, wanted.workload.model, listed(named)),
         assumptions=(*wanted.assumptions, *_meant(known, asked, bases)),
     )
-    return known, wanted, pools.pools(bases, paid, asked.links)
+    return known, wanted, pools.pools(bases, paid, asked.link)
 
 
-def request_over(known: Catalog, model: str, clusters: Sequence[Cluster], asked: PlanOptions) -> Request:
+def request_over(known: Catalog, model: str | Model, clusters: Sequence[Cluster], asked: PlanOptions) -> Request:
     """The request about several clusters at once, without a price.
 
     Raises:
         WrongQuestion: no runtime runs on all of them.
     """
     first = clusters[0]
-    _, wanted = request(model, f"{first.node.id}:1", replace(asked, price=None, fabric=None), known=known)
+    _, wanted = request(model, replace(first, count=1), replace(asked, price=None, fabric=None), known=known)
     for each in clusters:
         _runtime(known, asked.runtime or wanted.runtime.id, each.accelerator)
-    return replace(wanted, cluster=first, counts=(first.count,), price=None, sold_as="")
+    inputs = _inputs(known, wanted.workload.model, ())
+    return replace(wanted, cluster=first, counts=(first.count,), price=None, sold_as="", inputs=inputs)
 
 
-def _bases(known: Catalog, texts: Sequence[str], asked: PlanOptions) -> list[tuple[Cluster, str]]:
+def _bases(known: Catalog, named: Sequence[Named], asked: PlanOptions) -> list[tuple[Cluster, str]]:
     """The clusters that pools are made of, and their zones."""
     region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
     bases: list[tuple[Cluster, str]] = []
-    for text in texts:
-        plain, zone = pools.zoned(text)
-        if re.fullmatch(r"[^:]+:0", plain):
+    for text in named:
+        plain, zone = pools.zoned(text) if isinstance(text, str) else (text, "")
+        if isinstance(plain, str) and re.fullmatch(r"[^:]+:0", plain):
             known.node(plain.partition(":")[0])
             continue
-        base, counts = _cluster(known, plain, asked)
+        base, counts = placed(known, plain, asked)
         if len(counts) != 1:
-            raise WrongQuestion(f"--cluster {text}: one count for each of several pools; what is not used is left out")
+            raise WrongQuestion(f"--cluster {text}: one count for each of several pools; what is not used is reported")
         bases.append((base, zone))
     if asked.accelerators is not None:
         found = pools.of_accelerators(known, asked.accelerators, asked.fabric, region)
@@ -166,17 +183,17 @@ def _meant(
 
 
 def request(
-    model: str, named: str | Sequence[str], asked: PlanOptions, *, known: Catalog | None = None
+    model: str | Model, named: Named | Sequence[Named], asked: PlanOptions, *, known: Catalog | None = None
 ) -> tuple[Catalog, Request]:
     """The catalog (read unless given) and the request that a question means."""
     known = known or load(asked.catalog)
-    base, counts = _cluster(known, named, asked)
+    base, counts = placed(known, named, asked)
     runtime, release = _runtime(known, asked.runtime, base.accelerator)
-    found = workload.model(model)
+    found = model if isinstance(model, Model) else workload.model(model)
     batches = _batches(found, asked.batch)
     asked_workload = workload.workload(
         found,
-        sequence=asked.sequence,
+        sequence=asked.seq,
         batch=batches[-1],
         tokens=asked.tokens,
         method=asked.method,
@@ -203,7 +220,7 @@ def request(
         deadline_s=_positive("--deadline", asked.deadline, "time"),
         max_cost_usd=_positive("--max-cost", asked.max_cost, "money"),
         top=asked.top,
-        fold=not asked.all_switches,
+        fold=not asked.all,
         alike=asked.launchable,
         price=price,
         sold_as=sold_as,
@@ -214,23 +231,40 @@ def request(
     )
 
 
-def _cluster(known: Catalog, named: str | Sequence[str], asked: PlanOptions) -> tuple[Cluster, tuple[int, ...]]:
-    texts = [named] if isinstance(named, str) else list(named)
-    if not texts:
+def pinned_request(
+    model: str | Model, named: Named | Sequence[Named], settings: Sequence[str], asked: PlanOptions
+) -> tuple[Catalog, Request]:
+    """The catalog and the request for one configuration as given (``tp=8 pp=4``); what is not given is neutral.
+
+    Raises:
+        WrongQuestion: a setting that cannot be, or several values where one is meant.
+    """
+    known, wanted = request(model, named, asked)
+    pins = configuration(wanted, _known_elsewhere(parse_pins(settings)))
+    said = {"--cluster": len(wanted.counts), "--batch": len(wanted.batches)}
+    for what, values in {**said, **{f"{axis}={b}": len(b.values) for axis, b in pins.bounds.items()}}.items():
+        if values != 1:
+            raise WrongQuestion(f"{what}: estimate takes one value; clusterwright plan tries several")
+    return known, replace(wanted, pins=pins)
+
+
+def placed(known: Catalog, named: Named | Sequence[Named], asked: PlanOptions) -> tuple[Cluster, tuple[int, ...]]:
+    """One cluster on its fabric and in its region, and the counts of nodes to try.
+
+    Raises:
+        WrongQuestion: none or several, an unknown name, or no count.
+    """
+    every = listed(named)
+    if not every:
         raise WrongQuestion("on what? --cluster dgx-h100:16, or --accelerators A100:4,V100:8")
-    if len(texts) != 1:
+    if len(every) != 1:
         raise WrongQuestion("one --cluster here; clusterwright plan takes several pools")
-    text = texts[0]
+    text = every[0]
+    if isinstance(text, Cluster):
+        return _placed(known, text, asked)
+    if isinstance(text, Path) or text.endswith(".toml") or "/" in text:
+        return _placed(known, cluster_from_file(Path(text).expanduser(), known), asked)
     region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
-    if text.endswith(".toml") or "/" in text:
-        found = cluster_from_file(Path(text).expanduser(), known)
-        if asked.fabric is not None:
-            fabric = known.fabric(asked.fabric)
-            wired = replace(found.node, fabric=fabric.id, nic_bandwidth=fabric.nic_bandwidth)
-            found = replace(found, fabric=fabric, node=wired)
-        if region is not None and (found.region is None or asked.region is not None):
-            found = replace(found, region=known.region(region))
-        return found, (found.count,)
     node, colon, count = text.partition(":")
     if not node:
         raise WrongQuestion(
@@ -243,7 +277,19 @@ def _cluster(known: Catalog, named: str | Sequence[str], asked: PlanOptions) -> 
     return cluster(known, node, counts[-1], asked.fabric, region), counts
 
 
-def _range(flag: str, text: str, body: str) -> tuple[int, ...]:
+def _placed(known: Catalog, found: Cluster, asked: PlanOptions) -> tuple[Cluster, tuple[int, ...]]:
+    """A cluster that is described already, on the fabric and in the region that are asked for."""
+    region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
+    if asked.fabric is not None:
+        fabric = known.fabric(asked.fabric)
+        wired = replace(found.node, fabric=fabric.id, nic_bandwidth=fabric.nic_bandwidth)
+        found = replace(found, fabric=fabric, node=wired)
+    if region is not None and (found.region is None or asked.region is not None):
+        found = replace(found, region=known.region(region))
+    return found, (found.count,)
+
+
+def _range(flag: str, text: int | str, body: str) -> tuple[int, ...]:
     """``16`` or ``8..64``: the values to try, ascending."""
     match = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", body.replace(",", ""))
     if match is None or int(match[1]) < 1:
@@ -259,11 +305,11 @@ def _range(flag: str, text: str, body: str) -> tuple[int, ...]:
     return tuple(sorted(values))
 
 
-def _batches(model: Model, text: str | None) -> tuple[int, ...]:
+def _batches(model: Model, text: int | str | None) -> tuple[int, ...]:
     """The model's own batch, the one asked for, or doublings over a range."""
     if text is None:
         return (model.batch,)
-    values = _range("--batch", text, text)
+    values = _range("--batch", text, str(text))
     return tuple(
         v for v in values if len(values) == 1 or v in (values[0], values[-1]) or (v // values[0]).bit_count() == 1
     )
@@ -284,11 +330,11 @@ def _runtime(known: Catalog, text: str | None, part: Accelerator) -> tuple[Runti
 
 
 def _pins(asked: PlanOptions) -> Pins:
-    pins = _known_elsewhere(parse_pins(asked.pins))
+    pins = _known_elsewhere(parse_pins(asked.pin))
     if asked.precision is None:
         return pins
     if "precision" in pins:
-        raise WrongQuestion("--precision and --pin precision=... say the same thing twice; keep one")
+        raise WrongQuestion("--precision and --pin precision=... are duplicates; keep one")
     return Pins({**pins.bounds, **parse_pins([f"precision={asked.precision.replace(',', '|')}"]).bounds})
 
 
@@ -340,11 +386,11 @@ def _waived(names: Sequence[str]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _positive(flag: str, text: str | None, dimension: str) -> float | None:
+def _positive(flag: str, text: float | str | None, dimension: str) -> float | None:
     if text is None:
         return None
     try:
-        value = units.parse(text, dimension)
+        value = units.parse(text, dimension) if isinstance(text, str) else units.parse(text, "count")
     except units.UnitError as error:
         raise WrongQuestion(f"{flag} {error}") from None
     if value <= 0:
@@ -388,15 +434,20 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
     return None, ""
 
 
-def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: str | Sequence[str]) -> dict[str, str]:
+def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Sequence[Named]) -> dict[str, str]:
     """What the answer depends on, hashed."""
     found = {f"catalog {origin}": digest for origin, digest in known.versions().items()}
-    found[f"model {model.id}"] = hashlib.sha256(repr(model).encode()).hexdigest()[:16]
-    for text in [named] if isinstance(named, str) else named:
-        path = Path(text).expanduser()
-        if text.endswith(".toml") and path.is_file():
-            found[f"cluster {path.name}"] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    found[f"model {model.id}"] = _digest(repr(model).encode())
+    for place, each in enumerate(listed(named), 1):
+        if isinstance(each, Cluster):
+            found[f"cluster {each.name or f'{each.node.id}#{place}'}"] = _digest(repr(each).encode())
+        elif (path := Path(each).expanduser()).suffix == ".toml" and path.is_file():
+            found[f"cluster {path.name}"] = _digest(path.read_bytes())
     return found
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:
@@ -405,11 +456,11 @@ def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime
         (
             asked.mtp_layers > 0,
             "an MTP module as one more layer and head",
-            "its projection of 2 h to h, a hundredth of it, is left out",
+            "its projection of 2 h to h, a hundredth of it, is neglected",
             "--mtp-layers",
         ),
         (asked.batch is None, f"batch of {model.batch:,} sequences", "the model's default", "--batch"),
-        (asked.sequence is None, f"{model.sequence:,} tokens per sequence", "the model's default", "--seq"),
+        (asked.seq is None, f"{model.sequence:,} tokens per sequence", "the model's default", "--seq"),
         (
             asked.tokens is None,
             f"{units.format_count(model.tokens)} tokens to train on",
@@ -418,7 +469,12 @@ def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime
         ),
         (asked.runtime is None, runtime.id, "the default runtime, its newest release", "--runtime"),
         (asked.precision is None, "16-bit precision", "8-bit formats change numerics; ask for them", "--precision"),
-        (asked.region is None and base.region is not None, f"region {DEFAULT_REGION}", "the default", "--region"),
+        (
+            asked.region is None and base.region is not None and base.region.id == DEFAULT_REGION,
+            f"region {DEFAULT_REGION}",
+            "the default",
+            "--region",
+        ),
         (
             asked.noise_scale is None and len(_batches(model, asked.batch)) > 1,
             "the batch of most tokens a second",

@@ -76,11 +76,11 @@ def _link(text: str, known: Sequence[str]) -> tuple[frozenset[str], PoolLink]:
     return frozenset(pair), PoolLink(bandwidth, seconds, "as given (--link)")
 
 
-def prices(text: str, known: Sequence[str]) -> Mapping[str, str]:
+def prices(text: float | str, known: Sequence[str]) -> Mapping[str, float | str]:
     """``$2/h`` for every pool (under the empty name), or ``POOL=$2/h,POOL=$1/h``."""
-    if "=" not in text:
+    if not isinstance(text, str) or "=" not in text:
         return {"": text}
-    found = {}
+    found: dict[str, float | str] = {}
     for part in text.split(","):
         name, _, price = part.strip().partition("=")
         if name not in known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from planner.base import units
 
@@ -14,8 +14,13 @@ STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=Fal
 
 
 def _read(dimension: str) -> BeforeValidator:
-    """Reads text such as ``"80 GiB"``."""
-    return BeforeValidator(partial(units.parse, dimension=dimension))
+    """Reads text such as ``"80 GiB"``; a bare number only where the context says that it is SI."""
+    return BeforeValidator(partial(_quantity, dimension=dimension))
+
+
+def _quantity(value: Any, info: ValidationInfo, *, dimension: str) -> float:
+    plain = bool(info.context) and not isinstance(value, str)
+    return units.parse(value, "count" if plain else dimension)
 
 
 def _field(dimension: str, **bounds: Any) -> Any:

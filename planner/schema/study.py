@@ -8,9 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from planner.schema.plan import Assumption, Generator, Plan, Record
+from planner.schema import tables
+from planner.schema.plan import Assumption, Generator, Plan
+from planner.schema.record import Answer, Document, Record
 
 Values = dict[str, float | int | str]
+UNITS: dict[str, str] = {
+    "step-time": "s",
+    "cost": "USD/Mtoken",
+    "energy": "J/token",
+    "performance-per-dollar": "FLOP/s/USD",
+    "capital": "USD",
+    "power": "W",
+    "accelerators": "",
+}
+"""Objectives and measures of a point."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +102,8 @@ class Trial(Record):
     """What is wrong with a point that trains nothing."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DesignPoint(Record):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DesignPoint(Document):
     """A point worth building, with its training plans in full."""
 
     number: int
@@ -103,6 +115,14 @@ class DesignPoint(Record):
     power_w: float | None
     plan: tuple[Plan, ...]
     """Of every workload."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each workload's plan."""
+        return [row for plan in self.plan for row in plan.rows()]
+
+    def title(self) -> str:
+        """Its axes."""
+        return tables.axes(self.axes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +178,8 @@ class Interaction(Record):
     share: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class StudyResult(Record):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StudyResult(Answer[DesignPoint]):
     """The answer."""
 
     kind: Literal["study"] = "study"
@@ -184,3 +204,15 @@ class StudyResult(Record):
     importance_method: str
     assumptions: tuple[Assumption, ...]
     meta: dict[str, Any]
+
+    def parts(self) -> tuple[DesignPoint, ...]:
+        """The points worth building, best first."""
+        return self.best
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each point that was tried."""
+        return tables.trial_rows(self, UNITS)
+
+    def title(self) -> str:
+        """How many points were tried, and the best."""
+        return tables.study_title(self)

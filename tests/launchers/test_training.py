@@ -35,7 +35,7 @@ CASES = {
 
 def asked(ranks: int, settings: str, runtime: str) -> Plan:
     """A plan for one node of so many ranks."""
-    return api.estimate("gpt2", f"{NODES[ranks]}:1", settings.split(), runtime=runtime, batch="8", sequence=16).plans[0]
+    return api.estimate("gpt2", f"{NODES[ranks]}:1", settings.split(), runtime=runtime, batch="8", seq=16).plans[0]
 
 
 def train(whole: Plan, folder: Path, **environment: str) -> tuple[list[float], list[float]]:
@@ -101,7 +101,7 @@ def test_pipelines_over_two_pools_train(name: str, turned: bool, tmp_path: Path)
     python("torchrun")
     first, second, sequence, pins = SPANNING[name]
     pools = (second, first) if turned else (first, second)
-    whole = alike("gpt2", pools, batch="8", sequence=sequence, pins=pins)
+    whole = alike("gpt2", pools, batch="8", seq=sequence, pin=pins)
     assert {stage.pool for stage in whole.parallelism.stages} == {0, 1} and len(whole.parallelism.groups) == 1
     together, alone = train(whole, tmp_path / "job")
     print(f"{name}: {apart(together, alone):.1e} apart")

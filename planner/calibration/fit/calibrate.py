@@ -49,7 +49,7 @@ def calibrate(frame: Frame, prior: Efficiencies) -> Calibration:
     if not len(rows):
         raise WrongQuestion(
             "no grade A pre-training run with a step time that can be predicted; "
-            "`clusterwright validate` says why of each"
+            "`clusterwright validate` gives the reason for each"
         )
     every = np.concatenate([rows, extra])
     weight = weights([frame.runs[i].source for i in every])
@@ -125,7 +125,7 @@ def skipped(calibration: Calibration) -> list[str]:
     members = [calibration.frame.runs[i] for i in calibration.rows]
     found = []
     if len({run.group for run in members}) < 2:
-        return [f"all runs are of {members[0].group}: no source can be left out, the shipped intervals stay"]
+        return [f"all runs are of {members[0].group}: no source can be held out, the built-in intervals stay"]
     if len(generations := {described(run)[0] for run in members}) < 2:
         found.append(f"all runs are on {generations.pop()}: nothing learned of unmeasured generations")
     return found

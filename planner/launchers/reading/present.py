@@ -11,13 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from planner import api
+from planner import planning
 from planner.base.errors import WrongQuestion
 from planner.launchers import facts
 from planner.launchers.reading import deepspeed, megatron, torchtitan
 from planner.launchers.reading.found import FoundOptions
 from planner.models import files, model_rules, workload
-from planner.question.asked import PlanOptions, request
+from planner.question.asked import PlanOptions, pinned_request, request
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 
@@ -79,7 +79,7 @@ def plan(
         model: Id or file; where the configuration has the shape, it is not needed.
         micro: Sequences of a forward pass, where the configuration leaves them to others.
         pinned: Axes that the configuration does not say, or that are to be other than it says.
-        asked: What the configuration does not say (sequence, tokens, region, ...), as ``estimate`` takes it.
+        asked: What the configuration does not say (seq, tokens, region, ...), as ``estimate`` takes it.
 
     Raises:
         WrongQuestion: it cannot be read, or no plan can say it.
@@ -114,7 +114,7 @@ def _priced(
     said = {
         "runtime": found.runtime,
         "batch": None if found.batch is None else str(found.batch),
-        "sequence": found.sequence,
+        "seq": found.sequence,
         "precision": found.precision,
         "method": found.method,
         "mtp_layers": found.mtp_layers,
@@ -122,7 +122,7 @@ def _priced(
         **{name: value for name, value in asked.items() if value is not None},
     }
     settings = [f"{axis}={value}" for axis, value in {**found.settings, **pinned}.items()]
-    return api.estimate(name, list(cluster), settings, **said)
+    return planning.estimate(*pinned_request(name, list(cluster), settings, PlanOptions(**said)))
 
 
 def _ranks(found: FoundOptions, name: str, cluster: Sequence[str], asked: Mapping[str, Any]) -> int:
@@ -174,7 +174,7 @@ def _model(found: FoundOptions, model: str | None, source: str, folder: Path) ->
         workload.model(found.model)
         return found.model
     if not found.shape:
-        raise WrongQuestion(f"--from {source}: the configuration does not say which model; name it (--model llama3-8b)")
+        raise WrongQuestion(f"--from {source}: the configuration does not name the model; give it (--model llama3-8b)")
     alike = [known for known in map(workload.model, workload.library()) if _same(known, found.shape)]
     if alike:  # several differ only in what the configuration leaves open (the vocabulary): the one with its length
         return min(alike, key=lambda known: known.sequence != found.sequence).id

@@ -23,15 +23,8 @@ from planner.question.values import span
 DEFAULT_HORIZON = "12 months"
 FLAGS = "flags"
 """Where a problem of the short form stands."""
-OF_A_WORKLOAD = {
-    "model": "model",
-    "tokens": "tokens",
-    "method": "method",
-    "batch": "batch",
-    "sequence": "seq",
-    "precision": "precision",
-}
-"""Flags that describe the one workload of the short form, as they are typed."""
+OF_A_WORKLOAD = ("model", "tokens", "method", "batch", "seq", "precision")
+"""Flags that describe the one workload of the short form."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +35,14 @@ class Flags:
     tokens: str | None = None
     method: str | None = None
     batch: str | None = None
-    sequence: int | None = None
+    seq: int | None = None
     precision: str | None = None
     budget: str | None = None
     power: str | None = None
     within: str | None = None
     objective: str | None = None
     ways: str | None = None
-    nodes: Sequence[str] = ()
+    node: Sequence[str] = ()
     region: str | None = None
     as_of: str | None = None
 
@@ -75,13 +68,13 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
             "what for? Give a portfolio file, or --model and --tokens: "
             "clusterwright procure --model llama3-8b --tokens 2T --budget '$5M' --within 60d"
         )
-    for node in flags.nodes:
+    for node in flags.node:
         catalog.node(node)
     for flag in OF_A_WORKLOAD if path is not None else ():
         if getattr(flags, flag) is not None:
             raise WrongQuestion(
-                f"a portfolio file and --{OF_A_WORKLOAD[flag]}: the file says how its workloads are trained; "
-                "write it there, or leave the file out"
+                f"a portfolio file and --{flag}: the file states how its workloads are trained; "
+                "write it there, or drop the file"
             )
     if path is None:
         with _told_by_flag(FLAGS):
@@ -138,7 +131,7 @@ def _narrowed(catalog: Catalog, document: Document, flags: Flags) -> Portfolio:
     kept: dict[str, NodeOption] = {}
     for name, candidate in zip(offers(found.candidates), found.candidates, strict=True):
         left = tuple(way for way in candidate.ways if way in ways)
-        if left and (not flags.nodes or candidate.node in flags.nodes):
+        if left and (not flags.node or candidate.node in flags.node):
             kept[name] = replace(candidate, ways=left)
     if not kept and not found.owned:
         raise WrongQuestion("--ways and --node leave no candidate (clusterwright catalog list nodes)")
@@ -172,7 +165,7 @@ def _from_flags(flags: Flags) -> dict[str, Any]:
         "tokens": flags.tokens,
         "method": flags.method,
         "batch": flags.batch,
-        "sequence": flags.sequence,
+        "sequence": flags.seq,
         "precision": flags.precision,
         "deadline": flags.within if flags.within else None,
     }

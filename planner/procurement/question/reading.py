@@ -178,7 +178,7 @@ def _jobs(r: _Reader, rows: Any, horizon: float) -> tuple[Job, ...]:
         jobs = list(_job(r, row, ("workloads", n), horizon))
         # A model's id names a workload without a name, and a periodic one's runs are name#1, name#2 and so on.
         for name in sorted({job.name for job in found} & {job.name for job in jobs})[:1]:
-            r.wrong(("workloads", n, "name"), f"{name!r} stands twice; every workload needs a name of its own")
+            r.wrong(("workloads", n, "name"), f"{name!r} appears twice; every workload needs its own name")
         found += jobs
     if len(found) > MOST_JOBS:
         r.wrong(("workloads",), f"{len(found):,} jobs; at most {MOST_JOBS} are planned together")
@@ -198,7 +198,7 @@ def _job(r: _Reader, row: Any, where: tuple[str | int, ...], horizon: float) -> 
         return
     samples = r.value(row, "samples", where, lambda x: values.above_nothing(x, units.parse(x, "count")))
     if samples is not None and "tokens" in row:
-        r.wrong((*where, "samples"), "say tokens or samples, not both")
+        r.wrong((*where, "samples"), "give tokens or samples, not both")
     tokens = samples * trained.sequence if samples is not None else trained.tokens
     release = r.value(row, "release", where, values.delay) or 0.0
     deadline = r.value(row, "deadline", where, values.span)
@@ -249,19 +249,21 @@ def _asked(row: dict[str, Any]) -> PlanOptions:
     modules = row.get("mtp_layers", 0)
     if isinstance(modules, bool) or not isinstance(modules, int):
         raise ValueError(f"mtp-layers {modules!r}: must be a whole number")
-    said = {key: row[key] for key in row if key in names and key not in ("deadline", "pins")}
+    said = {key: row[key] for key in row if key in names and key != "deadline"}
+    if "sequence" in row:
+        said["seq"] = row["sequence"]
     said = {
         key: str(value) if key in ("batch", "tokens", "runtime", "precision") else value for key, value in said.items()
     }
-    return PlanOptions(**said, pins=tuple(str(pin) for pin in values.listed(row.get("pins", []))))
+    return PlanOptions(**said, pin=tuple(str(pin) for pin in values.listed(row.get("pins", []))))
 
 
 def _workload(model: str, asked: PlanOptions) -> Any:
-    if asked.batch is not None and not asked.batch.isdigit():
+    if asked.batch is not None and not str(asked.batch).isdigit():
         raise ValueError(f"batch = {asked.batch!r}: one whole number here")
     return workload.workload(
         model,
-        sequence=asked.sequence,
+        sequence=asked.seq,
         batch=int(asked.batch) if asked.batch else None,
         tokens=asked.tokens,
         method=asked.method,
@@ -344,7 +346,7 @@ def _price(r: _Reader, given: Any, ways: tuple[str, ...]) -> tuple[float, str, s
     hourly = text.replace(" ", "").endswith("/h")
     if hourly == (ways[0] == "buy"):
         raise ValueError(
-            f"{text!r}: {'a purchase is not paid by the hour' if hourly else 'say what an hour costs: /h'}"
+            f"{text!r}: {'a purchase is not paid by the hour' if hourly else 'give the price of an hour: /h'}"
         )
     amount = values.above_nothing(text, r.money(re.sub(r"\s*/\s*h$", "", text)))
     return amount, values.iso_date(given.get("date", "")), str(given.get("source", "the portfolio"))
@@ -359,14 +361,14 @@ def _owned(r: _Reader, rows: Any) -> tuple[Owned, ...]:
         count = r.value(row, "count", where, values.whole)
         if node is None or count is None:
             if "node" not in row or "count" not in row:
-                r.wrong(where, 'say what and how many: node = "dgx-a100-80gb", count = 2')
+                r.wrong(where, 'give a node and a count: node = "dgx-a100-80gb", count = 2')
             continue
         fabric = r.value(row, "fabric", where, lambda name: r.catalog.fabric(str(name)).id)
         region = r.value(row, "region", where, lambda name: r.catalog.region(str(name)).id)
         found.append(Owned(node=node, count=count, fabric=fabric, region=region))
     names = [each.node for each in found]
     for name in {name for name in names if names.count(name) > 1}:
-        r.wrong(("owned",), f"{name} stands twice; add the counts up")
+        r.wrong(("owned",), f"{name} appears twice; add up the counts")
     return tuple(found)
 
 
@@ -380,17 +382,17 @@ def _mixed(r: _Reader, rows: Any, asked: Portfolio) -> tuple[MixedPools, ...]:
         row = r.keys(row, _MIXED, where)
         pools = r.value(row, "pools", where, lambda x: _pools(x, known))
         if "pools" not in row:
-            r.wrong(where, f'say which: pools = ["{known[0] if known else "own dgx-a100-80gb"}", ...]')
+            r.wrong(where, f'name them: pools = ["{known[0] if known else "own dgx-a100-80gb"}", ...]')
         if pools is None:
             continue
         link = r.value(row, "link", where, lambda x: values.above_nothing(x, units.parse(x, "bandwidth")))
         latency = r.value(row, "latency", where, lambda x: units.parse(x, "time"))
         if "latency" in row and "link" not in row:
-            r.wrong((*where, "latency"), "goes with a link; say its rate, too")
+            r.wrong((*where, "latency"), "needs a link; give its rate as well")
         if latency is not None and latency < 0:
             r.wrong((*where, "latency"), "must not be negative")
         if any(set(pools) == set(other.pools) for other in found):
-            r.wrong((*where, "pools"), f"{' and '.join(pools)} stand together twice; write one table")
+            r.wrong((*where, "pools"), f"{' and '.join(pools)} appear together twice; write one table")
         found.append(
             MixedPools(
                 pools=pools,
@@ -416,7 +418,7 @@ def _names(given: Any, known: list[str], what: str) -> tuple[str, ...]:
 def _pools(given: Any, known: list[str]) -> tuple[str, ...]:
     names = _names(given, known, "pool")
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{twice[0]} stands twice; a cluster of equal nodes needs no [[mixed]]")
+        raise ValueError(f"{twice[0]} appears twice; a cluster of identical nodes needs no [[mixed]]")
     if not 2 <= len(names) <= MOST_MIXED:
         raise ValueError(f"{len(names)} pool{'' if len(names) == 1 else 's'}: a mixed job takes 2 to {MOST_MIXED}")
     return names

@@ -26,7 +26,7 @@ from planner.schema.plan import Plan
 
 MOST_SEARCHES = 64
 """For all jobs; each takes seconds."""
-LEFT_OUT = "left out: "
+LEFT_OUT = "excluded: "
 """How a plan over several pools says what it does not use, and why."""
 FEW = (1, 2, 4)
 """Nodes of a candidate that are tried beside what is owned, where nothing says how many."""
@@ -140,7 +140,7 @@ class Mixtures:
             return _Found(plan, best.search.gap, used)
         told = (text.removeprefix(LEFT_OUT) for text in best.reasons.why_not if text.startswith(LEFT_OUT))
         without = [f"{nodes} ({why})" for nodes, _, why in (text.partition(": ") for text in told)]
-        return f"its best plan leaves out {' and '.join(without) or 'all but one of them'}"
+        return f"its best plan excludes {' and '.join(without) or 'all but one of them'}"
 
     def _for(self, plan: Plan, job: Job, place: Place) -> Plan:
         """The plan for a job's own tokens, and for how the pools fail."""
@@ -208,7 +208,7 @@ def _places(asked: Portfolio, pools: Sequence[SupplyPool], table: MixedPools) ->
     for offer, sizes, tried in zip(table.pools, had, zip(*table.counts, strict=True), strict=False):
         for count in set(tried) - sizes.keys():
             raise WrongQuestion(
-                f"[[mixed]] pools {' + '.join(table.pools)}: counts: no cluster of {count} of {offer} can be had; "
+                f"[[mixed]] pools {' + '.join(table.pools)}: counts: no cluster of {count} of {offer} is available; "
                 f"there are those of {', '.join(str(n) for n in sorted(sizes)) or 'none'}"
             )
     usual = [_sizes(asked, offer, sizes) for offer, sizes in zip(table.pools, had, strict=True)]

@@ -14,6 +14,7 @@ from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.schema.plan import Assumption, Generator, Plan
 from planner.schema.study import (
+    UNITS,
     AxisSection,
     Brief,
     DesignPoint,
@@ -26,7 +27,7 @@ from planner.schema.study import (
 from planner.study.answer import front, sensitivity
 from planner.study.answer.importance import Importance, importance
 from planner.study.program.evaluation import Evaluator
-from planner.study.question.study import LARGER_IS_BETTER, UNITS, Study, Value
+from planner.study.question.study import LARGER_IS_BETTER, Study, Value
 
 SHOWN = 5
 """Best points of a study with one objective."""
@@ -210,7 +211,7 @@ def _nothing(study: Study, trials: Sequence[Trial]) -> str:
     why = next((each.why for each in trials if each.why), "")
     return (
         f"{searched}.\nIn the way: {told or 'nothing'}.{f' {why}.' if why else ''}\n"
-        f"Closest: it misses {short or 'nothing'}. Loosen that, or give the axes more room."
+        f"Closest: it misses {short or 'nothing'}. Relax that limit, or widen the axes."
     )
 
 

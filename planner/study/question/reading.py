@@ -48,10 +48,12 @@ _TOP = ("name", "objectives", "trials", "base", "axes", "workloads", "constraint
 _RANGE = ("from", "to", "step", "points", "log", "values")
 _MEASURED = {"step-time": "time", "capital": "money", "power": "power", "accelerators": "count"}
 """Measures whose limits carry a unit; the others are bare numbers in the unit that reports print."""
-_JOB = tuple(f.name for f in fields(PlanOptions) if f.name not in (
-    "fabric", "region", "objective", "deadline", "max_cost", "price", "basis", "top", "all_switches", "accelerators",
-    "links", "catalog",
-))  # fmt: skip
+_NOT_OF_A_JOB = ("fabric", "region", "objective", "deadline", "max_cost", "price", "basis", "top", "all",
+                 "accelerators", "link", "catalog")  # fmt: skip
+_KEYS = {"seq": "sequence", "pin": "pins"}
+"""Options that a study calls otherwise."""
+_JOB = {_KEYS.get(f.name, f.name): f.name for f in fields(PlanOptions) if f.name not in _NOT_OF_A_JOB}
+"""Key of a workload -> its option."""
 
 
 @dataclass(kw_only=True)
@@ -156,7 +158,7 @@ def _base(r: _Reader, table: Any) -> Base:
     count = r.value(table, "count", where, _count(1_000_000))
     accelerators = r.value(table, "accelerators", where, _count(10_000_000))
     if ("count" in table) == ("accelerators" in table):
-        r.wrong((*where, "count"), "say how large it is: count (nodes) or accelerators, one of them")
+        r.wrong((*where, "count"), "give its size: either count (nodes) or accelerators")
     fabric = r.value(table, "fabric", where, lambda name: r.catalog.fabric(str(name)).id)
     region = r.value(table, "region", where, lambda name: r.catalog.region(str(name)).id)
     usual = "us" if "us" in r.catalog.regions else None
@@ -188,7 +190,7 @@ def _axes(r: _Reader, table: Any) -> tuple[Axis, ...]:
             continue
         values = _values(r, path, given, (*where, *place))
         if path in found:
-            r.wrong((*where, *place), f"{path} stands twice")
+            r.wrong((*where, *place), f"{path} appears twice")
         kind = figures.paths()[path]
         numbers = kind != "name" and not kind.startswith("choice:")
         if values:
@@ -216,7 +218,7 @@ def _values(r: _Reader, path: str, given: Any, where: Where) -> tuple[Value, ...
         if named is not None and not named:
             r.wrong(where, "no values: the axis is empty")
         if named and len(set(named)) < len(named):
-            r.wrong(where, "a value stands twice")
+            r.wrong(where, "a value appears twice")
         return tuple(sorted(named)) if named and not isinstance(named[0], str) else named or ()
     if not table:
         r.wrong(where, "expected a list of values, or { from = ..., to = ..., points = 9 }")
@@ -286,13 +288,13 @@ def _workloads(r: _Reader, rows: Any) -> tuple[StudyWorkload, ...]:
 
 
 def _asked(row: dict[str, Any]) -> PlanOptions:
-    said = {key: row[key] for key in row if key in _JOB and key not in ("pins", "waive", "targets")}
+    said = {_JOB[key]: row[key] for key in row if key in _JOB and key not in ("pins", "waive", "targets")}
     said = {
         key: str(value) if key in ("batch", "tokens", "runtime", "precision") else value for key, value in said.items()
     }
     for key in ("pins", "waive", "targets"):
         if key in row:
-            said[key] = tuple(str(each) for each in (row[key] if isinstance(row[key], list) else [row[key]]))
+            said[_JOB[key]] = tuple(str(each) for each in (row[key] if isinstance(row[key], list) else [row[key]]))
     return PlanOptions(**said)
 
 
@@ -316,7 +318,7 @@ def _costs(r: _Reader, table: Any) -> Costs:
     if basis not in (None, "purchase") and (rates or stated is not None or each_node is not None):
         r.wrong((*where, "basis"), f"{basis} is a price of the catalog; stated costs are of machines that are bought")
     if each_node is not None and stated is None:
-        r.wrong((*where, "node"), "say what an accelerator costs, too: accelerator = ...")
+        r.wrong((*where, "node"), "give the price of an accelerator as well: accelerator = ...")
     bought = bool(rates) or stated is not None or "ownership" in table
     owned = ownership(r, table.get("ownership", {}), _usd, ("costs", "ownership"))
     return Costs(

@@ -8,20 +8,12 @@ from typing import Literal, get_args
 
 from planner.cost.ownership import Ownership
 from planner.question.asked import PlanOptions
+from planner.schema.study import UNITS
 
 Value = float | int | str
 Objective = Literal["step-time", "cost", "energy", "performance-per-dollar"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 LARGER_IS_BETTER = ("performance-per-dollar",)
-UNITS: dict[str, str] = {
-    "step-time": "s",
-    "cost": "USD/Mtoken",
-    "energy": "J/token",
-    "performance-per-dollar": "FLOP/s/USD",
-    "capital": "USD",
-    "power": "W",
-    "accelerators": "",
-}
 MEASURES = tuple(UNITS)
 """What may be limited beside the axes themselves."""
 Basis = Literal["purchase", "on-demand", "spot", "reserved-1y", "reserved-3y"]

@@ -1,8 +1,4 @@
-"""Questions in plain words: what the command line and Python callers share.
-
-``plan("llama3-70b", cluster="dgx-h100:16")`` returns the same :class:`~planner.schema.plan.PlanSet` that
-``clusterwright plan llama3-70b --cluster dgx-h100:16 --json`` prints.
-"""
+"""Whole answers to questions that are records already: what the command line and the Python functions share."""
 
 from __future__ import annotations
 
@@ -16,12 +12,12 @@ from planner.catalog import load
 from planner.models import families, workload
 from planner.question import pools
 from planner.question.asked import (
+    Named,
     PlanOptions,
     _bases,
     _inputs,
-    _known_elsewhere,
     _meant,
-    configuration,
+    listed,
     parse_risk,
     pooled_request,
     request,
@@ -29,19 +25,21 @@ from planner.question.asked import (
 )
 from planner.schema.images import ImagePlan
 from planner.schema.plan import PlanSet
-from planner.space.axes import parse_pins
+from planner.schema.workload import Model
 
 
 def plan(
-    model: str, cluster: str | Sequence[str], *, progress: planning.Progress | None = None, **asked: object
+    model: str | Model,
+    cluster: Named | Sequence[Named],
+    said: PlanOptions,
+    progress: planning.Progress | None = None,
 ) -> PlanSet:
-    """The best plans for a model on a cluster; keywords are the fields of :class:`PlanOptions`.
+    """The best plans for a model on one or several pools.
 
     Raises:
         WrongQuestion: a name, a value or a combination that cannot be.
         NoAnswer: no plan fits or keeps the limits.
     """
-    said = PlanOptions(**asked)  # type: ignore[arg-type]
     if said.noise_scale is not None:
         return _by_goodput(model, cluster, said, progress)
     if several(cluster, said):
@@ -53,7 +51,7 @@ def plan(
 
 
 def _by_goodput(
-    model: str, cluster: str | Sequence[str], said: PlanOptions, progress: planning.Progress | None
+    model: str | Model, cluster: Named | Sequence[Named], said: PlanOptions, progress: planning.Progress | None
 ) -> PlanSet:
     """The best plans of several batches, each with the tokens that it needs for the progress of the smallest.
 
@@ -61,20 +59,18 @@ def _by_goodput(
     """
     from planner.hetero import batches
 
-    noise = batches.scale(said.noise_scale or "")
+    noise = batches.scale("" if said.noise_scale is None else said.noise_scale)
     plain = replace(said, noise_scale=None)
     ask = pooled_request if several(cluster, plain) else request
     wanted = ask(model, cluster, plain)[1]
 
     def of(batch: int, tokens: float) -> PlanSet:
-        return plan(
-            model, cluster, progress=progress, **{**vars(plain), "batch": str(batch), "tokens": f"{tokens:.0f}"}
-        )
+        return plan(model, cluster, replace(plain, batch=batch, tokens=f"{tokens:.0f}"), progress)
 
     return batches.by_goodput(of, wanted, noise)
 
 
-OF_IMAGES = ("fabric", "region", "batch", "precision", "oom_risk", "accelerators", "links", "catalog", "top")
+OF_IMAGES = ("fabric", "region", "batch", "precision", "oom_risk", "accelerators", "link", "catalog", "top")
 """What a question about images may say; all else is about transformers, or about money and time to train."""
 
 
@@ -83,9 +79,8 @@ def counts_images(model: str) -> bool:
     return model in families.networks() and model not in workload.library()
 
 
-def images(network: str, cluster: str | Sequence[str], **asked: object) -> ImagePlan:
-    """The shortest data-parallel step of a convolutional network over one or several pools; keywords are fields of
-    :class:`PlanOptions`.
+def images(network: str, cluster: Named | Sequence[Named], said: PlanOptions) -> ImagePlan:
+    """The shortest data-parallel step of a convolutional network over one or several pools.
 
     Raises:
         WrongQuestion: a name or a value that cannot be, or something that images know nothing of.
@@ -94,18 +89,16 @@ def images(network: str, cluster: str | Sequence[str], **asked: object) -> Image
     from planner.uneven import images as parts
     from planner.uneven import sharing
 
-    said = PlanOptions(**asked)  # type: ignore[arg-type]
     for name, value in vars(PlanOptions()).items():
         if name not in OF_IMAGES and getattr(said, name) != value:
             raise WrongQuestion(
-                f"{_FLAGS.get(name, '--' + name.replace('_', '-'))}: {network} is trained data-parallel, by images; "
+                f"--{name.replace('_', '-')}: {network} is trained data-parallel, by images; "
                 "that takes --batch, --precision, --oom-risk, --accelerators, --link, --fabric and --catalog"
             )
-    known = load(said.catalog)
-    texts = [cluster] if isinstance(cluster, str) else list(cluster)
-    if not texts and said.accelerators is None:
+    known, named = load(said.catalog), listed(cluster)
+    if not named and said.accelerators is None:
         raise WrongQuestion("on what? --cluster dgx-a100-40gb:4, or --accelerators A100:4,V100:8")
-    bases = _bases(known, texts, said)
+    bases = _bases(known, named, said)
     model = families.network(network)
     batch = _batch_of_images(said.batch, model.batch)
     if said.precision is not None and said.precision not in parts.PRECISIONS:
@@ -115,43 +108,18 @@ def images(network: str, cluster: str | Sequence[str], **asked: object) -> Image
     return sharing.plan(
         known,
         network,
-        pools.pools(bases, [(None, "")] * len(bases), said.links),
+        pools.pools(bases, [(None, "")] * len(bases), said.link),
         batch,
         said.precision or parts.PRECISIONS[0],
         oom_risk=parse_risk(said.oom_risk),
-        inputs=_inputs(known, model, texts),
+        inputs=_inputs(known, model, named),
         assumptions=(*left, *_meant(known, said, bases)),
     )
 
 
-_FLAGS = {"sequence": "--seq", "pins": "--pin", "all_switches": "--all", "targets": "targets"}
-"""Of fields that are called otherwise."""
-
-
-def _batch_of_images(text: str | None, usual: int) -> int:
+def _batch_of_images(text: int | str | None, usual: int) -> int:
     if text is None:
         return usual
-    if not re.fullmatch(r"[1-9]\d{0,7}", text):
+    if not re.fullmatch(r"[1-9]\d{0,7}", str(text)):
         raise WrongQuestion(f"--batch {text}: one whole number of images, at least 1")
     return int(text)
-
-
-def estimate(model: str, cluster: str | Sequence[str], settings: Sequence[str] = (), **asked: object) -> PlanSet:
-    """One configuration as given (``tp=8 pp=4``), whether it fits or not; what is not given is neutral.
-
-    Raises:
-        WrongQuestion: the configuration is not legal; the message says why.
-    """
-    known, wanted = request(model, cluster, PlanOptions(**asked))  # type: ignore[arg-type]
-    pins = configuration(wanted, _known_elsewhere(parse_pins(settings)))
-    said = {"--cluster": len(wanted.counts), "--batch": len(wanted.batches)}
-    for what, values in {**said, **{f"{axis}={b}": len(b.values) for axis, b in pins.bounds.items()}}.items():
-        if values != 1:
-            raise WrongQuestion(f"{what}: estimate takes one value; clusterwright plan tries several")
-    return planning.estimate(known, replace(wanted, pins=pins))
-
-
-# ---- clusters --------------------------------------------------------------------------------------------------------
-
-
-# ---- the rest of the question ----------------------------------------------------------------------------------------
