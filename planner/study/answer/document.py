@@ -31,6 +31,8 @@ from planner.study.question.study import LARGER_IS_BETTER, Study, Value
 
 SHOWN = 5
 """Best points of a study with one objective."""
+WRITTEN = {"seq": "sequence", "pin": "pins", "all": "all_switches", "link": "links"}
+"""Option -> its key in a document, where that is another one."""
 MOST_FRONT = 40
 """Points of a front whose plans are written in full."""
 
@@ -54,7 +56,8 @@ def question(study: Study) -> StudySection:
         base=asdict(study.base),
         axes=tuple(AxisSection(path=axis.path, unit=axis.unit, values=axis.values) for axis in study.axes),
         workloads=tuple(
-            {"model": job.model, "weight": job.weight, "asked": _said(asdict(job.asked))} for job in study.workloads
+            {"model": job.model, "weight": job.weight, "asked": _as_written(_said(asdict(job.asked)))}
+            for job in study.workloads
         ),
         objectives=study.objectives,
         units={name: UNITS[name] for name in study.objectives},
@@ -63,6 +66,11 @@ def question(study: Study) -> StudySection:
         power=tuple(asdict(rate) for rate in study.power),
         inputs=catalogs,
     )
+
+
+def _as_written(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by the names that documents and journals have had for them from the first."""
+    return {WRITTEN.get(key, key): value for key, value in options.items()}
 
 
 def _said(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from functools import partial
+from typing import Annotated, ClassVar, Literal, get_args
 
+from pydantic import ConfigDict
+
+from planner.base.typed import reads
 from planner.cost.ownership import Ownership
 from planner.question.asked import PlanOptions
+from planner.question.values import TABLE, FabricId, NodeId, RegionId, whole
 from planner.schema.study import UNITS
 
 Value = float | int | str
@@ -78,13 +83,15 @@ class Costs:
 class Base:
     """The cluster that the axes change."""
 
-    node: str
-    count: int | None = None
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    node: NodeId
+    count: Annotated[int | None, reads(partial(whole, 1_000_000))] = None
     """Nodes ..."""
-    accelerators: int | None = None
+    accelerators: Annotated[int | None, reads(partial(whole, 10_000_000))] = None
     """... or accelerators: as many nodes as hold them."""
-    fabric: str | None = None
-    region: str | None = None
+    fabric: FabricId | None = None
+    region: RegionId | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
