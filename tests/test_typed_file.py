@@ -132,7 +132,7 @@ class File:
         ({}, ("outer",), "missing"),
         ({"outer": 1}, ("outer",), "expected a table"),
         ({"outer": {"nmae": 1}}, ("outer", "nmae"), "unknown key; did you mean name?"),
-        ({"outer": {"name": 0}}, ("outer", "name"), "must be >= 1"),
+        ({"outer": {"name": 0}}, ("outer", "name"), "must be at least 1"),
         ({"outer": {"inner": [{"said": "HO"}, {}]}}, ("outer", "inner", 1, "said"), 'missing; write said = "HO"'),
         ({"outer": {"inner": [{"sad": "HO", "said": "HO"}]}}, ("outer", "inner", 0, "sad"), "did you mean said?"),
         ({"outer": {"inner": [{"said": "ho"}]}}, ("outer", "inner", 0, "said"), "'ho': must shout"),

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from planner.base.errors import WrongQuestion, nearest
+from planner.base.typed import did_you_mean
 from planner.catalog.files import Document, FileProblem, FileRecord, read_document
-from planner.catalog.records import build, did_you_mean
+from planner.catalog.records import build
 from planner.catalog.store import Catalog, told
 from planner.schema.hardware import Accelerator, Cluster, Fabric, Node
 
