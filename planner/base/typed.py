@@ -199,7 +199,7 @@ def keys(kind: Any) -> list[str]:
 def _reason(error: Mapping[str, Any]) -> str:
     context = error.get("ctx", {})
     if error["type"] in BOUNDS:
-        return f"must be {BOUNDS[error['type']]} {next(iter(context.values())):,.12g}"
+        return f"must be {BOUNDS[error['type']]} {next(iter(context.values())):,.15g}"
     if error["type"] == "literal_error":
         choices = [part.strip("' ") for part in str(context["expected"]).replace(" or ", ", ").split(",")]
         return f"choose {', '.join(choices)}{did_you_mean(str(error['input']), choices)}"
