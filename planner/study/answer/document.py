@@ -15,7 +15,6 @@ from planner.catalog import Catalog
 from planner.schema.plan import Assumption, Generator, Plan
 from planner.schema.study import (
     UNITS,
-    AxisSection,
     Brief,
     DesignPoint,
     Interaction,
@@ -23,11 +22,12 @@ from planner.schema.study import (
     StudySearch,
     StudySection,
     Trial,
+    Value,
 )
 from planner.study.answer import front, sensitivity
 from planner.study.answer.importance import Importance, importance
 from planner.study.program.evaluation import Evaluator
-from planner.study.question.study import LARGER_IS_BETTER, Study, Value
+from planner.study.question.study import LARGER_IS_BETTER, Study
 
 SHOWN = 5
 """Best points of a study with one objective."""
@@ -54,7 +54,7 @@ def question(study: Study) -> StudySection:
     return StudySection(
         name=study.name,
         base=asdict(study.base),
-        axes=tuple(AxisSection(path=axis.path, unit=axis.unit, values=axis.values) for axis in study.axes),
+        axes=study.axes,
         workloads=tuple(
             {"model": job.model, "weight": job.weight, "asked": _as_written(_said(asdict(job.asked)))}
             for job in study.workloads
@@ -63,7 +63,7 @@ def question(study: Study) -> StudySection:
         units={name: UNITS[name] for name in study.objectives},
         constraints=tuple(_said(asdict(limit)) for limit in study.constraints),
         costs=_said(asdict(study.costs)),
-        power=tuple(asdict(rate) for rate in study.power),
+        power=study.power,
         inputs=catalogs,
     )
 

@@ -22,20 +22,18 @@ from planner.question.ownership import OwnershipTable
 from planner.question.training import TrainingTable
 from planner.question.typed_file import TypedFile, opened
 from planner.question.values import TABLE, Positive, QuestionContext, Several, positive, quantity, whole
+from planner.schema.study import Axis, Rate, Value
 from planner.study.program import clusters
 from planner.study.question import axes as figures
 from planner.study.question.study import (
     MEASURES,
     OBJECTIVES,
-    Axis,
     Base,
     Costs,
     Objective,
-    Rate,
     Study,
     StudyConstraint,
     StudyWorkload,
-    Value,
 )
 
 POINTS = 17
@@ -133,7 +131,7 @@ def _axis(path: str, given: Any, catalog: Catalog) -> Axis:
     kind = figures.paths()[path]
     numbers = kind != "name" and not kind.startswith("choice:")
     unit = kind if numbers and kind not in ("count", "number") else ""
-    return Axis(path=path, values=_values(path, given, catalog), ordered=numbers, unit=unit)
+    return Axis(path=path, values=_values(path, given, catalog), unit=unit)
 
 
 def _values(path: str, given: Any, catalog: Catalog) -> tuple[Value, ...]:

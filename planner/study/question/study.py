@@ -13,9 +13,8 @@ from planner.base.typed import reads
 from planner.cost.ownership import Ownership
 from planner.question.asked import PlanOptions
 from planner.question.values import TABLE, FabricId, NodeId, RegionId, whole
-from planner.schema.study import UNITS
+from planner.schema.study import UNITS, Axis, Rate, Value
 
-Value = float | int | str
 Objective = Literal["step-time", "cost", "energy", "performance-per-dollar"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 LARGER_IS_BETTER = ("performance-per-dollar",)
@@ -23,20 +22,6 @@ MEASURES = tuple(UNITS)
 """What may be limited beside the axes themselves."""
 Basis = Literal["purchase", "on-demand", "spot", "reserved-1y", "reserved-3y"]
 BASES: tuple[Basis, ...] = get_args(Basis)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Axis:
-    """A figure of the base cluster and the values that it may take."""
-
-    path: str
-    """Dotted, as the catalog spells it: ``accelerator.memory_bandwidth``."""
-    values: tuple[Value, ...]
-    """In order; SI."""
-    ordered: bool
-    """Whether neighbours are alike: numbers are, names are not."""
-    unit: str = ""
-    """Dimension, as `planner.base.units` names it; empty for counts, bare numbers and names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,16 +40,6 @@ class StudyConstraint:
     of: str
     at_most: float = math.inf
     at_least: float = -math.inf
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rate:
-    """US dollars (or watts) for one SI unit of a figure."""
-
-    path: str
-    per_unit: float
-    each: Literal["accelerator", "node", "port"]
-    """What there are many of: the rate holds for each of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
