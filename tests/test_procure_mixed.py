@@ -400,7 +400,7 @@ WRONG = {
     ),
     "a link without unit": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlink = 400', "mixed.1.link"),
     "a link of nothing": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlink = "0 Gbit/s"', "must be more than nothing"),
-    "a latency alone": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlatency = "2 ms"', "goes with a link"),
+    "a latency alone": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlatency = "2 ms"', "needs a link"),
     "a negative latency": (
         'pools = ["own dgx-v100", "p5.48xlarge"]\nlink = "1 Gbit/s"\nlatency = "-2 ms"', "mixed.1.latency"
     ),
