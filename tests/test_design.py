@@ -154,11 +154,11 @@ def test_axes_without_quotes_and_ranges():
         ('["24 GiB", "48 GiB", "80 GiB"]', "[]", "the axis is empty"),
         ('"24 GiB"', "24", "has no unit"),
         ('"24 GiB"', '"24 GB/s"', "unknown unit"),
-        ('"24 GiB"', '"48 GiB"', "stands twice"),
+        ('"24 GiB"', '"48 GiB"', "appears twice"),
         ("points = 3", "points = 100000", "from 1 to 1,001"),
         ("points = 3, log = true", 'step = "2 PFLOP/s"', "one value is no axis"),
         ("points = 3", 'points = 3, step = "1 TFLOP/s"', "not both"),
-        ("count = 1", "count = 1\naccelerators = 8", "one of them"),
+        ("count = 1", "count = 1\naccelerators = 8", "either count (nodes) or accelerators"),
         ('node = "dgx-h100"', 'node = "dgx-h10"', "dgx-h100"),
         ('model = "llama3-8b"', 'model = "llama3-8"', "llama3-8b"),
         ('objectives = ["cost"]', 'objectives = ["price"]', "choose step-time"),
@@ -481,7 +481,7 @@ def test_shards_merge_to_the_whole(tmp_path):
     assert joined.pareto == whole(TWO).pareto
     partly = merge.merge(known(), study(TWO), paths[:2], explained=False)
     assert not partly.search.exact and partly.search.shards == (1, 2) and partly.search.of_shards == 3
-    with pytest.raises(WrongQuestion, match="stands twice"):
+    with pytest.raises(WrongQuestion, match="appears twice"):
         merge.merge(known(), study(TWO), [paths[0], paths[0]])
     with pytest.raises(WrongQuestion, match="objectives"):
         merge.merge(known(), study(TINY), paths)
@@ -518,7 +518,7 @@ def test_another_seed_tries_other_points(searched):
 def test_a_changed_study_is_not_resumed(searched, tmp_path):
     journal = str(tmp_path / "a.journal")
     by_trials(TINY, 3, storage=journal)
-    with pytest.raises(WrongQuestion, match="--resume goes on"):
+    with pytest.raises(WrongQuestion, match="--resume continues"):
         by_trials(TINY, 3, storage=journal)
     changed = TINY.replace('"48 GiB"', '"40 GiB"').replace("$14 per", "$15 per")
     with pytest.raises(WrongQuestion, match=r"(?s)changed since.*axes\.accelerator\.memory\.values.*costs\.rates"):

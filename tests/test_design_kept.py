@@ -288,7 +288,7 @@ def test_shards_of_unlike_numbers_and_of_another_study_are_not_merged(tmp_path):
     first, _ = halves(tmp_path)
     third = tmp_path / "third.json"
     third.write_text(document.as_json(shard(2, 3)))
-    with pytest.raises(WrongQuestion, match="unlike numbers of shards: 2, 3"):
+    with pytest.raises(WrongQuestion, match="different numbers of shards: 2, 3"):
         merge.merge(known(), study(), [first, third], explained=False)
     with pytest.raises(WrongQuestion, match=r"another study.*\n  costs\.node_usd"):
         merge.merge(known(), study(CHANGED["costs.node_usd"]), [first], explained=False)

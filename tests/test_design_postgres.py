@@ -103,7 +103,7 @@ def test_it_is_a_real_server_that_asks_for_the_password(searched, server, monkey
 def test_trials_on_a_server_are_those_in_memory(searched, server):
     straight = by_trials(TWO, 12)
     by_trials(TWO, 5, storage=server)
-    with pytest.raises(WrongQuestion, match="--resume goes on"):
+    with pytest.raises(WrongQuestion, match="--resume continues"):
         by_trials(TWO, 12, storage=server)
     resumed = by_trials(TWO, 12, storage=server, resume=True)
     assert resumed.trials == straight.trials

@@ -269,7 +269,7 @@ def test_unlike_pipelines_are_no_job_of_a_launcher() -> None:
     unlike, whole = (mixed(*question) for question in MIXED)
     assert len(unlike.parallelism.groups) == 2
     for name in ("megatron", "torchtitan", "deepspeed", "accelerate"):
-        assert "it has 2 groups of unlike pipelines" in why_not(unlike, name)
+        assert "it has 2 groups of heterogeneous pipelines" in why_not(unlike, name)
     assert not why_not(whole, "megatron")
     options = argv(whole)
     assert options[options.index("--pipeline-model-parallel-size") + 1] == "16"
@@ -296,7 +296,7 @@ def test_stages_beside_each_other_do_not_span_pools() -> None:
     """With ``--use-tp-pp-dp-mapping`` ranks of a pipeline follow one another: each stage would lie on both pools."""
     whole = two_pools(plan(Case("megatron-core", "llama3-70b", "dgx-h100:16", "tp=8 pp=4")))
     assert not why_not(whole, "megatron")
-    says = "rank order tp-cp-ep-pp-dp puts all stages beside each other: over several pools it is tp-cp-ep-dp-pp"
+    says = "rank order tp-cp-ep-pp-dp puts all stages of a replica on adjacent ranks; several pools need tp-cp-ep-dp-pp"
     assert why_not(changed(whole, rank_order="tp-cp-ep-pp-dp"), "megatron") == says
     assert not why_not(changed(DENSE, rank_order="tp-cp-ep-pp-dp"), "megatron")
 
@@ -552,13 +552,13 @@ def rule(**changes: Any) -> CommunicationRule:
 @pytest.mark.parametrize(
     ("rules", "says"),
     [
-        ((), "no communication rules that tell NCCL how"),
+        ((), "no communication rules for NCCL"),
         ((rule(op="all-to-all"),), "would be read as allreduce"),
         ((rule(op="send-recv"),), "would be read as allreduce"),
         ((rule(algorithm="rong"),), "would be read as ring"),
         ((rule(protocol="ll256"),), "would be read as simple"),
         ((rule(protocol=""),), "would be read as simple"),
-        ((rule(algorithm="", protocol=""),), "no communication rules that tell NCCL how"),
+        ((rule(algorithm="", protocol=""),), "no communication rules for NCCL"),
         ((rule(op="all-gather", algorithm="tree"),), "no tree for allgather and would ignore the row"),
         ((rule(op="broadcast", algorithm="nvls"),), "no nvls for broadcast"),
         ((rule(algorithm="pat"),), "no pat for allreduce"),

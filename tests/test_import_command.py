@@ -99,7 +99,7 @@ def test_a_command_line_finds_its_model(capsys: pytest.CaptureFixture[str]) -> N
     answer = ask(capsys, f"import '{MINE}' --from megatron --cluster dgx-h100:16 -o mine.json")
     assert answer.code == 0, answer.err
     assert "Llama 3 70B" in answer.report
-    assert "Ignored        log-interval: no field of a plan stands for these" in answer.report
+    assert "Ignored        log-interval: a plan has no field for these" in answer.report
     ask(capsys, "plan llama3-70b --cluster dgx-h100:16 -o best.json")
     answer = ask(capsys, "compare mine.json best.json")
     assert answer.code == 0
@@ -131,13 +131,13 @@ def test_a_shape_that_is_in_no_library_is_taken_as_it_is() -> None:
         ),
         ("megatron", "--tensor-model-parallel-size 0 --num-layers 2", "must be at least 1"),
         ("megatron", "--tp 'unfinished", "not a command"),
-        ("megatron", "--tensor-model-parallel-size 2", "does not say which model"),
+        ("megatron", "--tensor-model-parallel-size 2", "does not name the model"),
         ("megatron", f"{MINE} --pipeline-model-parallel-layout Et|t|tL", "3 segments; pp 2"),
         ("megatron", f"{MINE} --pipeline-model-parallel-layout __import__", "not a layout"),
         ("megatron", f"{MINE} --num-experts 8 --moe-layer-freq __import__('os')", "not a list such as"),
         ("megatron", f"{MINE} --num-experts 8 --moe-layer-freq ([0]*99999999)", "not a list such as"),
         ("megatron", f"{MINE} --use-megatron-fsdp --data-parallel-sharding-strategy all", "choose no_shard"),
-        ("megatron", f"{MINE} --num-experts $E", "--num-experts $E: the text does not say what that is"),
+        ("megatron", f"{MINE} --num-experts $E", "--num-experts $E: its value is not in the text"),
         ("megatron", f"{MINE} $MOE_ARGS", "$MOE_ARGS: the text does not set it"),
         ("megatron", f"{MINE} ${{MOE_ARGS[@]}}", "the text does not set it"),
         ("megatron", "A=x\n" + "A=$A$A$A$A$A$A$A$A$A$A\n" * 9 + MINE, "more than a million characters"),
@@ -147,7 +147,7 @@ def test_a_shape_that_is_in_no_library_is_taken_as_it_is() -> None:
         ("megatron", f"{MINE} --window-size (127,0) --window-attn-skip-freq [1,0]", "no rhythm of 80 layers"),
         ("megatron", f"{MINE} --kv-lora-rank 512", "--kv-lora-rank: goes with --multi-latent-attention"),
         ("megatron", f"{MINE} --mtp-num-layers 99", "--mtp-layers 99: must be from 0 to 16"),
-        ("megatron", f"{MINE} --decoder-first-pipeline-num-layers 90", "80 layers cannot be dealt so"),
+        ("megatron", f"{MINE} --decoder-first-pipeline-num-layers 90", "80 layers cannot be split so"),
         ("megatron", f"{MINE} --pipeline-model-parallel-layout (((t)*9999)*9999)*9999", "grow without end"),
         ("torchtitan", "missing.sh", "missing.sh: no such file"),
         ("torchtitan", "nothing here", "no option of torchtitan"),
@@ -167,7 +167,7 @@ def test_a_shape_that_is_in_no_library_is_taken_as_it_is() -> None:
 )
 def test_what_cannot_be_read_is_told(source: str, text: str, says: str) -> None:
     with pytest.raises(WrongQuestion) as told:
-        reading.plan(source, text, ["dgx-h100:16"], model=None if "which model" in says else "llama3-70b")
+        reading.plan(source, text, ["dgx-h100:16"], model=None if "name the model" in says else "llama3-70b")
     assert says in str(told.value)
 
 

@@ -486,7 +486,7 @@ def test_two_processes_time_collectives(tmp_path: Path, cpu: catalog.Catalog) ->
 @pytest.mark.parametrize(
     ("device", "accelerator", "message"),
     [
-        ("cpu", None, "say which catalog entry this CPU is"),
+        ("cpu", None, "name the catalog entry of this CPU"),
         ("cpu", "H100-SXM5-80G", "no accelerator 'H100-SXM5-80G'. Did you mean H100-SXM5-80GB"),
         ("gpu", "cpu", "--device gpu: must be auto, cuda, cuda:N or cpu"),
         ("cuda:99", "cpu", "PyTorch 2."),

@@ -81,7 +81,7 @@ mtp_layers = {}
 """
     file = tmp_path / "portfolio.toml"
     file.write_text(text.format(said))
-    with pytest.raises(WrongQuestion, match=f"mtp-layers.*{told}"):
+    with pytest.raises(WrongQuestion, match=f"mtp.layers.*{told}"):
         read(file, catalog.load(None))
     file.write_text(text.format(1))
     (job,) = read(file, catalog.load(None)).jobs
@@ -184,7 +184,7 @@ def test_megatron_gets_them_in_the_last_chunk() -> None:
 def test_what_no_launcher_could_start_is_refused() -> None:
     short = estimated(16, "vpp=2")
     assert facts.chunks(short)[-1] < 16
-    with pytest.raises(WrongQuestion, match="all 16 modules of multi-token prediction stand in the last chunk"):
+    with pytest.raises(WrongQuestion, match="all 16 modules of multi-token prediction are in the last chunk"):
         argv(short)
     dense = api.estimate("llama3-8b", "dgx-h100:4", runtime="fsdp2", mtp_layers=1).plans[0]
     with pytest.raises(WrongQuestion, match="the module it needs has no multi-token prediction"):

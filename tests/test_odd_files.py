@@ -162,7 +162,7 @@ def test_a_set_without_plans_is_told(capsys: pytest.CaptureFixture[str], folder:
             "--from megatron",
         ),
         ("--num-layers 4 --hidden-size 999999999 --num-attention-heads 1", "--from megatron: imported.ffn"),
-        ("--mtp-num-layers 1 --pipeline-model-parallel-size 2", "does not say which model"),
+        ("--mtp-num-layers 1 --pipeline-model-parallel-size 2", "does not name the model"),
         (".", ".: a folder; a file with the command, or the command itself"),
     ],
 )

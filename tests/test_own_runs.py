@@ -184,7 +184,7 @@ def test_runs_of_one_source_are_fitted_without_leaving_it_out(tmp_path, capsys):
     assert main(["calibrate", str(path), "-o", str(tmp_path / "out"), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["left_out"] is None
-    assert document["skipped"] == ["all runs are of mine: no source can be left out, the shipped intervals stay"]
+    assert document["skipped"] == ["all runs are of mine: no source can be held out, the built-in intervals stay"]
     assert not (tmp_path / "out" / "intervals").exists()
 
 

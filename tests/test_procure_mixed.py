@@ -390,23 +390,23 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
 WRONG = {
     "an unknown pool": ('pools = ["own dgx-a100-80", "own dgx-v100"]', "did you mean own dgx-a100-80gb"),
     "a pool of one": ('pools = ["own dgx-v100"]', "1 pool: a mixed job takes 2 to 4"),
-    "a pool twice": ('pools = ["own dgx-v100", "own dgx-v100"]', "own dgx-v100 stands twice"),
-    "no pools": ('workloads = ["base"]', 'say which: pools = ["own dgx-a100-80gb"'),
+    "a pool twice": ('pools = ["own dgx-v100", "own dgx-v100"]', "own dgx-v100 appears twice"),
+    "no pools": ('workloads = ["base"]', 'name them: pools = ["own dgx-a100-80gb"'),
     "the same pools in two tables": (
-        'pools = ["own dgx-v100", "own dgx-a100-80gb"]', "own dgx-v100 and own dgx-a100-80gb stand together twice"
+        'pools = ["own dgx-v100", "own dgx-a100-80gb"]', "own dgx-v100 and own dgx-a100-80gb appear together twice"
     ),
     "an unknown workload": (
         'pools = ["own dgx-v100", "p5.48xlarge"]\nworkloads = ["bse"]', "no workload 'bse'; did you mean base"
     ),
     "a link without unit": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlink = 400', "mixed.1.link"),
     "a link of nothing": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlink = "0 Gbit/s"', "must be more than nothing"),
-    "a latency alone": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlatency = "2 ms"', "goes with a link"),
+    "a latency alone": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlatency = "2 ms"', "needs a link"),
     "a negative latency": (
         'pools = ["own dgx-v100", "p5.48xlarge"]\nlink = "1 Gbit/s"\nlatency = "-2 ms"', "mixed.1.latency"
     ),
     "counts of one pool": ('pools = ["own dgx-v100", "p5.48xlarge"]\ncounts = [1, 2]', "write lists of 2 counts"),
     "a size that is not there": (
-        'pools = ["own dgx-v100", "p5.48xlarge"]\ncounts = [[2, 1]]', "no cluster of 2 of own dgx-v100 can be had"
+        'pools = ["own dgx-v100", "p5.48xlarge"]\ncounts = [[2, 1]]', "no cluster of 2 of own dgx-v100 is available"
     ),
     "an unknown key": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlinks = "1 Gbit/s"', "unknown key"),
 }  # fmt: skip
@@ -462,7 +462,7 @@ def test_of_plans_on_the_same_pools_the_fastest_counts(tmp_path: Path) -> None:
     known = load()
     asked = reading.read(cellar(tmp_path), known)
     asked = replace(asked, jobs=asked.jobs[:1], candidates=())
-    slow = replace(asked.mixed[0], bandwidth=100e9 / 8, latency=1e-3)
+    slow = replace(asked.mixed[0], link_bytes_per_s=100e9 / 8, link_latency_s=1e-3)
     days = {}
     for name, tables in (("slow", (slow,)), ("both", (slow, *asked.mixed)), ("turned", (*asked.mixed, slow))):
         posed = run.pose(known, replace(asked, mixed=tables))

@@ -345,7 +345,7 @@ BAD_CSV = {
     ),
     "no head": (ROWS[:2], None, "layer 25 is missing"),
     "too many layers": ((*ROWS, "26,30,0.002,0.004,0.001"), None, "there are 31 entries"),
-    "twice": ((*ROWS, ROWS[1]), None, r":5: layer 1 at tp 1, micro-batch 1 stands twice, first at 3"),
+    "twice": ((*ROWS, ROWS[1]), None, r":5: layer 1 at tp 1, micro-batch 1 appears twice, first at 3"),
     "no time": ((ROWS[0], "1,24,0,0.004,0.001", ROWS[2]), None, "takes no time"),
     "milliseconds": (("0,0,0.2,0.1,1", "1,24,2,4,1", "25,25,3,4,1"), None, "are the times in seconds, not milli"),
     "microseconds": (("0,0,2e-8,1e-8,1e-7", "1,24,2e-7,4e-7,0", "25,25,1e-3,1e-3,0"), None, "whose peak is"),
@@ -377,7 +377,7 @@ BAD_JSON = {
     "infinite": ('{"1": {"1": {"0": [Infinity, 1, 1]}}}', "must be a number of seconds"),
     "negative": ('{"1": {"1": {"0": [-1, 1, 1]}}}', "must be at least 0"),
     "no micro-batch": ('{"small": {"1": {"0": [1, 1, 1]}}}', "micro-batch = 'small'"),
-    "a layer twice": ('{"1": {"1": {"0": [1, 1, 1], "0": [1, 1, 1]}}}', "stands twice"),
+    "a layer twice": ('{"1": {"1": {"0": [1, 1, 1], "0": [1, 1, 1]}}}', "appears twice"),
     "deep": ("[" * 100_000, "no profile|nested|recursion"),
 }
 
@@ -393,7 +393,7 @@ def test_wrong_json_is_refused(name, known, tmp_path):
 
 def test_a_json_must_be_told_what_it_is_of(known, tmp_path):
     (tmp_path / "p.json").write_text(json.dumps(as_json()))
-    with pytest.raises(WrongQuestion, match=r"names no model: say which \(--model ID\)"):
+    with pytest.raises(WrongQuestion, match=r"names no model: give it \(--model ID\)"):
         importing.imported(tmp_path / "p.json", known)
     with pytest.raises(WrongQuestion, match="no accelerator"):
         importing.imported(tmp_path / "p.json", known, "opt-350m", "H1000")
@@ -465,7 +465,7 @@ def test_a_model_named_like_a_path_stays_in_its_folder(profile, tmp_path):
     [
         (lambda t: t.replace("forward_s", "forwards"), "no profile"),
         (lambda t: t.replace(",4,8,", ",4,8x,"), "import the profile again"),
-        (lambda t: t.replace("GH200-96GB,bf16", "GH200-96GB,fp8", 1), "something else"),
+        (lambda t: t.replace("GH200-96GB,bf16", "GH200-96GB,fp8", 1), "contradicts the first row"),
         (lambda t: "\n".join([*t.splitlines(), t.splitlines()[1]]), "must ascend"),
         (lambda t: "", "no profile"),
     ],
@@ -510,7 +510,7 @@ def test_nothing_is_written_of_a_wrong_file(capsys, tmp_path):
     path = profile_file(tmp_path / "p.csv", (*ROWS, ROWS[1]))
     code, _, err = run(capsys, "profile", "import", path, "-o", tmp_path / "mine")
     assert code == 2
-    assert "stands twice" in err
+    assert "appears twice" in err
     assert not (tmp_path / "mine").exists()
 
 

@@ -431,7 +431,7 @@ def test_a_single_plan_is_a_point_of_the_open_grid():
         ("llama3-70b", "micro=7", ("micro=7", "the batch of 1,024", "micro can be 1, 2, 4")),
         ("llama3-70b", "cp=16", ("cp=16", "1,024 tokens", "cp can be 1, 2, 4, 8")),
         ("llama3-70b", "vpp=90", ("vpp=90", "there are 80 layers", "vpp can be 1, 2, 4, 5")),
-        ("llama3-70b", "vpp=3 pp=2", ("vpp=3", "80 layers don't deal evenly", "with pp=2")),
+        ("llama3-70b", "vpp=3 pp=2", ("vpp=3", "80 layers cannot be split evenly", "with pp=2")),
         ("llama3-70b", "tp=8 pp=16 dp=2", ("tp=8", "tp can be 1, 2, 4 with pp=16 dp=2")),
         ("llama3-70b", "precision=mxfp8", ("precision=mxfp8", "precision can be bf16, fp16")),
         ("llama3-70b", "zero=2 pp=2", ("zero=2", "zero can be 0, 1")),

@@ -136,7 +136,7 @@ WRONG = {
     f"{PLAN} --pin nodes=2": "--cluster NODE:COUNT",
     f"{PLAN} --pin batch=64": "--batch N",
     f"{PLAN} --pin tp=1,sequence_parallel=on": "tp above 1",
-    f"{PLAN} --precision fp8 --pin precision=bf16": "the same thing twice",
+    f"{PLAN} --precision fp8 --pin precision=bf16": "are duplicates",
     f"{PLAN} --precision mxfp8": "H100-SXM5-80GB has no such matrix products. precision can be bf16, fp16, fp32, fp8",
     "plan llama3-8b --cluster dgx-a100-80gb:4 --precision fp8": "precision can be bf16",
     f"{PLAN} --runtime fsdp --pin tp=8": "fsdp cannot split so. tp can be 1",

@@ -28,18 +28,18 @@ COMMANDS = {
     for name, summary in {
         "plan": "Rank the ways to train a model on a cluster.",
         "estimate": "Predict one given configuration, and what limits it.",
-        "procure": "Say what to buy or rent for a portfolio of jobs.",
-        "design": "Say which cluster to build for a study's workloads.",
-        "explain": "Print a written plan again, with its reasons.",
-        "compare": "Say what one plan gains over another.",
-        "export": "Write a plan as files that a launcher starts.",
+        "procure": "Recommend what to buy or rent for a portfolio of jobs.",
+        "design": "Recommend which cluster to build for the workloads of a study.",
+        "explain": "Print a saved plan again, with its reasons.",
+        "compare": "Compare two plans and report the gain.",
+        "export": "Write a plan as the files of a launcher.",
         "import": "Read a launcher's configuration into a plan.",
         "catalog": "List, show and check hardware, fabrics, prices and runtimes.",
-        "models": "List and show models, also layer by layer; import a config.json.",
-        "validate": "Say how far predictions are from measured runs.",
+        "models": "List and show models, with costs by layer; import a config.json.",
+        "validate": "Report prediction errors on measured runs.",
         "calibrate": "Fit efficiencies to measured runs.",
         "profile": "Use layer times measured elsewhere.",
-        "comm": "Say what every collective of a plan uses; measure, choose.",
+        "comm": "List the collectives of a plan; measure and choose back ends.",
     }.items()
 }
 """Name -> where the command is and its line in ``--help``."""
@@ -51,7 +51,7 @@ PIPE_CLOSED = 141
 DEFECT = 70
 """Exit code when the program itself is wrong (EX_SOFTWARE)."""
 
-HELP = """Say which accelerator cluster to buy, rent or use, and how to train on it.
+HELP = """Recommend an accelerator cluster to buy, rent or use, and how to train on it.
 
 \b
   clusterwright plan llama3-70b --cluster dgx-h100:16

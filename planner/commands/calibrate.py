@@ -17,10 +17,12 @@ import click
     "--cross-validate/--no-cross-validate",
     default=True,
     show_default=True,
-    help="Leave out each lab in turn: the errors to believe, and the intervals.",
+    help="Hold out each lab in turn: gives honest errors and the intervals.",
 )
 @click.option(
-    "--site", is_flag=True, help="FILE holds a few runs of one site: adapt to it, little, from what is shipped."
+    "--site",
+    is_flag=True,
+    help="FILE holds a few runs of one site: adapt the built-in efficiencies to them, with a strong prior.",
 )
 @click.option("--measure", "measures", is_flag=True, help="Time kernels on this machine instead (needs PyTorch).")
 @click.option(
@@ -68,9 +70,7 @@ def calibrate(
     """  # noqa: D301 - click reads the control character itself
     if collectives is not None:
         if file is not None or site or measures or table is not None:
-            raise click.UsageError(
-                "--collectives fits a table of its own: leave out FILE, --site, --measure and --table"
-            )
+            raise click.UsageError("--collectives fits a table of its own: drop FILE, --site, --measure and --table")
         _from_collectives(collectives, output, accelerator, as_json)
         return
     if sum((file is not None, measures, table is not None and file is None)) != 1 or (site and table is not None):
@@ -201,7 +201,7 @@ def _from_site(file: Path, output: Path, as_json: bool) -> None:
     wider = site.widths(frame, shipped)
     written = overlay.write_overlay(output, site.changed(found, shipped), source, date, name="site.toml")
     if wider or (output / intervals.FOLDER / "site.csv").exists():
-        written.append(intervals.write(output, wider, f"{source}, each left out in turn, {date}", "site.csv"))
+        written.append(intervals.write(output, wider, f"{source}, each held out in turn, {date}", "site.csv"))
     document = fitting.site_document(frame, shipped, found) | {"files": [str(path) for path in written]}
     if as_json:
         render.json(document)
@@ -249,7 +249,7 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
         widths.append((times, f"{source}, leave-one-lab-out, {date}", f"{intervals.TIME}.csv"))
         held = fitting.memory_widths(frame, efficiencies)
         if held.get("all", intervals.Width(0.0, 0)).runs >= intervals.FEWEST:
-            told = f"{held['all'].runs} runs of {file.name} whose peak was measured, a fifth left out at a time, {date}"
+            told = f"{held['all'].runs} runs of {file.name} whose peak was measured, a fifth held out at a time, {date}"
             widths.append((held, told, f"{intervals.MEMORY}.csv"))
     written = overlay.write_overlay(output, efficiencies, source, date)  # only now: an interrupted fit leaves nothing
     written += [intervals.write(output, *each) for each in widths]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 FOLDER = click.Path(path_type=Path)
 CATALOG = click.option(
-    "--catalog", "extra", type=FOLDER, metavar="DIR", help="A catalog folder of your own, over the built-in one."
+    "--catalog", "extra", type=FOLDER, metavar="DIR", help="Your own catalog folder, added to the built-in one."
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, with figures in SI units.")
 PROBLEMS = 2
@@ -33,7 +33,7 @@ def catalog() -> None:
 def list_(kind: str | None, extra: Path | None, as_json: bool) -> None:
     """List the entries of one KIND: accelerators, nodes, fabrics, regions or runtimes.
 
-    Without KIND, say how many there are of each and which are your own.
+    Without KIND, list the number of entries of each kind and which are your own.
     """
     from planner.catalog import load
     from planner.commands.screen import render
@@ -63,7 +63,7 @@ def list_(kind: str | None, extra: Path | None, as_json: bool) -> None:
 @CATALOG
 @JSON
 def show(entry: str, extra: Path | None, as_json: bool) -> None:
-    """Show one entry with its sources, and say which of its figures are assumed."""
+    """Show one entry with its sources, and mark the figures that are assumed."""
     from dataclasses import asdict
 
     from planner.catalog import load
@@ -119,7 +119,7 @@ def check(folder: Path | None, extra: Path | None, as_json: bool) -> None:
 @catalog.command("import-prices")
 @click.argument("folder", type=FOLDER, metavar="DIR")
 @click.option("-o", "output", type=FOLDER, metavar="CATALOG", help="Catalog folder of your own that gets the prices.")
-@click.option("--date", "imported_on", metavar="DATE", help="Day to write beside the prices (default: today).")
+@click.option("--date", "imported_on", metavar="DATE", help="Date to record with the prices (default: today).")
 @click.option("--force", is_flag=True, help="Replace prices that were imported before.")
 @CATALOG
 @JSON
@@ -129,7 +129,7 @@ def import_prices(
     """Read SkyPilot's price lists into a catalog folder of your own.
 
     DIR is ~/.sky/catalogs/v8 or one cloud's folder in it. Only prices of instances that the catalog knows are taken;
-    what cannot be mapped is listed and left out.
+    what cannot be mapped is listed and skipped.
 
     \b
       clusterwright catalog import-prices ~/.sky/catalogs/v8 -o my-catalog
@@ -220,7 +220,7 @@ def _find(known: Catalog, text: str) -> tuple[str, Entry]:
     # Efficiencies carry the id of what they are of: the thing itself is meant unless its kind says otherwise.
     homes = [home for home in homes if not home.endswith("_efficiencies")] or homes
     if len(homes) > 1:
-        raise WrongQuestion(f"{text!r} is several things; say which: {', '.join(f'{home}/{text}' for home in homes)}")
+        raise WrongQuestion(f"{text!r} is ambiguous; choose one of: {', '.join(f'{home}/{text}' for home in homes)}")
     if not homes:
         everything: Mapping[str, object] = {name: kind for kind in FOLDERS for name in known.entries(kind)}
         raise UnknownName("catalog entry", text, everything, "clusterwright catalog list KIND")

@@ -22,7 +22,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print the document
 
 @click.group()
 def comm() -> None:
-    """Say what every collective of a plan uses; measure back ends, and choose by call."""
+    """List the collectives of a plan; measure back ends, and choose one for each call."""
 
 
 @comm.command()
@@ -32,10 +32,10 @@ def comm() -> None:
 @_CATALOG
 @_JSON
 def show(file: Path, rank: int, cluster: tuple[Path, ...], catalog: Path | None, as_json: bool) -> None:
-    """List every collective of a step of PLAN: what, over whom, how much, where, and what it costs.
+    """List every collective of a step of PLAN: operation, group, bytes, link and time.
 
-    Alone is the time of all its calls if nothing ran beside them, exposed what of it the step waits for. Exposed times
-    add up to the communication terms of the plan's step time.
+    "alone" is the time of all calls if they overlapped with nothing; "exposed" is the part that the step waits for.
+    Exposed times add up to the communication terms of the plan's step time.
 
     \b
       clusterwright plan llama3-70b --cluster dgx-h100:16 -o plan.json
@@ -142,7 +142,7 @@ def choose(
 
 
 _TABLE = click.option(
-    "-o", "output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="Table to write, or to go on."
+    "-o", "output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="Table to write or to extend."
 )
 
 
@@ -206,14 +206,14 @@ def tune(
     "source",
     type=click.Choice(["nccl-tests", "osu", "comms-logger", "csv"]),
     required=True,
-    help="What wrote the file.",
+    help="Tool that wrote the file.",
 )
-@click.option("--backend", metavar="NAME", help="Which back end it is of (nccl-tests: nccl).")
+@click.option("--backend", metavar="NAME", help="Back end that was measured (nccl-tests: nccl).")
 @click.option("--algorithm", default="", metavar="A", help="Algorithm that was forced (NCCL_ALGO).")
 @click.option("--protocol", default="", metavar="P", help="Protocol that was forced (NCCL_PROTO).")
-@click.option("--op", metavar="OP", help="Operation, if the file does not say.")
-@click.option("--ranks", type=click.IntRange(1), metavar="N", help="Ranks, if the file does not say.")
-@click.option("--nodes", type=click.IntRange(1), metavar="N", help="Nodes, if the file does not say.")
+@click.option("--op", metavar="OP", help="Operation, if the file does not state it.")
+@click.option("--ranks", type=click.IntRange(1), metavar="N", help="Ranks, if the file does not state them.")
+@click.option("--nodes", type=click.IntRange(1), metavar="N", help="Nodes, if the file does not state them.")
 @_TABLE
 @_JSON
 def import_(

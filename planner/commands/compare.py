@@ -20,7 +20,7 @@ _DAY = 86400.0
 @click.argument("best", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def compare(mine: Path, best: Path, as_json: bool) -> None:
-    """Say what the first plan in BEST gains over the first plan in MINE, and where they differ.
+    """Report the gain of the first plan in BEST over the first plan in MINE, and where they differ.
 
     \b
       clusterwright import megatron.sh --from megatron --cluster dgx-h100:16 -o mine.json

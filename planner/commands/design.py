@@ -16,18 +16,29 @@ FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("study", type=FILE, metavar="STUDY.toml")
 @click.argument("more", nargs=-1, type=FILE, metavar="")
-@click.option("--trials", type=click.IntRange(1, 1_000_000), metavar="N", help="Trials in all (default: the study's).")
-@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, metavar="K", help="Processes.")
+@click.option(
+    "--trials", type=click.IntRange(1, 1_000_000), metavar="N", help="Total number of trials (default: the study's)."
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 256), default=1, show_default=True, metavar="K", help="Number of processes."
+)
 @click.option(
     "--storage",
     metavar="FILE|URL",
     help="Journal of the trials (default: NAME.journal here), or a database: postgresql://USER@HOST/NAME.",
 )
-@click.option("--resume", is_flag=True, help="Go on with the trials that the storage holds.")
-@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, metavar="S", help="Of the trials.")
+@click.option("--resume", is_flag=True, help="Continue with the trials in the storage.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31),
+    default=0,
+    show_default=True,
+    metavar="S",
+    help="Random seed of the trials.",
+)
 @click.option("--shard", metavar="I/N", help="Evaluate only every N-th point, from the I-th on (see merge).")
 @click.option("--quick", is_flag=True, help="No sensitivities, sweeps or importances.")
-@click.option("--catalog", type=FILE, metavar="DIR", help="Your own hardware over the built-in catalog.")
+@click.option("--catalog", type=FILE, metavar="DIR", help="Your own hardware, added to the built-in catalog.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
 @click.option("-o", "output", type=FILE, metavar="FILE", help="Write the document to a file.")
 def design(
@@ -44,7 +55,7 @@ def design(
     as_json: bool,
     output: Path | None,
 ) -> None:
-    """Say which cluster to build for a study's workloads, and where the next dollar goes.
+    """Recommend which cluster to build for the workloads of a study, and where to spend the next dollar.
 
     Every trial changes figures of a cluster and searches the best training plans on it exactly; small studies are
     enumerated whole.
@@ -89,7 +100,7 @@ def design(
     except KeyboardInterrupt:
         if place:
             each = "point" if whole else "trial"
-            render.error(f"stopped; {place} keeps every finished {each}: the same command with --resume goes on")
+            render.error(f"stopped; {place} keeps every finished {each}: the same command with --resume continues")
         raise
     design_view.deliver(found, study=study, as_json=as_json, output=output, journal=None if whole else place)
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--to", "target", required=True, metavar="TARGET", help="megatron, megatron+slurm, ...; list: all.")
 @click.option("-o", "output", type=click.Path(path_type=Path), metavar="DIR", help="Folder (default: FILE-TARGET).")
-@click.option("--rank", type=int, metavar="N", help="That plan of a set alone (default: a folder for each).")
+@click.option("--rank", type=int, metavar="N", help="Only this plan of a set (default: a folder for each).")
 @offered.options
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Fill in what a plan does not say.")
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Set a value that a plan does not have.")
 @click.option(
     "--cluster",
     type=click.Path(path_type=Path),
@@ -44,7 +44,7 @@ def export(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write the plan or the plans in FILE (or one of an offer) as files that a launcher starts.
+    """Write the plan or the plans in FILE (or one of an offer) as the files of a launcher.
 
     Targets chain: a trainer (what runs), an environment (NCCL settings), a scheduler (on which nodes).
 

@@ -17,13 +17,13 @@ import click
     help="What the configuration is for.",
 )
 @click.option("--cluster", multiple=True, required=True, metavar="NODE:COUNT", help="Where it runs: dgx-h100:16.")
-@click.option("--model", metavar="ID", help="Model, where the configuration does not say its shape.")
-@click.option("--seq", type=int, metavar="N", help="Tokens per sequence, where it does not say.")
-@click.option("--batch", metavar="N", help="Global batch in sequences, where it does not say.")
-@click.option("--micro", type=int, metavar="N", help="Sequences of a forward pass, where it does not say.")
+@click.option("--model", metavar="ID", help="Model, where the configuration does not state its shape.")
+@click.option("--seq", type=int, metavar="N", help="Tokens per sequence, where it does not state it.")
+@click.option("--batch", metavar="N", help="Global batch in sequences, where it does not state it.")
+@click.option("--micro", type=int, metavar="N", help="Sequences of a forward pass, where it does not state it.")
 @click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 1T.")
-@click.option("--precision", metavar="P", help="Precision, where it does not say.")
-@click.option("--recompute", metavar="POLICY", help="none, selective or full, where it does not say.")
+@click.option("--precision", metavar="P", help="Precision, where it does not state it.")
+@click.option("--recompute", metavar="POLICY", help="none, selective or full, where it does not state it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan instead of the report.")
 @click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan to a file.")
 def import_(
@@ -56,5 +56,5 @@ def import_(
         render.labelled("Assumes", *found.assumed)
         render.labelled("Differs", *found.differs)
         if found.unread:
-            render.labelled("Ignored", f"{', '.join(found.unread)}: no field of a plan stands for these")
+            render.labelled("Ignored", f"{', '.join(found.unread)}: a plan has no field for these")
     return 0 if found.plans.search.feasible else 1

@@ -28,7 +28,7 @@ def models() -> None:
 def list_(extra: Path | None, as_json: bool) -> None:
     """List every model, with its parameters and where it comes from.
 
-    Transformers come first; convolutional networks and recommenders, which `models layers` prices, stand below them.
+    Transformers come first; convolutional networks and recommenders, which `models layers` supports, follow.
     """
     from planner.commands.screen import families_view, render
     from planner.commands.screen import models_view as view
@@ -121,7 +121,7 @@ def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_
     "--tables",
     type=click.Choice(["even", "table", "column", "row"]),
     default="even",
-    help="How a recommender's tables are cut over ranks.",
+    help="How the tables of a recommender are sharded over ranks.",
 )
 @click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE.txt", help="Write as ASTRA-sim's text.")
 @click.option("--force", is_flag=True, help="Replace FILE.txt if it exists.")
@@ -129,7 +129,7 @@ def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_
 def layers(entry: str, micro: int | None, output: Path | None, force: bool, as_json: bool, **asked: Any) -> None:
     """Print a model layer by layer: FLOPs, bytes, seconds and collectives of each pass, of one micro-batch on one rank.
 
-    Seconds are those of the cost model that plans are priced with. Bytes count what the on-chip buffer makes kernels
+    Seconds come from the cost model of the plans. Bytes count what the on-chip buffer makes kernels
     read again. FILE may be a .toml, a config.json, or an ASTRA-sim text workload (.txt).
 
     \b

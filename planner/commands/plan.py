@@ -13,7 +13,7 @@ from planner.commands.asking import question
 @click.command()
 @click.argument("model")
 @question
-@click.option("--accelerators", metavar="KIND:N,..", help="Accelerators of several kinds: A100:4,V100:4,RTX6000:8.")
+@click.option("--accelerators", metavar="KIND:N,..", help="Accelerators of several types: A100:4,V100:4,RTX6000:8.")
 @click.option("--link", multiple=True, metavar="A/B=RATE", help="Link between two pools: 'a/b=25 Gbit/s'.")
 @click.option("--pin", multiple=True, metavar="AXIS=VALUE", help="Fix or bound axes: tp=8,pp=4..16.")
 @click.option(
@@ -21,23 +21,23 @@ from planner.commands.asking import question
     type=click.Choice(["time", "cost", "energy", "tokens-per-dollar"]),
     default="time",
     show_default=True,
-    help="What is best.",
+    help="What to optimise.",
 )
 @click.option(
     "--noise-scale",
     metavar="N",
-    help="Gradient noise scale, or critical batch size, in sequences: takes the batch of --batch A..B that brings most"
-    " progress, not most tokens.",
+    help="Gradient noise scale, or critical batch size, in sequences: choose the batch in --batch A..B"
+    " with the best goodput (statistical efficiency x throughput).",
 )
 @click.option("--deadline", metavar="TIME", help="Longest training time, e.g. '30 d'.")
-@click.option("--max-cost", metavar="USD", help="Most that training may cost, e.g. '$500k'.")
+@click.option("--max-cost", metavar="USD", help="Highest training cost, e.g. '$500k'.")
 @click.option(
     "--launchable",
     is_flag=True,
-    help="Over several pools, only what a launcher starts as it is: pipelines of one kind that fill their nodes.",
+    help="Over several pools, only plans that a launcher can run: identical pipelines that fill their nodes.",
 )
-@click.option("--top", type=int, default=5, show_default=True, metavar="K", help="Plans to list.")
-@click.option("--all", is_flag=True, help="List plans that differ in switches only, too.")
+@click.option("--top", type=int, default=5, show_default=True, metavar="K", help="Number of plans to list.")
+@click.option("--all", is_flag=True, help="Also list plans that differ only in switches.")
 def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | None, **asked: Any) -> None:
     """Rank the ways to train MODEL on a cluster.
 

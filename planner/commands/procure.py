@@ -12,29 +12,44 @@ FILE = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("portfolio", required=False, type=FILE, metavar="[PORTFOLIO.toml]")
-@click.option("--model", metavar="MODEL", help="Without a portfolio: what is trained.")
+@click.option("--model", metavar="MODEL", help="Model to train, if there is no portfolio.")
 @click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 2T.")
-@click.option("--method", type=click.Choice(["pretrain", "finetune", "lora"]), help="What of the model is trained.")
+@click.option("--method", type=click.Choice(["pretrain", "finetune", "lora"]), help="What is trained.")
 @click.option("--batch", metavar="N", help="Global batch in sequences.")
 @click.option("--seq", type=int, metavar="N", help="Tokens per sequence.")
 @click.option("--precision", metavar="P", help="bf16, fp16, fp8, mxfp8 (default: 16 bit).")
-@click.option("--budget", metavar="USD", help="All that may be spent, e.g. '$5M'.")
-@click.option("--power", metavar="W", help="For machines that are bought, at the plug, e.g. 400kW.")
-@click.option("--within", "--deadline", "within", metavar="TIME", help="When it must be done, e.g. 60d.")
+@click.option("--budget", metavar="USD", help="Total budget, e.g. '$5M'.")
+@click.option("--power", metavar="W", help="Power limit of purchased machines, at the plug, e.g. 400kW.")
+@click.option("--within", "--deadline", "within", metavar="TIME", help="Deadline, e.g. 60d.")
 @click.option(
     "--objective",
     type=click.Choice(["time", "cost", "tokens-per-dollar", "carbon"]),
-    help="What is best (default: least cost).",
+    help="What to optimise (default: cost).",
 )
 @click.option("--node", multiple=True, metavar="ID", help="Only these nodes (default: all that have a price).")
-@click.option("--ways", metavar="LIST", help="buy, on-demand, spot, reserved-1y, reserved-3y; several with commas.")
-@click.option("--region", metavar="ID", help="Where machines of your own stand (default: us).")
-@click.option("--top", type=click.IntRange(1, 20), default=3, show_default=True, metavar="K", help="Alternatives.")
-@click.option("--sweep", metavar="LIMIT=A..B", help="The best at several values of a limit: budget=1M..20M.")
-@click.option("--as-of", metavar="DATE", help="Day from which the age of prices counts (default: today).")
-@click.option("--quick", is_flag=True, help="Only the alternatives: no marginal values, no sensitivity.")
-@click.option("--time-limit", type=click.FloatRange(1), default=60, show_default=True, metavar="S", help="A program.")
-@click.option("--catalog", type=FILE, metavar="DIR", help="Your own hardware and prices over the built-in catalog.")
+@click.option(
+    "--ways",
+    metavar="LIST",
+    help="Ways to acquire machines, separated by commas: buy, on-demand, spot, reserved-1y, reserved-3y.",
+)
+@click.option("--region", metavar="ID", help="Region of purchased machines (default: us).")
+@click.option(
+    "--top", type=click.IntRange(1, 20), default=3, show_default=True, metavar="K", help="Number of alternatives."
+)
+@click.option("--sweep", metavar="LIMIT=A..B", help="Best answer at several values of a limit: budget=1M..20M.")
+@click.option("--as-of", metavar="DATE", help="Date at which prices are checked for age (default: today).")
+@click.option("--quick", is_flag=True, help="Alternatives only: no shadow prices, no sensitivity.")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(1),
+    default=60,
+    show_default=True,
+    metavar="S",
+    help="Seconds for each integer program.",
+)
+@click.option(
+    "--catalog", type=FILE, metavar="DIR", help="Your own hardware and prices, added to the built-in catalog."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
 @click.option("-o", "output", type=FILE, metavar="FILE", help="Write the document to a file.")
 def procure(
@@ -48,10 +63,10 @@ def procure(
     output: Path | None,
     **flags: Any,
 ) -> None:
-    """Say what to buy or rent for a portfolio of jobs, wired how, and how to train on it.
+    """Recommend what to buy or rent for a portfolio of jobs, which network to use, and how to train on it.
 
-    An integer program over exactly planned columns, with the gap that was proven, what binds and what more of it is
-    worth.
+    An integer program selects among precomputed plans. The answer states the proven gap, the binding limits and
+    their shadow prices.
 
     \b
       clusterwright procure examples/portfolios/pretrain-8b.toml

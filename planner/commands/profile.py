@@ -28,10 +28,13 @@ def profile() -> None:
 )
 @click.option("--model", metavar="ID|FILE", help="Take rows of this model alone; what a JSON file is of.")
 @click.option("--accelerator", metavar="ID", help="Take rows of this accelerator alone; what a JSON file is of.")
-@click.option("--precision", metavar="P", help="What was measured, if the file does not say (default: bf16).")
-@click.option("--seq", "sequence", type=int, metavar="N", help="Tokens per sequence, if the file does not say.")
+@click.option("--precision", metavar="P", help="What was measured, if the file does not state it (default: bf16).")
+@click.option("--seq", "sequence", type=int, metavar="N", help="Tokens per sequence, if the file does not state it.")
 @click.option(
-    "--catalog", type=click.Path(path_type=Path), metavar="DIR", help="Your own hardware over the built-in catalog."
+    "--catalog",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Your own hardware, added to the built-in catalog.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the table.")
 def import_(

@@ -24,22 +24,22 @@ import click
     "--catalog",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Your own hardware or calibration over the built-in.",
+    help="Your own hardware or calibration, added to the built-in catalog.",
 )
 @click.option(
     "--oom-risk",
     default="5 %",
     show_default=True,
     metavar="SHARE",
-    help="Chance of running out of memory at which runs are called infeasible, beside 50 %.",
+    help="OOM probability at which runs are predicted infeasible, in addition to 50 %.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
 def validate(file: Path, by: str, output: Path | None, catalog: Path | None, oom_risk: str, as_json: bool) -> None:
-    """Predict every measured run in FILE as it was configured, and print how far off that is.
+    """Predict every measured run in FILE as it was configured, and print the errors.
 
     FILE is a CSV with the columns of benchmarks/data/measured_runs.csv; add rows of your own runs the same way.
-    Nothing is
-    searched: what a row leaves out is inferred by stated rules. A run that cannot be predicted counts as not covered.
+    Nothing is searched: missing values of a row are inferred by stated rules. A run that cannot be predicted counts as
+    not covered.
 
     \b
       clusterwright validate benchmarks/data/measured_runs.csv

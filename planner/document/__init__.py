@@ -1,7 +1,6 @@
 """Plans as documents: their sections, and the JSON files that hold them."""
 
 from planner.document.files import chosen, load, load_any, offered, parse
-from planner.document.records import as_json, dump, json_schema
 from planner.document.sections import (
     NO_PART_OF_IT,
     constraint,
@@ -14,6 +13,7 @@ from planner.document.sections import (
     workload_section,
 )
 from planner.schema.pool_names import pool_names
+from planner.schema.record import as_json, dump, json_schema
 
 __all__ = [
     "NO_PART_OF_IT",

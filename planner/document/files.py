@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion, malformed, nearest
-from planner.document.records import _adapter
 from planner.schema import plan as schema
 from planner.schema.procurement import Procurement
+from planner.schema.record import _adapter
 
 LARGEST_FILE = 200_000_000
 """Bytes; no plan is larger."""

@@ -12,13 +12,13 @@ from planner.base.version import __version__
 from planner.cost import hierarchy, money, pipeline, risk, sharding
 from planner.cost import memory as cost_memory
 from planner.cost.figures import Grid
-from planner.document.records import _plain, _pruned
 from planner.models.parameters import parameters
 from planner.performance import binding
 from planner.question.prepared import Prepared
 from planner.question.request import Request, goodput_of
 from planner.schema import plan as schema
 from planner.schema.hardware import Accelerator, Cluster, Fabric
+from planner.schema.record import _plain, _pruned
 from planner.search.problem import Candidate
 from planner.space.grid import single_grid
 from planner.space.rules import RuleSetting, broken

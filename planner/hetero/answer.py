@@ -258,7 +258,7 @@ def _memory(prepared: PreparedPools, fullest: tuple[int, int, int], held: Memory
 def _memory_interval(prepared: PreparedPools, held: Memory) -> schema.Interval:
     half, runs = prepared.memory_spread
     total = sum(_scalar(getattr(held, name)) for name in PARTS)
-    basis = f"80 %: residuals of {runs} runs whose peak was measured, each left out of the fit"
+    basis = f"80 %: residuals of {runs} runs whose peak was measured, each held out of the fit"
     return schema.Interval(low=total * math.exp(-half), high=total * math.exp(half), basis=basis)
 
 

@@ -158,7 +158,7 @@ def _refuse_other_pins(request: Request) -> None:
             )
     if "dp" in request.pins:
         raise WrongQuestion(
-            f"--pin dp={request.pins.bounds['dp']}: over several pools replicas are dealt by what each pool does; "
+            f"--pin dp={request.pins.bounds['dp']}: over several pools the search chooses the replicas of each pool; "
             "one pool can have it"
         )
 

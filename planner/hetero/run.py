@@ -27,7 +27,7 @@ beyond, every set of up to three is, and then all at once."""
 
 METHODS = (
     "branch and bound over integer programs; each pool alone by lower bound",
-    "every plan of one kind of pipeline; each pool alone by lower bound",
+    "all plans of identical pipelines; each pool alone by lower bound",
 )
 """How plans are found: of any kinds, or of one only."""
 MANY = 1024

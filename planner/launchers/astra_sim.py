@@ -141,7 +141,7 @@ def bundle(plan: Plan, found: Layered) -> Bundle:
                 f"data-parallel ranks only (plan ... --pin {axis}=1)"
             )
     if p.groups:
-        raise WrongQuestion(f"plan {plan.rank} cannot be written for {NAME}: its pipelines are unlike")
+        raise WrongQuestion(f"plan {plan.rank} cannot be written for {NAME}: its pipelines are heterogeneous")
     files = {WORKLOAD: written(of_layers(found))}
     if plan.cluster.fabric.dimensions:
         files[NETWORK] = network(plan.cluster.fabric.dimensions)
@@ -160,7 +160,7 @@ def _losses(plan: Plan) -> Iterator[Loss]:
         yield Loss("batch.accumulation", "an iteration is one micro-batch with its reduction of gradients")
     if plan.parallelism.zero_stage:
         yield Loss("parallelism.zero_stage", "gradients are all-reduced, nothing is gathered")
-    yield Loss("update", "the optimizer's time is left out")
+    yield Loss("update", "the optimizer's time is not modelled")
     if not plan.cluster.fabric.dimensions:
         yield Loss("cluster.fabric", "a fabric without dimensions is not written; give the simulator one of yours")
 
@@ -197,7 +197,7 @@ def read(path: Path) -> TextWorkload:
         lines = lines[2:]
     rows = tuple(_parsed(path, number, cells) for number, cells in lines)
     if stated is not None and stated != len(rows):
-        raise WrongQuestion(f"{path}: {stated} layers are announced, and {len(rows)} stand there")
+        raise WrongQuestion(f"{path}: {stated} layers are announced, but the file has {len(rows)}")
     return TextWorkload(loop, rows)
 
 

@@ -160,7 +160,8 @@ def stages_fill_pools(plan: Plan) -> Iterator[str]:
     if order != sorted(order):
         yield f"stages lie on pools {order}: ranks are numbered pool after pool"
     if len(pools) > 1 and p.rank_order == "tp-cp-ep-pp-dp" and p.pp > 1 and p.dp > 1:
-        yield f"rank order {p.rank_order} puts all stages beside each other: over several pools it is tp-cp-ep-dp-pp"
+        placed = "puts all stages of a replica on adjacent ranks; several pools need tp-cp-ep-dp-pp"
+        yield f"rank order {p.rank_order} {placed}"
     for index, pool in enumerate(pools):
         used = p.tp * p.cp * p.dp * order.count(index)
         owned = pool.count * pool.accelerators_per_node
@@ -176,7 +177,7 @@ def _groups_are_alike(plan: Plan) -> Iterator[str]:
     """
     groups = plan.parallelism.groups
     if len(groups) > 1:
-        yield f"it has {len(groups)} groups of unlike pipelines, a launcher starts one kind"
+        yield f"it has {len(groups)} groups of heterogeneous pipelines; a launcher needs identical ones"
     for group in groups[:1] if len(groups) == 1 else ():
         for name in ("cp", "ep", "recompute"):
             found = [getattr(stage, name) for stage in group.stages]

@@ -103,7 +103,7 @@ def loses(plan: Plan) -> Iterator[Loss]:
     """Pods ask for accelerators by their number; which nodes of a vendor they land on is the cluster's choice."""
     if len({pool.accelerator for pool in plan.cluster.pools}) > 1:
         names = " ".join(f"--set {of_pool(name, 'node-label')}=..." for name in facts.pool_names(plan))
-        yield Loss("cluster.pools", f"pods take any nodes with accelerators unless labels say which ({names})")
+        yield Loss("cluster.pools", f"pods take any nodes with accelerators unless labels select them ({names})")
 
 
 IMAGE = EnvironmentSetting("image", "container image with the framework in it")

@@ -281,7 +281,7 @@ def refuses(plan: Plan) -> Iterator[str]:
     if modules and shape["learned_positions"]:
         yield "multi-token prediction needs rotary positions"
     if (last := facts.chunks(plan)[-1]) < modules:
-        yield f"all {modules} modules of multi-token prediction stand in the last chunk, which holds {last} layers"
+        yield f"all {modules} modules of multi-token prediction are in the last chunk, which holds {last} layers"
     if shape["moe"] and p.tp > 1 and not p.sequence_parallel:
         yield "a mixture of experts with tensor parallelism needs sequence parallelism (Megatron stops at run time)"
     if shape["embedding_width"] not in (0, shape["hidden"]):
@@ -310,7 +310,7 @@ def loses(plan: Plan) -> Iterator[Loss]:
     if shape["qk_norm"] == "full":
         yield Loss("workload.shape.qk_norm", "--qk-layernorm normalises each head, not all heads together")
     if sinks(shape) and shape["gated"]:
-        yield Loss("workload.shape.gated", f"a plan does not say which gate; --swiglu is written, {CLAMPED}")
+        yield Loss("workload.shape.gated", f"a plan does not name the gate; --swiglu is written, {CLAMPED}")
     yield from positions.unknown(shape, "1e-5")
     yield from _rotary_losses(shape)
     for name in ("extra_parameters", "extra_parameters_per_layer", "token_types"):

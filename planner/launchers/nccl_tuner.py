@@ -97,7 +97,7 @@ def refuses(plan: Plan) -> Iterator[str]:
     """Tokens that the plugin would turn into others, rows that NCCL would ignore, and sizes that no row covers."""
     rules = tuned(plan)
     if not rules:
-        yield "the plan has no communication rules that tell NCCL how (clusterwright comm choose)"
+        yield "the plan has no communication rules for NCCL (clusterwright comm choose)"
     for rule in rules:
         op, algorithm, protocol = collective(rule), rule.algorithm.lower(), rule.protocol.lower()
         if op not in COLLECTIVES:
@@ -127,7 +127,7 @@ def _gaps(rules: list[CommunicationRule]) -> Iterator[str]:
             if begin > end + 1:
                 yield f"no row for {what} between {end:,} and {begin:,} bytes"
             if begin <= end:
-                yield f"rows for {what} overlap from {begin:,} to {end:,} bytes: the plugin cannot tell groups apart"
+                yield f"rows for {what} overlap from {begin:,} to {end:,} bytes: the plugin cannot distinguish groups"
     for one, other in combinations(rules, 2):
         if collective(one) == collective(other) and (one.ranks is None) != (other.ranks is None):
             yield f"rows for {collective(one)} of any ranks and of some: the first that matches would win"

@@ -31,7 +31,5 @@ def unknown(shape: dict[str, Any], epsilon: str) -> Iterator[Loss]:
     if shape.get("norm_epsilon") is None:
         yield Loss("workload.shape.norm_epsilon", f"not known of this model: the launcher's {epsilon} holds")
     if rotary(shape) is None and not shape["learned_positions"]:
-        told = (
-            f"not known of this model: unscaled, in every layer, base {UNKNOWN_BASE:.0f} unless --set rotary-base= says"
-        )
-        yield Loss("workload.shape.rotary", told)
+        assumed = f"unscaled, in every layer, base {UNKNOWN_BASE:.0f} unless --set rotary-base= overrides it"
+        yield Loss("workload.shape.rotary", f"not known of this model: {assumed}")

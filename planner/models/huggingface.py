@@ -99,7 +99,7 @@ def _planning(reader: Reader, fields: Mapping[str, Any]) -> dict[str, Any]:
         sequence = fields["learned_positions"]
     else:
         sequence = min([SEQUENCE, *(reader.whole(key) for key in _POSITIONS if reader.has(key))])
-    why = "a planning default; config.json does not say it"
+    why = "a planning default; config.json does not state it"
     assumed = dict.fromkeys(("sequence", "batch", "tokens"), why)
     return {"sequence": sequence, "batch": BATCH, "tokens": TOKENS, "assumed": assumed}
 

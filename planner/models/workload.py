@@ -170,7 +170,7 @@ def _modules(model: Model, method: str, count: int) -> int:
     if not 0 <= count <= MOST_MODULES:
         raise WrongQuestion(f"--mtp-layers {count}: must be from 0 to {MOST_MODULES}")
     if count and (model.family != "decoder" or (model.moe is not None and model.moe.every > 1)):
-        raise WrongQuestion(f"--mtp-layers {count}: {model.id} is no decoder whose later layers are all alike")
+        raise WrongQuestion(f"--mtp-layers {count}: {model.id} is no decoder whose later layers are all identical")
     if count and method == "lora":
         raise WrongQuestion(f"--mtp-layers {count}: LoRA trains no modules; leave it out (--mtp-layers 0)")
     return count

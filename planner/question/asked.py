@@ -157,7 +157,7 @@ def _bases(known: Catalog, named: Sequence[Named], asked: PlanOptions) -> list[t
             continue
         base, counts = placed(known, plain, asked)
         if len(counts) != 1:
-            raise WrongQuestion(f"--cluster {text}: one count for each of several pools; what is not used is left out")
+            raise WrongQuestion(f"--cluster {text}: one count for each of several pools; what is not used is reported")
         bases.append((base, zone))
     if asked.accelerators is not None:
         found = pools.of_accelerators(known, asked.accelerators, asked.fabric, region)
@@ -334,7 +334,7 @@ def _pins(asked: PlanOptions) -> Pins:
     if asked.precision is None:
         return pins
     if "precision" in pins:
-        raise WrongQuestion("--precision and --pin precision=... say the same thing twice; keep one")
+        raise WrongQuestion("--precision and --pin precision=... are duplicates; keep one")
     return Pins({**pins.bounds, **parse_pins([f"precision={asked.precision.replace(',', '|')}"]).bounds})
 
 
@@ -456,7 +456,7 @@ def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime
         (
             asked.mtp_layers > 0,
             "an MTP module as one more layer and head",
-            "its projection of 2 h to h, a hundredth of it, is left out",
+            "its projection of 2 h to h, a hundredth of it, is neglected",
             "--mtp-layers",
         ),
         (asked.batch is None, f"batch of {model.batch:,} sequences", "the model's default", "--batch"),

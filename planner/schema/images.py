@@ -6,9 +6,11 @@ SI units.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from planner.schema.plan import Assumption, Generator, Record
+from planner.schema import tables
+from planner.schema.plan import Assumption, Generator
+from planner.schema.record import Answer, Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +34,8 @@ class ImagePool(Record):
     capacity_bytes: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImagePlan(Record):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ImagePlan(Answer[ImagePool]):
     """A data-parallel step over unlike accelerators, each with as many images as it finishes in the time."""
 
     kind: Literal["image-plan"] = "image-plan"
@@ -60,3 +62,15 @@ class ImagePlan(Record):
     """The best pool by itself; none where the batch fits into no pool's memory."""
     best_pool_step_s: float | None
     assumptions: tuple[Assumption, ...]
+
+    def parts(self) -> tuple[ImagePool, ...]:
+        """The pools that take part."""
+        return self.pools
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each pool."""
+        return [vars(pool) for pool in self.pools]
+
+    def title(self) -> str:
+        """What is trained on what, and how fast."""
+        return tables.images_title(self)

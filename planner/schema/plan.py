@@ -7,23 +7,18 @@ assumption is in it, so that it can be checked (:mod:`planner.verify`), explaine
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
+
+from planner.schema import tables
+from planner.schema.record import Answer, Document, Record
 
 SCHEMA_VERSION = 1
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"]
 Schedule = Literal["none", "1f1b", "interleaved-1f1b"]
 ZeroStage = Literal[0, 1, 2, 3]
 ZeroScope = Literal["full", "node"]
-_STRICT = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """Base of everything in a document: unknown keys are refused."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -472,9 +467,11 @@ class Assumption(Record):
     """How to change it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan(Record):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Plan(Document):
     """One way to train the workload on the cluster."""
+
+    shown = tables.PLAN_SHOWN
 
     kind: Literal["plan"] = "plan"
     schema_version: Literal[1] = 1
@@ -504,6 +501,14 @@ class Plan(Record):
     waived: tuple[str, ...] | None = None
     """Rules of division that the question waived and this plan breaks: heads_divide, kv_heads_divide, hidden_divides.
     It is priced as if parts were equal, and nothing launches it. Only in such documents."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row: how it is cut, what is predicted, what it costs."""
+        return [tables.plan_row(self)]
+
+    def title(self) -> str:
+        """What is trained on what, how, and how fast."""
+        return tables.plan_title(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -547,9 +552,11 @@ class Reasons(Record):
     why_not: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanSet(Record):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PlanSet(Answer[Plan]):
     """Ranked plans."""
+
+    shown = tables.PLAN_SHOWN
 
     kind: Literal["plan-set"] = "plan-set"
     schema_version: Literal[1] = 1
@@ -559,3 +566,15 @@ class PlanSet(Record):
     front: tuple[FrontPoint, ...]
     meta: dict[str, Any]
     """Times and host: all that differs between two runs of one question."""
+
+    def parts(self) -> tuple[Plan, ...]:
+        """The plans, best first."""
+        return self.plans
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each plan."""
+        return [tables.plan_row(plan) for plan in self.plans]
+
+    def title(self) -> str:
+        """How many plans, and the best."""
+        return tables.counted(len(self.plans), "plan", self.plans[:1])

@@ -8,18 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from planner.schema.plan import Assumption, Constraint, Generator, Plan, Record
+from planner.schema import tables
+from planner.schema.plan import Assumption, Constraint, Generator, Plan
+from planner.schema.record import Answer, Document, Record
 
 
 @dataclass(frozen=True, kw_only=True)
 class Currency(Record):
     """The currency of the question; amounts in the document are US dollars."""
 
-    code: str
-    usd: float
+    code: str = "USD"
+    usd: float = 1.0
     """US dollars for one."""
-    date: str
-    source: str
+    date: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,8 +217,8 @@ class JobDone(Record):
     plan: Plan
 
 
-@dataclass(frozen=True, kw_only=True)
-class Alternative(Record):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Alternative(Document):
     """One answer."""
 
     rank: int
@@ -235,6 +237,14 @@ class Alternative(Record):
     pools: tuple[PoolBought, ...]
     workloads: tuple[JobDone, ...]
     constraints: tuple[Constraint, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The bill, a row for each line."""
+        return [vars(line) for line in self.bill_of_materials]
+
+    def title(self) -> str:
+        """What it is, and what it costs."""
+        return tables.alternative_title(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,8 +294,8 @@ class Apart(Record):
     what: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Procurement(Record):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Procurement(Answer[Alternative]):
     """The answer."""
 
     kind: Literal["procurement"] = "procurement"
@@ -303,3 +313,15 @@ class Procurement(Record):
     stale_prices: tuple[str, ...]
     assumptions: tuple[Assumption, ...]
     meta: dict[str, Any]
+
+    def parts(self) -> tuple[Alternative, ...]:
+        """The alternatives, best first."""
+        return self.alternatives
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each alternative."""
+        return [tables.alternative_row(each) for each in self.alternatives]
+
+    def title(self) -> str:
+        """How many alternatives, and the best."""
+        return tables.counted(len(self.alternatives), "alternative", self.alternatives[:1])

@@ -8,19 +8,49 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from planner.schema.plan import Assumption, Generator, Plan, Record
+from planner.schema import tables
+from planner.schema.plan import Assumption, Generator, Plan
+from planner.schema.record import Answer, Document, Record
 
-Values = dict[str, float | int | str]
+Value = float | int | str
+Values = dict[str, Value]
+UNITS: dict[str, str] = {
+    "step-time": "s",
+    "cost": "USD/Mtoken",
+    "energy": "J/token",
+    "performance-per-dollar": "FLOP/s/USD",
+    "capital": "USD",
+    "power": "W",
+    "accelerators": "",
+}
+"""Objectives and measures of a point."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class AxisSection(Record):
-    """A figure of the cluster and the values that were allowed."""
+class Axis(Record):
+    """A figure of the base cluster and the values that it may take."""
 
     path: str
-    unit: str
+    """Dotted, as the catalog spells it: ``accelerator.memory_bandwidth``."""
+    unit: str = ""
     """Dimension of the values: bytes, bandwidth (B/s), compute (FLOP/s) and so on; empty for counts and names."""
-    values: tuple[float | int | str, ...]
+    values: tuple[Value, ...]
+    """In order; SI."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether neighbouring values are similar: numbers are, names are not."""
+        return not isinstance(self.values[0], str)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate(Record):
+    """US dollars (or watts) for one SI unit of a figure."""
+
+    path: str
+    per_unit: float
+    each: Literal["accelerator", "node", "port"]
+    """What there are many of: the rate holds for each of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +59,7 @@ class StudySection(Record):
 
     name: str
     base: dict[str, str | int | None]
-    axes: tuple[AxisSection, ...]
+    axes: tuple[Axis, ...]
     workloads: tuple[dict[str, Any], ...]
     objectives: tuple[str, ...]
     """The first is what sensitivities are ranked by."""
@@ -37,7 +67,8 @@ class StudySection(Record):
     """Objective -> its unit."""
     constraints: tuple[dict[str, Any], ...]
     costs: dict[str, Any]
-    power: tuple[dict[str, Any], ...]
+    power: tuple[Rate, ...]
+    """Watts that more of a figure adds to a node's, from the base on."""
     inputs: dict[str, str]
     """Input -> sha256 prefix: the hardware catalog that the answer rests on."""
 
@@ -90,8 +121,8 @@ class Trial(Record):
     """What is wrong with a point that trains nothing."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DesignPoint(Record):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DesignPoint(Document):
     """A point worth building, with its training plans in full."""
 
     number: int
@@ -103,6 +134,14 @@ class DesignPoint(Record):
     power_w: float | None
     plan: tuple[Plan, ...]
     """Of every workload."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each workload's plan."""
+        return [row for plan in self.plan for row in plan.rows()]
+
+    def title(self) -> str:
+        """Its axes."""
+        return tables.axes(self.axes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +197,8 @@ class Interaction(Record):
     share: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class StudyResult(Record):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StudyResult(Answer[DesignPoint]):
     """The answer."""
 
     kind: Literal["study"] = "study"
@@ -184,3 +223,15 @@ class StudyResult(Record):
     importance_method: str
     assumptions: tuple[Assumption, ...]
     meta: dict[str, Any]
+
+    def parts(self) -> tuple[DesignPoint, ...]:
+        """The points worth building, best first."""
+        return self.best
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each point that was tried."""
+        return tables.trial_rows(self, UNITS)
+
+    def title(self) -> str:
+        """How many points were tried, and the best."""
+        return tables.study_title(self)

@@ -143,7 +143,7 @@ def _hint(question: Question, rule: str) -> str:
         "stages_alike": "leading dense layers would be in several chunks of a stage, which is not planned; less vpp. "
         if model.moe and model.moe.leading_dense_layers and model.moe.every == 1
         else "stages would hold different kinds of layers, which is not planned; try pp=1. ",
-        "layers_deal": f"{w.layers} layers don't deal evenly. ",
+        "layers_deal": f"{w.layers} layers cannot be split evenly. ",
         "layer_for_every_chunk": f"there are {w.layers} layers. ",
         "sequence_divides": f"a sequence of {w.sequence:,} doesn't divide by 2 cp and tp. ",
         "context_kernel": f"{question.setting.runtime.id} has no kernel for it on {cluster.accelerator.id}. ",

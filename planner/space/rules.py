@@ -146,7 +146,7 @@ RULES = (
     Rule("layer_for_every_chunk", "there is a layer for every pipeline chunk", _layers),
     Rule(
         "layers_deal",
-        "layers deal to pipeline chunks, at most one short per stage (evenly, if the runtime demands it)",
+        "layers are split over pipeline chunks, at most one short per stage (evenly, if the runtime demands it)",
         _deal,
     ),
     Rule(

@@ -66,13 +66,13 @@ def merge(catalog: Catalog, study: Study, paths: Sequence[Path], *, explained: b
             told = "\n  ".join(changed[:8])
             raise WrongQuestion(f"{path}: of another study, or of this one before it changed:\n  {told}")
         if set(found.search.shards) & set(shards):
-            raise WrongQuestion(f"{path}: shard {found.search.shards[0]} stands twice")
+            raise WrongQuestion(f"{path}: shard {found.search.shards[0]} appears twice")
         shards += found.search.shards
         parts.add(found.search.of_shards)
         for each in found.trials:
             points.setdefault(tuple(each.axes.values()), each)
     if len(parts - {0}) > 1:
-        raise WrongQuestion(f"shards of unlike numbers of shards: {', '.join(map(str, sorted(parts)))}")
+        raise WrongQuestion(f"shards of studies with different numbers of shards: {', '.join(map(str, sorted(parts)))}")
     of = max(parts)
     joined = sorted(points.values(), key=lambda each: each.number)
     whole = len(joined) == study.size

@@ -128,7 +128,7 @@ def prices_are_those_of_pools(question: ProcureOptions, a: Alternative) -> Itera
             if line.pool == pool.id and line.kind not in CAPITAL:
                 prices[line.kind] = prices.get(line.kind, 0.0) + line.unit_price_usd
         if "energy" in prices and not _close(prices["energy"], pool.usd_per_kwh):
-            yield f"{pool.id}: a kWh is {prices['energy']:g} USD on the bill, and {pool.usd_per_kwh:g} where it stands"
+            yield f"{pool.id}: a kWh is {prices['energy']:g} USD on the bill, but {pool.usd_per_kwh:g} in its region"
         an_hour = prices.get("rental", 0.0) * pool.count
         day, month = an_hour * 24, 0.0
         if pool.way in OWNED:
@@ -177,7 +177,7 @@ def years_are_of_the_bill(_: ProcureOptions, a: Alternative) -> Iterator[str]:
             yield from _cents(f"by_year.{n + 1}.{name}_usd", getattr(year, f"{name}_usd"), usd, lines)
         yield from _cents(f"by_year.{n + 1}.total_usd", year.total_usd, sum(_parts(year)), 2)
         if year.year != n + 1:
-            yield f"by_year: year {year.year} stands at place {n + 1}"
+            yield f"by_year: year {year.year} is at position {n + 1}"
     yield from _cents("by_year", sum(year.total_usd for year in a.cost.by_year), _sum(a), max(count, 1))
 
 

@@ -64,7 +64,7 @@ def choice_is_what_rules_say(c: Claim) -> Iterator[str]:
         if len(held) != 1:
             yield f"{what} falls under {len(held)} rules"
         elif _spelt(held[0]) != call.choice:
-            yield f"{what} is told to use {call.choice}, and by the rules it uses {_spelt(held[0])}"
+            yield f"{what} is listed with {call.choice}, but by the rules it uses {_spelt(held[0])}"
     used = {call.choice.split(" ")[0] for call in told.calls}
     if set(told.live) != used or len(told.live) > told.most or (told.calls and told.base == ""):
         yield f"live are {', '.join(told.live)} of at most {told.most}; the calls use {', '.join(sorted(used))}"
@@ -109,7 +109,7 @@ def calls_add_up(c: Claim) -> Iterator[str]:
         if left and call.alone_s * (1.0 + told.margin) > call.base_s * (1.0 + TOLERANCE):
             yield f"{what}: {call.choice} gains less than the margin of {told.margin:g}"
         if told.modelled and (call.saved_s or call.alone_s != call.base_s):
-            yield f"{what}: a gain that nobody measured"
+            yield f"{what}: a gain that was not measured"
 
 
 def _spelt(rule: CommunicationRule) -> str:

@@ -66,11 +66,11 @@ def summary_follows(c: Claim) -> Iterator[str]:
     }
     yield from (f"{n} is {said[n]}; the groups have {most}" for n, most in found.items() if said[n] != most)
     if p.zero_stage > 1:
-        yield f"zero_stage is {p.zero_stage}; unlike pipelines share optimizer states only"
+        yield f"zero_stage is {p.zero_stage}; heterogeneous pipelines can share optimizer states only"
     main = max(groups, key=lambda g: g.sequences)
     told = [(s.pool, s.layers, s.tp, s.dp) for s in p.stages]
     if told != [(s.pool, s.layers, s.tp, main.copies * main.width) for s in main.stages]:
-        yield "the stages told are not those of the group with the most sequences"
+        yield "the reported stages are not those of the group with the most sequences"
     shares = [
         sum(g.sequences * s.layers / sum(x.layers for x in g.stages) for g in groups for s in g.stages if s.pool == i)
         for i in range(len(c.plan.cluster.pools))
@@ -195,7 +195,7 @@ def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
             least += flying * s.layers * c.element * g.micro * w.sequence * c.model.hidden / (s.cp * s.tp)
             capacity = c.plan.cluster.pools[s.pool].accelerator_memory_bytes
             if s.memory_bytes < least * (1 - TOLERANCE):
-                yield f"stage {n} of group {i} needs at least {least:.6g} B, and is said to hold {s.memory_bytes:.6g} B"
+                yield f"stage {n} of group {i} needs {least:.6g} B or more, but is reported with {s.memory_bytes:.6g} B"
             if s.memory_bytes > capacity * (1 + TOLERANCE):
                 yield f"stage {n} of group {i} holds {s.memory_bytes:.6g} B of {capacity:.6g} B"
 
@@ -224,7 +224,7 @@ def fullest_stage_is_told(c: Claim) -> Iterator[str]:
     fullest = {(n, capacity) for share, n, capacity in held if same(share, most)}
     if not any(m.stage == n and same(m.capacity_bytes, capacity) for n, capacity in fullest):
         told = " or ".join(f"stage {n} with {capacity:.6g} B" for n, capacity in sorted(fullest))
-        yield f"memory is told of stage {m.stage} with {m.capacity_bytes:.6g} B; the fullest is {told}"
+        yield f"memory is reported for stage {m.stage} with {m.capacity_bytes:.6g} B; the fullest is {told}"
 
 
 def switches_are_those_of_groups(c: Claim) -> Iterator[str]:
@@ -234,9 +234,9 @@ def switches_are_those_of_groups(c: Claim) -> Iterator[str]:
     name = next(each for each in reversed(RECOMPUTES) if each in names)
     told = (plan.recompute.policy, plan.recompute.layers_fraction, plan.recompute.selective)
     if told != (name, float(name == "full"), name == "selective"):
-        yield f"recompute is told as {', '.join(map(str, told))}; the stages' most is {name}"
+        yield f"recompute is reported as {', '.join(map(str, told))}; the largest of the stages is {name}"
     if any(plan.offload.values()) or plan.overlap.p2p:
-        yield "unlike pipelines are priced without offload, and with transfers that are waited for"
+        yield "heterogeneous pipelines are costed without offload, and with transfers that are waited for"
     if plan.overlap.tp and not plan.parallelism.sequence_parallel:
         yield "overlap.tp without sequence_parallel"
 
@@ -260,7 +260,7 @@ def dollars_follow_from_pools(c: Claim) -> Iterator[str]:
     if money.usd_total:
         yield from unless_same("tokens_per_usd x usd_total", bought, c.plan.workload.tokens)
     if money.price != money.prices[0]:
-        yield "the price told is not that of the first pool"
+        yield "the reported price is not that of the first pool"
 
 
 CHECKS: tuple[Check, ...] = (

@@ -17,7 +17,7 @@ REQUIRED = ("memory", "accelerators")
 def constraints_are_known(c: Claim) -> Iterator[str]:
     """Each name once, all of them names that are checked here with their unit, and none missing."""
     counted = Counter(constraint.name for constraint in c.plan.constraints)
-    yield from (f"{name} stands {n} times" for name, n in counted.items() if n > 1)
+    yield from (f"{name} appears {n} times" for name, n in counted.items() if n > 1)
     yield from (f"{name} is missing" for name in REQUIRED if name not in counted)
     for constraint in c.plan.constraints:
         if constraint.name not in NEAR:

@@ -50,7 +50,7 @@ def capacity_is_the_accelerators(c: Claim) -> Iterator[str]:
     """The capacity is that of the pool's accelerator on which the fullest stage stands."""
     p, m = c.plan.parallelism, c.plan.prediction.memory
     if not 0 <= m.stage < len(p.stages):
-        yield f"stage {m.stage} of {len(p.stages)} is said to be the fullest"
+        yield f"stage {m.stage} of {len(p.stages)} is reported as the fullest"
         return
     pools, index = c.plan.cluster.pools, p.stages[m.stage].pool
     if 0 <= index < len(pools):
@@ -155,7 +155,7 @@ def no_stage_is_fuller(c: Claim) -> Iterator[str]:
         held = (weights + gradients) * (1 - away["weights"]) + optimizer * (1 - away["optimizer"])
         least = held + least_activations(c, stage) * (1 - away["activations"]) + m.resident_bytes
         if least > m.total_bytes * (1 + TOLERANCE):
-            yield f"stage {stage} needs at least {least:.6g} B, the fullest is said to hold {m.total_bytes:.6g} B"
+            yield f"stage {stage} needs at least {least:.6g} B, but the fullest is reported with {m.total_bytes:.6g} B"
 
 
 # ---- activations -----------------------------------------------------------------------------------------------------

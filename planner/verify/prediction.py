@@ -116,7 +116,7 @@ def measured_times_are_told(c: Claim) -> Iterator[str]:
     told = " ".join(assumption.why for assumption in c.plan.assumptions if assumption.what == "layer times")
     for name, digest in c.plan.generator.inputs.items():
         if name.startswith("profile ") and digest not in told:
-            yield f"{name} is an input, and no assumption says that layer times were measured"
+            yield f"{name} is an input, but no assumption states that layer times were measured"
 
 
 CHECKS: tuple[Check, ...] = (

@@ -81,7 +81,7 @@ def jobs_are_done(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     """Every job once, on the pools it names, for the days that its plan takes, between release and deadline."""
     names = [job.name for job in a.workloads]
     if len(set(names)) < len(names):
-        yield "a job stands twice"
+        yield "a job appears twice"
     for job in a.workloads:
         worked = _worked(job)
         if worked < job.days * (1 - 1e-6) - CALENDAR:
@@ -134,7 +134,7 @@ def _planned_together(question: ProcureOptions, job: JobDone, mine: list[PoolBou
         and (not table.workloads or job.name.partition("#")[0] in table.workloads)
     ]  # fmt: skip
     if not tables:
-        yield f"{job.name} runs on {' and '.join(job.pools)} at once, which nobody asked for"
+        yield f"{job.name} runs on {' and '.join(job.pools)} at once, which the question does not ask for"
         return
     tables = [table for table in tables if _linked(table, job)]
     if not tables:
@@ -434,7 +434,7 @@ def binding_is_what_binds(document: Procurement) -> Iterator[str]:
     tight = {c.name for a in document.alternatives[:1] for c in a.constraints if c.binding}
     wanted = tight | {name for name, gain in gains.items() if gain > 0}
     for name in sorted(wanted ^ set(document.binding)):
-        yield f"{name} {'binds, and is not said to' if name in wanted else 'is said to bind, and does not'}"
+        yield f"{name} is binding, but not listed" if name in wanted else f"{name} is listed as binding, but is not"
 
 
 def together_is_no_worse_than_apart(document: Procurement) -> Iterator[str]:

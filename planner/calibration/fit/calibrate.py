@@ -47,7 +47,7 @@ def calibrate(frame: Frame, prior: Efficiencies) -> Calibration:
     if not len(rows):
         raise WrongQuestion(
             "no grade A or B pre-training run with a step time that can be predicted; "
-            "`clusterwright validate` says why of each"
+            "`clusterwright validate` gives the reason for each"
         )
     weight = weights([cell(frame.runs[i]) for i in rows])
     return Calibration(frame, rows, prior, fit(frame, prior, parameters(), rows, weight))
@@ -106,7 +106,7 @@ def skipped(calibration: Calibration) -> list[str]:
     members = [calibration.frame.runs[i] for i in calibration.rows]
     found = []
     if len({lab(run) for run in members}) < 2:
-        return [f"all runs are of {lab(members[0])}: no lab can be left out, the shipped intervals stay"]
+        return [f"all runs are of {lab(members[0])}: no lab can be held out, the built-in intervals stay"]
     if len(generations := {described(run)[0] for run in members}) < 2:
         found.append(f"all runs are on {generations.pop()}: nothing learned of unmeasured generations")
     return found

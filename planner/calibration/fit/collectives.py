@@ -351,7 +351,7 @@ def calibrate(path: Path, folder: Path, catalog: Catalog, accelerator: str | Non
         reasons = "; ".join(f"{count} {reason}" for reason, count in table.left_out.items())
         raise WrongQuestion(
             f"{path}: no accelerator and operation with {FEWEST} rows of 4 KiB or more"
-            + (f" (left out: {reasons}; --accelerator ID says what was timed)" if reasons else "")
+            + (f" (excluded: {reasons}; --accelerator ID names what was timed)" if reasons else "")
         )
     errors = []
     for (hardware, _, op), cell in sorted(cells(table.rows, by_backend=False).items()):

@@ -43,7 +43,7 @@ def recognised(device: str, catalog: Catalog) -> str:
         WrongQuestion: it is a CPU, in no catalog, or a variant with another memory.
     """
     if device == "cpu":
-        raise WrongQuestion("--device cpu: say which catalog entry this CPU is (--accelerator ID)")
+        raise WrongQuestion("--device cpu: name the catalog entry of this CPU (--accelerator ID)")
     properties = torch_module().cuda.get_device_properties(device)
     return by_name(properties.name, float(properties.total_memory), catalog)
 

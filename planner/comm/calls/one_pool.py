@@ -92,8 +92,8 @@ def known_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = 
         WrongQuestion: see :func:`listed`.
     """
     if not plan.parallelism.groups:
-        raise WrongQuestion(f"{where}: a plan over several pools that does not say which pipelines stand on them; make "
-                            "it again (clusterwright plan ... -o FILE)")  # fmt: skip
+        raise WrongQuestion(f"{where}: a plan over several pools that does not state which pipelines use them; "
+                            "create it again (clusterwright plan ... -o FILE)")  # fmt: skip
     at = several_pools.places(plan, catalog, where, own)
     work, axis = _workload(plan), catalog.runtime(plan.runtime.name).axes.get("recompute", ("none",))
     able = [p.name for p in (NO_RECOMPUTE, SELECTIVE, FULL) if axis == "any" or p.name in axis]

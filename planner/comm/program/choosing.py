@@ -273,7 +273,7 @@ def _base(
                 best = (total, backend, picked)
     if best is None:
         ops = ",".join(dict.fromkeys(call.op for call in calls))
-        why = "; ".join(lacking) or "it has none that this launcher can be told to use"
+        why = "; ".join(lacking) or "it has none that this launcher can use"
         into = "TABLE.csv" if "=" in where else where
         raise WrongQuestion(
             f"{where}: no single back end of it has every operation of the plan ({why}); measure them: "

@@ -75,7 +75,7 @@ def _candidate(said: Said, default: str, where: str) -> CollectiveMethod:
 def _ranks(said: Said, found: int | None, where: str) -> int:
     ranks = said.ranks or found
     if not ranks:
-        raise WrongQuestion(f"{where}: it does not say how many ranks; give them (--ranks 8)")
+        raise WrongQuestion(f"{where}: it does not state the number of ranks; give it (--ranks 8)")
     return ranks
 
 
@@ -103,9 +103,9 @@ def _nccl_tests(body: str, where: str, said: Said) -> Iterator[TableRow]:
             continue
         at = f"{where}:{number}"
         if not op:
-            raise WrongQuestion(f"{where}: it does not say which operation; give it (--op all-reduce)")
+            raise WrongQuestion(f"{where}: it does not state the operation; give it (--op all-reduce)")
         if cells[8] not in ("0", "0e+00", "N/A"):
-            raise WrongQuestion(f"{at}: {cells[8]} wrong results; such a row says nothing")
+            raise WrongQuestion(f"{at}: {cells[8]} wrong results; such a row is not usable")
         if not int(cells[0]):
             continue
         ranks = _ranks(said, len(places) or None, where)
@@ -134,7 +134,7 @@ def _osu(body: str, where: str, said: Said) -> Iterator[TableRow]:
             continue
         at = f"{where}:{number}"
         if not (said.op or name):
-            raise WrongQuestion(f"{where}: it does not say which operation; give it (--op all-reduce)")
+            raise WrongQuestion(f"{where}: it does not state the operation; give it (--op all-reduce)")
         op = records.operation(said.op or name, at)
         ranks = _ranks(said, 2 if op == "send-recv" else None, where)
         size = int(cells[0]) * (ranks if op in _PER_RANK else 1)

@@ -161,7 +161,9 @@ def _running(asked: MeasureOptions, ranks: int, job: dict[str, Any]) -> Iterator
             errors.seek(0)
             told = [line.strip() for line in errors.read().splitlines() if line.strip()]
             wrong = [line for line in told if "rror" in line or "wrong result" in line]
-            raise WrongQuestion(f"the job of {ranks} ranks failed: {(wrong or told or ['it said nothing'])[-1][:300]}")
+            raise WrongQuestion(
+                f"the job of {ranks} ranks failed: {(wrong or told or ['it printed nothing'])[-1][:300]}"
+            )
 
 
 def _started(asked: MeasureOptions, ranks: int, job: Path, errors: IO[str]) -> list[subprocess.Popen[str]]:

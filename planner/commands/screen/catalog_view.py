@@ -196,8 +196,8 @@ def imported(found: ImportedPrices, output: Path | None) -> None:
             for row in found.prices]  # fmt: skip
     render.table(["instance", "price", "USD/h", "low", "high", "regions"], rows, align="llrrrl")
     render.text()
-    _listed("left out", found.refused)
-    _listed("mended", found.mended)
+    _listed("skipped", found.refused)
+    _listed("fixed", found.mended)
     if output is None:
         render.labelled("Next", "-o my-catalog writes them there; plan and procure take --catalog my-catalog")
     else:

@@ -113,7 +113,7 @@ def _precision(said: dict[str, Any], assumed: list[str]) -> str | None:
     found = next((name for name, on in switches.items() if on is True), None)
     if found is None and AUTO in switches.values():
         names = " and ".join(f"{name}.enabled" for name, on in switches.items() if on == AUTO)
-        assumed.append(f"{names} auto: 16 bit, as the Trainer's --bf16 or --fp16 would say (--precision)")
+        assumed.append(f"{names} auto: 16 bit, as the Trainer's --bf16 or --fp16 would set (--precision)")
         return None
     return found or "fp32"
 

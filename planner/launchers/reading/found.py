@@ -73,7 +73,7 @@ def options(words: Sequence[str], known: Collection[str]) -> Options:
     for name in found.keys() & known:
         left = next((value for value in found[name] if script.open_variable(value)), None)
         if left is not None:
-            raise WrongQuestion(f"--{name} {left}: the text does not say what that is; write the value")
+            raise WrongQuestion(f"--{name} {left}: its value is not in the text; write the value")
     return found
 
 

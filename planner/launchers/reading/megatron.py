@@ -183,7 +183,8 @@ def _ends(said: Options) -> list[int] | None:
     stages = [*([first] if first is not None else []), *[each] * between, *([last] if last is not None else [])]
     if rest < 0 or left or between < 0 or (between == 0 and rest) or any(stage % vpp for stage in stages):
         raise WrongQuestion(
-            f"--decoder-first/last-pipeline-num-layers {first}/{last}: {layers} layers cannot be dealt so to {pp}"
+            f"--decoder-first/last-pipeline-num-layers {first}/{last}: {layers} layers cannot be split so "
+            f"over {pp} stages"
         )
     return [stage // vpp for _ in range(vpp) for stage in stages]
 

@@ -174,7 +174,7 @@ def _model(found: FoundOptions, model: str | None, source: str, folder: Path) ->
         workload.model(found.model)
         return found.model
     if not found.shape:
-        raise WrongQuestion(f"--from {source}: the configuration does not say which model; name it (--model llama3-8b)")
+        raise WrongQuestion(f"--from {source}: the configuration does not name the model; give it (--model llama3-8b)")
     alike = [known for known in map(workload.model, workload.library()) if _same(known, found.shape)]
     if alike:  # several differ only in what the configuration leaves open (the vocabulary): the one with its length
         return min(alike, key=lambda known: known.sequence != found.sequence).id

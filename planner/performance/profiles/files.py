@@ -128,7 +128,7 @@ def _once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise WrongQuestion(f"{path}: {twice!r:.40} stands twice in one object")
+        raise WrongQuestion(f"{path}: {twice!r:.40} appears twice in one object")
     return found
 
 

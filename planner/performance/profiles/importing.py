@@ -124,7 +124,7 @@ def _resolved(
     """The id that a name means; None for a name that is not the wanted one."""
     if not name:
         if wanted is None:
-            raise WrongQuestion(f"{row.where.rpartition(':')[0]}: the file names no {what}: say which (--{what} ID)")
+            raise WrongQuestion(f"{row.where.rpartition(':')[0]}: the file names no {what}: give it (--{what} ID)")
         return wanted
     spelling = {each.lower(): each for each in known}
     meant = spelling.get(others.get(name, name).lower())
@@ -183,7 +183,7 @@ def _built(model: Model, part: Accelerator, kind: Kind, rows: Sequence[ProfileRo
         for layer in range(row.first, row.last + 1):
             if layer in layers:
                 what = f"layer {layer} at tp {row.tp}, micro-batch {row.micro}"
-                raise WrongQuestion(f"{row.where}: {what} stands twice, first at {layers[layer].where.split(':')[-1]}")
+                raise WrongQuestion(f"{row.where}: {what} appears twice, first at {layers[layer].where.split(':')[-1]}")
             layers[layer] = row
     points: dict[int, list[Point]] = {}
     updates: dict[int, list[float]] = {}

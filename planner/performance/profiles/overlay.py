@@ -41,7 +41,7 @@ def _profile(path: Path) -> Profile:
     for number, row in enumerate(rows, 2):
         try:
             if any(row[name] != first[name] for name in (*COMMON, *FROM)):
-                raise ValueError("says something else of the whole file than its first row")
+                raise ValueError("contradicts the first row about the whole file")
             tp, micro = int(row["tp"]), int(row["micro_batch"])
             seconds = tuple(_seconds(row[name]) for name in TIMES)
             if tp < 1 or micro < 1 or not seconds[0] or not seconds[1]:

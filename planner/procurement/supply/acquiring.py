@@ -119,7 +119,7 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way
         replace(node, fabric=candidate.fabric or node.fabric), candidate.counts, candidate.at_most, candidate.min_order
     )
     if not counts:
-        raise WrongQuestion(f"{candidate.node}: no size from {candidate.min_order} to {candidate.at_most} can be had")
+        raise WrongQuestion(f"{candidate.node}: no size from {candidate.min_order} to {candidate.at_most} is available")
     elsewhere = asked.regions if way == "buy" else (_sold_in(catalog, quote, asked),)
     regions = candidate.regions or elsewhere
     for region in regions:

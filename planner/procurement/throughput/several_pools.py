@@ -26,7 +26,7 @@ from planner.schema.plan import Plan
 
 MOST_SEARCHES = 64
 """For all jobs; each takes seconds."""
-LEFT_OUT = "left out: "
+LEFT_OUT = "excluded: "
 """How a plan over several pools says what it does not use, and why."""
 FEW = (1, 2, 4)
 """Nodes of a candidate that are tried beside what is owned, where nothing says how many."""
@@ -122,7 +122,12 @@ class Mixtures:
         """What the speed of a job on several pools depends on."""
         pools = [self._pools[p] for p in together.place]
         boards = tuple((machine(pool), wiring(pool), pool.cluster.count) for pool in pools)
-        how = (together.asked.alike, together.asked.bandwidth, together.asked.latency, *zones(self._asked, pools))
+        how = (
+            together.asked.pipelines,
+            together.asked.link_bytes_per_s,
+            together.asked.link_latency_s,
+            *zones(self._asked, pools),
+        )
         return (work(self._asked.jobs[j]), boards, how)
 
     def _searched(self, job: Job, together: JointPools) -> _Found | str:
@@ -131,7 +136,7 @@ class Mixtures:
         parts = _parts(self._asked, pools, together.asked)
         try:
             wanted = request_over(self._catalog, job.model, [pool.cluster for pool in pools], replace(job.asked, top=1))
-            best = run.plan(self._catalog, replace(wanted, top=1, alike=together.asked.alike), parts)
+            best = run.plan(self._catalog, replace(wanted, top=1, alike=together.asked.pipelines == "alike"), parts)
         except (WrongQuestion, NoAnswer) as error:  # what each pool does alone is answered for itself
             return str(error).splitlines()[0]
         (plan, *_) = best.plans
@@ -140,7 +145,7 @@ class Mixtures:
             return _Found(plan, best.search.gap, used)
         told = (text.removeprefix(LEFT_OUT) for text in best.reasons.why_not if text.startswith(LEFT_OUT))
         without = [f"{nodes} ({why})" for nodes, _, why in (text.partition(": ") for text in told)]
-        return f"its best plan leaves out {' and '.join(without) or 'all but one of them'}"
+        return f"its best plan excludes {' and '.join(without) or 'all but one of them'}"
 
     def _for(self, plan: Plan, job: Job, place: Place) -> Plan:
         """The plan for a job's own tokens, and for how the pools fail."""
@@ -162,7 +167,7 @@ def _used(plan: Plan, parts: Sequence[Part]) -> tuple[int, ...]:
 
 
 def _meant(together: JointPools, job: Job) -> bool:
-    return not together.asked.jobs or job.name.partition("#")[0] in together.asked.jobs
+    return not together.asked.workloads or job.name.partition("#")[0] in together.asked.workloads
 
 
 def _parts(asked: Portfolio, pools: Sequence[SupplyPool], table: MixedPools) -> Pools:
@@ -175,8 +180,8 @@ def _parts(asked: Portfolio, pools: Sequence[SupplyPool], table: MixedPools) -> 
     given = {}
     for a, b in combinations(parts, 2):
         pair = frozenset((a.name, b.name))
-        if table.bandwidth is not None and table.latency is not None:
-            given[pair] = PoolLink(table.bandwidth, table.latency, "as given ([[mixed]] link)")
+        if table.link_bytes_per_s is not None and table.link_latency_s is not None:
+            given[pair] = PoolLink(table.link_bytes_per_s, table.link_latency_s, "as given ([[mixed]] link)")
         elif (a.cluster.node.id, a.zone) == (b.cluster.node.id, b.zone):
             given[pair] = default_link(a, b)  # else they would be taken for one cluster
     return Pools(parts, given)
@@ -208,7 +213,7 @@ def _places(asked: Portfolio, pools: Sequence[SupplyPool], table: MixedPools) ->
     for offer, sizes, tried in zip(table.pools, had, zip(*table.counts, strict=True), strict=False):
         for count in set(tried) - sizes.keys():
             raise WrongQuestion(
-                f"[[mixed]] pools {' + '.join(table.pools)}: counts: no cluster of {count} of {offer} can be had; "
+                f"[[mixed]] pools {' + '.join(table.pools)}: counts: no cluster of {count} of {offer} is available; "
                 f"there are those of {', '.join(str(n) for n in sorted(sizes)) or 'none'}"
             )
     usual = [_sizes(asked, offer, sizes) for offer, sizes in zip(table.pools, had, strict=True)]

@@ -109,7 +109,7 @@ class Router:
         if self._pools and len(self._pools) != dist.get_world_size():
             raise ValueError(
                 f"rules by pool, of {len(self._pools)} ranks in all; this job has {dist.get_world_size()}: start it as "
-                "the plan says, ranks numbered pool after pool"
+                "the plan states, with ranks numbered pool by pool"
             )
         self._agreed: dict[tuple[Any, ...], str] = {}
         self._open: list[Pending] = []  # of MPI

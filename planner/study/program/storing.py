@@ -191,7 +191,7 @@ def opened(
     known = study.name in optuna.get_all_study_names(store)
     if known and not resume:
         raise WrongQuestion(
-            f"{where} already holds study {study.name!r}: --resume goes on with it, --storage names another place"
+            f"{where} already holds study {study.name!r}: --resume continues it, --storage names another place"
         )
     if resume and not known:
         raise WrongQuestion(f"--resume: {where} holds no study {study.name!r}; leave it out to begin")

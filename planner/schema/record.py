@@ -1,0 +1,145 @@
+"""The base of documents: what they refuse, how they become JSON, and what Python callers see of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
+
+from pydantic import ConfigDict
+
+from planner.schema import tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Part = TypeVar("Part")
+_STRICT = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """Base of everything in a document: unknown keys are refused."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Document(Record):
+    """What a Python function returns: a record that is also a table."""
+
+    shown: ClassVar[Sequence[str]] = ()
+    """Columns of its table in a notebook; empty: all."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Its table, column -> value: SI units, named behind the column."""
+        raise NotImplementedError
+
+    def title(self) -> str:
+        """It in a line."""
+        raise NotImplementedError
+
+    def to_frame(self) -> pd.DataFrame:
+        """Its table as a tidy frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def to_json(self) -> str:
+        """Its JSON text, as ``-o FILE`` writes it and ``load`` reads it."""
+        return as_json(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.title()}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.title())}</p>{tables.as_html(self.rows(), self.shown)}"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Answer(Document, Generic[Part]):
+    """A document with parts, best first: ``answer[0]``, ``len(answer)``, ``for part in answer``."""
+
+    def parts(self) -> Sequence[Part]:
+        """What there is to choose from."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.parts())
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self.parts())
+
+    @overload
+    def __getitem__(self, place: int) -> Part: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Part]: ...
+    def __getitem__(self, place: int | slice) -> Part | Sequence[Part]:
+        return self.parts()[place]
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    """A record as JSON types."""
+    dumped: dict[str, Any] = _adapter(type(record)).dump_python(record, mode="json")
+    return dumped
+
+
+def _build_adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+_adapter: Callable[[Any], Any] = cache(_build_adapter)
+"""Pydantic's reader and writer of a record, built once: building takes longer than using."""
+
+
+def dump(document: Record) -> dict[str, Any]:
+    """A document as JSON types, keys in the order of the records."""
+    dumped: dict[str, Any] = _adapter(type(document)).dump_python(document, mode="json", by_alias=True)
+    return _pruned(dumped)
+
+
+ABSENT = (
+    "expanded",
+    "placement",
+    "dimensions",
+    "communication_choice",
+    "waived",
+    "norm_epsilon",
+    "rotary",
+    "mtp_layers",
+    "network",
+    "pools",
+)
+"""Keys that documents leave out where they have no value: of what few have."""
+
+
+def _without_absent(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _pruned(value)
+    return [_without_absent(item) for item in value] if isinstance(value, list) else value
+
+
+def _pruned(table: dict[str, Any]) -> dict[str, Any]:
+    return {k: _without_absent(v) for k, v in table.items() if v is not None or k not in ABSENT}
+
+
+def json_schema(kind: type) -> dict[str, Any]:
+    """The JSON Schema of a document's kind: every key is there in what is written, and no other."""
+    described: dict[str, Any] = _adapter(kind).json_schema(by_alias=True, mode="serialization")
+    for record in [described, *described.get("$defs", {}).values()]:
+        # What a document written before a field existed lacks has no value; all else must be there.
+        record["required"] = [key for key, told in record["properties"].items() if told.get("default", "") is not None]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
+
+
+def as_json(document: Record) -> str:
+    """The document's JSON text."""
+    return json.dumps(dump(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
