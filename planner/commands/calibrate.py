@@ -17,7 +17,7 @@ import click
     "--cross-validate/--no-cross-validate",
     default=True,
     show_default=True,
-    help="Hold out each source in turn: gives honest errors and the intervals.",
+    help="Hold out each lab in turn: gives honest errors and the intervals.",
 )
 @click.option(
     "--site",
@@ -217,6 +217,7 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
     from planner.base.resources import data
     from planner.calibration.fit import calibrate as fitting
     from planner.calibration.fit import other_parameters, overlay, peaks
+    from planner.calibration.fit.core import lab
     from planner.calibration.fit.frame import Frame
     from planner.calibration.measuring import tables
     from planner.calibration.runs import reading
@@ -235,18 +236,17 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
     except WrongQuestion as error:
         raise WrongQuestion(f"{file}: {error}") from None
     date = datetime.date.today().isoformat()
-    source = f"{len(found.rows) + len(found.extra)} runs of {file.name}"
+    source = f"{len(found.rows)} runs of {file.name}"
     if table is not None:
         source += f", shapes by {kernels:,} kernels of {table.name}"
     efficiencies = other_parameters.extended(priors, read, peaks.fitted(frame, found.fit.efficiencies))
     left_out, left, widths = None, fitting.skipped(found) if cross_validate else [], []
-    if cross_validate and len({run.group for run in (frame.runs[i] for i in found.rows)}) > 1:
-        sources = [frame.runs[i].group for i in found.rows]
-        with render.progress("leave one source out", len(set(sources)), quiet=as_json) as advance:
-            left_out = fitting.cross_validated(found, sources, advance)
+    if cross_validate and len({lab(frame.runs[i]) for i in found.rows}) > 1:
+        labs = [lab(frame.runs[i]) for i in found.rows]
+        with render.progress("leave one lab out", len(set(labs)), quiet=as_json) as advance:
+            left_out = fitting.cross_validated(found, labs, advance)
         times = fitting.interval_widths(found, left_out) | fitting.other_widths(priors, read, prior)
-        times |= fitting.fine_tuning_width(frame, efficiencies)
-        widths.append((times, f"{source}, leave-one-source-out, {date}", f"{intervals.TIME}.csv"))
+        widths.append((times, f"{source}, leave-one-lab-out, {date}", f"{intervals.TIME}.csv"))
         held = fitting.memory_widths(frame, efficiencies)
         if held.get("all", intervals.Width(0.0, 0)).runs >= intervals.FEWEST:
             told = f"{held['all'].runs} runs of {file.name} whose peak was measured, a fifth held out at a time, {date}"
@@ -272,7 +272,7 @@ def _show(document: dict[str, Any], output: Path) -> None:
     for label, key, what in (
         ("Before", "before", "with the built-in efficiencies"),
         ("Error", "fit", "on the runs fitted"),
-        ("", "left_out", "each source held out"),
+        ("", "left_out", "each lab held out"),
     ):
         errors = document.get(key)
         if errors:

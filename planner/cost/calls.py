@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.cost import collectives, compute, pipeline, sharding
 from planner.cost.collectives import CollectiveGroup
-from planner.cost.compute import LayerPart
+from planner.cost.compute import Layer, LayerPart
 from planner.cost.evaluate import StepPasses, busiest, passes
 from planner.cost.figures import Figure, Grid
 from planner.cost.sharding import Beside, ShardedState
@@ -115,22 +115,34 @@ def of_layers(grid: Grid, priced: StepPasses, body: Figure, leading: Figure) -> 
     ones, and `leading` dense ones of a model whose others have experts.
     """
     share = grid.shape.moe_share
-    regions = body * (2.0 - share * (grid.shape.shared_ffn <= 0)) + leading * 2.0
+    first, second = compute.layers(grid)
+    for count, layer, moe in ((body, second, share), (leading, first, 0.0 * share)):
+        regions = 2.0 - moe * (grid.shape.shared_ffn <= 0)
+        calls = [
+            *((c, regions, way) for c, way in _tensor(grid)),
+            *((c, 1.0, way) for c, way in _context(grid)),
+            *((c, moe, way) for c, way in _experts(grid)),
+        ]
+        yield from _shown(grid, priced, layer, calls, count)
+
+
+def _shown(
+    grid: Grid, priced: StepPasses, layer: Layer, found: list[tuple[Call, Figure, str]], count: Figure
+) -> Iterator[Call]:
+    """Calls of `count` layers of one kind, each way that they are made, and again where the forward pass is: what shows
+    of a cause is what the layer's part of it says, dealt out by their time alone.
+    """
     again = grid.options.recompute_layers
-    for call, each, shown in [
-        *((c, regions, s) for c, s in _tensor(grid)),
-        *((c, body + leading, s) for c, s in _context(grid)),
-        *((c, body * share, s) for c, s in _experts(grid)),
-    ]:
-        factor = _measured(grid, priced, call.cause)
-        for name, repeats in (("forward", 1.0), ("backward", 1.0)):
-            part = getattr(shown, name)
-            if part is None:
-                continue
-            ratio, scale = part, getattr(factor, name)
-            yield _times(call, each * repeats, ratio, scale)
-            if name == "forward":
-                yield replace(_times(call, each * again, ratio, scale), cause="recompute")
+    for cause in dict.fromkeys(call.cause for call, _, _ in found):
+        factor = _measured(grid, priced, cause)
+        for name in ("forward", "backward"):
+            made = [(c, each) for c, each, way in found if c.cause == cause and way in (name, "both")]
+            alone = sum(float(c.alone_s) * float(each) for c, each in made)
+            ratio = float(getattr(layer.parts[cause], name)) / alone if alone > 0 else 0.0
+            for call, each in made:
+                yield _times(call, count * each, ratio, getattr(factor, name))
+                if name == "forward":
+                    yield replace(_times(call, count * each * again, ratio, factor.forward), cause="recompute")
 
 
 def _measured(grid: Grid, priced: StepPasses, cause: str) -> LayerPart:
@@ -143,21 +155,19 @@ def _measured(grid: Grid, priced: StepPasses, cause: str) -> LayerPart:
     )
 
 
-def _tensor(grid: Grid) -> Iterator[tuple[Call, LayerPart]]:
-    """An all-reduce each way of a region, or a gather and a scatter (:func:`compute.tensor_parallel`)."""
+def _tensor(grid: Grid) -> Iterator[tuple[Call, str]]:
+    """An all-reduce each way of a region, or a gather and a scatter (:func:`compute.tensor_parallel_alone`)."""
     g = collectives.group(grid.network, grid.layout.tp, 1.0)
-    size, shown = compute.region_bytes(grid), 1.0 - grid.options.tp_overlap * grid.stack.tp_overlap
-    both = LayerPart(shown, shown)
+    size = compute.region_bytes(grid)
     if float(grid.options.sequence_parallel) <= 0:
-        seconds = collectives.all_reduce(grid.network, size, g)
-        yield _call(grid, REDUCE, "tp", "tp", g, size, seconds), both
+        yield _call(grid, REDUCE, "tp", "tp", g, size, collectives.all_reduce(grid.network, size, g)), "both"
         return
     once, narrow = collectives.gather(grid.network, size, g), 1.0 - 0.5 * grid.device.low_precision
-    yield _call(grid, GATHER, "tp", "tp", g, size * narrow, once * narrow), both
-    yield _call(grid, SCATTER, "tp", "tp", g, size, once), both
+    yield _call(grid, GATHER, "tp", "tp", g, size * narrow, once * narrow), "both"
+    yield _call(grid, SCATTER, "tp", "tp", g, size, once), "both"
 
 
-def _context(grid: Grid) -> Iterator[tuple[Call, LayerPart]]:
+def _context(grid: Grid) -> Iterator[tuple[Call, str]]:
     """A send per other rank forward, twice as many backward, beside the attention kernel."""
     network, layout = grid.network, grid.layout
     hops = float(layout.cp) - 1.0
@@ -166,11 +176,9 @@ def _context(grid: Grid) -> Iterator[tuple[Call, LayerPart]]:
     size = compute.activation_bytes(grid, compute.kv_width(grid))
     g = collectives.group(network, layout.cp, layout.tp)
     one = _hop(grid, "cp", "cp", size, layout.tp, layout.cp)
-    shown = compute.context_parallel(grid, compute.attention_kernel(grid))
-    once = hops * one.alone_s
     one = replace(one, ranks=round(float(g.n)), inside=round(float(g.inside)))
-    yield _times(one, hops), LayerPart(shown.forward / once, None)
-    yield _times(one, 2.0 * hops), LayerPart(None, shown.backward / (2.0 * once))
+    yield _times(one, hops), "forward"
+    yield _times(one, 2.0 * hops), "backward"
 
 
 def _hop(grid: Grid, group: str, cause: str, size: Figure, stride: Figure, n: Figure) -> Call:
@@ -179,19 +187,14 @@ def _hop(grid: Grid, group: str, cause: str, size: Figure, stride: Figure, n: Fi
     return _call(grid, SEND, group, cause, reach, size, collectives.send(grid.network, size, stride, n))
 
 
-def _experts(grid: Grid) -> Iterator[tuple[Call, LayerPart]]:
+def _experts(grid: Grid) -> Iterator[tuple[Call, str]]:
     """Dispatch and combine each way, and a gather over expert-tensor ranks (:func:`compute.expert_parallel`)."""
     network, layout = grid.network, grid.layout
-    shown = 1.0 - grid.stack.ep_overlap
     routed = compute.dispatch(grid)
-    yield (
-        _times(_call(grid, EXCHANGE, "ep", "ep", routed.ranks, routed.size, routed.once), 2.0),
-        LayerPart(shown, shown),
-    )
+    yield _times(_call(grid, EXCHANGE, "ep", "ep", routed.ranks, routed.size, routed.once), 2.0), "both"
     g = collectives.group(network, layout.etp, 1.0)
     size = routed.size * layout.etp
-    once = collectives.gather(network, size, g)
-    yield _times(_call(grid, GATHER, "etp", "ep", g, size, once), 2.0), LayerPart(shown, shown)
+    yield _times(_call(grid, GATHER, "etp", "ep", g, size, collectives.gather(network, size, g)), 2.0), "both"
 
 
 # ---- stages and replicas ---------------------------------------------------------------------------------------------
@@ -202,8 +205,10 @@ def of_stages(grid: Grid) -> Iterator[Call]:
     layout = grid.layout
     each = 2.0 * layout.vpp * pipeline.micro_batches(layout)
     size, stride = pipeline.transfer_bytes(grid), pipeline.stage_stride(grid)
-    shown = 1.0 - grid.options.p2p_overlap * grid.stack.p2p_overlap
-    yield _times(_hop(grid, "pp", "p2p", size, stride, layout.pp), each, shown)
+    hop = _hop(grid, "pp", "p2p", size, stride, layout.pp)
+    alone = 2.0 * float(layout.vpp) * hop.alone_s
+    shown = float(pipeline.transfer(grid, compute.layers(grid)[1])) / alone if alone > 0 else 0.0
+    yield _times(hop, each, shown)
 
 
 def _replicas(grid: Grid, priced: StepPasses) -> Iterator[Call]:

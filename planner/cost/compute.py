@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import collectives, elements, hierarchy
+from planner.cost import collectives, elements, hierarchy, overlap
 from planner.cost.collectives import CollectiveGroup
 from planner.cost.figures import Device, Figure, Grid
 from planner.cost.hierarchy import Far
@@ -180,14 +180,13 @@ def attention_products(grid: Grid) -> LayerPart:
 def attention_kernel(grid: Grid) -> LayerPart:
     """Scores and their product with the values.
 
-    Fused: ``2 tokens attended heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half / s)``; the
-    backward
-    pass does 2.5 times as many at a lower rate. Unfused: whole scores as products, and ~6.5 passes forward and ~11
-    backward over them in memory.
+    Fused: ``2 tokens attended heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half cp / s)``: a
+    context-parallel rank works on blocks of s / cp tokens; the backward pass does 2.5 times as many at a lower rate.
+    Unfused: whole scores as products, and ~6.5 passes forward and ~11 backward over them in memory.
     """
     s, d, layout, stack = grid.shape, grid.device, grid.layout, grid.stack
     work = 2.0 * tokens(grid) * s.heads * (s.qk_dim + s.v_dim) / layout.tp * (1.0 + s.cross_share)
-    rate = d.attention_rate * stack.attention / (1.0 + d.attention_half / s.sequence)
+    rate = d.attention_rate * stack.attention / (1.0 + d.attention_half * layout.cp / s.sequence)
     fused = work * s.attended / rate
     scores = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
     whole = work * s.attended_full / d.matrix_rate_16
@@ -302,36 +301,57 @@ def activation_bytes(grid: Grid, width: Figure) -> Figure:
     return grid.device.element * tokens(grid) * width
 
 
-def tensor_parallel(grid: Grid, blocks: Figure) -> LayerPart:
-    """Communication of `blocks` tensor-parallel regions (attention and MLP are two).
+def tensor_parallel_alone(grid: Grid) -> Figure:
+    """Seconds of one tensor-parallel region's communication in one pass.
 
-    Without sequence parallelism one all-reduce each way; with it a gather before and a scatter after, each way; what
-    is gathered in low precision was cast before: half the bytes. Overlap hides a share of it behind the products it
-    feeds.
+    Without sequence parallelism an all-reduce; with it a gather before and a scatter after; what is gathered in low
+    precision was cast before: half the bytes.
     """
     network, layout, options = grid.network, grid.layout, grid.options
     ranks = collectives.group(network, layout.tp, 1.0)
     size = region_bytes(grid)
     reduce = collectives.all_reduce(network, size, ranks)
     scatter = (2.0 - 0.5 * grid.device.low_precision) * collectives.gather(network, size, ranks)
-    shown = 1.0 - options.tp_overlap * grid.stack.tp_overlap
-    seconds = blocks * shown * np.where(options.sequence_parallel > 0, scatter, reduce)
-    return LayerPart(seconds, seconds)
+    return np.where(options.sequence_parallel > 0, scatter, reduce)
+
+
+def tensor_parallel(grid: Grid, blocks: Figure, products: LayerPart) -> LayerPart:
+    """Communication of `blocks` tensor-parallel regions (attention and MLP are two) each way, of which overlap hides
+    what runs beside the products that it feeds.
+    """
+    seconds = blocks * tensor_parallel_alone(grid)
+    share, toll = grid.options.tp_overlap * grid.stack.tp_overlap, grid.device.collective_share
+    return LayerPart(
+        overlap.shown(seconds, products.forward, share, toll), overlap.shown(seconds, products.backward, share, toll)
+    )
 
 
 def context_parallel(grid: Grid, kernel: LayerPart) -> LayerPart:
-    """Keys and values passed round the context-parallel ring, hidden behind the attention kernel as far as that
-    lasts.
+    """Keys and values passed round the context-parallel ring beside the attention kernel, and the joining of what each
+    of its cp steps found.
+
+    The first step has nothing to wait for, the last nothing to send: (cp - 1) / cp of the kernel can hide transfers.
+    Joining reads a step's output (e) and reads and writes the sum in fp32, forward; backward the gradients of queries,
+    keys and values are added up likewise (TransformerEngine, attention/dot_product_attention/context_parallel.py).
     """
-    network, layout = grid.network, grid.layout
+    network, layout, s = grid.network, grid.layout, grid.shape
     size = activation_bytes(grid, kv_width(grid))
     ring = collectives.group(network, layout.cp, layout.tp)
     once = (layout.cp - 1.0) * collectives.send(network, size, layout.tp, ring.n)
-    hidden = grid.stack.cp_overlap * (layout.cp - 1.0) / layout.cp
+    window = (layout.cp - 1.0) / layout.cp
+    share, toll = grid.stack.cp_overlap, grid.device.collective_share
+    added = (layout.cp - 1.0) * tokens(grid) * (grid.device.element + 8.0) / grid.device.memory_rate
+    outputs = s.heads * s.v_dim / layout.tp
+    inputs = s.heads * s.qk_dim / layout.tp + kv_width(grid)
     return LayerPart(
-        (layout.cp > 1) * np.maximum(once - hidden * kernel.forward, 0.05 * once),
-        (layout.cp > 1) * np.maximum(2.0 * once - hidden * kernel.backward, 0.1 * once),
+        (layout.cp > 1) * (overlap.shown(once, window * kernel.forward, share, toll) + added * outputs),
+        (layout.cp > 1) * (overlap.shown(2.0 * once, window * kernel.backward, share, toll) + added * inputs),
     )
+
+
+RING_KERNELS = 5.0
+"""Launches of a further step of the ring each way: the attention kernel, a copy of keys and values, a send, a receive,
+the correction of what was found (TransformerEngine, as above)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,13 +380,19 @@ def dispatch(grid: Grid) -> Dispatch:
     return Dispatch(ranks, size, collectives.all_to_all(network, size, ranks, np.minimum(distinct, 1.0)))
 
 
-def expert_parallel(grid: Grid) -> LayerPart:
-    """Dispatch and combine of token copies over expert-parallel ranks, and a gather over expert-tensor ranks."""
+def expert_parallel(grid: Grid, work: LayerPart) -> LayerPart:
+    """Dispatch and combine of token copies over expert-parallel ranks, and a gather over expert-tensor ranks; what
+    hides does so behind a share of the layer's own `work`: shared experts, chunks of routed ones.
+    """
     network, layout = grid.network, grid.layout
     routed = dispatch(grid)
     tensor = collectives.gather(network, routed.size * layout.etp, collectives.group(network, layout.etp, 1.0))
-    seconds = 2.0 * (routed.once + tensor) * (1.0 - grid.stack.ep_overlap)
-    return LayerPart(seconds, seconds)
+    seconds = 2.0 * (routed.once + tensor)
+    beside, toll = grid.stack.ep_overlap, grid.device.collective_share
+    return LayerPart(
+        overlap.shown(seconds, beside * work.forward, 1.0, toll),
+        overlap.shown(seconds, beside * work.backward, 1.0, toll),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,8 +418,9 @@ def _total(values: list[Figure]) -> Figure:
 def _floored(grid: Grid, parts: dict[str, LayerPart], selective: Figure, moe: Figure) -> Layer:
     """Adds what the CPU's launching takes beyond the kernels themselves, and the layer's fixed overhead."""
     forward, backward = _total([p.forward for p in parts.values()]), _total([p.backward for p in parts.values()])
-    floor = (grid.stack.kernels_per_layer + moe * grid.stack.expert_launches) * grid.device.launch
-    fixed = grid.stack.layer_overhead
+    ring = RING_KERNELS * (grid.layout.cp - 1.0)
+    floor = (grid.stack.kernels_per_layer + ring + moe * grid.stack.expert_launches) * grid.device.launch
+    fixed = grid.stack.layer_overhead + (grid.layout.tp > 1) * grid.stack.tp_host
     late = LayerPart(np.maximum(floor - forward, 0.0) + fixed, np.maximum(1.6 * floor - backward, 0.0) + 2.0 * fixed)
     return Layer(forward + late.forward, backward + late.backward, selective, parts | {"launch": late})
 
@@ -415,14 +442,14 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
 
     def build(moe: Figure) -> Layer:
         matrix = projections + dense.scaled(1.0 - moe) + (shared + routed).scaled(moe)
-        vector_bytes = attention_bytes + (1.0 - moe) * dense_bytes + moe * routed_bytes
+        vector = _element_wise(grid, attention_bytes + (1.0 - moe) * dense_bytes + moe * routed_bytes)
         parts = {
             "matrix": matrix,
             "attention": kernel,
-            "vector": _element_wise(grid, vector_bytes),
-            "tp": tensor_parallel(grid, 2.0 - moe * (s.shared_ffn <= 0)),
+            "vector": vector,
+            "tp": tensor_parallel(grid, 2.0 - moe * (s.shared_ffn <= 0), matrix),
             "cp": ring,
-            "ep": expert_parallel(grid).scaled(moe),
+            "ep": expert_parallel(grid, matrix + kernel + vector).scaled(moe),
         }
         activation = width * ((1.0 - moe) * s.ffn + moe * (s.shared_ffn + s.experts_per_token * s.expert_ffn))
         again = (

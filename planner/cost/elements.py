@@ -32,7 +32,14 @@ def _alone(grid: Grid) -> Figure:
 def parameter_bytes(grid: Grid) -> Figure:
     """Of the weights that stay resident for compute; none where a working copy is gathered."""
     kept = grid.stack.parameter_bytes
-    return np.where(grid.stack.gathers_working_copy > 0, kept, _at_least(grid, kept))
+    return np.where(grid.stack.gathers_working_copy > 0, kept, _at_least(grid, kept)) * frozen_share(grid)
+
+
+def frozen_share(grid: Grid) -> Figure:
+    """Of those bytes, what frozen weights take: half where products run in 8 bit, which is all that they are read for
+    (Transformer Engine's fp8 parameters, `fp8_model_init`).
+    """
+    return np.where((grid.shape.weight_gradient <= 0) & (grid.device.low_precision > 0), 0.5, 1.0)
 
 
 def gradient_bytes(grid: Grid) -> Figure:

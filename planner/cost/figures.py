@@ -79,6 +79,8 @@ class Shape:
     """Mean positions that a token attends to, over layers: half the sequence if causal, less with windows."""
     attended_full: Figure
     """The same for kernels that do not skip masked positions: the whole sequence."""
+    head_layers: Figure = 0.0
+    """Layers that the head counts as where stages are cut by cost; 0 where every stage holds as many layers."""
     cross_share: Figure
     """Share of the layers that also attend to an encoder."""
     experts: Figure
@@ -142,6 +144,8 @@ class Device:
     """Nominal dense peak of the precision trained in, FLOP/s: the denominator of MFU."""
     low_precision: Figure
     """1 if matrix products run in 8 bit and operands must be cast."""
+    collective_share: Figure = 0.0
+    """Share of the machine that a collective's kernels hold while it runs beside compute."""
     element: Figure = 2.0
     """Bytes of an activation, and of a weight or gradient that products read and write."""
 
@@ -246,6 +250,8 @@ class Stack:
     low_precision_cast: Figure
     jitter: Figure
     layer_overhead: Figure
+    tp_host: Figure
+    """Seconds of a layer's forward pass that the host takes longer where tensor parallelism is on."""
     step_overhead: Figure
     selective_recompute: Figure
     resident_bytes: Figure

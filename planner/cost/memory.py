@@ -64,7 +64,10 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     inner = (1.0 - moe) * dense + moe * (shared + routed)
     dispatched = moe * after * copies * s.hidden
     linear = attention + before * inner + dispatched
-    full = norms + inputs + linear + after * inner + scores
+    frozen = 1.0 - s.weight_gradient
+    # Frozen products need no input for a weight gradient: the MLP's and the function's output go at once.
+    unread = frozen * (after * inner + (2.0 * wide - cast) * t * s.hidden / shard)
+    full = norms + inputs + linear + after * inner + scores - unread
     dropped = stack.drops_scores * scores + stack.drops_activation * after * inner + stack.drops_norms * norms
     dropped = dropped + stack.drops_linear * 0.5 * linear - stack.unread_outputs * 2.0 * wide * t * s.hidden / shard
     dropped = dropped + stack.drops_kernel * after * t * s.heads * s.v_dim / layout.tp * (1.0 + s.cross_share)

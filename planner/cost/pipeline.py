@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import collectives, compute
+from planner.cost import collectives, compute, overlap
 from planner.cost.compute import Layer, LayerPart
 from planner.cost.figures import Figure, Grid, Layout, Shape
 
@@ -25,14 +25,28 @@ class StageSplit:
 
 
 def split(shape: Shape, layout: Layout) -> StageSplit:
-    """Layers by stage: ``ceil(L / (pp vpp)) vpp`` less the stage's share of the layers missing to a full deal."""
+    """Layers by stage: ``ceil(L / (pp vpp)) vpp`` less the stage's share of the layers missing to a full deal.
+
+    Where stages are cut by cost (a head that counts as n layers), all but the last hold ``ceil((L + n) / pp)``, and the
+    last what is left.
+    """
     chunks = layout.pp * layout.vpp
     full = np.ceil(shape.layers / chunks)
     missing = full * chunks - shape.layers
     each = np.floor(missing / layout.pp)
     rest = missing - each * layout.pp
     middle = full * layout.vpp - each
-    return StageSplit(middle - (rest >= 2), middle, middle - (rest >= 1) * (layout.pp > 1))
+    equal = StageSplit(middle - (rest >= 2), middle, middle - (rest >= 1) * (layout.pp > 1))
+    if not np.any(shape.head_layers):
+        return equal
+    by_cost = (shape.head_layers > 0) & (layout.pp > 1)
+    share = np.minimum(np.ceil((shape.layers + shape.head_layers) / layout.pp), shape.layers)
+    left = np.maximum(shape.layers - share * (layout.pp - 1.0), 0.0)
+    return StageSplit(
+        np.where(by_cost, share, equal.first),
+        np.where(by_cost, share, equal.middle),
+        np.where(by_cost, left, equal.last),
+    )
 
 
 def leading_layers(shape: Shape, layout: Layout, split: StageSplit) -> Figure:
@@ -68,14 +82,16 @@ def micro_batches(layout: Layout) -> Figure:
     return layout.batch / (layout.dp * layout.micro)
 
 
-def transfer(grid: Grid) -> Figure:
-    """Seconds a stage spends on transfers per micro-batch: activations out and gradients back, for each of its chunks.
+def transfer(grid: Grid, layer: Layer) -> Figure:
+    """Seconds a stage spends on transfers per micro-batch: activations out and gradients back, for each of its chunks,
+    of which overlap hides what runs beside one layer of each chunk.
 
-    Tensor-parallel ranks each send their share (scatter-gather, Narayanan et al. 2021).
+    Tensor-parallel ranks each send their share (scatter-gather, Narayanan et al. 2021). Copies hold no compute units.
     """
     layout, options = grid.layout, grid.options
     once = collectives.send(grid.network, transfer_bytes(grid), stage_stride(grid), layout.pp)
-    return 2.0 * layout.vpp * once * (1.0 - options.p2p_overlap * grid.stack.p2p_overlap)
+    work = layout.vpp * (layer.forward + layer.backward)
+    return overlap.shown(2.0 * layout.vpp * once, work, options.p2p_overlap * grid.stack.p2p_overlap, 0.0)
 
 
 def transfer_bytes(grid: Grid) -> Figure:
@@ -157,9 +173,8 @@ class Stages:
 def stages(grid: Grid, layers: tuple[Layer, Layer], ends: tuple[LayerPart, LayerPart]) -> Stages:
     """What every stage does with one micro-batch. `ends` are the embedding and the head."""
     leading, body = layers
-    return Stages(
-        layer_time(grid, body), layer_time(grid, leading), *ends, split(grid.shape, grid.layout), transfer(grid)
-    )
+    dealt = split(grid.shape, grid.layout)
+    return Stages(layer_time(grid, body), layer_time(grid, leading), *ends, dealt, transfer(grid, body))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import collectives, elements, hierarchy, measured
+from planner.cost import collectives, elements, hierarchy, measured, overlap
 from planner.cost.collectives import CollectiveGroup
 from planner.cost.figures import Figure, Grid
 from planner.cost.pipeline import Flow, StageSplit, leading_layers, micro_batches
@@ -157,8 +157,9 @@ class Beside:
 def beside(grid: Grid, held: ShardedState, layers: Figure, forward: Figure, backward: Figure) -> Beside:
     """What :func:`exposed` adds up.
 
-    ``late = max(reduce + z3 gather - h backward, s reduce)``, ``early = max(gather - h forward, s gather)``, with h the
-    share of a pass that can hide and s that of the last bucket.
+    ``late`` of ``reduce + z3 gather`` beside a backward pass and ``early`` of ``gather`` beside a forward one, as
+    :func:`overlap.shown` has it: the last bucket (of as many as layers) is never early enough, and the runtime's share
+    of a pass can hide.
     """
     layout, options, stack = grid.layout, grid.options, grid.stack
     r = replicas(grid)
@@ -169,10 +170,11 @@ def beside(grid: Grid, held: ShardedState, layers: Figure, forward: Figure, back
     steps = micro_batches(layout)
     reductions = np.where(options.zero >= 2, steps, 1.0)
     gathers = np.where(whole | ((options.zero >= 2) & (stack.gathers_working_copy > 0)), steps, 1.0)
-    hidden = options.dp_overlap * stack.dp_overlap
     shown = options.dp_overlap / np.maximum(layers, 1.0)
-    late = np.maximum(reduce + whole * gather - hidden * backward, shown * reduce)
-    early = np.maximum(gather - hidden * forward, shown * gather)
+    toll = grid.device.collective_share
+    early_enough = options.dp_overlap - shown
+    late = overlap.shown(reduce + whole * gather, stack.dp_overlap * backward, early_enough, toll)
+    early = overlap.shown(gather, stack.dp_overlap * forward, early_enough, toll)
     return Beside(reductions, late, gathers, early, whole)
 
 

@@ -161,7 +161,7 @@ def priced(
         np.broadcast_to(embedding.forward + embedding.backward, shape[:1]),
         np.broadcast_to(head.forward + head.backward, shape[:1]),
         np.broadcast_to(head.backward, shape[:1]),
-        np.broadcast_to(pipeline.transfer(replace(flat, layout=apart)), shape[:1]),
+        np.broadcast_to(pipeline.transfer(replace(flat, layout=apart), body), shape[:1]),
         pipeline.transfer_bytes(flat),
         _room(flat, policies, depth, lead, usable),
         *parameters,

@@ -12,7 +12,7 @@ from planner.base.errors import WrongQuestion
 from planner.cost.algorithms import HOPS, OPERATIONS, PROTOCOLS, CollectiveLibrary, Protocol
 from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network, NetworkDimension, Shape, Stack
 from planner.cost.software import Software
-from planner.models.parameters import lora_parameters, parameters
+from planner.models.parameters import Parameters, lora_parameters, parameters
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime
 from planner.schema.workload import Model, Window, Workload
@@ -61,8 +61,8 @@ def _windowed_share(window: Window) -> float:
     return 1 - one_in if window.inverted else one_in
 
 
-def shape(workload: Workload) -> Shape:
-    """The figures of a workload."""
+def shape(workload: Workload, runtime: Runtime | None = None) -> Shape:
+    """The figures of a workload; of its pipeline stages, as the runtime cuts them."""
     model, counted = workload.model, parameters(workload.model)
     moe, latent = model.moe, model.latent
     leading = moe.leading_dense_layers if moe else 0
@@ -91,6 +91,7 @@ def shape(workload: Workload) -> Shape:
         sequence=workload.sequence,
         attended=attended(model, workload.sequence),
         attended_full=workload.sequence,
+        head_layers=_head_layers(workload.model, counted) if runtime and runtime.balances_head else 0.0,
         cross_share=cross,
         experts=moe.experts if moe else 0,
         experts_per_token=moe.experts_per_token if moe else 0,
@@ -114,6 +115,11 @@ def shape(workload: Workload) -> Shape:
     )
 
 
+def _head_layers(model: Model, counted: Parameters) -> float:
+    """Layers whose products are as large as the head's: ``h V`` over a layer's parameters."""
+    return model.hidden * model.vocab / (counted.attention_per_layer + counted.dense_mlp_per_layer)
+
+
 def can_train_in(accelerator: Accelerator, precision: str) -> bool:
     """Whether the accelerator has a matrix rate for the precision (mxfp8 needs Blackwell or CDNA 4's block scaling)."""
     if precision in ("mxfp8", "nvfp4") and accelerator.generation not in ("blackwell", "cdna4"):
@@ -134,7 +140,7 @@ def maturity(reached: AcceleratorEfficiency, release: str) -> float:
     if named is None:
         return 1.0
     date = float(named[1]) + ((float(named[2]) - 0.5) / 12 if named[2] else 0.5)
-    return math.exp(-reached.drift * max(0.0, reached.matured - date))
+    return math.exp(-reached.drift * max(0.0, reached.matured - max(date, reached.drift_from)))
 
 
 def element(precision: str) -> float:
@@ -175,6 +181,7 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
         host_bandwidth=accelerator.host_bandwidth or HOST_BANDWIDTH,
         peak=peak[_PEAK_OF[precision]],
         low_precision=float(precision in LOW_PRECISION),
+        collective_share=reached.collective_share,
         element=element(precision),
     )
 
@@ -404,6 +411,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation
         low_precision_cast=reached.low_precision_cast,
         jitter=reached.jitter,
         layer_overhead=reached.layer_overhead,
+        tp_host=reached.tp_host,
         step_overhead=reached.step_overhead,
         selective_recompute=reached.selective_recompute,
         resident_bytes=reached.resident_bytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.catalog import BUILT_IN, Catalog
@@ -22,12 +22,12 @@ class Efficiency:
     """What was not measured itself, and what a user's own catalog replaces, in words."""
 
 
-def runtime_keys(name: str, release: str, mode: str, generation: str) -> tuple[str, ...]:
-    """Ids under which a runtime's efficiencies may stand, the most particular first.
+def runtime_keys(names: Sequence[str], release: str, mode: str, generation: str) -> tuple[str, ...]:
+    """Ids under which a runtime's efficiencies may stand, the most particular first; of several names the first's.
 
     ``name+mode``, ``name@release``, ``name/generation`` (kernels that were not written for a generation), ``name``.
     """
-    return (f"{name}+{mode}", f"{name}@{release}", f"{name}/{generation}", name)
+    return tuple(key for name in names for key in (f"{name}+{mode}", f"{name}@{release}", f"{name}/{generation}", name))
 
 
 def accelerator_keys(accelerator: Accelerator) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def reached(catalog: Catalog, accelerator: Accelerator, runtime: Runtime, releas
         like = f"what {vendor}'s others are taken to" if vendor in parts else "what others do"
         notes.append(f"nothing measured on {generation}: kernels and links reach {like}")
     stacks = catalog.runtime_efficiencies
-    keys = runtime_keys(runtime.id, release, "", accelerator.generation)
+    keys = runtime_keys(runtime.known_as, release, "", accelerator.generation)
     stack = next((stacks[key] for key in keys if key in stacks), None)
     if stack is None:
         stack = stacks[DEFAULT]
@@ -83,7 +83,7 @@ class Efficiencies:
         keys = (*accelerator_keys(part), DEFAULT)
         return next(self.accelerators[key] for key in keys if key in self.accelerators)
 
-    def runtime(self, name: str, release: str, mode: str, generation: str) -> RuntimeEfficiency:
+    def runtime(self, names: Sequence[str], release: str, mode: str, generation: str) -> RuntimeEfficiency:
         """The most particular entry there is, or the default."""
-        keys = (*runtime_keys(name, release, mode, generation), DEFAULT)
+        keys = (*runtime_keys(names, release, mode, generation), DEFAULT)
         return next(self.runtimes[key] for key in keys if key in self.runtimes)

@@ -34,10 +34,6 @@ FEWEST = 8
 """Residuals that make a set of its own."""
 UNKNOWN = 1.5
 """Factor on a wider set's half-width where nothing under the same runtime, or nothing comparable, was measured."""
-UNMEASURED = "unmeasured generation"
-"""The set of residuals of generations that a fit saw no run of."""
-FINE_TUNING = "fine-tuning"
-"""The set of residuals of fine-tuning, full and LoRA, which no fit sees."""
 LONGEST = 262_144
 """Tokens of the longest sequence among the runs fitted."""
 PRETRAINING = ("pretrain", "mlperf-pretrain")
@@ -97,47 +93,40 @@ def found(known: Mapping[str, Width], generation: str, kind: str, runtime: str) 
                 return known[name].half, name
             if index == 1:
                 return known[name].half * UNKNOWN, name
-            wide, new = known[name].half * UNKNOWN, known.get(UNMEASURED)
-            if new and not measured(known, generation):
-                return max(wide, new.half), UNMEASURED
-            return wide, name
+            return known[name].half * UNKNOWN, name
     return 0.5, "nothing"
-
-
-def of_work(
-    known: Mapping[str, Width], generation: str, kind: str, runtime: str, method: str, sequence: int
-) -> tuple[float, str]:
-    """As :func:`found`, for a job: wider where fits saw nothing of its method or of sequences as long."""
-    half, name = found(known, generation, kind, runtime)
-    if method not in PRETRAINING:
-        new = known.get(FINE_TUNING)
-        half, name = (new.half, FINE_TUNING) if new and new.half > half else (half * (1.0 if new else UNKNOWN), name)
-    return half * (UNKNOWN if sequence > LONGEST else 1.0), name
 
 
 def measured(known: Mapping[str, Width], generation: str) -> bool:
     """Whether whole training steps of transformers were measured on a generation."""
-    return any(f"{generation}/{kind}" in known for kind in TRANSFORMERS)
+    return any(key.startswith(f"transformers/measured/{generation}/") for key in known)
 
 
-def memory_widths(residuals: Array, runtimes: Sequence[str], sources: Sequence[str]) -> dict[str, Width]:
-    """As :func:`widths`, of peak memory: by runtime, and all together.
+def memory_widths(residuals: Array, runtimes: Sequence[str], labs: Sequence[str]) -> dict[str, Width]:
+    """As :func:`widths`, of peak memory: by runtime, and all together, where every lab counts alike.
 
-    One source's machines and habits are alike: a runtime that only one measured is no surer than all are.
+    One lab's machines and habits are alike: a runtime that only one measured is no surer than all are.
     """
-    sets: dict[str, list[float]] = {}
-    by: dict[str, set[str]] = {}
-    for residual, runtime, source in zip(np.abs(residuals), runtimes, sources, strict=True):
-        for key in (runtime, "all"):
-            sets.setdefault(key, []).append(float(residual))
-            by.setdefault(key, set()).add(source)
-    everything = width(np.array(sets["all"])) if sets else Width(0.0, 0)
-    found = {"all": everything} if sets else {}
-    for key, each in sets.items():
-        if key != "all" and len(each) >= FEWEST:
-            own = width(np.array(each))
-            found[key] = own if len(by[key]) > 1 else Width(max(own.half, everything.half), own.runs)
+    if not len(residuals):
+        return {}
+    size, names = np.abs(residuals), np.array(labs)
+    weight = np.array([1.0 / np.sum(names == name) for name in labs])
+    everything = Width(quantile(size, weight, LEVEL), len(size))
+    found = {"all": everything}
+    for runtime in sorted(set(runtimes)):
+        own = np.array([each == runtime for each in runtimes])
+        if own.sum() >= FEWEST:
+            half = quantile(size[own], weight[own], LEVEL)
+            alone = len(set(names[own])) < 2
+            found[runtime] = Width(max(half, everything.half) if alone else half, int(own.sum()))
     return found
+
+
+def quantile(values: Array, weight: Array, level: float) -> float:
+    """The value that a share `level` of the weight does not exceed."""
+    order = np.argsort(values)
+    share = np.cumsum(weight[order]) / np.sum(weight)
+    return float(values[order][min(int(np.searchsorted(share, level)), len(values) - 1)])
 
 
 def found_memory(known: Mapping[str, Width], runtime: str) -> tuple[float, str]:

@@ -223,7 +223,7 @@ def _other(catalog: Catalog, name: str, on: Cluster, asked: LayerOptions) -> Lay
         raise WrongQuestion(f"{name}: a {family} model has no sequence (--seq)")
     fitted = reached(catalog, on.accelerator, catalog.runtime("megatron-core"), "")
     entries = catalog.runtime_efficiencies
-    keys = runtime_keys(FAMILY_RUNTIME[family], "", "", on.accelerator.generation)
+    keys = runtime_keys((FAMILY_RUNTIME[family],), "", "", on.accelerator.generation)
     software = binding.software(next(entries[key] for key in keys if key in entries), asked.precision)
     device = binding.device(on.accelerator, fitted.accelerator, asked.precision)
     network = replace(binding.network(on, fitted.accelerator), accelerators=float(asked.dp))

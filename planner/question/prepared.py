@@ -12,7 +12,7 @@ import numpy as np
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import risk
-from planner.performance import binding, intervals
+from planner.performance import binding, intervals, spread
 from planner.performance.efficiency import Efficiency, reached
 from planner.performance.profiles import overlay
 from planner.performance.profiles import profile as profiles
@@ -97,8 +97,17 @@ def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | Non
 def how_sure(known: Mapping[str, intervals.Width], request: Request, part: Accelerator) -> tuple[float, str]:
     """Half-width of the 80 % interval of a step time on some accelerator, log scale, and the runs it comes from."""
     work = request.workload
-    kind = "moe" if work.model.moe else "dense"
-    return intervals.of_work(known, part.generation, kind, request.runtime.id, work.method.kind, work.sequence)
+    return spread.half_width(
+        known,
+        spread.Situation(
+            generation=part.generation,
+            precision=str(asked.values[0]) if (asked := request.pins.bounds.get("precision")) else "bf16",
+            kind="moe" if work.model.moe else "dense",
+            runtime=request.runtime.measured_as or request.runtime.id,
+            method=work.method.kind,
+            sequence=work.sequence,
+        ),
+    )
 
 
 def resolve_efficiency(catalog: Catalog, request: Request, part: Accelerator) -> Efficiency:

@@ -42,10 +42,14 @@ class AcceleratorEfficiency(Entry):
     """Seconds that any collective takes before its first step."""
     pipelining: float = 1.2
     """Ramp of a pipelined collective: c in ``t = A + x + c sqrt(A x)``."""
+    collective_share: float = 0.12
+    """Share of the machine that kernels of a collective hold beside compute: NCCL's channels over compute units."""
     power_capped: float = 1.0
     """Factor on matrix rates of a part that runs below its family's usual power."""
     drift: float = 0.0
     """How much faster software for this generation gets in a year (log), until it is mature."""
+    drift_from: float = 0.0
+    """The earliest release that was measured, as a decimal year: older ones are taken to be no slower than that."""
     matured: float = 2026.5
     """When, as a decimal year; releases before it are slower by the drift."""
 
@@ -69,7 +73,7 @@ class RuntimeEfficiency(Entry):
     cp_overlap: float
     """Share of the attention time that context-parallel transfers can hide behind."""
     ep_overlap: float
-    """Share of expert all-to-all hidden."""
+    """Share of a mixture layer's own work that dispatch and combine can hide behind."""
     grouped_matrix: float = 0.9
     """Factor on matrix rates of grouped (expert) products."""
     expert_launches: float = 600.0
@@ -84,6 +88,9 @@ class RuntimeEfficiency(Entry):
     """Growth of the step time per doubling of nodes."""
     layer_overhead: float = 0.0
     """Seconds per layer and micro-batch that no kernel accounts for."""
+    tp_host: float = 0.0
+    """Seconds that the host adds to a layer and micro-batch where tensor parallelism is on, and twice that in the
+    backward pass: checks, streams and launches around every collective."""
     step_overhead: float = 0.0
     """Seconds per step (data, logging, gradient norm)."""
     selective_recompute: float = 0.0

@@ -204,6 +204,10 @@ class Runtime(Entry):
 
     vendors: tuple[str, ...] = ("NVIDIA", "AMD")
     """Makers of the accelerators that it runs on."""
+    called: tuple[str, ...] = ()
+    """Words by which tables of measured runs name it, in lower case; the longest that a row contains decides."""
+    measured_as: str = ""
+    """The runtime whose fitted efficiencies hold for it where it has none of its own: the same kernels."""
     releases: Annotated[tuple[str, ...], Field(min_length=1)]
     """Dated releases, oldest first; the newest is the default."""
     axes: dict[str, tuple[int | str | bool, ...] | Literal["any"]]
@@ -251,6 +255,17 @@ class Runtime(Entry):
     """What selective recomputation drops and computes again."""
     kernels_per_layer: NotNegative = 40.0
     """Kernel launches of one layer's forward pass: the floor that the CPU sets."""
+    dropout: bool = False
+    """Models without a gated MLP are trained with dropout unless told otherwise (GPT-2 and 3 as first published)."""
+    micro_batch_per_device: bool = False
+    """Its micro-batch counts sequences of one device, whatever the devices share (MaxText)."""
+    balances_head: bool = False
+    """Stages are cut by cost with the head counted: the last one holds fewer layers."""
+
+    @property
+    def known_as(self) -> tuple[str, ...]:
+        """Names under which its efficiencies may stand, its own first."""
+        return (self.id, self.measured_as) if self.measured_as else (self.id,)
 
 
 @dataclass(frozen=True, kw_only=True)

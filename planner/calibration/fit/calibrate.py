@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from planner.base.errors import WrongQuestion
 from planner.calibration.fit import other_parameters, peaks, site
-from planner.calibration.fit.core import composed, core
+from planner.calibration.fit.core import cell, core, lab, weights
 from planner.calibration.fit.frame import Frame
-from planner.calibration.fit.least_squares import Fit, fit, weights
+from planner.calibration.fit.least_squares import Fit, fit
 from planner.calibration.fit.parameters import parameters
 from planner.calibration.report.metrics import Errors
-from planner.calibration.report.validation import described
+from planner.calibration.report.validation import described, situation
 from planner.calibration.runs.other_families import FAMILIES, OtherFrame
 from planner.calibration.runs.run import Run
 from planner.catalog import Catalog
 from planner.cost.figures import Array
-from planner.performance import intervals
-from planner.performance.efficiency import Efficiencies, accelerator_keys
+from planner.performance import intervals, spread
+from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width
 
 
@@ -33,8 +33,6 @@ class Calibration:
     frame: Frame
     rows: NDArray[np.intp]
     """Runs it was fitted to, and is judged on."""
-    extra: NDArray[np.intp]
-    """Runs it was fitted to besides."""
     prior: Efficiencies
     fit: Fit
 
@@ -45,15 +43,14 @@ def calibrate(frame: Frame, prior: Efficiencies) -> Calibration:
     Raises:
         WrongQuestion: it has no core run.
     """
-    rows, extra = core(frame), composed(frame)
+    rows = core(frame)
     if not len(rows):
         raise WrongQuestion(
-            "no grade A pre-training run with a step time that can be predicted; "
+            "no grade A or B pre-training run with a step time that can be predicted; "
             "`clusterwright validate` gives the reason for each"
         )
-    every = np.concatenate([rows, extra])
-    weight = weights([frame.runs[i].source for i in every])
-    return Calibration(frame, rows, extra, prior, fit(frame, prior, parameters(), every, weight))
+    weight = weights([cell(frame.runs[i]) for i in rows])
+    return Calibration(frame, rows, prior, fit(frame, prior, parameters(), rows, weight))
 
 
 def held_out(calibration: Calibration, groups: Sequence[str]) -> Iterator[tuple[str, NDArray[np.intp], Fit]]:
@@ -62,12 +59,12 @@ def held_out(calibration: Calibration, groups: Sequence[str]) -> Iterator[tuple[
     `groups` names the group of every run of the core.
     """
     names = np.array(groups)
-    frame, rows, extra = calibration.frame, calibration.rows, calibration.extra
+    frame, rows = calibration.frame, calibration.rows
     for name in sorted(set(groups)):
         inside = names == name
-        kept = np.concatenate([rows[~inside], extra])
-        weight = weights([frame.runs[i].source for i in kept])
-        found = fit(frame, calibration.prior, parameters(), kept, weight, start=calibration.fit.theta, rounds=8)
+        kept = rows[~inside]
+        weight = weights([cell(frame.runs[i]) for i in kept])
+        found = fit(frame, calibration.prior, parameters(), kept, weight, start=calibration.fit.theta, rounds=6)
         yield name, np.flatnonzero(inside), found
 
 
@@ -81,22 +78,6 @@ def cross_validated(
         if advance:
             advance(1, name)
     return predicted
-
-
-def on_new_generations(calibration: Calibration) -> Array:
-    """Log residuals of the core, each predicted as if nothing had been measured on its generation of accelerators: by a
-    fit that left its runs out, with the figures of any accelerator.
-    """
-    frame, rows = calibration.frame, calibration.rows
-    parts = [cluster.accelerator for i in rows if (cluster := frame.runs[i].cluster)]
-    residuals = np.empty(len(rows))
-    for generation, places, found in held_out(calibration, [part.generation for part in parts]):
-        known = found.efficiencies
-        own = {key for part in parts if part.generation == generation for key in accelerator_keys(part)}
-        others = {key: value for key, value in known.accelerators.items() if key not in own}
-        times = frame.predict(Efficiencies(others, known.runtimes)).time[rows[places]]
-        residuals[places] = np.log(times / frame.measured[rows[places]])
-    return residuals
 
 
 def after_site(calibration: Calibration, groups: Sequence[str], few: int = 3, draws: int = 10) -> tuple[float, float]:
@@ -124,8 +105,8 @@ def skipped(calibration: Calibration) -> list[str]:
     """Which cross-validation its runs do not allow, in words."""
     members = [calibration.frame.runs[i] for i in calibration.rows]
     found = []
-    if len({run.group for run in members}) < 2:
-        return [f"all runs are of {members[0].group}: no source can be held out, the built-in intervals stay"]
+    if len({lab(run) for run in members}) < 2:
+        return [f"all runs are of {lab(members[0])}: no lab can be held out, the built-in intervals stay"]
     if len(generations := {described(run)[0] for run in members}) < 2:
         found.append(f"all runs are on {generations.pop()}: nothing learned of unmeasured generations")
     return found
@@ -177,20 +158,21 @@ def _moved(found: Fit) -> list[dict[str, Any]]:
 
 
 def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Width]:
-    """Interval widths from residuals of fits that left each run's source out, or the whole of its generation;
-    nothing of unmeasured generations where all runs are of one.
+    """The terms of intervals, from residuals of fits that had seen nothing of each run's lab; fine-tuning runs, which
+    no fit sees, with what is fitted to all.
     """
-    frame, rows, extra = calibration.frame, calibration.rows, calibration.extra
-    weight = weights([frame.runs[i].source for i in rows])
-    without = fit(frame, calibration.prior, parameters(), rows, weight, start=calibration.fit.theta, rounds=8)
-    times = np.concatenate([left_out, frame.predict(without.efficiencies).time[extra]])
-    every = np.concatenate([rows, extra])
+    frame, rows = calibration.frame, calibration.rows
+    found = frame.predict(calibration.fit.efficiencies)
+    tuned = [i for i, run in enumerate(frame.runs) if run.task not in intervals.PRETRAINING and _tuned(run)]
+    every = [*rows, *tuned]
+    times = np.concatenate([left_out, found.time[tuned]])
+    known = [situation(frame.runs[i], frame.reading(found.row[i]).options.precision) for i in every]
     residuals = np.log(times / frame.measured[every])
-    members = [frame.runs[i] for i in every]
-    known = intervals.widths(residuals, [described(run) for run in members], [run.group for run in members])
-    if len({described(frame.runs[i])[0] for i in rows}) < 2:
-        return known
-    return known | {intervals.UNMEASURED: intervals.width(np.abs(on_new_generations(calibration)))}
+    return spread.fitted(residuals, known, [lab(frame.runs[i]) for i in every])
+
+
+def _tuned(run: Run) -> bool:
+    return run.family in intervals.TRANSFORMERS and run.measured is not None and run.grade in ("A", "B")
 
 
 def other_widths(catalog: Catalog, runs: Sequence[Run], prior: Efficiencies) -> dict[str, Width]:
@@ -207,17 +189,8 @@ def other_widths(catalog: Catalog, runs: Sequence[Run], prior: Efficiencies) -> 
     return {key: each for key, each in known.items() if key != "all"}
 
 
-def fine_tuning_width(frame: Frame, using: Efficiencies) -> dict[str, Width]:
-    """Interval width of fine-tuning, from every run of it in a frame: no fit saw them; none with too few."""
-    rows = [i for i, run in enumerate(frame.runs) if run.task not in intervals.PRETRAINING and run.measured]
-    if len(rows) < intervals.FEWEST:
-        return {}
-    residuals = np.log(frame.predict(using).time[rows] / frame.measured[rows])
-    return {intervals.FINE_TUNING: intervals.width(np.abs(residuals))}
-
-
 def memory_widths(frame: Frame, using: Efficiencies) -> dict[str, Width]:
     """Interval widths of peak memory from every run of a frame whose peak was measured; none without such runs."""
     rows, residuals = peaks.left_out(frame, using)
     members = [frame.runs[i] for i in rows]
-    return intervals.memory_widths(residuals, [run.runtime for run in members], [run.group for run in members])
+    return intervals.memory_widths(residuals, [run.runtime for run in members], [lab(run) for run in members])

@@ -1,62 +1,69 @@
-"""Which published runs calibration looks at, and which are left out, with the reason of each."""
+"""Which measured runs a fit looks at and is judged on, and how much each counts: by lab, not by row."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from planner.calibration.fit.frame import Frame
+from planner.calibration.report.metrics import same_job
 from planner.calibration.runs.run import Run
+from planner.cost.figures import Array
 
-OUTLIERS = frozenset(
-    [f"dgxc-benchmarking-{number}" for number in range(230, 235)]
-    + [f"megatron-bridge-{number}" for number in (194, 227, 228, 231, 258, 259, 264)]
-)
-"""Releases known to be slow with mixtures."""
-NOT_TIMED = ("mlperf",)
-"""Sources whose step times are derived from logs with unknown plans."""
-COMPOSED = ("vtrain",)
-"""Sources composed from per-layer profiles: many near-identical rows, worth one small source."""
-ELSEWHERE = ("maxtext-tpu",)
-"""Sources on accelerators that nothing is fitted for: they stay a test of what happens without data."""
+PRETRAINING = ("pretrain", "mlperf-pretrain")
+SWEEP = 20
+"""Plans of one job from which on a lab has swept them rather than tuned one."""
+NEAR_BEST = 1.5
+"""Of a sweep, plans up to so many times the fastest count: beyond lie plans that nobody would run, where frameworks
+break in ways of their own."""
+SUBMITTERS = "MLPerf submitters"
+BETWEEN, WITHIN = 0.148, 0.09
+"""Standard deviations (log) of a lab's own bias, and of its runs about it: measured with whole labs left out."""
 
 
 def core(frame: Frame) -> NDArray[np.intp]:
-    """Indices of grade A pre-training runs with a step time, the newest release of each configuration.
-
-    Left out: outliers, MLPerf logs, composed rows, accelerators without a fit.
+    """Indices of the runs that count: transformers' pre-training of grade A or B with a step time; of a sweep over
+    plans, those near the best. No row is left out by hand.
     """
-    newest: dict[Hashable, int] = {}
-    for index, run in enumerate(frame.runs):
-        if not _counts(run):
-            continue
-        key = _configuration(run) if run.source == "megatron-bridge" else index
-        if key not in newest or frame.runs[newest[key]].release < run.release:
-            newest[key] = index
-    return np.array(sorted(newest.values()), dtype=np.intp)
-
-
-def composed(frame: Frame, every: int = 36) -> NDArray[np.intp]:
-    """One in so many of the composed rows: enough for the launch pace that only they show."""
-    rows = [i for i, run in enumerate(frame.runs) if run.source.startswith(COMPOSED) and run.measured]
-    return np.array(rows[::every], dtype=np.intp)
-
-
-def _counts(run: Run) -> bool:
-    return (
-        run.family in ("dense", "moe")
-        and run.grade == "A"
-        and run.task == "pretrain"
-        and run.measured is not None
-        and run.id not in OUTLIERS
-        and not run.source.startswith(NOT_TIMED + COMPOSED + ELSEWHERE)
+    rows = [i for i, run in enumerate(frame.runs) if _counts(run)]
+    fastest: dict[Hashable, list[float]] = {}
+    for i in rows:
+        fastest.setdefault(same_job(frame.runs[i]), []).append(frame.runs[i].measured or np.inf)
+    return np.array(
+        [
+            i
+            for i in rows
+            if len(times := fastest[same_job(frame.runs[i])]) < SWEEP
+            or (frame.runs[i].measured or np.inf) <= NEAR_BEST * min(times)
+        ],
+        dtype=np.intp,
     )
 
 
-def _configuration(run: Run) -> Hashable:
-    first = run.variants[0]
-    degrees = tuple(first.layout[name] for name in ("tp", "pp", "cp", "ep", "micro", "batch"))
-    assert run.workload is not None
-    return (run.model, run.accelerator, run.accelerators, first.options.precision, degrees, run.workload.sequence)
+def _counts(run: Run) -> bool:
+    known = run.family in ("dense", "moe") and run.task in PRETRAINING
+    return known and run.grade in ("A", "B") and run.measured is not None
+
+
+def lab(run: Run) -> str:
+    """Who ran it, as labs are left out: submitters of a benchmark who run its vendors' recipes are one lab a vendor."""
+    if not run.task.startswith("mlperf") and not run.source.startswith("mlperf"):
+        return run.lab
+    vendor = run.cluster.accelerator.vendor if run.cluster else ""
+    return run.lab if run.lab == vendor else f"{SUBMITTERS} ({vendor})"
+
+
+def cell(run: Run) -> str:
+    """Runs whose errors are alike: one lab's, under one release, on one generation, of one kind of model."""
+    generation = run.cluster.accelerator.generation if run.cluster else ""
+    return f"{lab(run)}, {run.runtime}@{run.year}, {generation}, {run.family}"
+
+
+def weights(groups: Sequence[str]) -> Array:
+    """What each row says where a group of n shares a bias: ``1 / (n between^2 + within^2)``, of mean 1."""
+    count = pd.Series(list(groups)).groupby(list(groups)).transform("size").to_numpy()
+    found = 1.0 / (count * BETWEEN**2 + WITHIN**2)
+    return np.asarray(found / found.mean())

@@ -59,7 +59,7 @@ class Frame:
         self.capacity = np.array([r.cluster.accelerator.memory for i, _ in pairs if (r := self.runs[i]).cluster])
         if not pairs:
             return  # no columns: nothing is predicted
-        shapes = [shape(run) for run in self.runs]
+        shapes = [shape(run, catalog.runtime(run.runtime)) for run in self.runs]
         self._shape = taken(stacked(shapes), self.owner)
         layouts = [Layout(**{name: float(value) for name, value in v.layout.items()}) for _, v in pairs]
         self._layout = stacked(layouts)
@@ -144,7 +144,7 @@ class Frame:
             assert run.cluster is not None
             generation = run.cluster.accelerator.generation
             made = binding.stack(
-                runtime, using.runtime(run.runtime, run.year, run.mode, generation), run.year, generation
+                runtime, using.runtime(run.known_as, run.year, run.mode, generation), run.year, generation
             )
             if run.gradients:
                 made = replace(made, gradient_bytes=run.gradients[0], gradient_wire=run.gradients[1])
@@ -154,7 +154,7 @@ class Frame:
         return taken(stacked(found), place) if len(found) > 1 else found[0]
 
     def predict(self, using: Efficiencies, profiled: bool = True) -> FramePrediction:
-        """Every run under some efficiencies; of several readings the fastest that fits, else the leanest."""
+        """Every run under some efficiencies; of several readings the fastest that fits, else the fastest."""
         if not self.runs:
             nothing = np.array([])
             return FramePrediction(nothing, nothing, nothing.astype(bool), nothing.astype(np.intp), nothing)
@@ -162,7 +162,7 @@ class Frame:
         found = cost.evaluate(grid)
         time, memory = np.broadcast_to(found.time, self.owner.shape), np.broadcast_to(found.memory, self.owner.shape)
         fits = memory <= self.capacity
-        order = np.lexsort((np.where(fits, time, memory), ~fits, self.owner))
+        order = np.lexsort((time, ~fits, self.owner))
         _, first = np.unique(self.owner[order], return_index=True)
         row = order[first]
         beside = np.broadcast_to(grid.stack.resident_bytes, self.owner.shape)

@@ -45,7 +45,7 @@ def _entry(frame: Frame, index: int, using: Efficiencies) -> str:
 def _stack(frame: Frame, index: int, using: Efficiencies) -> str:
     run = frame.runs[index]
     assert run.cluster is not None
-    return using.runtime(run.runtime, run.year, run.mode, run.cluster.accelerator.generation).id
+    return using.runtime(run.known_as, run.year, run.mode, run.cluster.accelerator.generation).id
 
 
 def adapted(frame: Frame, shipped: Efficiencies, rows: NDArray[np.intp] | None = None) -> Fit:

@@ -18,9 +18,10 @@ from planner.calibration.report.metrics import Errors, GroupChoice
 from planner.calibration.runs.run import Run
 from planner.cost import risk
 from planner.cost.figures import Array
-from planner.performance import intervals
+from planner.performance import intervals, spread
 from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width
+from planner.performance.spread import Situation
 
 BY = {"source": "source", "model": "base", "accelerator": "accelerator"}
 TRANSFORMERS = ("dense", "moe")
@@ -82,7 +83,8 @@ def judged(
 ) -> Judged:
     """Joins runs, predictions and interval widths; `others` are runs without layouts and their times."""
     predicted = [*frame.runs, *others]
-    half = np.array([intervals.of_work(known, *described(run), run.task, sequence_of(run))[0] for run in predicted])
+    precisions = [*(frame.reading(row).options.precision for row in found.row), *(run.precision for run in others)]
+    half = np.array([half_width(known, *each) for each in zip(predicted, precisions, strict=True)])
     time = np.concatenate([found.time, np.asarray(times, dtype=float)])
     unknown = np.full(len(others), np.nan)
     return Judged(
@@ -113,10 +115,30 @@ def memory_residuals(frame: Frame, found: FramePrediction) -> tuple[NDArray[np.i
     return rows, np.log(readings(frame, found)[rows] / measured)
 
 
+def half_width(known: Mapping[str, Width], run: Run, precision: str) -> float:
+    """Half-width of the 80 % interval of a run's time, log scale."""
+    if run.family in TRANSFORMERS:
+        return spread.half_width(known, situation(run, precision))[0]
+    return intervals.found(known, *described(run))[0]
+
+
+def situation(run: Run, precision: str) -> Situation:
+    """What a run's prediction is of, as far as its error depends on it."""
+    generation, kind, runtime = described(run)
+    return Situation(
+        generation=generation,
+        precision=precision,
+        kind=kind,
+        runtime=runtime,
+        method=run.task,
+        sequence=sequence_of(run),
+    )
+
+
 def described(run: Run) -> tuple[str, str, str]:
     """What decides which runs are comparable: generation, kind of model, runtime."""
     assert run.cluster is not None
-    return run.cluster.accelerator.generation, run.family, run.runtime
+    return run.cluster.accelerator.generation, run.family, run.known_as[-1] if run.known_as else run.runtime
 
 
 def sequence_of(run: Run) -> int:

@@ -40,9 +40,9 @@ def filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         raise NotStated("the model's shape is not stated")
     if batch <= 0:
         raise NotStated("global_batch_seqs is not stated")
-    packed = run.source.startswith("mlperf")
+    packed = run.task.startswith("mlperf")
     stated = int(number(row, "seq_len") or known[run.model].sequence)
-    binned = run.source.startswith("nv-") and stated > REAL_TOKENS
+    binned = "deeplearningexamples" in run.framework.lower() and stated > REAL_TOKENS
     sequence = REAL_TOKENS + binned * BIN // 2 if packed or binned else stated
     inferred = [f"{sequence} tokens a sequence of up to {stated}"] if sequence != stated else []
     release = catalog.runtime(RUNTIME).releases[-1 if packed else 0]
@@ -50,7 +50,11 @@ def filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     assert cluster is not None
     precision = (row.get("precision") or "").strip()
     if not precision:
-        precision = "fp8" if "fp8" in cluster.accelerator.peak and run.source >= "mlperf-v3" else "fp16"
+        precision = (
+            "fp8"
+            if "fp8" in cluster.accelerator.peak and names.dated(row.get("framework_date") or "") >= "2023"
+            else "fp16"
+        )
         inferred.append(f"precision {precision}")
     if not binding.can_train_in(cluster.accelerator, precision):
         raise NotStated(f"{cluster.accelerator.id} has no matrix rate in {precision}")
@@ -68,8 +72,9 @@ def filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         measured=batch / throughput if throughput else number(row, "step_time_s"),
         workload=workload(known[run.model], sequence=sequence, batch=batch, optimizer="adamw"),
         runtime=RUNTIME,
+        known_as=(RUNTIME,),
         year=release,
-        date=names.ROUNDS.get(run.source, release),
+        date=names.dated(row.get("framework_date") or "") or release,
         variants=(RunVariant(layout, options),),
         batch=batch,
         inferred=tuple(inferred),

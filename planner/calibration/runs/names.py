@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+from planner.schema.hardware import Runtime
 
 _ACCELERATORS: tuple[tuple[str, str], ...] = (
     (r"h100.*(96gb|96 gb)", "H100-SXM5-96GB"),
@@ -94,41 +96,25 @@ NODES = {
 }
 """Accelerator -> the node it is taken to stand in, where a run does not describe it."""
 
-ROUNDS = {
-    "mlperf-v1.1": "2021.12",
-    "mlperf-v2.1": "2022.11",
-    "mlperf-v3.0": "2023.06",
-    "mlperf-v3.1": "2023.11",
-    "mlperf-v4.0": "2024.06",
-    "mlperf-v4.1": "2024.11",
-    "mlperf-v5.0": "2025.06",
-}
-"""MLPerf training round -> when its results were published, as YYYY.MM."""
-
-RUNTIMES: tuple[tuple[str, str], ...] = (
-    (r"^(korthikanti|megatron-a100|mt-nlg|bigscience|vtrain)", "megatron-core@2022"),
-    (r"^mpt-", "fsdp"),
-    (r"^torchtitan", "fsdp2"),
-    (r"^(maxtext|gpu-recipes)", "maxtext"),
-    (r"^(dgxc|megatron|nemo|nemotron|mlperf)", "megatron-core"),
-)
-"""Source -> runtime."""
+SHARDING = (("fsdp2", "fsdp2"), ("fsdp", "fsdp"), ("deepspeed", "deepspeed"))
+"""What a row says of sharding -> the runtime that it means, where it names no framework."""
+ANY = "any"
+"""The runtime that stands for a framework nobody has named."""
 
 
-def runtime(source: str, sharding: str, release: str) -> tuple[str, str]:
-    """Runtime and release of a run: by its source, else by what it says of sharding.
-
-    A release is a container or tag; only its year is known to the catalog.
+def framework(text: str, runtimes: Mapping[str, Runtime]) -> str | None:
+    """The runtime that a framework's published name means: whose word stands first in it, of several the longest; None
+    where no runtime is called so.
     """
-    found = next((name for pattern, name in RUNTIMES if re.search(pattern, source)), "")
-    if not found:
-        text = sharding.lower()
-        found = next(
-            (name for word, name in (("fsdp2", "fsdp2"), ("fsdp", "fsdp"), ("deepspeed", "deepspeed")) if word in text),
-            "megatron-core",
-        )
-    name, _, fixed = found.partition("@")
-    return name, fixed or year_of(release)
+    said = text.lower()
+    words = [(-said.index(w), len(w), name) for name, each in runtimes.items() for w in each.called if w in said]
+    return max(words)[2] if words else None
+
+
+def dated(text: str) -> str:
+    """The last year, or year and month, of a date in words: ``2021-2022`` -> 2022, ``2025.11`` -> 2025.11."""
+    found = re.findall(r"(20\d\d(?:\.\d\d)?)", text)
+    return found[-1] if found else ""
 
 
 def year_of(release: str) -> str:

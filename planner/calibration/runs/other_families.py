@@ -53,14 +53,15 @@ def filled(run: Run, row: Mapping[str, str]) -> Run:
             inferred.append(f"batch: {each} per accelerator")
         batch = each * run.accelerators
     rate = number(row, "value") if row.get("metric") == "samples_per_s" else None
-    tuned = run.source.startswith("mlperf") or "MXNet" in (row.get("notes") or "")
+    tuned = run.task.startswith("mlperf") or "MXNet" in (row.get("notes") or "")
     runtime, year = _TUNED[run.family] if tuned else _EXAMPLES
-    date = names.ROUNDS.get(run.source, year)
+    date = names.dated(row.get("framework_date") or "") or year
     return replace(
         run,
         model=name,
         measured=batch / rate if rate else number(row, "step_time_s"),
         runtime=runtime,
+        known_as=(runtime,),
         year=year or date[:4],
         date=date,
         batch=batch,
@@ -83,7 +84,7 @@ def columns(runs: Sequence[Run], using: Efficiencies) -> tuple[Device, Network, 
         reached = using.accelerator(part)
         devices.append(binding.matured(binding.device(part, reached, run.precision, run.date), reached, run.date))
         networks.append(replace(binding.network(run.cluster, reached), accelerators=run.accelerators))
-        softwares.append(binding.software(using.runtime(run.runtime, run.year, "", part.generation), run.precision))
+        softwares.append(binding.software(using.runtime(run.known_as, run.year, "", part.generation), run.precision))
     return (
         stacked(devices),
         stacked(networks),

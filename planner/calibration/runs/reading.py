@@ -20,7 +20,7 @@ from planner.calibration.runs.trained import model_of, step_time
 from planner.calibration.runs.variants import by_deepspeed, gradients, mode_of, variants
 from planner.catalog import Catalog
 from planner.models.workload import library, workload
-from planner.schema.hardware import Cluster
+from planner.schema.hardware import Cluster, Runtime
 from planner.space.axes import (
     Recompute,
 )
@@ -58,6 +58,8 @@ def _run(row: Mapping[str, str], catalog: Catalog) -> Run:
         id=row["id"],
         source=row["source"],
         group=row.get("source_group") or row["source"],
+        lab=row.get("lab") or row["source"],
+        framework=row.get("framework") or "",
         model=row["model"],
         base=row.get("model_base") or row["model"],
         family=row["family"],
@@ -104,20 +106,12 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         raise Unpredictable(f"accelerator {run.accelerator!r} is not in the catalog")
     if run.family not in ("dense", "moe"):
         return _other(run, row, catalog, accelerator, n)
-    inferred: list[str] = []
-    model = model_of(row)
+    known, date, inferred = _software(row, catalog)
+    model = model_of(row, known.dropout)
     if why := impossible.cut(model, n, {name: whole(row, name) for name in ("tp", "pp", "ep")}):
         raise Unpredictable(why)
     batch, sequence = int(required(row, "global_batch_seqs")), int(required(row, "seq_len"))
-    runtime, year = names.runtime(run.source, row.get("sharding") or "", run.release)
-    if row.get("runtime"):
-        runtime, _, year = row["runtime"].partition("@")
-    known = catalog.runtime(runtime)
-    date = names.date_of(run.release) or year
-    year = max((release for release in known.releases if release <= date), default=known.releases[0])
-    if not date:
-        date = year = known.releases[-1]
-        inferred.append(f"release {year}")
+    runtime, year = known.id, released(known, date)
     optimizer = "adam-8bit" if "8-bit adam" in (row.get("notes") or "").lower() else "adamw"
     task = "lora" if run.task == "lora" else "pretrain"
     work = workload(model, sequence=sequence, batch=batch, tokens=1e12, method=task, optimizer=optimizer)
@@ -125,7 +119,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         work = replace(work, mtp_layers=1)
         inferred.append("one multi-token prediction module, as its recipe trains")
     cluster = _cluster(row, catalog, accelerator, n)
-    readings = tuple(variants(run.source, row, work, n, runtime, cluster.accelerator, inferred))
+    readings = tuple(variants(row, work, n, known, year, cluster.accelerator, inferred))
     if not readings:
         raise Unpredictable("no legal plan under what is stated")
     return replace(
@@ -137,12 +131,42 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         runtime=runtime,
         year=year,
         date=date,
-        mode=mode_of(runtime, row.get("notes") or "", row.get("precision") or ""),
-        gradients=gradients(run.source, row, catalog, runtime),
+        mode=mode_of(known, row.get("notes") or "", row.get("precision") or ""),
+        known_as=known.known_as,
+        gradients=gradients(row, catalog, runtime),
         update_bytes=catalog.runtime("deepspeed").update_bytes if by_deepspeed(row, runtime) else 0.0,
         variants=readings,
         inferred=tuple(inferred),
     )
+
+
+def _software(row: Mapping[str, str], catalog: Catalog) -> tuple[Runtime, str, list[str]]:
+    """The runtime that a row states, when it was released (YYYY or YYYY.MM), and what had to be guessed.
+
+    ``runtime`` (``NAME@RELEASE``) decides; else the framework's name and date in words; else what is said of sharding.
+    A release that names a container or a tag is a date itself.
+    """
+    guessed: list[str] = []
+    name, _, fixed = (row.get("runtime") or "").partition("@")
+    stated = row.get("framework") or ""
+    if not name:
+        name = names.framework(stated, catalog.runtimes) or ""
+    if not name:
+        said = (row.get("sharding") or "").lower()
+        name = next((found for word, found in names.SHARDING if word in said and not stated), names.ANY)
+        guessed.append(f"framework: {name}" + (f" for {stated!r}, which no runtime is called" if stated else ""))
+    known = catalog.runtime(name)
+    release = row.get("release") or ""
+    date = fixed or names.date_of(release) or names.year_of(release) or names.dated(row.get("framework_date") or "")
+    if not date:
+        date = known.releases[-1]
+        guessed.append(f"release {date}")
+    return known, date, guessed
+
+
+def released(known: Runtime, date: str) -> str:
+    """The newest of a runtime's releases at a date (YYYY or YYYY.MM); its first, if the date is before all."""
+    return max((release for release in known.releases if release <= date), default=known.releases[0])
 
 
 def _other(run: Run, row: Mapping[str, str], catalog: Catalog, accelerator: str, n: int) -> Run:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from planner.calibration.runs.variants import RunVariant
 from planner.cost.figures import Shape
 from planner.performance import binding
-from planner.schema.hardware import Cluster
+from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Workload
 
 
@@ -19,6 +19,10 @@ class Run:
     source: str
     group: str
     """Sources that share configurations."""
+    lab: str
+    """Who ran it."""
+    framework: str
+    """In the source's words."""
     model: str
     base: str
     """The model it is a reduced copy of, or itself."""
@@ -40,6 +44,8 @@ class Run:
     workload: Workload | None = None
     cluster: Cluster | None = None
     runtime: str = ""
+    known_as: tuple[str, ...] = ()
+    """Names under which the runtime's efficiencies may stand."""
     year: str = ""
     """The runtime's release."""
     date: str = ""
@@ -78,8 +84,8 @@ class NotStated(Exception):
     """A row lacks what its prediction needs; the message says what."""
 
 
-def shape(run: Run) -> Shape:
+def shape(run: Run, runtime: Runtime | None = None) -> Shape:
     """The figures of a transformer run's workload; an encoder computes logits at masked positions only."""
     assert run.workload is not None
-    made = binding.shape(run.workload)
+    made = binding.shape(run.workload, runtime)
     return replace(made, vocab=made.vocab * MASKED) if run.family == "encoder" else made

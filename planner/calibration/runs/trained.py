@@ -13,7 +13,7 @@ from planner.models.workload import library
 from planner.schema.workload import MixtureOfExperts, Model, Workload
 
 
-def model_of(row: Mapping[str, str]) -> Model:
+def model_of(row: Mapping[str, str], dropout: bool = False) -> Model:
     """The library's model of that name where its shape agrees, with the row's layers; else the row's own shape."""
     base = re.sub(r"-proxy\d+L$", "", row["model"])
     known = library()
@@ -30,10 +30,10 @@ def model_of(row: Mapping[str, str]) -> Model:
         raise Unpredictable("the model's shape is not stated")
     if "nemotron-h" in base or "nemotron-3" in base:
         raise Unpredictable("a hybrid of attention and state-space layers; only transformers are predicted")
-    return _own_shape(row, base, layers, hidden)
+    return _own_shape(row, base, layers, hidden, dropout)
 
 
-def _own_shape(row: Mapping[str, str], name: str, layers: int, hidden: int) -> Model:
+def _own_shape(row: Mapping[str, str], name: str, layers: int, hidden: int, dropout: bool) -> Model:
     heads = whole(row, "heads", max(1, hidden // 128)) or 1
     gated = number(row, "gated_mlp") == 1
     experts, topk = whole(row, "num_experts"), whole(row, "topk")
@@ -62,7 +62,7 @@ def _own_shape(row: Mapping[str, str], name: str, layers: int, hidden: int) -> M
         qkv_bias=not gated,
         output_bias=not gated,
         mlp_bias=not gated,
-        dropout=not gated and not row["source"].startswith(("mpt", "maxtext")),
+        dropout=not gated and dropout,
         moe=moe,
         sequence=sequence,
         batch=int(required(row, "global_batch_seqs")),

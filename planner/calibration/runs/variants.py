@@ -11,7 +11,7 @@ from planner.calibration.runs import names
 from planner.calibration.runs.cells import Unpredictable, number, whole
 from planner.catalog import Catalog
 from planner.performance.binding import can_train_in
-from planner.schema.hardware import Accelerator
+from planner.schema.hardware import Accelerator, Runtime
 from planner.schema.workload import Workload
 from planner.space.axes import (
     FULL,
@@ -29,6 +29,10 @@ SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25
 """Recomputation of some layers, tried where a run does not say what it recomputes."""
 
 
+MEGATRON = "megatron-core"
+"""The runtime whose kernels, recomputation and optimizer sharding NeMo, Megatron-Bridge and Primus share."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunVariant:
     """One reading of a run's plan."""
@@ -37,13 +41,14 @@ class RunVariant:
     options: OptionAxes
 
 
-def _precision(source: str, row: Mapping[str, str], part: Accelerator, inferred: list[str]) -> str:
-    """As stated; unstated MLPerf rows on parts with 8-bit matrix units run in fp8, others in 16 bit."""
+def _precision(row: Mapping[str, str], part: Accelerator, inferred: list[str]) -> str:
+    """As stated; benchmark submissions on parts with 8-bit matrix units run in fp8 since 2023, others in 16 bit."""
     stated = (row.get("precision") or "").strip()
     if stated:
         return stated
     fast = any(name in part.id for name in ("H100", "H200", "B200", "GB", "B300", "MI3"))
-    chosen = "fp8" if fast and source >= "mlperf-v3" else "bf16"
+    competing = (row.get("task") or "").startswith("mlperf") and names.dated(row.get("framework_date") or "") >= "2023"
+    chosen = "fp8" if fast and competing else "bf16"
     inferred.append(f"precision {chosen}")
     return chosen
 
@@ -68,16 +73,16 @@ def _policies(row: Mapping[str, str], inferred: list[str]) -> list[Recompute]:
     return [NO_RECOMPUTE, SELECTIVE, *SOME_BLOCKS, FULL]
 
 
-def _modules(work: Workload, runtime: str, policies: list[Recompute], inferred: list[str]) -> list[Recompute]:
+def _modules(work: Workload, megatron: bool, policies: list[Recompute], inferred: list[str]) -> list[Recompute]:
     """Megatron Core's selective recomputation covers any modules: of mixtures, rows seldom say which."""
-    if runtime != "megatron-core" or not work.model.moe or SELECTIVE not in policies:
+    if not megatron or not work.model.moe or SELECTIVE not in policies:
         return policies
     inferred.append("modules recomputed: attention scores, or also latents and the MLP's function, whichever fits")
     return [*policies, MODULES]
 
 
 def _degrees(
-    source: str, row: Mapping[str, str], work: Workload, n: int, inferred: list[str], interleaves: bool
+    row: Mapping[str, str], work: Workload, n: int, inferred: list[str], interleaves: bool, known: Runtime
 ) -> Iterator[dict[str, int]]:
     tp, pp, cp = (whole(row, name) for name in ("tp", "pp", "cp"))
     if tp is None or pp is None:
@@ -91,15 +96,15 @@ def _degrees(
     ep = whole(row, "ep", 1) or 1
     etp = whole(row, "etp") or (1 if ep > 1 or not work.model.moe else tp)
     each, micro = work.batch // dp, whole(row, "micro_batch")
-    if micro and source.startswith("maxtext"):
-        micro *= tp * cp  # MaxText counts the batch of a chip, whatever the chips share
+    if micro and known.micro_batch_per_device:
+        micro *= tp * cp
     if micro is None:
         inferred.append("micro-batch: the fastest that fits")
     micros = [micro] if micro else [m for m in (1, 2, 4, 8, 16) if each % m == 0]
-    vpp = whole(row, "vpp")
+    vpp, uneven = whole(row, "vpp"), known.uneven_stages
     depths = [vpp] if vpp else [1]
     if vpp is None and pp > 1 and interleaves:
-        layers = work.model.layers / pp
+        layers = -(-work.model.layers // pp) if uneven else work.model.layers / pp
         depths = [v for v in range(1, 13) if v == 1 or (layers / v >= 1 and layers % v == 0)]
         inferred.append("vpp: the fastest that fits")
     for m, v in product(micros, depths):
@@ -110,24 +115,32 @@ def _degrees(
 
 
 def variants(
-    source: str, row: Mapping[str, str], work: Workload, n: int, runtime: str, part: Accelerator, inferred: list[str]
+    row: Mapping[str, str],
+    work: Workload,
+    n: int,
+    known: Runtime,
+    release: str,
+    part: Accelerator,
+    inferred: list[str],
 ) -> Iterator[RunVariant]:
     """Every layout and set of options that what a row states allows; what is inferred is added to `inferred`.
 
     Raises:
         Unpredictable: the accelerator lacks the precision, or the degrees contradict one another.
     """
-    precision = _precision(source, row, part, inferred)
+    runtime, megatron = known.id, MEGATRON in known.known_as
+    precision = _precision(row, part, inferred)
     if not can_train_in(part, precision):
         raise Unpredictable(f"{part.id} has no matrix rate in {precision}")
-    policies = _modules(work, runtime, _policies(row, inferred), inferred)
+    policies = _modules(work, megatron, _policies(row, inferred), inferred)
     notes = row.get("notes") or ""
     stated = number(row, "sequence_parallel")
-    zeros = _zero_stages(row, runtime, inferred)
-    old = runtime == "megatron-core" and names.runtime(source, "", "")[1] == "2022"
+    zeros = _zero_stages(row, megatron, inferred)
+    old = release < "2023"
+    interleaves = not old and known.axes.get("vpp") == "any"
     text = (row.get("sharding") or "").lower()
     scope = "node" if "in node" in text or "within slice" in text else "full"
-    for layout in _degrees(source, row, work, n, inferred, interleaves=runtime == "megatron-core" and not old):
+    for layout in _degrees(row, work, n, inferred, interleaves, known):
         tensor = TensorMode(
             bool(stated) if stated is not None else layout["tp"] > 1,
             layout["tp"] > 1
@@ -142,12 +155,21 @@ def variants(
             )
 
 
-def _zero_stages(row: Mapping[str, str], runtime: str, inferred: list[str]) -> list[int]:
-    """As stated; unstated, none or the optimizer's states shared (which every recipe of Megatron Core does)."""
-    stated = number(row, "zero_stage")
-    if stated is not None:
-        return [min(int(stated), 3)]
-    if runtime != "megatron-core":
+def _zero_stages(row: Mapping[str, str], megatron: bool, inferred: list[str]) -> list[int]:
+    """As stated, also in words (``~ZeRO-2``); unstated, none or the optimizer's states shared (which every recipe of
+    Megatron Core does).
+    """
+    text = (row.get("zero_stage") or "").strip()
+    stated = re.search(r"(?:^|zero[- ]?)([0-3])(?:\.0)?$|zero[- ]?([0-3])", text, re.IGNORECASE)
+    if stated:
+        stage = int(stated[1] or stated[2])
+        if stage == 2 and not megatron and (whole(row, "pp") or 1) > 1:
+            inferred.append("ZeRO 2 under a pipeline: gradients reduced once a step, as ZeRO 1")
+            return [1]
+        return [stage]
+    if text:
+        inferred.append(f"zero_stage {text!r} was not read")
+    if not megatron:
         return [0]
     inferred.append("ZeRO stage: 0, or 1 where that does not fit")
     return [0, 1]
@@ -158,26 +180,24 @@ def by_deepspeed(row: Mapping[str, str], runtime: str) -> bool:
     return runtime != "deepspeed" and "deepspeed zero" in (row.get("sharding") or "").lower()
 
 
-def gradients(source: str, row: Mapping[str, str], catalog: Catalog, runtime: str) -> tuple[float, float] | None:
-    """NVIDIA's performance recipes (dgxc, NeMo, Megatron-Bridge) accumulate and reduce in bf16; Composer says which;
-    DeepSpeed keeps 16-bit gradients.
+def gradients(row: Mapping[str, str], catalog: Catalog, runtime: str) -> tuple[float, float] | None:
+    """Bytes held and sent of a parameter's gradient where a row says other than its runtime does: Composer names its
+    mixed precision; DeepSpeed keeps 16-bit gradients.
     """
     notes = row.get("notes") or ""
     if by_deepspeed(row, runtime):
         return catalog.runtime("deepspeed").gradient_bytes, catalog.runtime(runtime).gradient_wire_bytes
-    if source.startswith(("dgxc", "nemo-", "megatron-bridge", "mlperf")):
-        return 2.0, 2.0
     if "/PURE" in notes:
         return 4.0, 2.0
     return (4.0, 4.0) if "/DEFAULT" in notes else None
 
 
-def mode_of(runtime: str, notes: str, precision: str) -> str:
+def mode_of(known: Runtime, notes: str, precision: str) -> str:
     """What the notes say of how it ran (eager, row-wise casts, dropped tokens), where that is known to matter."""
     text = notes.lower()
-    if runtime == "megatron-core":
+    if MEGATRON in known.known_as:
         return "tokendrop" if "tokendrop" in text else ""
-    if runtime != "fsdp2":
+    if known.id != "fsdp2":
         return ""
     if "eager" in text:
         return "eager"
