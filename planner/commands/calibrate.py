@@ -198,10 +198,9 @@ def _from_site(file: Path, output: Path, as_json: bool) -> None:
     shipped = Efficiencies.of(built_in)
     found = site.adapted(frame, shipped)
     source, date = f"{len(frame.runs)} runs of {file.name}", datetime.date.today().isoformat()
-    wider = site.widths(frame, shipped, intervals.read(built_in))
+    left = site.widths(frame, shipped, intervals.read(built_in))
     written = overlay.write_overlay(output, site.changed(found, shipped, frame), source, date, name="site.toml")
-    if wider or (output / intervals.FOLDER / "site.csv").exists():
-        written.append(intervals.write(output, wider, f"{source}, each held out in turn, {date}", "site.csv"))
+    written.append(intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
     document = fitting.site_document(frame, shipped, found) | {"files": [str(path) for path in written]}
     if as_json:
         render.json(document)
@@ -243,7 +242,7 @@ def _from_runs(file: Path, output: Path, table: Path | None, cross_validate: boo
     left_out, left, widths = None, fitting.skipped(found) if cross_validate else [], []
     if cross_validate and len({lab(frame.runs[i]) for i in found.rows}) > 1:
         labs = [lab(frame.runs[i]) for i in found.rows]
-        with render.progress("leave one lab out", len(set(labs)), quiet=as_json) as advance:
+        with render.progress("hold out each lab", len(set(labs)), quiet=as_json) as advance:
             left_out = fitting.cross_validated(found, labs, advance)
         times = fitting.interval_widths(found, left_out) | fitting.other_widths(priors, read, prior)
         widths.append((times, f"{source}, leave-one-lab-out, {date}", f"{intervals.TIME}.csv"))

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import Fit, Parameter, fit
-from planner.calibration.report.validation import described
-from planner.performance import intervals
+from planner.calibration.report.validation import situation
+from planner.performance import spread
 from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width
 
+PRIOR_RUNS = 3
+"""How many own runs the shipped scatter counts as: two that happen to agree make nothing sure."""
 _OF_A_GENERATION = (("power_capped", 0.15, 1.5), ("memory", 0.10, 1.0), ("nic", 0.15, 1.0))
 
 
@@ -70,17 +72,24 @@ def changed(found: Fit, shipped: Efficiencies, frame: Frame) -> Efficiencies:
 
 
 def widths(frame: Frame, shipped: Efficiencies, known: Mapping[str, Width]) -> dict[str, Width]:
-    """Interval widths that a site's own runs ask for where they are wider than the shipped ones: each run's residual
-    by a fit to the others, the quantile of each set that its runs are in.
+    """What a site's own runs leave of a prediction's error, by kind of work (:attr:`Situation.site`): the root mean
+    square of each run's residual by a fit to the others, among which the shipped scatter of a run counts as
+    :data:`PRIOR_RUNS`. It takes the place of the lab's own bias.
+
+    Arguments:
+        frame: the site's runs.
+        shipped: efficiencies that they are adapted from.
+        known: shipped terms of intervals.
     """
     rows = np.flatnonzero(np.isfinite(frame.measured))
-    sets: dict[str, list[float]] = {}
-    was: dict[str, float] = {}
+    squares: dict[str, list[float]] = {}
     for row in rows:
         others = rows[rows != row]
         using = adapted(frame, shipped, others).efficiencies if len(others) else shipped
-        key = intervals.keys(*described(frame.runs[row]))[0]
-        sets.setdefault(key, []).append(abs(float(np.log(frame.predict(using).time[row] / frame.measured[row]))))
-        was[key] = intervals.found(known, *described(frame.runs[row]))[0]
-    found = {key: intervals.width(np.array(residuals)) for key, residuals in sets.items()}
-    return {key: each for key, each in found.items() if each.half > was[key]}
+        residual = float(np.log(frame.predict(using).time[row] / frame.measured[row]))
+        squares.setdefault(situation(frame.runs[row], "").site, []).append(residual**2)
+    prior = PRIOR_RUNS * known[spread.RUN].half ** 2
+    return {
+        key: Width(float(np.sqrt((prior + sum(each)) / (PRIOR_RUNS + len(each)))), len(each))
+        for key, each in squares.items()
+    }
