@@ -9,15 +9,26 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 
 REAL := .venv-real
 LAUNCHERS ?= .venv-launchers
+MATRIX ?= .venv-matrix
+ENDS := $(foreach python,3.11 3.12 3.13,$(python)-lowest $(python)-highest)
 
-.PHONY: help demo test test-real test-launchers lint format docs accuracy case-studies calibrate clean
+# Processes that tests start read the bytecode that others wrote, whatever the shell says; compiling anew costs each half a
+# second. A worker keeps to its part of the tests, whose caches it fills, and takes from others only when it is done.
+unexport PYTHONDONTWRITEBYTECODE
+PYTEST := $(BIN)/pytest -n auto --dist worksteal
+
+.PHONY: help demo check test coverage mutants test-real test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
+	@echo "make check   lint, type-check and one file of tests a package: seconds, for every save"
 	@echo "make test    lint, type-check and test everything"
 	@echo "make test-real  kernels, training steps, back ends with PyTorch and MPI, trials on PostgreSQL (into $(REAL), once)"
 	@echo "make test-launchers  exported files through the launchers' own parsers (installs those once, into $(LAUNCHERS))"
+	@echo "make test-matrix  the tests on Python 3.11, 3.12 and 3.13, with the lowest and the highest versions allowed (into $(MATRIX), once)"
 	@echo "make lint    the same without the tests"
+	@echo "make coverage  the tests again, every branch counted; fails below the floors (minutes)"
+	@echo "make mutants  which changes of planner/cost and planner/verify no test notices (hours; MUTANTS='planner.verify.bill*')"
 	@echo "make format  reformat the sources"
 	@echo "make docs    refresh the generated pages and the examples in README.md"
 	@echo "make accuracy refresh docs/accuracy.md, its plots and docs/papers.md (minutes); make calibrate refits the shipped efficiencies"
@@ -27,8 +38,22 @@ help:
 demo: $(VENV)/.installed
 	@$(BIN)/clusterwright plan llama3-70b --cluster dgx-h100:16
 
+check: lint
+	$(PYTEST) -q @tests/core.txt
+
 test: lint
-	$(BIN)/pytest -n auto
+	$(PYTEST)
+
+# What no test runs in the packages that other answers rest on is a defect; elsewhere the floor only keeps what is reached.
+coverage: $(VENV)/.installed-dev
+	$(PYTEST) -q --cov --cov-report=
+	$(BIN)/coverage report --skip-covered --fail-under=90
+	$(BIN)/coverage report --include='planner/cost/*,planner/verify/*,planner/search/*' --fail-under=95
+
+# Mutants of one module, class or function: MUTANTS='planner.verify.bill.*'. `mutmut show NAME` prints one that survived.
+mutants: $(VENV)/.installed-mutants
+	$(BIN)/mutmut run $(MUTANTS)
+	$(BIN)/mutmut results
 
 # What needs PyTorch or a PostgreSQL server, in an environment of its own: everything else is built and tested without
 # them. The server comes as a wheel and is begun for its test on loopback, behind a password and as another user than root.
@@ -41,6 +66,11 @@ test-real: $(REAL)/.installed
 # a tree with slurmctld and slurmd; NCCL_TUNER=FILE the example tuner plugin, or its source's folder.
 test-launchers: $(VENV)/.installed-dev $(foreach name,torch skypilot dstack,$(LAUNCHERS)/$(name)/.installed)
 	LAUNCHERS=$(LAUNCHERS) $(BIN)/pytest -n auto -rs tests/launchers
+
+# The interpreters of PATH, pyenv and uv; one that is missing is skipped and named. ENDS="3.13-highest" runs one.
+test-matrix:
+	MATRIX=$(MATRIX) .ci/matrix install $(ENDS)
+	MATRIX=$(MATRIX) .ci/matrix test $(ENDS) -- -n auto --dist worksteal
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -67,7 +97,7 @@ calibrate: $(VENV)/.installed-dev
 	$(BIN)/clusterwright calibrate --collectives benchmarks/data/measured_collectives.csv -o hardware_catalog
 
 clean:
-	rm -rf $(VENV) $(REAL) $(LAUNCHERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	rm -rf $(VENV) $(REAL) $(LAUNCHERS) $(MATRIX) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -84,6 +114,10 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	@echo "Installing into $(VENV) with the development tools (once; about a minute) ..."
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
 	@touch $(VENV)/.installed $@
+
+$(VENV)/.installed-mutants: $(VENV)/.installed-dev
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[mutants]'
+	@touch $@
 
 $(REAL)/.installed: pyproject.toml tests/requirements-real.txt
 	@test -n "$(PYTHON)" || { echo "clusterwright needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python" >&2; exit 2; }

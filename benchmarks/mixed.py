@@ -20,10 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks import measure
-from planner import api
 from planner import planning as one_pool
 from planner.base.errors import NoAnswer, WrongQuestion
-from planner.catalog import Catalog
+from planner.catalog import Catalog, load
 from planner.hetero import bundles, problem, run
 from planner.question import pools as pooled
 from planner.question.asked import PlanOptions, pooled_request
@@ -124,7 +123,7 @@ def posed(each: Problem) -> tuple[Catalog, Request, Pools]:
 
 def pooled_nodes(each: Problem) -> tuple[str, ...]:
     """A cluster of the catalog that holds the first pool's accelerator, to ask the question with."""
-    known = api.load(None)
+    known = load()
     return tuple(f"{n}:1" for part, *_ in each.pools[:1] for n, node in known.nodes.items() if node.accelerator == part)
 
 

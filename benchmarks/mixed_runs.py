@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks import measure
-from planner import api
+from planner.catalog import load
 from planner.hetero import bundles, layer_split, pipelines, problem, stages
 from planner.hetero.problem import PreparedPools
 from planner.performance.profiles import importing, overlay
@@ -186,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = measure.arguments(__doc__, argv)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        known = api.load(None)
+        known = load()
         read = importing.imported(DATA / "sailor_profiles.csv", known, "opt-350m", None, "fp32")
         for each in read.profiles:
             overlay.write(Path(folder), each)

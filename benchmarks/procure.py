@@ -22,7 +22,7 @@ from planner import catalog as catalogs
 from planner.procurement.program import pruning
 from planner.procurement.program.model import ProcureInstance, ProcureVariant
 from planner.procurement.program.solve import Settings, best
-from planner.procurement.question.portfolio import Job, Limits, NodeOption, Portfolio
+from planner.procurement.question.portfolio import Job, Limits, NodeOption, Portfolio, StatedPrice
 from planner.procurement.supply.acquiring import pools
 from planner.procurement.throughput.columns import Throughputs
 from planner.question.asked import PlanOptions
@@ -57,7 +57,7 @@ def portfolio(catalog: catalogs.Catalog, nodes: int, workloads: int) -> Portfoli
         ),
         candidates=tuple(
             NodeOption(node=node.id, ways=("buy",), counts=SIZES, wirings=WIRINGS,
-                      price_usd=_price(node), price_date="2026-11", price_source="made up")
+                      price=StatedPrice(usd=_price(node), date="2026-11", source="made up"))
             for node in types[:nodes]
         ),
     )  # fmt: skip

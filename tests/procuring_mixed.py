@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import pulp
-
 from planner.procurement.program.model import ProcureInstance
 from planner.procurement.program.schedule import calendar
 from planner.procurement.program.solution import Solution
 from planner.procurement.throughput.column import Column, Place
+from planner.solver import Linear, Problem, Status, total
 from tests.procuring import bought, random_instance
 
 Hold = dict[int, int]
@@ -117,23 +116,23 @@ def _done_by(
     points: list[float],
 ) -> float | None:  # fmt: skip
     """The earliest end if it lies in the last span, by a linear program over sets of jobs that work at a time."""
-    program = pulp.LpProblem("calendar", pulp.LpMinimize)
+    program = Problem()
     spans = list(pairwise(points))
-    done = program.add_variable("done", points[-2], points[-1])
-    worked: dict[int, list[pulp.LpVariable]] = {j: [] for j in range(len(way.run))}
+    done = program.continuous("done", points[-2], points[-1])
+    worked: dict[int, list[Linear]] = {j: [] for j in range(len(way.run))}
     for t, (start, end) in enumerate(spans):
         times = []
         able = [j for j, (a, b) in enumerate(windows) if a <= start and end <= b]
         for jobs in _together(instance, way, able):
-            times.append(program.add_variable(f"time_{t}_{'_'.join(map(str, jobs))}", 0))
+            times.append(program.continuous(f"time_{t}_{'_'.join(map(str, jobs))}"))
             for j in jobs:
                 worked[j].append(times[-1])
-        program += pulp.lpSum(times) <= (done - start if t == len(spans) - 1 else end - start)
+        program.constrain(total(times) <= (done - start if t == len(spans) - 1 else end - start), f"span_{t}")
     for j, times in worked.items():
-        program += pulp.lpSum(times) == days[j, way.run[j]]
-    program += done
-    program.solve(pulp.HiGHS(msg=False, threads=1))
-    return float(done.value()) if program.sol_status == pulp.LpSolutionOptimal else None
+        program.constrain(total(times) == days[j, way.run[j]], f"job_{j}")
+    program.minimise(done)
+    found = program.solve()
+    return found.objective if found.status is Status.OPTIMAL else None
 
 
 def _together(instance: ProcureInstance, way: Way, able: list[int]) -> Iterator[tuple[int, ...]]:

@@ -113,7 +113,7 @@ def test_check_lists_every_problem_and_fails(own: Path) -> None:
     assert result.exit_code == 2
     file = own / "nodes" / "lab.toml"
     assert result.output.splitlines() == [
-        f'{file}:5: lab.max_power = "-3 kW": must be > 0',
+        f'{file}:5: lab.max_power = "-3 kW": must be above 0',
         f"{file}:6: lab.nic_gbps: unknown key; did you mean nics?",
         "2 problems in 1 file.",
     ]

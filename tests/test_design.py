@@ -158,7 +158,7 @@ def test_axes_without_quotes_and_ranges():
         ("points = 3", "points = 100000", "from 1 to 1,001"),
         ("points = 3, log = true", 'step = "2 PFLOP/s"', "one value is no axis"),
         ("points = 3", 'points = 3, step = "1 TFLOP/s"', "not both"),
-        ("count = 1", "count = 1\naccelerators = 8", "one of them"),
+        ("count = 1", "count = 1\naccelerators = 8", "either count (nodes) or accelerators"),
         ('node = "dgx-h100"', 'node = "dgx-h10"', "dgx-h100"),
         ('model = "llama3-8b"', 'model = "llama3-8"', "llama3-8b"),
         ('objectives = ["cost"]', 'objectives = ["price"]', "choose step-time"),

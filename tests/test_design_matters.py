@@ -10,11 +10,11 @@ import pytest
 
 from planner import catalog
 from planner.commands.screen import design_view
-from planner.schema.study import NextMillion
+from planner.schema.study import Axis, NextMillion
 from planner.study import run
 from planner.study.answer import importance, sensitivity
 from planner.study.program.evaluation import Evaluator, Outcome
-from planner.study.question.study import Axis, Costs
+from planner.study.question.study import Costs
 from tests.test_design import TINY, TWO, _limited, study, whole
 
 known = cache(catalog.load)
@@ -24,7 +24,7 @@ class Law:
     """Objectives and capital as stated functions of figures; where there are limits, they allow none."""
 
     def __init__(self, axes: dict[str, tuple[Any, ...]], usd: dict[str, float], *, limited: bool = False, **laws: Any):
-        made = (Axis(path=p, values=v, ordered=not isinstance(v[0], str)) for p, v in axes.items())
+        made = (Axis(path=p, values=v) for p, v in axes.items())
         objectives = tuple(name.replace("_", "-") for name in laws)
         costs = Costs(basis="purchase")
         self.study = SimpleNamespace(axes=tuple(made), objectives=objectives, costs=costs)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,10 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITH_EXAMPLES = [page for page in PAGES if generate.EXAMPLE.search(page.read_text(encoding="utf-8"))]
 
 
+@pytest.mark.skipif(
+    tuple(map(int, version("click").split(".")[:2])) < (8, 5),
+    reason="before 8.5, click writes `COMMAND` where none may be given, too",
+)
 def test_the_command_line_page_is_current() -> None:
     assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == generate.cli_page(), "run `make docs`"
 

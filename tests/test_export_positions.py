@@ -14,30 +14,37 @@ from tests.launchers.environments import given
 from tests.launchers.spread import Case, plan
 
 H100 = "dgx-h100"
-DENSE = plan(Case("megatron-core", "llama3-70b", f"{H100}:16", "tp=4 pp=4 vpp=4 cp=2"))
-SHARDED = plan(Case("fsdp2", "llama3-8b", f"{H100}:2", "tp=2"))
-QWEN = plan(Case("fsdp2", "qwen3-8b", f"{H100}:4", "tp=2"))
-STRETCHED = plan(Case("megatron-core", "llama3.1-405b", f"{H100}:64", "tp=8 pp=16 vpp=4"))
-LATENT = plan(Case("megatron-core", "deepseek-v3", f"{H100}:64", "ep=32 pp=16 tp=1"))
-OSS = plan(Case("megatron-core", "gpt-oss-20b", f"{H100}:2", "ep=4"))
-LEARNED = plan(Case("megatron-core", "gpt2", "dgx-a100-80gb:1", ""))
+DENSE = Case("megatron-core", "llama3-70b", f"{H100}:16", "tp=4 pp=4 vpp=4 cp=2")
+SHARDED = Case("fsdp2", "llama3-8b", f"{H100}:2", "tp=2")
+QWEN = Case("fsdp2", "qwen3-8b", f"{H100}:4", "tp=2")
+STRETCHED = Case("megatron-core", "llama3.1-405b", f"{H100}:64", "tp=8 pp=16 vpp=4")
+LATENT = Case("megatron-core", "deepseek-v3", f"{H100}:64", "ep=32 pp=16 tp=1")
+OSS = Case("megatron-core", "gpt-oss-20b", f"{H100}:2", "ep=4")
+LEARNED = Case("megatron-core", "gpt2", "dgx-a100-80gb:1", "")
 
 
-def written(whole: Plan, target: str = "megatron", **more: str) -> tuple[dict[str, str], str, dict[str, str]]:
+def made(whole: Plan | Case) -> Plan:
+    """A plan itself, or that of a case."""
+    return plan(whole) if isinstance(whole, Case) else whole
+
+
+def written(whole: Plan | Case, target: str = "megatron", **more: str) -> tuple[dict[str, str], str, dict[str, str]]:
     """Options of the command with the word after each, the module, and what is lossy of the shape."""
-    made = bundle(whole, parts(target), {**given(target), **{n.replace("_", "-"): v for n, v in more.items()}})
-    argv = json.loads(made.files["target.json"])["argv"]
-    lost = {loss.field.removeprefix("workload.shape."): loss.why for loss in made.losses}
-    return dict(zip(argv, [*argv[1:], ""], strict=True)), made.files.get("plan_config.py", ""), lost
+    files = bundle(made(whole), parts(target), {**given(target), **{n.replace("_", "-"): v for n, v in more.items()}})
+    argv = json.loads(files.files["target.json"])["argv"]
+    lost = {loss.field.removeprefix("workload.shape."): loss.why for loss in files.losses}
+    return dict(zip(argv, [*argv[1:], ""], strict=True)), files.files.get("plan_config.py", ""), lost
 
 
-def changed(whole: Plan, **shape: Any) -> Plan:
+def changed(case: Plan | Case, **shape: Any) -> Plan:
     """The same plan of a model that differs."""
+    whole = made(case)
     return replace(whole, workload=replace(whole.workload, shape={**whole.workload.shape, **shape}))
 
 
-def stretched(whole: Plan, **rotary: Any) -> Plan:
+def stretched(case: Plan | Case, **rotary: Any) -> Plan:
     """The same plan of a model with other rotary positions."""
+    whole = made(case)
     return changed(whole, rotary={**whole.workload.shape["rotary"], **rotary})
 
 
@@ -63,9 +70,10 @@ def test_learned_positions_have_no_base() -> None:
     assert not written(LEARNED)[2].keys() & {"rotary", "norm_epsilon"}
 
 
-@pytest.mark.parametrize(("target", "whole"), [("megatron", DENSE), ("torchtitan", SHARDED)])
-def test_what_is_not_known_is_told(target: str, whole: Plan) -> None:
+@pytest.mark.parametrize(("target", "case"), [("megatron", DENSE), ("torchtitan", SHARDED)])
+def test_what_is_not_known_is_told(target: str, case: Case) -> None:
     """As plans written before their models knew it."""
+    whole = plan(case)
     told, module, lost = written(changed(whole, rotary=None, norm_epsilon=None), target)
     assert "base 500000 unless --set rotary-base=" in lost["rotary"]
     assert "the launcher's 1e-5 holds" in lost["norm_epsilon"]

@@ -25,7 +25,7 @@ MIXTURE = ("dgx-a100-40gb:1", "dgx-v100:1", "quad-rtx6000:2")
 
 
 def shared(*clusters: str, network: str = "resnet50", batch: int = 1024, **asked: object) -> ImagePlan:
-    return api.images(network, clusters, batch=str(batch), **asked)
+    return api.plan_images(network, clusters, batch=batch, **asked)
 
 
 def test_what_an_image_holds_is_what_others_count() -> None:
@@ -83,7 +83,7 @@ def test_memory_caps_what_an_accelerator_gets() -> None:
     assert [p.most for p in found.pools] == [int(of.cap[0]), int(of.cap[-1])]
     assert all(p.memory_bytes < p.capacity_bytes for p in found.pools)
     assert filling.whole(of, room).time == pytest.approx(found.step_time_s)
-    with pytest.raises(NoAnswer, match=f"--batch {room}"):
+    with pytest.raises(NoAnswer, match=f"batch={room}"):
         shared("dgx-v100:1", "t4-4:1", network="resnet152", batch=room + 1)
 
 

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from planner import api, cost
+from planner import api, catalog, cost
 from planner.cost import memory, pipeline, sharding
 from planner.cost.figures import Grid
 from planner.performance import binding
@@ -167,7 +167,7 @@ def test_what_is_offloaded_leaves_a_layers_input():
 
 def test_before_ampere_megatron_stores_scores() -> None:
     """Transformer Engine's fused kernels need compute capability 8.0; FSDP's come from PyTorch, which has others."""
-    known = api.load(None)
+    known = catalog.load()
     megatron, fsdp = known.runtime("megatron-core"), known.runtime("fsdp2")
     parts = {part.generation: part for part in known.accelerators.values()}
     for runtime, before in ((megatron, 0.0), (fsdp, 1.0)):

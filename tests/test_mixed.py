@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import api, cost, document, verify
+from planner import api, catalog, cost, document, verify
 from planner import planning as one_pool
 from planner.base.errors import WrongQuestion
 from planner.cost import risk
@@ -218,7 +218,7 @@ def test_a_pool_by_itself_is_searched_as_one_cluster() -> None:
 def test_a_pool_too_slow_to_help_is_left_out_and_said_to_be() -> None:
     found = planned("dgx-h100:1", "t4-4:1@far")
     assert [p.node for p in found.plans[0].cluster.pools] == ["dgx-h100"]
-    assert any("left out: all 1 x t4-4@far" in line for line in found.reasons.why_not)
+    assert any("excluded: all 1 x t4-4@far" in line for line in found.reasons.why_not)
 
 
 def test_money_and_deadlines_hold() -> None:
@@ -446,7 +446,7 @@ NODES = [
 
 @pytest.mark.parametrize(("text", "stand"), NODES)
 def test_accelerators_stand_in_whole_nodes_and_a_part_of_one(text: str, stand: list[tuple[int, int]]) -> None:
-    found = pooled.of_accelerators(api.load(None), text, None, None)
+    found = pooled.of_accelerators(catalog.load(), text, None, None)
     assert [(c.node.accelerators, c.count) for c in found] == stand
 
 
@@ -513,7 +513,7 @@ def test_a_pool_that_was_refused_is_told_with_the_reason(capsys: pytest.CaptureF
     shown = ask(capsys, "plan gpt2 --cluster ws-4xrtx6000:2 --cluster dgx-v100:1 --batch 64 --pin zero=2")
     assert shown.code == 0
     said = " ".join(shown.out.split())
-    assert "left out" in said and "plans over several pools have zero 0 or 1 only" in said
+    assert "excluded" in said and "plans over several pools have zero 0 or 1 only" in said
     assert "Suggested fix" not in said
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from planner import api, verify
 from planner.base.errors import NoAnswer
+from planner.catalog import load
 from planner.commands import main
 from planner.hetero import answer, bundles, problem
 from planner.hetero import launchable as alike
@@ -55,7 +56,7 @@ def test_it_is_the_best_that_an_exporter_takes(clusters: tuple[str, ...], batch:
             if plan is not None:
                 found.append(plan)
     found.sort(key=lambda plan: plan.value)
-    catalog = api.load(None)
+    catalog = load()
     wanted = next(plan for plan in found if starts(answer.plan(catalog, prepared, plan, 1)))
     mine = alike.best(prepared, (0, 1))
     assert mine is not None and mine.value == pytest.approx(wanted.value, rel=1e-9)
@@ -149,7 +150,7 @@ def test_it_is_the_best_within_the_limits(limit: str, by_rate: bool) -> None:
 @pytest.mark.parametrize(("model", "unlike"), [("mixtral-8x7b", (1, 1, 2)), ("llama3.2-1b", (1, 2, 1))])
 def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[int, ...]) -> None:
     """Of every way in which degrees may agree and differ, as the stages of the written plan say."""
-    catalog = api.load(None)
+    catalog = load()
     known, wanted, pools = pooled_request(model, ("dgx-h100:1", "dgx-a100-80gb:2"), PlanOptions(batch="64"))
     prepared = problem.prepare(known, wanted, pools, 64)
     kinds, seen, alike_there = prepared.setting.kinds, {}, set()
@@ -196,7 +197,7 @@ def test_launchers_start_it_and_it_is_no_better_than_the_best(
     assert all(verify.violations(plan) == [] for plan in together)
     best = [found.plans[0].money.usd_total if asked else found.plans[0].money.days for found in (free, bound)]
     assert best[1] is not None and best[0] is not None and best[1] >= best[0] * (1 - free.search.gap - 1e-9)
-    assert bound.search.method.startswith("every plan of one kind") and bound.search.gap == 0.0
+    assert bound.search.method.startswith("all plans of identical pipelines") and bound.search.gap == 0.0
     # Each pool alone is answered as before.
     alone = [[p for p in found.plans if len(p.cluster.pools) == 1] for found in (free, bound)]
     assert {p.cluster.name: p.money.days for p in alone[1]}.items() >= {
@@ -230,8 +231,8 @@ def test_fewer_nodes_of_one_pool_are_tried_too(capsys: pytest.CaptureFixture[str
     """A batch of 128 does not divide over three nodes of either pool, and T5's stacks are not cut between pools."""
     shown = ask(capsys, "plan t5-large --cluster dgx-v100:3 --cluster t4-4:3 --batch 128 --launchable")
     assert shown.code == 0 and "\n1  2 x dgx-v100 " in shown.out
-    assert "left out: 1 of 3 x dgx-v100: the best plan found is no better with them" in shown.out
-    assert "left out: all 3 x t4-4: no pipelines of one kind fill nodes of dgx-v100 and t4-4" in shown.out
+    assert "excluded: 1 of 3 x dgx-v100: they do not improve the best plan found" in shown.out
+    assert "excluded: all 3 x t4-4: no pipelines of one kind fill nodes of dgx-v100 and t4-4" in shown.out
     assert "Launchers      deepspeed, accelerate" in shown.out
 
 

@@ -81,7 +81,7 @@ mtp_layers = {}
 """
     file = tmp_path / "portfolio.toml"
     file.write_text(text.format(said))
-    with pytest.raises(WrongQuestion, match=f"mtp-layers.*{told}"):
+    with pytest.raises(WrongQuestion, match=f"mtp.layers.*{told}"):
         read(file, catalog.load(None))
     file.write_text(text.format(1))
     (job,) = read(file, catalog.load(None)).jobs

@@ -5,11 +5,13 @@ import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import jsonschema
+import pydantic
 import pytest
 
 from planner import document, verify
@@ -63,9 +65,13 @@ def written(name: str = "mixture") -> dict[str, Any]:
     return copy.deepcopy(_written(name))
 
 
-@pytest.mark.parametrize("path", plan_schema.pages(), ids=lambda path: path.name)
-def test_the_published_pages_are_current(path: Path) -> None:
-    assert path.read_text(encoding="utf-8") == plan_schema.pages()[path], "run `make docs`"
+@pytest.mark.skipif(
+    tuple(map(int, pydantic.VERSION.split(".")[:2])) < (2, 13),
+    reason="before 2.13, pydantic leaves out what named parts of a schema are",
+)
+def test_the_published_pages_are_current() -> None:
+    pages = plan_schema.pages()
+    assert not [path for path, text in pages.items() if path.read_text(encoding="utf-8") != text], "run `make docs`"
 
 
 @pytest.mark.parametrize("name", ["plan", "plan-set"])
@@ -105,13 +111,11 @@ def _objects(data: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]
                 yield from _objects(value, f"{path}.{key}")
 
 
-RECORDS = [path for path, _ in _objects(_written("mixture"))]
-
-
-@pytest.mark.parametrize("path", RECORDS)
-def test_every_record_is_guarded(path: str) -> None:
+def test_every_record_is_guarded() -> None:
     """An unknown key, a missing one, and one of another type: the schema and the program both refuse it."""
-    for corrupt in (_unknown, _missing, _other_type):
+    paths = [path for path, _ in _objects(_written("mixture"))]
+    assert len(paths) > 20
+    for path, corrupt in product(paths, (_unknown, _missing, _other_type)):
         data = written()
         corrupt(dict(_objects(data))[path])
         assert wrong(data), f"{path}: {corrupt.__name__}"

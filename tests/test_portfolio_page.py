@@ -15,6 +15,7 @@ from planner.catalog import Catalog, load
 from planner.catalog.files import Document
 from planner.procurement.question import reading
 from planner.procurement.question.portfolio import Portfolio
+from planner.question.typed_file import TypedFile
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "portfolio.md"
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+?) \| .+ \|$", re.MULTILINE)
@@ -62,7 +63,7 @@ def read(table: str, values: dict[str, Any]) -> Portfolio:
     if table == "candidates.price":
         place |= {"amount": "50 EUR/h", "date": "2026-11-01"}
     place |= values
-    return reading.portfolio(Document(PAGE, "", data), catalog())
+    return reading.portfolio(TypedFile(document=Document(PAGE, "", data)), catalog())
 
 
 def literal(text: str) -> Any:

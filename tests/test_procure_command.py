@@ -126,7 +126,7 @@ date = "2026-09-01"
     assert found.stale_prices == ("1 EUR: 1.1 USD of 2026-09-01", "p5.48xlarge spot: 55.00 USD of 2026-12-24")
     assert found.alternatives[0].pools[0].stale
     later = reading.read(path, known)
-    later = replace(later, as_of="2026-12-25", exchange=replace(later.exchange, date="2026-12-01"))
+    later = replace(later, as_of="2026-12-25", currency=replace(later.currency, date="2026-12-01"))
     assert procuring.procure(known, later, depth=quick).stale_prices == ()
 
 

@@ -16,6 +16,7 @@ from planner.procurement.question.portfolio import Job, Limits
 from planner.procurement.throughput.column import Column
 from planner.question.asked import PlanOptions
 from planner.question.values import DAYS_PER_MONTH
+from planner.solver import SolverName, installed
 from tests.procuring import answers, best_ratio, best_value, bought, hired, job, portfolio, random_instance, with_limits
 
 SETTINGS = Settings(gap=1e-9)
@@ -259,6 +260,10 @@ def test_conflicts_are_smallest_and_relaxations_suffice() -> None:
     assert told >= 4
 
 
+needs_cbc = pytest.mark.skipif(not installed("cbc"), reason="PuLP 4 brings no CBC")
+
+
+@needs_cbc
 def test_cbc_finds_the_same() -> None:
     for seed in range(6):
         instance = random_instance(seed)
@@ -305,8 +310,8 @@ def test_of_two_jobs_that_are_due_together_the_more_urgent_goes_first() -> None:
         assert [stretch.job for stretch in calendar(instance, found)] == [urgent, 1 - urgent]
 
 
-@pytest.mark.parametrize("solver", ["highs", "cbc"])
-def test_racks_that_are_full_already_are_said_to_be(solver: str) -> None:
+@pytest.mark.parametrize("solver", ["highs", pytest.param("cbc", marks=needs_cbc)])
+def test_racks_that_are_full_already_are_said_to_be(solver: SolverName) -> None:
     # Nothing can be bought: the machines that stand there fill more than the limit, whatever is hired.
     asked = portfolio((job(0, 30.0),), "cost", Limits(racks=1.0))
     instance = ProcureInstance(asked, [hired(1, 100.0)], [Column(0, 0, 10.0, 1e3)], {"racks": 2.0})

@@ -400,7 +400,7 @@ WRONG = {
     ),
     "a link without unit": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlink = 400', "mixed.1.link"),
     "a link of nothing": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlink = "0 Gbit/s"', "must be more than nothing"),
-    "a latency alone": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlatency = "2 ms"', "goes with a link"),
+    "a latency alone": ('pools = ["own dgx-v100", "p5.48xlarge"]\nlatency = "2 ms"', "needs a link"),
     "a negative latency": (
         'pools = ["own dgx-v100", "p5.48xlarge"]\nlink = "1 Gbit/s"\nlatency = "-2 ms"', "mixed.1.latency"
     ),
@@ -462,7 +462,7 @@ def test_of_plans_on_the_same_pools_the_fastest_counts(tmp_path: Path) -> None:
     known = load()
     asked = reading.read(cellar(tmp_path), known)
     asked = replace(asked, jobs=asked.jobs[:1], candidates=())
-    slow = replace(asked.mixed[0], bandwidth=100e9 / 8, latency=1e-3)
+    slow = replace(asked.mixed[0], link_bytes_per_s=100e9 / 8, link_latency_s=1e-3)
     days = {}
     for name, tables in (("slow", (slow,)), ("both", (slow, *asked.mixed)), ("turned", (*asked.mixed, slow))):
         posed = run.pose(known, replace(asked, mixed=tables))

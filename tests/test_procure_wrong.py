@@ -15,19 +15,19 @@ from planner.procurement import run
 from planner.procurement.question import reading
 from planner.procurement.run import Depth
 from planner.question import amounts
-from planner.question.amounts import Exchange
+from planner.schema.procurement import Currency
 from tests.procuring_lab import lab
 
 
 @pytest.mark.parametrize("text", ["30k EUR", "30 kEUR", "€30k", "€ 30k", "30,000 EUR", "0.03 MEUR", "0.03M EUR"])
 def test_an_amount_may_be_written_as_people_do(text: str) -> None:
-    assert amounts.usd(text, Exchange(code="EUR", usd=1.1)) == pytest.approx(33_000)
+    assert amounts.usd(text, Currency(code="EUR", usd=1.1)) == pytest.approx(33_000)
 
 
 @pytest.mark.parametrize("text", ["30k", "30 USD", "-3 EUR", "30 kk EUR", "EUR", "many EUR", 30, "30 EUROS"])
 def test_a_wrong_amount_is_told_as_it_was_written(text: object) -> None:
     with pytest.raises(UnitError, match=re.escape(repr(text))):
-        amounts.usd(text, Exchange(code="EUR", usd=1.1))
+        amounts.usd(text, Currency(code="EUR", usd=1.1))
 
 
 WRONG = {
@@ -122,7 +122,7 @@ def test_wrong_portfolios_are_told_in_one_message(
         (("--model", "llama3-8b", "--power", "400"), "--power: '400': no unit"),
         (("--model", "llama3-8b", "--region", "mars"), "--region: no region 'mars'"),
         (("--model", "llama3-8b", "--within", "0d"), "--within: '0d': must be more than nothing"),
-        (("--model", "llama3-8b", "--tokens", "abc"), "clusterwright: tokens = 'abc' is not a quantity"),
+        (("--model", "llama3-8b", "--tokens", "abc"), "--tokens: 'abc' is not a quantity"),
         (("--model", "llama3-8b", "--within", "60"), "no unit"),
         (("--model", "llama3-8b", "--ways", "steal"), "'steal' is none of"),
         (("--model", "llama3-8b", "--node", "dgx-h10"), "Did you mean dgx-h100"),

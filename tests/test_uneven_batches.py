@@ -3,12 +3,12 @@
 import itertools
 
 import numpy as np
-import pulp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.base.errors import NoAnswer
+from planner.solver import Problem, total
 from planner.uneven import Epoch, NodeModel, Nodes, adaptive, filling, nodes, noise, step_time
 from planner.uneven.node_times import compute_time, even, sync_start
 
@@ -38,19 +38,19 @@ def program(of: Nodes, batch: int, *, whole: bool) -> float:
 
 
 def _over(of: Nodes, part: tuple[int, ...], batch: int, whole: bool) -> float:
-    asked = pulp.LpProblem("optperf", pulp.LpMinimize)
-    time = asked.add_variable("T", 0)
-    kind = pulp.LpInteger if whole else pulp.LpContinuous
-    b = {i: asked.add_variable(f"b{i}", 0, None if np.isinf(of.cap[i]) else float(of.cap[i]), kind) for i in part}
-    asked += time
+    asked = Problem()
+    time = asked.continuous("T")
+    count = asked.integer if whole else asked.continuous
+    b = {i: count(f"b{i}", high=float(of.cap[i])) for i in part}
+    asked.minimise(time)
     last, overlapped = float(of.last), float(of.overlapped)
     for i in part:
         q, s, k, m, gamma = (float(getattr(of, name)[i]) for name in ("q", "s", "k", "m", "gamma"))
-        asked += (q + k) * b[i] + (s + m + last) <= time, f"compute_{i}"
-        asked += (q + gamma * k) * b[i] + (s + gamma * m + overlapped + last) <= time, f"communication_{i}"
-    asked += pulp.lpSum(b.values()) == batch, "batch"
-    asked.solve(pulp.HiGHS(msg=False, gapRel=0.0, primal_feasibility_tolerance=1e-10))
-    return float(time.value()) if pulp.LpStatus[asked.status] == "Optimal" else float("inf")
+        asked.constrain((q + k) * b[i] + (s + m + last) <= time, f"compute_{i}")
+        communication = (q + gamma * k) * b[i] + (s + gamma * m + overlapped + last)
+        asked.constrain(communication <= time, f"communication_{i}")
+    asked.constrain(total(b.values()) == batch, "batch")
+    return asked.solve(gap=0.0, tolerance=1e-10).objective
 
 
 @settings(max_examples=25, deadline=None)

@@ -2,23 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, ClassVar, cast
 
+from pydantic import ConfigDict
+
+from planner.base import typed
 from planner.base.errors import WrongQuestion, nearest
+from planner.base.typed import did_you_mean
 from planner.catalog.files import Document, FileProblem, FileRecord, read_document
-from planner.catalog.records import build, did_you_mean
+from planner.catalog.records import build
 from planner.catalog.store import Catalog, told
 from planner.schema.hardware import Accelerator, Cluster, Fabric, Node
+from planner.schema.quantities import STRICT
 
 LARGEST = 1_000_000
 """Nodes; a larger count is a slip of the keyboard."""
 _LONE = "ethernet-25g"
 """Fabric of a node that stands alone and names none: nothing crosses it."""
 Part = Node | Fabric | Accelerator
-_KEYS = ("name", "node", "accelerator", "count", "fabric", "region", "prices", "utilisation_of_peak_power")
+
+
+def _count(value: object) -> object:
+    if not _is_count(value):
+        raise ValueError(f"must be a whole number from 1 to {LARGEST:,}")
+    return value
+
+
+def _share(value: object) -> object:
+    if type(value) not in (int, float) or not 0 < value <= 1:  # type: ignore[operator]
+        raise ValueError("must be a number above 0 and at most 1")
+    return value
+
+
+def _region(name: object, catalog: Catalog) -> object:
+    if name not in list(catalog.regions):
+        raise ValueError(f"no such region{did_you_mean(str(name), catalog.regions)}")
+    return name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterTable:
+    """A cluster file; its `node`, `fabric` and `accelerator` may be ids or tables, which are read by themselves."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    name: str | None = None
+    node: object = None
+    accelerator: object = None
+    fabric: object = None
+    prices: object = None
+    count: Annotated[int, typed.reads(_count), typed.missing("write for example count = 16")]
+    region: Annotated[str | None, typed.knows(_region)] = None
+    utilisation_of_peak_power: Annotated[float | None, typed.reads(_share)] = None
 
 
 def cluster(
@@ -43,42 +81,25 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
     document = read_document(path, problems)
     if document is None:
         raise WrongQuestion(told(problems, limit=None))
-    given = document.data
-    for key in given:
-        if key not in _KEYS:
-            problems.append(
-                FileProblem(str(path), document.line((key,)), key, f"unknown key{did_you_mean(key, _KEYS)}")
-            )
     node = _part("node", document, catalog, problems)
     fabric = _part("fabric", document, catalog, problems)
     own = _accelerator(cast("Node | None", node), catalog, document, problems)
-    for key, (is_right, meant) in _plain_keys(catalog).items():
-        value = given.get(key)
-        if not is_right(value):
-            shown = f"{key} = {value!r}" if key in given else key
-            problems.append(FileProblem(str(path), document.line((key,)), shown, meant(value)))
+    try:
+        table = typed.record(ClusterTable, document.data, catalog)
+    except typed.Misfit as misfit:
+        problems += [_problem(document, each) for each in misfit.found]
     if problems:
         raise WrongQuestion(told(problems, limit=None))
-    found = joined(catalog, cast(Node, node), given["count"], cast("Fabric | None", fabric), given.get("region"))
-    share = given.get("utilisation_of_peak_power", found.utilisation_of_peak_power)
+    found = joined(catalog, cast(Node, node), table.count, cast("Fabric | None", fabric), table.region)
+    share = table.utilisation_of_peak_power or found.utilisation_of_peak_power
     found = found if own is None else replace(found, accelerator=own)
-    return replace(found, name=given.get("name", path.stem), utilisation_of_peak_power=share)
+    return replace(found, name=path.stem if table.name is None else table.name, utilisation_of_peak_power=share)
 
 
-def _plain_keys(catalog: Catalog) -> dict[str, tuple[Callable[[Any], bool], Callable[[Any], str]]]:
-    """The keys of a cluster file that hold one plain value: what is right, and what to say of what is not."""
-    return {
-        "count": (_is_count, lambda value: f"must be a whole number from 1 to {LARGEST:,}"),
-        "region": (
-            lambda value: value is None or (isinstance(value, str) and value in catalog.regions),
-            lambda value: f"no such region{did_you_mean(str(value), catalog.regions)}",
-        ),
-        "name": (lambda value: value is None or isinstance(value, str), lambda value: "must be text"),
-        "utilisation_of_peak_power": (
-            lambda value: value is None or (type(value) in (int, float) and 0 < value <= 1),
-            lambda value: "must be a number above 0 and at most 1",
-        ),
-    }
+def _problem(document: Document, found: typed.Finding) -> FileProblem:
+    key = ".".join(map(str, found.where))
+    shown = " = ".join([key, *map(repr, found.value)])
+    return FileProblem(str(document.path), document.line(found.where), shown, found.reason)
 
 
 def _is_count(value: object) -> bool:

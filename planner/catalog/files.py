@@ -44,6 +44,7 @@ class FileProblem(NamedTuple):
     """One thing that is wrong in a file."""
 
     file: str
+    """Empty where a flag is to blame, which then is the key."""
     line: int
     """1 is the first; 0 where the file as a whole is meant."""
     key: str
@@ -52,7 +53,7 @@ class FileProblem(NamedTuple):
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{place}: {self.key}: {self.reason}" if self.key else f"{place}: {self.reason}"
+        return ": ".join(filter(None, (place, self.key, self.reason)))
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from typing import Any, TypeVar, cast
 
 from planner.base.errors import WrongQuestion, nearest
 from planner.base.resources import data, own
+from planner.base.typed import did_you_mean
 from planner.catalog.files import FOLDERS, FileProblem, FileRecord, misplaced, read_entries, read_prices
-from planner.catalog.records import build, dangling, did_you_mean
+from planner.catalog.records import build, dangling
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
 

@@ -66,7 +66,8 @@ def at(table: LayerTable, tp: Figure, micro: Figure) -> Times:
             found[name] = np.where(here, values, found[name])
         found["update"] = np.where(here, table.update[degree], found["update"])
     held = {"sequence_parallel": float(table.sequence_parallel), "communication": float(table.communication)}
-    return Times(tp=nearest, **{name: value + 0.0 * nearest for name, value in {**held, **found}.items()})
+    times: dict[str, Figure] = {**held, **found}
+    return Times(tp=nearest, **{name: value + 0.0 * nearest for name, value in times.items()})
 
 
 def _interpolated(points: tuple[Point, ...], micro: Figure) -> list[Figure]:

@@ -30,7 +30,7 @@ def resale(capital: float, years: float) -> float:
     return float(capital * 10.0 ** (-DECADES_PER_YEAR * years))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Ownership:
     """What owning costs beside the price of the machines. Each is printed with an answer and may be changed."""
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.figures import Array
+from planner.solver import Problem, Status, dot
 
 Integers = NDArray[np.int64]
 MOST_BRANCHES = 500
@@ -130,39 +131,33 @@ def assign(
     With `whole` false, the linear relaxation: its value is a lower bound. At least `beside` replicas stand on every
     pool that some column uses.
     """
-    import pulp
-
     rows = undominated(columns, alike=beside > 0)
     nothing = Assigned(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.inf)
     if not len(rows) or not _could(columns, rows, offer):
         return nothing
-    kind = pulp.LpInteger if whole else pulp.LpContinuous
-    asked = pulp.LpProblem("bundles_on_nodes", pulp.LpMinimize)
-    bundles = [asked.add_variable(f"bundles_{i}", 0, None, kind) for i in range(len(rows))]
-    nodes = [asked.add_variable(f"nodes_{p}", 0, n, kind) for p, n in enumerate(offer.nodes)]
-    asked += pulp.lpSum(w * n for w, n in zip(offer.weights, nodes, strict=True))
+    asked = Problem()
+    count = asked.integer if whole else asked.continuous
+    bundles = [count(f"bundles_{i}") for i in range(len(rows))]
+    nodes = [count(f"nodes_{p}", high=n) for p, n in enumerate(offer.nodes)]
+    asked.minimise(dot(offer.weights, nodes))
     out, use, width = columns.delivered[rows], columns.usage[rows], columns.width[rows]
-    asked += pulp.LpAffineExpression(zip(bundles, map(float, out), strict=True)) >= offer.batch, "batch"
+    asked.constrain(dot(out, bundles) >= offer.batch, "batch")
     for p, per_node in enumerate(offer.per_node):
-        taken = [(x, float(use[i, p])) for i, x in enumerate(bundles) if use[i, p]]
-        asked += pulp.LpAffineExpression(taken) <= per_node * nodes[p], f"accelerators_{p}"
+        asked.constrain(dot(use[:, p], bundles) <= per_node * nodes[p], f"accelerators_{p}")
     if np.isfinite(most):
-        asked += pulp.LpAffineExpression(zip(bundles, map(float, width), strict=True)) <= most, "replicas"
+        asked.constrain(dot(width, bundles) <= most, "replicas")
     for p in np.flatnonzero(np.any(use > 0, axis=0)).tolist() if beside else ():
-        standing = [(x, float(width[i])) for i, x in enumerate(bundles) if use[i, p]]
-        asked += pulp.LpAffineExpression(standing) >= beside, f"standing_{p}"
-    asked.solve(pulp.HiGHS(msg=False, gapRel=gap, threads=1, mip_max_nodes=MOST_BRANCHES))
-    if asked.sol_status == pulp.LpSolutionInfeasible:
+        asked.constrain(dot(width * (use[:, p] > 0), bundles) >= beside, f"standing_{p}")
+    found = asked.solve(gap=gap, max_nodes=MOST_BRANCHES)
+    if found.status is Status.INFEASIBLE:
         return nothing
-    if asked.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+    if not found.status.found:
         return None
-    proven = asked.sol_status == pulp.LpSolutionOptimal
+    proven = found.status is Status.OPTIMAL
     counts = np.zeros(len(columns.delivered), dtype=np.int64)
-    values = [float(x.value() or 0.0) for x in bundles]
     if not whole:
-        value = float(pulp.value(asked.objective))
-        return Assigned(counts, np.zeros(len(nodes), dtype=np.int64), value, proven)
-    counts[rows] = np.round(values).astype(np.int64)
+        return Assigned(counts, np.zeros(len(nodes), dtype=np.int64), found.objective, proven)
+    counts[rows] = np.round([found.value(x) for x in bundles]).astype(np.int64)
     need = counts @ columns.usage
     used = -(-need // np.asarray(offer.per_node))
     return Assigned(counts, used, float(used @ np.asarray(offer.weights)), proven)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.figures import Array
+from planner.solver import Linear, Problem, dot, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,23 +195,20 @@ def program(of: StageCosts, layers: int, micro_batches: int) -> float:
 
     ``deal``: every layer on one stage; ``once_i``: one number of layers on stage i; ``slowest_i``: its time.
     """
-    import pulp
-
     table = _stage_table(of, layers)
-    asked = pulp.LpProblem("layers_to_stages", pulp.LpMinimize)
-    slowest = asked.add_variable("slowest", 0)
-    picked: list[dict[int, Any]] = []
+    asked = Problem()
+    slowest = asked.continuous("slowest")
+    picked: list[dict[int, Linear]] = []
     for i, row in enumerate(table):
         options = np.flatnonzero(np.isfinite(row))
-        picked.append({int(n): asked.add_variable(f"stage_{i}_{n}", cat=pulp.LpBinary) for n in options})
-    times = [pulp.lpSum(float(table[i][n]) * x for n, x in chosen.items()) for i, chosen in enumerate(picked)]
-    asked += (micro_batches - 1) * slowest + pulp.lpSum(times)
-    asked += pulp.lpSum(n * x for chosen in picked for n, x in chosen.items()) == layers, "deal"
+        picked.append({int(n): asked.binary(f"stage_{i}_{n}") for n in options})
+    times = [dot((table[i][n] for n in chosen), chosen.values()) for i, chosen in enumerate(picked)]
+    asked.minimise((micro_batches - 1) * slowest + total(times))
+    asked.constrain(total(n * x for chosen in picked for n, x in chosen.items()) == layers, "deal")
     for i, chosen in enumerate(picked):
-        asked += pulp.lpSum(chosen.values()) == 1, f"once_{i}"
-        asked += times[i] <= slowest, f"slowest_{i}"
-    asked.solve(pulp.HiGHS(msg=False, gapRel=0.0))
-    return float(pulp.value(asked.objective)) if pulp.LpStatus[asked.status] == "Optimal" else float("inf")
+        asked.constrain(total(chosen.values()) == 1, f"once_{i}")
+        asked.constrain(times[i] <= slowest, f"slowest_{i}")
+    return asked.solve(gap=0.0).objective
 
 
 def stage_costs(parts: Sequence[tuple[Array, Array, Array, int]]) -> StageCosts:

@@ -11,13 +11,11 @@ from contextlib import suppress
 from dataclasses import Field, fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from planner.base.errors import WrongQuestion, malformed, nearest
+from planner.base import typed
+from planner.base.errors import WrongQuestion, malformed
 from planner.schema.hardware import Entry
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter, ValidationError
 
 SIZE_LIMIT = 10_000_000
 """Bytes; a larger file is no model description."""
@@ -25,7 +23,6 @@ ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HEADER = re.compile(r'^\[(?:"([^"\n]+)"|([A-Za-z0-9_-]+))\][ \t]*(?:#.*)?$', re.MULTILINE)
 
 Record = TypeVar("Record", bound=Entry)
-_ADAPTERS: dict[type[Entry], Any] = {}
 
 
 def read_text(path: Path) -> str:
@@ -87,58 +84,20 @@ def record(kind: type[Record], path: Path, entry: str) -> Record:
 
 def validated(kind: type[Record], table: Mapping[str, Any], entry: str, path: Path) -> Record:
     """As :func:`record`, from a table at hand."""
-    from pydantic import ValidationError
-
     if ID.fullmatch(entry) is None:
         raise WrongQuestion(f"{path}: {entry!r} is no id: letters, digits, '.', '_' and '-' only")
     if "id" in table:
         raise WrongQuestion(f"{path}{_line(path, entry, 'id')}: {entry}.id: the header is the id; remove this key")
     try:
-        return _adapter(kind).validate_python({**table, "id": entry})
-    except ValidationError as error:
-        raise WrongQuestion(_problems(error, kind, entry, path)) from None
+        return typed.record(kind, {**table, "id": entry})
+    except typed.Misfit as misfit:
+        raise WrongQuestion("\n".join(_problem(each, entry, path) for each in misfit.found)) from None
 
 
-def _adapter(kind: type[Record]) -> TypeAdapter[Record]:
-    """The validator of a record, built once: that takes longer than using it."""
-    from pydantic import TypeAdapter
-
-    if kind not in _ADAPTERS:
-        _ADAPTERS[kind] = TypeAdapter(kind)
-    adapter: TypeAdapter[Record] = _ADAPTERS[kind]
-    return adapter
-
-
-def _problems(error: ValidationError, kind: type[Entry], entry: str, path: Path) -> str:
-    lines = []
-    for problem in error.errors(include_url=False):
-        keys = [str(key) for key in problem["loc"]]
-        dotted = ".".join([entry, *keys])
-        where = f"{path}{_line(path, entry, *keys)}: {dotted}"
-        if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-            near = nearest(keys[-1], _fields(kind, keys[:-1]))
-            lines.append(f"{where}: unknown key" + (f"; did you mean {near[0]}?" if near else ""))
-        elif problem["type"] in ("missing", "missing_argument"):
-            lines.append(f"{where}: missing")
-        else:
-            message = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-            value = repr(problem["input"])
-            lines.append(f"{where} = {value}: {message.removeprefix(f'{value}: ')}")
-    return "\n".join(lines)
-
-
-def _fields(kind: type[Entry], inside: list[str]) -> list[str]:
-    """Field names of the record, or of the record nested at one of its fields."""
-    from planner.schema.workload import LatentAttention, MixtureOfExperts, Rotary, Window
-
-    nested: dict[str, Any] = {
-        "moe": MixtureOfExperts,
-        "latent": LatentAttention,
-        "window": Window,
-        "rotary": Rotary,
-    }
-    owner = nested.get(inside[-1], kind) if inside else kind
-    return [name for name in owner.__dataclass_fields__ if name != "id"]
+def _problem(found: typed.Finding, entry: str, path: Path) -> str:
+    keys = [str(key) for key in found.where]
+    where = f"{path}{_line(path, entry, *keys)}: {'.'.join([entry, *keys])}"
+    return f"{where}{' ' if found.value else ': '}{found.assigned}"
 
 
 def _line(path: Path, entry: str, *keys: str) -> str:

@@ -8,9 +8,10 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from planner.base.errors import NoAnswer
+from planner.base.typed import part
 from planner.base.units import format_count, format_power, format_usd
 from planner.base.version import __version__
 from planner.catalog import Catalog
@@ -28,7 +29,6 @@ from planner.procurement.supply.prices import OLD_RATE_DAYS, TERM_DAYS, is_stale
 from planner.procurement.throughput.column import Column
 from planner.procurement.throughput.columns import Throughputs
 from planner.procurement.throughput.several_pools import Mixtures
-from planner.question.amounts import Exchange
 from planner.schema import procurement as schema
 from planner.schema.plan import Assumption, Generator
 from planner.verify import Inconsistent
@@ -158,30 +158,17 @@ def _binding(best: schema.Alternative, gains: Sequence[schema.MarginalValue]) ->
 def question(instance: ProcureInstance) -> schema.ProcureOptions:
     """What the answer must keep to."""
     asked = instance.asked
-    exchange = asked.exchange
     return schema.ProcureOptions(
         name=asked.name,
         as_of=asked.as_of,
         horizon_days=asked.horizon_days,
         objective=asked.objective,
         charge=asked.charge,
-        currency=schema.Currency(code=exchange.code, usd=exchange.usd, date=exchange.date, source=exchange.source),
+        currency=asked.currency,
         limits={limit.name: limit.value for limit in limits(asked, instance.pools)},
         owned={owned.node: owned.count for owned in asked.owned},
-        ownership=schema.Owning(
-            **{field.name: getattr(asked.ownership, field.name) for field in fields(schema.Owning)}
-        ),
-        mixed=tuple(
-            schema.PoolGroup(
-                pools=table.pools,
-                workloads=table.jobs,
-                link_bytes_per_s=table.bandwidth,
-                link_latency_s=table.latency,
-                pipelines="alike" if table.alike else "any",
-            )
-            for table in asked.mixed
-        )
-        or None,
+        ownership=part(schema.Owning, asked.ownership),
+        mixed=tuple(part(schema.PoolGroup, table) for table in asked.mixed) or None,
         standing=dict(instance.standing),
     )
 
@@ -222,7 +209,7 @@ def _apart(posed: Posed, first: Solution, settings: Settings) -> schema.Apart | 
 
 
 def _stale(asked: Portfolio, instance: ProcureInstance, alternatives: tuple[schema.Alternative, ...]) -> Iterator[str]:
-    rate = asked.exchange
+    rate = asked.currency
     if rate.code != "USD" and is_stale(rate.date, asked.as_of, OLD_RATE_DAYS):
         yield f"1 {rate.code}: {rate.usd:g} USD of {rate.date}"
     used = {pool.id for alternative in alternatives for pool in alternative.pools}
@@ -330,7 +317,7 @@ def _of_owning(asked: Portfolio, bought: list[SupplyPool]) -> Iterator[Assumptio
 def told(asked: Portfolio, found: infeasible.Conflict) -> str:
     """A conflict as a message: what conflicts, and the ways out."""
     values = {name: value for name, value in _values(asked)}
-    money = asked.exchange
+    money = asked.currency
     named = ", ".join(f"{_named(name)} {_said(name, values.get(name), money)}" for name in found.limits)
     if not found.limits:
         cooled = asked.hall.cooling_per_rack
@@ -372,10 +359,10 @@ def _named(name: str) -> str:
     return {"deadline": f"deadline of {of}", "quantity": f"nodes of {of}"}.get(kind, kind.replace("_", " "))
 
 
-def _enough(name: str, value: float, exchange: Exchange) -> float:
+def _enough(name: str, value: float, currency: schema.Currency) -> float:
     """The value rounded up to what is printed of it, so that whoever takes it at its word has enough."""
     kind = name.partition(":")[0]
-    unit = exchange.usd if kind in ("budget", "capital", "monthly") else 1.0
+    unit = currency.usd if kind in ("budget", "capital", "monthly") else 1.0
     places = {"deadline": 1, "horizon": 1, "quantity": 0, "racks": 0, "switch_ports": 0, "carbon": 0}.get(
         kind, 2 - math.floor(math.log10(max(value / unit, 1.0)))
     )
@@ -383,13 +370,13 @@ def _enough(name: str, value: float, exchange: Exchange) -> float:
     return math.ceil(value / unit * scale - 1e-9) / scale * unit
 
 
-def _said(name: str, value: float | None, exchange: Exchange) -> str:
+def _said(name: str, value: float | None, currency: schema.Currency) -> str:
     if value is None:
         return ""
     kind = name.partition(":")[0]
     if kind in ("budget", "capital", "monthly"):
-        said = format_usd(value / exchange.usd)
-        return said if exchange.code == "USD" else said.replace("$", f"{exchange.code} ")
+        said = format_usd(value / currency.usd)
+        return said if currency.code == "USD" else said.replace("$", f"{currency.code} ")
     if kind in ("deadline", "horizon"):
         return f"{value:,.1f} d".replace(".0 d", " d")
     return format_power(value) if kind == "power" else f"{value:,.0f} kg" if kind == "carbon" else f"{value:,.0f}"

@@ -72,7 +72,7 @@ def swept(
         "limit": name,
         "limit_unit": "USD" if name in MONEY else "W" if name == "power" else "",
         "value_unit": document.UNITS[asked.objective],
-        "currency": {"code": asked.exchange.code, "usd": asked.exchange.usd, "date": asked.exchange.date},
+        "currency": {"code": asked.currency.code, "usd": asked.currency.usd, "date": asked.currency.date},
         "objective": asked.objective,
         "points": points,
     }
@@ -93,9 +93,9 @@ def _value(asked: Portfolio, name: str, part: str, text: str) -> float:
         if name in MONEY:
             bare = re.fullmatch(r"[\d.,]+[kMB]?", part)
             return (
-                usd(f"{part[:-1]} {part[-1]}{asked.exchange.code}", asked.exchange)
+                usd(f"{part[:-1]} {part[-1]}{asked.currency.code}", asked.currency)
                 if bare and part[-1] in "kMB"
-                else (usd(f"{part} {asked.exchange.code}" if bare else part, asked.exchange))
+                else (usd(f"{part} {asked.currency.code}" if bare else part, asked.currency))
             )
         return units.parse(part, "power" if name == "power" else "count")
     except units.UnitError as error:

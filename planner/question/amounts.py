@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from planner.base import units
+from planner.schema.procurement import Currency
 
 SYMBOLS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY"}
 _CODE = re.compile(r"(?:(?<=\d)([kMB])\s+|(?<![A-Za-z])([kMB]?))([A-Z]{3})(?![A-Za-z])")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exchange:
-    """A currency and what it is worth."""
-
-    code: str = "USD"
-    usd: float = 1.0
-    date: str = ""
-    source: str = ""
-
-
-def usd(text: object, exchange: Exchange) -> float:
+def usd(text: object, currency: Currency) -> float:
     """US dollars of an amount such as ``"30,000 EUR"``, ``"30k EUR"``, ``"€30k"`` or ``"$5M"``.
 
     Raises:
         UnitError: no currency, another than the portfolio's, a negative amount, or none at all.
     """
     if not isinstance(text, str):
-        raise units.UnitError(f"{text!r} has no currency; write for example {example(exchange.code)}")
+        raise units.UnitError(f"{text!r} has no currency; write for example {example(currency.code)}")
     said, plain = _in_dollars(text)
     if not said:
-        raise units.UnitError(f"{text!r} has no currency; write for example {example(exchange.code)}")
-    if said != exchange.code:
+        raise units.UnitError(f"{text!r} has no currency; write for example {example(currency.code)}")
+    if said != currency.code:
         raise units.UnitError(
-            f'{text!r} is in {said}, and the portfolio in {exchange.code}; convert it, or set currency = "{said}"'
+            f'{text!r} is in {said}, and the portfolio in {currency.code}; convert it, or set currency = "{said}"'
         )
     try:
-        value = units.parse(plain, "money") * exchange.usd
+        value = units.parse(plain, "money") * currency.usd
     except units.UnitError:
         raise units.UnitError(f"{text!r} is no amount; write for example {example(said)}") from None
     if value < 0:

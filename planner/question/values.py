@@ -1,22 +1,41 @@
-"""What a single value of a portfolio file may be: spans of days, dates, shares, counts, power, weights, rates.
+"""What a single value of a question file may be: spans of days, dates, shares, counts, money, power, weights, rates.
 
-Every reader raises ``UnitError`` or ``ValueError`` with a message that says what to write.
+Every reader raises ``UnitError`` or ``ValueError`` with a message that says what to write. The types at the end are for
+fields of records that :mod:`planner.base.typed` reads; money and names need a :class:`QuestionContext`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from functools import partial
+from typing import Annotated, TypeVar
+
+from pydantic import ConfigDict
 
 from planner.base import units
+from planner.base.typed import knows, listed, missing, reads
 from planner.catalog import Catalog
-from planner.question.tables import positive
+from planner.question.amounts import usd
+from planner.schema.procurement import Currency
 
+T = TypeVar("T")
 DAY_S = 86400.0
 DAYS_PER_MONTH = 365.25 / 12
 MOST_NODES = 100_000
 LONGEST_DAYS = 20 * 365.25
+TABLE = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
+"""How tables of question files are read: unknown keys are refused, a number may stand for the text that it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionContext:
+    """What the values of a question file refer to."""
+
+    catalog: Catalog
+    currency: Currency = field(default_factory=Currency)
 
 
 def span(text: object) -> float:
@@ -43,30 +62,21 @@ def iso_date(text: object) -> str:
         raise ValueError(f'{text!r} is no date; write for example "2026-11-20"') from None
 
 
-def share(value: object) -> float:
-    """A number from 0 to 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError(f"{value!r}: must be a number from 0 to 1")
-    return float(value)
+def number(said: str, is_right: Callable[[float], bool]) -> Callable[[object], float]:
+    """A reader of numbers without a unit; `said` are the words for those that are right."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not is_right(value):
+            raise ValueError(f"{value!r}: must be a number {said}")
+        return float(value)
+
+    return read
 
 
-def some_share(value: object) -> float:
-    """The same, above 0."""
-    return positive(share(value))
-
-
-def residual(value: object) -> float:
-    """A share that is not all."""
-    left = share(value)
-    if left >= 1:
-        raise ValueError(f"{value!r}: must be a number from 0 to below 1: no machine gains by its age")
-    return left
-
-
-def whole(value: object) -> int:
-    """A count of nodes or the like."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_NODES:
-        raise ValueError(f"{value!r}: must be a whole number from 1 to {MOST_NODES:,}")
+def whole(most: int, value: object) -> int:
+    """A count from 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise ValueError(f"{value!r}: must be a whole number from 1 to {most:,}")
     return value
 
 
@@ -79,26 +89,16 @@ def name(value: object) -> str:
     return value
 
 
-def listed(value: object) -> list[Any]:
-    """A list, or one thing as a list."""
-    return value if isinstance(value, list) else [value]
-
-
-def regions(catalog: Catalog, value: object) -> tuple[str, ...]:
-    """Ids of regions that the catalog knows."""
-    return tuple(catalog.region(str(name)).id for name in listed(value))
-
-
-def watts(text: object) -> float:
-    """Watts of ``"400 kW"``."""
-    return above_nothing(text, units.parse(text, "power"))  # type: ignore[arg-type]
-
-
 def above_nothing(text: object, value: float) -> float:
     """The value, which must be above 0; `text` is how it was written."""
     if value <= 0:
         raise units.UnitError(f"{text!r}: must be more than nothing")
     return value
+
+
+def quantity(dimension: str, text: object) -> float:
+    """A quantity above 0, in SI units."""
+    return above_nothing(text, units.parse(text, dimension))  # type: ignore[arg-type]
 
 
 def weight(text: object) -> float:
@@ -115,3 +115,32 @@ def rate(text: object) -> float:
     if match is None:
         raise ValueError(f"{text!r} has no unit; write for example '1.2M tokens/s'")
     return above_nothing(text, units.parse(match[1], "count"))
+
+
+# ---- field types of records ------------------------------------------------------------------------------------------
+
+positive = number("above 0", lambda x: 0 < x < 1e30)
+Days = Annotated[float, reads(span)]
+Delay = Annotated[float, reads(delay)]
+IsoDate = Annotated[str, reads(iso_date)]
+Positive = Annotated[float, reads(positive)]
+Share = Annotated[float, reads(number("from 0 to 1", lambda x: 0 <= x <= 1))]
+PositiveShare = Annotated[float, reads(number("above 0 and at most 1", lambda x: 0 < x <= 1))]
+Residual = Annotated[float, reads(number("from 0 to below 1: no machine gains by its age", lambda x: 0 <= x < 1))]
+Whole = Annotated[int, reads(partial(whole, MOST_NODES))]
+Watts = Annotated[float, reads(partial(quantity, "power"))]
+Bandwidth = Annotated[float, reads(partial(quantity, "bandwidth"))]
+Samples = Annotated[float, reads(partial(quantity, "count"))]
+Name = Annotated[str, reads(name)]
+Kilograms = Annotated[float, reads(weight)]
+TokensPerSecond = Annotated[float, reads(rate)]
+Money = Annotated[float, knows(lambda text, given: usd(text, given.currency))]
+"""US dollars, written in the currency of the question."""
+PositiveMoney = Annotated[float, knows(lambda text, given: above_nothing(text, usd(text, given.currency)))]
+NodeId = Annotated[
+    str, knows(lambda id, given: given.catalog.node(str(id)).id), missing('write for example node = "dgx-h100"')
+]
+FabricId = Annotated[str, knows(lambda id, given: given.catalog.fabric(str(id)).id)]
+RegionId = Annotated[str, knows(lambda id, given: given.catalog.region(str(id)).id)]
+Several = Annotated[tuple[T, ...], reads(listed)]
+"""A list, or one thing in place of a list of one."""

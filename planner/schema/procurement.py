@@ -17,11 +17,11 @@ from planner.schema.record import Answer, Document, Record
 class Currency(Record):
     """The currency of the question; amounts in the document are US dollars."""
 
-    code: str
-    usd: float
+    code: str = "USD"
+    usd: float = 1.0
     """US dollars for one."""
-    date: str
-    source: str
+    date: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,8 @@ from planner.schema import tables
 from planner.schema.plan import Assumption, Generator, Plan
 from planner.schema.record import Answer, Document, Record
 
-Values = dict[str, float | int | str]
+Value = float | int | str
+Values = dict[str, Value]
 UNITS: dict[str, str] = {
     "step-time": "s",
     "cost": "USD/Mtoken",
@@ -26,13 +27,30 @@ UNITS: dict[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class AxisSection(Record):
-    """A figure of the cluster and the values that were allowed."""
+class Axis(Record):
+    """A figure of the base cluster and the values that it may take."""
 
     path: str
-    unit: str
+    """Dotted, as the catalog spells it: ``accelerator.memory_bandwidth``."""
+    unit: str = ""
     """Dimension of the values: bytes, bandwidth (B/s), compute (FLOP/s) and so on; empty for counts and names."""
-    values: tuple[float | int | str, ...]
+    values: tuple[Value, ...]
+    """In order; SI."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether neighbouring values are similar: numbers are, names are not."""
+        return not isinstance(self.values[0], str)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate(Record):
+    """US dollars (or watts) for one SI unit of a figure."""
+
+    path: str
+    per_unit: float
+    each: Literal["accelerator", "node", "port"]
+    """What there are many of: the rate holds for each of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +59,7 @@ class StudySection(Record):
 
     name: str
     base: dict[str, str | int | None]
-    axes: tuple[AxisSection, ...]
+    axes: tuple[Axis, ...]
     workloads: tuple[dict[str, Any], ...]
     objectives: tuple[str, ...]
     """The first is what sensitivities are ranked by."""
@@ -49,7 +67,8 @@ class StudySection(Record):
     """Objective -> its unit."""
     constraints: tuple[dict[str, Any], ...]
     costs: dict[str, Any]
-    power: tuple[dict[str, Any], ...]
+    power: tuple[Rate, ...]
+    """Watts that more of a figure adds to a node's, from the base on."""
     inputs: dict[str, str]
     """Input -> sha256 prefix: the hardware catalog that the answer rests on."""
 

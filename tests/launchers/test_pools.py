@@ -6,6 +6,8 @@ stand-in for torchrun; Megatron's own view of the ranks needs its environment (`
 
 import os
 import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,11 @@ from tests.launchers.environments import ask, checkout, export, given, python
 from tests.launchers.spread import ALIKE, MIXED, alike, mixed
 from tests.launchers.test_megatron_core import job
 
-SPANNING: dict[str, Plan] = {
-    **{f"{model} on {' and '.join(pools)}": alike(model, pools) for model, pools in ALIKE},
-    f"{MIXED[1][0]} on {' and '.join(MIXED[1][1])}": mixed(*MIXED[1]),
+SPANNING: dict[str, Callable[[], Plan]] = {
+    **{f"{model} on {' and '.join(pools)}": partial(alike, model, pools) for model, pools in ALIKE},
+    f"{MIXED[1][0]} on {' and '.join(MIXED[1][1])}": partial(mixed, *MIXED[1]),
 }
-"""Plans of one kind of pipeline, every one of which spans all pools."""
+"""Plans of one kind of pipeline, every one of which spans all pools; made when a test first asks."""
 STUB = """#!/usr/bin/env bash
 while (($#)); do
   case "$1" in
@@ -47,7 +49,7 @@ def on_pools(whole: Plan) -> list[int]:
 
 @pytest.mark.parametrize("asked", SPANNING)
 def test_the_plan_itself_fills_its_pools(asked: str) -> None:
-    whole, p = SPANNING[asked], SPANNING[asked].parallelism
+    whole, p = SPANNING[asked](), SPANNING[asked]().parallelism
     each = p.tp * p.cp * p.dp
     assert len(whole.cluster.pools) == 2 and p.pp > 1
     assert [stage.pool for stage in p.stages for _ in range(each)] == on_pools(whole)
@@ -69,7 +71,7 @@ def pods(whole: Plan, name: str) -> list[tuple[int, dict[str, Any]]]:
 @pytest.mark.parametrize("name", INDEX)
 @pytest.mark.parametrize("asked", SPANNING)
 def test_pods_are_numbered_pool_after_pool(asked: str, name: str, tmp_path: Path) -> None:
-    whole = SPANNING[asked]
+    whole = SPANNING[asked]()
     (tmp_path / "torchrun").write_text(STUB, encoding="utf-8")
     (tmp_path / "torchrun").chmod(0o755)
     found = []
@@ -88,13 +90,13 @@ def test_pods_are_numbered_pool_after_pool(asked: str, name: str, tmp_path: Path
 @pytest.mark.parametrize("name", ["skypilot", "dstack", "trainjob", "pytorchjob"])
 @pytest.mark.parametrize("asked", SPANNING)
 def test_who_has_one_kind_of_node_says_so(asked: str, name: str) -> None:
-    assert [*refusals(SPANNING[asked], EXPORTERS[name])] == ["pools 2 (it has 1)"]
+    assert [*refusals(SPANNING[asked](), EXPORTERS[name])] == ["pools 2 (it has 1)"]
 
 
 def test_megatron_puts_layers_and_ranks_where_the_plan_does(tmp_path: Path) -> None:
     """The layers of every stage by its own reading of the command, the ranks of every stage by its rank groups."""
     python("megatron")
-    plans = [*SPANNING.values()]
+    plans = [made() for made in SPANNING.values()]
     jobs = [export(whole, "megatron", tmp_path / str(number)) for number, whole in enumerate(plans)]
     cut = ask("megatron_core", [job(whole) for whole in plans], tmp_path)
     for whole, said in zip(plans, cut, strict=True):

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from planner.comm.tables.records import CollectiveMethod
+from planner.solver import Problem, total
 
 GAP = 1e-9
 """Relative gap at which the solver may stop."""
@@ -83,34 +84,29 @@ def allowed(instance: BackEndInstance, chosen: Sequence[CollectiveMethod]) -> bo
 
 def solve(instance: BackEndInstance) -> BackEndChoice | None:
     """The best choice that keeps the limits; None where none does."""
-    import pulp
-
-    asked = pulp.LpProblem("back_ends_of_calls", pulp.LpMinimize)
-    y = {name: asked.add_variable(f"live_{name}", 0, 1, pulp.LpInteger) for name in instance.backends}
-    x = [
-        {k: asked.add_variable(f"use_{c}_{i}", 0, 1, pulp.LpInteger) for i, k in enumerate(each)}
-        for c, each in enumerate(instance.seconds)
-    ]
-    pairs = {p: asked.add_variable(f"switch_{p[0]}_{p[1]}", 0, 1) for p in instance.follows}
+    asked = Problem()
+    y = {name: asked.binary(f"live_{name}") for name in instance.backends}
+    x = [{k: asked.binary(f"use_{c}_{i}") for i, k in enumerate(each)} for c, each in enumerate(instance.seconds)]
+    pairs = {p: asked.continuous(f"switch_{p[0]}_{p[1]}", high=1) for p in instance.follows}
     spent = [seconds * x[c][k] for c, each in enumerate(instance.seconds) for k, seconds in each.items()]
-    asked += pulp.lpSum(spent) + pulp.lpSum(s * pairs[p] for p, s in instance.follows.items())
+    asked.minimise(total(spent) + total(s * pairs[p] for p, s in instance.follows.items()))
     for c, each in enumerate(x):
-        asked += pulp.lpSum(each.values()) == 1, f"one_{c}"
+        asked.constrain(total(each.values()) == 1, f"one_{c}")
         for i, (k, used) in enumerate(each.items()):
-            asked += used <= y[k.backend], f"live_{c}_{i}"
-    asked += pulp.lpSum(y.values()) <= instance.most, "most"
+            asked.constrain(used <= y[k.backend], f"live_{c}_{i}")
+    asked.constrain(total(y.values()) <= instance.most, "most")
     more = {name: instance.live.get(name, Live()) for name in y if name != instance.base}
     for what, limit in instance.free.items():
-        asked += pulp.lpSum(float(getattr(each, what)) * y[name] for name, each in more.items()) <= limit, what
-    asked += pulp.lpSum(y[name] for name in y if name in instance.libraries) <= 1, "one_mpi"
+        asked.constrain(total(float(getattr(each, what)) * y[name] for name, each in more.items()) <= limit, what)
+    asked.constrain(total(y[name] for name in y if name in instance.libraries) <= 1, "one_mpi")
     for (c, d), switched in pairs.items():
         for name in instance.backends:
-            there = [pulp.lpSum(v for k, v in x[i].items() if k.backend == name) for i in (c, d)]
-            asked += switched >= there[0] - there[1], f"switch_{c}_{d}_{name}"
-    asked.solve(pulp.HiGHS(msg=False, gapRel=GAP, threads=1, random_seed=0))
-    if asked.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+            there = [total(v for k, v in x[i].items() if k.backend == name) for i in (c, d)]
+            asked.constrain(switched >= there[0] - there[1], f"switch_{c}_{d}_{name}")
+    solved = asked.solve(gap=GAP)
+    if not solved.status.found:
         return None
-    chosen = tuple(max(each, key=lambda k: float(each[k].value() or 0.0)) for each in x)
+    chosen = tuple(max(each, key=lambda k: solved.value(each[k])) for each in x)
     found = value(instance, chosen)
-    bound = float(pulp.value(asked.objective)) * (1 - GAP)
+    bound = solved.objective * (1 - GAP)
     return BackEndChoice(chosen, found, max(found - bound, 0.0) / max(found, 1e-30))

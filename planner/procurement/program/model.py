@@ -16,15 +16,15 @@ share one are all on the same pools; else they go one after another (:func:`_tog
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 from planner.procurement.question.portfolio import Job, Portfolio
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column, Place
 from planner.question.values import DAYS_PER_MONTH
+from planner.solver import Linear, Problem, total
 
 FAR = 40 * 365.25
 """Days: a deadline that no longer limits anything."""
@@ -82,16 +82,16 @@ class Limit:
 class ProcureProgram:
     """A program with its variables and expressions, ready to be solved."""
 
-    problem: Any
+    problem: Problem
     spans: list[tuple[float, float]]
-    hold: dict[int, Any]
-    run: dict[tuple[int, Place], Any]
-    work: dict[tuple[int, Place], Any]
-    day: dict[tuple[int, Place, int], Any]
-    use: dict[str, Any]
+    hold: dict[int, Linear] = field(default_factory=dict)
+    run: dict[tuple[int, Place], Linear] = field(default_factory=dict)
+    work: dict[tuple[int, Place], Linear] = field(default_factory=dict)
+    day: dict[tuple[int, Place, int], Linear] = field(default_factory=dict)
+    use: dict[str, Linear] = field(default_factory=dict)
     """Limit -> what it limits, in its unit."""
-    cost: Any
-    tokens: Any
+    cost: Linear = field(default_factory=lambda: total(()))
+    tokens: Linear = field(default_factory=lambda: total(()))
     """In millions."""
 
 
@@ -149,11 +149,7 @@ def monthly_limit(asked: Portfolio, variant: ProcureVariant) -> float | None:
 
 def build(instance: ProcureInstance, variant: ProcureVariant) -> ProcureProgram:
     """The program of a variant. Columns that cannot end in their window are left out."""
-    import pulp
-
-    program = ProcureProgram(
-        pulp.LpProblem("procure", pulp.LpMinimize), spans(instance, variant), {}, {}, {}, {}, {}, 0, 0
-    )
+    program = ProcureProgram(Problem(), spans(instance, variant))
     _variables(program, instance, variant)
     _assign(program, instance)
     _held_where_run(program, instance)
@@ -164,12 +160,11 @@ def build(instance: ProcureInstance, variant: ProcureVariant) -> ProcureProgram:
     _owned(program, instance)
     _copies(program, instance, variant)
     _cuts(program, instance, variant)
-    program.problem.setObjective(_objective(program, instance, variant))
+    program.problem.minimise(_objective(program, instance, variant))
     return program
 
 
 def _variables(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
-
     more = variant.per_million_tokens > 0
     for c in instance.columns:
         if any(instance.pools[p].way in variant.without for p in c.place):
@@ -179,16 +174,16 @@ def _variables(program: ProcureProgram, instance: ProcureInstance, variant: Proc
         if days > (end - start) * (1 + 1e-12):
             continue
         key, name = (c.job, c.place), _name(c.job, c.place)
-        run = program.run[key] = program.problem.add_variable(f"run_{name}", cat="Binary")
+        run = program.run[key] = program.problem.binary(f"run_{name}")
         if more:
-            work = program.work[key] = program.problem.add_variable(f"work_{name}", 0)
-            program.problem += work >= days * run, f"enough_{name}"
-            program.problem += work <= (end - start) * run, f"window_{name}"
+            work = program.work[key] = program.problem.continuous(f"work_{name}")
+            program.problem.constrain(work >= days * run, f"enough_{name}")
+            program.problem.constrain(work <= (end - start) * run, f"window_{name}")
         else:
             program.work[key] = days * run
     for p in sorted({p for _, place in program.run for p in place}):
         if not instance.pools[p].hired:
-            program.hold[p] = program.problem.add_variable(f"hold_{p}", 0, instance.pools[p].copies, cat="Integer")
+            program.hold[p] = program.problem.integer(f"hold_{p}", high=instance.pools[p].copies)
 
 
 def _name(j: int, place: Place) -> str:
@@ -197,54 +192,48 @@ def _name(j: int, place: Place) -> str:
 
 def _assign(program: ProcureProgram, instance: ProcureInstance) -> None:
     """``assign[j]``: ``sum_q run[j,q] = 1``, every job runs in one place."""
-    import pulp
-
     for j in range(len(instance.jobs)):
         runs = [run for (job, _), run in program.run.items() if job == j]
-        program.problem += pulp.lpSum(runs) == 1, f"assign_{j}"
+        program.problem.constrain(total(runs) == 1, f"assign_{j}")
 
 
 def _held_where_run(program: ProcureProgram, instance: ProcureInstance) -> None:
     """``held[j,q,p]``: ``run[j,q] <= hold[p]`` for p of q; ``needed[p]``: ``hold[p] <= sum_{j, q of p} run[j,q]``,
     nothing is held idle.
     """
-    import pulp
-
     for (j, place), run in program.run.items():
         for p in place:
             if p in program.hold:
-                program.problem += run <= program.hold[p], f"held_{_name(j, place)}_for_{p}"
+                program.problem.constrain(run <= program.hold[p], f"held_{_name(j, place)}_for_{p}")
     for p, hold in program.hold.items():
-        program.problem += hold <= pulp.lpSum(r for (_, q), r in program.run.items() if p in q), f"needed_{p}"
+        program.problem.constrain(hold <= total(r for (_, q), r in program.run.items() if p in q), f"needed_{p}")
 
 
 def _time(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
     """``spread[j,q]``: ``sum_t day[j,q,t] = work[j,q]``; ``room[p,t]``: ``sum_{j, q of p} day[j,q,t] <= hold[p]
     L[t]``.
     """
-    import pulp
-
     monthly = monthly_limit(instance.asked, variant) is not None
-    rooms: dict[tuple[int, int], list[Any]] = {}
+    rooms: dict[tuple[int, int], list[Linear]] = {}
     for (j, place), work in program.work.items():
         held = [p for p in place if p in program.hold]
         if not held and not monthly:
             continue
         start, end = window(instance, j, place, variant)
         inside = [t for t, (a, b) in enumerate(program.spans) if a >= start - 1e-9 and b <= end + 1e-9]
-        days: dict[int, Any] = {inside[0]: work} if len(inside) == 1 else {}
+        days: dict[int, Linear] = {inside[0]: work} if len(inside) == 1 else {}
         if not days:
             for t in inside:
                 length = program.spans[t][1] - program.spans[t][0]
-                days[t] = program.problem.add_variable(f"day_{_name(j, place)}_in_{t}", 0, length)
-            program.problem += pulp.lpSum(days.values()) == work, f"spread_{_name(j, place)}"
+                days[t] = program.problem.continuous(f"day_{_name(j, place)}_in_{t}", high=length)
+            program.problem.constrain(total(days.values()) == work, f"spread_{_name(j, place)}")
         for t, day in days.items():
             program.day[j, place, t] = day
             for p in held:
                 rooms.setdefault((p, t), []).append(day)
     for (p, t), listed in rooms.items():
         length = program.spans[t][1] - program.spans[t][0]
-        program.problem += pulp.lpSum(listed) <= length * program.hold[p], f"room_{p}_{t}"
+        program.problem.constrain(total(listed) <= length * program.hold[p], f"room_{p}_{t}")
 
 
 def _together(program: ProcureProgram, instance: ProcureInstance) -> None:
@@ -252,26 +241,24 @@ def _together(program: ProcureProgram, instance: ProcureInstance) -> None:
     share some, J jobs: they work one after another, but where all work is on the same pools: ``alone[g]`` is 1 only if
     ``sum_s in_use[s] <= 1 + |g| (1 - alone[g])``, and ``in_use[s] >= run[j,q]`` for each set s of held pools in q.
     """
-    import pulp
-
     jobs = len(instance.jobs)
     for g, sets in enumerate(sharing(instance, [place for _, place in program.run])):
         if len(sets) == 1:
             continue
-        alone = program.problem.add_variable(f"alone_{g}", cat="Binary")
+        alone = program.problem.binary(f"alone_{g}")
         in_use = []
         for n, pools in enumerate(sets):
-            used = program.problem.add_variable(f"in_use_{g}_{n}", 0, 1)
+            used = program.problem.continuous(f"in_use_{g}_{n}", high=1)
             in_use.append(used)
             for (j, place), run in program.run.items():
                 if held_of(instance, place) == pools:
-                    program.problem += used >= run, f"in_use_if_run_{g}_{n}_{_name(j, place)}"
-        program.problem += pulp.lpSum(in_use) <= 1 + len(sets) * (1 - alone), f"alone_{g}_if"
+                    program.problem.constrain(used >= run, f"in_use_if_run_{g}_{n}_{_name(j, place)}")
+        program.problem.constrain(total(in_use) <= 1 + len(sets) * (1 - alone), f"alone_{g}_if")
         for t, (start, end) in enumerate(program.spans):
             days = [day for (_, place, n), day in program.day.items() if n == t and held_of(instance, place) in sets]
             if days:
                 length = end - start
-                program.problem += pulp.lpSum(days) <= length * (1 + jobs * alone), f"together_{g}_{t}"
+                program.problem.constrain(total(days) <= length * (1 + jobs * alone), f"together_{g}_{t}")
 
 
 def held_of(instance: ProcureInstance, place: Place) -> frozenset[int]:
@@ -294,28 +281,24 @@ def _money(program: ProcureProgram, instance: ProcureInstance) -> None:
     """``cost = sum_p hold (charge + held) + sum work rate``, the rate of a place that of all its pools; ``tokens = sum
     work rate``, in millions.
     """
-    import pulp
-
     rate = {(c.job, c.place): c.tokens_per_s for c in instance.columns}
     by_day = [instance.pools[p].day_usd * work for (_, place), work in program.work.items() for p in place]
     held = [(instance.pools[p].fixed_charge + instance.pools[p].held_usd) * x for p, x in program.hold.items()]
-    program.cost = pulp.lpSum(by_day + held)
-    program.tokens = pulp.lpSum(rate[key] * 86400.0 / MILLION * work for key, work in program.work.items())
+    program.cost = total(by_day + held)
+    program.tokens = total(rate[key] * 86400.0 / MILLION * work for key, work in program.work.items())
 
 
 def _limits(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
     """Every limit as ``use <= value``, both over the value: ``budget``, ``capital``, ``power``, ``racks``,
     ``switch_ports``, ``carbon``, ``quantity:OFFER`` and ``monthly`` (one a month).
     """
-    import pulp
-
     pools = instance.pools
 
-    def held(figure: Any) -> Any:
-        return pulp.lpSum(figure(pools[p]) * x for p, x in program.hold.items())
+    def held(figure: Callable[[SupplyPool], float]) -> Linear:
+        return total(figure(pools[p]) * x for p, x in program.hold.items())
 
-    def worked(figure: Any) -> Any:
-        return pulp.lpSum(figure(pools[p]) * work for (_, place), work in program.work.items() for p in place)
+    def worked(figure: Callable[[SupplyPool], float]) -> Linear:
+        return total(figure(pools[p]) * work for (_, place), work in program.work.items() for p in place)
 
     program.use = {
         "budget": held(lambda q: q.capital + q.held_usd) + worked(lambda q: q.day_usd),
@@ -332,26 +315,24 @@ def _limits(program: ProcureProgram, instance: ProcureInstance, variant: Procure
         if limit.name in variant.dropped or limit.name not in program.use:
             continue
         scale = value or 1.0
-        program.problem += program.use[limit.name] / scale <= value / scale, limit.name.replace(":", "_")
+        program.problem.constrain(program.use[limit.name] / scale <= value / scale, limit.name.replace(":", "_"))
     monthly = monthly_limit(instance.asked, variant)
     if monthly is not None:
         if "monthly" in variant.dropped:
-            most = program.use["monthly"] = program.problem.add_variable("most_in_a_month", 0)
+            most = program.use["monthly"] = program.problem.continuous("most_in_a_month")
         for n, spent in _by_month(program, instance):
             if "monthly" in variant.dropped:
-                program.problem += spent <= most, f"monthly_{n}"
+                program.problem.constrain(spent <= most, f"monthly_{n}")
             else:
-                program.problem += spent / monthly <= 1, f"monthly_{n}"
+                program.problem.constrain(spent / monthly <= 1, f"monthly_{n}")
 
 
-def _quantity(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant, offer: str) -> Any:
+def _quantity(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant, offer: str) -> Linear:
     """``most[o] >= sum_p nodes hold[p] + sum_{j,q} nodes run[j,q]`` in each span, j that may run in it: nodes of an
     offer that are bought, or hired at a time.
     """
-    import pulp
-
     pools = instance.pools
-    held = pulp.lpSum(pools[p].nodes * x for p, x in program.hold.items() if pools[p].offer == offer)
+    held = total(pools[p].nodes * x for p, x in program.hold.items() if pools[p].offer == offer)
 
     def hired_of(place: Place) -> list[SupplyPool]:
         return [pools[p] for p in place if pools[p].hired and pools[p].offer == offer]
@@ -359,10 +340,10 @@ def _quantity(program: ProcureProgram, instance: ProcureInstance, variant: Procu
     hired = [key for key in program.run if hired_of(key[1])]
     if not hired:
         return held
-    most = program.problem.add_variable(f"most_{'_'.join(offer.split())}", 0)
+    most = program.problem.continuous(f"most_{'_'.join(offer.split())}")
     for n, keys in enumerate(_at_a_time(program, instance, variant, hired)):
         nodes = [pool.nodes * program.run[key] for key in keys for pool in hired_of(key[1])]
-        program.problem += held + pulp.lpSum(nodes) <= most, f"nodes_{'_'.join(offer.split())}_{n}"
+        program.problem.constrain(held + total(nodes) <= most, f"nodes_{'_'.join(offer.split())}_{n}")
     return most
 
 
@@ -380,23 +361,19 @@ def _at_a_time(
 
 def _copies(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
     """``copies[p,t]``: ``sum_{j, q of p} run[j,q] <= copies[p]``, j that may run on hired p in span t."""
-    import pulp
-
     for p in sorted({p for _, place in program.run for p in place}):
         keys = [key for key in program.run if p in key[1]]
         if not instance.pools[p].hired or len(keys) <= instance.pools[p].copies:
             continue
         for n, alike in enumerate(_at_a_time(program, instance, variant, keys)):
             if len(alike) > instance.pools[p].copies:
-                runs = pulp.lpSum(program.run[key] for key in alike)
-                program.problem += runs <= instance.pools[p].copies, f"copies_{p}_{n}"
+                runs = total(program.run[key] for key in alike)
+                program.problem.constrain(runs <= instance.pools[p].copies, f"copies_{p}_{n}")
 
 
-def _by_month(program: ProcureProgram, instance: ProcureInstance) -> list[tuple[int, Any]]:
+def _by_month(program: ProcureProgram, instance: ProcureInstance) -> list[tuple[int, Linear]]:
     """What is spent in each month, without capital: holding by its days, use by its days."""
-    import pulp
-
-    months: dict[int, list[Any]] = {}
+    months: dict[int, list[Linear]] = {}
     for (_, place, t), day in program.day.items():
         a_day = sum(instance.pools[p].day_usd for p in place)
         months.setdefault(int(program.spans[t][0] / DAYS_PER_MONTH + 1e-9), []).append(a_day * day)
@@ -406,7 +383,7 @@ def _by_month(program: ProcureProgram, instance: ProcureInstance) -> list[tuple[
                 if (share := month_share(instance.pools[p], n)) > 0]  # fmt: skip
         terms = held + months.get(n, [])
         if terms:
-            found.append((n, pulp.lpSum(terms)))
+            found.append((n, total(terms)))
     return found
 
 
@@ -418,39 +395,35 @@ def month_share(pool: SupplyPool, month: int) -> float:
 
 def _owned(program: ProcureProgram, instance: ProcureInstance) -> None:
     """``owned[node]``: ``sum_p nodes hold[p] <= count``; what is there is divided, not multiplied."""
-    import pulp
-
     for owned in instance.asked.owned:
         used = [instance.pools[p].nodes * x for p, x in program.hold.items()
                 if instance.pools[p].way == "own" and instance.pools[p].node.id == owned.node]  # fmt: skip
         if used:
-            program.problem += pulp.lpSum(used) <= owned.count, f"owned_{owned.node}"
+            program.problem.constrain(total(used) <= owned.count, f"owned_{owned.node}")
 
 
 def _cuts(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
     """``uses[f]`` 1 if a pool of family f runs a job; ``cut[n]``: not exactly the families of an earlier answer."""
-    import pulp
-
     if not variant.cut:
         return
-    by_family: dict[str, list[Any]] = {}
+    by_family: dict[str, list[Linear]] = {}
     for (_, place), run in program.run.items():
         for family in sorted({instance.pools[p].family for p in place}):
             by_family.setdefault(family, []).append(run)
     uses = {}
     for n, (name, runs) in enumerate(sorted(by_family.items())):
-        used = uses[name] = program.problem.add_variable(f"uses_{n}", cat="Binary")
-        program.problem += used <= pulp.lpSum(runs), f"used_{n}"
+        used = uses[name] = program.problem.binary(f"uses_{n}")
+        program.problem.constrain(used <= total(runs), f"used_{n}")
         for m, run in enumerate(runs):
-            program.problem += run <= used, f"uses_if_run_{n}_{m}"
+            program.problem.constrain(run <= used, f"uses_if_run_{n}_{m}")
     for n, names in enumerate(variant.cut):
         if names <= uses.keys():  # else what was used then cannot be used now
-            inside = pulp.lpSum(uses[name] for name in names)
-            outside = pulp.lpSum(used for name, used in uses.items() if name not in names)
-            program.problem += inside - outside <= len(names) - 1, f"cut_{n}"
+            inside = total(uses[name] for name in names)
+            outside = total(used for name, used in uses.items() if name not in names)
+            program.problem.constrain(inside - outside <= len(names) - 1, f"cut_{n}")
 
 
-def _objective(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> Any:
+def _objective(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> Linear:
     """US dollars over a thousand; kilograms over a thousand; or the use of a limit over its value."""
     if variant.per_million_tokens > 0:
         return program.cost / 1e3 - variant.per_million_tokens / 1e3 * program.tokens

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import le
 
 from planner.procurement.program.model import ProcureInstance
 from planner.procurement.supply.pools import SupplyPool
@@ -32,28 +34,46 @@ def undominated(instance: ProcureInstance, *, across: bool = False) -> list[Colu
     return [c for c in instance.columns if c.pool in joined or (-1, c.pool) in kept or (c.job, c.pool) in kept]
 
 
+@dataclass(frozen=True, slots=True)
+class _Rival:
+    """A pool with the figures that others must not exceed, each computed once: thousands of pairs are compared."""
+
+    pool: SupplyPool
+    held: tuple[float, ...]
+    """What having it takes; the less, the better."""
+    work: dict[int, tuple[float, float, float]]
+    """Of every job: days, dollars, kilograms."""
+
+
+def _rival(pool: SupplyPool, days: dict[int, float]) -> _Rival:
+    held = (pool.capital, pool.fixed_charge, pool.month_usd, pool.held_usd, pool.power, pool.racks, pool.switch_ports,
+            pool.start_day, -pool.end_day, -pool.copies)  # fmt: skip
+    return _Rival(pool, held, {j: (d, d * pool.day_usd, d * pool.day_kg) for j, d in days.items()})
+
+
 def _front(pools: Sequence[SupplyPool], days: dict[int, dict[int, float]], scarce: set[int]) -> set[int]:
     ordered = sorted(days, key=lambda p: (pools[p].fixed_charge + pools[p].held_usd, sum(days[p].values()), p))
     front: list[int] = []
+    rivals: list[_Rival] = []
     for p in ordered:
-        if not any(_dominates(pools[q], days[q], pools[p], days[p]) for q in front if q not in scarce):
+        other = _rival(pools[p], days[p])
+        if not any(_dominates(one, other) for one in rivals):
             front.append(p)
+            if p not in scarce:
+                rivals.append(other)
     return set(front)
 
 
-def _dominates(one: SupplyPool, ours: dict[int, float], other: SupplyPool, theirs: dict[int, float]) -> bool:
-    if not (theirs.keys() <= ours.keys() and one.copies >= other.copies and _no_more(one, other)):
+def _dominates(one: _Rival, other: _Rival) -> bool:
+    if not (_no_more(one.held, other.held) and other.work.keys() <= one.work.keys() and _lasts(one.pool, other.pool)):
         return False
-    return all(
-        ours[j] <= days
-        and ours[j] * one.day_usd <= days * other.day_usd
-        and ours[j] * one.day_kg <= days * other.day_kg
-        for j, days in theirs.items()
-    )
+    return all(_no_more(one.work[j], theirs) for j, theirs in other.work.items())
 
 
-def _no_more(one: SupplyPool, other: SupplyPool) -> bool:
-    if one.at_most is not None and (one.offer != other.offer or one.nodes > other.nodes):
-        return False  # it may not be there to take the other's place
-    held = ("capital", "fixed_charge", "month_usd", "held_usd", "power", "racks", "switch_ports", "start_day")
-    return all(getattr(one, name) <= getattr(other, name) for name in held) and one.end_day >= other.end_day
+def _no_more(ours: tuple[float, ...], theirs: tuple[float, ...]) -> bool:
+    return all(map(le, ours, theirs))
+
+
+def _lasts(one: SupplyPool, other: SupplyPool) -> bool:
+    """Whether it is there to take the other's place."""
+    return one.at_most is None or (one.offer == other.offer and one.nodes <= other.nodes)

@@ -1,17 +1,16 @@
-"""Solving a program: HiGHS, or CBC where it is missing; the answer as plain numbers, with the bound that was proven."""
+"""Solving a program: the answer as plain numbers, with the bound that was proven."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 from planner.base.errors import NoAnswer
 from planner.procurement.program.model import FAR, ProcureInstance, ProcureProgram, ProcureVariant, build, monthly_limit
 from planner.procurement.program.schedule import calendar, makespan, most_in_a_month
 from planner.procurement.program.solution import Piece, Solution
+from planner.solver import GAP, Outcome, SolverName, Status
 
-GAP = 1e-4
 TIME_LIMIT_S = 60.0
 SHORTEST_STEP = 1e-4
 """Relative width to which the earliest completion is narrowed down."""
@@ -24,7 +23,7 @@ class Settings:
 
     gap: float = GAP
     time_limit_s: float = TIME_LIMIT_S
-    solver: str = "highs"
+    solver: SolverName = "highs"
 
 
 USUAL = Settings()
@@ -49,80 +48,38 @@ def _solved(instance: ProcureInstance, variant: ProcureVariant, settings: Settin
     program = build(instance, variant)
     if len({j for j, _ in program.run}) < len(instance.jobs):
         return None  # some job fits nowhere in its window
-    objective = program.problem.objective
-    if not _run(program.problem, settings):
-        if program.problem.sol_status == _infeasible():
-            return None
+    outcome = program.problem.solve(gap=settings.gap, time_limit_s=settings.time_limit_s, solver=settings.solver)
+    if outcome.status is Status.INFEASIBLE:
+        return None
+    if not outcome.status.found:
         raise NoAnswer(f"no answer was found in {settings.time_limit_s:g} s, and none was excluded; allow more time")
-    # An objective that nothing can change has no value of its own under every solver.
-    value = float(objective.constant if objective.value() is None else objective.value())
-    found = _read(program, instance, value, _bound(program.problem, value, settings))
-    return replace(found, latest=variant.latest, by_month=monthly_limit(instance.asked, variant) is not None)
+    return replace(
+        _read(program, instance, outcome),
+        latest=variant.latest,
+        by_month=monthly_limit(instance.asked, variant) is not None,
+    )
 
 
-def _run(problem: Any, settings: Settings) -> bool:
-    """Solves in place; whether something feasible was found."""
-    import pulp
-
-    options = {"msg": False, "timeLimit": settings.time_limit_s, "gapRel": settings.gap}
-    if settings.solver == "highs" and _has_highs():
-        problem.solve(pulp.HiGHS(**options, threads=1, random_seed=0))
-    else:
-        import warnings
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            problem.solve(pulp.PULP_CBC_CMD(**options, threads=1))
-    return bool(problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible))
-
-
-def _infeasible() -> int:
-    import pulp
-
-    return int(pulp.LpSolutionInfeasible)
-
-
-def _has_highs() -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec("highspy") is not None
-
-
-def _bound(problem: Any, value: float, settings: Settings) -> float:
-    """What the solver proved; where it does not say, its own gap."""
-    model = getattr(problem, "solverModel", None)
-    info = model.getInfo() if model is not None and hasattr(model, "getInfo") else None
-    bound = float(info.mip_dual_bound) if info is not None else value - settings.gap * abs(value)
-    # A program without whole numbers left has no bound of its own: its optimum is one.
-    return bound if math.isfinite(bound) and abs(bound) < 1e29 else value
-
-
-def _read(program: ProcureProgram, instance: ProcureInstance, value: float, bound: float) -> Solution:
-    hold = {p: n for p, x in program.hold.items() if (n := round(x.value() or 0)) > 0}
-    run = {j: place for (j, place), x in program.run.items() if (x.value() or 0) > 0.5}
-    work = {j: float(_value(program.work[j, place])) for j, place in run.items()}
+def _read(program: ProcureProgram, instance: ProcureInstance, outcome: Outcome) -> Solution:
+    value = outcome.value
+    hold = {p: n for p, x in program.hold.items() if (n := round(value(x))) > 0}
+    run = {j: place for (j, place), x in program.run.items() if value(x) > 0.5}
     pieces = tuple(
         Piece(j, place, *program.spans[t], days)
         for (j, place, t), day in program.day.items()
-        if run.get(j) == place and (days := float(_value(day))) > 1e-9
+        if run.get(j) == place and (days := value(day)) > 1e-9
     )
-    use = {name: float(_value(expression)) for name, expression in program.use.items()}
     return Solution(
         hold,
         run,
-        work,
+        {j: value(program.work[j, place]) for j, place in run.items()},
         pieces,
-        value,
-        min(bound, value),
-        use,
-        float(_value(program.cost)),
-        float(_value(program.tokens)),
+        outcome.objective,
+        outcome.bound,
+        {name: value(expression) for name, expression in program.use.items()},
+        value(program.cost),
+        value(program.tokens),
     )
-
-
-def _value(expression: Any) -> float:
-    found = expression.value() if hasattr(expression, "value") else expression
-    return float(found or 0.0)
 
 
 # ---- objectives that take several programs ---------------------------------------------------------------------------

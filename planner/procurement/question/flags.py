@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
+from planner.base.typed import Where, listed
 from planner.base.units import UnitError
 from planner.catalog import Catalog
 from planner.catalog.files import Document
@@ -17,14 +16,15 @@ from planner.procurement.question.portfolio import WAYS, NodeOption, Portfolio
 from planner.procurement.question.reading import portfolio
 from planner.procurement.supply.offers import everything
 from planner.procurement.supply.pools import offers
-from planner.question.tables import opened
+from planner.question.typed_file import TypedFile, opened
 from planner.question.values import span
 
 DEFAULT_HORIZON = "12 months"
 FLAGS = "flags"
 """Where a problem of the short form stands."""
-OF_A_WORKLOAD = ("model", "tokens", "method", "batch", "seq", "precision")
-"""Flags that describe the one workload of the short form."""
+OF_A_WORKLOAD = {"model": "model", "tokens": "tokens", "method": "method", "batch": "batch", "seq": "sequence",
+                 "precision": "precision"}  # fmt: skip
+"""Flags that describe the one workload of the short form -> the key of a portfolio that says the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +47,12 @@ class Flags:
     as_of: str | None = None
 
 
-OF_FLAG = {
-    "limits.budget": "--budget",
-    "limits.power": "--power",
-    "regions": "--region",
-    "as_of": "--as-of",
-    "objective": "--objective",
+OF_FLAG: dict[Where, str] = {
+    ("limits", "budget"): "--budget",
+    ("limits", "power"): "--power",
+    ("regions",): "--region",
+    ("as_of",): "--as-of",
+    ("objective",): "--objective",
 }
 """Keys of a portfolio that a flag sets."""
 
@@ -61,7 +61,7 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
     """The portfolio of a file, with what the flags change; or of the flags alone.
 
     Raises:
-        WrongQuestion: neither a file nor a model, both, or any problem of theirs.
+        WrongQuestion: neither a file nor a model, both, or any problem of theirs; by the flag that said it.
     """
     if path is None and flags.model is None:
         raise WrongQuestion(
@@ -76,57 +76,48 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
                 f"a portfolio file and --{flag}: the file states how its workloads are trained; "
                 "write it there, or drop the file"
             )
+    found = Document(Path(FLAGS), "", _short(flags)) if path is None else opened(path)
+    data, said = _said(found.data, flags)
     if path is None:
-        with _told_by_flag(FLAGS):
-            return _narrowed(catalog, Document(Path(FLAGS), "", _from_flags(flags)), flags)
-    found = opened(path)
-    said = {"as_of": flags.as_of, "objective": flags.objective, "regions": flags.region}
-    limits = {"budget": flags.budget, "power": flags.power}
-    data = {**found.data, **{key: value for key, value in said.items() if value is not None}}
-    table = data.get("limits", {})
-    if isinstance(table, dict):
-        data["limits"] = {**table, **{key: value for key, value in limits.items() if value is not None}}
+        said |= {("workloads", 0, key): f"--{flag}" for flag, key in OF_A_WORKLOAD.items()}
+    return _narrowed(catalog, TypedFile(document=Document(found.path, found.text, data), flags=said), flags)
+
+
+def _said(data: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], dict[Where, str]]:
+    """The data of a file with what flags say in its place, and which flag said what."""
+    data, said = dict(data), {}
+    given = {"budget": flags.budget, "power": flags.power, "regions": flags.region, "as_of": flags.as_of,
+             "objective": flags.objective}  # fmt: skip
+    for where, flag in OF_FLAG.items():
+        value = given[str(where[-1])]
+        if value is not None:
+            said[where] = flag
+            data = _with(data, where, value)
     if flags.within is not None:
-        rows = data.get("workloads", [])
+        rows = listed(data.get("workloads", []))
         data["workloads"] = [{**row, "deadline": flags.within} if isinstance(row, dict) else row for row in rows]
-    if data == found.data:
-        return _narrowed(catalog, found, flags)
-    portfolio(found, catalog)  # what is wrong with the file itself is told as such
-    with _told_by_flag(str(found.path)):
-        return _narrowed(catalog, Document(found.path, found.text, data), flags)
+        said |= {("workloads", n, "deadline"): "--within" for n in range(len(rows))}
+    return data, said
 
 
-@contextmanager
-def _told_by_flag(place: str) -> Iterator[None]:
-    """Problems of values that flags set are told by the flag, not by a file and its line; each once."""
-    try:
-        yield
-    except WrongQuestion as error:
-        lines = [_by_flag(line, place) for line in str(error).splitlines()]
-        raise WrongQuestion("\n".join(dict.fromkeys(lines))) from None
+def _with(table: dict[str, Any], where: Where, value: Any) -> dict[str, Any]:
+    """A copy of a table with another value at a key of it, or of a table within."""
+    key, *rest = map(str, where)
+    inner = table.get(key, {})
+    if rest and not isinstance(inner, dict):
+        return table  # what is wrong with it is told of the file
+    return {**table, key: _with(inner, tuple(rest), value) if rest else value}
 
 
-def _by_flag(line: str, place: str) -> str:
-    found = re.fullmatch(rf"{re.escape(place)}(?::\d+)?: ([\w.]+): (.*)", line)
-    if found is None:
-        return line
-    key, says = found.groups()
-    if re.fullmatch(r"workloads\.\d+\.deadline", key):
-        return f"--within: {says}"
-    if re.fullmatch(r"workloads\.\d+\.\w+", key) and place == FLAGS:
-        return says if key.endswith(".model") and " = " in says else f"--{key.rpartition('.')[2]}: {says}"
-    return f"{OF_FLAG[key]}: {says}" if key in OF_FLAG else line
-
-
-def _narrowed(catalog: Catalog, document: Document, flags: Flags) -> Portfolio:
-    """The document's portfolio with only the candidates that the flags name."""
-    found = portfolio(document, catalog)
+def _narrowed(catalog: Catalog, file: TypedFile, flags: Flags) -> Portfolio:
+    """The file's portfolio with only the candidates that the flags name."""
+    found = portfolio(file, catalog)
     named = tuple(way.strip() for way in flags.ways.split(",")) if flags.ways else WAYS
     for way in named:
         if way not in WAYS:
             raise WrongQuestion(f"--ways {flags.ways}: {way!r} is none of {', '.join(WAYS)}")
     ways = tuple(way for way in WAYS if way in named)
-    if flags.ways and "candidates" not in document.data:  # all that has a price, in ways that are not usual, too
+    if flags.ways and "candidates" not in file.document.data:  # all that has a price, in ways that are not usual, too
         found = replace(found, candidates=everything(catalog, found.as_of, ways))
     kept: dict[str, NodeOption] = {}
     for name, candidate in zip(offers(found.candidates), found.candidates, strict=True):
@@ -158,28 +149,12 @@ def _horizon(flags: Flags) -> str:
         return DEFAULT_HORIZON  # the deadline's own reading says what is wrong
 
 
-def _from_flags(flags: Flags) -> dict[str, Any]:
-    job = {
-        "name": flags.model,
-        "model": flags.model,
-        "tokens": flags.tokens,
-        "method": flags.method,
-        "batch": flags.batch,
-        "sequence": flags.seq,
-        "precision": flags.precision,
-        "deadline": flags.within if flags.within else None,
-    }
-    top = {
+def _short(flags: Flags) -> dict[str, Any]:
+    """The portfolio of one workload that the flags alone describe."""
+    job = {key: getattr(flags, flag) for flag, key in OF_A_WORKLOAD.items()}
+    return {
         "currency": "USD",
         "name": flags.model,
-        "as_of": flags.as_of,
         "horizon": _horizon(flags),
-        "objective": flags.objective,
-        "regions": flags.region,
-    }
-    limits = {"budget": flags.budget, "power": flags.power}
-    return {
-        **{key: value for key, value in top.items() if value is not None},
-        "limits": {key: value for key, value in limits.items() if value is not None},
-        "workloads": [{key: value for key, value in job.items() if value is not None}],
+        "workloads": [{key: value for key, value in {"name": flags.model, **job}.items() if value is not None}],
     }

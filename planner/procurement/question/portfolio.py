@@ -1,13 +1,45 @@
-"""What a procurement is asked: jobs, candidates, limits and what owning costs. Frozen records; days and US dollars."""
+"""What a procurement is asked: jobs, candidates, limits and what owning costs. Frozen records; days and US dollars.
+
+Their field types say how a portfolio file writes them (:mod:`planner.base.typed`); an alias is the key of the file.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from datetime import date
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from planner.cost.ownership import Ownership
-from planner.question.amounts import Exchange
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+
+from planner.base import units
+from planner.base.typed import missing, reads
+from planner.question import amounts
 from planner.question.asked import PlanOptions
+from planner.question.ownership import OwnershipTable
+from planner.question.values import (
+    DAY_S,
+    TABLE,
+    Bandwidth,
+    Days,
+    Delay,
+    FabricId,
+    IsoDate,
+    Kilograms,
+    Money,
+    NodeId,
+    Positive,
+    PositiveMoney,
+    RegionId,
+    Several,
+    Share,
+    Watts,
+    Whole,
+    above_nothing,
+    iso_date,
+    span,
+)
+from planner.schema.procurement import Currency, PoolGroup
 
 DAYS_PER_YEAR = 365.25
 Way = Literal["buy", "on-demand", "spot", "reserved-1y", "reserved-3y"]
@@ -19,6 +51,50 @@ NetworkPrices = Literal["parts", "libra"]
 NETWORK_PRICES: tuple[NetworkPrices, ...] = get_args(NetworkPrices)
 Charge = Literal["cash", "amortised"]
 CHARGES: tuple[Charge, ...] = get_args(Charge)
+
+
+WIRINGS = ("rail-optimised", "fat-tree", "rail-only", "dragonfly", "torus")
+PRICE = ("amount", "date", "source")
+"""Keys of a price of one's own."""
+
+
+def _ascending(counts: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(set(counts)))
+
+
+def _wiring(text: object) -> tuple[str, float]:
+    """``"fat-tree 2:1"`` -> topology and oversubscription."""
+    match = re.fullmatch(r"([a-z-]+)(?:\s+(\d+(?:\.\d+)?):1)?", str(text))
+    if match is None or match[1] not in WIRINGS:
+        raise ValueError(f"{text!r}: write {', '.join(WIRINGS)}, with '2:1' behind it for oversubscription")
+    over = float(match[2] or 1.0)
+    if over < 1:
+        raise ValueError(f"{text!r}: oversubscription is at least 1:1")
+    return match[1], over
+
+
+def _latency(text: object) -> float:
+    seconds = units.parse(text, "time")  # type: ignore[arg-type]
+    if seconds < 0:
+        raise units.UnitError(f"{text!r}: must not be negative")
+    return seconds
+
+
+def _price(given: Any, info: Any) -> StatedPrice:
+    """``{amount = "$40/h", date = ..., source = ...}``: one way, its price, and where that comes from."""
+    ways = info.data.get("ways", ())
+    if not isinstance(given, dict) or set(given) - set(PRICE) or "amount" not in given:
+        raise ValueError('write price = { amount = "$40/h", date = "2026-11-20", source = "our quote" }')
+    if len(ways) != 1:
+        raise ValueError("a price of your own goes with one way; write a candidate for each")
+    text = str(given["amount"])
+    hourly = text.replace(" ", "").endswith("/h")
+    if hourly == (ways[0] == "buy"):
+        raise ValueError(
+            f"{text!r}: {'a purchase is not paid by the hour' if hourly else 'give the price of an hour: /h'}"
+        )
+    usd = above_nothing(text, amounts.usd(re.sub(r"\s*/\s*h$", "", text), info.context.currency))
+    return StatedPrice(usd=usd, date=iso_date(given.get("date", "")), source=str(given.get("source", "the portfolio")))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,122 +116,147 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StatedPrice:
+    """A price in place of the catalog's: to buy one node, or for an hour of it."""
+
+    usd: float
+    date: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeOption:
     """A node type that may be acquired."""
 
-    node: str
-    ways: tuple[Way, ...]
-    counts: tuple[int, ...] = ()
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    node: NodeId
+    ways: Annotated[Several[Way], Field(min_length=1), missing(f"any of {', '.join(WAYS)}")]
+    counts: Annotated[Several[Whole], AfterValidator(_ascending)] = ()
     """Sizes to try; empty: a ladder up to `at_most`."""
-    at_most: int | None = None
+    at_most: Whole | None = None
     """Nodes of this type that can be had."""
-    min_order: int = 1
-    wirings: tuple[tuple[str, float], ...] = (("", 1.0),)
+    min_order: Whole = 1
+    wirings: Several[Annotated[tuple[str, float], reads(_wiring)]] = (("", 1.0),)
     """Topology and oversubscription; an empty topology is the node's usual fabric."""
-    nics: int | None = None
-    fabric: str | None = None
-    regions: tuple[str, ...] = ()
-    delivery_day: float = 0.0
-    copies: int | None = None
+    nics: Whole | None = None
+    fabric: FabricId | None = None
+    regions: Several[RegionId] = ()
+    delivery_day: Annotated[Delay, Field(alias="delivery")] = 0.0
+    copies: Whole | None = None
     """Separate clusters of the same size that may be had; None: one for every job."""
-    price_usd: float | None = None
-    """In place of the catalog's: to buy one node, or for an hour of it."""
-    price_date: str = ""
-    price_source: str = ""
+    price: Annotated[StatedPrice | None, BeforeValidator(_price)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Owned:
     """Nodes that are there already."""
 
-    node: str
-    count: int
-    fabric: str | None = None
-    region: str | None = None
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    node: NodeId
+    count: Annotated[Whole, missing("write for example count = 2")]
+    fabric: FabricId | None = None
+    region: RegionId | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixedPools:
-    """Unlike pools that may work on one job together."""
+class MixedPools(PoolGroup):
+    """A ``[[mixed]]`` table: what the answer carries of it, and the sizes to try."""
 
-    pools: tuple[str, ...]
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    pools: Annotated[Several[str], missing('name them: pools = ["own dgx-a100-80gb", "dgx-h100"]')]
     """What is owned (``own NODE``) and candidates, by the names of :func:`planner.procurement.supply.pools.offers`."""
-    counts: tuple[tuple[int, ...], ...] = ()
+    workloads: Several[str] = ()
+    link_bytes_per_s: Annotated[Bandwidth | None, Field(alias="link")] = None
+    """None: the slower pool's NICs, or an assumed rate to machines of others."""
+    link_latency_s: Annotated[float | None, reads(_latency), Field(alias="latency")] = None
+    """Given if the rate is."""
+    pipelines: Literal["alike", "any"] = "alike"
+    counts: Several[Several[Whole]] = ()
     """Nodes of each that are tried together; empty: all and half of what is owned, some of what is not."""
-    bandwidth: float | None = None
-    """B/s that a node sends to another pool; None: the slower one's NICs, or an assumed one to machines of others."""
-    latency: float | None = None
-    """Seconds; given if the bandwidth is."""
-    jobs: tuple[str, ...] = ()
-    """Workloads; empty: all."""
-    alike: bool = True
-    """Whether pipelines are of one kind and fill their nodes, as launchers start them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Hard limits; None where there is none. US dollars, watts, kilograms."""
 
-    budget: float | None = None
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    budget: PositiveMoney | None = None
     """All money that is spent within the horizon."""
-    capital: float | None = None
-    monthly: float | None = None
+    capital: Money | None = None
+    monthly: PositiveMoney | None = None
     """Running costs and rent in any month, without capital."""
-    power: float | None = None
+    power: Watts | None = None
     """Of machines of one's own, provided at the plug."""
-    racks: float | None = None
-    switch_ports: float | None = None
-    carbon: float | None = None
+    racks: Positive | None = None
+    switch_ports: Positive | None = None
+    carbon: Kilograms | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hall:
     """The room for machines of one's own."""
 
-    rack_units: int = 48
-    cooling_per_rack: float | None = None
-    """Watts."""
-    node_units: dict[str, int] = field(default_factory=lambda: {"server": 8, "workstation": 4, "rack": 48})
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    rack_units: Whole = 48
+    cooling_per_rack: Watts | None = None
+    node_units: ClassVar[dict[str, int]] = {"server": 8, "workstation": 4, "rack": 48}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reliability:
     """What failures cost where the plan's own figures do not say."""
 
-    preemptions_per_node_day: float = 0.2
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    preemptions_per_node_day: Positive = 0.2
     """Of spot instances."""
-    repair_days: float = 3.0
-    spare_risk: float = 0.05
+    repair_days: Annotated[Days, Field(alias="repair")] = 3.0
+    spare_risk: Share = 0.05
     """That the spares do not suffice while a node is repaired."""
-    restart_without_spares_s: float = 4 * 3600.0
+    restart_without_spares_s: Annotated[
+        float, reads(lambda text: span(text) * DAY_S), Field(alias="restart_without_spares")
+    ] = 4 * 3600.0
     """Until a replacement or a smaller job runs, where no spare stands by."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Portfolio:
-    """The whole question."""
+class PortfolioTerms:
+    """What a portfolio file and the question that it becomes both say."""
 
-    name: str
-    as_of: str
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    name: str = ""
+    as_of: IsoDate = field(default_factory=lambda: date.today().isoformat())
     """ISO date from which the age of prices is counted."""
-    horizon_days: float
+    horizon_days: Annotated[Days, Field(alias="horizon"), missing('write for example horizon = "12 months"')]
     objective: Objective = "cost"
-    jobs: tuple[Job, ...]
-    candidates: tuple[NodeOption, ...]
-    owned: tuple[Owned, ...] = ()
-    mixed: tuple[MixedPools, ...] = ()
-    regions: tuple[str, ...] = ("us",)
-    limits: Limits = Limits()
-    hall: Hall = Hall()
-    ownership: Ownership = field(default_factory=Ownership)
     charge: Charge = "cash"
     """What a bought machine costs the plan: all its price, or the share of its life that the horizon takes."""
+    regions: Several[RegionId] = ("us",)
+    limits: Limits = Limits()
+    owned: Several[Owned] = ()
+    mixed: Several[MixedPools] = ()
+    ownership: OwnershipTable = field(default_factory=OwnershipTable)
+    hall: Hall = Hall()
     reliability: Reliability = Reliability()
     network_prices: NetworkPrices = "parts"
     """Of networks that are bought: switches and links by piece where their prices are known, or LIBRA's US dollars for
     each GB/s for all of them.
     """
-    exchange: Exchange = field(default_factory=Exchange)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portfolio(PortfolioTerms):
+    """The whole question."""
+
+    jobs: tuple[Job, ...]
+    candidates: tuple[NodeOption, ...]
+    currency: Currency = field(default_factory=Currency)
     price_factor: float = 1.0
     """On every catalog price of nodes: what a sensitivity turns."""
     inputs: dict[str, str] = field(default_factory=dict)

@@ -31,8 +31,8 @@ class Quote:
 
 def quote(catalog: Catalog, candidate: NodeOption, way: Way, factor: float = 1.0) -> Quote | None:
     """The price of a node under one way; None where the catalog has none."""
-    if candidate.price_usd is not None:
-        return Quote(candidate.price_usd, candidate.price_date, candidate.price_source)
+    if candidate.price is not None:
+        return Quote(candidate.price.usd, candidate.price.date, candidate.price.source)
     node = catalog.node(candidate.node)
     basis = "purchase" if way == "buy" else way
     listed = _newest(node.prices, basis)

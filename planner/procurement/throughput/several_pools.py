@@ -122,7 +122,12 @@ class Mixtures:
         """What the speed of a job on several pools depends on."""
         pools = [self._pools[p] for p in together.place]
         boards = tuple((machine(pool), wiring(pool), pool.cluster.count) for pool in pools)
-        how = (together.asked.alike, together.asked.bandwidth, together.asked.latency, *zones(self._asked, pools))
+        how = (
+            together.asked.pipelines,
+            together.asked.link_bytes_per_s,
+            together.asked.link_latency_s,
+            *zones(self._asked, pools),
+        )
         return (work(self._asked.jobs[j]), boards, how)
 
     def _searched(self, job: Job, together: JointPools) -> _Found | str:
@@ -131,7 +136,7 @@ class Mixtures:
         parts = _parts(self._asked, pools, together.asked)
         try:
             wanted = request_over(self._catalog, job.model, [pool.cluster for pool in pools], replace(job.asked, top=1))
-            best = run.plan(self._catalog, replace(wanted, top=1, alike=together.asked.alike), parts)
+            best = run.plan(self._catalog, replace(wanted, top=1, alike=together.asked.pipelines == "alike"), parts)
         except (WrongQuestion, NoAnswer) as error:  # what each pool does alone is answered for itself
             return str(error).splitlines()[0]
         (plan, *_) = best.plans
@@ -162,7 +167,7 @@ def _used(plan: Plan, parts: Sequence[Part]) -> tuple[int, ...]:
 
 
 def _meant(together: JointPools, job: Job) -> bool:
-    return not together.asked.jobs or job.name.partition("#")[0] in together.asked.jobs
+    return not together.asked.workloads or job.name.partition("#")[0] in together.asked.workloads
 
 
 def _parts(asked: Portfolio, pools: Sequence[SupplyPool], table: MixedPools) -> Pools:
@@ -175,8 +180,8 @@ def _parts(asked: Portfolio, pools: Sequence[SupplyPool], table: MixedPools) -> 
     given = {}
     for a, b in combinations(parts, 2):
         pair = frozenset((a.name, b.name))
-        if table.bandwidth is not None and table.latency is not None:
-            given[pair] = PoolLink(table.bandwidth, table.latency, "as given ([[mixed]] link)")
+        if table.link_bytes_per_s is not None and table.link_latency_s is not None:
+            given[pair] = PoolLink(table.link_bytes_per_s, table.link_latency_s, "as given ([[mixed]] link)")
         elif (a.cluster.node.id, a.zone) == (b.cluster.node.id, b.zone):
             given[pair] = default_link(a, b)  # else they would be taken for one cluster
     return Pools(parts, given)

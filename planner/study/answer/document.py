@@ -15,7 +15,6 @@ from planner.catalog import Catalog
 from planner.schema.plan import Assumption, Generator, Plan
 from planner.schema.study import (
     UNITS,
-    AxisSection,
     Brief,
     DesignPoint,
     Interaction,
@@ -23,14 +22,17 @@ from planner.schema.study import (
     StudySearch,
     StudySection,
     Trial,
+    Value,
 )
 from planner.study.answer import front, sensitivity
 from planner.study.answer.importance import Importance, importance
 from planner.study.program.evaluation import Evaluator
-from planner.study.question.study import LARGER_IS_BETTER, Study, Value
+from planner.study.question.study import LARGER_IS_BETTER, Study
 
 SHOWN = 5
 """Best points of a study with one objective."""
+WRITTEN = {"seq": "sequence", "pin": "pins", "all": "all_switches", "link": "links"}
+"""Option -> its key in a document, where that is another one."""
 MOST_FRONT = 40
 """Points of a front whose plans are written in full."""
 
@@ -52,17 +54,23 @@ def question(study: Study) -> StudySection:
     return StudySection(
         name=study.name,
         base=asdict(study.base),
-        axes=tuple(AxisSection(path=axis.path, unit=axis.unit, values=axis.values) for axis in study.axes),
+        axes=study.axes,
         workloads=tuple(
-            {"model": job.model, "weight": job.weight, "asked": _said(asdict(job.asked))} for job in study.workloads
+            {"model": job.model, "weight": job.weight, "asked": _as_written(_said(asdict(job.asked)))}
+            for job in study.workloads
         ),
         objectives=study.objectives,
         units={name: UNITS[name] for name in study.objectives},
         constraints=tuple(_said(asdict(limit)) for limit in study.constraints),
         costs=_said(asdict(study.costs)),
-        power=tuple(asdict(rate) for rate in study.power),
+        power=study.power,
         inputs=catalogs,
     )
+
+
+def _as_written(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by the names that documents and journals have had for them from the first."""
+    return {WRITTEN.get(key, key): value for key, value in options.items()}
 
 
 def _said(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from planner.base.errors import ClusterwrightError
-from planner.schema.study import AxisSensitivity, NextMillion, PairSweep, Swept
+from planner.schema.study import Axis, AxisSensitivity, NextMillion, PairSweep, Swept, Value
 from planner.study.program.evaluation import Evaluator, Outcome
-from planner.study.question.study import LARGER_IS_BETTER, Axis, Value
+from planner.study.question.study import LARGER_IS_BETTER
 
 STEP = 0.01
 """Of an axis, up and down, that an elasticity is taken over."""

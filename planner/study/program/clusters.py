@@ -13,8 +13,9 @@ from planner.cost.ownership import hourly_cost
 from planner.question.asked import request
 from planner.question.request import Request
 from planner.schema.hardware import Cluster, Price
+from planner.schema.study import Rate, Value
 from planner.study.question import axes
-from planner.study.question.study import Rate, Study, StudyWorkload, Value
+from planner.study.question.study import Study, StudyWorkload
 
 Values = Mapping[str, Value]
 _REMEMBERED = 4096

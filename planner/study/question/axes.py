@@ -15,7 +15,8 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 from planner.base.errors import WrongQuestion, nearest
 from planner.catalog import Catalog, cluster
 from planner.schema.hardware import Accelerator, Cluster, Fabric, Link, Node, Region
-from planner.study.question.study import Base, Value
+from planner.schema.study import Value
+from planner.study.question.study import Base
 
 RECORDS: dict[str, type] = {"accelerator": Accelerator, "node": Node, "fabric": Fabric, "region": Region}
 CHOICES = {"node": "nodes", "fabric": "fabrics", "region": "regions"}

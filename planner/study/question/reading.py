@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from planner.base import units
 from planner.base.errors import ClusterwrightError, WrongQuestion
+from planner.base.typed import Finding, Misfit, Where, did_you_mean, keeps, keys, knows, missing, reads, record, wrong
 from planner.catalog import Catalog
 from planner.catalog.files import Document
-from planner.models import workload
 from planner.question.asked import PlanOptions
-from planner.question.ownership import ownership
-from planner.question.tables import Tables, Where, one_of, opened, positive
-from planner.schema.hardware import Entry
+from planner.question.ownership import OwnershipTable
+from planner.question.training import TrainingTable
+from planner.question.typed_file import TypedFile, opened
+from planner.question.values import TABLE, Positive, QuestionContext, Several, positive, quantity, whole
+from planner.schema.study import Axis, Rate, Value
 from planner.study.program import clusters
 from planner.study.question import axes as figures
 from planner.study.question.study import (
-    BASES,
     MEASURES,
     OBJECTIVES,
-    Axis,
     Base,
     Costs,
     Objective,
-    Rate,
     Study,
     StudyConstraint,
     StudyWorkload,
-    Value,
 )
 
 POINTS = 17
@@ -43,291 +42,144 @@ MOST_VALUES = 1001
 MOST_AXES = 16
 MOST_WORKLOADS = 16
 MOST_TRIALS = 1_000_000
+MOST_COUNT = 10_000_000
 TRIALS = 200
-_TOP = ("name", "objectives", "trials", "base", "axes", "workloads", "constraints", "costs", "power")
-_RANGE = ("from", "to", "step", "points", "log", "values")
+RANGE = "expected a list of values, or { from = ..., to = ..., points = 9 }"
 _MEASURED = {"step-time": "time", "capital": "money", "power": "power", "accelerators": "count"}
 """Measures whose limits carry a unit; the others are bare numbers in the unit that reports print."""
-_NOT_OF_A_JOB = ("fabric", "region", "objective", "deadline", "max_cost", "price", "basis", "top", "all",
-                 "accelerators", "link", "catalog")  # fmt: skip
-_KEYS = {"seq": "sequence", "pin": "pins"}
-"""Options that a study calls otherwise."""
-_JOB = {_KEYS.get(f.name, f.name): f.name for f in fields(PlanOptions) if f.name not in _NOT_OF_A_JOB}
-"""Key of a workload -> its option."""
+_UNIT = {"bytes": "GiB", "bandwidth": "GB/s", "compute": "TFLOP/s", "power": "W", "time": "us"}
+_OPTIONS = ("targets", "waive", "oom_risk", "launchable", "noise_scale")
+"""What a study's workloads may say beyond those of a portfolio."""
+
+# ---- axes ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(kw_only=True)
-class _Reader(Tables):
-    """Tables of a study, with what their values refer to."""
-
-    catalog: Catalog
-
-
-def read(path: Path, catalog: Catalog) -> Study:
-    """The study that a file describes.
-
-    Raises:
-        WrongQuestion: every problem of the file, with line and key.
-    """
-    return study(opened(path), catalog)
-
-
-def study(document: Document, catalog: Catalog) -> Study:
-    """As :func:`read`, from TOML that was read already."""
-    r = _Reader(document=document, catalog=catalog)
-    given = r.keys(document.data, _TOP, ())
-    found = Study(
-        name=str(given.get("name", document.path.stem)),
-        base=_base(r, given.get("base")),
-        axes=_axes(r, given.get("axes")),
-        workloads=_workloads(r, given.get("workloads")),
-        objectives=_objectives(r, given),
-        costs=_costs(r, given.get("costs", {})),
-        power=_rates(r, given.get("power", {}), ("power",), "power"),
-        constraints=_constraints(r, given.get("constraints", [])),
-        trials=r.value(given, "trials", (), _count(MOST_TRIALS)) or TRIALS,
-        inputs={
-            f"study {document.path.name}": hashlib.sha256(document.text.encode()).hexdigest()[:16],
-            **{f"catalog {origin}": digest for origin, digest in catalog.versions().items()},
-        },
-    )
-    r.done()
-    _together(r, found)
-    r.done()
-    return found
-
-
-# ---- values ----------------------------------------------------------------------------------------------------------
-
-
-def _count(most: int) -> Callable[[object], int]:
-    def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise ValueError(f"{value!r}: must be a whole number from 1 to {most:,}")
-        return value
-
-    return read
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _named(catalog: Catalog, path: str) -> Callable[[str], Entry]:
-    found: dict[str, Callable[[str], Entry]] = {
-        "node": catalog.node,
-        "fabric": catalog.fabric,
-        "region": catalog.region,
-    }
-    return found[path]
-
-
-def _figure(r: _Reader, path: str) -> Callable[[object], Value]:
+def _figure(catalog: Catalog, path: str) -> Callable[[object], Value]:
     """Reads a value that the figure may have."""
     kind = figures.paths()[path]
     if kind == "name":
-        return lambda value: str(_named(r.catalog, path)(str(value)).id)
+        return lambda value: str(getattr(catalog, path)(str(value)).id)
     if kind.startswith("choice:"):
-        return lambda value: str(one_of(tuple(kind[7:].split("|")))(value))
+        return partial(_chosen, kind[7:].split("|"))
     if kind == "count":
-        return _count(10_000_000)
+        return partial(whole, MOST_COUNT)
     if kind == "number":
         return lambda value: figures.bounded(path, positive(value))
-
-    def quantity(value: object) -> float:
-        found = units.parse(value, kind)  # type: ignore[arg-type]
-        if found <= 0:
-            raise units.UnitError(f"{value!r}: must be more than nothing")
-        return found
-
-    return quantity
+    return partial(quantity, kind)
 
 
-# ---- tables ----------------------------------------------------------------------------------------------------------
+def _chosen(choices: list[str], value: object) -> str:
+    if value not in choices:
+        raise ValueError(f"{value!r}: choose {', '.join(choices)}{did_you_mean(str(value), choices)}")
+    return str(value)
 
 
-def _base(r: _Reader, table: Any) -> Base:
-    where = ("base",)
-    if table is None:
-        r.wrong(where, 'missing; write [base] with node = "dgx-h100" and accelerators = 1024')
-        return Base(node="", count=1)
-    table = r.keys(table, ("node", "count", "accelerators", "fabric", "region"), where)
-    node = r.value(table, "node", where, lambda name: r.catalog.node(str(name)).id)
-    if "node" not in table:
-        r.wrong((*where, "node"), 'missing; write for example node = "dgx-h100"')
-    count = r.value(table, "count", where, _count(1_000_000))
-    accelerators = r.value(table, "accelerators", where, _count(10_000_000))
-    if ("count" in table) == ("accelerators" in table):
-        r.wrong((*where, "count"), "give its size: either count (nodes) or accelerators")
-    fabric = r.value(table, "fabric", where, lambda name: r.catalog.fabric(str(name)).id)
-    region = r.value(table, "region", where, lambda name: r.catalog.region(str(name)).id)
-    usual = "us" if "us" in r.catalog.regions else None
-    return Base(node=node or "", count=count, accelerators=accelerators, fabric=fabric, region=region or usual)
-
-
-def _flat(table: Any, where: Where = ()) -> Iterator[tuple[str, Any, Where]]:
+def _flat(table: dict[str, Any], where: Where = ()) -> Iterator[tuple[str, Any, Where]]:
     """Axes of a table, whose dotted names TOML may have turned into tables within tables."""
     for key, value in table.items():
         name = (*where, key)
-        inner = isinstance(value, dict) and not set(value) & set(_RANGE)
-        if inner and value:
+        if isinstance(value, dict) and value and not set(value) & set(keys(RangeTable)):
             yield from _flat(value, name)
         else:
             yield ".".join(map(str, name)), value, name
 
 
-def _axes(r: _Reader, table: Any) -> tuple[Axis, ...]:
-    where = ("axes",)
+Figure = Annotated[Any, knows(lambda value, read: read(value))]
+"""A value of an axis; the context reads it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeTable:
+    """The values of an axis: one by one, or a range."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    values: Several[Figure] | None = None
+    low: Annotated[Figure, Field(alias="from")] = None
+    high: Annotated[Figure, Field(alias="to")] = None
+    step: Figure = None
+    points: Annotated[int | None, reads(partial(whole, MOST_VALUES))] = None
+    log: Annotated[bool, Field(strict=True)] = False
+
+
+def _axes(table: Any, given: QuestionContext) -> tuple[Axis, ...]:
     if not isinstance(table, dict) or not table:
-        r.wrong(where, 'missing; write [axes] with "accelerator.memory" = ["80 GiB", "160 GiB"]')
-        return ()
+        raise wrong('missing; write [axes] with "accelerator.memory" = ["80 GiB", "160 GiB"]')
     found: dict[str, Axis] = {}
-    for name, given, place in _flat(table):
+    problems: list[Finding] = []
+    for name, values, place in _flat(table):
         try:
-            path = figures.known(name)
+            axis = _axis(figures.known(name), values, given.catalog)
+            if axis.path in found:
+                raise wrong(f"{axis.path} appears twice")
+            found[axis.path] = axis
+        except Misfit as misfit:
+            problems += [each._replace(where=(*place, *each.where)) for each in misfit.found]
         except WrongQuestion as error:
-            r.wrong((*where, *place), str(error))
-            continue
-        values = _values(r, path, given, (*where, *place))
-        if path in found:
-            r.wrong((*where, *place), f"{path} appears twice")
-        kind = figures.paths()[path]
-        numbers = kind != "name" and not kind.startswith("choice:")
-        if values:
-            unit = kind if numbers and kind not in ("count", "number") else ""
-            found[path] = Axis(path=path, values=values, ordered=numbers, unit=unit)
+            problems.append(Finding(place, str(error)))
     if {"cluster.count", "cluster.accelerators"} <= found.keys():
-        r.wrong((*where, "cluster.count"), "nodes and accelerators are one axis; keep cluster.count or the other")
+        reason = "nodes and accelerators are one axis; keep cluster.count or the other"
+        problems.append(Finding(("cluster.count",), reason))
     if len(found) > MOST_AXES:
-        r.wrong(where, f"{len(found)} axes; at most {MOST_AXES} are searched")
+        problems.append(Finding((), f"{len(found)} axes; at most {MOST_AXES} are searched"))
+    if problems:
+        raise Misfit(*problems)
     return tuple(found.values())
 
 
-def _values(r: _Reader, path: str, given: Any, where: Where) -> tuple[Value, ...]:
-    read = _figure(r, path)
-    table: dict[str, Any] = {"values": given} if isinstance(given, list) else r.keys(given, _RANGE, where)
-    if not isinstance(given, list | dict):
-        r.wrong(where, "expected a list of values, or { from = ..., to = ..., points = 9 }")
-        return ()
-    if "values" in table:
-        for key in set(table) - {"values"}:
-            r.wrong((*where, key), "values or a range, not both")
-        named = r.value(
-            table, "values", where, lambda xs: tuple(read(x) for x in (xs if isinstance(xs, list) else [xs]))
-        )
-        if named is not None and not named:
-            r.wrong(where, "no values: the axis is empty")
-        if named and len(set(named)) < len(named):
-            r.wrong(where, "a value appears twice")
-        return tuple(sorted(named)) if named and not isinstance(named[0], str) else named or ()
-    if not table:
-        r.wrong(where, "expected a list of values, or { from = ..., to = ..., points = 9 }")
-        return ()
-    low, high = (r.value(table, key, where, read) for key in ("from", "to"))
-    for key in ("from", "to"):
-        if key not in table:
-            r.wrong((*where, key), "missing; a range has from and to")
-    if low is None or high is None:
-        return ()
-    if isinstance(low, str) or isinstance(high, str):
-        r.wrong(where, "names have no range; list them")
-        return ()
-    if high <= low:
-        r.wrong(where, f"the range is empty: to = {table['to']!r} is not above from = {table['from']!r}")
-        return ()
-    return _ladder(r, path, table, where, float(low), float(high))
+def _axis(path: str, given: Any, catalog: Catalog) -> Axis:
+    kind = figures.paths()[path]
+    numbers = kind != "name" and not kind.startswith("choice:")
+    unit = kind if numbers and kind not in ("count", "number") else ""
+    return Axis(path=path, values=_values(path, given, catalog), unit=unit)
 
 
-def _ladder(r: _Reader, path: str, table: dict[str, Any], where: Where, low: float, high: float) -> tuple[Value, ...]:
+def _values(path: str, given: Any, catalog: Catalog) -> tuple[Value, ...]:
+    """The values of an axis in order, as it lists them or gives their range."""
+    if not isinstance(given, list | dict) or given == {}:
+        raise wrong(RANGE)
+    table = record(RangeTable, {"values": given} if isinstance(given, list) else given, _figure(catalog, path))
+    if table.values is not None:
+        if isinstance(given, dict) and len(given) > 1:
+            raise wrong("values or a range, not both", next(key for key in given if key != "values"))
+        if not table.values:
+            raise wrong("no values: the axis is empty")
+        if len(set(table.values)) < len(table.values):
+            raise wrong("a value appears twice")
+        return table.values if isinstance(table.values[0], str) else tuple(sorted(table.values))
+    for key, value in (("from", table.low), ("to", table.high)):
+        if value is None:
+            raise wrong("missing; a range has from and to", key)
+    if isinstance(table.low, str):
+        raise wrong("names have no range; list them")
+    if table.high <= table.low:
+        ends = dict(given)
+        raise wrong(f"the range is empty: to = {ends['to']!r} is not above from = {ends['from']!r}")
+    return _ladder(table, float(table.low), float(table.high), in_wholes=figures.paths()[path] == "count")
+
+
+def _ladder(table: RangeTable, low: float, high: float, *, in_wholes: bool) -> tuple[Value, ...]:
     """The values of a range: by steps, or a number of them, evenly spaced or evenly in proportion."""
-    log = r.value(table, "log", where, one_of((True, False))) or False
-    if "step" in table and ("points" in table or log):
-        r.wrong((*where, "step"), "step, or points (with log), not both")
-        return ()
-    whole = figures.paths()[path] == "count"
-    if "step" in table:
-        step = r.value(table, "step", where, _figure(r, path))
-        if step is None:
-            return ()
-        number = math.floor((high - low) / float(step) * (1 + 1e-12)) + 1
-        found = [low + n * float(step) for n in range(min(number, MOST_VALUES + 1))]
+    if table.step is not None:
+        if table.points is not None or table.log:
+            raise wrong("step, or points (with log), not both", "step")
+        step = float(table.step)
+        number = math.floor((high - low) / step * (1 + 1e-12)) + 1
+        found = [low + n * step for n in range(min(number, MOST_VALUES + 1))]
     else:
-        number = r.value(table, "points", where, _count(MOST_VALUES)) or (int(high - low) + 1 if whole else POINTS)
-        number = max(number, 2)
-        ends = (math.log(low), math.log(high)) if log else (low, high)
+        number = max(table.points or (int(high - low) + 1 if in_wholes else POINTS), 2)
+        ends = (math.log(low), math.log(high)) if table.log else (low, high)
         places = [ends[0] + (ends[1] - ends[0]) * n / (number - 1) for n in range(min(number, MOST_VALUES + 1))]
-        found = [math.exp(x) if log else x for x in places]
+        found = [math.exp(x) if table.log else x for x in places]
         found[0], found[-1] = low, high if number <= MOST_VALUES else found[-1]
     if number > MOST_VALUES:
-        r.wrong(where, f"{number:,} values; an axis has at most {MOST_VALUES:,} (a larger step, or points)")
-        return ()
+        raise wrong(f"{number:,} values; an axis has at most {MOST_VALUES:,} (a larger step, or points)")
     if len(found) < 2:
-        r.wrong((*where, "step"), "the step is longer than the range: one value is no axis")
-    return tuple(sorted({round(x) for x in found})) if whole else tuple(found)
+        raise wrong("the step is longer than the range: one value is no axis", "step")
+    return tuple(sorted({round(x) for x in found})) if in_wholes else tuple(found)
 
 
-def _workloads(r: _Reader, rows: Any) -> tuple[StudyWorkload, ...]:
-    if not isinstance(rows, list) or not rows:
-        r.wrong(("workloads",), "missing; write at least one [[workloads]] with a model")
-        return ()
-    found = []
-    for n, row in enumerate(rows[:MOST_WORKLOADS]):
-        where = ("workloads", n)
-        row = r.keys(row, ("model", "weight", *_JOB), where)
-        if "model" not in row:
-            r.wrong((*where, "model"), 'missing; write for example model = "llama3-8b"')
-            continue
-        model = r.value(row, "model", where, lambda name: workload.model(str(name)).id)
-        weight = r.value(row, "weight", where, positive) or 1.0
-        asked = r.value({"model": row}, "model", where, _asked)
-        if model is not None and asked is not None:
-            found.append(StudyWorkload(model=str(row["model"]), weight=weight, asked=asked))
-    if len(rows) > MOST_WORKLOADS:
-        r.wrong(("workloads",), f"{len(rows)} workloads; at most {MOST_WORKLOADS}")
-    return tuple(found)
-
-
-def _asked(row: dict[str, Any]) -> PlanOptions:
-    said = {_JOB[key]: row[key] for key in row if key in _JOB and key not in ("pins", "waive", "targets")}
-    said = {
-        key: str(value) if key in ("batch", "tokens", "runtime", "precision") else value for key, value in said.items()
-    }
-    for key in ("pins", "waive", "targets"):
-        if key in row:
-            said[_JOB[key]] = tuple(str(each) for each in (row[key] if isinstance(row[key], list) else [row[key]]))
-    return PlanOptions(**said)
-
-
-def _objectives(r: _Reader, given: dict[str, Any]) -> tuple[Objective, ...]:
-    named = given.get("objectives", ["step-time"])
-    named = named if isinstance(named, list) else [named]
-    found = r.value({"objectives": named}, "objectives", (), lambda xs: tuple(one_of(OBJECTIVES)(x) for x in xs))
-    if found is not None and (not found or len(set(found)) < len(found)):
-        r.wrong(("objectives",), f"one or more of {', '.join(OBJECTIVES)}, each once")
-        return ("step-time",)
-    return found or ("step-time",)
-
-
-def _costs(r: _Reader, table: Any) -> Costs:
-    where = ("costs",)
-    table = r.keys(table, ("basis", "accelerator", "node", "per", "ownership"), where)
-    basis = r.value(table, "basis", where, one_of(BASES))
-    rates = _rates(r, table.get("per", {}), ("costs", "per"), "money")
-    stated = r.value(table, "accelerator", where, _usd)
-    each_node = r.value(table, "node", where, _usd)
-    if basis not in (None, "purchase") and (rates or stated is not None or each_node is not None):
-        r.wrong((*where, "basis"), f"{basis} is a price of the catalog; stated costs are of machines that are bought")
-    if each_node is not None and stated is None:
-        r.wrong((*where, "node"), "give the price of an accelerator as well: accelerator = ...")
-    bought = bool(rates) or stated is not None or "ownership" in table
-    owned = ownership(r, table.get("ownership", {}), _usd, ("costs", "ownership"))
-    return Costs(
-        basis=basis or ("purchase" if bought else "on-demand"),
-        accelerator_usd=stated,
-        node_usd=each_node or 0.0,
-        rates=rates,
-        ownership=owned,
-    )
+# ---- costs and limits ------------------------------------------------------------------------------------------------
 
 
 def _usd(text: object) -> float:
@@ -337,20 +189,19 @@ def _usd(text: object) -> float:
     return found
 
 
-def _rates(r: _Reader, table: Any, where: Where, dimension: str) -> tuple[Rate, ...]:
+def _rates(dimension: str, table: Any) -> tuple[Rate, ...]:
     """``"accelerator.memory" = "$15 per GiB"``, or ``"node.nics" = "$900 each"``."""
     if not isinstance(table, dict):
-        r.wrong(where, "expected a table")
-        return ()
-    found = []
+        raise wrong("expected a table")
+    found, problems = [], []
     for name, text, place in _flat(table):
         try:
             path = figures.known(name)
-            per_unit = _per(path, text, dimension)
+            found.append(Rate(path=path, per_unit=_per(path, text, dimension), each=clusters.each(path)))
         except (WrongQuestion, units.UnitError) as error:
-            r.wrong((*where, *place), str(error))
-            continue
-        found.append(Rate(path=path, per_unit=per_unit, each=clusters.each(path)))
+            problems.append(Finding(place, str(error)))
+    if problems:
+        raise Misfit(*problems)
     return tuple(found)
 
 
@@ -369,49 +220,175 @@ def _per(path: str, text: object, dimension: str) -> float:
     return amount if plain else amount / units.parse(f"1 {match[2]}", kind)
 
 
-_UNIT = {"bytes": "GiB", "bandwidth": "GB/s", "compute": "TFLOP/s", "power": "W", "time": "us"}
+def _with_basis(table: Any) -> Any:
+    """Machines are bought where the table says anything of owning them, else rented."""
+    if not isinstance(table, dict) or "basis" in table:
+        return table
+    bought = table.get("per") or {"accelerator", "ownership"} & table.keys()
+    return {**table, "basis": "purchase" if bought else "on-demand"}
 
 
-def _constraints(r: _Reader, rows: Any) -> tuple[StudyConstraint, ...]:
-    if not isinstance(rows, list):
-        r.wrong(("constraints",), "write them as [[constraints]], each with of and at_most or at_least")
-        return ()
-    found: dict[str, StudyConstraint] = {}
-    for n, row in enumerate(rows):
-        where = ("constraints", n)
-        row = r.keys(row, ("of", "at_most", "at_least"), where)
-        of = r.value(row, "of", where, lambda name: name if name in MEASURES else _limited(str(name)))
-        if "of" not in row:
-            r.wrong((*where, "of"), f"missing; of = one of {', '.join(MEASURES)}, or an axis")
-        if of is None:
-            continue
-        if not {"at_most", "at_least"} & set(row):
-            r.wrong(where, "limits nothing; write at_most or at_least")
-        most, least = (r.value(row, key, where, partial(_limit, r, of)) for key in ("at_most", "at_least"))
-        before = found.get(of, StudyConstraint(of=of))
-        both = StudyConstraint(
-            of=of,
-            at_most=min(before.at_most, math.inf if most is None else most),
-            at_least=max(before.at_least, -math.inf if least is None else least),
-        )
-        if both.at_least > both.at_most:
-            r.wrong(
-                where,
-                f"contradiction: {of} at least {_said(of, both.at_least)} and at most {_said(of, both.at_most)}",
-            )
-        found[of] = both
-    return tuple(found.values())
+def _stated(costs: Costs) -> Iterator[tuple[str, str]]:
+    stated = costs.rates or costs.accelerator_usd is not None or costs.node_usd
+    if costs.basis != "purchase" and stated:
+        yield "basis", f"{costs.basis} is a price of the catalog; stated costs are of machines that are bought"
+    if costs.node_usd and costs.accelerator_usd is None:
+        yield "node", "give the price of an accelerator as well: accelerator = ..."
 
 
-def _limited(name: str) -> str:
+@dataclass(frozen=True, kw_only=True)
+class CostsTable(Costs):
+    """``[costs]``, in US dollars."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    accelerator_usd: Annotated[float | None, reads(_usd), Field(alias="accelerator")] = None
+    node_usd: Annotated[float, reads(_usd), Field(alias="node")] = 0.0
+    rates: Annotated[tuple[Rate, ...], reads(partial(_rates, "money")), Field(alias="per")] = ()
+    ownership: OwnershipTable = field(default_factory=OwnershipTable)
+
+
+def _limited(name: object) -> str:
+    if name in MEASURES:
+        return str(name)
     try:
-        path = figures.known(name)
+        path = figures.known(str(name))
     except WrongQuestion as error:
         raise WrongQuestion(f"{error} (or a measure: {', '.join(MEASURES)})") from None
     kind = figures.paths()[path]
     if kind == "name" or kind.startswith("choice:"):
         raise WrongQuestion(f"{path} is a name: leave what is not wanted out of its axis")
     return path
+
+
+def _limit(value: object, info: Any) -> float | None:
+    """A limit as the measure or the figure that it is `of` is written."""
+    of = info.data.get("of")
+    if of is None or of in _MEASURED:
+        return None if of is None else units.parse(value, _MEASURED[of])  # type: ignore[arg-type]
+    return positive(value) if of in MEASURES else float(_figure(info.context.catalog, of)(value))
+
+
+Limit = Annotated[float | None, BeforeValidator(_limit)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitTable:
+    """``[[constraints]]``."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    of: Annotated[str, reads(_limited), missing(f"of = one of {', '.join(MEASURES)}, or an axis")]
+    at_most: Limit = None
+    at_least: Limit = None
+
+
+def _joined(rows: tuple[LimitTable, ...]) -> tuple[StudyConstraint, ...]:
+    """Constraints, those of one measure as one."""
+    found: dict[str, StudyConstraint] = {}
+    for n, row in enumerate(rows):
+        if row.at_most is None and row.at_least is None:
+            raise wrong("limits nothing; write at_most or at_least", n)
+        before = found.get(row.of, StudyConstraint(of=row.of))
+        most = min(before.at_most, math.inf if row.at_most is None else row.at_most)
+        least = max(before.at_least, -math.inf if row.at_least is None else row.at_least)
+        if least > most:
+            told = f"{row.of} at least {_said(row.of, least)} and at most {_said(row.of, most)}"
+            raise wrong(f"contradiction: {told}", n)
+        found[row.of] = StudyConstraint(of=row.of, at_most=most, at_least=least)
+    return tuple(found.values())
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def _sized(base: Base) -> Iterator[tuple[str, str]]:
+    if (base.count is None) == (base.accelerators is None):
+        yield "count", "give its size: either count (nodes) or accelerators"
+
+
+def _each_once(objectives: tuple[Objective, ...]) -> tuple[Objective, ...]:
+    if not objectives or len(set(objectives)) < len(objectives):
+        raise ValueError(f"one or more of {', '.join(OBJECTIVES)}, each once")
+    return objectives
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadTable(TrainingTable):
+    """``[[workloads]]``: a model that the cluster is to train, and its weight."""
+
+    weight: Positive = 1.0
+    targets: Several[str] | None = None
+    waive: Several[str] = ()
+    oom_risk: str | float = PlanOptions.oom_risk
+    launchable: Annotated[bool, Field(strict=True)] = False
+    noise_scale: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyTable:
+    """A study file."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    name: str = ""
+    objectives: Annotated[Several[Objective], AfterValidator(_each_once)] = ("step-time",)
+    trials: Annotated[int, reads(partial(whole, MOST_TRIALS))] = TRIALS
+    base: Annotated[Base, keeps(_sized), missing('write [base] with node = "dgx-h100" and accelerators = 1024')]
+    axes: Annotated[
+        tuple[Axis, ...], knows(_axes), missing('write [axes] with "accelerator.memory" = ["80 GiB", "160 GiB"]')
+    ]
+    workloads: Annotated[
+        Several[WorkloadTable], Field(min_length=1), missing("write at least one [[workloads]] with a model")
+    ]
+    constraints: Several[LimitTable] = ()
+    costs: Annotated[CostsTable, reads(_with_basis), keeps(_stated)] = field(
+        default_factory=lambda: CostsTable(basis="on-demand")
+    )
+    power: Annotated[tuple[Rate, ...], reads(partial(_rates, "power"))] = ()
+
+
+# ---- the question ----------------------------------------------------------------------------------------------------
+
+
+def read(path: Path, catalog: Catalog) -> Study:
+    """The study that a file describes.
+
+    Raises:
+        WrongQuestion: every problem of the file, with line and key.
+    """
+    return study(opened(path), catalog)
+
+
+def study(document: Document, catalog: Catalog) -> Study:
+    """As :func:`read`, from TOML that was read already."""
+    file = TypedFile(document=document)
+    table = file.record(StudyTable, QuestionContext(catalog=catalog))
+    if table and len(table.workloads) > MOST_WORKLOADS:
+        file.wrong(("workloads",), f"{len(table.workloads)} workloads; at most {MOST_WORKLOADS}")
+    constraints: tuple[StudyConstraint, ...] = ()
+    with file.noting("constraints"):
+        constraints = _joined(table.constraints) if table else ()
+    file.done()
+    assert table is not None
+    usual = "us" if "us" in catalog.regions else None
+    found = Study(
+        name=table.name or document.path.stem,
+        base=replace(table.base, region=table.base.region or usual),
+        axes=table.axes,
+        workloads=tuple(
+            StudyWorkload(model=job.model, weight=job.weight, asked=job.options(*_OPTIONS)) for job in table.workloads
+        ),
+        objectives=table.objectives,
+        costs=table.costs,
+        power=table.power,
+        constraints=constraints,
+        trials=table.trials,
+        inputs=file.inputs("study", catalog),
+    )
+    _together(file, catalog, found)
+    file.done()
+    return found
 
 
 def _said(of: str, value: float) -> str:
@@ -429,26 +406,15 @@ def _said(of: str, value: float) -> str:
     return f"{value / scale:,.6g}{unit}"
 
 
-def _limit(r: _Reader, of: str, value: object) -> float:
-    if of not in MEASURES:
-        return float(_figure(r, of)(value))
-    if of in _MEASURED:
-        return units.parse(value, _MEASURED[of])  # type: ignore[arg-type]
-    return positive(value)
-
-
-# ---- what only the whole study shows ---------------------------------------------------------------------------------
-
-
-def _together(r: _Reader, found: Study) -> None:
+def _together(file: TypedFile, catalog: Catalog, found: Study) -> None:
     """Notes what is wrong of the parts together: a base without a price, limits that no point keeps."""
-    tried = clusters.Clusters(r.catalog, found)
+    tried = clusters.Clusters(catalog, found)
     start = tuple(0 for _ in found.axes)
     for n, job in enumerate(found.workloads):
         try:
             tried.request(job, found.values(start))
         except ClusterwrightError as error:
-            r.wrong(("workloads", n), str(error))
+            file.wrong(("workloads", n), str(error))
     try:
         tried.cluster(found.values(start))
         if {"cost", "performance-per-dollar"} & set(found.objectives) or any(
@@ -456,20 +422,20 @@ def _together(r: _Reader, found: Study) -> None:
         ):
             tried.hourly_usd(found.values(start))
     except ClusterwrightError as error:
-        r.wrong(("base",), str(error))
+        file.wrong(("base",), str(error))
     axes = {axis.path: axis for axis in found.axes}
     for n, limit in enumerate(found.constraints):
         where = ("constraints", n)
         if limit.of in axes:
             kept = [v for v in axes[limit.of].values if limit.at_least <= float(v) <= limit.at_most]
             if not kept:
-                r.wrong(where, f"no value of the axis {limit.of} keeps it")
+                file.wrong(where, f"no value of the axis {limit.of} keeps it")
         elif limit.of not in MEASURES:
-            r.wrong(where, f"{limit.of} is no axis of this study, so it never changes")
-        elif limit.of in ("capital", "power", "accelerators") and not r.problems:
+            file.wrong(where, f"{limit.of} is no axis of this study, so it never changes")
+        elif limit.of in ("capital", "power", "accelerators") and not file.problems:
             low, high = (tried.extreme(limit.of, largest=largest) for largest in (False, True))
             if low > limit.at_most or high < limit.at_least:
                 least = f"at least {_said(limit.of, limit.at_least)}"
                 told = f"at most {_said(limit.of, limit.at_most)}" if low > limit.at_most else least
                 span = f"{_said(limit.of, low)} to {_said(limit.of, high)}"
-                r.wrong(where, f"no point keeps it: {limit.of} {told}, and the axes span {span}")
+                file.wrong(where, f"no point keeps it: {limit.of} {told}, and the axes span {span}")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from functools import partial
+from typing import Annotated, ClassVar, Literal, get_args
 
+from pydantic import ConfigDict
+
+from planner.base.typed import reads
 from planner.cost.ownership import Ownership
 from planner.question.asked import PlanOptions
-from planner.schema.study import UNITS
+from planner.question.values import TABLE, FabricId, NodeId, RegionId, whole
+from planner.schema.study import UNITS, Axis, Rate, Value
 
-Value = float | int | str
 Objective = Literal["step-time", "cost", "energy", "performance-per-dollar"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 LARGER_IS_BETTER = ("performance-per-dollar",)
@@ -18,20 +22,6 @@ MEASURES = tuple(UNITS)
 """What may be limited beside the axes themselves."""
 Basis = Literal["purchase", "on-demand", "spot", "reserved-1y", "reserved-3y"]
 BASES: tuple[Basis, ...] = get_args(Basis)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Axis:
-    """A figure of the base cluster and the values that it may take."""
-
-    path: str
-    """Dotted, as the catalog spells it: ``accelerator.memory_bandwidth``."""
-    values: tuple[Value, ...]
-    """In order; SI."""
-    ordered: bool
-    """Whether neighbours are alike: numbers are, names are not."""
-    unit: str = ""
-    """Dimension, as `planner.base.units` names it; empty for counts, bare numbers and names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,16 +43,6 @@ class StudyConstraint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rate:
-    """US dollars (or watts) for one SI unit of a figure."""
-
-    path: str
-    per_unit: float
-    each: Literal["accelerator", "node", "port"]
-    """What there are many of: the rate holds for each of them."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Costs:
     """What a cluster costs: a price of the catalog, or a stated function, and what owning adds."""
 
@@ -78,13 +58,15 @@ class Costs:
 class Base:
     """The cluster that the axes change."""
 
-    node: str
-    count: int | None = None
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    node: NodeId
+    count: Annotated[int | None, reads(partial(whole, 1_000_000))] = None
     """Nodes ..."""
-    accelerators: int | None = None
+    accelerators: Annotated[int | None, reads(partial(whole, 10_000_000))] = None
     """... or accelerators: as many nodes as hold them."""
-    fabric: str | None = None
-    region: str | None = None
+    fabric: FabricId | None = None
+    region: RegionId | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,45 @@
+"""How a model is trained, as the workloads of portfolios and studies say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field
+
+from planner.base.typed import missing, reads
+from planner.models import workload
+from planner.question.asked import PlanOptions
+from planner.question.values import TABLE, Several
+
+
+def _known(name: object) -> str:
+    workload.model(str(name))
+    return str(name)
+
+
+Integer = Annotated[int, Field(strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingTable:
+    """The keys that ``[[workloads]]`` of every question file have, each as ``clusterwright plan`` takes it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    model: Annotated[str, reads(_known), missing('write for example model = "llama3-8b"')]
+    batch: str | None = None
+    seq: Annotated[Integer | None, Field(alias="sequence")] = None
+    mtp_layers: Integer = 0
+    tokens: str | None = None
+    method: str = "pretrain"
+    rank: Integer | None = None
+    optimizer: str = "adamw"
+    runtime: str | None = None
+    precision: str | None = None
+    pin: Annotated[Several[str], Field(alias="pins")] = ()
+
+    def options(self, *more: str) -> PlanOptions:
+        """The same as a question to ``clusterwright plan``, with `more` keys of a record that extends this one."""
+        names = [field.name for field in fields(TrainingTable) if field.name != "model"]
+        return PlanOptions(**{name: getattr(self, name) for name in (*names, *more)})

@@ -1,0 +1,85 @@
+"""A question file (TOML) to typed records.
+
+What is wrong is collected, so that one message tells it all, each with file, line and key, or the flag that said it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from planner.base.errors import ClusterwrightError, WrongQuestion
+from planner.base.typed import Misfit, Where, record
+from planner.catalog import Catalog
+from planner.catalog.files import Document, FileProblem, read_document
+
+T = TypeVar("T")
+
+
+def opened(path: Path) -> Document:
+    """A question file as TOML.
+
+    Raises:
+        WrongQuestion: it cannot be read, or is no TOML.
+    """
+    problems: list[FileProblem] = []
+    document = read_document(path, problems)
+    if document is None:
+        raise WrongQuestion("\n".join(str(problem) for problem in problems))
+    return document
+
+
+@dataclass(kw_only=True)
+class TypedFile:
+    """Reads records out of a file and collects what is wrong with it."""
+
+    document: Document
+    flags: Mapping[Where, str] = field(default_factory=dict)
+    """Keys that a flag of the command line set in place of the file -> the flag, which then is to blame."""
+    problems: list[FileProblem] = field(default_factory=list)
+
+    def wrong(self, where: Where, reason: str) -> None:
+        """Notes a problem at a key."""
+        if where in self.flags:
+            self.problems.append(FileProblem("", 0, self.flags[where], reason))
+            return
+        key = ".".join(str(part) for part in where)
+        self.problems.append(FileProblem(str(self.document.path), self.document.line(where), key, reason))
+
+    def record(self, kind: type[T], context: object = None) -> T | None:
+        """The whole file as a record of this kind; None, its problems noted, if it is none."""
+        found: T | None = None
+        with self.noting():
+            found = record(kind, self.document.data, context)
+        return found
+
+    @contextmanager
+    def noting(self, *where: str | int) -> Iterator[None]:
+        """Notes what is found wrong inside, as of the value at a key."""
+        try:
+            yield
+        except Misfit as misfit:
+            for each in misfit.found:
+                shown = "".join(f"{value!r}: " for value in each.value if not each.said)
+                self.wrong((*where, *each.where), shown + each.reason)
+        except (ClusterwrightError, ValueError) as error:
+            self.wrong(where, str(error))
+
+    def inputs(self, what: str, catalog: Catalog) -> dict[str, str]:
+        """What an answer rests on: this file and every folder of the catalog -> a short hash of it."""
+        digest = hashlib.sha256(self.document.text.encode()).hexdigest()[:16]
+        catalogs = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
+        return {f"{what} {self.document.path.name}": digest, **catalogs}
+
+    def done(self) -> None:
+        """Ends the reading.
+
+        Raises:
+            WrongQuestion: every problem that was noted, in the order of the file.
+        """
+        if self.problems:
+            raise WrongQuestion("\n".join(str(problem) for problem in sorted(set(self.problems))))
