@@ -56,7 +56,7 @@ def served(
     on = pods(**more)
     model, fitted = large(), reached(CATALOG, on.accelerator, CATALOG.runtime("deepspeed"), "")
     entries = CATALOG.runtime_efficiencies
-    keys = runtime_keys(FAMILY_RUNTIME["dlrm"], "", "", on.accelerator.generation)
+    keys = runtime_keys((FAMILY_RUNTIME["dlrm"],), "", "", on.accelerator.generation)
     software = binding.software(next(entries[key] for key in keys if key in entries), "fp16")
     network = replace(binding.network(on, fitted.accelerator), accelerators=float(ranks))
     device = binding.device(on.accelerator, fitted.accelerator, "fp16")

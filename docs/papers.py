@@ -89,7 +89,7 @@ def _recommender(case: Mapping[str, Any]) -> tuple[float, float, str]:
     reached = using.accelerator(made.accelerator)
     device = binding.device(made.accelerator, reached, "fp16")
     links = binding.network(made, reached)
-    software = binding.software(using.runtime("hugectr", "", "", made.accelerator.generation), "fp16")
+    software = binding.software(using.runtime(("hugectr",), "", "", made.accelerator.generation), "fp16")
     model = families.recommender(case["model"])
     ranks = float(made.accelerators)
     step, still = (
@@ -252,7 +252,7 @@ def manoa() -> str:
     part = known.accelerators["P100-PCIE-16GB"]
     using = Efficiencies.of(known)
     device = binding.device(part, using.accelerator(part), "fp32")
-    software = binding.software(using.runtime("pytorch-ddp", "", "", part.generation), "fp32")
+    software = binding.software(using.runtime(("pytorch-ddp",), "", "", part.generation), "fp32")
     alone = binding.network(cluster(known, "p100-pcie-4", 1), using.accelerator(part))
     rows = []
     for name in ("resnet50", "resnet101"):

@@ -36,6 +36,13 @@ def master(p):
     return 0.0 if full(p) and not p.stack.gathers_working_copy else p.shape.master_bytes
 
 
+def weights(p):
+    """Bytes of a weight that is worked with: frozen ones may be held in the 8 bit that products read."""
+    halved = not p.shape.weight_gradient and p.device.low_precision
+    each = p.stack.parameter_bytes if p.stack.gathers_working_copy else kept(p, p.stack.parameter_bytes)
+    return each / 2.0 if halved else each
+
+
 def step_bytes(p):
     """Nor is a 16-bit one written."""
     return p.shape.step_bytes - (2.0 if full(p) and not p.stack.gathers_working_copy else 0.0)
@@ -137,6 +144,16 @@ def send(p, size, stride, n):
         return p.network.scaleup_latency + size / (p.network.pair if bridge else p.network.scaleup)
     rate = p.network.nic * (p.network.spine if stride * n > p.network.leaf else 1.0)
     return p.network.nic_latency + size / rate
+
+
+def shows(alone, window, share, toll):
+    """What communication of `alone` seconds adds beside a window of work.
+
+    Of it a share is sent early enough to hide, never more than the window lasts; while it hides it holds its toll of
+    the machine.
+    """
+    hides = share * alone if share * alone < window else max(window, 0.0)
+    return (alone - hides) + toll * hides
 
 
 # ---- a layer's work --------------------------------------------------------------------------------------------------
@@ -244,7 +261,8 @@ def kernel(p):
     twice = 1.0 + s.cross_share
     work = 2.0 * t * s.heads * (s.qk_dim + s.v_dim) / p.layout.tp * twice
     if p.stack.fused_attention > 0:
-        rate = d.attention_rate * p.stack.attention / (1.0 + d.attention_half / s.sequence)
+        block = s.sequence / p.layout.cp
+        rate = d.attention_rate * p.stack.attention / (1.0 + d.attention_half / block)
         forward = work * s.attended / rate
         return forward, 2.5 * d.attention_backward * forward
     scores = d.element * t * s.sequence * s.heads / p.layout.tp * twice
@@ -272,29 +290,41 @@ def vector_bytes(p, moe):
     return total
 
 
-def tensor_parallel(p, moe):
-    """Two regions a layer (one, if a mixture has no shared expert); an all-reduce, or a gather and a scatter."""
+def tensor_parallel(p, moe, beside):
+    """Two regions a layer (one, if a mixture has no shared expert); an all-reduce, or a gather and a scatter, while the
+    matrix products of each pass run `beside`.
+    """
     g = group(p, p.layout.tp, 1.0)
     size = p.device.element * tokens(p) * p.shape.hidden
     sizes = 1.5 if p.device.low_precision else 2.0
     once = sizes * gather(p, size, g) if p.options.sequence_parallel > 0 else all_reduce(p, size, g)
     regions = 2.0 if p.shape.shared_ffn > 0 else 2.0 - moe
-    return regions * once * (1.0 - p.options.tp_overlap * p.stack.tp_overlap)
+    share = p.stack.tp_overlap if p.options.tp_overlap else 0.0
+    return tuple(shows(regions * once, seconds, share, p.device.collective_share) for seconds in beside)
 
 
 def context_parallel(p):
-    """Keys and values round the ring, behind the kernel but for a twentieth."""
+    """Keys and values cp - 1 times round the ring (twice that backward) beside all but one cp-th of the kernel."""
     cp = p.layout.cp
     if cp <= 1:
         return 0.0, 0.0
     once = (cp - 1.0) * send(p, p.device.element * tokens(p) * kv_width(p), p.layout.tp, cp)
-    forward, backward = kernel(p)
-    hidden = p.stack.cp_overlap * (cp - 1.0) / cp
-    return max(once - hidden * forward, once / 20), max(2.0 * once - hidden * backward, 2.0 * once / 20)
+    beside = times(kernel(p), 1.0 - 1.0 / cp)
+    share, toll = p.stack.cp_overlap, p.device.collective_share
+    return shows(once, beside[0], share, toll), shows(2.0 * once, beside[1], share, toll)
 
 
-def expert_parallel(p):
-    """Dispatch and combine: all-to-all over ep, gather over etp.
+def joining(p):
+    """Every further step of the ring adds what it found: one number read, another read and written in 32 bit."""
+    s, tp = p.shape, p.layout.tp
+    widths = s.heads * s.v_dim / tp, s.heads * s.qk_dim / tp + kv_width(p)
+    each = (p.layout.cp - 1.0) * tokens(p) * (p.device.element + 4.0 + 4.0) / p.device.memory_rate
+    return times(widths, each)
+
+
+def expert_parallel(p, beside):
+    """Dispatch and combine: all-to-all over ep, gather over etp; a share of the layer's own work `beside` them hides
+    them.
 
     Of k copies bound for d domains d (1 - (1 - 1/d)^k) differ.
     """
@@ -304,7 +334,7 @@ def expert_parallel(p):
     k, d = max(s.experts_per_token, 1.0), max(g.n / g.inside, 1.0)
     distinct = d * (1.0 - (1.0 - 1.0 / d) ** k) / k
     once = all_to_all(p, size, g, min(distinct, 1.0)) + gather(p, size * cut.etp, group(p, cut.etp, 1.0))
-    return 2.0 * once * (1.0 - p.stack.ep_overlap)
+    return tuple(shows(2.0 * once, p.stack.ep_overlap * each, 1.0, p.device.collective_share) for each in beside)
 
 
 def parts(p, moe):
@@ -315,19 +345,21 @@ def parts(p, moe):
         matrices = plus(matrices, times(mlp(p, s.ffn), 1.0 - moe))
     if moe > 0:
         matrices = plus(matrices, times(plus(mlp(p, s.shared_ffn), experts(p)), moe))
-    vector = vector_bytes(p, moe) * st.vector / d.memory_rate
-    tp, ep = tensor_parallel(p, moe), moe * expert_parallel(p)
+    once = vector_bytes(p, moe) * st.vector / d.memory_rate
+    vector = once, 2.0 * once
     found = {
         "matrix": matrices,
-        "attention": kernel(p),
-        "vector": (vector, 2.0 * vector),
-        "tp": (tp, tp),
+        "attention": plus(kernel(p), joining(p)),
+        "vector": vector,
+        "tp": tensor_parallel(p, moe, matrices),
         "cp": context_parallel(p),
-        "ep": (ep, ep),
+        "ep": times(expert_parallel(p, plus(matrices, kernel(p), vector)), moe),
     }
     forward, backward = plus(*found.values())
-    floor_ = (st.kernels_per_layer + moe * st.expert_launches) * d.launch
-    late = max(floor_ - forward, 0.0) + st.layer_overhead, max(1.6 * floor_ - backward, 0.0) + 2.0 * st.layer_overhead
+    around_the_ring = 5.0 * (p.layout.cp - 1.0)  # kernel, copy, send, receive, correction
+    floor_ = (st.kernels_per_layer + around_the_ring + moe * st.expert_launches) * d.launch
+    host = st.layer_overhead + (st.tp_host if p.layout.tp > 1 else 0.0)
+    late = max(floor_ - forward, 0.0) + host, max(1.6 * floor_ - backward, 0.0) + 2.0 * host
     return {**found, "launch": late}
 
 
@@ -360,14 +392,20 @@ def factors(p):
     return over(p.measured.times.forward, ahead), over(p.measured.times.backward, back)
 
 
+def passes(p, moe):
+    """Seconds forward and backward of one layer, nothing computed again."""
+    found, (ahead, back) = parts(p, moe), factors(p)
+    if p.measured is not None:
+        found.update({name: (found[name][0] * ahead, found[name][1] * back) for name in timed(p)})
+    return plus(*found.values())
+
+
 def layer(p, moe):
     """Seconds forward and backward of one layer, with what its policy computes again."""
     s, d, st, t = p.shape, p.device, p.stack, tokens(p)
-    found, (ahead, back) = parts(p, moe), factors(p)
-    matrices, attention = found["matrix"], found["attention"]
-    if p.measured is not None:
-        found.update({name: (found[name][0] * ahead, found[name][1] * back) for name in timed(p)})
-    forward, backward = plus(*found.values())
+    found, (ahead, _) = parts(p, moe), factors(p)
+    matrices, attention = found["matrix"], kernel(p)
+    forward, backward = passes(p, moe)
 
     dropped = 0.0
     if st.drops_scores:
@@ -412,6 +450,12 @@ def head(p):
 # ---- stages ----------------------------------------------------------------------------------------------------------
 
 
+def by_cost(count, pp, head):
+    """All but the last stage hold as many layers as a stage has of layers and head together, the last what is left."""
+    each = ceil((count + head) / pp)
+    return [each] * (pp - 1) + [count - each * (pp - 1)]
+
+
 def deal(p):
     """Every stage as a list of its layers, each the mixture's share in it.
 
@@ -419,6 +463,8 @@ def deal(p):
     first, then the others from the back. Leading dense layers fill the first chunks, stage after stage.
     """
     pp, vpp, count = int(p.layout.pp), int(p.layout.vpp), int(p.shape.layers)
+    if p.shape.head_layers > 0 and pp > 1:
+        return [[p.shape.moe_share] * n for n in by_cost(count, pp, p.shape.head_layers)]
     dealt = [ceil(count / (pp * vpp)) * vpp] * pp
     order = [pp - 1, 0, *range(pp - 2, 0, -1)]
     turn = 0
@@ -487,10 +533,10 @@ def exposed(p, stages, first):
     reduce_e, gather_e = reduce_and_gather(p, max(h[1] for h in holds), spread)
     reduce, gathered = reduce_d + reduce_e, gather_d + gather_e
     zero, on, micro_batches = p.options.zero, p.options.dp_overlap, p.layout.batch / (p.layout.dp * p.layout.micro)
-    last_bucket = on / max(len(stages[0]), 1)
+    early_enough = 1.0 - 1.0 / max(len(stages[0]), 1) if on else 0.0  # all buckets but the last
     backward = reduce + (gathered if zero >= 3 else 0.0)
-    late = max(backward - on * p.stack.dp_overlap * first[1], last_bucket * reduce)
-    early = max(gathered - on * p.stack.dp_overlap * first[0], last_bucket * gathered)
+    late = shows(backward, p.stack.dp_overlap * first[1], early_enough, p.device.collective_share)
+    early = shows(gathered, p.stack.dp_overlap * first[0], early_enough, p.device.collective_share)
     often = zero >= 3 or (zero >= 2 and p.stack.gathers_working_copy > 0)
     return (micro_batches if zero >= 2 else 1.0) * late + (micro_batches if often else 1.0) * early
 
@@ -517,11 +563,12 @@ def update(p, stages):
 
 
 def transfer(p):
-    """Activations out and gradients back, for every chunk of a stage."""
+    """Activations out and gradients back, for every chunk of a stage, beside one layer of each; copies hold nothing."""
     cut = p.layout
     stride = cut.tp * cut.cp if p.options.pp_inner > 0 else cut.tp * cut.cp * cut.dp
     once = send(p, p.device.element * tokens(p) * p.shape.hidden / cut.tp, stride, cut.pp)
-    return 2.0 * cut.vpp * once * (1.0 - p.options.p2p_overlap * p.stack.p2p_overlap)
+    share = p.stack.p2p_overlap if p.options.p2p_overlap else 0.0
+    return shows(2.0 * cut.vpp * once, cut.vpp * sum(passes(p, p.shape.moe_share)), share, 0.0)
 
 
 def step_time(p):
@@ -569,6 +616,9 @@ def stored(p, moe):
     linear = attention + e * (1.0 + s.gated) * inner + moe * (1.0 if one_byte else e) * copies(p) * s.hidden
     after = (1.0 if one_byte else e) * inner
     everything = norms + inputs_and_masks + linear + after + scores
+    if not s.weight_gradient:
+        # What only a weight gradient would read: inputs of the MLP's two products.
+        everything -= after + (1.0 if one_byte else e) * t * s.hidden / hidden_shard(p)
     remains = everything
     if p.options.recompute_selective:
         remains -= st.drops_scores * scores + st.drops_activation * after + st.drops_norms * norms
@@ -608,7 +658,7 @@ def states(p, dense, spread):
         return dense / shards(p, groups[0]) + spread / shards(p, groups[1])
 
     own_copy = st.gathers_working_copy > 0
-    total = 0.0 if own_copy and zero >= 3 else kept(p, st.parameter_bytes) * share(3)
+    total = 0.0 if own_copy and zero >= 3 else weights(p) * share(3)
     total += kept(p, st.gradient_bytes) * s.trained * share(2)
     if not p.options.offload:
         total += (s.state_bytes * s.trained + master(p) * (1.0 if own_copy else s.trained)) * share(1)

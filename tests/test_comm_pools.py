@@ -29,7 +29,7 @@ from tests.asking import ask, refused
 CATALOG = catalog.load()
 QUESTIONS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     # Unlike pipelines, each on its own pool: gradients cross the link.
-    "apart": ("llama3-8b", ("dgx-a100-40gb:2", "dgx-h100:1"), {}),
+    "apart": ("llama3-8b", ("dgx-a100-80gb:2", "dgx-h100:1"), {}),
     # One kind of pipeline over both pools: activations cross it, gradients stay.
     "through": ("llama3-70b", ("dgx-h100:4", "dgx-a100-80gb:4"), {}),
     # A slow link between zones, and leading dense layers before those with experts.
@@ -256,7 +256,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     answer = ask(capsys, "comm show plan.json")
     assert (
         answer.code == 0
-        and "Pools          1: 2 x dgx-a100-40gb; 2: 1 x dgx-h100" in answer.out
+        and "Pools          1: 2 x dgx-a100-80gb; 2: 1 x dgx-h100" in answer.out
         and "1-2" in answer.out
     )
     told = json.loads(ask(capsys, "comm show plan.json --json").out)

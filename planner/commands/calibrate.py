@@ -198,7 +198,7 @@ def _from_site(file: Path, output: Path, as_json: bool) -> None:
     shipped = Efficiencies.of(built_in)
     found = site.adapted(frame, shipped)
     source, date = f"{len(frame.runs)} runs of {file.name}", datetime.date.today().isoformat()
-    wider = site.widths(frame, shipped)
+    wider = site.widths(frame, shipped, intervals.read(built_in))
     written = overlay.write_overlay(output, site.changed(found, shipped), source, date, name="site.toml")
     if wider or (output / intervals.FOLDER / "site.csv").exists():
         written.append(intervals.write(output, wider, f"{source}, each held out in turn, {date}", "site.csv"))

@@ -56,7 +56,7 @@ class Call:
 def calls(grid: Grid) -> tuple[Call, ...]:
     """Every call of a step, those that take no time left out."""
     priced = passes(grid)
-    return merged([*_layers(grid, priced), *of_stages(grid), *_replicas(grid, priced)])
+    return merged([*_layers(grid, priced), *of_stages(grid, priced.layers[1]), *_replicas(grid, priced)])
 
 
 def merged(found: Iterable[Call]) -> tuple[Call, ...]:
@@ -200,14 +200,14 @@ def _experts(grid: Grid) -> Iterator[tuple[Call, str]]:
 # ---- stages and replicas ---------------------------------------------------------------------------------------------
 
 
-def of_stages(grid: Grid) -> Iterator[Call]:
+def of_stages(grid: Grid, body: Layer) -> Iterator[Call]:
     """Activations out and gradients back for every chunk of a micro-batch (:func:`pipeline.transfer`)."""
     layout = grid.layout
     each = 2.0 * layout.vpp * pipeline.micro_batches(layout)
     size, stride = pipeline.transfer_bytes(grid), pipeline.stage_stride(grid)
     hop = _hop(grid, "pp", "p2p", size, stride, layout.pp)
     alone = 2.0 * float(layout.vpp) * hop.alone_s
-    shown = float(pipeline.transfer(grid, compute.layers(grid)[1])) / alone if alone > 0 else 0.0
+    shown = float(pipeline.transfer(grid, body)) / alone if alone > 0 else 0.0
     yield _times(hop, each, shown)
 
 

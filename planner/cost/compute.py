@@ -327,26 +327,32 @@ def tensor_parallel(grid: Grid, blocks: Figure, products: LayerPart) -> LayerPar
 
 
 def context_parallel(grid: Grid, kernel: LayerPart) -> LayerPart:
-    """Keys and values passed round the context-parallel ring beside the attention kernel, and the joining of what each
-    of its cp steps found.
+    """Keys and values passed round the context-parallel ring beside the attention kernel.
 
     The first step has nothing to wait for, the last nothing to send: (cp - 1) / cp of the kernel can hide transfers.
-    Joining reads a step's output (e) and reads and writes the sum in fp32, forward; backward the gradients of queries,
-    keys and values are added up likewise (TransformerEngine, attention/dot_product_attention/context_parallel.py).
     """
-    network, layout, s = grid.network, grid.layout, grid.shape
+    network, layout = grid.network, grid.layout
     size = activation_bytes(grid, kv_width(grid))
     ring = collectives.group(network, layout.cp, layout.tp)
     once = (layout.cp - 1.0) * collectives.send(network, size, layout.tp, ring.n)
     window = (layout.cp - 1.0) / layout.cp
     share, toll = grid.stack.cp_overlap, grid.device.collective_share
+    return LayerPart(
+        (layout.cp > 1) * overlap.shown(once, window * kernel.forward, share, toll),
+        (layout.cp > 1) * overlap.shown(2.0 * once, window * kernel.backward, share, toll),
+    )
+
+
+def joining(grid: Grid) -> LayerPart:
+    """What a ring's further steps found, joined to what the first did: ``(cp - 1) tokens width (e + 8)`` bytes.
+
+    A step's output is read (e), the sum read and written in fp32: outputs forward, gradients of queries, keys and
+    values backward (TransformerEngine, attention/dot_product_attention/context_parallel.py).
+    """
+    layout, s = grid.layout, grid.shape
     added = (layout.cp - 1.0) * tokens(grid) * (grid.device.element + 8.0) / grid.device.memory_rate
     outputs = s.heads * s.v_dim / layout.tp
-    inputs = s.heads * s.qk_dim / layout.tp + kv_width(grid)
-    return LayerPart(
-        (layout.cp > 1) * (overlap.shown(once, window * kernel.forward, share, toll) + added * outputs),
-        (layout.cp > 1) * (overlap.shown(2.0 * once, window * kernel.backward, share, toll) + added * inputs),
-    )
+    return LayerPart(added * outputs, added * (s.heads * s.qk_dim / layout.tp + kv_width(grid)))
 
 
 RING_KERNELS = 5.0
@@ -430,7 +436,7 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
     s, stack = grid.shape, grid.stack
     share = s.moe_share
     kernel = attention_kernel(grid)
-    ring = context_parallel(grid, kernel)
+    ring, joined = context_parallel(grid, kernel), joining(grid)
     projections = attention_products(grid)
     dense = dense_mlp_products(grid, s.ffn)
     shared = dense_mlp_products(grid, s.shared_ffn)
@@ -445,7 +451,7 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
         vector = _element_wise(grid, attention_bytes + (1.0 - moe) * dense_bytes + moe * routed_bytes)
         parts = {
             "matrix": matrix,
-            "attention": kernel,
+            "attention": kernel + joined,
             "vector": vector,
             "tp": tensor_parallel(grid, 2.0 - moe * (s.shared_ffn <= 0), matrix),
             "cp": ring,

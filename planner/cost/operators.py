@@ -189,9 +189,11 @@ def _attention(grid: Grid, count: float, region: Collective | None) -> list[Oper
 
 
 def _scores(grid: Grid, count: float) -> Operator:
-    """Attention's scores and their product with the values: queries, keys, values read, outputs written."""
+    """Attention's scores and their product with the values: queries, keys, values read, outputs written; what a ring's
+    steps found is joined.
+    """
     s, t = grid.shape, float(compute.tokens(grid))
-    kernel = compute.attention_kernel(grid)
+    kernel = compute.attention_kernel(grid) + compute.joining(grid)
     flops = 2.0 * t * float(s.heads * (s.qk_dim + s.v_dim) / grid.layout.tp * (1.0 + s.cross_share) * s.attended)
     moved = (
         float(grid.device.element) * t * float(s.heads * (s.qk_dim + s.v_dim) / grid.layout.tp + compute.kv_width(grid))

@@ -167,11 +167,13 @@ def _cluster(cluster: Cluster, count: int) -> schema.ClusterSection:
 def runtime_section(request: Request, precision: str) -> schema.RuntimeSection:
     """The training framework, with what it keeps and sends in a precision (:mod:`planner.cost.elements`)."""
     runtime, narrowest = request.runtime, binding.element(precision)
+    held = runtime.parameter_bytes and max(runtime.parameter_bytes, narrowest)
+    frozen_in_8_bit = request.workload.method.kind == "lora" and precision in binding.LOW_PRECISION
     return schema.RuntimeSection(
         name=runtime.id,
         release=request.release,
         bytes_per_parameter={
-            "parameters": runtime.parameter_bytes and max(runtime.parameter_bytes, narrowest),
+            "parameters": held / 2.0 if frozen_in_8_bit else held,
             "gradients": max(runtime.gradient_bytes, narrowest),
             "gradient_wire": max(runtime.gradient_wire_bytes, narrowest),
             "parameter_wire": max(runtime.parameter_wire_bytes, narrowest),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.catalog import BUILT_IN, Catalog
@@ -22,7 +22,7 @@ class Efficiency:
     """What was not measured itself, and what a user's own catalog replaces, in words."""
 
 
-def runtime_keys(names: Sequence[str], release: str, mode: str, generation: str) -> tuple[str, ...]:
+def runtime_keys(names: tuple[str, ...], release: str, mode: str, generation: str) -> tuple[str, ...]:
     """Ids under which a runtime's efficiencies may stand, the most particular first; of several names the first's.
 
     ``name+mode``, ``name@release``, ``name/generation`` (kernels that were not written for a generation), ``name``.
@@ -83,7 +83,7 @@ class Efficiencies:
         keys = (*accelerator_keys(part), DEFAULT)
         return next(self.accelerators[key] for key in keys if key in self.accelerators)
 
-    def runtime(self, names: Sequence[str], release: str, mode: str, generation: str) -> RuntimeEfficiency:
+    def runtime(self, names: tuple[str, ...], release: str, mode: str, generation: str) -> RuntimeEfficiency:
         """The most particular entry there is, or the default."""
         keys = (*runtime_keys(names, release, mode, generation), DEFAULT)
         return next(self.runtimes[key] for key in keys if key in self.runtimes)

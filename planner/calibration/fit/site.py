@@ -7,22 +7,20 @@ is shipped, so that few runs hardly move them and two dozen do.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibration.fit.core import WITHIN
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import SCALE, Fit, Parameter, fit
 from planner.calibration.report.validation import situation
+from planner.performance import spread
 from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width
 
-FEWEST = 3
-"""Own runs of a kind of work from which on they say how sure predictions of it are."""
-PRIOR_RUNS = 3.0
-"""Runs that what is known of all labs' scatter counts for."""
+PRIOR_RUNS = 3
+"""How many own runs the shipped scatter counts as: two that happen to agree make nothing sure."""
 _TRAITS = (
     ("whole_step", 0.15, 10.0),
     ("vector", 0.15, 6.0),
@@ -67,20 +65,25 @@ def changed(found: Fit, shipped: Efficiencies) -> Efficiencies:
     return Efficiencies({}, {key: entry for key, entry in fitted.runtimes.items() if entry != shipped.runtimes[key]})
 
 
-def widths(frame: Frame, shipped: Efficiencies) -> dict[str, Width]:
-    """What a site's own runs leave unexplained, by kind of work: the root mean square of each run's residual by a fit
-    to the others, held to what runs of any lab scatter by as :data:`PRIOR_RUNS` of them would.
+def widths(frame: Frame, shipped: Efficiencies, known: Mapping[str, Width]) -> dict[str, Width]:
+    """What a site's own runs leave of a prediction's error, by kind of work (:attr:`Situation.site`): the root mean
+    square of each run's residual by a fit to the others, among which the shipped scatter of a run counts as
+    :data:`PRIOR_RUNS`. It takes the place of the lab's own bias.
+
+    Arguments:
+        frame: the site's runs.
+        shipped: efficiencies that they are adapted from.
+        known: shipped terms of intervals.
     """
     rows = np.flatnonzero(np.isfinite(frame.measured))
-    found = frame.predict(shipped)
-    sets: dict[str, list[float]] = {}
+    squares: dict[str, list[float]] = {}
     for row in rows:
         others = rows[rows != row]
         using = adapted(frame, shipped, others).efficiencies if len(others) else shipped
-        key = situation(frame.runs[row], frame.reading(found.row[row]).options.precision).site
-        sets.setdefault(key, []).append(float(np.log(frame.predict(using).time[row] / frame.measured[row])) ** 2)
+        residual = float(np.log(frame.predict(using).time[row] / frame.measured[row]))
+        squares.setdefault(situation(frame.runs[row], "").site, []).append(residual**2)
+    prior = PRIOR_RUNS * known[spread.RUN].half ** 2
     return {
-        key: Width(math.sqrt((sum(squares) + PRIOR_RUNS * WITHIN**2) / (len(squares) + PRIOR_RUNS)), len(squares))
-        for key, squares in sets.items()
-        if len(squares) >= FEWEST
+        key: Width(float(np.sqrt((prior + sum(each)) / (PRIOR_RUNS + len(each)))), len(each))
+        for key, each in squares.items()
     }

@@ -300,7 +300,8 @@ def _hop(k: KnownPlan, row: int, before: int) -> Call:
     grid = _grid(k, row, before)
     if one == other:
         apart = replace(grid.layout, pp=2.0, dp=grid.network.accelerators / (2.0 * grid.layout.tp * grid.layout.cp))
-        each = next(calls.of_stages(replace(grid, layout=apart)))
+        there = replace(grid, layout=apart)
+        each = next(calls.of_stages(there, passes(there).layers[1]))
         alone = each.alone_s / each.count * 2.0 * steps
         return replace(each, ranks=depth, count=2.0 * steps, alone_s=alone, exposed_s=alone)
     size = max(float(k.tables[pool].hop_bytes[row]) for pool in (one, other))
