@@ -298,13 +298,13 @@ in "everything in the file" below. And nothing was left out by hand.
 "Before" is the model of 2026-11-21 on labs outside the file that it was fitted to.
 
 {asked}
-What is not reached. After three own runs: a lab's runs scatter by 8 to 13 % about its own bias, and three of them do
-not say which way the rest will go; what helps is more runs of the same kind (after 24, the table below). Tried: one
-factor on the whole step (8.3 % after for 8.4 % before), traits besides (the same); a prior that lets it move further
-made it worse (8.9 %). What would settle it: step times of one site's own models with their breakdown from a profiler.
-Regret at 16 to 32 nodes is that of six groups of nanotron's plans, of which some took ten times as long as their like
-for reasons that their authors do not give. Intervals hold more than the range asks for on these labs, on purpose
-(above).
+What is not reached. After three own runs: a lab's runs scatter by about a tenth around its own bias, and three of
+them do not say which way the rest will go; what helps is more runs of the same kind (after 24, below). Tried: one
+factor on the whole step, and traits of the runtime besides; both, held loosely, made the other runs worse, and held
+as they are now they change little. What would settle it: step times of one site's own models with their breakdown
+from a profiler. Regret at 16 to 32 nodes is that of a few groups of nanotron's plans, of which some took ten times as
+long as their like for reasons that their authors do not give. Intervals hold more than the range asks for on these
+labs, on purpose (above). The AMD runs are fp8 on MI355X, whose kernels nobody has published.
 
 ## Labs
 
