@@ -1,6 +1,6 @@
 """Plans as documents: their sections, and the JSON files that hold them."""
 
-from planner.document.files import chosen, load, load_any, offered, parse
+from planner.document.files import chosen, load, load_any, load_document, offered, parse
 from planner.document.sections import (
     NO_PART_OF_IT,
     constraint,
@@ -26,6 +26,7 @@ __all__ = [
     "json_schema",
     "load",
     "load_any",
+    "load_document",
     "memory_section",
     "offered",
     "parse",

@@ -72,7 +72,7 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
     alone, errors = _alone(catalog, request, pools.all)
     refused = [f"{name} alone: {str(error).splitlines()[0]}" for name, error in errors]
     with progress("search", 0.0) if progress else nullcontext() as advance:
-        over = _alike if request.alike else _over
+        over = _launchable if request.launchable else _over
         searched = [over(catalog, request, pools, batch, alone, advance) for batch in request.batches]
     found = [(value, each) for value, each, _ in alone]
     found += [entry for s in searched for entry in s.plans if _adds(entry, found[: len(alone)])]
@@ -93,9 +93,9 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
             feasible=kinds + sum(each.feasible for each in single),
             costed=kinds + sum(each.costed for each in single),
             proven_optimal=gap == 0.0,
-            method=METHODS[request.alike],
+            method=METHODS[request.launchable],
             objective=request.objective,
-            alike=1,
+            near_duplicates=1,
             gap=gap,
         ),
         plans=plans,
@@ -182,7 +182,7 @@ def _over(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: S
     return Searched(tuple(sets.plans), gap, sets.kept.kinds, tuple(sets.errors.items()), tuple(sets.done))
 
 
-def _alike(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[Alone],
+def _launchable(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[Alone],
            advance: object) -> Searched:  # fmt: skip
     """The same with pipelines of one kind: all of them are priced, on every set of pools that one can span and on any
     of their nodes, once with each policy of recomputation, which all stages then share.

@@ -83,7 +83,7 @@ def _second_opinion(plan: Plan, *, may_exceed_limits: bool = False) -> None:
 
 def _search_section(prepared: Prepared, found: SearchResult) -> SearchSection:
     request = prepared.request
-    alike = near_duplicates(problem(prepared, 1), found.best[0].block, found.best[0].flat) if request.fold else 1
+    variants = near_duplicates(problem(prepared, 1), found.best[0].block, found.best[0].flat) if request.fold else 1
     return SearchSection(
         candidates=found.candidates,
         feasible=found.feasible,
@@ -91,7 +91,7 @@ def _search_section(prepared: Prepared, found: SearchResult) -> SearchSection:
         proven_optimal=found.proven,
         method=found.method,
         objective=request.objective,
-        alike=alike,
+        near_duplicates=variants,
     )
 
 
@@ -128,7 +128,7 @@ def estimate(catalog: Catalog, request: Request) -> PlanSet:
         reasons = replace(reasons, why_not=explain.remedies(catalog, request, found.best[0]))
     return PlanSet(
         # What was left open (overlap switches) is not for comparison.
-        search=replace(_search_section(prepared, found), feasible=found.candidates if fits else 0, alike=1),
+        search=replace(_search_section(prepared, found), feasible=found.candidates if fits else 0, near_duplicates=1),
         plans=plans,
         reasons=reasons,
         front=(),

@@ -44,8 +44,8 @@ class Request:
     max_cost_usd: float | None = None
     top: int = 5
     fold: bool = True
-    alike: bool = False
-    """Of plans over several pools only those that a launcher starts: pipelines of one kind that fill their nodes."""
+    launchable: bool = False
+    """Of plans over several pools only those that a launcher can run: identical pipelines that fill their nodes."""
     price: Price | None = None
     """Per node-hour; the sold entry's id stands in `sold_as`."""
     price_basis: str = "on-demand"

@@ -523,9 +523,9 @@ class SearchSection(Record):
     proven_optimal: bool
     method: str
     objective: str
-    alike: int
-    """Near-duplicates that the first plan is the best of: same degrees, precision and recomputation, other
-    micro-batches, interleaving and switches."""
+    near_duplicates: Annotated[int, Field(alias="alike")]
+    """Variants of which the first plan is the best: same degrees, precision and recomputation, other micro-batches,
+    interleaving and switches."""
     gap: float = 0.0
     """How much better, at most, a plan of the space could be than the best one found (relative)."""
 

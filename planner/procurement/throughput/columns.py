@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from planner import document
 from planner.base.errors import NoAnswer, WrongQuestion
+from planner.base.processes import without_main
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.performance import binding
@@ -239,7 +240,9 @@ def _answers(
     # Fresh processes: a fork of one that has threads (a progress bar, a solver) may hang.
     fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, fresh, _begin, (catalog,)) as pool:
-        yield pool.map(_searched_elsewhere, tasks, chunksize=2)
+        with without_main():
+            found = pool.map(_searched_elsewhere, tasks, chunksize=2)
+        yield found
 
 
 _HELD: list[Catalog] = []

@@ -136,7 +136,8 @@ class Mixtures:
         parts = _parts(self._asked, pools, together.asked)
         try:
             wanted = request_over(self._catalog, job.model, [pool.cluster for pool in pools], replace(job.asked, top=1))
-            best = run.plan(self._catalog, replace(wanted, top=1, alike=together.asked.pipelines == "alike"), parts)
+            launchable = together.asked.pipelines == "identical"
+            best = run.plan(self._catalog, replace(wanted, top=1, launchable=launchable), parts)
         except (WrongQuestion, NoAnswer) as error:  # what each pool does alone is answered for itself
             return str(error).splitlines()[0]
         (plan, *_) = best.plans
