@@ -451,9 +451,13 @@ def head(p):
 
 
 def by_cost(count, pp, head):
-    """All but the last stage hold as many layers as a stage has of layers and head together, the last what is left."""
-    each = ceil((count + head) / pp)
-    return [each] * (pp - 1) + [count - each * (pp - 1)]
+    """All but the last stage take as many layers as a stage has of layers and head together, as long as there are any;
+    the last what is left.
+    """
+    each, dealt = ceil((count + head) / pp), []
+    for _ in range(pp - 1):
+        dealt.append(min(each, count - sum(dealt)))
+    return [*dealt, count - sum(dealt)]
 
 
 def deal(p):

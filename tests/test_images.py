@@ -31,7 +31,9 @@ def shared(*clusters: str, network: str = "resnet50", batch: int = 1024, **asked
 def test_what_an_image_holds_is_what_others_count() -> None:
     """torchinfo 1.8 on torchvision's ResNet-50, one image of 224 x 224 in fp32: 177.83 MB forward and backward."""
     model = convolution.layers(families.network("resnet50"))
-    software = binding.software(Efficiencies.of(CATALOG).runtime(*images.RUNTIME, "", "ampere"), "fp32")
+    software = binding.software(
+        Efficiencies.of(CATALOG).runtime(images.RUNTIME[:1], images.RUNTIME[1], "", "ampere"), "fp32"
+    )
     outputs = convolution.image_bytes(model, software) - 4 * 3 * 224**2
     assert 2 * outputs / 1e6 == pytest.approx(177.83, abs=0.005)
     assert convolution.state_bytes(model, software) == 12.0 * 25_557_032

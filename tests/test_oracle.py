@@ -54,6 +54,9 @@ FAMILIES = {
     "encoder-decoder": Family("t5-large", "megatron-core", "dgx-a100-40gb:4"),
     "image": Family("vit-b16", "fsdp", "dgx-a100-40gb:2"),
     "adapters": Family("llama2-70b", "fsdp2", "dgx-h100:4", trained=(("method", "lora"),)),
+    "adapters in 8 bit": Family(
+        "llama2-70b", "megatron-core", "dgx-h100:4", precision="fp8", trained=(("method", "lora"),)
+    ),
     "adapters on experts": Family(
         "mixtral-8x7b",
         "megatron-core",
@@ -150,6 +153,22 @@ def test_one_plan(name, data):
     unread = data.draw(st.sampled_from((0.0, 1.0)))
     grid = replace(grid, stack=replace(grid.stack, unread_outputs=unread))
     agree(cost.evaluate(grid), grid)
+
+
+@pytest.mark.parametrize("pp", [2, 4, 8])
+@pytest.mark.parametrize("head", [0.5, 1.0, 2.7])
+def test_stages_cut_by_cost(pp, head):
+    """A head that counts as so many layers leaves the last stage fewer."""
+    figures = figures_of("grouped queries")
+    figures = replace(figures, shape=replace(figures.shape, head_layers=head))
+    layout = {"tp": 2, "pp": pp, "vpp": 1, "cp": 1, "ep": 1, "etp": 1, "dp": 4, "micro": 1, "batch": 64, "nodes": pp}
+    options = OptionAxes(
+        "fp8", recompute("none"), TensorMode(True, True), Sharding(1, "full", True), True, False, offload=False
+    )
+    grid = single_grid(figures, layout, options)
+    agree(cost.evaluate(grid), grid)
+    dealt = [len(stage) for stage in oracle.deal(oracle.plan(grid))]
+    assert sum(dealt) == 32 and dealt[0] == -(-(32 + head) // pp) and dealt[-1] < 32 // pp
 
 
 @pytest.mark.parametrize("zero", [0, 1])

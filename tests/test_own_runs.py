@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -175,7 +176,7 @@ def test_what_no_run_can_have_been_is_not_covered(tmp_path, cells, reason):
 def test_nothing_is_fitted_to_no_run(tmp_path, capsys):
     for rows in ([], [{"tp": "16"}], [{"grade": "C"}]):
         assert main(["calibrate", str(wrote(tmp_path, *rows)), "-o", str(tmp_path / "out")]) == 2
-        assert "no grade A pre-training run" in capsys.readouterr().err
+        assert "no grade A or B pre-training run" in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
 
 
@@ -184,7 +185,7 @@ def test_runs_of_one_source_are_fitted_without_leaving_it_out(tmp_path, capsys):
     assert main(["calibrate", str(path), "-o", str(tmp_path / "out"), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["left_out"] is None
-    assert document["skipped"] == ["all runs are of mine: no source can be held out, the built-in intervals stay"]
+    assert document["skipped"] == ["all runs are of mine: no lab can be held out, the built-in intervals stay"]
     assert not (tmp_path / "out" / "intervals").exists()
 
 
@@ -300,12 +301,12 @@ def test_a_site_whose_runs_scatter_gets_wider_intervals(tmp_path, capsys):
 
     def span(plan):
         interval = plan["prediction"]["intervals"]["step_time_s"]
-        return interval["high"] / interval["low"]
+        return math.log(interval["high"] / interval["low"])
 
     shipped, found = planned(capsys), planned(capsys, "--catalog", str(folder))
-    assert span(found) > 2 * span(shipped)
-    adapted(tmp_path, SLOW, folder)  # runs that agree, into the same folder: the wide interval is gone
-    assert span(planned(capsys, "--catalog", str(folder))) < span(found)
+    assert span(found) > 1.5 * span(shipped)
+    adapted(tmp_path, SLOW, folder)  # runs that agree, into the same folder: surer than of a lab that nobody knows
+    assert 0.3 * span(shipped) < span(planned(capsys, "--catalog", str(folder))) < 0.8 * span(shipped)
 
 
 # ---- what a row states -----------------------------------------------------------------------------------------------

@@ -44,7 +44,8 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
 
     Where a framework keeps what matrix products read as it was cast, inputs of 8-bit products take one byte: of two
     blocks, of the output projection, of the MLP's second product. Recomputed modules drop what latents expand to and
-    what the MLP's function gives.
+    what the MLP's function gives. Frozen products (LoRA) need no input for a weight gradient: those of the MLP's two
+    products go at once.
     """
     s, layout, options, stack = grid.shape, grid.layout, grid.options, grid.stack
     fused = stack.fused_attention if fused is None else fused
@@ -65,7 +66,6 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     dispatched = moe * after * copies * s.hidden
     linear = attention + before * inner + dispatched
     frozen = 1.0 - s.weight_gradient
-    # Frozen products need no input for a weight gradient: the MLP's and the function's output go at once.
     unread = frozen * (after * inner + (2.0 * wide - cast) * t * s.hidden / shard)
     full = norms + inputs + linear + after * inner + scores - unread
     dropped = stack.drops_scores * scores + stack.drops_activation * after * inner + stack.drops_norms * norms

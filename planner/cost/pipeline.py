@@ -27,8 +27,8 @@ class StageSplit:
 def split(shape: Shape, layout: Layout) -> StageSplit:
     """Layers by stage: ``ceil(L / (pp vpp)) vpp`` less the stage's share of the layers missing to a full deal.
 
-    Where stages are cut by cost (a head that counts as n layers), all but the last hold ``ceil((L + n) / pp)``, and the
-    last what is left.
+    Where stages are cut by cost (a head that counts as n layers), all but the last hold ``ceil((L + n) / pp)`` as long
+    as there are any, and the last what is left.
     """
     chunks = layout.pp * layout.vpp
     full = np.ceil(shape.layers / chunks)

@@ -71,7 +71,7 @@ class RuntimeEfficiency(Entry):
     p2p_overlap: float
     """Share of pipeline transfers hidden when overlap is on."""
     cp_overlap: float
-    """Share of the attention time that context-parallel transfers can hide behind."""
+    """Share of context-parallel transfers that are sent early enough to hide beside the attention kernel."""
     ep_overlap: float
     """Share of a mixture layer's own work that dispatch and combine can hide behind."""
     grouped_matrix: float = 0.9

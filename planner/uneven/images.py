@@ -62,7 +62,7 @@ def part(catalog: Catalog, network: str, pool: JobPool, precision: str, oom_risk
             f"{own.id} does not train in {precision}; it does in {', '.join(able) or 'none'} (--precision)"
         )
     using = Efficiencies.of(catalog)
-    reached, runtime = using.accelerator(own), using.runtime(*RUNTIME, "", own.generation)
+    reached, runtime = using.accelerator(own), using.runtime(RUNTIME[:1], RUNTIME[1], "", own.generation)
     software = binding.software(runtime, precision)
     spread, _ = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), RUNTIME[0])
     return ImagePart(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from planner.calibration.fit.frame import Frame
@@ -64,6 +64,6 @@ def cell(run: Run) -> str:
 
 def weights(groups: Sequence[str]) -> Array:
     """What each row says where a group of n shares a bias: ``1 / (n between^2 + within^2)``, of mean 1."""
-    count = pd.Series(list(groups)).groupby(list(groups)).transform("size").to_numpy()
-    found = 1.0 / (count * BETWEEN**2 + WITHIN**2)
+    sizes = Counter(groups)
+    found = 1.0 / (np.array([sizes[group] for group in groups]) * BETWEEN**2 + WITHIN**2)
     return np.asarray(found / found.mean())

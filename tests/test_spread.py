@@ -1,0 +1,124 @@
+"""Intervals of step times: the terms that add up, what they are called, and that they are found where they were put."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from planner import catalog
+from planner.performance import intervals, spread
+from planner.performance.intervals import Width
+from planner.performance.spread import Situation
+
+PLAIN = Situation(generation="hopper", precision="bf16", kind="dense", runtime="megatron-core", sequence=8192)
+KNOWN = {
+    spread.RUN: Width(0.08, 100),
+    spread.LAB: Width(0.12, 8),
+    spread.MIXTURE: Width(0.10, 30),
+    spread.NEW_PART: Width(0.20, 30),
+    spread.FRAMEWORK: Width(0.12, 30),
+    spread.FINE_TUNING: Width(0.15, 30),
+    spread.QUANTILE: Width(1.2, 100),
+    **spread.support([PLAIN, replace(PLAIN, kind="moe")]),
+}
+
+
+def half(*sds: float) -> float:
+    return 1.2 * math.sqrt(sum(sd * sd for sd in (0.08, 0.12, *sds)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "more", "reason"),
+    [
+        ({}, (), ""),
+        ({"kind": "moe"}, (0.10,), "mixture of experts"),
+        ({"precision": "mxfp8"}, (0.20,), "no run on hopper in mxfp8"),
+        ({"generation": "cdna3"}, (0.20,), "no run on cdna3 in bf16"),
+        ({"runtime": "nanotron"}, (0.12,), "no run under nanotron"),
+        ({"method": "lora"}, (0.15,), "method lora"),
+        ({"sequence": 1_048_576}, (0.15,), "sequences beyond 262,144 tokens"),
+        ({"kind": "moe", "precision": "fp8", "runtime": "x"}, (0.10, 0.20, 0.12), "no run on hopper in fp8, no run un"),
+    ],
+)
+def test_variances_add_up_and_say_why(changed: dict[str, object], more: Sequence[float], reason: str) -> None:
+    found, said = spread.half_width(KNOWN, replace(PLAIN, **changed))  # type: ignore[arg-type]
+    assert found == pytest.approx(half(*more))
+    assert said.startswith("a lab that no fit has seen") and reason in said
+
+
+def test_own_runs_take_the_place_of_the_lab_and_of_what_was_new() -> None:
+    new = replace(PLAIN, kind="moe", generation="cdna3", runtime="mine")
+    known = KNOWN | {new.site: Width(0.05, 4)}
+    assert spread.half_width(known, new) == (pytest.approx(1.2 * 0.05), "4 own runs")
+    long = replace(new, sequence=10**6)
+    assert spread.half_width(known, long)[0] == pytest.approx(1.2 * math.hypot(0.05, 0.15))
+    assert spread.half_width(known, PLAIN)[0] == pytest.approx(half())
+
+
+def test_the_shipped_terms_are_all_there_and_no_less_than_assumed() -> None:
+    shipped = intervals.read(catalog.load())
+    for name, least in spread.ASSUMED.items():
+        assert shipped[name].half >= least if name in shipped else name == spread.LONG
+    assert shipped[spread.QUANTILE].half >= spread.LEAST_LEVEL
+    assert {spread.RUN, spread.LAB, spread.QUANTILE, spread.MEASURED + PLAIN.part} <= shipped.keys()
+
+
+# ---- fitting ---------------------------------------------------------------------------------------------------------
+
+LABS, EACH = 60, 30
+
+
+def made(seed: int, lab: float = 0.2, run: float = 0.08, mixture: float = 0.0):
+    """Residuals of labs with a bias each, half of whose runs are mixtures with a further bias."""
+    rng = np.random.default_rng(seed)
+    kinds = ["dense", "moe"] * (EACH // 2) if mixture else ["dense"] * EACH
+    labs = [f"lab {i}" for i in range(LABS) for _ in range(EACH)]
+    bias, more = np.repeat(rng.normal(0, lab, LABS), EACH), np.repeat(rng.normal(0, mixture, LABS), EACH)
+    mixed = np.array(kinds * LABS) == "moe"
+    residuals = bias + more * mixed + rng.normal(0, run, LABS * EACH)
+    return residuals, [replace(PLAIN, kind=kind) for kind in kinds * LABS], labs
+
+
+def test_what_was_put_in_comes_out() -> None:
+    residuals, situations, labs = made(1)
+    found = spread.fitted(residuals, situations, labs)
+    assert found[spread.LAB].half == pytest.approx(0.2, rel=0.2) and found[spread.LAB].runs == LABS
+    assert found[spread.RUN].half == pytest.approx(0.08, rel=0.05)
+    assert found[spread.MEASURED + PLAIN.part].runs == found[spread.MEASURED + PLAIN.runtime].runs == LABS * EACH
+    assert spread.MIXTURE not in found, "nothing to learn it from"
+    assert found[spread.NEW_PART] == Width(spread.ASSUMED[spread.NEW_PART], 0)
+
+
+def test_the_interval_holds_what_it_says_of_labs_never_seen() -> None:
+    found = spread.fitted(*made(2))
+    fresh, situations, _ = made(3)
+    width = spread.half_width(found, situations[0])[0]
+    assert np.mean(np.abs(fresh) <= width) == pytest.approx(0.8, abs=0.07)
+
+
+def test_mixtures_that_were_predicted_worse_get_a_term() -> None:
+    found = spread.fitted(*made(4, mixture=0.25))
+    assert found[spread.MIXTURE].half == pytest.approx(0.25, rel=0.3)
+    assert found[spread.LAB].half == pytest.approx(0.2, rel=0.2), "the others' are not theirs"
+
+
+def test_every_lab_counts_alike() -> None:
+    """One lab that ran ten times as much moves the terms no more than another."""
+    residuals, situations, labs = made(5)
+    again = [i for i, name in enumerate(labs) if name == "lab 0"] * 10
+    found = spread.fitted(residuals, situations, labs)
+    more = spread.fitted(
+        np.concatenate([residuals, residuals[again]]),
+        [*situations, *(situations[i] for i in again)],
+        [*labs, *(labs[i] for i in again)],
+    )
+    for name in (spread.LAB, spread.RUN, spread.QUANTILE):
+        assert more[name].half == pytest.approx(found[name].half, rel=0.02)
+
+
+def test_few_surprises_do_not_make_intervals_narrower_than_is_known() -> None:
+    quiet = spread.fitted(*made(6, lab=0.01, run=0.01))
+    assert quiet[spread.LAB].half == spread.ASSUMED[spread.LAB]
+    assert quiet[spread.QUANTILE].half == spread.LEAST_LEVEL
