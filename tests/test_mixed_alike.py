@@ -57,7 +57,7 @@ def test_it_is_the_best_that_an_exporter_takes(clusters: tuple[str, ...], batch:
                 found.append(plan)
     found.sort(key=lambda plan: plan.value)
     catalog = load()
-    wanted = next(plan for plan in found if starts(answer.plan(catalog, prepared, plan, 1)))
+    wanted = next(plan for plan in found if starts(answer.plan(prepared, plan, 1)))
     mine = alike.best(prepared, (0, 1))
     assert mine is not None and mine.value == pytest.approx(wanted.value, rel=1e-9)
     assert (mine.value > found[0].value * (1 + 1e-9)) is binds
@@ -165,7 +165,7 @@ def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[in
     for row in seen.values():
         plan = bundles.settle(prepared.setting, np.array([row]), np.array([1]))
         assert plan is not None
-        stages = answer.plan(catalog, prepared, plan, 1).parallelism.groups[0].stages
+        stages = answer.plan(prepared, plan, 1).parallelism.groups[0].stages
         assert (row in mine) is (len({(stage.tp, stage.cp, stage.ep) for stage in stages}) == 1)
 
 
