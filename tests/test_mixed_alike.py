@@ -13,7 +13,6 @@ import pytest
 
 from planner import api, verify
 from planner.base.errors import NoAnswer
-from planner.catalog import load
 from planner.commands import main
 from planner.hetero import answer, bundles, problem
 from planner.hetero import launchable as alike
@@ -56,7 +55,6 @@ def test_it_is_the_best_that_an_exporter_takes(clusters: tuple[str, ...], batch:
             if plan is not None:
                 found.append(plan)
     found.sort(key=lambda plan: plan.value)
-    catalog = load()
     wanted = next(plan for plan in found if starts(answer.plan(prepared, plan, 1)))
     mine = alike.best(prepared, (0, 1))
     assert mine is not None and mine.value == pytest.approx(wanted.value, rel=1e-9)
@@ -150,7 +148,6 @@ def test_it_is_the_best_within_the_limits(limit: str, by_rate: bool) -> None:
 @pytest.mark.parametrize(("model", "unlike"), [("mixtral-8x7b", (1, 1, 2)), ("llama3.2-1b", (1, 2, 1))])
 def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[int, ...]) -> None:
     """Of every way in which degrees may agree and differ, as the stages of the written plan say."""
-    catalog = load()
     known, wanted, pools = pooled_request(model, ("dgx-h100:1", "dgx-a100-80gb:2"), PlanOptions(batch="64"))
     prepared = problem.prepare(known, wanted, pools, 64)
     kinds, seen, alike_there = prepared.setting.kinds, {}, set()
