@@ -169,7 +169,9 @@ def regret(table: Table, seed: int, wanted: int, make: Callable[[int], Any] | No
     import optuna
 
     found = optuna.create_study(
-        sampler=proposing.sampler(table.study, seed, proposing.KnownPoints(table.allowed, table.evaluator.alike), make)
+        sampler=proposing.sampler(
+            table.study, seed, proposing.KnownPoints(table.allowed, table.evaluator.plan_key), make
+        )
     )
     spread, best = proposing.distributions(table.study), np.inf
     for _ in range(wanted):
@@ -185,12 +187,12 @@ def regret(table: Table, seed: int, wanted: int, make: Callable[[int], Any] | No
 def random_regret(table: Table, seed: int, wanted: int) -> float:
     """Of points at random that keep the limits known without a plan, none twice: what that knowledge alone brings."""
     rng, before, best = random.Random(proposing.seeded(seed, 0)), set(), np.inf
-    known = proposing.KnownPoints(table.allowed, table.evaluator.alike)
+    known = proposing.KnownPoints(table.allowed, table.evaluator.plan_key)
     while len(before) < wanted:
         number = rng.randrange(table.study.size)
         point = table.study.point(number)
         if known.fresh(point, before):
-            before.add(known.alike(point))
+            before.add(known.plan_key(point))
             best = min(best, float(table.values[number]))
     return best / table.best - 1.0
 

@@ -1,37 +1,77 @@
 """Clusterwright: which accelerator cluster to buy, rent or use, and how to train on it.
 
 >>> import planner
->>> best = planner.plan("llama3-8b", "dgx-h100:2", top=1)[0]
+>>> best = planner.plan("llama3-8b", "dgx-h100:2")[0]
 >>> best.precision
 'bf16'
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from planner.base.version import __version__
 
 if TYPE_CHECKING:
-    from planner.api import accelerator, cluster, estimate, model, node, plan, plan_images
+    from planner.api import (
+        accelerator,
+        calibrate,
+        cluster,
+        compare,
+        design,
+        estimate,
+        export,
+        load,
+        model,
+        node,
+        plan,
+        plan_images,
+        procure,
+        validate,
+    )
+    from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
+    from planner.commands.screen.explained import explain
+    from planner.schema.hardware import Accelerator, Cluster, Node
+    from planner.schema.workload import Model
 
 __all__ = [
+    "Accelerator",
+    "Cluster",
+    "ClusterwrightError",
+    "Model",
+    "NoAnswer",
+    "Node",
+    "WrongQuestion",
     "__version__",
     "accelerator",
+    "calibrate",
     "cluster",
+    "compare",
+    "design",
     "estimate",
+    "explain",
+    "export",
+    "load",
     "model",
     "node",
     "plan",
     "plan_images",
+    "procure",
+    "validate",
 ]
+_HOMES = {
+    **dict.fromkeys(("Accelerator", "Cluster", "Node"), "planner.schema.hardware"),
+    **dict.fromkeys(("ClusterwrightError", "NoAnswer", "WrongQuestion"), "planner.base.errors"),
+    "Model": "planner.schema.workload",
+    "explain": "planner.commands.screen.explained",
+}
+"""Where names are that are not in ``planner.api``."""
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the planner when it is first asked for: importing the package stays instant."""
-    if name in __all__:
-        from planner import api
-
-        return getattr(api, name)
-    raise AttributeError(f"module 'planner' has no attribute {name!r}")
+    """Loads what is asked for when it first is: importing the package stays instant."""
+    if name not in __all__:
+        raise AttributeError(f"module 'planner' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "planner.api")), name)
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,11 @@ QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "dense": (
         "llama3-70b",
         "dgx-h100:16",
-        {"deadline": "90000 h", "max_cost": "$900M", "pin": ("tp=4", "pp=4", "vpp=5", "cp=2", "micro=1", "offload=none")},
+        {
+            "deadline": "90000 h",
+            "max_cost": "$900M",
+            "pin": ("tp=4", "pp=4", "vpp=5", "cp=2", "micro=1", "offload=none"),
+        },
     ),
     "multi-head": ("gpt3-175b", "dgx-a100-80gb:64", {}),
     "mixture": ("mixtral-8x7b", "dgx-h100:32", {"pin": ("tp=1", "pp=4", "vpp=4")}),

@@ -561,7 +561,7 @@ def test_points_are_alike_where_what_differs_changes_nothing():
     evaluator, of = Evaluator(known(), asked), {}
     outcomes = evaluator.many([asked.point(number) for number in range(asked.size)])
     for each in outcomes:
-        of.setdefault(evaluator.alike(each.point), set()).add((each.point[1:], tuple(each.objectives.values())))
+        of.setdefault(evaluator.plan_key(each.point), set()).add((each.point[1:], tuple(each.objectives.values())))
     assert len(of) == asked.size // 3  # one node has no spine
     assert all(len(each) == 1 for each in of.values())  # and what a place costs is not alike
 

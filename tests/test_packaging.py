@@ -1,4 +1,4 @@
-"""An installation claims one top-level name, carries the data, and starts the same program as a checkout."""
+"""An installation claims two top-level names, carries the data, and starts the same program as a checkout."""
 
 import importlib
 import re
@@ -13,12 +13,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 def test_the_wheel_holds_the_package_and_the_data() -> None:
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["packages"] == ["planner"]
+    assert wheel["packages"] == ["clusterwright", "planner"]
     assert wheel["force-include"] == {name: f"planner/data/{name}" for name in ("hardware_catalog", "models")}
     assert not [name for name in wheel["force-include"].values() if (ROOT / name).exists()], (
         "data stands beside planner"
     )
-    assert (ROOT / "planner" / "py.typed").exists()
+    assert all((ROOT / name / "py.typed").exists() for name in wheel["packages"])
 
 
 def test_the_console_script_is_the_program() -> None:

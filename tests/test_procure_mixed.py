@@ -314,7 +314,7 @@ def test_an_offer_with_a_job_on_two_pools_is_read_again(
     assert "own 1 x dgx-a100-80gb + own 1 x dgx-v100" in shown.out
     assert "1 on mixed pools" in shown.out and "Single pools   best with every job on one pool: " in shown.out
     plan = ask(capsys, "explain offer.json --workload base")
-    assert "A-B  400 Gbit/s a node, the slower of both nodes' NICs" in plan.out
+    assert "A-B  400 Gbit/s per node, the slower of both nodes' NICs" in plan.out
     # It launches.
     ask(capsys, "export offer.json --workload base --to megatron+slurm -o job")
     assert "--pipeline-model-parallel" in Path("job/start.sh").read_text(encoding="utf-8")
@@ -326,14 +326,14 @@ def test_unlike_pipelines_are_for_who_asks_for_them(
     monkeypatch.chdir(tmp_path)
     known, path = load(), cellar(tmp_path)
     days = {}
-    for pipelines in ("alike", "any"):
+    for pipelines in ("identical", "any"):
         text = cellar(tmp_path, mixed=f'pipelines = "{pipelines}"').read_text(encoding="utf-8")
         path.write_text(text.replace('"17 d"', '"6 d"').replace("dgx-v100", "dgx-h100"), encoding="utf-8")
         asked = reading.read(path, known)
         found = run.procure(known, asked, depth=run.Depth(top=1, marginal=False, sensitivity=False))
         days[pipelines] = found.alternatives[0].workloads[0].days
         assert found.question.mixed is not None and found.question.mixed[0].pipelines == pipelines
-    assert days["any"] < days["alike"] < 1.1 * days["any"]
+    assert days["any"] < days["identical"] < 1.1 * days["any"]
     Path("offer.json").write_text(document.as_json(found), encoding="utf-8")
     assert main("export offer.json --workload base --to megatron+slurm".split()) == 2
     assert "cannot be written for megatron" in capsys.readouterr().err
@@ -342,11 +342,11 @@ def test_unlike_pipelines_are_for_who_asks_for_them(
                             .plans[0] for how in (True, False)), found.alternatives[0]  # fmt: skip
     one, two = (replace(two, workloads=(replace(two.workloads[0], plan=plan),)) for plan in (alike, unlike))
     count = len(unlike.parallelism.groups)
-    for others, said in (((one,), ""), ((two, one), f"{count} kinds of pipelines"), ((one, two), " in #2")):
+    for others, said in (((one,), ""), ((two, one), f"{count} groups of different pipelines"), ((one, two), " in #2")):
         assert "".join(run._of_several_kinds(others)).endswith(said)
         assert bool(list(run._of_several_kinds(others))) is bool(said)
     # Who asked for what launches is not offered it.
-    asked_for = replace(found.question, mixed=(replace(found.question.mixed[0], pipelines="alike"),))
+    asked_for = replace(found.question, mixed=(replace(found.question.mixed[0], pipelines="identical"),))
     assert {each.name for each in verify.violations(replace(found, question=asked_for))} == {"plans_fit_their_pools"}
 
 
@@ -380,7 +380,7 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     far = run.pose(known, far_asked)
     ((name, table_left, why),) = far.mixtures.left_out()
     assert (name, table_left.pools) == ("base", ("own dgx-h100", "p5.48xlarge"))
-    assert why.endswith("(the best plan found is no better with them)")
+    assert why.endswith("(they do not improve the best plan found)")
     # One that these pools cannot have is not told as too slow.
     pinned = replace(far_asked.jobs[0], asked=replace(far_asked.jobs[0].asked, pin=("dp=8",)))
     far = run.pose(known, replace(far_asked, jobs=(pinned,)))
@@ -427,6 +427,14 @@ def test_too_many_searches_are_refused_before_the_first(tmp_path: Path, capsys: 
     table = f'{many}[[mixed]]\npools = ["own dgx-v100", "p5.48xlarge"]'
     assert main(["procure", str(cellar(tmp_path, mixed=table))]) == 2
     assert "searches of some seconds each, at most 64 are made" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("word", "meant"), [("identical", "identical"), ("alike", "identical"), ("any", "any")])
+def test_identical_pipelines_are_asked_for_by_either_word(word: str, meant: str, tmp_path: Path) -> None:
+    """``alike`` is what portfolio files said before."""
+    table = f'[[mixed]]\npools = ["own dgx-v100", "p5.48xlarge"]\npipelines = "{word}"'
+    asked = flags.asked(load(), cellar(tmp_path, mixed=table), flags.Flags())
+    assert asked.mixed[-1].pipelines == meant
 
 
 def test_a_flag_that_closes_an_offer_closes_its_tables(tmp_path: Path) -> None:

@@ -102,8 +102,7 @@ FP8, NORM_BIAS = "cluster.pools.*.peak_flops.fp8", "workload.shape.norm_bias"
 """A peak that is not used; biases that an RMSNorm lacks anyway."""
 
 ALSO = {
-    "dense": {METHOD, CAUSAL, FP8, NORM_BIAS}
-    | {"overlap.tp", "overlap.p2p", "parallelism.rank_order", "parallelism.vpp"},
+    "dense": {METHOD, CAUSAL, FP8, NORM_BIAS} | {"overlap.tp", "overlap.p2p", "parallelism.rank_order"},
     "mixture": {METHOD, CAUSAL, FP8, NORM_BIAS}
     | {"overlap.p2p", "parallelism.rank_order", "workload.shape.ffn", "workload.shape.mlp_bias"},
     "lora": {CAUSAL, FP8, NORM_BIAS, "parallelism.zero_scope"},
@@ -281,6 +280,55 @@ def test_an_estimate_may_exceed_its_limits_but_not_be_wrong() -> None:
     check(over, may_exceed_limits=True)
     with pytest.raises(Inconsistent):
         check(replace(over, precision="fp7"), may_exceed_limits=True)
+
+
+# ---- what no single changed figure reaches -----------------------------------------------------------------------
+
+NONSENSE: list[tuple[str, dict[str, Any], str]] = [
+    ("dense", {"generator.seed": 10**400}, "generator.seed is beyond"),
+    ("dense", {"prediction.step_time_s": float("nan")}, "prediction.step_time_s is nan"),
+    ("dense", {"workload.method.kind": "guess"}, "workload.method.kind is 'guess'"),
+    ("dense", {"workload.method.rank": "8"}, "lacks its rank or its targets"),
+    ("dense", {"workload.method.rank": 8}, "pretrain with rank 8"),
+    ("dense", {"runtime.bytes_per_parameter.gathers_working_copy": 2}, "gathers_working_copy 2"),
+    ("dense", {"workload.mtp_layers": 0}, "workload.mtp_layers is 0"),
+    ("vision", {"workload.mtp_layers": 1}, "only decoders that are trained whole"),
+    ("dense", {"workload.shape.layers": 10**6 + 1}, "layers or chunks"),
+    ("dense", {"workload.model": "gpt2"}, "the plan of gpt2"),
+    ("dense", {"workload.shape.encoder_layers": 4}, "family decoder with 4 layers of an encoder"),
+    ("vision", {"workload.shape.causal": True}, "attends both ways, and causal is true"),
+    ("mixture", {"workload.shape.moe.experts_per_token": 99}, "more experts visited than there are"),
+    ("dense", {"money.tokens_per_usd": None}, "tokens_per_usd is missing"),
+    ("dense", {"energy.usd": None}, "its dollars or carbon are not"),
+    ("dense", {"energy.power_w": None}, "some amounts are known without the others"),
+    ("dense", {"cluster.pools.0.max_power_w": None}, "the maximum power of a node is not"),
+    ("dense", {"energy.power_w": 1e12}, "all nodes together draw at most"),
+]
+"""Question, what its best plan is made to say, and words of what is found wrong."""
+
+
+@pytest.mark.parametrize(("question", "said", "words"), NONSENSE)
+def test_nonsense_is_told_in_words(question: str, said: dict[str, Any], words: str) -> None:
+    found = violations(altered(best(question), said))
+    assert any(words in each.says for each in found), found
+
+
+def altered(plan: Plan, said: dict[str, Any]) -> Plan:
+    """The plan with other values at dotted paths, whatever their types."""
+    for path, value in said.items():
+        plan = _with(plan, path.split("."), value)
+    return plan
+
+
+def _with(record: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
+    key, rest = path[0], path[1:]
+    if isinstance(record, dict):
+        return {**record, key: _with(record[key], rest, value)}
+    if isinstance(record, tuple):
+        return tuple(_with(each, rest, value) if str(index) == key else each for index, each in enumerate(record))
+    return replace(record, **{key: _with(getattr(record, key), rest, value)})
 
 
 # ---- independence ----------------------------------------------------------------------------------------------------

@@ -1,6 +1,25 @@
 """What Python callers use: a function for each question, with typed keywords. ``import clusterwright`` hands it on."""
 
+from planner.api.buying import design, procure
+from planner.api.documents import compare, export, load
 from planner.api.plans import Axes, estimate, plan, plan_images
 from planner.api.records import accelerator, cluster, model, node
+from planner.api.runs import calibrate, validate
 
-__all__ = ["Axes", "accelerator", "cluster", "estimate", "model", "node", "plan", "plan_images"]
+__all__ = [
+    "Axes",
+    "accelerator",
+    "calibrate",
+    "cluster",
+    "compare",
+    "design",
+    "estimate",
+    "export",
+    "load",
+    "model",
+    "node",
+    "plan",
+    "plan_images",
+    "procure",
+    "validate",
+]

@@ -119,7 +119,7 @@ def in_keywords(message: str) -> str:
     >>> in_keywords("give one (--price '$2.10/h' per accelerator) or another --basis, or ask for less (--seq 4096)")
     "give one (price='$2.10/h' per accelerator) or another basis, or ask for less (seq=4096)"
     """
-    return _FLAG.sub(_keyword, message)
+    return _FLAG.sub(_keyword, message).replace("-o DIR", "output=DIR")
 
 
 def _keyword(found: re.Match[str]) -> str:

@@ -118,6 +118,11 @@ def as_clusters(given: Named | Sequence[Named]) -> list[Named]:
     return [checked(each) if isinstance(each, Cluster) else each for each in listed(given)]
 
 
+def as_cluster(given: Named) -> Cluster:
+    """One cluster of the catalog, of a file, or as it is."""
+    return given if isinstance(given, Cluster) else placed(catalogs.load(), given, PlanOptions())[0]
+
+
 def checked(record: Record) -> Record:
     """The record with texts such as ``"141 GB"`` read and every figure within its bounds.
 

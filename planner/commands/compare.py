@@ -29,16 +29,15 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
     """  # noqa: D301 - click reads the control character itself
     from dataclasses import asdict
 
-    from planner import document, verify
+    from planner import document
+    from planner.api import choosing
     from planner.commands.screen import render
     from planner.planning import comparison
 
-    plans = [document.chosen(document.load(file), 1, str(file)) for file in (mine, best)]
-    for plan in plans:
-        verify.check(plan, may_exceed_limits=_too_large(plan))
+    plans = [choosing.sound(document.chosen(document.load(file), 1, str(file))) for file in (mine, best)]
     found = comparison.compare(plans[0], plans[1])
     if as_json:
-        render.json({"kind": "comparison", **asdict(found)})
+        render.json(asdict(found))
         return
     names = (mine.stem, best.stem) if mine.stem != best.stem else (str(mine), str(best))
     render.table(("", *names), [*found.differing, *_figures(*plans)], align="lll")
@@ -63,6 +62,7 @@ def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
 
 def _answer(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[tuple[str, str]]:
     """Label and line of each sentence of the answer."""
+    from planner.api.choosing import too_large
     from planner.base.units import format_count, format_percent, format_seconds, format_usd
     from planner.planning.comparison import TOKENS
 
@@ -83,10 +83,5 @@ def _answer(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator
     if found.questions:
         yield "Warning", f"they answer different questions: different {', '.join(found.questions)}"
     for plan, which in ((first, "first"), (second, "second")):
-        if _too_large(plan):
+        if too_large(plan):
             yield "Warning", f"the {which} does not fit into memory"
-
-
-def _too_large(plan: Plan) -> bool:
-    """Whether it does not fit into memory: an imported configuration may not."""
-    return any(limit.name == "memory" and limit.value > limit.limit for limit in plan.constraints)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from planner.commands import offered
 if TYPE_CHECKING:
     from planner.launchers import Bundle
     from planner.launchers.target import Exporter
-    from planner.schema.plan import Plan
 
 
 @click.command()
@@ -55,72 +53,24 @@ def export(
       clusterwright export plan.json --to astra-sim
       clusterwright export --to list
     """  # noqa: D301 - click reads the control character itself
-    from planner import launchers as room
+    from planner import launchers
+    from planner.api import choosing
+    from planner.catalog import cluster_from_file, load
 
     if target == "list":
         _list(as_json)
         return
     if file is None:
         raise click.UsageError("Missing argument 'FILE': a plan that clusterwright plan -o FILE wrote.")
-    plain = target == "astra-sim"
-    if cluster is not None and not plain:
-        raise click.UsageError("--cluster is for astra-sim: launchers find all they need in the plan.")
-    exporters = () if plain else room.parts(target)
-    plans, alone = _plans(file, rank, workload, alternative)
-    bundles, refused = (
-        _simulated(plans, alone, cluster) if plain else _bundles(plans, exporters, _settings(given), alone)
-    )
-    whose = f"-{re.sub(r'[^A-Za-z0-9._]+', '-', workload)}" if workload else ""
-    folder = output or Path(f"{file.name.removesuffix('.json')}{whose}-{target}")
-    room.write(folder, bundles, replace=force)
+    own = None if cluster is None else cluster_from_file(cluster.expanduser(), load())
+    plans, alone = choosing.launched(file, rank=rank, workload=workload, alternative=alternative)
+    bundles, refused = choosing.bundles(plans, alone, target, _settings(given), own)
+    folder = output or choosing.folder_for(file.name, workload, target)
+    launchers.write(folder, bundles, replace=force)
     if as_json:
         _as_json(folder, bundles, refused)
     else:
         _report(folder, bundles, refused)
-
-
-def _plans(file: Path, rank: int | None, workload: str | None, alternative: int | None) -> tuple[Sequence[Plan], bool]:
-    """The plans to write, each checked; and whether it is one that goes into the folder itself.
-
-    An estimate that does not fit is refused here: it would only stop on the cluster.
-    """
-    from planner import document, verify
-    from planner.base.errors import WrongQuestion
-    from planner.schema.plan import PlanSet
-    from planner.schema.procurement import Procurement
-
-    if rank is not None and rank < 1:
-        raise WrongQuestion(f"--rank {rank}: plans are counted from 1")
-    found = document.load_any(file)
-    offered.fits(found, file, rank=rank, workload=workload, alternative=alternative)
-    if isinstance(found, Procurement):
-        offered.check(found)
-        found = document.offered(found, workload, alternative or 1, str(file))
-    alone = not isinstance(found, PlanSet) or rank is not None or len(found.plans) == 1
-    plans = (document.chosen(found, rank or 1, str(file)),) if alone else found.plans  # type: ignore[union-attr]
-    for plan in plans:
-        verify.check(plan, may_exceed_limits=True)
-        _fits(plan)
-        verify.check(plan)
-    return plans, alone
-
-
-def _fits(plan: Plan) -> None:
-    """An estimate may say more than its limits; started, it would only stop on the cluster."""
-    from planner.base.errors import WrongQuestion
-    from planner.base.units import format_bytes, format_seconds, format_usd
-
-    said = {"B": format_bytes, "s": format_seconds, "USD": format_usd}
-    over = [
-        f"{k.name} {said[k.unit](k.value)}, the limit is {said[k.unit](k.limit)}"
-        for k in plan.constraints
-        if k.value > k.limit and k.unit in said
-    ]
-    if over:
-        raise WrongQuestion(
-            f"plan {plan.rank} does not fit: {'; '.join(over)}; it would only stop on the cluster (clusterwright plan "
-            "finds one that fits)"
-        )
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
@@ -135,45 +85,6 @@ def _settings(given: Sequence[str]) -> dict[str, str]:
             raise WrongQuestion(f"--set {name}: given twice")
         found[name] = value
     return found
-
-
-def _bundles(
-    plans: Sequence[Plan], exporters: Sequence[Exporter], given: dict[str, str], alone: bool
-) -> tuple[dict[str, Bundle], list[str]]:
-    """Folder's name -> its files; and why the plans that a target cannot express are left out (unless all are)."""
-    from planner import launchers as room
-    from planner.base.errors import WrongQuestion
-
-    made, refused = {}, []
-    for plan in plans:
-        try:
-            made["" if alone else f"rank-{plan.rank}"] = room.bundle(
-                plan, exporters, room.of_its_pools(given, plan, plans)
-            )
-        except WrongQuestion as error:
-            refused.append(str(error))
-    if not made:
-        raise WrongQuestion("\n".join(refused[:1] if len(set(refused)) == 1 else refused))
-    return made, refused
-
-
-def _simulated(plans: Sequence[Plan], alone: bool, file: Path | None) -> tuple[dict[str, Bundle], list[str]]:
-    """As :func:`_bundles`, for a simulator instead of a launcher."""
-    from planner import catalog
-    from planner.base.errors import WrongQuestion
-    from planner.launchers import astra_sim
-    from planner.planning import by_layer
-
-    known, made, refused = catalog.load(), {}, []
-    own = None if file is None else catalog.cluster_from_file(file.expanduser(), known)
-    for plan in plans:
-        try:
-            made["" if alone else f"rank-{plan.rank}"] = astra_sim.bundle(plan, by_layer.of_plan(known, plan, own))
-        except WrongQuestion as error:
-            refused.append(str(error))
-    if not made:
-        raise WrongQuestion("\n".join(refused))
-    return made, refused
 
 
 def _report(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> None:
@@ -201,12 +112,10 @@ def _merged(lines: dict[str, list[str]]) -> list[str]:
 
 
 def _as_json(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> None:
-    import json
-
+    from planner.api.documents import exported
     from planner.commands.screen import render
 
-    written = {str(folder / name): json.loads(bundle.files["target.json"]) for name, bundle in bundles.items()}
-    render.json({"kind": "export", "folders": written, "left_out": refused})
+    render.json(exported(folder, bundles, refused))
 
 
 def _list(as_json: bool) -> None:

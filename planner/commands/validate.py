@@ -45,29 +45,15 @@ def validate(file: Path, by: str, output: Path | None, catalog: Path | None, oom
       clusterwright validate benchmarks/data/measured_runs.csv
       clusterwright validate my-runs.csv --by model -o per-run.csv
     """  # noqa: D301 - click reads the control character itself
-    from planner import catalog as catalogs
-    from planner.calibration.fit.frame import Frame
-    from planner.calibration.report import validation
-    from planner.calibration.runs import other_families, reading
+    from planner.calibration import run
+    from planner.catalog import load
     from planner.commands.screen import render
     from planner.models import files
-    from planner.performance import intervals
-    from planner.performance.efficiency import Efficiencies
-    from planner.performance.profiles import overlay
     from planner.question.asked import parse_risk
 
-    risk = parse_risk(oom_risk)
-    known = catalogs.load(catalog)
-    found = reading.read(file, known)
-    frame = Frame(known, found, overlay.read(known))
-    using = Efficiencies.of(known)
-    others = other_families.without_layouts(found)
-    times = other_families.predict(others, using)
-    widths, memory = intervals.read(known), intervals.read(known, intervals.MEMORY)
-    judgement = validation.judged(found, frame, frame.predict(using), widths, others, times, memory)
-    document = validation.report(judgement, by, risk) | {"profiles": validation.gain(frame, using)}
+    document, per_run = run.validate(load(catalog), file, by, parse_risk(oom_risk))
     if output is not None:
-        files.write(output, validation.per_run(judgement), replace=True)
+        files.write(output, per_run, replace=True)
     if as_json:
         render.json(document)
         return

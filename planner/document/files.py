@@ -9,8 +9,10 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion, malformed, nearest
 from planner.schema import plan as schema
+from planner.schema.images import ImagePlan
 from planner.schema.procurement import Procurement
 from planner.schema.record import _adapter
+from planner.schema.study import StudyResult
 
 LARGEST_FILE = 200_000_000
 """Bytes; no plan is larger."""
@@ -38,6 +40,22 @@ def load_any(path: Path) -> schema.PlanSet | schema.Plan | Procurement:
     Raises:
         WrongQuestion: no such file, not JSON (with line), another kind or version of document, unknown or missing keys.
     """
+    return parse(_json(path), str(path))
+
+
+def load_document(path: Path) -> schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan:
+    """Reads any document that the program writes: also a study, and a plan of images.
+
+    Raises:
+        WrongQuestion: as :func:`load_any`.
+    """
+    found: schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan = _parsed(
+        _json(path), str(path), {**PLANS, "study": StudyResult, "image-plan": ImagePlan}
+    )
+    return found
+
+
+def _json(path: Path) -> object:
     try:
         if not (path.is_file() or path.is_dir() or not path.exists()):
             raise WrongQuestion(f"{path}: not a regular file")
@@ -49,14 +67,14 @@ def load_any(path: Path) -> schema.PlanSet | schema.Plan | Procurement:
     except UnicodeDecodeError:
         raise WrongQuestion(f"{path}: not a text file") from None
     try:
-        data = json.loads(text, parse_constant=_not_finite)
+        data: object = json.loads(text, parse_constant=_not_finite)
     except json.JSONDecodeError as error:
         raise WrongQuestion(
             f"{path}:{error.lineno}: {error.msg}; a plan is JSON (clusterwright plan ... -o plan.json)"
         ) from None
     except (ValueError, RecursionError) as error:
         raise WrongQuestion(f"{path}: {malformed(error)}") from None
-    return parse(data, str(path))
+    return data
 
 
 def _not_finite(text: str) -> float:
@@ -65,27 +83,33 @@ def _not_finite(text: str) -> float:
 
 def parse(data: object, where: str) -> schema.PlanSet | schema.Plan | Procurement:
     """A document from JSON types; see :func:`load_any`."""
+    found: schema.PlanSet | schema.Plan | Procurement = _parsed(data, where, PLANS)
+    return found
+
+
+PLANS: dict[str, type] = {"plan": schema.Plan, "plan-set": schema.PlanSet, "procurement": Procurement}
+"""Kinds that hold plans to start."""
+
+
+def _parsed(data: object, where: str, kinds: Mapping[str, type]) -> Any:
     from pydantic import ValidationError
 
     if not isinstance(data, Mapping):
         raise WrongQuestion(f"{where}: not a plan: a JSON object with kind and schema_version is expected")
-    kinds = {"plan": schema.Plan, "plan-set": schema.PlanSet, "procurement": Procurement}
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
         told = "no kind" if kind is None else f"kind is {kind!r:.40}"
-        raise WrongQuestion(f"{where}: {told}; expected plan, plan-set or procurement")
+        *most, last = kinds
+        raise WrongQuestion(f"{where}: {told}; expected {', '.join(most)} or {last}")
     if data.get("schema_version") != schema.SCHEMA_VERSION:
         raise WrongQuestion(
             f"{where}: schema_version is {data.get('schema_version')!r:.40}, this program reads "
             f"{schema.SCHEMA_VERSION}; write the plan again with this version (clusterwright plan ... -o FILE)"
         )
     try:
-        document: schema.PlanSet | schema.Plan | Procurement = _adapter(kinds[kind]).validate_json(
-            json.dumps(data), strict=True
-        )
+        return _adapter(kinds[kind]).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         raise WrongQuestion("\n".join(_said(where, each) for each in error.errors()[:10])) from None
-    return document
 
 
 def _said(where: str, error: Mapping[str, Any]) -> str:

@@ -72,7 +72,7 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
     alone, errors = _alone(catalog, request, pools.all)
     refused = [f"{name} alone: {str(error).splitlines()[0]}" for name, error in errors]
     with progress("search", 0.0) if progress else nullcontext() as advance:
-        over = _alike if request.alike else _over
+        over = _launchable if request.launchable else _over
         searched = [over(catalog, request, pools, batch, alone, advance) for batch in request.batches]
     found = [(value, each) for value, each, _ in alone]
     found += [entry for s in searched for entry in s.plans if _adds(entry, found[: len(alone)])]
@@ -93,9 +93,9 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
             feasible=kinds + sum(each.feasible for each in single),
             costed=kinds + sum(each.costed for each in single),
             proven_optimal=gap == 0.0,
-            method=METHODS[request.alike],
+            method=METHODS[request.launchable],
             objective=request.objective,
-            alike=1,
+            near_duplicates=1,
             gap=gap,
         ),
         plans=plans,
@@ -182,7 +182,7 @@ def _over(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: S
     return Searched(tuple(sets.plans), gap, sets.kept.kinds, tuple(sets.errors.items()), tuple(sets.done))
 
 
-def _alike(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[Alone],
+def _launchable(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[Alone],
            advance: object) -> Searched:  # fmt: skip
     """The same with pipelines of one kind: all of them are priced, on every set of pools that one can span and on any
     of their nodes, once with each policy of recomputation, which all stages then share.
@@ -204,7 +204,7 @@ def _alike(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: 
             if step := _steps(advance):
                 step(1)
         for _, prepared, mixed in sorted(found, key=lambda entry: entry[0])[:1]:
-            doc = answer.plan(catalog, prepared, mixed, 1)
+            doc = answer.plan(prepared, mixed, 1)
             plans.append((value_of(request, doc), doc))
         if found:
             done.append(names)
@@ -277,7 +277,7 @@ class _PoolSubsetSearch:
         found = search.search(prepared.setting, known, advance=self.advance, sets=every)
         # A plan that a smaller set beats is not the best of this one: the search stopped before it was found.
         better = [mixed for mixed in found.best if mixed.value < known]
-        written = [answer.plan(self.kept.catalog, prepared, mixed, 1) for mixed in better]
+        written = [answer.plan(prepared, mixed, 1) for mixed in better]
         self.plans += [(value_of(self.kept.request, doc), doc) for doc in written]
         self.reached[names] = min([known, *(mixed.value for mixed in found.best)])
         self.bounds[names] = found.bound

@@ -42,7 +42,7 @@ def parts(text: str) -> tuple[Exporter, ...]:
         if name not in EXPORTERS:
             near = nearest(name, EXPORTERS)
             hint = f"Did you mean {', '.join(near)}?" if near else f"Targets are {', '.join(EXPORTERS)}."
-            raise WrongQuestion(f"--to {text}: no target {name!r}. {hint} (--to list)")
+            raise WrongQuestion(f"--to {text}: no target {name!r}. {hint} (clusterwright export --to list)")
         named.append(EXPORTERS[name])
     for role in ROLES:
         same = [exporter.name for exporter in named if exporter.role == role]

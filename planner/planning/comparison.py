@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any, Literal
 
 from planner.schema.plan import Group, Plan
+from planner.schema.record import Answer
 from planner.space.axes import Placement
 
 TOKENS = "tokens to train on"
@@ -17,9 +19,11 @@ _COUNTED = ("pipelines", "sequences")
 """Shares of a whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Comparison(Answer[tuple[str, str, str]]):
     """What changes from the first plan to the second."""
+
+    kind: Literal["comparison"] = "comparison"
 
     questions: tuple[str, ...]
     """Why the two do not answer one question: other work or other machines."""
@@ -35,6 +39,22 @@ class Comparison:
     """Tokens per second, second over first."""
     distinguishable: bool
     """Whether the 80 % intervals of their rates lie apart."""
+
+    def parts(self) -> Sequence[tuple[str, str, str]]:
+        """The axes that differ."""
+        return self.differing
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each axis that differs."""
+        return [dict(zip(("axis", "first", "second"), each, strict=True)) for each in self.differing]
+
+    def title(self) -> str:
+        """How much faster the second is, and whether that can be told."""
+        return (
+            f"tokens/s x{self.tokens:.3f}, {self.days:+.1f} days, {len(self.differing)} axes differ"
+            + ("" if self.distinguishable else "; the prediction cannot tell them apart")
+            + (f"; other {', '.join(self.questions)}" if self.questions else "")
+        )
 
 
 def compare(first: Plan, second: Plan) -> Comparison:

@@ -262,7 +262,7 @@ def _of_mixing(mixtures: Mixtures, alternatives: tuple[schema.Alternative, ...])
         yield Assumption(
             what=what,
             why="launchers start identical pipelines only: this needs your own training script",
-            flag='[[mixed]] pipelines = "alike"',
+            flag='[[mixed]] pipelines = "identical"',
         )
 
 

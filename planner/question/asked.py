@@ -221,7 +221,7 @@ def request(
         max_cost_usd=_positive("--max-cost", asked.max_cost, "money"),
         top=asked.top,
         fold=not asked.all,
-        alike=asked.launchable,
+        launchable=asked.launchable,
         price=price,
         sold_as=sold_as,
         price_basis=asked.basis,

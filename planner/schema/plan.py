@@ -89,6 +89,10 @@ class Pool(Record):
     """Its own fabric, where a plan is over several pools; not in documents of before 2026-12."""
     expanded: ExpandedPool | None = None
     """Only in documents where there is such memory."""
+    preemptions_per_node_s: float | None = None
+    """How often the owner takes a node back, per second; only in plans over several pools where one does."""
+    restart_s: float | None = None
+    """Until the job goes on after an interruption of this pool; only in plans over several pools that differ in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -523,9 +527,9 @@ class SearchSection(Record):
     proven_optimal: bool
     method: str
     objective: str
-    alike: int
-    """Near-duplicates that the first plan is the best of: same degrees, precision and recomputation, other
-    micro-batches, interleaving and switches."""
+    near_duplicates: Annotated[int, Field(alias="alike")]
+    """Variants of which the first plan is the best: same degrees, precision and recomputation, other micro-batches,
+    interleaving and switches."""
     gap: float = 0.0
     """How much better, at most, a plan of the space could be than the best one found (relative)."""
 

@@ -6,11 +6,18 @@ SI units but for what people buy by: days, US dollars, kilowatt-hours, kilograms
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from planner.schema import tables
 from planner.schema.plan import Assumption, Constraint, Generator, Plan
 from planner.schema.record import Answer, Document, Record
+
+Pipelines = Annotated[
+    Literal["identical", "any"], BeforeValidator(lambda word: "identical" if word == "alike" else word)
+]
+"""Which pipelines may share a job; ``alike`` is the former word for identical, still read in documents and files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +33,7 @@ class Currency(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Owning(Record):
-    """What owning costs beside the price of the machines."""
+    """Costs of ownership in addition to the price of the machines."""
 
     interest: float
     """A year."""
@@ -41,7 +48,7 @@ class Owning(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PoolGroup(Record):
-    """Unlike pools that may work on one job at once."""
+    """Heterogeneous pools that may work on one job at once."""
 
     pools: tuple[str, ...]
     """Offers, as pools name them."""
@@ -50,8 +57,8 @@ class PoolGroup(Record):
     link_bytes_per_s: float | None
     """What a node sends to another pool, if given."""
     link_latency_s: float | None
-    pipelines: Literal["alike", "any"] = "any"
-    """``alike``: of one kind that fills its nodes, as launchers start them."""
+    pipelines: Pipelines = "any"
+    """``identical``: all pipelines are the same and fill their nodes, as launchers require."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,6 +81,33 @@ class Answer(Document, Generic[Part]):
         return self.parts()[place]
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Report(Answer[dict[str, Any]]):
+    """What was found where no record stands for it: a document as JSON types, and its table."""
+
+    document: dict[str, Any]
+    """As ``--json`` prints it."""
+    summary: str
+    """It in a line."""
+    table: tuple[dict[str, Any], ...]
+
+    def parts(self) -> Sequence[dict[str, Any]]:
+        """The rows of the table."""
+        return self.table
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table."""
+        return list(self.table)
+
+    def title(self) -> str:
+        """The summary."""
+        return self.summary
+
+    def to_json(self) -> str:
+        """The document's JSON text."""
+        return json.dumps(self.document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 # ---- JSON ------------------------------------------------------------------------------------------------------------
 
 
@@ -117,6 +144,8 @@ ABSENT = (
     "mtp_layers",
     "network",
     "pools",
+    "preemptions_per_node_s",
+    "restart_s",
 )
 """Keys that documents leave out where they have no value: of what few have."""
 

@@ -33,9 +33,6 @@ SUFFIX = {
     "price per hour": "usd_per_hour",
     "energy price": "usd_per_kwh",
     "carbon intensity": "g_per_kwh",
-    "USD": "usd",
-    "W": "w",
-    "J": "j",
 }
 """What stands behind a column, by the dimension or the unit of its values."""
 
@@ -145,7 +142,7 @@ def trial_rows(found: StudyResult, measured: Mapping[str, str]) -> list[dict[str
 def _column(name: str, units: dict[str, str]) -> str:
     """A name with its unit behind it."""
     unit = units.get(name, "")
-    suffix = SUFFIX.get(unit, unit.replace("/", "_per_").replace(" ", "_"))
+    suffix = SUFFIX.get(unit, unit.lower().replace("/", "_per_"))
     return "_".join(filter(None, (name.replace("-", "_"), suffix)))
 
 

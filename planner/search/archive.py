@@ -26,22 +26,22 @@ class Hits:
     memory: Array
     block: Indices
     flat: Indices
-    alike: Indices
-    """Equal for candidates that differ in switches only."""
+    variant_of: Indices
+    """One number for all near-duplicates: candidates that differ in switches only."""
 
     def __len__(self) -> int:
         return len(self.value)
 
     def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Hits:
-        """Some of them."""
+        """The candidates at `rows`, indices or a mask of shape (candidates,)."""
         return Hits(*(getattr(self, name)[rows] for name in Hits.__dataclass_fields__))
 
     def joined(self, other: Hits) -> Hits:
-        """Both."""
+        """The candidates of both, first these."""
         return Hits(*(np.concatenate([getattr(self, n), getattr(other, n)]) for n in Hits.__dataclass_fields__))
 
     def ranked(self) -> Hits:
-        """By value; ties by block, then by flat index."""
+        """All candidates in ascending order of value; ties by block, then by flat index."""
         return self.taken(np.lexsort((self.flat, self.block, self.value)))
 
 
@@ -52,9 +52,9 @@ def nothing() -> Hits:
 
 
 def best(hits: Hits, top: int) -> Hits:
-    """The `top` best, of those alike only the first."""
+    """The `top` best, only the first of each set of near-duplicates."""
     ranked = hits.ranked()
-    _, first = np.unique(ranked.alike, return_index=True)
+    _, first = np.unique(ranked.variant_of, return_index=True)
     return ranked.taken(np.sort(first)[:top])
 
 

@@ -111,11 +111,11 @@ def _hits(
         np.broadcast_to(found.memory, shape)[np.unravel_index(within, shape)],
         np.full(len(flat), index, dtype=np.int64),
         flat.astype(np.int64),
-        _alike(problem, index, flat),
+        _variant_of(problem, index, flat),
     )
 
 
-def _alike(problem: Problem, index: int, flat: NDArray[np.intp]) -> NDArray[np.int64]:
+def _variant_of(problem: Problem, index: int, flat: NDArray[np.intp]) -> NDArray[np.int64]:
     """A number that near-duplicates share: same degrees, precision and recomputation. Without folding, all differ."""
     block = problem.blocks[index]
     if not problem.fold:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner import document
 from planner.base.errors import WrongQuestion
+from planner.base.processes import without_main
 from planner.catalog import Catalog
 from planner.schema.study import StudyResult, Trial
 from planner.study.answer import document as answer
@@ -171,8 +172,9 @@ def _side_by_side(catalog: Catalog, study: Study, found: optuna.Study, wanted: i
     given = (catalog, study, how.storage, wanted, how.seed)
     workers = [fresh.Process(target=_work, args=given, daemon=True) for _ in range(how.workers)]
     try:
-        for worker in workers:
-            worker.start()
+        with without_main():
+            for worker in workers:
+                worker.start()
         seen = trials.counted(found)
         while any(worker.is_alive() for worker in workers):
             time.sleep(POLL_S)

@@ -139,19 +139,19 @@ def _planned_together(question: ProcureOptions, job: JobDone, mine: list[PoolBou
     tables = [table for table in tables if _linked(table, job)]
     if not tables:
         yield f"{job.name}: its plan has other links than the question"
-    elif all(table.pipelines == "alike" for table in tables):
-        yield from (f"{job.name}: {why}, where launchers start one kind" for why in _unlike(job.plan))
+    elif all(table.pipelines == "identical" for table in tables):
+        yield from (f"{job.name}: {why}, but launchers need identical pipelines" for why in _not_identical(job.plan))
 
 
-def _unlike(plan: Plan) -> Iterator[str]:
-    """Why the pipelines of a plan are not all of one kind that fills its nodes with whole micro-batches."""
+def _not_identical(plan: Plan) -> Iterator[str]:
+    """Why the pipelines of a plan are not identical ones that fill its nodes with whole micro-batches."""
     groups = plan.parallelism.groups or ()
     if len(groups) != 1:
-        yield f"it has {len(groups)} kinds of pipelines"
+        yield f"it has {len(groups)} groups of different pipelines"
         return
     (group,) = groups
     if len({(s.tp, s.cp, s.ep, s.recompute) for s in group.stages}) > 1:
-        yield "its stages are cut in several ways"
+        yield "its stages are parallelised differently"
     if group.sequences != group.copies * group.width * group.micro * group.micro_batches:
         yield "some micro-batches are smaller than others"
     for index, pool in enumerate(plan.cluster.pools):

@@ -60,9 +60,9 @@ def show(found: PlanSet) -> None:
     render.text()
     _ranking(found.plans)
     _how_sure(found.plans)
-    if found.search.alike > 1:
+    if found.search.near_duplicates > 1:
         render.text(
-            f"  equivalent variants grouped: #1 is the best of {found.search.alike:,} with the same degrees "
+            f"  equivalent variants grouped: #1 is the best of {found.search.near_duplicates:,} with the same degrees "
             "(--all lists them)"
         )
     render.text()

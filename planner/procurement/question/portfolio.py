@@ -39,7 +39,7 @@ from planner.question.values import (
     iso_date,
     span,
 )
-from planner.schema.procurement import Currency, PoolGroup
+from planner.schema.procurement import Currency, Pipelines, PoolGroup
 
 DAYS_PER_YEAR = 365.25
 Way = Literal["buy", "on-demand", "spot", "reserved-1y", "reserved-3y"]
@@ -173,7 +173,7 @@ class MixedPools(PoolGroup):
     """None: the slower pool's NICs, or an assumed rate to machines of others."""
     link_latency_s: Annotated[float | None, reads(_latency), Field(alias="latency")] = None
     """Given if the rate is."""
-    pipelines: Literal["alike", "any"] = "alike"
+    pipelines: Pipelines = "identical"
     counts: Several[Several[Whole]] = ()
     """Nodes of each that are tried together; empty: all and half of what is owned, some of what is not."""
 

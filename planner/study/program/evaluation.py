@@ -1,6 +1,6 @@
 """What a point of a study is worth: the exact best plan of every workload on its cluster, and the objectives from it.
 
-A search is made once for all points that look alike to it: what changes a price, a power or a region changes no plan.
+A search is made once for all points that are the same to it: what changes a price, a power or a region changes no plan.
 Many points at once are searched side by side, as machines of one space.
 """
 
@@ -76,7 +76,7 @@ class Evaluator:
         self._spaces: dict[Key, _Space | str] = {}
         self._flops: dict[StudyWorkload, float] = {}
         self._weights = sum(job.weight for job in study.workloads)
-        self._alike: dict[Point, Key] = {}
+        self._plan_keys: dict[Point, Key] = {}
         self._loose: Evaluator | None = None
         self.searches = 0
         """Plan searches made; the other points needed none."""
@@ -124,13 +124,13 @@ class Evaluator:
         _, broken, why = self._limits(self.study.values(point))
         return not why and _kept(broken)
 
-    def alike(self, point: Point) -> Key:
+    def plan_key(self, point: Point) -> Key:
         """What a point's outcome follows from: the searches that it needs, and what its cluster costs and draws."""
-        if point not in self._alike:
-            self._alike[point] = self._alike_of(self.study.values(point))
-        return self._alike[point]
+        if point not in self._plan_keys:
+            self._plan_keys[point] = self._plan_key_of(self.study.values(point))
+        return self._plan_keys[point]
 
-    def _alike_of(self, values: Values) -> Key:
+    def _plan_key_of(self, values: Values) -> Key:
         try:
             cluster = self.clusters.cluster(values)
         except ClusterwrightError as error:
@@ -218,7 +218,7 @@ class Evaluator:
                     open_ones.setdefault(id(space), (space, {}))[1].setdefault(key, here)
         for space, machines in open_ones.values():
             self.searches += len(machines)
-            if _alike(space.prepared):
+            if _same_plans(space.prepared):
                 asked = problem(space.prepared, 1)
                 held = needs(asked) if space.held is None else space.held
                 space.held = held if sum(each.nbytes for each in held) <= _HELD else None
@@ -322,7 +322,7 @@ def _speed(here: Prepared) -> Key:
     return (network, *others, *figures.devices.values(), here.usable)
 
 
-def _alike(prepared: Prepared) -> bool:
+def _same_plans(prepared: Prepared) -> bool:
     """Whether machines may be searched side by side: they differ in devices, network and capacity alone."""
     figures = prepared.figures
     return not figures.profiles and figures.expanded is None and figures.network.dimensions is None

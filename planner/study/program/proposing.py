@@ -39,12 +39,12 @@ class KnownPoints:
 
     allowed: Callable[[Point], bool] = lambda point: True
     """Whether a point keeps the limits that need no plan."""
-    alike: Callable[[Point], Hashable] = lambda point: point
+    plan_key: Callable[[Point], Hashable] = lambda point: point
     """What its worth follows from: points of one key are worth the same."""
 
     def fresh(self, point: Point, before: set[Hashable]) -> bool:
         """Whether a trial of it would tell anything; `before`: the keys of points that were tried."""
-        return self.allowed(point) and self.alike(point) not in before
+        return self.allowed(point) and self.plan_key(point) not in before
 
 
 def distributions(study: Study) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def tried(asked: Study, among: optuna.Study, may: KnownPoints) -> set[Hashable]:
     from optuna.trial import TrialState
 
     done = among.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.RUNNING))
-    return {may.alike(point(asked, trial.params)) for trial in done if len(trial.params) == len(asked.axes)}
+    return {may.plan_key(point(asked, trial.params)) for trial in done if len(trial.params) == len(asked.axes)}
 
 
 def drawn(asked: Study, among: optuna.Study, seed: int, may: KnownPoints) -> dict[str, Any]:

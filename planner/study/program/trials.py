@@ -43,7 +43,7 @@ def run(
     from optuna.trial import TrialState
 
     study = evaluator.study
-    found.sampler = sampler(study, seed, KnownPoints(evaluator.allowed, evaluator.alike))
+    found.sampler = sampler(study, seed, KnownPoints(evaluator.allowed, evaluator.plan_key))
     spread = distributions(study)
     here = f"{socket.gethostname()}:{os.getpid()}"
     best: float | None = None

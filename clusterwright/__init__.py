@@ -1,0 +1,24 @@
+"""Which accelerator cluster to buy, rent or use, and how to train on it: the surface of :mod:`planner`.
+
+>>> import clusterwright as cw
+>>> best = cw.plan("llama3-8b", "dgx-h100:2")[0]
+>>> best.parallelism.dp
+16
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import planner
+
+if TYPE_CHECKING:
+    from planner import *  # noqa: F403
+
+__all__ = planner.__all__
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(planner, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

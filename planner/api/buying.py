@@ -1,0 +1,138 @@
+"""What to buy, rent or build, from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Literal
+
+from planner import planning
+from planner.api.entry import entry
+from planner.catalog import load
+from planner.schema.procurement import Procurement
+from planner.schema.study import StudyResult
+
+
+@entry
+def procure(
+    portfolio: str | Path | None = None,
+    *,
+    model: str | Path | None = None,
+    tokens: float | str | None = None,
+    method: Literal["pretrain", "finetune", "lora"] | None = None,
+    batch: int | str | None = None,
+    seq: int | None = None,
+    precision: str | None = None,
+    budget: float | str | None = None,
+    power: float | str | None = None,
+    within: float | str | None = None,
+    objective: Literal["time", "cost", "tokens-per-dollar", "carbon"] | None = None,
+    node: str | Sequence[str] = (),
+    ways: str | Sequence[str] | None = None,
+    region: str | None = None,
+    as_of: str | date | None = None,
+    top: int = 3,
+    quick: bool = False,
+    time_limit: float = 60.0,
+    catalog: str | Path | None = None,
+    progress: planning.Progress | None = None,
+) -> Procurement:
+    """What to buy or rent for a portfolio of jobs, and how to train on it: alternatives, best first.
+
+    Args:
+        portfolio: A file (``docs/portfolio.md``); without one, the next six say what is trained.
+        model: An id, or a file.
+        tokens: To train on: ``2e12`` or ``"2T"``.
+        method: What of the model is trained.
+        batch: Sequences of a step.
+        seq: Tokens per sequence.
+        precision: ``"bf16"``, ``"fp8"``, ...
+        budget: US dollars, or ``"$5M"``.
+        power: For machines that are bought: watts, or ``"400 kW"``.
+        within: When it must be done: seconds, or ``"60 d"``.
+        objective: What is best; least cost unless said.
+        node: Only these nodes.
+        ways: ``"buy"``, ``"on-demand"``, ``"spot"``, ``"reserved-1y"``, ``"reserved-3y"``.
+        region: Where machines of your own stand.
+        as_of: Day from which the age of prices counts; today unless said.
+        top: Alternatives.
+        quick: Whether marginal values and sensitivities are left out.
+        time_limit: Seconds for a program.
+        catalog: Folder of your own hardware and prices over the built-in catalog.
+        progress: As of :func:`planner.plan`.
+
+    Raises:
+        WrongQuestion: neither a file nor a model, or any problem of theirs.
+        NoAnswer: the limits conflict; the message names the smallest set that does, and what would relax it.
+
+    >>> offer = procure(model="llama3-8b", tokens="20B", node="hgx-h100", ways="buy", quick=True)  # doctest: +SKIP
+    >>> offer[0].to_frame()["usd"].sum()  # doctest: +SKIP
+    """
+    from planner.procurement import run
+    from planner.procurement.program.solve import Settings
+    from planner.procurement.question import flags
+
+    known = load(None if catalog is None else Path(catalog).expanduser())
+    said = flags.Flags(
+        model=None if model is None else str(model), tokens=None if tokens is None else str(tokens), method=method,
+        batch=None if batch is None else str(batch), seq=seq, precision=precision, budget=_with(budget, "USD"),
+        power=_with(power, "W"), within=_with(within, "s"), objective=objective,
+        ways=ways if ways is None or isinstance(ways, str) else ",".join(ways),
+        node=(node,) if isinstance(node, str) else tuple(node), region=region,
+        as_of=as_of.isoformat() if isinstance(as_of, date) else as_of,
+    )  # fmt: skip
+    asked = flags.asked(known, None if portfolio is None else Path(portfolio).expanduser(), said)
+    depth = run.Depth(top=top, marginal=not quick, sensitivity=not quick)
+    return run.procure(known, asked, depth=depth, settings=Settings(time_limit_s=time_limit), progress=progress)
+
+
+@entry
+def design(
+    study: str | Path,
+    *,
+    trials: int | None = None,
+    workers: int = 1,
+    storage: str | Path | None = None,
+    resume: bool = False,
+    seed: int = 0,
+    shard: tuple[int, int] | None = None,
+    quick: bool = False,
+    catalog: str | Path | None = None,
+    progress: planning.Progress | None = None,
+) -> StudyResult:
+    """Which cluster to build for a study's workloads: points, best first, and a table of every trial.
+
+    Args:
+        study: A file (``docs/design-studies.md``).
+        trials: In all; the study's own unless said. Small studies are enumerated whole.
+        workers: Processes; several share a `storage`.
+        storage: Journal of the trials, or a database's URL; memory unless said.
+        resume: Whether to go on with the trials that the storage holds.
+        seed: Of the trials.
+        shard: ``(i, n)``: only every n-th point, from the i-th on.
+        quick: Whether sensitivities, sweeps and importances are left out.
+        catalog: Folder of your own hardware over the built-in catalog.
+        progress: As of :func:`planner.plan`.
+
+    Raises:
+        WrongQuestion: what is wrong with the file, with line and key; a storage that holds another study.
+        NoAnswer: no point trains every workload within the constraints.
+
+    >>> found = design("examples/studies/rent-or-wait.toml", quick=True)  # doctest: +SKIP
+    >>> found.to_frame().plot.scatter(x="capital_usd", y="step_time_s")  # doctest: +SKIP
+    """
+    from planner.study import run
+    from planner.study.question import reading
+
+    known = load(None if catalog is None else Path(catalog).expanduser())
+    how = run.How(
+        trials=trials, workers=workers, storage=None if storage is None else str(storage), resume=resume, seed=seed,
+        shard=shard, explained=not quick,
+    )  # fmt: skip
+    return run.design(known, reading.read(Path(study).expanduser(), known), how, progress)
+
+
+def _with(amount: float | str | None, unit: str) -> str | None:
+    """An SI number as a text with its unit."""
+    return amount if amount is None or isinstance(amount, str) else f"{amount!r} {unit}"

@@ -1,0 +1,142 @@
+"""Plans out of documents, each checked before it is used: what commands and Python functions share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from planner import catalog as catalogs
+from planner import document, launchers, verify
+from planner.base.errors import WrongQuestion
+from planner.base.units import format_bytes, format_seconds, format_usd
+from planner.launchers import Bundle, astra_sim
+from planner.planning import by_layer
+from planner.schema.hardware import Cluster
+from planner.schema.plan import Plan, PlanSet
+from planner.schema.procurement import Procurement
+from planner.verify import procurement
+
+Planned = PlanSet | Plan | Procurement
+Source = str | Path | Planned
+"""A document, or the file that holds one."""
+SIMULATOR = "astra-sim"
+"""A target that no other chains with."""
+
+
+def opened(source: Source) -> tuple[Planned, str]:
+    """The document, and what messages call it.
+
+    Raises:
+        WrongQuestion: it cannot be read.
+    """
+    if isinstance(source, PlanSet | Plan | Procurement):
+        return source, source.kind
+    return document.load_any(Path(source).expanduser()), str(source)
+
+
+def narrowed(found: Planned, where: str, *, rank: int | None, workload: str | None, alternative: int | None) -> Planned:
+    """The document, or the plan of an offer's workload where one is named; an offer is checked.
+
+    Raises:
+        WrongQuestion: an option that the document has no use for, no such alternative or workload.
+        Inconsistent: the offer does not hold.
+    """
+    if not isinstance(found, Procurement):
+        for name, value in (("--workload", workload), ("--alternative", alternative)):
+            if value is not None:
+                raise WrongQuestion(
+                    f"{where}: {name} is of an offer (clusterwright procure ... -o offer.json); this is a {found.kind}"
+                )
+        return found
+    if rank is not None:
+        raise WrongQuestion(f"{where}: --rank is of a set of plans; this is an offer (--alternative N)")
+    count = len(found.alternatives)
+    if alternative is not None and not 1 <= alternative <= count:
+        raise WrongQuestion(f"{where}: no alternative {alternative}; it holds {count} (--alternative 1..{count})")
+    procurement.check(found)
+    return found if workload is None else document.offered(found, workload, alternative or 1, where)
+
+
+def sound(plan: Plan) -> Plan:
+    """The plan, checked; an estimate may not fit into memory, all else must hold.
+
+    Raises:
+        Inconsistent: it does not.
+    """
+    verify.check(plan, may_exceed_limits=too_large(plan))
+    return plan
+
+
+def too_large(plan: Plan) -> bool:
+    """Whether it does not fit into memory: an imported configuration may not."""
+    return any(limit.name == "memory" and limit.value > limit.limit for limit in plan.constraints)
+
+
+def launched(
+    source: Source, *, rank: int | None, workload: str | None, alternative: int | None
+) -> tuple[Sequence[Plan], bool]:
+    """The plans to write, each checked; and whether it is one that goes into the folder itself.
+
+    An estimate that does not fit is refused here: it would only stop on the cluster.
+    """
+    if rank is not None and rank < 1:
+        raise WrongQuestion(f"--rank {rank}: plans are counted from 1")
+    given, where = opened(source)
+    found = narrowed(given, where, rank=rank, workload=workload, alternative=alternative)
+    if isinstance(found, Procurement):
+        found = document.offered(found, None, alternative or 1, where)
+    alone = isinstance(found, Plan) or rank is not None or len(found.plans) == 1
+    plans = found.plans if isinstance(found, PlanSet) and not alone else (document.chosen(found, rank or 1, where),)
+    for plan in plans:
+        verify.check(plan, may_exceed_limits=True)
+        _fits(plan)
+        verify.check(plan)
+    return plans, alone
+
+
+def _fits(plan: Plan) -> None:
+    """An estimate may say more than its limits; started, it would only stop on the cluster."""
+    said = {"B": format_bytes, "s": format_seconds, "USD": format_usd}
+    over = [
+        f"{k.name} {said[k.unit](k.value)}, the limit is {said[k.unit](k.limit)}"
+        for k in plan.constraints
+        if k.value > k.limit and k.unit in said
+    ]
+    if over:
+        raise WrongQuestion(
+            f"plan {plan.rank} does not fit: {'; '.join(over)}; it would only stop on the cluster (clusterwright plan "
+            "finds one that fits)"
+        )
+
+
+def bundles(
+    plans: Sequence[Plan], alone: bool, target: str, given: Mapping[str, str], cluster: Cluster | None
+) -> tuple[dict[str, Bundle], list[str]]:
+    """Folder's name -> its files; and why the plans that a target cannot express are left out (unless all are).
+
+    `cluster` is the plans' own where it is not in the catalog: a simulator needs its figures.
+    """
+    if cluster is not None and target != SIMULATOR:
+        raise WrongQuestion("--cluster is for astra-sim: launchers find all they need in the plan.")
+    exporters = () if target == SIMULATOR else launchers.parts(target)
+    known = catalogs.load()
+    made, refused = {}, []
+    for plan in plans:
+        try:
+            made["" if alone else f"rank-{plan.rank}"] = (
+                launchers.bundle(plan, exporters, launchers.of_its_pools(given, plan, plans))
+                if exporters
+                else astra_sim.bundle(plan, by_layer.of_plan(known, plan, cluster))
+            )
+        except WrongQuestion as error:
+            refused.append(str(error))
+    if not made:
+        raise WrongQuestion("\n".join(refused[:1] if len(set(refused)) == 1 else refused))
+    return made, refused
+
+
+def folder_for(name: str, workload: str | None, target: str) -> Path:
+    """Where files go unless it is said: ``plan-megatron+slurm``."""
+    whose = f"-{re.sub(r'[^A-Za-z0-9._]+', '-', workload)}" if workload else ""
+    return Path(f"{name.removesuffix('.json')}{whose}-{target}")

@@ -1,0 +1,179 @@
+"""The whole way from measured runs to a judgement of the predictions, or to fitted efficiencies in a catalog folder.
+
+Each returns its document as JSON types, as ``--json`` prints it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from planner import catalog as catalogs
+from planner.base.errors import WrongQuestion
+from planner.base.resources import data
+from planner.calibration.fit import calibrate as fitting
+from planner.calibration.fit import collectives, other_parameters, overlay, peaks, site
+from planner.calibration.fit.core import lab
+from planner.calibration.fit.frame import Frame
+from planner.calibration.measuring import measure, tables
+from planner.calibration.measuring.measure import Progress
+from planner.calibration.report import validation
+from planner.calibration.runs import other_families, reading
+from planner.catalog import Catalog
+from planner.performance import intervals
+from planner.performance.efficiency import Efficiencies
+from planner.performance.profiles import overlay as profiles
+
+
+@contextmanager
+def silent(description: str, total: float | None) -> Iterator[Callable[..., None]]:
+    """Shows nothing."""
+    yield lambda n=1, note="": None
+
+
+def validate(catalog: Catalog, file: Path, by: str, oom_risk: float) -> tuple[dict[str, Any], str]:
+    """How far off predictions of a file's runs are, as a document, and every run's prediction, as a CSV.
+
+    Raises:
+        WrongQuestion: the file cannot be read as runs.
+    """
+    found = reading.read(file, catalog)
+    frame = Frame(catalog, found, profiles.read(catalog))
+    using = Efficiencies.of(catalog)
+    others = other_families.without_layouts(found)
+    times = other_families.predict(others, using)
+    widths, memory = intervals.read(catalog), intervals.read(catalog, intervals.MEMORY)
+    judgement = validation.judged(found, frame, frame.predict(using), widths, others, times, memory)
+    document = validation.report(judgement, by, oom_risk) | {"profiles": validation.gain(frame, using)}
+    return document, validation.per_run(judgement)
+
+
+def calibrate(
+    file: Path | None,
+    output: Path,
+    *,
+    cross_validate: bool = True,
+    site: bool = False,
+    measure: bool = False,
+    table: Path | None = None,
+    collectives: Path | None = None,
+    accelerator: str | None = None,
+    device: str = "auto",
+    tiny: bool = False,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Fits what was measured (runs, kernels or collectives) and writes it as a catalog folder.
+
+    Raises:
+        WrongQuestion: not one of the things to fit, a file that cannot be read, or nothing in it to fit.
+    """
+    if collectives is not None:
+        if file is not None or site or measure or table is not None:
+            raise WrongQuestion("--collectives fits a table of its own: drop FILE, --site, --measure and --table")
+        return _from_collectives(collectives, output, accelerator)
+    if sum((file is not None, measure, table is not None and file is None)) != 1 or (site and table is not None):
+        raise WrongQuestion("name one of: a FILE of runs, --measure, --table FILE")
+    if file is None and site:
+        raise WrongQuestion("--site adapts to measured runs: name their FILE")
+    if file is None:
+        return _from_kernels(output, table, accelerator, device, tiny, progress)
+    return _from_site(file, output) if site else _from_runs(file, output, table, cross_validate, progress)
+
+
+def _from_kernels(
+    output: Path, table: Path | None, accelerator: str | None, device: str, tiny: bool, progress: Progress
+) -> dict[str, Any]:
+    known = catalogs.load()
+    if table is None:
+        found = measure.run_measure(output, accelerator, device, tiny, progress, known)
+    elif accelerator is None:
+        raise WrongQuestion("--table needs --accelerator ID: which part the kernels were timed on")
+    else:
+        found = measure.run_table(output, table, accelerator, known)
+    report = found.report
+    return {
+        "kind": "kernel-calibration",
+        "schema_version": 1,
+        "accelerator": found.accelerator,
+        "rows": report.rows,
+        "degrees_of_freedom": report.freedom,
+        "mape": report.mape,
+        "kinds": [asdict(each) for each in report.kinds],
+        "levels_kept": found.kept,
+        "refused": list(found.refused),
+        "files": [str(path) for path in found.written],
+    }
+
+
+def _from_collectives(path: Path, output: Path, accelerator: str | None) -> dict[str, Any]:
+    found = collectives.calibrate(path, output, catalogs.load(), accelerator, _today())
+    return {
+        "kind": "collective-calibration",
+        "schema_version": 1,
+        "rows": len(found.table.rows),
+        "left_out": dict(found.table.left_out),
+        "entries": [*found.entries, *found.fabrics],
+        "errors": [
+            {"what": what, "rows": rows, "before": before, "after": after} for what, rows, before, after in found.errors
+        ],
+        "files": [str(each) for each in found.written],
+    }
+
+
+def _today() -> str:
+    return datetime.date.today().isoformat()
+
+
+def _from_site(file: Path, output: Path) -> dict[str, Any]:
+    overlay.check_free(output, "site.toml")
+    known = catalogs.load()
+    frame = Frame(known, [run for run in reading.read(file, known) if run.measured])
+    if not frame.runs:
+        raise WrongQuestion(f"{file}: no run with a time that can be predicted")
+    # From what is shipped, not from a site's own overlay: fitting again gives the same.
+    built_in = catalogs.Catalog((catalogs.CatalogLayer(catalogs.BUILT_IN, data("hardware_catalog")),))
+    shipped = Efficiencies.of(built_in)
+    found = site.adapted(frame, shipped)
+    source, date = f"{len(frame.runs)} runs of {file.name}", _today()
+    left = site.widths(frame, shipped, intervals.read(built_in))
+    written = overlay.write_overlay(output, site.changed(found, shipped, frame), source, date, name="site.toml")
+    written.append(intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
+    return fitting.site_document(frame, shipped, found) | {"files": [str(path) for path in written]}
+
+
+def _from_runs(
+    file: Path, output: Path, table: Path | None, cross_validate: bool, progress: Progress
+) -> dict[str, Any]:
+    priors = catalogs.load(data("hardware_catalog") / "priors")
+    read = reading.read(file, priors)
+    frame = Frame(priors, read)
+    prior, kernels = Efficiencies.of(priors), 0
+    if table is not None:
+        prior, kernels = tables.informed(prior, priors, table)
+    try:
+        found = fitting.calibrate(frame, prior)
+    except WrongQuestion as error:
+        raise WrongQuestion(f"{file}: {error}") from None
+    date = _today()
+    source = f"{len(found.rows)} runs of {file.name}"
+    if table is not None:
+        source += f", shapes by {kernels:,} kernels of {table.name}"
+    efficiencies = other_parameters.extended(priors, read, peaks.fitted(frame, found.fit.efficiencies))
+    left_out, left, widths = None, fitting.skipped(found) if cross_validate else [], []
+    labs = [lab(frame.runs[i]) for i in found.rows]
+    if cross_validate and len(set(labs)) > 1:
+        with progress("hold out each lab", len(set(labs))) as advance:
+            left_out = fitting.cross_validated(found, labs, advance)
+        times = fitting.interval_widths(found, left_out) | fitting.other_widths(priors, read, prior)
+        widths.append((times, f"{source}, leave-one-lab-out, {date}", f"{intervals.TIME}.csv"))
+        held = fitting.memory_widths(frame, efficiencies)
+        if held.get("all", intervals.Width(0.0, 0)).runs >= intervals.FEWEST:
+            told = f"{held['all'].runs} runs of {file.name} whose peak was measured, a fifth held out at a time, {date}"
+            widths.append((held, told, f"{intervals.MEMORY}.csv"))
+    written = overlay.write_overlay(output, efficiencies, source, date)  # only now: an interrupted fit leaves nothing
+    written += [intervals.write(output, *each) for each in widths]
+    return fitting.document(found, left_out, left) | {"files": [str(path) for path in written]}

@@ -1,0 +1,73 @@
+"""A document again, with its reasons, after checking it: on the screen, and as a text for Python."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stdout
+
+from planner import document
+from planner.api import choosing
+from planner.api.choosing import Source
+from planner.api.entry import entry, in_keywords
+from planner.commands.screen import procure_view, render, report
+from planner.schema.procurement import Procurement
+
+
+class Report(str):
+    """A text that a session shows as it prints."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@entry
+def explain(
+    plans: Source, *, rank: int | None = None, workload: str | None = None, alternative: int | None = None
+) -> Report:
+    """The report on a plan, a set of plans or an offer, with its reasons, after checking it.
+
+    Args:
+        plans: The document, or the file that holds it.
+        rank: Which plan of a set (1).
+        workload: Of an offer: whose plan.
+        alternative: Of an offer: which (1).
+
+    Raises:
+        WrongQuestion: it cannot be read, or holds no such plan.
+        Inconsistent: its figures contradict each other.
+
+    >>> from planner import estimate
+    >>> print(explain(estimate("llama3-8b", "dgx-h100:1", tp=8)).splitlines()[0])
+    Llama 3 8B, pre-training, 8,192 tokens/sequence, batch 512 sequences
+    """
+    with redirect_stdout(io.StringIO()) as text:
+        show(plans, rank=rank, workload=workload, alternative=alternative)
+    return Report(in_keywords(text.getvalue()))
+
+
+def show(
+    source: Source,
+    *,
+    rank: int | None = None,
+    workload: str | None = None,
+    alternative: int | None = None,
+    as_json: bool = False,
+) -> None:
+    """Prints the report, or the document as JSON."""
+    given, where = choosing.opened(source)
+    found = choosing.narrowed(given, where, rank=rank, workload=workload, alternative=alternative)
+    if isinstance(found, Procurement):
+        if as_json:
+            render.json(document.dump(found if alternative is None else found.alternatives[alternative - 1]))
+        else:
+            procure_view.show(found, alternative or 1)
+        return
+    chosen = document.chosen(found, 1 if rank is None else rank, where)
+    for plan in (chosen,) if as_json else report.printed(found, chosen):
+        choosing.sound(plan)
+    if as_json:
+        render.json(document.dump(chosen))
+    else:
+        report.explained(found, chosen)
