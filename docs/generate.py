@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import equations
 import plan_schema
 import procurement
+import python_page
 
 ROOT = Path(__file__).resolve().parent.parent
 DESIGN = ROOT / "docs" / "design.md"
@@ -117,6 +118,7 @@ def pages() -> dict[Path, str]:
     """Every page with generated parts, and what it should say."""
     found = {ROOT / "docs" / "cli.md": cli_page(), ROOT / "docs" / "equations.md": equations.page()}
     found |= plan_schema.pages()
+    found[python_page.PAGE] = python_page.filled(python_page.PAGE.read_text(encoding="utf-8"))
     found[DESIGN] = layers(DESIGN.read_text(encoding="utf-8"))
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         page = found.get(path) or path.read_text(encoding="utf-8")

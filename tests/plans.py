@@ -10,7 +10,11 @@ QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "dense": (
         "llama3-70b",
         "dgx-h100:16",
-        {"deadline": "90000 h", "max_cost": "$900M", "pin": ("tp=4", "pp=4", "vpp=4", "cp=2", "micro=1")},
+        {
+            "deadline": "90000 h",
+            "max_cost": "$900M",
+            "pin": ("tp=4", "pp=4", "vpp=5", "cp=2", "micro=1", "offload=none"),
+        },
     ),
     "multi-head": ("gpt3-175b", "dgx-a100-80gb:64", {}),
     "mixture": ("mixtral-8x7b", "dgx-h100:32", {"pin": ("tp=1", "pp=4", "vpp=4")}),
@@ -18,7 +22,7 @@ QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "latent-cheap-start": ("kimi-k2", "dgx-h100:256", {}),
     "alternating-mixture": ("llama4-maverick", "dgx-h100:128", {}),
     "windows": ("gpt-oss-120b", "dgx-h100:16", {}),
-    "lora": ("llama2-70b", "dgx-h100:1", {"method": "lora"}),
+    "lora": ("llama2-70b", "dgx-h100:1", {"method": "lora", "pin": ("tp=1", "pp=1")}),
     "fsdp": ("llama3-8b", "dgx-h100:8", {"runtime": "fsdp2"}),
     "node-shards": ("llama3-70b", "dgx-h100:16", {"pin": ("zero_scope=node", "tp=2", "pp=4")}),
     "offload": (

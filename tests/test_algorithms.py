@@ -164,6 +164,19 @@ def test_latencies_by_number_of_steps():
     )
 
 
+def test_rings_inside_domains_and_across_them():
+    """By hand, twice each way: 7/8 of 1 GB at 400 GB/s inside, then half of an eighth at 50 GB/s beyond."""
+    network = links(scaleup=400e9, nic=50e9)
+    found = seconds(network, "all-reduce", 1e9, group(network, 16.0, 1.0))
+    assert found["rings_2d"] == pytest.approx(2 * (7 / 8 / 400 + 1 / 2 / 8 / 50), rel=1e-6)
+
+
+def test_groups_that_share_links_share_all_of_their_rates():
+    network = links(scaleup=400e9, scaleup_reduce=480e9, pair=100e9, nic=50e9)
+    found = shared(network, 2.0, 5.0)
+    assert (found.scaleup, found.scaleup_reduce, found.pair, found.nic) == (200e9, 240e9, 50e9, 10e9)
+
+
 def test_a_scatter_and_a_gather_make_an_all_reduce():
     network = links(scaleup_latency=1e-6, nic_latency=1e-5)
     for ranks in (2, 6, 8, 24, 64):

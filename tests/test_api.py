@@ -5,6 +5,7 @@ import importlib
 import inspect
 import json
 import pickle
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -105,6 +106,17 @@ def test_examples_in_the_functions(name: str, monkeypatch: pytest.MonkeyPatch) -
 def test_examples_in_the_packages(module: str) -> None:
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted and not found.failed
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_examples_in_the_pages(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8").partition("<!-- functions -->")[0]
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)
+    assert isinstance(names["plans"], PlanSet)
 
 
 FLAGS_ONLY = {"json", "help"}
@@ -278,6 +290,13 @@ def test_a_plan_set_is_a_sequence_and_a_table() -> None:
     assert list(frame["rank"]) == [1, 2, 3] and frame["step_time_s"].is_monotonic_increasing
     assert pickle.loads(pickle.dumps(found)) == found
     assert json.loads(found.to_json()) == document.dump(found)
+
+
+def test_a_report_is_plain_and_in_keywords(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as notebooks have it
+    said = cw.explain(sets())
+    assert capsys.readouterr().out == "" and repr(said) == said
+    assert "\x1b" not in said and "--" not in said and "tokens per sequence (seq)" in said
 
 
 def test_html_is_escaped() -> None:

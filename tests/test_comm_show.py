@@ -43,10 +43,10 @@ def test_without_overlap_all_of_it_shows(name: str) -> None:
 
 
 def test_calls_say_where_they_run() -> None:
-    found = {(c.op, c.group): c for c in listed(plans("latent").plans[0], CATALOG)}
+    found = {(c.op, c.group): c for c in listed(plans("alternating-mixture").plans[0], CATALOG)}
     assert found["all-gather", "tp"].where == "domain" and found["all-gather", "tp"].inside == 2
     exchange = found["all-to-all", "ep"]
-    assert (exchange.ranks, exchange.where) == (32, "rail") and exchange.inside < exchange.ranks
+    assert (exchange.ranks, exchange.where) == (128, "rail") and exchange.inside < exchange.ranks
     assert found["reduce-scatter", "dp"].where == "spine"
 
 

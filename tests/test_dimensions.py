@@ -57,6 +57,24 @@ def loaded(shape, n):
 
 
 @pytest.mark.parametrize(
+    ("topology", "hops"),
+    [
+        ("ring", {1: 0, 2: 1, 8: 7}),
+        ("switch", {1: 0, 2: 2, 8: 6}),
+        ("fully-connected", {1: 0, 2: 1, 3: 1, 8: 1}),
+        ("torus", {1: 0, 4: 2, 16: 6}),
+    ],
+)
+def test_hops_of_the_smallest_groups(topology, hops):
+    along = NetworkDimension(topology, 16.0, 1.0, 0.0)
+    assert {n: float(dimensions.steps(along, float(n))) for n in hops} == hops
+
+
+def test_a_fat_tree_is_not_oversubscribed_unless_asked():
+    assert wiring.fat_tree(512, 8, 64) == wiring.fat_tree(512, 8, 64, 1.0) != wiring.fat_tree(512, 8, 64, 2.0)
+
+
+@pytest.mark.parametrize(
     ("shape", "n"), [("ring", n) for n in (1, 2, 3, 4, 5, 8, 16)] + [("torus", n) for n in (4, 9, 16, 25, 64)]
 )
 def test_links_carry_what_is_counted_message_by_message(shape, n):

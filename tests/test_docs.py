@@ -52,7 +52,7 @@ def test_commands_and_options_in_the_pages_exist(page: Path) -> None:
     known = dict(generate.all_commands())
     text = page.read_text(encoding="utf-8")
     code = re.findall(r"```.*?```|`[^`\n]+`|<!-- example:[^\n]*-->", text, re.DOTALL)
-    for line in re.findall(r"clusterwright (?=[a-z])[^`\n]*", "\n".join(code)):
+    for line in re.findall(r"(?<!import )clusterwright (?=[a-z])[^`\n]*", "\n".join(code)):
         words = line.split()
         path = max((name for name in known if words[: len(name.split())] == name.split()), key=len)
         assert len(path.split()) > 1, f"{page.name}: no such command: {line}"

@@ -15,8 +15,8 @@ from planner.base.errors import WrongQuestion
 from planner.cost import risk
 from planner.hetero import assignment, bundles, layer_split, pipelines, problem, search, stages, subproblems
 from planner.hetero import run as mixed_planning
-from planner.hetero.answer import dealt, stage_memory
 from planner.hetero.assignment import Columns, Offer
+from planner.hetero.groups import found_pipeline, stage_memory
 from planner.hetero.problem import PreparedPools
 from planner.question import pools as pooled
 from planner.question.asked import PlanOptions, pooled_request
@@ -49,7 +49,7 @@ def test_even_pipelines_on_one_pool_cost_what_one_cluster_costs(model: str, node
     layers, accelerators = int(prepared.figures[0].shape.layers), prepared.pools.all[0].cluster.accelerators
     rng, compared = np.random.default_rng(1), 0
     for index in rng.permutation(len(kinds)):
-        chain, rows, deal, _ = dealt(prepared, int(index))
+        chain, rows, deal, _ = found_pipeline(prepared, int(index))
         pp, width = chain[0][1], int(kinds.width[index])
         policies = {int(p) for p in deal.policy[0]}
         even = layers % pp == 0 and len(set(deal.layers[0])) == 1 and len(policies) == 1
@@ -91,7 +91,7 @@ def _as_one_plan(prepared: PreparedPools, kind: int, pp: int, policy: int, width
 
 
 def _held(prepared: PreparedPools, kind: int, stage: int) -> float:
-    chain, rows, deal, _ = dealt(prepared, kind)
+    chain, rows, deal, _ = found_pipeline(prepared, kind)
     at, pool, role, depth = pipelines.places(chain)[stage]
     found = stage_memory(prepared, pool, rows[at], int(deal.policy[0, stage]), int(deal.layers[0, stage]), role, depth)
     return float(np.ravel(found.total)[0])
@@ -102,7 +102,7 @@ def test_room_is_what_memory_leaves() -> None:
     prepared = posed("gpt2-medium", SMALL)
     for pool, table in enumerate(prepared.tables):
         whole = prepared.pools.all[pool].cluster.accelerator.memory
-        capacity = risk.usable(whole, prepared.memory_spread[0], prepared.request.oom_risk)
+        capacity = risk.usable(whole, prepared.memory_spread.half_width, prepared.request.oom_risk)
         for role, depth in (("alone", 1), ("first", 3), ("middle", 2), ("last", 1)):
             room = table.room[:, 0, stages.ROLES.index(role), depth - 1]
             for row in range(0, len(room), 7):
@@ -458,7 +458,7 @@ def test_what_stands_for_accelerators_is_told() -> None:
 
 def test_a_plan_that_nothing_starts_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     shown = ask(capsys, "plan gpt2-medium --cluster ws-4xrtx6000:1 --cluster t4-4:1 --pin pp=5 --batch 64")
-    assert shown.code == 0 and "no launcher known here starts this plan" in " ".join(shown.out.split())
+    assert shown.code == 0 and "no supported launcher can run this plan" in " ".join(shown.out.split())
 
 
 WRONG = [
@@ -544,7 +544,7 @@ def test_the_deal_of_a_document_is_the_best(mixed: PlanSet) -> None:
     """No other deal of a kind's layers has a faster slowest stage."""
     prepared = posed("llama2-13b", ("dgx-a100-40gb:2", "dgx-v100:2"), batch="128")
     for index in np.random.default_rng(0).integers(0, len(prepared.setting.kinds), 5):
-        _, _, deal, of = dealt(prepared, int(index))
+        _, _, deal, of = found_pipeline(prepared, int(index))
         layers = int(prepared.figures[0].shape.layers)
         _, time = layer_split.best_split(of, layers, 10**6)
         assert float(deal.slowest[0]) == pytest.approx(time / 10**6, rel=1e-4)

@@ -13,7 +13,6 @@ import pytest
 
 from planner import api, verify
 from planner.base.errors import NoAnswer
-from planner.catalog import load
 from planner.commands import main
 from planner.hetero import answer, bundles, problem
 from planner.hetero import launchable as alike
@@ -56,8 +55,7 @@ def test_it_is_the_best_that_an_exporter_takes(clusters: tuple[str, ...], batch:
             if plan is not None:
                 found.append(plan)
     found.sort(key=lambda plan: plan.value)
-    catalog = load()
-    wanted = next(plan for plan in found if starts(answer.plan(catalog, prepared, plan, 1)))
+    wanted = next(plan for plan in found if starts(answer.plan(prepared, plan, 1)))
     mine = alike.best(prepared, (0, 1))
     assert mine is not None and mine.value == pytest.approx(wanted.value, rel=1e-9)
     assert (mine.value > found[0].value * (1 + 1e-9)) is binds
@@ -150,7 +148,6 @@ def test_it_is_the_best_within_the_limits(limit: str, by_rate: bool) -> None:
 @pytest.mark.parametrize(("model", "unlike"), [("mixtral-8x7b", (1, 1, 2)), ("llama3.2-1b", (1, 2, 1))])
 def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[int, ...]) -> None:
     """Of every way in which degrees may agree and differ, as the stages of the written plan say."""
-    catalog = load()
     known, wanted, pools = pooled_request(model, ("dgx-h100:1", "dgx-a100-80gb:2"), PlanOptions(batch="64"))
     prepared = problem.prepare(known, wanted, pools, 64)
     kinds, seen, alike_there = prepared.setting.kinds, {}, set()
@@ -165,7 +162,7 @@ def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[in
     for row in seen.values():
         plan = bundles.settle(prepared.setting, np.array([row]), np.array([1]))
         assert plan is not None
-        stages = answer.plan(catalog, prepared, plan, 1).parallelism.groups[0].stages
+        stages = answer.plan(prepared, plan, 1).parallelism.groups[0].stages
         assert (row in mine) is (len({(stage.tp, stage.cp, stage.ep) for stage in stages}) == 1)
 
 
@@ -265,7 +262,7 @@ def test_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = "plan llama3.2-3b --cluster dgx-a100-80gb:2 --cluster dgx-v100:2"
+    asked = "plan llama3.2-3b --cluster dgx-a100-40gb:2 --cluster dgx-v100:2"
     assert "--launchable restricts the search" in ask(capsys, asked).out
     shown = ask(capsys, f"{asked} --launchable -o plan.json")
     assert "Launchers      megatron" in shown.out

@@ -148,7 +148,7 @@ def test_a_plan_says_its_interval_its_chance_and_the_limit():
 def test_runtimes_with_measured_peaks_are_surer():
     known = intervals.read(CATALOG, intervals.MEMORY)
     measured, which = intervals.found_memory(known, "fsdp2")
-    unknown, stands_in = intervals.found_memory(known, "megatron-core")
+    unknown, stands_in = intervals.found_memory(known, "maxtext")
     assert (which, stands_in) == ("fsdp2", "all")
     assert measured <= known["all"].half < unknown
     assert intervals.found_memory({}, "fsdp2") == (0.5, "nothing")

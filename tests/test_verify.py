@@ -102,8 +102,7 @@ FP8, NORM_BIAS = "cluster.pools.*.peak_flops.fp8", "workload.shape.norm_bias"
 """A peak that is not used; biases that an RMSNorm lacks anyway."""
 
 ALSO = {
-    "dense": {METHOD, CAUSAL, FP8, NORM_BIAS}
-    | {"overlap.tp", "overlap.p2p", "parallelism.rank_order", "parallelism.vpp"},
+    "dense": {METHOD, CAUSAL, FP8, NORM_BIAS} | {"overlap.tp", "overlap.p2p", "parallelism.rank_order"},
     "mixture": {METHOD, CAUSAL, FP8, NORM_BIAS}
     | {"overlap.p2p", "parallelism.rank_order", "workload.shape.ffn", "workload.shape.mlp_bias"},
     "lora": {CAUSAL, FP8, NORM_BIAS, "parallelism.zero_scope"},

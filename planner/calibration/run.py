@@ -139,10 +139,9 @@ def _from_site(file: Path, output: Path) -> dict[str, Any]:
     shipped = Efficiencies.of(built_in)
     found = site.adapted(frame, shipped)
     source, date = f"{len(frame.runs)} runs of {file.name}", _today()
-    wider = site.widths(frame, shipped, intervals.read(built_in))
+    left = site.widths(frame, shipped, intervals.read(built_in))
     written = overlay.write_overlay(output, site.changed(found, shipped), source, date, name="site.toml")
-    if wider or (output / intervals.FOLDER / "site.csv").exists():
-        written.append(intervals.write(output, wider, f"{source}, each held out in turn, {date}", "site.csv"))
+    written.append(intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
     return fitting.site_document(frame, shipped, found) | {"files": [str(path) for path in written]}
 
 
@@ -167,7 +166,7 @@ def _from_runs(
     left_out, left, widths = None, fitting.skipped(found) if cross_validate else [], []
     labs = [lab(frame.runs[i]) for i in found.rows]
     if cross_validate and len(set(labs)) > 1:
-        with progress("leave one lab out", len(set(labs))) as advance:
+        with progress("hold out each lab", len(set(labs))) as advance:
             left_out = fitting.cross_validated(found, labs, advance)
         times = fitting.interval_widths(found, left_out) | fitting.other_widths(priors, read, prior)
         widths.append((times, f"{source}, leave-one-lab-out, {date}", f"{intervals.TIME}.csv"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,30 @@ class GoodputEstimate:
     interval: Figure
     blocks: Figure
     restart: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFailures:
+    """What interrupts a job on the nodes of one pool."""
+
+    accelerators: Figure
+    """In use."""
+    preemptions_per_s: Figure
+    """Of all nodes in use together, by their owner."""
+    restart_s: float
+    """Seconds until the job goes on, after an interruption that comes from this pool."""
+
+
+def joint_goodput(pools: Sequence[PoolFailures], blocks: Figure) -> GoodputEstimate:
+    """Goodput of a job on several pools: whatever interrupts one of them interrupts the job.
+
+    Rates add, ``1 / M = sum(accelerators) / MTBF + sum(preemptions)``, and a restart takes the mean of the pools' own,
+    each as often as that pool interrupts. `blocks` is the pause ``C`` of a checkpoint, seconds.
+    """
+    rate = sum(p.accelerators for p in pools) / ACCELERATOR_MTBF_S + sum(p.preemptions_per_s for p in pools)
+    first = pools[0].restart_s
+    longer = sum((p.accelerators / ACCELERATOR_MTBF_S + p.preemptions_per_s) * (p.restart_s - first) for p in pools[1:])
+    return at_best(1.0 / rate, blocks, first + longer / rate)
 
 
 def goodput(

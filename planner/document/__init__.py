@@ -1,38 +1,26 @@
-"""Plans as documents: their sections, and the JSON files that hold them."""
+"""Plans as documents: one writer over pools, and the JSON files that hold what it writes."""
 
 from planner.document.files import chosen, load, load_any, load_document, offered, parse
-from planner.document.sections import (
-    NO_PART_OF_IT,
-    constraint,
-    fabric_section,
-    front_point,
-    memory_section,
-    plan,
-    pool_section,
-    runtime_section,
-    workload_section,
-)
-from planner.schema.pool_names import pool_names
+from planner.document.money import for_another_run, money_section
+from planner.document.solution import FullestStage, PoolInUse, Solution, Spread
+from planner.document.writer import write
 from planner.schema.record import as_json, dump, json_schema
 
 __all__ = [
-    "NO_PART_OF_IT",
+    "FullestStage",
+    "PoolInUse",
+    "Solution",
+    "Spread",
     "as_json",
     "chosen",
-    "constraint",
     "dump",
-    "fabric_section",
-    "front_point",
+    "for_another_run",
     "json_schema",
     "load",
     "load_any",
     "load_document",
-    "memory_section",
+    "money_section",
     "offered",
     "parse",
-    "plan",
-    "pool_names",
-    "pool_section",
-    "runtime_section",
-    "workload_section",
+    "write",
 ]

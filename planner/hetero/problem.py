@@ -13,6 +13,7 @@ from planner.catalog import Catalog
 from planner.cost import risk
 from planner.cost.figures import Network, Stack
 from planner.cost.measured import LayerTable
+from planner.document import Spread
 from planner.hetero import pipelines, stages
 from planner.hetero.assignment import Offer
 from planner.hetero.bundles import BundleSetting
@@ -20,10 +21,11 @@ from planner.hetero.pipelines import Chain, PipelineTemplates
 from planner.hetero.stages import Priced, StageConfigs, Switches
 from planner.performance import binding, intervals
 from planner.performance.efficiency import Efficiency
+from planner.performance.profiles.profile import Profile
 from planner.question import joined as pools
 from planner.question.joined import JobPool, Pools
-from planner.question.prepared import measured_layers, resolve_efficiency
-from planner.question.request import Request, goodput_of
+from planner.question.prepared import how_sure, measured_layers, resolve_efficiency
+from planner.question.request import Request, goodput_over
 from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Bound, Recompute
 from planner.space.grid import Figures, precisions
 from planner.space.rules import RULES
@@ -60,16 +62,20 @@ class PreparedPools:
     pools: Pools
     precision: str
     switches: Switches
-    memory_spread: tuple[float, str]
-    """Half-width of a peak's 80 % interval on a log scale, and the runs that it comes from."""
+    memory_spread: Spread
+    """Of a peak of memory."""
+    time_spreads: tuple[Spread, ...]
+    """Of a step time, on each pool."""
     reached: tuple[Efficiency, ...]
     figures: tuple[Figures, ...]
     tables: tuple[Priced, ...]
     chains: tuple[Chain, ...]
     links: dict[tuple[int, int], Network]
     setting: BundleSetting
-    measured: tuple[tuple[str, ...], ...]
-    """Of every pool, what is said of layer times measured elsewhere: which are used, which are not and why."""
+    profiles: tuple[Profile | None, ...]
+    """Layer times measured elsewhere that hold on each pool."""
+    layer_times: tuple[tuple[str, ...], ...]
+    """For each pool, which measured layer times are used, which are not and why, in words."""
 
 
 def fine(each: Sequence[JobPool]) -> bool:
@@ -101,7 +107,9 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
     alone = tuple(n for n in (pipelines.STAGES_ALONE if uneven else (1,)) if request.pins.allow("pp", n))
     together = _together(request, few) if uneven else ()
     depth = min(max(*alone, 2 * max(together, default=1), 1), layers)
-    spread = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id)
+    spread = Spread(*intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id))
+    known = intervals.read(catalog)
+    widths = tuple(Spread(*how_sure(known, request, p.cluster.accelerator)) for p in each)
     tables = tuple(
         stages.priced(
             f,
@@ -110,7 +118,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
             precision,
             policies,
             depth,
-            risk.usable(p.cluster.accelerator.memory, spread[0], request.oom_risk),
+            risk.usable(p.cluster.accelerator.memory, spread.half_width, request.oom_risk),
         )
         for f, p in zip(figures, each, strict=True)
     )
@@ -132,7 +140,20 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
     setting = _setting(request, offered, figures, pipelines.joined(kept), switches, precision, batch)
     told = tuple((*(known.told() for known in used.values()), *unused) for used, unused in profiled)
     return PreparedPools(
-        request, offered, precision, switches, spread, found, figures, tables, listed, crossing, setting, told
+        request,
+        offered,
+        precision,
+        switches,
+        spread,
+        widths,
+        found,
+        figures,
+        tables,
+        listed,
+        crossing,
+        setting,
+        tuple(used.get(precision) for used, _ in profiled),
+        told,
     )
 
 
@@ -317,8 +338,7 @@ def limits(request: Request, each: Sequence[JobPool], batch: int) -> tuple[float
     With the goodput of all nodes of these pools: that of fewer is no less.
     """
     steps = request.workload.tokens / (batch * request.workload.sequence)
-    in_all = sum(p.cluster.accelerators for p in each)
-    good = float(goodput_of(replace(request, cluster=each[0].cluster), in_all / each[0].per_node).fraction)
+    good = float(goodput_over(request, [(p, float(p.count)) for p in each]).fraction)
     longest = np.inf if request.deadline_s is None else request.deadline_s * good / steps
     most = np.inf if request.max_cost_usd is None else request.max_cost_usd * good / steps * 3600.0
     return longest, most

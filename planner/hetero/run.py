@@ -204,7 +204,7 @@ def _launchable(catalog: Catalog, request: Request, pools: Pools, batch: int, al
             if step := _steps(advance):
                 step(1)
         for _, prepared, mixed in sorted(found, key=lambda entry: entry[0])[:1]:
-            doc = answer.plan(catalog, prepared, mixed, 1)
+            doc = answer.plan(prepared, mixed, 1)
             plans.append((value_of(request, doc), doc))
         if found:
             done.append(names)
@@ -277,7 +277,7 @@ class _PoolSubsetSearch:
         found = search.search(prepared.setting, known, advance=self.advance, sets=every)
         # A plan that a smaller set beats is not the best of this one: the search stopped before it was found.
         better = [mixed for mixed in found.best if mixed.value < known]
-        written = [answer.plan(self.kept.catalog, prepared, mixed, 1) for mixed in better]
+        written = [answer.plan(prepared, mixed, 1) for mixed in better]
         self.plans += [(value_of(self.kept.request, doc), doc) for doc in written]
         self.reached[names] = min([known, *(mixed.value for mixed in found.best)])
         self.bounds[names] = found.bound

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from planner import cost, document
+from planner import cost
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.units import format_bytes, format_percent, format_risk, format_seconds, format_usd
 from planner.catalog import Catalog, cluster
@@ -13,6 +13,7 @@ from planner.cost import hierarchy, memory, pipeline
 from planner.cost.figures import Grid
 from planner.models.parameters import parameters
 from planner.models.workload import workload
+from planner.planning import answer
 from planner.question.prepared import Prepared, prepare, problem
 from planner.question.request import Request
 from planner.schema.plan import FrontPoint, Plan, Reasons
@@ -276,7 +277,7 @@ def _least(catalog: Catalog, request: Request, objective: str) -> FrontPoint | N
     except ClusterwrightError:
         return None
     best = Bounded().search(problem(prepared, 1)).best
-    return document.front_point(prepared, best[0]) if best else None
+    return answer.front_point(prepared, best[0]) if best else None
 
 
 def _what_fits(catalog: Catalog, request: Request) -> list[str]:

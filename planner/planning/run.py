@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from planner import document, verify
+from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer
 from planner.catalog import Catalog
-from planner.planning import explain
+from planner.planning import answer, explain
 from planner.question.prepared import Prepared, prepare, problem
 from planner.question.request import Request
 from planner.schema.plan import FrontPoint, Plan, PlanSet, SearchSection
@@ -38,7 +38,7 @@ def plan(catalog: Catalog, request: Request, progress: Progress | None = None) -
         found = Bounded(front=True).search(asked, advance)
     if not found.best:
         raise NoAnswer(explain.nothing_fits(catalog, prepared, found))
-    plans = tuple(document.plan(prepared, candidate, rank) for rank, candidate in enumerate(found.best, 1))
+    plans = tuple(answer.plan(prepared, candidate, rank) for rank, candidate in enumerate(found.best, 1))
     result = PlanSet(
         search=_search_section(prepared, found),
         plans=plans,
@@ -68,7 +68,7 @@ def best(catalog: Catalog, request: Request) -> tuple[Plan, SearchSection]:
     found = Bounded().search(problem(prepared, 1))
     if not found.best:
         raise NoAnswer(explain.nothing_fits(catalog, prepared, found))
-    return document.plan(prepared, found.best[0], 1), _search_section(prepared, found)
+    return answer.plan(prepared, found.best[0], 1), _search_section(prepared, found)
 
 
 def _second_opinion(plan: Plan, *, may_exceed_limits: bool = False) -> None:
@@ -98,14 +98,14 @@ def _search_section(prepared: Prepared, found: SearchResult) -> SearchSection:
 def _front(catalog: Catalog, prepared: Prepared, found: SearchResult) -> tuple[FrontPoint, ...]:
     """Over several counts the best of each count; on one count, faster against leaner."""
     if len(prepared.request.counts) == 1:
-        return tuple(document.front_point(prepared, candidate) for candidate in found.front)
+        return tuple(answer.front_point(prepared, candidate) for candidate in found.front)
     points = []
     for count in prepared.request.counts:
         try:
             alone = prepare(catalog, replace(prepared.request, counts=(count,), top=1))
         except ClusterwrightError:
             continue
-        points += [document.front_point(alone, candidate) for candidate in Bounded().search(problem(alone, 1)).best]
+        points += [answer.front_point(alone, candidate) for candidate in Bounded().search(problem(alone, 1)).best]
     return tuple(points)
 
 
@@ -120,7 +120,7 @@ def estimate(catalog: Catalog, request: Request) -> PlanSet:
     found = Bounded().search(everything)
     if not math.isfinite(found.best[0].memory):
         raise NoAnswer(explain.overflowing(prepared, found.best[0]))
-    plans = (document.plan(prepared, found.best[0], 1),)
+    plans = (answer.plan(prepared, found.best[0], 1),)
     _second_opinion(plans[0], may_exceed_limits=True)
     fits = found.best[0].memory <= prepared.usable
     reasons = explain.reasons(prepared, found, plans)

@@ -26,6 +26,10 @@ class JobPool:
     """Per node-hour."""
     sold_as: str = ""
     zone: str = ""
+    preemptions_per_node_s: float | None = None
+    """How often the owner takes a node back, per second; None: as the request says of all pools."""
+    restart_s: float | None = None
+    """Seconds until a job goes on after an interruption of this pool; None: as the request says of all pools."""
 
     @property
     def count(self) -> int:

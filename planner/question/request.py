@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.units import format_seconds
+from planner.cost.figures import Figure
 from planner.cost.goodput import BASIS as GOODPUT_BASIS
-from planner.cost.goodput import RESTART_S, GoodputEstimate, goodput
+from planner.cost.goodput import CHECKPOINT_PAUSE_S, RESTART_S, GoodputEstimate, PoolFailures, joint_goodput
 from planner.cost.money import HOUR_S
 from planner.models.parameters import parameters
 from planner.performance import binding
+from planner.question.joined import JobPool
 from planner.schema.hardware import Cluster, Price, Runtime
 from planner.schema.workload import Workload
 from planner.space.axes import Pins
@@ -77,18 +79,35 @@ def _that_progress(request: Request) -> tuple[int, ...]:
 
 
 def goodput_of(request: Request, nodes: object) -> GoodputEstimate:
-    """Goodput on that many nodes: checkpoints of weights and optimizer states, evenly over all accelerators."""
+    """Goodput on that many of the request's own nodes (one number or an array of them)."""
+    return goodput_over(request, [(JobPool(name="", cluster=request.cluster), np.asarray(nodes, dtype=float))])
+
+
+def goodput_over(request: Request, used: Sequence[tuple[JobPool, Figure]]) -> GoodputEstimate:
+    """Goodput on some nodes of each pool: checkpoints of weights and optimizer states, evenly over all accelerators and
+    as fast as the slowest pool copies its share to host memory.
+    """
     optimizer = request.workload.optimizer
     state = parameters(request.workload.model).total * (2.0 + optimizer.state_bytes + optimizer.master_bytes)
-    accelerators = np.asarray(nodes, dtype=float) * request.cluster.node.accelerators
-    host = request.cluster.accelerator.host_bandwidth or binding.HOST_BANDWIDTH
-    return goodput(
-        accelerators,
-        state / accelerators,
-        host,
-        restart=request.restart_s,
-        preemptions_per_s=np.asarray(nodes, dtype=float) * request.preemptions_per_node_s,
+    accelerators = sum(nodes * pool.per_node for pool, nodes in used)
+    host = min(pool.cluster.accelerator.host_bandwidth or binding.HOST_BANDWIDTH for pool, _ in used)
+    return joint_goodput(
+        [
+            PoolFailures(nodes * pool.per_node, nodes * preemptions(request, pool), restart(request, pool))
+            for pool, nodes in used
+        ],
+        CHECKPOINT_PAUSE_S + state / accelerators / host,
     )
+
+
+def preemptions(request: Request, pool: JobPool) -> float:
+    """How often the owner takes a node of a pool back, per second."""
+    return request.preemptions_per_node_s if pool.preemptions_per_node_s is None else pool.preemptions_per_node_s
+
+
+def restart(request: Request, pool: JobPool) -> float:
+    """Seconds until a job goes on after an interruption of a pool."""
+    return request.restart_s if pool.restart_s is None else pool.restart_s
 
 
 def _per_second(request: Request) -> float:

@@ -89,6 +89,10 @@ class Pool(Record):
     """Its own fabric, where a plan is over several pools; not in documents of before 2026-12."""
     expanded: ExpandedPool | None = None
     """Only in documents where there is such memory."""
+    preemptions_per_node_s: float | None = None
+    """How often the owner takes a node back, per second; only in plans over several pools where one does."""
+    restart_s: float | None = None
+    """Until the job goes on after an interruption of this pool; only in plans over several pools that differ in it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,6 +144,8 @@ ABSENT = (
     "mtp_layers",
     "network",
     "pools",
+    "preemptions_per_node_s",
+    "restart_s",
 )
 """Keys that documents leave out where they have no value: of what few have."""
 

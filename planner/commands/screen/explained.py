@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from planner import document
 from planner.api import choosing
 from planner.api.choosing import Source
-from planner.api.entry import entry
+from planner.api.entry import entry, in_keywords
 from planner.commands.screen import procure_view, render, report
 from planner.schema.procurement import Procurement
 
@@ -44,7 +44,7 @@ def explain(
     """
     with redirect_stdout(io.StringIO()) as text:
         show(plans, rank=rank, workload=workload, alternative=alternative)
-    return Report(text.getvalue())
+    return Report(in_keywords(text.getvalue()))
 
 
 def show(

@@ -6,6 +6,7 @@ a table too wide for the window loses its least important columns, never wraps, 
 
 from __future__ import annotations
 
+import io
 import json as json_module
 import os
 import shutil
@@ -176,8 +177,8 @@ class _Bar:
 
 
 def _colour(stream: TextIO) -> bool:
-    """Whether to colour: never with NO_COLOR, always with FORCE_COLOR, else on a terminal that can."""
-    if os.environ.get("NO_COLOR"):
+    """Whether to colour: never with NO_COLOR or in a text, always with FORCE_COLOR, else on a terminal that can."""
+    if os.environ.get("NO_COLOR") or isinstance(stream, io.StringIO):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 

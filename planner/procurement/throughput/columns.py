@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from planner import document
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.processes import without_main
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.performance import binding
+from planner.planning import answer
 from planner.procurement.question.portfolio import Job
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column, Key, machine, wiring, work
@@ -177,7 +177,7 @@ class Throughputs:
             sold_as=pool.node.id,
         )
         wanted = replace(wanted, workload=replace(wanted.workload, tokens=job.tokens))
-        return document.plan(prepare(self._catalog, wanted), candidate, 1)
+        return answer.plan(prepare(self._catalog, wanted), candidate, 1)
 
     def _candidate(self, j: int, p: int) -> Candidate | None:
         job, pool = self._jobs[j], self._pools[p]

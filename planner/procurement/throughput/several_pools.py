@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
+from planner import document
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.hetero import run
-from planner.hetero.answer import of_another_run
 from planner.procurement.question.portfolio import Job, MixedPools, Portfolio
 from planner.procurement.supply.pools import SupplyPool, offers
 from planner.procurement.throughput.column import Column, Key, Place, machine, wiring, work
@@ -151,10 +151,8 @@ class Mixtures:
     def _for(self, plan: Plan, job: Job, place: Place) -> Plan:
         """The plan for a job's own tokens, and for how the pools fail."""
         pools = [self._pools[p] for p in place]
-        preempted = sum(
-            part.count * pool.preemptions_per_node_s for part, pool in zip(plan.cluster.pools, pools, strict=True)
-        )
-        return of_another_run(plan, job.tokens, max(pool.restart_s for pool in pools), preempted)
+        restarts, preemptions = zip(*((pool.restart_s, pool.preemptions_per_node_s) for pool in pools), strict=True)
+        return document.for_another_run(plan, job.tokens, restarts, preemptions)
 
 
 def _used(plan: Plan, parts: Sequence[Part]) -> tuple[int, ...]:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from planner import document, verify
+from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer
 from planner.base.version import __version__
 from planner.catalog import Catalog
+from planner.planning import answer
 from planner.schema.plan import Assumption, Generator, Plan
 from planner.schema.study import (
     UNITS,
@@ -180,7 +181,7 @@ def _point(catalog: Catalog, evaluator: Evaluator, each: Trial) -> DesignPoint:
     for job, candidate in zip(evaluator.study.workloads, outcome.candidates, strict=True):
         assert candidate is not None
         here = evaluator.priced(job, values)
-        plans.append(document.plan(here, candidate, 1))
+        plans.append(answer.plan(here, candidate, 1))
     for plan in plans:
         try:
             verify.check(plan)

@@ -1,0 +1,105 @@
+"""What a plan runs on, as sections of its document: pools, the network inside each and the links between them."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from planner.document.solution import PoolInUse, Solution
+from planner.question.request import preemptions, restart
+from planner.schema import plan as schema
+from planner.schema.hardware import Accelerator, Cluster, Fabric
+
+
+def cluster_section(found: Solution) -> schema.ClusterSection:
+    """All pools in use, with what joins each two of them; the fabric and the region are the first pool's."""
+    first = found.pools[0].pool.cluster
+    names = [f"{each.pool.name}:{each.nodes}" for each in found.pools]
+    return schema.ClusterSection(
+        name=" + ".join(names) if found.heterogeneous else first.name or names[0],
+        accelerators=found.accelerators,
+        pools=tuple(_pool_section(found, each) for each in found.pools),
+        fabric=fabric_section(first.fabric, first.accelerators),
+        region=first.region.id if first.region else None,
+        links=tuple(_link_section(found, a, b) for a, b in combinations(range(len(found.pools)), 2)),
+    )
+
+
+def _pool_section(found: Solution, used: PoolInUse) -> schema.Pool:
+    """A pool; where several were offered with its zone, its network, and how it interrupts a job if unlike others."""
+    plain = plain_pool(used.pool.cluster, used.nodes)
+    if not found.heterogeneous:
+        return plain
+    restarts = [restart(found.request, each.pool) for each in found.pools]
+    taken_back = preemptions(found.request, used.pool)
+    own = {
+        "zone": used.pool.zone,
+        "offered": used.pool.count,
+        "network": used.pool.cluster.fabric.id,
+        "preemptions_per_node_s": taken_back or None,
+        "restart_s": restart(found.request, used.pool) if len(set(restarts)) > 1 else None,
+    }
+    return schema.Pool(**{**vars(plain), **own})
+
+
+def plain_pool(cluster: Cluster, count: int) -> schema.Pool:
+    """`count` nodes of a cluster, as a plan on them alone describes them."""
+    node, accelerator, link = cluster.node, cluster.accelerator, cluster.scaleup
+    return schema.Pool(
+        node=node.id,
+        count=count,
+        accelerator=accelerator.id,
+        accelerators_per_node=node.accelerators,
+        accelerator_memory_bytes=accelerator.memory,
+        peak_flops={str(dtype): rate for dtype, rate in accelerator.peak.items()},
+        scaleup_bytes_per_s=link.bandwidth,
+        nics_per_node=node.nics,
+        nic_bytes_per_s=node.nic_bandwidth,
+        max_power_w=node.max_power,
+        expanded=_expanded_pool(accelerator),
+    )
+
+
+def _expanded_pool(accelerator: Accelerator) -> schema.ExpandedPool | None:
+    """Memory beside the accelerators' own; None where there is none."""
+    if accelerator.expanded_memory is None or accelerator.expanded_bandwidth is None:
+        return None
+    return schema.ExpandedPool(
+        bytes=accelerator.expanded_memory,
+        bytes_per_s=accelerator.expanded_bandwidth,
+        latency_s=accelerator.expanded_latency,
+        scope=accelerator.expanded_scope,
+        access=accelerator.expanded_access,
+    )
+
+
+def _link_section(found: Solution, a: int, b: int) -> schema.PoolLink:
+    link = found.question.link(found.pools[a].pool, found.pools[b].pool)
+    return schema.PoolLink(pools=(a, b), bytes_per_s=link.bandwidth, latency_s=link.latency, basis=link.basis)
+
+
+def fabric_section(fabric: Fabric, accelerators: int) -> schema.FabricSection:
+    """The network between nodes; a dimension of open size takes in what `accelerators` leave for it."""
+    return schema.FabricSection(
+        id=fabric.id,
+        kind=fabric.kind,
+        nic_bytes_per_s=fabric.nic_bandwidth,
+        latency_s=fabric.latency,
+        topology=fabric.topology,
+        leaf_nodes=fabric.leaf_nodes,
+        oversubscription=fabric.oversubscription,
+        dimensions=_dimensions(fabric, accelerators),
+    )
+
+
+def _dimensions(fabric: Fabric, accelerators: int) -> tuple[schema.DimensionSection, ...] | None:
+    """Innermost first; None where the network has links, NICs and leaves instead."""
+    found, left = [], accelerators
+    for each in fabric.dimensions:
+        size = each.size or max(left, 1)
+        left //= size
+        found.append(
+            schema.DimensionSection(
+                topology=each.topology, size=size, bytes_per_s=each.bandwidth, latency_s=each.latency
+            )
+        )
+    return tuple(found) or None

@@ -1,0 +1,98 @@
+"""What a search hands to the writer: one way to train over pools of nodes, a single pool being a list of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from planner.cost.memory import Memory
+from planner.performance.profiles.profile import Profile
+from planner.question.joined import JobPool, Pools
+from planner.question.request import Request
+from planner.schema import plan as schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolInUse:
+    """Nodes of one pool that a plan uses."""
+
+    pool: JobPool
+    nodes: int
+    peak: float
+    """FLOP/s of one accelerator in the plan's precision."""
+    profile: Profile | None
+    """Layer times measured elsewhere that the prediction rests on."""
+    layer_times: tuple[str, ...]
+    """Which measured layer times hold here, and which do not and why, in words."""
+    efficiency_notes: tuple[str, ...]
+    """What is not measured of the efficiencies that this pool is taken to reach, in words."""
+
+    @property
+    def accelerators(self) -> int:
+        """In use."""
+        return self.nodes * self.pool.per_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullestStage:
+    """The pipeline stage with the least of its memory left."""
+
+    stage: int
+    """From 0."""
+    pool: int
+    """Place among the plan's pools."""
+    held: Memory
+    """Bytes on one of its accelerators, each part a scalar."""
+    expanded_capacity: float | None = None
+    """Bytes of expanded memory that one accelerator has for itself; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The 80 % interval of a prediction."""
+
+    half_width: float
+    """On a log scale."""
+    runs: str
+    """The measured runs that it comes from, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """One way to train a request's workload; everything that a plan says and the request alone does not."""
+
+    request: Request
+    question: Pools
+    """All pools that could be used, and what joins them."""
+    pools: tuple[PoolInUse, ...]
+    """Those that are used, in the order of the plan's stages or as they were given."""
+    precision: str
+    parallelism: schema.Parallelism
+    batch: schema.Batch
+    recompute: schema.RecomputeSection
+    overlap: schema.Overlap
+    offload: bool = False
+    """Whether optimizer states live in host memory."""
+    placement: dict[str, float] | None = None
+    """Shares that live in expanded memory; None where there is none."""
+    waived: tuple[str, ...] = ()
+    """Rules of division that the plan breaks."""
+    step_time: float
+    """Seconds."""
+    breakdown: Mapping[str, float]
+    """Seconds of a step by cause; they add up to `step_time`."""
+    model_flops: float
+    """Of a step."""
+    fullest: FullestStage
+    time_spread: Spread
+    memory_spread: Spread
+
+    @property
+    def heterogeneous(self) -> bool:
+        """Whether pipelines differ or span pools."""
+        return bool(self.parallelism.groups)
+
+    @property
+    def accelerators(self) -> int:
+        """In use."""
+        return sum(each.accelerators for each in self.pools)

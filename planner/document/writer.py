@@ -1,0 +1,94 @@
+"""The writer of plans: from a solution over pools to the document that leaves the program."""
+
+from __future__ import annotations
+
+from planner.base.version import __version__
+from planner.cost import money
+from planner.document.conditions import assumptions, constraints
+from planner.document.machines import cluster_section
+from planner.document.money import energy_section, money_section
+from planner.document.prediction import prediction_section
+from planner.document.solution import Solution
+from planner.models.parameters import parameters
+from planner.performance import binding
+from planner.question.request import Request
+from planner.schema import plan as schema
+from planner.schema.record import _plain, _pruned
+
+
+def write(found: Solution, rank: int) -> schema.Plan:
+    """Everything that is known of one solution, as the plan of that rank (from 1).
+
+    The job must make progress: its goodput (:func:`planner.document.money.goodput_of`) is above 0.
+    """
+    prediction, run = prediction_section(found), money_section(found)
+    return schema.Plan(
+        rank=rank,
+        generator=schema.Generator(version=__version__, seed=0, inputs=_inputs(found)),
+        workload=workload_section(found.request),
+        cluster=cluster_section(found),
+        runtime=runtime_section(found.request, found.precision),
+        parallelism=found.parallelism,
+        batch=found.batch,
+        precision=found.precision,
+        recompute=found.recompute,
+        offload={"optimizer": found.offload},
+        placement=found.placement,
+        overlap=found.overlap,
+        communication=(),
+        env={},
+        prediction=prediction,
+        money=run,
+        energy=energy_section(found, run.days * money.DAY_S),
+        constraints=constraints(found, prediction.memory, run),
+        assumptions=assumptions(found),
+        waived=found.waived or None,
+    )
+
+
+def _inputs(found: Solution) -> dict[str, str]:
+    """What the plan depends on, hashed: profiles of layer times under their files' names."""
+    profiles = [each.profile for each in found.pools if each.profile is not None]
+    return dict(found.request.inputs or {}) | {f"profile {each.source}": each.sha256 for each in profiles}
+
+
+def workload_section(request: Request) -> schema.WorkloadSection:
+    """What is trained."""
+    work, model = request.workload, request.workload.model
+    counted, optimizer = parameters(model), work.optimizer
+    return schema.WorkloadSection(
+        model=model.id,
+        name=model.name,
+        parameters=counted.total,
+        active_parameters=counted.active,
+        sequence=work.sequence,
+        tokens=work.tokens,
+        method={"kind": work.method.kind, "rank": work.method.rank, "targets": list(work.method.targets)},
+        optimizer={
+            "id": optimizer.id,
+            "state_bytes": optimizer.state_bytes,
+            "master_bytes": optimizer.master_bytes,
+            "step_bytes": optimizer.step_bytes,
+        },
+        shape=_pruned(_plain(model)),
+        mtp_layers=work.mtp_layers or None,
+    )
+
+
+def runtime_section(request: Request, precision: str) -> schema.RuntimeSection:
+    """The training framework, with what it keeps and sends in a precision (:mod:`planner.cost.elements`)."""
+    runtime, narrowest = request.runtime, binding.element(precision)
+    held = runtime.parameter_bytes and max(runtime.parameter_bytes, narrowest)
+    frozen_in_8_bit = request.workload.method.kind == "lora" and precision in binding.LOW_PRECISION
+    return schema.RuntimeSection(
+        name=runtime.id,
+        release=request.release,
+        bytes_per_parameter={
+            "parameters": held / 2.0 if frozen_in_8_bit else held,
+            "gradients": max(runtime.gradient_bytes, narrowest),
+            "gradient_wire": max(runtime.gradient_wire_bytes, narrowest),
+            "parameter_wire": max(runtime.parameter_wire_bytes, narrowest),
+            "gathers_working_copy": float(runtime.gathers_working_copy),
+            "update": runtime.update_bytes,
+        },
+    )

@@ -1,0 +1,125 @@
+"""A candidate of the search on one pool as a plan's document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+
+from planner import cost, document
+from planner.cost import hierarchy, memory, pipeline, sharding
+from planner.cost.figures import Grid
+from planner.document import FullestStage, PoolInUse, Solution, Spread
+from planner.question.joined import JobPool, Pools
+from planner.question.prepared import Prepared
+from planner.schema import plan as schema
+from planner.search.problem import Candidate
+from planner.space.grid import single_grid
+from planner.space.rules import RuleSetting, broken
+
+
+def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
+    """Everything that is known of one candidate, as the plan of that rank (from 1)."""
+    return document.write(solution(prepared, candidate), rank)
+
+
+def solution(prepared: Prepared, candidate: Candidate) -> Solution:
+    """A candidate in the writer's terms: the request's cluster is a list of one pool."""
+    request, options, layout = prepared.request, candidate.options, candidate.layout
+    grid = single_grid(prepared.figures, layout, options)
+    used = _pool(prepared, layout["nodes"], options.precision, float(grid.device.peak))
+    return Solution(
+        request=request,
+        question=Pools((used.pool,)),
+        pools=(used,),
+        precision=options.precision,
+        parallelism=_parallelism(prepared, grid, candidate),
+        batch=schema.Batch(
+            global_=layout["batch"],
+            micro=layout["micro"],
+            accumulation=layout["batch"] // (layout["dp"] * layout["micro"]),
+            per_pool=(layout["batch"],),
+        ),
+        recompute=schema.RecomputeSection(
+            policy=options.recompute.name,
+            layers_fraction=options.recompute.layers,
+            selective=bool(options.recompute.selective),
+        ),
+        overlap=schema.Overlap(tp=options.tensor.overlap, dp=options.sharding.overlap, p2p=options.p2p_overlap),
+        offload=options.offload,
+        placement=None if grid.expanded is None else asdict(options.placement),
+        waived=broken(layout, RuleSetting(request.workload, request.cluster, request.runtime)),
+        step_time=candidate.time,
+        breakdown={name: float(seconds) for name, seconds in cost.breakdown(grid).items() if seconds != 0.0},
+        model_flops=float(cost.model_flops(grid)),
+        fullest=fullest_stage(prepared, grid, layout["pp"]),
+        time_spread=Spread(prepared.half_width, prepared.comparable),
+        memory_spread=Spread(prepared.memory_half_width, prepared.memory_comparable),
+    )
+
+
+def _pool(prepared: Prepared, nodes: int, precision: str, peak: float) -> PoolInUse:
+    """So many nodes of the request's cluster; `peak` is FLOP/s of one accelerator."""
+    request = prepared.request
+    profiles = {each.sha256: each for each in prepared.profiles.values()}.values()
+    return PoolInUse(
+        pool=JobPool(
+            name=request.cluster.node.id, cluster=request.cluster, price=request.price, sold_as=request.sold_as
+        ),
+        nodes=nodes,
+        peak=peak,
+        profile=prepared.profiles.get(precision),
+        layer_times=(*(each.told() for each in profiles), *prepared.unused),
+        efficiency_notes=prepared.reached.notes,
+    )
+
+
+def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.Parallelism:
+    layout, options = candidate.layout, candidate.options
+    zero = options.sharding.zero
+    shards = int(sharding.replicas(grid).dense_shards) if zero else 1
+    layers = pipeline.stage_layers(int(prepared.figures.shape.layers), layout["pp"], layout["vpp"])
+    schedule: schema.Schedule = "none" if layout["pp"] == 1 else ("1f1b" if layout["vpp"] == 1 else "interleaved-1f1b")
+    return schema.Parallelism(
+        tp=layout["tp"],
+        pp=layout["pp"],
+        vpp=layout["vpp"],
+        cp=layout["cp"],
+        ep=layout["ep"],
+        etp=layout["etp"],
+        dp=layout["dp"],
+        dp_shard=shards,
+        rank_order=options.rank_order,
+        schedule=schedule,
+        sequence_parallel=options.tensor.sequence_parallel,
+        zero_stage=zero,
+        zero_scope=options.sharding.scope,
+        stages=tuple(schema.Stage(pool=0, layers=n, tp=layout["tp"], dp=layout["dp"]) for n in layers),
+    )
+
+
+def fullest_stage(prepared: Prepared, grid: Grid, pp: int) -> FullestStage:
+    """The first, a middle or the last of `pp` stages, whichever holds most."""
+    split = pipeline.split(grid.shape, grid.layout)
+    found = memory.stages(grid, split)
+    index = int(np.argmax([float(m.total) for m in found]))
+    stage = (0, int(pipeline.whole_stage(grid.shape, grid.layout, split)), pp - 1)[index]
+    there = prepared.request.cluster.accelerator.expanded_memory if grid.expanded is not None else None
+    capacity = None if there is None else float(there / hierarchy.sharers(grid))
+    return FullestStage(stage=stage, pool=0, held=found[index], expanded_capacity=capacity)
+
+
+def front_point(prepared: Prepared, candidate: Candidate) -> schema.FrontPoint:
+    """One point of the front, short."""
+    layout = candidate.layout
+    run = document.money_section(solution(prepared, candidate))
+    degrees = " ".join(f"{axis.upper()}{layout[axis]}" for axis in ("tp", "pp", "cp", "ep", "dp") if layout[axis] > 1)
+    policy = candidate.options.recompute.name
+    return schema.FrontPoint(
+        label=f"{degrees or 'one rank'}{'' if policy == 'none' else f', recompute {policy}'}",
+        accelerators=layout["nodes"] * prepared.request.cluster.node.accelerators,
+        step_time_s=candidate.time,
+        days=run.days,
+        usd_total=run.usd_total,
+        memory_bytes=candidate.memory,
+    )
