@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner import document
+from planner import api, document
 from planner.base.errors import WrongQuestion
 from planner.models.parameters import lora_parameters, parameters
 from planner.models.workload import library
@@ -197,6 +197,16 @@ def _holding(plan: Plan, part: str, more: float) -> Plan:
 @pytest.mark.parametrize("part", ["parameters_bytes", "gradients_bytes", "optimizer_bytes"])
 def test_states_cannot_be_understated(part: str) -> None:
     assert "states_follow_from_sharding" in _named(_holding(best("dense"), part, -1e6))
+
+
+def test_frozen_weights_read_in_8_bit_take_a_byte_and_no_less() -> None:
+    """Nothing else reads them: a byte each, and a plan that says less is told."""
+    plan = api.plan("llama2-70b", "dgx-h100:1", method="lora", precision="fp8", top=1).plans[0]
+    assert plan.runtime.bytes_per_parameter["parameters"] == 1.0
+    assert violations(plan) == []
+    assert "states_follow_from_sharding" in _named(_holding(plan, "parameters_bytes", -1e6))
+    wide = api.plan("llama2-70b", "dgx-h100:1", method="lora", top=1).plans[0]
+    assert wide.runtime.bytes_per_parameter["parameters"] == 2.0
 
 
 def test_activations_cannot_vanish_or_explode() -> None:
