@@ -1,7 +1,7 @@
 """What a user reads is plain English in the field's terms, and a public class name means one class.
 
-A user reads help, reports, messages, README and docs. The banned words had a meaning of their own in this project, or are
-the former labels of reports; each comes with what to write instead. Code (between backticks) may keep its names.
+A user reads help, reports, messages, README and docs. The banned words had a private meaning in this project or are
+former labels of reports; each comes with what to write instead. Code (between backticks) may keep its names.
 """
 
 import ast
@@ -43,6 +43,9 @@ BANNED = {
     r"exactly planned|planned exactly": "precomputed plans",
     r"buys nothing": "shadow prices are zero",
     r"images each": "per-GPU batch",
+    r"model(?:ed|ing)|optimiz(?:ed?|ing)|utiliz(?:ed?|ation)|synchroniz(?:ed?|es|ing|ation)|behaviors?|neighbors?": (
+        "British spelling: modelled, optimised, utilisation, synchronised, neighbour (optimizer is the field's word)"
+    ),
 }
 """Words as regular expressions, whole words in any case -> what to write."""
 LABELS = {
@@ -52,7 +55,7 @@ LABELS = {
     "Together": "Single pools",
 }
 """Former labels at the start of a report's line -> what they are now."""
-SHARED_NAMES: dict[str, str] = {}
+SHARED_NAMES = {"Constraint": "a limit in the document of a plan (schema), and a row of a linear program (solver)"}
 """Public class names that may be defined twice -> why."""
 
 _WORDS = {word: re.compile(rf"\b(?:{word})\b", re.IGNORECASE) for word in BANNED}

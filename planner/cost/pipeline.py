@@ -1,6 +1,6 @@
 """Stages, micro-batches and the bubble.
 
-Layers are dealt to ``pp vpp`` chunks as evenly as they go; what is missing to a full deal is taken from the last stage
+Layers are split over ``pp vpp`` chunks as evenly as they go; what a full split lacks is taken from the last stage
 (which also holds the logits), then the first (the embedding), then the others from the back.
 """
 
@@ -25,7 +25,7 @@ class StageSplit:
 
 
 def split(shape: Shape, layout: Layout) -> StageSplit:
-    """Layers by stage: ``ceil(L / (pp vpp)) vpp`` less the stage's share of the layers missing to a full deal."""
+    """Layers by stage: ``ceil(L / (pp vpp)) vpp`` less the stage's share of the layers missing to a full split."""
     chunks = layout.pp * layout.vpp
     full = np.ceil(shape.layers / chunks)
     missing = full * chunks - shape.layers

@@ -36,7 +36,7 @@ class ImagePool(Record):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ImagePlan(Answer[ImagePool]):
-    """A data-parallel step over heterogeneous accelerators, each with as many images as it completes in the step time."""
+    """A data-parallel step over heterogeneous accelerators, each with the images it completes in a step."""
 
     kind: Literal["image-plan"] = "image-plan"
     schema_version: Literal[1] = 1

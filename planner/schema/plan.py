@@ -552,7 +552,7 @@ class Reasons(Record):
 
     binds: tuple[str, ...]
     gains: dict[str, float]
-    """Resource -> relative change of the step time with 10 % more of it."""
+    """Resource -> relative change of the step time at +10 % of it."""
     why_not: tuple[str, ...]
 
 
