@@ -92,7 +92,7 @@ class Pool(Record):
     preemptions_per_node_s: float | None = None
     """How often the owner takes a node back, per second; only in plans over several pools where one does."""
     restart_s: float | None = None
-    """Until the job continues after an interruption of this pool; only in plans over several pools that differ in it."""
+    """Until the job continues after an interruption of this pool; only where the pools of a plan differ in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
