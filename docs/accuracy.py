@@ -423,7 +423,7 @@ in two ways. {reached}
 
 **By what runs have in common** (crossed random effects; shares of the squared residual, and in brackets how many
 groups there are). "All runs" is a common bias. A share of a source, release, accelerator or model is a bias that its
-runs share, so that one factor a group would mend it; scatter is the rest: runs alike in all of these, predicted
+runs share, so that one factor a group would fix it; scatter is the rest: runs equal in all of these, predicted
 differently well.
 
 ![Squared residuals by what runs have in common](figures/residual-parts.svg)
@@ -432,7 +432,7 @@ differently well.
 **By effect** (the share of each effect in the predicted step, regressed on; Shapley values, which add up over effects).
 "Asks for" is the factor on the effect's time, held to 1 within about 30 %, with which residuals would be least. A large
 remainder says that no kind of time is wrong by the same factor everywhere. Effects whose shares go together cannot be
-told apart, and what they explain is split between them.
+distinguished, and what they explain is split between them.
 
 {effects}
 **Runs of one configuration** differ by what no model of that configuration can know.
@@ -441,7 +441,7 @@ told apart, and what they explain is split between them.
 **Rank correlation**: which runs stand at another rank than measured, source left out.
 
 {ranks}
-**Adapting to a site** can mend a source's own bias, not the scatter about it: what the best single factor on all of a
+**Adapting to a site** can fix a source's own bias, not the scatter about it: what the best single factor on all of a
 source's runs, known from all of them, would leave.
 
 {sites}"""
@@ -504,12 +504,12 @@ their per-layer profile (`benchmarks/data/sailor_profiles.csv`, see [profiles.md
 parallelism and precision are inferred.
 
 {profiled}
-What is left. Two stages: the runs dealt 11 layers and 13, the second with the head, here they are dealt evenly; by the
+What is left. Two stages: the runs split 11 layers and 13, the second with the head, here they are split evenly; by the
 profile 13 layers and the head take 129 ms a micro-batch, 12 and the head 120 ms: 7.7 %, all of the bias. Micro-batch 1:
 by the profile 24 layers alone take 99 ms, and the run of 32 micro-batches took 71 ms each in all: the two do not agree.
 Four stages, and micro-batches 2 and 4, are not accounted for.
 
-{collectives}## Measured on one's own GPU
+{collectives}## Measured on your own GPU
 
 Not done: no GPU was at hand. `clusterwright calibrate --measure -o DIR` times kernels;
 `python benchmarks/measured_steps.py -o steps.csv` trains seven transformers at two lengths each, with and without

@@ -218,6 +218,26 @@ def test_activations_cannot_vanish_or_explode() -> None:
     assert "activations_are_possible" in _named(_holding(plan, "activations_bytes", 99 * held))
 
 
+def test_buffers_cannot_vanish_or_explode() -> None:
+    """The only stage holds the logits, which cannot be nowhere; and there is an end to what one layer needs."""
+    plan = best("tied")
+    held = plan.prediction.memory.buffers_bytes
+    assert plan.parallelism.pp == 1
+    assert "buffers_are_possible" in _named(_holding(plan, "buffers_bytes", -0.99 * held))
+    assert "buffers_are_possible" in _named(_holding(plan, "buffers_bytes", 99 * held))
+
+
+@pytest.mark.parametrize("cause", ["tp", "cp", "ep", "p2p", "bubble", "recompute"])
+def test_nothing_takes_time_without_a_reason(cause: str) -> None:
+    """One rank in every group but the replicas', nothing recomputed: a share of the products' time is given to it."""
+    plan = best("tied")
+    p, parts = plan.parallelism, plan.prediction.breakdown
+    assert (p.tp, p.cp, p.ep, p.pp, plan.recompute.policy) == (1, 1, 1, 1, "none")
+    moved = {**parts, "matrix": 0.9 * parts["matrix"], cause: 0.1 * parts["matrix"]}
+    lie = replace(plan, prediction=replace(plan.prediction, breakdown=moved))
+    assert "causes_have_a_reason" in _named(lie)
+
+
 def test_a_faster_step_needs_faster_hardware() -> None:
     plan = best("dense")
     factor = 0.1
