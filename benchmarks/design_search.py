@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks import measure
 from planner import catalog as catalogs
-from planner.catalog.files import Document
+from planner.catalog.files import TomlDocument
 from planner.question.prepared import problem
 from planner.search import costing
 from planner.study import run
@@ -123,7 +123,7 @@ def study(given: Mapping[str, Any], tiny: bool) -> Study:
             path: values[:2] if isinstance(values, list) else {**values, "points": 2}
             for path, values in given["axes"].items()
         }
-    return reading.study(Document(Path("benchmark.toml"), "", data), catalogs.load())
+    return reading.study(TomlDocument(Path("benchmark.toml"), "", data), catalogs.load())
 
 
 # ---- every point -----------------------------------------------------------------------------------------------------

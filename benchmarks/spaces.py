@@ -14,7 +14,7 @@ from planner.question.asked import PlanOptions
 from planner.question.asked import request as request_
 from planner.question.prepared import prepare, problem
 from planner.question.request import Request
-from planner.search.problem import Problem
+from planner.search.problem import SearchProblem
 from planner.space.axes import LAYOUT_AXES
 from planner.space.grid import OPTION_DIMENSIONS
 
@@ -127,23 +127,23 @@ def tiny(space: Space) -> Space:
     )
 
 
-def posed(question: Question) -> Problem:
+def posed(question: Question) -> SearchProblem:
     """A question, enumerated: from legal layouts to figures and targets."""
     catalog, request = question
     return problem(prepare(catalog, request), request.top)
 
 
-def values(asked: Problem) -> dict[str, list[object]]:
+def values(asked: SearchProblem) -> dict[str, list[object]]:
     """Every axis with the values that occur on it in some candidate."""
     layouts = {axis: _degrees(asked, axis) for axis in LAYOUT_AXES}
     return layouts | {axis: _options(asked, axis) for axis in OPTION_DIMENSIONS}
 
 
-def _degrees(asked: Problem, axis: str) -> list[object]:
+def _degrees(asked: SearchProblem, axis: str) -> list[object]:
     return [int(v) for v in np.unique(np.concatenate([block.rows[axis] for block in asked.blocks]))]
 
 
-def _options(asked: Problem, axis: str) -> list[object]:
+def _options(asked: SearchProblem, axis: str) -> list[object]:
     found = dict.fromkeys(value for block in asked.blocks for value in getattr(block.axes, axis))
     return [_plain(value) for value in found]
 

@@ -332,10 +332,10 @@ beyond 1,000.
 
 
 def refreshed(page: str, told: str) -> str:
-    """The page with its section made anew, or put before the measurements on one's own GPU."""
+    """The page with its section made anew, or put before the measurements on your own GPU."""
     if HEADING in page:
         return re.sub(re.escape(HEADING) + r".*?(?=^## )", lambda _: told, page, flags=re.DOTALL | re.MULTILINE)
-    return page.replace("## Measured on one's own GPU\n", told + "## Measured on one's own GPU\n")
+    return page.replace("## Measured on your own GPU\n", told + "## Measured on your own GPU\n")
 
 
 def main() -> int:

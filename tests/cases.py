@@ -10,7 +10,7 @@ from planner.performance.efficiency import reached
 from planner.question.prepared import Prepared, prepare, problem
 from planner.question.request import Request
 from planner.schema.hardware import Cluster
-from planner.search.problem import Problem
+from planner.search.problem import SearchProblem
 from planner.space.axes import parse_pins
 from planner.space.grid import Figures
 
@@ -63,7 +63,7 @@ def prepared(*arguments: object, **more: object) -> Prepared:
     return prepare(CATALOG, request(*arguments, **more))
 
 
-def problem_of(*arguments: object, top: int = 20, capacity: float | None = None, **more: object) -> Problem:
+def problem_of(*arguments: object, top: int = 20, capacity: float | None = None, **more: object) -> SearchProblem:
     """The same, as a search sees it."""
     return problem(prepared(*arguments, **more), top, capacity=capacity)
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from planner.procurement.program.model import ProcureInstance
 from planner.procurement.program.schedule import calendar
-from planner.procurement.program.solution import Solution
+from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.throughput.column import Column, Place
 from planner.solver import Linear, Problem, Status, total
 from tests.procuring import bought, random_instance
@@ -152,7 +152,7 @@ def best_way(instance: ProcureInstance, objective: str) -> float:
     return next((getattr(way, objective) for way in found if math.isfinite(earliest(instance, way))), math.inf)
 
 
-def faults(instance: ProcureInstance, solution: Solution) -> list[str]:
+def faults(instance: ProcureInstance, solution: ProgramSolution) -> list[str]:
     """What cannot be about a calendar: copies that do two things, pools of a job apart, days missing, windows left."""
     found = []
     stretches = calendar(instance, solution)

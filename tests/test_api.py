@@ -229,6 +229,7 @@ def test_a_record_as_it_is_asks_what_its_name_asks() -> None:
 def test_a_changed_record_changes_the_answer_and_its_inputs() -> None:
     part = cw.accelerator("H100-SXM5-80GB")
     on = [cw.cluster("dgx-h100", 1, accelerator=each) for each in (part, replace(part, memory="40 GB"))]
+    assert on[1].accelerator.memory == 40e9
     plans = [cw.estimate("llama3-8b", each, tp=8, batch=64)[0] for each in on]
     held = [plan.cluster.pools[0].accelerator_memory_bytes for plan in plans]
     assert held == [80 * 2**30, 40e9] and plans[0].generator.inputs != plans[1].generator.inputs
@@ -239,6 +240,8 @@ def test_a_changed_record_changes_the_answer_and_its_inputs() -> None:
 
 
 def test_a_changed_node_makes_a_cluster() -> None:
+    other = cw.cluster("dgx-h100", 2, accelerator="H200-SXM-141GB")
+    assert other.node.accelerator == other.accelerator.id == "H200-SXM-141GB"
     four = replace(cw.node("dgx-h100"), accelerators=4)
     plan = cw.plan("llama3-8b", cw.cluster(four, 2), top=1, **SMALL)[0]
     assert plan.cluster.accelerators == 8

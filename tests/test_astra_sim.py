@@ -92,7 +92,7 @@ def test_libras_files_have_no_loop(tmp_path):
     [
         ("", "empty"),
         ("one two three\n", "neither a layer"),
-        ("DATA\n2\n" + LIBRAS.splitlines()[0] + "\n", "2 layers are announced, and 1"),
+        ("DATA\n2\n" + LIBRAS.splitlines()[0] + "\n", "2 layers are announced, but the file has 1"),
         ("DATA\n1\nQ1 -1 5\n", ":3: 3 fields; a layer has 12"),
         (LIBRAS.replace("ALLREDUCE", "ALLREDUC"), "no collective 'ALLREDUC'"),
         (LIBRAS.replace("97656", "-3"), "'-3' is not a whole number"),

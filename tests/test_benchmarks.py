@@ -15,7 +15,7 @@ from benchmarks import measure, mixed, mixed_runs, search_speed, uneven_batches
 from benchmarks.spaces import SPACES, Space, posed, tiny, values
 from planner.cost.figures import Array
 from planner.search import bounded, costing
-from planner.search.problem import Problem
+from planner.search.problem import SearchProblem
 from planner.space.axes import LAYOUT_AXES
 from planner.space.grid import OPTION_DIMENSIONS
 
@@ -132,7 +132,7 @@ def _is_option(axis: str, listed: list[object]) -> bool:
     return axis in OPTION_DIMENSIONS and len(listed) > 1
 
 
-def _some_rows(problem: Problem, index: int) -> tuple[Array, Array]:
+def _some_rows(problem: SearchProblem, index: int) -> tuple[Array, Array]:
     """Times and memories of a few layouts of a block under every option."""
     block = problem.blocks[index]
     rows = np.unique(np.linspace(0, block.height - 1, 12).astype(int))

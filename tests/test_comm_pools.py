@@ -201,7 +201,7 @@ def test_one_table_needs_no_pools(tmp_path: Path) -> None:
 def test_gains_where_nobody_waits_move_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     written(tmp_path, nccl=NCCL_FASTER, mpi=MPI_FASTER)
-    plan = mixed("apart")
+    plan = mixed("zones")
     paced = {call.pools for call in calls(plan) if call.paces and call.cause != "dp"}
     (slow,) = paced
     files = [f"{i + 1}={'nccl' if (i,) == slow else 'mpi'}.csv" for i in range(2)] + ["1/2=nccl.csv"]

@@ -19,7 +19,7 @@ from planner.models.workload import library, workload
 from planner.performance import binding
 from planner.question.prepared import prepare, problem
 from planner.search.bounded import Bounded
-from planner.search.problem import Candidate, Problem
+from planner.search.problem import Candidate, SearchProblem
 from planner.space.axes import OptionAxes, Sharding, TensorMode, recompute
 from planner.space.grid import Figures, single_grid
 from tests.cases import CATALOG, cluster, problem_of, request
@@ -63,12 +63,12 @@ QUESTIONS = {
 
 
 @cache
-def asked(name: str) -> Problem:
+def asked(name: str) -> SearchProblem:
     arguments, more = QUESTIONS[name]
     return problem_of(*arguments, top=1, **more)
 
 
-def optimum(problem: Problem, figures: Figures | None = None, capacity: float | None = None) -> Candidate:
+def optimum(problem: SearchProblem, figures: Figures | None = None, capacity: float | None = None) -> Candidate:
     figures = figures or problem.figures
     return Bounded().search(replace(problem, figures=figures, capacity=capacity or problem.capacity)).best[0]
 

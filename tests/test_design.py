@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from planner import api, catalog, document
 from planner.base.errors import NoAnswer, WrongQuestion
-from planner.catalog.files import Document, FileProblem, read_document
+from planner.catalog.files import FileProblem, TomlDocument, read_document
 from planner.commands import main
 from planner.question.asked import PlanOptions, request
 from planner.question.prepared import prepare, problem
@@ -73,10 +73,10 @@ node = "$20,000"
 TWO = TINY.replace('objectives = ["cost"]', 'objectives = ["step-time", "cost"]')
 
 
-def parsed(text: str) -> Document:
+def parsed(text: str) -> TomlDocument:
     import tomllib
 
-    return Document(Path("study.toml"), text, tomllib.loads(text))
+    return TomlDocument(Path("study.toml"), text, tomllib.loads(text))
 
 
 @cache

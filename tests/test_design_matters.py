@@ -13,7 +13,7 @@ from planner.commands.screen import design_view
 from planner.schema.study import Axis, NextMillion
 from planner.study import run
 from planner.study.answer import importance, sensitivity
-from planner.study.program.evaluation import Evaluator, Outcome
+from planner.study.program.evaluation import Evaluator, PointOutcome
 from planner.study.question.study import Costs
 from tests.test_design import TINY, TWO, _limited, study, whole
 
@@ -36,9 +36,9 @@ class Law:
         axes, usd, laws = self.given
         return Law(axes, usd, **laws)
 
-    def valued(self, values: Any, points: Any) -> list[Outcome]:
+    def valued(self, values: Any, points: Any) -> list[PointOutcome]:
         return [
-            Outcome((), {} if self.limited else {name: law(at) for name, law in self.laws.items()}, {}, {}, ())
+            PointOutcome((), {} if self.limited else {name: law(at) for name, law in self.laws.items()}, {}, {}, ())
             for at in values
         ]
 
@@ -224,8 +224,8 @@ def sampled(monkeypatch: Any, values: Any) -> Any:
     monkeypatch.setattr(importance, "WHOLE", 0)
     evaluator = Evaluator(known(), study())
 
-    def many(points: Any) -> list[Outcome]:
-        return [Outcome(p, {} if values(p) is None else {"cost": values(p)}, {}, {}, ()) for p in points]
+    def many(points: Any) -> list[PointOutcome]:
+        return [PointOutcome(p, {} if values(p) is None else {"cost": values(p)}, {}, {}, ()) for p in points]
 
     monkeypatch.setattr(evaluator, "many", many)
     return importance.importance(evaluator, 0)
@@ -251,8 +251,8 @@ def test_what_trains_on_a_minority_of_values_is_estimated(monkeypatch):
     evaluator = Evaluator(known(), study())
     odd = {(0, 0), (1, 1), (2, 2)}  # no value of either axis trains with all of the other
 
-    def many(points: Any) -> list[Outcome]:
-        return [Outcome(p, {"cost": 2.0 + p[2]} if p[:2] in odd else {}, {}, {}, ()) for p in points]
+    def many(points: Any) -> list[PointOutcome]:
+        return [PointOutcome(p, {"cost": 2.0 + p[2]} if p[:2] in odd else {}, {}, {}, ()) for p in points]
 
     monkeypatch.setattr(evaluator, "many", many)
     found = importance.importance(evaluator, 0)

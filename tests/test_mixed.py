@@ -13,8 +13,17 @@ from planner import api, catalog, cost, document, verify
 from planner import planning as one_pool
 from planner.base.errors import WrongQuestion
 from planner.cost import risk
-from planner.hetero import assignment, bundles, layer_split, pipelines, problem, search, stages, subproblems
-from planner.hetero import run as mixed_planning
+from planner.hetero import (
+    assignment,
+    bundles,
+    layer_split,
+    pipelines,
+    pool_subsets,
+    problem,
+    search,
+    stages,
+    subproblems,
+)
 from planner.hetero.assignment import Columns, Offer
 from planner.hetero.groups import found_pipeline, stage_memory
 from planner.hetero.problem import PreparedPools
@@ -240,7 +249,7 @@ def test_what_is_not_used_shortens_no_deadline() -> None:
     asked = PlanOptions(batch="1024", deadline="30 d", max_cost="$1M", precision="fp16", pin=pins)
     ours = ("dgx-a100-40gb:20", "dgx-v100:20")
     known, wanted, pools = pooled_request("gpt2-medium", (*ours, "dgx-a100-80gb:400@far"), asked)
-    kept = mixed_planning._PreparedCache(known, wanted, pools, 1024)
+    kept = pool_subsets.PreparedCache(known, wanted, pools, 1024)
     found, _ = kept.prepared(pools.all[:2])
     assert len(found.pools.all) == 3
     longest, most = problem.limits(wanted, pools.all[:2], 1024)

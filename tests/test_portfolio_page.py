@@ -12,7 +12,7 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, load
-from planner.catalog.files import Document
+from planner.catalog.files import TomlDocument
 from planner.procurement.question import reading
 from planner.procurement.question.portfolio import Portfolio
 from planner.question.typed_file import TypedFile
@@ -63,7 +63,7 @@ def read(table: str, values: dict[str, Any]) -> Portfolio:
     if table == "candidates.price":
         place |= {"amount": "50 EUR/h", "date": "2026-11-01"}
     place |= values
-    return reading.portfolio(TypedFile(document=Document(PAGE, "", data)), catalog())
+    return reading.portfolio(TypedFile(document=TomlDocument(PAGE, "", data)), catalog())
 
 
 def literal(text: str) -> Any:

@@ -161,7 +161,7 @@ def test_more_time_costs_no_more_in_the_short_form() -> None:
 def test_what_binds_is_what_more_of_would_help(home: Path) -> None:
     known = load()
     asked = reading.read(lab(home), known)
-    asked = replace(asked, objective="time", limits=replace(asked.limits, budget=32_000.0))
+    asked = replace(asked, objective="time", limits=replace(asked.limits, budget=36_000.0))
     found = procuring.procure(known, asked, depth=Depth(top=1, sensitivity=False))
     wanted = {value.limit for value in found.marginal_values if value.gain > 0}
     assert wanted and wanted <= set(found.binding)

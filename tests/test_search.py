@@ -10,7 +10,7 @@ from planner import cost
 from planner.search import bounded, costing
 from planner.search.bounded import Bounded, Survey, Waiting, lower_bound, survey
 from planner.search.exhaustive import Exhaustive
-from planner.search.problem import Problem, decode
+from planner.search.problem import SearchProblem, decode
 from planner.space.grid import rows_of, single_grid
 from tests import enumeration, oracle
 from tests.cases import CATALOG, problem_of, request
@@ -52,7 +52,7 @@ SPACES = {
 
 
 @cache
-def space(name: str) -> Problem:
+def space(name: str) -> SearchProblem:
     arguments, more = SPACES[name]
     limits = {key: median(more[key]) for key in ("deadline_s", "max_cost_usd") if key in more}
     return problem_of(*arguments, **(more | limits))

@@ -14,7 +14,7 @@ from pydantic import Field
 from planner.base.errors import WrongQuestion
 from planner.base.typed import Misfit, keeps, keys, missing, reads, record, wrong
 from planner.catalog import Catalog, load
-from planner.catalog.files import Document
+from planner.catalog.files import TomlDocument
 from planner.procurement.question import reading as portfolios
 from planner.question.typed_file import TypedFile
 from planner.question.values import TABLE
@@ -61,14 +61,14 @@ def catalog() -> Catalog:
     return load()
 
 
-def changed(text: str, table: str, key: str, value: Any) -> Document:
+def changed(text: str, table: str, key: str, value: Any) -> TomlDocument:
     """The file with another value at one key of a table (the first, of several)."""
     data = tomllib.loads(text)
     place: Any = data
     for part in filter(None, table.split(".")):
         place = place[part][0] if isinstance(place[part], list) else place[part]
     place[key] = value
-    return Document(Path("question.toml"), text, data)
+    return TomlDocument(Path("question.toml"), text, data)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner import document
+from planner import api, document
 from planner.base.errors import WrongQuestion
 from planner.models.parameters import lora_parameters, parameters
 from planner.models.workload import library
@@ -199,6 +199,16 @@ def test_states_cannot_be_understated(part: str) -> None:
     assert "states_follow_from_sharding" in _named(_holding(best("dense"), part, -1e6))
 
 
+def test_frozen_weights_read_in_8_bit_take_a_byte_and_no_less() -> None:
+    """Nothing else reads them: a byte each, and a plan that says less is told."""
+    plan = api.plan("llama2-70b", "dgx-h100:1", method="lora", precision="fp8", top=1).plans[0]
+    assert plan.runtime.bytes_per_parameter["parameters"] == 1.0
+    assert violations(plan) == []
+    assert "states_follow_from_sharding" in _named(_holding(plan, "parameters_bytes", -1e6))
+    wide = api.plan("llama2-70b", "dgx-h100:1", method="lora", top=1).plans[0]
+    assert wide.runtime.bytes_per_parameter["parameters"] == 2.0
+
+
 def test_activations_cannot_vanish_or_explode() -> None:
     plan = best("dense")
     held = plan.prediction.memory.activations_bytes
@@ -206,6 +216,26 @@ def test_activations_cannot_vanish_or_explode() -> None:
         _holding(plan, "activations_bytes", -0.99 * held)
     )
     assert "activations_are_possible" in _named(_holding(plan, "activations_bytes", 99 * held))
+
+
+def test_buffers_cannot_vanish_or_explode() -> None:
+    """The only stage holds the logits, which cannot be nowhere; and there is an end to what one layer needs."""
+    plan = best("tied")
+    held = plan.prediction.memory.buffers_bytes
+    assert plan.parallelism.pp == 1
+    assert "buffers_are_possible" in _named(_holding(plan, "buffers_bytes", -0.99 * held))
+    assert "buffers_are_possible" in _named(_holding(plan, "buffers_bytes", 99 * held))
+
+
+@pytest.mark.parametrize("cause", ["tp", "cp", "ep", "p2p", "bubble", "recompute"])
+def test_nothing_takes_time_without_a_reason(cause: str) -> None:
+    """One rank in every group but the replicas', nothing recomputed: a share of the products' time is given to it."""
+    plan = best("tied")
+    p, parts = plan.parallelism, plan.prediction.breakdown
+    assert (p.tp, p.cp, p.ep, p.pp, plan.recompute.policy) == (1, 1, 1, 1, "none")
+    moved = {**parts, "matrix": 0.9 * parts["matrix"], cause: 0.1 * parts["matrix"]}
+    lie = replace(plan, prediction=replace(plan.prediction, breakdown=moved))
+    assert "causes_have_a_reason" in _named(lie)
 
 
 def test_a_faster_step_needs_faster_hardware() -> None:

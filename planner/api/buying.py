@@ -108,7 +108,7 @@ def design(
         trials: In all; the study's own unless said. Small studies are enumerated whole.
         workers: Processes; several share a `storage`.
         storage: Journal of the trials, or a database's URL; memory unless said.
-        resume: Whether to go on with the trials that the storage holds.
+        resume: Whether to continue with the trials in the storage.
         seed: Of the trials.
         shard: ``(i, n)``: only every n-th point, from the i-th on.
         quick: Whether sensitivities, sweeps and importances are left out.

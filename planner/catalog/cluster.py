@@ -12,7 +12,7 @@ from pydantic import ConfigDict
 from planner.base import typed
 from planner.base.errors import WrongQuestion, nearest
 from planner.base.typed import did_you_mean
-from planner.catalog.files import Document, FileProblem, FileRecord, read_document
+from planner.catalog.files import FileProblem, FileRecord, TomlDocument, read_document
 from planner.catalog.records import build
 from planner.catalog.store import Catalog, told
 from planner.schema.hardware import Accelerator, Cluster, Fabric, Node
@@ -96,7 +96,7 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
     return replace(found, name=path.stem if table.name is None else table.name, utilisation_of_peak_power=share)
 
 
-def _problem(document: Document, found: typed.Finding) -> FileProblem:
+def _problem(document: TomlDocument, found: typed.Finding) -> FileProblem:
     key = ".".join(map(str, found.where))
     shown = " = ".join([key, *map(repr, found.value)])
     return FileProblem(str(document.path), document.line(found.where), shown, found.reason)
@@ -135,7 +135,7 @@ def joined(
     )
 
 
-def _part(kind: str, document: Document, catalog: Catalog, problems: list[FileProblem]) -> Node | Fabric | None:
+def _part(kind: str, document: TomlDocument, catalog: Catalog, problems: list[FileProblem]) -> Node | Fabric | None:
     """The file's `node` or `fabric`: an id, or a table that may extend one."""
     given: Any = document.data.get(kind)
     file, line = str(document.path), document.line((kind,))
@@ -157,7 +157,7 @@ def _part(kind: str, document: Document, catalog: Catalog, problems: list[FilePr
 
 
 def _accelerator(
-    node: Node | None, catalog: Catalog, document: Document, problems: list[FileProblem]
+    node: Node | None, catalog: Catalog, document: TomlDocument, problems: list[FileProblem]
 ) -> Accelerator | None:
     """The node's accelerator with the fields that the file states over it; None where it states none."""
     own: Any = document.data.get("accelerator")
@@ -175,7 +175,7 @@ def _described(
     kind: str,
     own: dict[str, Any],
     base: Node | Fabric | Accelerator | None,
-    document: Document,
+    document: TomlDocument,
     problems: list[FileProblem],
 ) -> Node | Fabric | Accelerator | None:
     """`base` with the fields that the file states over it; without a base, an entry of the file's own."""
@@ -211,7 +211,7 @@ def _minimal(base: Part) -> dict[str, Any]:
     return {key: getattr(base, key) for key in ("name", "source", "kind", "topology", "leaf_nodes")} | rates
 
 
-def _priced(node: Node, document: Document, problems: list[FileProblem]) -> Node:
+def _priced(node: Node, document: TomlDocument, problems: list[FileProblem]) -> Node:
     """The node with the file's `prices` in place of weaker ones of the same basis."""
     rows = document.data.get("prices")
     if rows is None:

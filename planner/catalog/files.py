@@ -57,7 +57,7 @@ class FileProblem(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Document:
+class TomlDocument:
     """A TOML file with its text, so that a key can be traced to its line."""
 
     path: Path
@@ -97,7 +97,7 @@ class FileRecord:
     """One entry as it was read, before its fields are checked."""
 
     fields: dict[str, Any]
-    document: Document
+    document: TomlDocument
     table: Path_
     origin: str
     price_lines: list[tuple[str, int]] = field(default_factory=list)
@@ -122,13 +122,13 @@ class PriceRow(NamedTuple):
     line: int
 
 
-def read_document(path: Path, problems: list[FileProblem]) -> Document | None:
+def read_document(path: Path, problems: list[FileProblem]) -> TomlDocument | None:
     """Read one TOML file; None, with a problem noted, if that cannot be done."""
     text = _read_text(path, problems)
     if text is None:
         return None
     try:
-        return Document(path, text, tomllib.loads(text))
+        return TomlDocument(path, text, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         at = re.search(r"\(at line (\d+), column \d+\)", str(error))
         line = int(at[1]) if at else len(text.splitlines())

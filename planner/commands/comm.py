@@ -174,8 +174,8 @@ def tune(
 ) -> None:
     """Measure collectives here and now, with real back ends, and write them as a table.
 
-    Back ends take turns in every round, every result is checked, and what was measured stays measured when this is
-    interrupted: the same command goes on. Another MPI library adds its rows to the same table (--mpiexec).
+    Back ends take turns in every round, every result is checked, and an interrupted
+    measurement continues with the same command. Another MPI library adds its rows to the same table (--mpiexec).
 
     \b
       clusterwright comm tune --backends gloo,mpi --ranks 2,4 -o table.csv

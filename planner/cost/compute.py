@@ -287,7 +287,7 @@ def expert_vector_bytes(grid: Grid) -> Figure:
 
 
 def shared_bytes(grid: Grid) -> Figure:
-    """What the function of shared experts moves beside the routed ones': ``e tokens f / tp``."""
+    """What the function of shared experts moves in addition to the routed ones: ``e tokens f / tp``."""
     return grid.device.element * tokens(grid) * grid.shape.shared_ffn / grid.layout.tp
 
 

@@ -58,7 +58,7 @@ def parameter_wire(grid: Grid) -> Figure:
 
 
 def master_bytes(grid: Grid) -> Figure:
-    """Of the fp32 copy of the weights beside those worked with."""
+    """Of the fp32 copy of the weights in addition to the working copy."""
     return grid.shape.master_bytes * (1.0 - _alone(grid))
 
 

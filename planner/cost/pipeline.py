@@ -1,6 +1,6 @@
 """Stages, micro-batches and the bubble.
 
-Layers are dealt to ``pp vpp`` chunks as evenly as they go; what is missing to a full deal is taken from the last stage
+Layers are split over ``pp vpp`` chunks as evenly as they go; what a full split lacks is taken from the last stage
 (which also holds the logits), then the first (the embedding), then the others from the back.
 """
 
@@ -25,7 +25,7 @@ class StageSplit:
 
 
 def split(shape: Shape, layout: Layout) -> StageSplit:
-    """Layers by stage: ``ceil(L / (pp vpp)) vpp`` less the stage's share of the layers missing to a full deal.
+    """Layers by stage: ``ceil(L / (pp vpp)) vpp`` less the stage's share of the layers missing to a full split.
 
     Where stages are cut by cost (a head that counts as n layers), all but the last hold ``ceil((L + n) / pp)`` as long
     as there are any, and the last what is left.

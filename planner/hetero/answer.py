@@ -19,12 +19,43 @@ from planner.hetero.groups import (
     sequences_per_pool,
 )
 from planner.hetero.problem import PreparedPools
+from planner.question.request import Request
 from planner.schema import plan as schema
 
 
 def plan(prepared: PreparedPools, found: MixedPlan, rank: int) -> schema.Plan:
     """Everything that is known of a mixed plan, as the plan of that rank (from 1)."""
     return document.write(solution(prepared, found), rank)
+
+
+def kept(prepared: PreparedPools, found: MixedPlan) -> schema.Plan | None:
+    """The same, verified by nobody yet; None where the job gets nowhere between two interruptions, or loses so much to
+    them that it misses its deadline or its budget (the search knows them with the goodput of all nodes).
+    """
+    one = solution(prepared, found)
+    if float(document.goodput_of(one).fraction) <= 0:
+        return None
+    doc = document.write(one, 1)
+    missed = any(c.slack < -1e-9 * c.limit for c in doc.constraints if c.name in ("deadline", "budget"))
+    return None if missed else doc
+
+
+def value_of(request: Request, each: schema.Plan) -> float:
+    """The objective that a plan reaches: seconds, dollars or joules for all tokens."""
+    if request.objective == "time":
+        return each.money.days
+    if request.objective == "energy":
+        return each.energy.energy_j if each.energy.energy_j is not None else float("inf")
+    return each.money.usd_total if each.money.usd_total is not None else float("inf")
+
+
+def step_value(request: Request, plan: schema.Plan) -> float:
+    """The search's objective (a step's seconds, or times nodes and weight) that a plan of one pool reaches."""
+    step, pool = plan.prediction.step_time_s, plan.cluster.pools[0]
+    if request.objective == "time":
+        return step
+    weight = pool.count * (pool.max_power_w or 0.0) if request.objective == "energy" else plan.money.usd_per_hour
+    return step * weight if weight else float("inf")
 
 
 def solution(prepared: PreparedPools, found: MixedPlan) -> Solution:

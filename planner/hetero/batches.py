@@ -8,7 +8,7 @@ from dataclasses import replace
 from planner.base import units
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.base.units import format_percent
-from planner.hetero import run
+from planner.hetero.answer import value_of
 from planner.question.request import Request
 from planner.schema.plan import Assumption, Plan, PlanSet
 
@@ -53,7 +53,7 @@ def by_goodput(of: Callable[[int, float], PlanSet], wanted: Request, noise: floa
             errors.append((batch, error))
     if not found:
         raise errors[0][1]
-    entries = [(run.value_of(wanted, each), batch, each) for batch, plans in found for each in plans.plans]
+    entries = [(value_of(wanted, each), batch, each) for batch, plans in found for each in plans.plans]
     entries.sort(key=lambda entry: entry[0])
     told = Assumption(
         what=f"a noise scale of {noise:,.0f} sequences",

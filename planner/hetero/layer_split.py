@@ -75,7 +75,7 @@ def stage_times(of: StageCosts, layers: NDArray[np.int64]) -> tuple[Array, NDArr
 
 
 def split_layers(of: StageCosts, layers: int) -> LayerSplit:
-    """The deal of all layers whose slowest stage is fastest, of all pipelines at once: ``min max time``, and of those
+    """The split of all layers whose slowest stage is fastest, of all pipelines at once: ``min max time``, and of those
     one of little total time.
 
     The least time at which all stages together hold the layers is found by bisection; surplus layers leave the stages
@@ -129,7 +129,7 @@ def _without_surplus(held: Array, each: Array, least: NDArray[np.int64], layers:
 
 
 def best_split(of: StageCosts, layers: int, micro_batches: int) -> tuple[NDArray[np.int64], float]:
-    """The deal of one pipeline with the least step time, exact: ``min (M - 1) max + sum``; and that time.
+    """The split of one pipeline with the least step time, exact: ``min (M - 1) max + sum``; and that time.
 
     For every bound on the slowest stage, from the least possible one up, a dynamic program over stages finds the least
     sum; bounds end where ``(M - 1) bound`` and the least sum of all exceed the best found.

@@ -335,10 +335,11 @@ def joint_stack(figures: Sequence[Figures]) -> Stack:
 def limits(request: Request, each: Sequence[JobPool], batch: int) -> tuple[float, float]:
     """Longest step that a deadline allows, and most dollars of a step times 3600 that a budget does.
 
-    With the goodput of all nodes of these pools: that of fewer is no less.
+    With the goodput of all nodes of these pools: that of fewer is hardly less. Where all together get nowhere, the
+    limits leave out nothing here, and what is found is judged by its own (:func:`planner.hetero.answer.kept`).
     """
     steps = request.workload.tokens / (batch * request.workload.sequence)
-    good = float(goodput_over(request, [(p, float(p.count)) for p in each]).fraction)
+    good = float(goodput_over(request, [(p, float(p.count)) for p in each]).fraction) or 1.0
     longest = np.inf if request.deadline_s is None else request.deadline_s * good / steps
     most = np.inf if request.max_cost_usd is None else request.max_cost_usd * good / steps * 3600.0
     return longest, most

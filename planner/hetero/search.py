@@ -201,8 +201,9 @@ def _bounded(state: _State, scene: Subproblem, low: float, high: float) -> float
             low = middle
     plan = state.taken(found, rows)
     if plan is None or plan.time > low * (1.0 + state.gap):
-        step = min(plan.time if plan else np.inf, state.reach)
-        state.taken(*scene.assigned(step, scene.largest, whole=True))
+        step = min(plan.time if plan else np.inf, state.reach, state.setting.longest)
+        if np.isfinite(step):
+            state.taken(*scene.assigned(step, scene.largest, whole=True))
     return low
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from planner.schema.plan import Group, Plan
 from planner.schema.record import Answer
-from planner.space.axes import Placement
+from planner.space.axes import MemoryPlacement
 
 TOKENS = "tokens to train on"
 
@@ -132,7 +132,7 @@ def _named(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "overlap TP / DP / p2p", " / ".join(_word(o) for o in (plan.overlap.tp, plan.overlap.dp, plan.overlap.p2p))
     yield "rank order", p.rank_order
     yield "offload", "optimizer" if plan.offload.get("optimizer") else "none"
-    yield "placement", Placement(**(plan.placement or {})).name
+    yield "placement", MemoryPlacement(**(plan.placement or {})).name
     yield "layers of stages", _of_groups(plan, "layers") or ", ".join(str(stage.layers) for stage in p.stages)
     yield "pools of stages", _of_groups(plan, "pool") or "-"
     yield "pipelines", _of_groups(plan, "pipelines") or "-"

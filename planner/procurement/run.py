@@ -20,7 +20,7 @@ from planner.procurement.answer import breakeven, document
 from planner.procurement.program import infeasible, marginal, pruning
 from planner.procurement.program.alternatives import families, ranked
 from planner.procurement.program.model import ProcureInstance, ProcureVariant, limits
-from planner.procurement.program.solution import Solution
+from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.program.solve import USUAL, Settings, best
 from planner.procurement.question.portfolio import Portfolio
 from planner.procurement.supply.acquiring import pools, standing
@@ -195,7 +195,7 @@ def _sensitivity(catalog: Catalog, posed: Posed, settings: Settings) -> Iterator
             )
 
 
-def _apart(posed: Posed, first: Solution, settings: Settings) -> schema.Apart | None:
+def _apart(posed: Posed, first: ProgramSolution, settings: Settings) -> schema.Apart | None:
     """The best answer without jobs on several pools, where the first has one."""
     if all(len(place) == 1 for place in first.run.values()):
         return None

@@ -48,7 +48,7 @@ class JobPool:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolLink:
+class LinkBetween:
     """What joins two pools."""
 
     bandwidth: float
@@ -64,20 +64,20 @@ class Pools:
     """All pools of a question and the links between them."""
 
     all: tuple[JobPool, ...]
-    given: Mapping[frozenset[str], PoolLink] = field(default_factory=dict)
+    given: Mapping[frozenset[str], LinkBetween] = field(default_factory=dict)
 
-    def link(self, a: JobPool, b: JobPool) -> PoolLink:
+    def link(self, a: JobPool, b: JobPool) -> LinkBetween:
         """The link that was given, or else the default of :func:`default_link`."""
         return self.given.get(frozenset((a.name, b.name))) or default_link(a, b)
 
 
-def default_link(a: JobPool, b: JobPool) -> PoolLink:
+def default_link(a: JobPool, b: JobPool) -> LinkBetween:
     """In one zone the slower node's NICs, between zones 10 Gbit/s a node and 1 ms."""
     slower = min(ports(pool) for pool in (a, b))
     latency = max(pool.cluster.fabric.latency for pool in (a, b))
     if a.zone == b.zone:
-        return PoolLink(slower, latency, "the slower of both nodes' NICs")
-    return PoolLink(min(slower, ZONE_BANDWIDTH), max(latency, ZONE_LATENCY), "assumed between zones")
+        return LinkBetween(slower, latency, "the slower of both nodes' NICs")
+    return LinkBetween(min(slower, ZONE_BANDWIDTH), max(latency, ZONE_LATENCY), "assumed between zones")
 
 
 def ports(pool: JobPool) -> float:

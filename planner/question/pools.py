@@ -9,7 +9,7 @@ from dataclasses import replace
 from planner.base import units
 from planner.base.errors import WrongQuestion, nearest
 from planner.catalog import Catalog, cluster
-from planner.question.joined import JobPool, PoolLink, Pools, part_of
+from planner.question.joined import JobPool, LinkBetween, Pools, part_of
 from planner.schema.hardware import Cluster, Node, Price
 
 
@@ -41,7 +41,7 @@ def pools(clusters: Sequence[tuple[Cluster, str]], prices: Sequence[tuple[Price 
         JobPool(name=name, cluster=c, price=price, sold_as=sold, zone=zone)
         for name, (c, zone), (price, sold) in zip(called, clusters, prices, strict=True)
     )
-    given: dict[frozenset[str], PoolLink] = {}
+    given: dict[frozenset[str], LinkBetween] = {}
     for text in links:
         if len(found) < 2:
             raise WrongQuestion(f"--link {text}: a link joins two pools, and there is one; give --cluster once more")
@@ -52,7 +52,7 @@ def pools(clusters: Sequence[tuple[Cluster, str]], prices: Sequence[tuple[Price 
     return Pools(found, given)
 
 
-def _link(text: str, known: Sequence[str]) -> tuple[frozenset[str], PoolLink]:
+def _link(text: str, known: Sequence[str]) -> tuple[frozenset[str], LinkBetween]:
     """``A/B=25 Gbit/s`` or ``A/B=25 Gbit/s,20 us``."""
     ends, equals, figures = text.partition("=")
     pair = ends.split("/")
@@ -73,7 +73,7 @@ def _link(text: str, known: Sequence[str]) -> tuple[frozenset[str], PoolLink]:
         raise WrongQuestion(f"--link {text}: {error}") from None
     if bandwidth <= 0 or seconds < 0:
         raise WrongQuestion(f"--link {text}: a link has a rate above 0 and a latency of at least 0")
-    return frozenset(pair), PoolLink(bandwidth, seconds, "as given (--link)")
+    return frozenset(pair), LinkBetween(bandwidth, seconds, "as given (--link)")
 
 
 def prices(text: float | str, known: Sequence[str]) -> Mapping[str, float | str]:

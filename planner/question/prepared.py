@@ -19,7 +19,7 @@ from planner.performance.profiles import profile as profiles
 from planner.performance.profiles.profile import Profile
 from planner.question.request import Request, _per_second, _that_progress, goodput_of
 from planner.schema.hardware import Accelerator, Cluster
-from planner.search.problem import Problem, Target
+from planner.search.problem import SearchProblem, Target
 from planner.space import impossible
 from planner.space.grid import Block, Figures, blocks
 from planner.space.layouts import Question, layouts
@@ -176,7 +176,7 @@ def _target(request: Request, block: Block) -> Target:
     return Target(seconds * nodes * _per_second(request), limit)
 
 
-def problem(prepared: Prepared, top: int, *, capacity: float | None = None) -> Problem:
+def problem(prepared: Prepared, top: int, *, capacity: float | None = None) -> SearchProblem:
     """The search's view of a prepared request: a plan may hold what of the capacity the risk leaves."""
     memory = prepared.usable if capacity is None else prepared.within(capacity)
-    return Problem(prepared.figures, prepared.blocks, prepared.targets, memory, top, prepared.request.fold)
+    return SearchProblem(prepared.figures, prepared.blocks, prepared.targets, memory, top, prepared.request.fold)

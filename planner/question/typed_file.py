@@ -15,12 +15,12 @@ from typing import TypeVar
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.typed import Misfit, Where, record
 from planner.catalog import Catalog
-from planner.catalog.files import Document, FileProblem, read_document
+from planner.catalog.files import FileProblem, TomlDocument, read_document
 
 T = TypeVar("T")
 
 
-def opened(path: Path) -> Document:
+def opened(path: Path) -> TomlDocument:
     """A question file as TOML.
 
     Raises:
@@ -37,7 +37,7 @@ def opened(path: Path) -> Document:
 class TypedFile:
     """Reads records out of a file and collects what is wrong with it."""
 
-    document: Document
+    document: TomlDocument
     flags: Mapping[Where, str] = field(default_factory=dict)
     """Keys that a flag of the command line set in place of the file -> the flag, which then is to blame."""
     problems: list[FileProblem] = field(default_factory=list)

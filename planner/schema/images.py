@@ -15,7 +15,7 @@ from planner.schema.record import Answer, Record
 
 @dataclass(frozen=True, kw_only=True)
 class ImagePool(Record):
-    """A pool that takes part. Its accelerators are alike, so that their shares differ by one image at most."""
+    """A pool that takes part. Its accelerators are identical, so that their shares differ by one image at most."""
 
     name: str
     node: str
@@ -36,7 +36,7 @@ class ImagePool(Record):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ImagePlan(Answer[ImagePool]):
-    """A data-parallel step over unlike accelerators, each with as many images as it finishes in the time."""
+    """A data-parallel step over heterogeneous accelerators, each with the images it completes in a step."""
 
     kind: Literal["image-plan"] = "image-plan"
     schema_version: Literal[1] = 1

@@ -50,13 +50,13 @@ class WorkloadSection(Record):
     shape: dict[str, Any]
     """The model's record: everything a launcher needs to build it."""
     mtp_layers: int | None = None
-    """Multi-token prediction modules trained beside the model, each one more layer of the last stage and the head once
+    """Multi-token prediction modules trained with the model, each one more layer of the last stage and the head once
     more; neither in `shape` nor in the parameters. Only in documents where there are some."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpandedPool(Record):
-    """Memory beside the accelerators' own."""
+    """Memory in addition to the accelerators' own."""
 
     bytes: float
     """Of one unit."""
@@ -82,7 +82,7 @@ class Pool(Record):
     nic_bytes_per_s: float | None
     max_power_w: float | None
     zone: str = ""
-    """Where it stands, as asked; pools of one zone share a network."""
+    """Where it is, as given in the question; pools of one zone share a network."""
     offered: int | None = None
     """Nodes that there were to choose from, where a plan over several pools may leave some out."""
     network: str | None = None
@@ -92,7 +92,7 @@ class Pool(Record):
     preemptions_per_node_s: float | None = None
     """How often the owner takes a node back, per second; only in plans over several pools where one does."""
     restart_s: float | None = None
-    """Until the job goes on after an interruption of this pool; only in plans over several pools that differ in it."""
+    """Until the job continues after an interruption of this pool; only where the pools of a plan differ in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +223,7 @@ class Parallelism(Record):
     zero_scope: ZeroScope
     stages: tuple[Stage, ...]
     groups: tuple[Group, ...] = ()
-    """Pipelines of a plan over several pools; empty where all are alike."""
+    """Pipelines of a plan over several pools; empty where all are identical."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,7 +249,7 @@ class RecomputeSection(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap(Record):
-    """Which communication runs beside compute."""
+    """Which communication overlaps with compute."""
 
     tp: bool
     dp: bool
@@ -271,7 +271,7 @@ class CommunicationRule(Record):
     ranks: int | None = None
     """Of the group; not in documents of before 2026-12, where a rule holds for any."""
     pools: tuple[int, ...] | None = None
-    """Of the group: all that its ranks stand on, where these decide; a rule without holds on any."""
+    """All pools of the group's ranks, where they matter; a rule without pools applies to any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,7 +298,7 @@ class CallChoice(Record):
     saved_s: float
     """Of the step: what of it showed, times what the choice saves."""
     pools: tuple[int, ...] | None = None
-    """That its ranks stand on; only in plans over several."""
+    """Pools of its ranks; only in plans over several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -413,7 +413,7 @@ class PriceUsed(Record):
     """The price that money was computed from."""
 
     node: str
-    """The catalog entry that is sold: the node itself, or the cloud instance that stands in for it."""
+    """The catalog entry that is sold: the node itself, or the equivalent cloud instance."""
     basis: str
     usd_per_hour: float
     region: str
@@ -552,7 +552,7 @@ class Reasons(Record):
 
     binds: tuple[str, ...]
     gains: dict[str, float]
-    """Resource -> relative change of the step time with 10 % more of it."""
+    """Resource -> relative change of the step time at +10 % of it."""
     why_not: tuple[str, ...]
 
 

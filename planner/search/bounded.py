@@ -20,7 +20,7 @@ from planner.cost.figures import Array, Figure, Grid
 from planner.search import archive, costing
 from planner.search.archive import Hits, Least
 from planner.search.costing import CostTable
-from planner.search.problem import Problem, SearchResult, answer
+from planner.search.problem import SearchProblem, SearchResult, answer
 
 _BATCH = 1 << 15
 """Candidates costed between two looks at the bound: small, so that few are costed in vain."""
@@ -72,7 +72,7 @@ class Survey:
     least: Least | None
 
 
-def survey(problem: Problem, index: int, ready: CostTable) -> Survey:
+def survey(problem: SearchProblem, index: int, ready: CostTable) -> Survey:
     """Bounds each row's objective and memory, and counts the candidates that fit."""
     block = problem.blocks[index]
     values, held, feasible = np.empty(block.height), np.empty(block.height), 0
@@ -89,7 +89,7 @@ def survey(problem: Problem, index: int, ready: CostTable) -> Survey:
 
 
 def bounds(
-    problem: Problem, index: int, ready: CostTable, rows: NDArray[np.intp], *, tight: bool = False
+    problem: SearchProblem, index: int, ready: CostTable, rows: NDArray[np.intp], *, tight: bool = False
 ) -> tuple[Array, NDArray[np.float64], int]:
     """Of some rows: a bound on the objective (infinite where nothing fits), the bytes of all options, how many fit."""
     block, target = problem.blocks[index], problem.targets[index]
@@ -102,7 +102,7 @@ def bounds(
     return np.where(out, np.inf, bound * target.weight[rows]), need, count
 
 
-def memoryless(problem: Problem, index: int, ready: CostTable) -> Array:
+def memoryless(problem: SearchProblem, index: int, ready: CostTable) -> Array:
     """The same of every row as if everything fitted: looser, and several times faster."""
     block, target = problem.blocks[index], problem.targets[index]
     bound = lower_bound(*ready.part(np.arange(block.height)))
@@ -118,7 +118,7 @@ class Bounded:
         self.front = front
         """Whether to find the front of objective against memory too."""
 
-    def search(self, problem: Problem, advance: Callable[[int], None] | None = None) -> SearchResult:
+    def search(self, problem: SearchProblem, advance: Callable[[int], None] | None = None) -> SearchResult:
         """See :class:`planner.search.problem.Strategy`."""
         tables = [costing.table(problem, index) for index in range(len(problem.blocks))]
         surveys = [survey(problem, index, ready) for index, ready in enumerate(tables)]
@@ -147,7 +147,7 @@ class Bounded:
 class Waiting:
     """Rows not yet costed, in order of their bound."""
 
-    def __init__(self, problem: Problem, surveys: list[Survey]) -> None:
+    def __init__(self, problem: SearchProblem, surveys: list[Survey]) -> None:
         self.surveys = surveys
         self.widths = [block.width for block in problem.blocks]
         self.rows = [_finite_order(s.value) for s in surveys]

@@ -12,7 +12,7 @@ from planner.cost.evaluate import StepCost, StepPasses, evaluate, passes
 from planner.cost.figures import Array, Grid
 from planner.search import archive
 from planner.search.archive import Hits
-from planner.search.problem import Problem, flat_indices
+from planner.search.problem import SearchProblem, flat_indices
 from planner.space.grid import WIRED, Block, rows_of
 
 CHUNK = 1 << 17
@@ -35,7 +35,7 @@ class CostTable:
         return rows_of(self.grid, rows), self.keyed.taken(self.place[rows])
 
 
-def table(problem: Problem, index: int) -> CostTable:
+def table(problem: SearchProblem, index: int) -> CostTable:
     """Prices each distinct micro-batch of a block once."""
     block, grid = problem.blocks[index], problem.grid(index)
     key = np.zeros(block.height, dtype=np.int64)
@@ -64,7 +64,7 @@ def fitting(room: float | Array, shape: tuple[int, ...], memory: Array) -> tuple
 
 
 def worth_keeping(
-    problem: Problem, index: int, rows: NDArray[np.intp], found: StepCost, worst: float
+    problem: SearchProblem, index: int, rows: NDArray[np.intp], found: StepCost, worst: float
 ) -> tuple[Hits, int]:
     """Candidates of a chunk that fit, keep within the limits and do not exceed the value `worst`; and how many fit."""
     block, target = problem.blocks[index], problem.targets[index]
@@ -82,7 +82,7 @@ def worth_keeping(
     return hits.taken(hits.value <= worst), count
 
 
-def undominated_hits(problem: Problem, index: int, rows: NDArray[np.intp], found: StepCost, front: Hits) -> Hits:
+def undominated_hits(problem: SearchProblem, index: int, rows: NDArray[np.intp], found: StepCost, front: Hits) -> Hits:
     """Candidates of a chunk that fit, keep within the limits and that no member of the front dominates."""
     block, target = problem.blocks[index], problem.targets[index]
     shape = (*block.axes.shape, len(rows))
@@ -94,7 +94,7 @@ def undominated_hits(problem: Problem, index: int, rows: NDArray[np.intp], found
 
 
 def _hits(
-    problem: Problem,
+    problem: SearchProblem,
     index: int,
     rows: NDArray[np.intp],
     within: NDArray[np.intp],
@@ -115,7 +115,7 @@ def _hits(
     )
 
 
-def _variant_of(problem: Problem, index: int, flat: NDArray[np.intp]) -> NDArray[np.int64]:
+def _variant_of(problem: SearchProblem, index: int, flat: NDArray[np.intp]) -> NDArray[np.int64]:
     """A number that near-duplicates share: same degrees, precision and recomputation. Without folding, all differ."""
     block = problem.blocks[index]
     if not problem.fold:
@@ -125,7 +125,7 @@ def _variant_of(problem: Problem, index: int, flat: NDArray[np.intp]) -> NDArray
     return (block.family[flat % block.height] * math.prod(block.axes.shape[:2]) + kind).astype(np.int64)
 
 
-def near_duplicates(problem: Problem, index: int, flat: int) -> int:
+def near_duplicates(problem: SearchProblem, index: int, flat: int) -> int:
     """Candidates that fold into the one given, itself included."""
     family = problem.blocks[index].family[flat % problem.blocks[index].height]
     return sum(int(np.count_nonzero(b.family == family)) * math.prod(b.axes.shape[2:]) for b in problem.blocks)

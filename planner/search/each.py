@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from planner.cost.figures import Array, Network
 from planner.search import bounded, costing
 from planner.search.costing import CostTable
-from planner.search.problem import Candidate, Problem, Target, decode
+from planner.search.problem import Candidate, SearchProblem, Target, decode
 from planner.space.grid import WIRED, Block
 
 _LOOK_AHEAD = 4
@@ -41,7 +41,7 @@ class Best:
 
 
 def best_of_each(
-    problem: Problem, networks: Sequence[Network] = (), wanted: Collection[tuple[int, int]] | None = None
+    problem: SearchProblem, networks: Sequence[Network] = (), wanted: Collection[tuple[int, int]] | None = None
 ) -> dict[tuple[int, int], Candidate]:
     """(Network, node count) -> its best candidate, by value, then block, then flat index; those on which nothing fits
     are left out.
@@ -98,7 +98,7 @@ def _pairs(block: Block) -> set[tuple[int, int]]:
     return set(zip(block.rows[WIRED].tolist(), block.rows["nodes"].tolist(), strict=True))
 
 
-def _repeated(problem: Problem, networks: Sequence[Network], kept: Sequence[NDArray[np.intp]]) -> Problem:
+def _repeated(problem: SearchProblem, networks: Sequence[Network], kept: Sequence[NDArray[np.intp]]) -> SearchProblem:
     """The problem with every row once for each network, those that are kept."""
     stacked: dict[str, Any] = {
         name: values[0] if len(set(values)) == 1 else np.array(values, dtype=float)
@@ -155,7 +155,7 @@ class Bounds(Protocol):
 class _Bounds:
     """Bounds of repeated rows: of each row that they repeat, under a network that none beats."""
 
-    def __init__(self, problem: Problem, origins: Sequence[NDArray[np.intp]]) -> None:
+    def __init__(self, problem: SearchProblem, origins: Sequence[NDArray[np.intp]]) -> None:
         self._problem, self._origins = problem, origins
         self._tables = [costing.table(problem, i) for i in range(len(problem.blocks))]
         self._values = [bounded.memoryless(problem, i, ready) for i, ready in enumerate(self._tables)]
@@ -189,7 +189,7 @@ class _Bounds:
 
 
 def searched(
-    problem: Problem,
+    problem: SearchProblem,
     bounds: Bounds,
     groups: Sequence[NDArray[np.intp]],
     count: int,
@@ -250,7 +250,7 @@ def _leading(
 
 
 def _cost(
-    problem: Problem,
+    problem: SearchProblem,
     index: int,
     ready: CostTable,
     rows: NDArray[np.intp],

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.search import archive, costing
-from planner.search.problem import Problem, SearchResult, answer
+from planner.search.problem import SearchProblem, SearchResult, answer
 
 
 class Exhaustive:
@@ -15,7 +15,7 @@ class Exhaustive:
 
     name = "exhaustive"
 
-    def search(self, problem: Problem, advance: Callable[[int], None] | None = None) -> SearchResult:
+    def search(self, problem: SearchProblem, advance: Callable[[int], None] | None = None) -> SearchResult:
         """See :class:`planner.search.problem.Strategy`."""
         kept, feasible, least = archive.nothing(), 0, None
         for index, block in enumerate(problem.blocks):

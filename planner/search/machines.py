@@ -17,7 +17,7 @@ from planner.cost import memory, pipeline
 from planner.cost.figures import Array, Device, Figure, Network
 from planner.search import bounded, costing, each
 from planner.search.costing import CostTable
-from planner.search.problem import Candidate, Problem, Target, decode
+from planner.search.problem import Candidate, SearchProblem, Target, decode
 from planner.space.grid import WIRED
 
 _ROWS = 1 << 16
@@ -38,14 +38,14 @@ class Machine:
     """Bytes that a plan may hold."""
 
 
-def on(problem: Problem, machine: Machine) -> Problem:
+def on(problem: SearchProblem, machine: Machine) -> SearchProblem:
     """The same question on one machine."""
     figures = replace(problem.figures, devices=machine.devices, network=machine.network)
     return replace(problem, figures=figures, capacity=machine.capacity)
 
 
 def best_on_each(
-    problem: Problem, machines: Sequence[Machine], held: Sequence[Array] | None = None
+    problem: SearchProblem, machines: Sequence[Machine], held: Sequence[Array] | None = None
 ) -> list[Candidate | None]:
     """The best candidate on each machine, by value, then block, then flat index; None where nothing fits.
 
@@ -67,7 +67,7 @@ def best_on_each(
     return [best for group in _groups(problem, machines) for best in _best(problem, known, group)]
 
 
-def needs(problem: Problem) -> list[Array]:
+def needs(problem: SearchProblem) -> list[Array]:
     """Bytes that each block's candidates hold, the same on every machine: options on their axes, rows last."""
     found = []
     for index in range(len(problem.blocks)):
@@ -76,13 +76,13 @@ def needs(problem: Problem) -> list[Array]:
     return found
 
 
-def _groups(problem: Problem, machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
+def _groups(problem: SearchProblem, machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
     size = max(1, _ROWS // sum(block.height for block in problem.blocks))
     for start in range(0, len(machines), size):
         yield machines[start : start + size]
 
 
-def _best(problem: Problem, held: Sequence[Array], machines: Sequence[Machine]) -> list[Candidate | None]:
+def _best(problem: SearchProblem, held: Sequence[Array], machines: Sequence[Machine]) -> list[Candidate | None]:
     whole = _repeated(problem, machines)
     known = _Known(whole, held)
     groups = [block.rows[WIRED] for block in whole.blocks]
@@ -103,7 +103,7 @@ def _best(problem: Problem, held: Sequence[Array], machines: Sequence[Machine]) 
 class _Known:
     """Bounds of all rows, as what they hold is known beforehand: see :class:`planner.search.each.Bounds`."""
 
-    def __init__(self, whole: Problem, held: Sequence[Array]) -> None:
+    def __init__(self, whole: SearchProblem, held: Sequence[Array]) -> None:
         self._needs = held
         self.tables = [costing.table(whole, index) for index in range(len(held))]
         self._values = [
@@ -124,7 +124,7 @@ class _Known:
         return np.asarray(need[..., rows % need.shape[-1]])
 
 
-def _bounds(whole: Problem, index: int, need: Array, ready: CostTable) -> Array:
+def _bounds(whole: SearchProblem, index: int, need: Array, ready: CostTable) -> Array:
     """Of every row, a value that no candidate of it undercuts; infinite where none fits or keeps the limits."""
     block, target = whole.blocks[index], whole.targets[index]
     values, step = np.empty(block.height), costing.rows_per_chunk(block)
@@ -136,7 +136,7 @@ def _bounds(whole: Problem, index: int, need: Array, ready: CostTable) -> Array:
     return values
 
 
-def _repeated(problem: Problem, machines: Sequence[Machine]) -> Problem:
+def _repeated(problem: SearchProblem, machines: Sequence[Machine]) -> SearchProblem:
     """The problem with every row once for each machine."""
     n = len(machines)
     blocks = tuple(

@@ -28,7 +28,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SearchProblem:
     """Blocks of candidates with their figures, a target for each, and how many of the best are wanted."""
 
     figures: Figures
@@ -95,12 +95,12 @@ class Strategy(Protocol):
 
     name: str
 
-    def search(self, problem: Problem, advance: Callable[[int], None] | None = None) -> SearchResult:
+    def search(self, problem: SearchProblem, advance: Callable[[int], None] | None = None) -> SearchResult:
         """Finds the best candidates; `advance` is told how many candidates have been dealt with."""
         ...
 
 
-def decode(problem: Problem, block: int, flat: int, value: float, time: float, memory: float) -> Candidate:
+def decode(problem: SearchProblem, block: int, flat: int, value: float, time: float, memory: float) -> Candidate:
     """The candidate at a flat index of a block."""
     b = problem.blocks[block]
     *options, row = np.unravel_index(flat, b.shape)
@@ -108,14 +108,14 @@ def decode(problem: Problem, block: int, flat: int, value: float, time: float, m
     return Candidate(block, flat, value, time, memory, layout, b.axes.at([int(i) for i in options]))
 
 
-def decoded(problem: Problem, hits: Hits) -> tuple[Candidate, ...]:
+def decoded(problem: SearchProblem, hits: Hits) -> tuple[Candidate, ...]:
     """Columns as candidates."""
     columns = zip(hits.block, hits.flat, hits.value, hits.time, hits.memory, strict=True)
     return tuple(decode(problem, int(b), int(f), float(v), float(t), float(m)) for b, f, v, t, m in columns)
 
 
 def answer(
-    problem: Problem, best: Hits, front: Hits, feasible: int, costed: int, method: str, least: Least | None
+    problem: SearchProblem, best: Hits, front: Hits, feasible: int, costed: int, method: str, least: Least | None
 ) -> SearchResult:
     """What was found, as candidates."""
     closest = decode(problem, least.block, least.flat, np.inf, np.inf, least.memory) if least and not feasible else None

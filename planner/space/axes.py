@@ -90,7 +90,7 @@ class Sharding:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class MemoryPlacement:
     """Shares of what an accelerator holds that live in expanded memory."""
 
     optimizer: float = 0.0
@@ -109,12 +109,12 @@ class Placement:
 
 PLACED = ("optimizer", "weights", "activations")
 """What may live in expanded memory."""
-NOWHERE = Placement()
+NOWHERE = MemoryPlacement()
 SHARES = (0.0, 0.5, 1.0)
 """Shares of each that are searched."""
 PLACEMENTS = tuple(
     sorted(
-        (Placement(o, w, a) for o, w, a in product(SHARES, repeat=3) if o == 1 or not w),
+        (MemoryPlacement(o, w, a) for o, w, a in product(SHARES, repeat=3) if o == 1 or not w),
         key=lambda placed: sum(astuple(placed)),
     )
 )
@@ -122,7 +122,7 @@ PLACEMENTS = tuple(
 each byte of those less is moved in a step."""
 
 
-def placement(name: str) -> Placement:
+def placement(name: str) -> MemoryPlacement:
     """``none``, or parts joined by ``+``: optimizer, weights, activations, each whole or with its share
     (``weights:0.5``).
 
@@ -139,7 +139,7 @@ def placement(name: str) -> Placement:
                 " (weights:0.5)"
             )
         shares[kind] = float(share) if colon else 1.0
-    return Placement(**shares)
+    return MemoryPlacement(**shares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class OptionAxes:
     p2p_overlap: bool
     pp_inner: bool
     offload: bool
-    placement: Placement = NOWHERE
+    placement: MemoryPlacement = NOWHERE
 
     @property
     def rank_order(self) -> RankOrder:

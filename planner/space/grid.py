@@ -43,9 +43,9 @@ from planner.space.axes import (
     PLACEMENTS,
     RANK_ORDERS,
     SELECTIVE,
+    MemoryPlacement,
     OptionAxes,
     Pins,
-    Placement,
     Recompute,
     Sharding,
     TensorMode,
@@ -61,7 +61,7 @@ OPTION_DIMENSIONS = ("precision", "recompute", "tensor", "sharding", "p2p_overla
 
 
 @dataclass(frozen=True, slots=True)
-class Axes:
+class GridAxes:
     """The values of every option axis in one class, in order of preference: the first of equals wins."""
 
     precision: tuple[str, ...]
@@ -71,7 +71,7 @@ class Axes:
     p2p_overlap: tuple[bool, ...]
     pp_inner: tuple[bool, ...]
     offload: tuple[bool, ...]
-    placement: tuple[Placement, ...] = (NOWHERE,)
+    placement: tuple[MemoryPlacement, ...] = (NOWHERE,)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -88,7 +88,7 @@ class Block:
     """One class: rows that share which options exist, and those options."""
 
     rows: Rows
-    axes: Axes
+    axes: GridAxes
     family: NDArray[np.intp]
     """One number a row, equal for rows that differ in micro-batch and interleaving only, across all blocks."""
 
@@ -162,7 +162,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
         mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage)
         if not mask.any():
             continue
-        axes = Axes(
+        axes = GridAxes(
             kinds,
             policies,
             tuple(_tensor_modes(workload, runtime, pins, has_tensor)),
@@ -176,7 +176,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
             yield Block({name: column[mask] for name, column in rows.items()}, axes, family[mask])
 
 
-def placements(cluster: Cluster, pins: Pins) -> tuple[Placement, ...]:
+def placements(cluster: Cluster, pins: Pins) -> tuple[MemoryPlacement, ...]:
     """What may live in expanded memory: nothing without it; else all that is searched, or what the pin names.
 
     No runtime says whether it can place so: such hardware is asked about before software for it exists.
@@ -305,7 +305,7 @@ def open_grid(figures: Figures, block: Block) -> Grid:
     )
 
 
-def _shares(axes: Axes) -> dict[str, NDArray[np.float64]]:
+def _shares(axes: GridAxes) -> dict[str, NDArray[np.float64]]:
     return {f"expanded_{kind}": _along([getattr(p, kind) for p in axes.placement], 7) for kind in PLACED}
 
 

@@ -72,7 +72,7 @@ class Fitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class FitReport:
     """What a fit of kernels rests on and how far from them it is."""
 
     rows: int
@@ -85,7 +85,7 @@ class Report:
 
 def fit_kernels(
     rows: Sequence[MeasurementRow], accelerator: Accelerator, prior: AcceleratorEfficiency
-) -> tuple[AcceleratorEfficiency, Report]:
+) -> tuple[AcceleratorEfficiency, FitReport]:
     """Fits an accelerator's figures to its measured kernels.
 
     Arguments:
@@ -106,7 +106,7 @@ def fit_kernels(
     entry = found.efficiencies.accelerators[accelerator.id]
     before, after = (kernels.predict(using).time / kernels.measured - 1.0 for using in (base, found.efficiencies))
     figures = tuple(_told(found, number, start, entry) for number in range(len(parameters)))
-    report = Report(len(rows), _by_kind(rows, before, after), figures, found.freedom, float(np.abs(after).mean()))
+    report = FitReport(len(rows), _by_kind(rows, before, after), figures, found.freedom, float(np.abs(after).mean()))
     return entry, report
 
 

@@ -13,7 +13,7 @@ from planner.base.errors import WrongQuestion
 from planner.calibration.fit.overlay import write_overlay
 from planner.calibration.measuring import levels
 from planner.calibration.measuring.device import device_of, devices, precisions, recognised
-from planner.calibration.measuring.fitting import Report, fit_kernels
+from planner.calibration.measuring.fitting import FitReport, fit_kernels
 from planner.calibration.measuring.journal import (
     COLLECTIVES,
     ELEMENT,
@@ -69,7 +69,7 @@ class MeasureReport:
 
     accelerator: str
     entry: AcceleratorEfficiency
-    report: Report
+    report: FitReport
     journal: Path
     written: tuple[Path, ...]
     fresh: int

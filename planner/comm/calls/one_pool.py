@@ -25,8 +25,8 @@ from planner.space.axes import (
     NO_RECOMPUTE,
     RANK_ORDERS,
     SELECTIVE,
+    MemoryPlacement,
     OptionAxes,
-    Placement,
     Sharding,
     TensorMode,
     recompute,
@@ -171,7 +171,7 @@ def _options(plan: Plan) -> OptionAxes:
         sharding=Sharding(p.zero_stage, p.zero_scope, plan.overlap.dp),
         p2p_overlap=plan.overlap.p2p,
         pp_inner=p.rank_order == RANK_ORDERS[1],
-        placement=Placement(**plan.placement) if plan.placement else Placement(),
+        placement=MemoryPlacement(**plan.placement) if plan.placement else MemoryPlacement(),
         offload=bool(plan.offload.get("optimizer")),
     )
 

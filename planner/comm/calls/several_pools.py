@@ -30,7 +30,7 @@ from planner.hetero.pipelines import Chain, PipelineTemplates
 from planner.hetero.problem import joint_stack
 from planner.hetero.stages import Priced, StageConfigs, Switches
 from planner.question import joined as pools
-from planner.question.joined import JobPool, PoolLink, Pools, part_of
+from planner.question.joined import JobPool, LinkBetween, Pools, part_of
 from planner.schema.hardware import Cluster
 from planner.schema.plan import Group, Plan
 from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE
@@ -175,7 +175,7 @@ def _pools(plan: Plan, at: Sequence[Cluster]) -> Pools:
     stand = enumerate(zip(at, plan.cluster.pools, strict=True))
     every = tuple(JobPool(name=str(i), cluster=c, zone=s.zone) for i, (c, s) in stand)
     given = {
-        frozenset(str(i) for i in link.pools): PoolLink(link.bytes_per_s, link.latency_s, link.basis)
+        frozenset(str(i) for i in link.pools): LinkBetween(link.bytes_per_s, link.latency_s, link.basis)
         for link in plan.cluster.links
     }
     return Pools(every, given)

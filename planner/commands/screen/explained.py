@@ -13,7 +13,7 @@ from planner.commands.screen import procure_view, render, report
 from planner.schema.procurement import Procurement
 
 
-class Report(str):
+class PrintedText(str):
     """A text that a session shows as it prints."""
 
     __slots__ = ()
@@ -25,7 +25,7 @@ class Report(str):
 @entry
 def explain(
     plans: Source, *, rank: int | None = None, workload: str | None = None, alternative: int | None = None
-) -> Report:
+) -> PrintedText:
     """The report on a plan, a set of plans or an offer, with its reasons, after checking it.
 
     Args:
@@ -44,7 +44,7 @@ def explain(
     """
     with redirect_stdout(io.StringIO()) as text:
         show(plans, rank=rank, workload=workload, alternative=alternative)
-    return Report(in_keywords(text.getvalue()))
+    return PrintedText(in_keywords(text.getvalue()))
 
 
 def show(

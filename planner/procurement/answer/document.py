@@ -9,7 +9,7 @@ from planner.cost import money
 from planner.cost.ownership import resale, used
 from planner.procurement.program.model import ProcureInstance, limits
 from planner.procurement.program.schedule import EPS, ScheduledStretch, calendar, finish, most_in_a_month
-from planner.procurement.program.solution import Solution
+from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.question.portfolio import DAYS_PER_YEAR
 from planner.procurement.supply import prices
 from planner.procurement.supply.pools import SupplyPool
@@ -25,7 +25,9 @@ NEAR = 0.02
 UNITS = {"time": "d", "cost": "USD", "tokens-per-dollar": "tokens/USD", "carbon": "kg"}
 
 
-def alternative(instance: ProcureInstance, speeds: Throughputs, solution: Solution, rank: int) -> schema.Alternative:
+def alternative(
+    instance: ProcureInstance, speeds: Throughputs, solution: ProgramSolution, rank: int
+) -> schema.Alternative:
     """Everything that is known of one answer."""
     stretches = calendar(instance, solution)
     used = solution.pools
@@ -66,7 +68,7 @@ def value(instance: ProcureInstance, cost: float, carbon: float, tokens: float, 
     return values[instance.asked.objective]
 
 
-def what(instance: ProcureInstance, solution: Solution) -> str:
+def what(instance: ProcureInstance, solution: ProgramSolution) -> str:
     """The answer in a few words: ``buy 4 dgx-h200, rent 8 p5 (spot)``."""
     said = []
     for p in solution.pools:
@@ -85,7 +87,7 @@ def what(instance: ProcureInstance, solution: Solution) -> str:
 
 
 def _lines(
-    instance: ProcureInstance, solution: Solution, p: int, stretches: Sequence[ScheduledStretch]
+    instance: ProcureInstance, solution: ProgramSolution, p: int, stretches: Sequence[ScheduledStretch]
 ) -> list[schema.Line]:
     pool, copies = instance.pools[p], solution.hold.get(p, 0)
     days = sum(s.end - s.start for s in stretches if s.pool == p)
@@ -128,7 +130,10 @@ def _line(
 
 
 def _cost(
-    instance: ProcureInstance, solution: Solution, bill: Sequence[schema.Line], stretches: Sequence[ScheduledStretch]
+    instance: ProcureInstance,
+    solution: ProgramSolution,
+    bill: Sequence[schema.Line],
+    stretches: Sequence[ScheduledStretch],
 ) -> schema.Cost:
     cash = round(sum(line.usd for line in bill), 2)
     capital = round(sum(line.usd for line in bill if line.kind in CAPITAL), 2)
@@ -146,13 +151,13 @@ def _cost(
     )
 
 
-def _used(instance: ProcureInstance, solution: Solution, stretches: Sequence[ScheduledStretch]) -> float:
+def _used(instance: ProcureInstance, solution: ProgramSolution, stretches: Sequence[ScheduledStretch]) -> float:
     """Capital over the life, for the days that machines work."""
     days = {p: sum(s.end - s.start for s in stretches if s.pool == p) for p in solution.hold}
     return sum(used(instance.pools[p].capital, n, instance.asked.ownership) for p, n in days.items())
 
 
-def _resale(instance: ProcureInstance, solution: Solution) -> float:
+def _resale(instance: ProcureInstance, solution: ProgramSolution) -> float:
     """What the nodes that are bought would fetch at the end of the horizon; networks and storage are worth nothing."""
     found = 0.0
     for p, copies in solution.hold.items():
@@ -215,7 +220,11 @@ def _spread(usd: float, shares: Sequence[float]) -> list[float]:
 
 
 def _job(
-    instance: ProcureInstance, speeds: Throughputs, solution: Solution, j: int, stretches: Sequence[ScheduledStretch]
+    instance: ProcureInstance,
+    speeds: Throughputs,
+    solution: ProgramSolution,
+    j: int,
+    stretches: Sequence[ScheduledStretch],
 ) -> schema.JobDone:
     job, place = instance.jobs[j], solution.run[j]
     column = next(c for c in instance.columns if (c.job, c.place) == (j, place))
@@ -244,7 +253,7 @@ def _job(
 
 
 def _pool(
-    instance: ProcureInstance, solution: Solution, p: int, stretches: Sequence[ScheduledStretch]
+    instance: ProcureInstance, solution: ProgramSolution, p: int, stretches: Sequence[ScheduledStretch]
 ) -> schema.PoolBought:
     pool, asked = instance.pools[p], instance.asked
     region, quote = pool.cluster.region, pool.quote
@@ -291,7 +300,10 @@ def _peak(pool: SupplyPool) -> float:
 
 
 def _use(
-    instance: ProcureInstance, solution: Solution, bill: Sequence[schema.Line], stretches: Sequence[ScheduledStretch]
+    instance: ProcureInstance,
+    solution: ProgramSolution,
+    bill: Sequence[schema.Line],
+    stretches: Sequence[ScheduledStretch],
 ) -> dict[str, float]:
     """What every limit limits, from the bill and the calendar."""
     pools, hold = instance.pools, solution.hold

@@ -7,13 +7,13 @@ the best with other nodes.
 from __future__ import annotations
 
 from planner.procurement.program.model import ProcureInstance, ProcureVariant
-from planner.procurement.program.solution import Solution
+from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.program.solve import Settings, best
 
 
 def ranked(
     instance: ProcureInstance, lean: ProcureInstance, objective: str, top: int, settings: Settings
-) -> list[Solution]:
+) -> list[ProgramSolution]:
     """Up to `top` answers, best first; two of them never come by the same nodes in the same ways.
 
     `lean` is the instance without what other nodes of the same way dominate: enough where only the best is wanted.
@@ -31,17 +31,17 @@ def ranked(
     return [first, *sorted(found[1:], key=lambda solution: solution.value)]
 
 
-def _other_ways(instance: ProcureInstance, found: list[Solution]) -> ProcureVariant:
+def _other_ways(instance: ProcureInstance, found: list[ProgramSolution]) -> ProcureVariant:
     ways = {instance.pools[p].way for solution in found for p in solution.pools}
     closed = frozenset(ways - {"own"})
     # Where nothing is closed there is nothing new to find.
     return ProcureVariant(without=closed, cut=tuple(families(instance, solution) for solution in found))
 
 
-def _other_nodes(instance: ProcureInstance, found: list[Solution]) -> ProcureVariant:
+def _other_nodes(instance: ProcureInstance, found: list[ProgramSolution]) -> ProcureVariant:
     return ProcureVariant(cut=tuple(families(instance, solution) for solution in found))
 
 
-def families(instance: ProcureInstance, solution: Solution) -> frozenset[str]:
+def families(instance: ProcureInstance, solution: ProgramSolution) -> frozenset[str]:
     """How which nodes are come by."""
     return frozenset(instance.pools[p].family for p in solution.pools)

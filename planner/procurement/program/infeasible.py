@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from planner.procurement.program.model import FAR, ProcureInstance, ProcureVariant, limits
 from planner.procurement.program.schedule import calendar, finish
-from planner.procurement.program.solution import Solution
+from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.program.solve import Settings, solve
 
 HALVINGS = 14
@@ -42,7 +42,7 @@ def smallest(instance: ProcureInstance, names: Sequence[str], settings: Settings
     return kept
 
 
-def _feasible(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> Solution | None:
+def _feasible(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> ProgramSolution | None:
     return solve(instance, variant, settings)
 
 
@@ -69,7 +69,7 @@ def _earliest(instance: ProcureInstance, off: ProcureVariant, name: str, setting
     return min(high, FAR)
 
 
-def _done(instance: ProcureInstance, found: Solution, jobs: Sequence[int]) -> float:
+def _done(instance: ProcureInstance, found: ProgramSolution, jobs: Sequence[int]) -> float:
     late = replace(
         instance, asked=replace(instance.asked, jobs=tuple(replace(j, deadline_day=FAR) for j in instance.jobs))
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.procurement.answer.document import UNITS
 from planner.procurement.program.model import Limit, ProcureInstance, ProcureVariant, limits, moved
-from planner.procurement.program.solution import Solution
+from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.program.solve import Settings, best
 from planner.question.values import DAYS_PER_MONTH
 from planner.schema.procurement import MarginalValue
@@ -15,7 +15,7 @@ LARGEST_STEP = 0.25
 """Of the limit: a step that is no small one says little."""
 
 
-def marginal_values(instance: ProcureInstance, first: Solution, settings: Settings) -> tuple[MarginalValue, ...]:
+def marginal_values(instance: ProcureInstance, first: ProgramSolution, settings: Settings) -> tuple[MarginalValue, ...]:
     """Every limit's, in the order of the limits."""
     return tuple(_of(instance, first, limit, settings) for limit in limits(instance.asked, instance.pools))
 
@@ -26,7 +26,7 @@ def step(limit: Limit) -> float:
     return usual if limit.unit == "" else min(usual, LARGEST_STEP * limit.value) or usual
 
 
-def _of(instance: ProcureInstance, first: Solution, limit: Limit, settings: Settings) -> MarginalValue:
+def _of(instance: ProcureInstance, first: ProgramSolution, limit: Limit, settings: Settings) -> MarginalValue:
     objective, by = instance.asked.objective, step(limit)
     again = best(instance, moved(ProcureVariant(), limit.name, limit.value + by), objective, settings)
     gain = 0.0 if again is None else first.value - again.value

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from planner.procurement.program.model import ProcureInstance, held_of, month_share
-from planner.procurement.program.solution import Piece, Solution
+from planner.procurement.program.solution import Piece, ProgramSolution
 from planner.procurement.throughput.column import Place
 from planner.question.values import DAYS_PER_MONTH
 
@@ -26,7 +26,7 @@ class ScheduledStretch:
     end: float
 
 
-def calendar(instance: ProcureInstance, solution: Solution) -> tuple[ScheduledStretch, ...]:
+def calendar(instance: ProcureInstance, solution: ProgramSolution) -> tuple[ScheduledStretch, ...]:
     """Every stretch of every job, by start. Jobs on hired pools start at once unless a monthly limit spreads them."""
     found: list[ScheduledStretch] = []
     for jobs in _meeting(instance, solution):
@@ -45,12 +45,14 @@ def finish(stretches: Sequence[ScheduledStretch], job: int) -> float:
     return max(s.end for s in stretches if s.job == job)
 
 
-def makespan(instance: ProcureInstance, solution: Solution) -> float:
+def makespan(instance: ProcureInstance, solution: ProgramSolution) -> float:
     """The day on which all is done."""
     return max(s.end for s in calendar(instance, solution))
 
 
-def most_in_a_month(instance: ProcureInstance, solution: Solution, stretches: Sequence[ScheduledStretch]) -> float:
+def most_in_a_month(
+    instance: ProcureInstance, solution: ProgramSolution, stretches: Sequence[ScheduledStretch]
+) -> float:
     """US dollars spent in the dearest month, without capital."""
     last = max(
         [s.end for s in stretches] + [instance.pools[p].start_day + instance.pools[p].held_days for p in solution.hold]
@@ -66,7 +68,7 @@ def most_in_a_month(instance: ProcureInstance, solution: Solution, stretches: Se
     return most
 
 
-def _meeting(instance: ProcureInstance, solution: Solution) -> list[list[int]]:
+def _meeting(instance: ProcureInstance, solution: ProgramSolution) -> list[list[int]]:
     """The jobs in groups that share held pools, directly or through others; a job that only hires is its own."""
     groups: list[tuple[frozenset[int], list[int]]] = []
     for j in sorted(solution.run):
@@ -77,7 +79,7 @@ def _meeting(instance: ProcureInstance, solution: Solution) -> list[list[int]]:
     return [jobs for _, jobs in groups]
 
 
-def _ready(instance: ProcureInstance, solution: Solution, j: int) -> float:
+def _ready(instance: ProcureInstance, solution: ProgramSolution, j: int) -> float:
     """The day from which a job and all of its pools are there."""
     return max(instance.jobs[j].release_day, *(instance.pools[p].start_day for p in solution.run[j]))
 
@@ -88,7 +90,7 @@ def _on_each(j: int, place: Place, copies: dict[int, int], start: float, end: fl
 
 
 def _hired(
-    instance: ProcureInstance, solution: Solution, jobs: Sequence[int], pieces: Sequence[Piece]
+    instance: ProcureInstance, solution: ProgramSolution, jobs: Sequence[int], pieces: Sequence[Piece]
 ) -> list[ScheduledStretch]:
     if pieces:
         return [s for x in pieces for s in _on_each(x.job, x.place, {}, x.start, x.start + x.days)]
@@ -99,12 +101,14 @@ def _hired(
 # ---- whoever is due first --------------------------------------------------------------------------------------------
 
 
-def _due(instance: ProcureInstance, solution: Solution, j: int) -> float:
+def _due(instance: ProcureInstance, solution: ProgramSolution, j: int) -> float:
     day = min(instance.jobs[j].deadline_day, *(instance.pools[p].last_day for p in solution.run[j]))
     return day if solution.latest is None else min(day, solution.latest)
 
 
-def _earliest_deadline(instance: ProcureInstance, solution: Solution, jobs: Sequence[int]) -> list[ScheduledStretch]:
+def _earliest_deadline(
+    instance: ProcureInstance, solution: ProgramSolution, jobs: Sequence[int]
+) -> list[ScheduledStretch]:
     """Whoever is due first runs first, from the first possible day, on all of its pools; nothing where someone would be
     late.
 

@@ -21,7 +21,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Solution:
+class ProgramSolution:
     """What is held, which job runs where, and what that comes to."""
 
     hold: dict[int, int]

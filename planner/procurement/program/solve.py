@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from planner.base.errors import NoAnswer
 from planner.procurement.program.model import FAR, ProcureInstance, ProcureProgram, ProcureVariant, build, monthly_limit
 from planner.procurement.program.schedule import calendar, makespan, most_in_a_month
-from planner.procurement.program.solution import Piece, Solution
+from planner.procurement.program.solution import Piece, ProgramSolution
 from planner.solver import GAP, Outcome, SolverName, Status
 
 TIME_LIMIT_S = 60.0
@@ -29,7 +29,7 @@ class Settings:
 USUAL = Settings()
 
 
-def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings = USUAL) -> Solution | None:
+def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings = USUAL) -> ProgramSolution | None:
     """The best answer of one variant, or None if there is none.
 
     A monthly limit makes a program many times larger, and seldom matters: it is left out first, and what is then best
@@ -44,7 +44,7 @@ def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings
     return _solved(instance, variant, settings)
 
 
-def _solved(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> Solution | None:
+def _solved(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> ProgramSolution | None:
     program = build(instance, variant)
     if len({j for j, _ in program.run}) < len(instance.jobs):
         return None  # some job fits nowhere in its window
@@ -60,7 +60,7 @@ def _solved(instance: ProcureInstance, variant: ProcureVariant, settings: Settin
     )
 
 
-def _read(program: ProcureProgram, instance: ProcureInstance, outcome: Outcome) -> Solution:
+def _read(program: ProcureProgram, instance: ProcureInstance, outcome: Outcome) -> ProgramSolution:
     value = outcome.value
     hold = {p: n for p, x in program.hold.items() if (n := round(value(x))) > 0}
     run = {j: place for (j, place), x in program.run.items() if value(x) > 0.5}
@@ -69,7 +69,7 @@ def _read(program: ProcureProgram, instance: ProcureInstance, outcome: Outcome) 
         for (j, place, t), day in program.day.items()
         if run.get(j) == place and (days := value(day)) > 1e-9
     )
-    return Solution(
+    return ProgramSolution(
         hold,
         run,
         {j: value(program.work[j, place]) for j, place in run.items()},
@@ -87,7 +87,7 @@ def _read(program: ProcureProgram, instance: ProcureInstance, outcome: Outcome) 
 
 def best(
     instance: ProcureInstance, variant: ProcureVariant, objective: str, settings: Settings = USUAL
-) -> Solution | None:
+) -> ProgramSolution | None:
     """The best answer under an objective of the question; its value is days, US dollars, kilograms, or (negative)
     million tokens per US dollar.
     """
@@ -99,7 +99,7 @@ def best(
     return None if found is None else replace(found, value=found.value * 1e3, bound=found.bound * 1e3)
 
 
-def _earliest(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> Solution | None:
+def _earliest(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> ProgramSolution | None:
     """Bisection on the day by which all is done; every step is a program that asks for the least cost by that day."""
     found = solve(instance, variant, settings)
     if found is None:
@@ -127,7 +127,7 @@ def _no_earlier(instance: ProcureInstance, variant: ProcureVariant) -> float:
     return max(first.values())
 
 
-def _most_per_dollar(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> Solution | None:
+def _most_per_dollar(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> ProgramSolution | None:
     """Dinkelbach (1967): the ratio's optimum is where ``max tokens - ratio cost`` is 0."""
     found = solve(instance, variant, settings)
     if found is None:

@@ -11,7 +11,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.typed import Where, listed
 from planner.base.units import UnitError
 from planner.catalog import Catalog
-from planner.catalog.files import Document
+from planner.catalog.files import TomlDocument
 from planner.procurement.question.portfolio import WAYS, NodeOption, Portfolio
 from planner.procurement.question.reading import portfolio
 from planner.procurement.supply.offers import everything
@@ -76,11 +76,11 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
                 f"a portfolio file and --{flag}: the file states how its workloads are trained; "
                 "write it there, or drop the file"
             )
-    found = Document(Path(FLAGS), "", _short(flags)) if path is None else opened(path)
+    found = TomlDocument(Path(FLAGS), "", _short(flags)) if path is None else opened(path)
     data, said = _said(found.data, flags)
     if path is None:
         said |= {("workloads", 0, key): f"--{flag}" for flag, key in OF_A_WORKLOAD.items()}
-    return _narrowed(catalog, TypedFile(document=Document(found.path, found.text, data), flags=said), flags)
+    return _narrowed(catalog, TypedFile(document=TomlDocument(found.path, found.text, data), flags=said), flags)
 
 
 def _said(data: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], dict[Where, str]]:

@@ -86,7 +86,7 @@ class MoneyTable:
     exchange: Exchange = Exchange()
 
 
-def _timed(table: WorkloadTable) -> Iterator[tuple[str, str]]:
+def _timed(table: JobTable) -> Iterator[tuple[str, str]]:
     """What is wrong with the times of a workload, whatever the horizon."""
     if table.samples is not None and table.tokens is not None:
         yield "samples", "give tokens or samples, not both"
@@ -98,7 +98,7 @@ def _timed(table: WorkloadTable) -> Iterator[tuple[str, str]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkloadTable(TrainingTable):
+class JobTable(TrainingTable):
     """``[[workloads]]``: one model to be trained, once or in every period."""
 
     name: Name | None = None
@@ -126,7 +126,7 @@ class PortfolioTable(PortfolioTerms):
     currency: object = None
     exchange: object = None
     workloads: Annotated[
-        Several[Annotated[WorkloadTable, keeps(_timed)]],
+        Several[Annotated[JobTable, keeps(_timed)]],
         Field(min_length=1),
         missing("write at least one [[workloads]] with name, model and deadline"),
     ]
@@ -134,7 +134,7 @@ class PortfolioTable(PortfolioTerms):
 
 
 KEYS = {
-    "": keys(PortfolioTable), "limits": keys(Limits), "exchange": keys(Exchange), "workloads": keys(WorkloadTable),
+    "": keys(PortfolioTable), "limits": keys(Limits), "exchange": keys(Exchange), "workloads": keys(JobTable),
     "candidates": keys(NodeOption), "candidates.price": list(PRICE), "owned": keys(Owned), "mixed": keys(MixedPools),
     "ownership": keys(OwnershipTable), "hall": keys(Hall), "reliability": keys(Reliability),
 }  # fmt: skip
@@ -211,7 +211,7 @@ def _jobs(file: TypedFile, table: PortfolioTable) -> tuple[Job, ...]:
     return tuple(found)
 
 
-def _job(table: WorkloadTable, horizon: float) -> Iterator[Job]:
+def _job(table: JobTable, horizon: float) -> Iterator[Job]:
     """The runs of a workload within the horizon (days)."""
     if late := list(_late(table, horizon)):
         raise Misfit(*late)
@@ -231,7 +231,7 @@ def _job(table: WorkloadTable, horizon: float) -> Iterator[Job]:
         )
 
 
-def _late(table: WorkloadTable, horizon: float) -> Iterator[Finding]:
+def _late(table: JobTable, horizon: float) -> Iterator[Finding]:
     until = f"the horizon of {horizon:,.0f} days"
     if table.deadline is not None and table.deadline > horizon:
         yield Finding(("deadline",), f"is past {until}")
@@ -239,7 +239,7 @@ def _late(table: WorkloadTable, horizon: float) -> Iterator[Finding]:
         yield Finding(("every",), f"not one period of {table.every:,.4g} days ends within {until}")
 
 
-def _times(table: WorkloadTable, horizon: float) -> list[tuple[str, float, float]]:
+def _times(table: JobTable, horizon: float) -> list[tuple[str, float, float]]:
     """Once, or once in every whole period: suffix of the name, release, deadline."""
     release, deadline, every = table.release, table.deadline, table.every
     if every is None:
@@ -249,7 +249,7 @@ def _times(table: WorkloadTable, horizon: float) -> list[tuple[str, float, float
     return [(f"#{i + 1}", release + i * every, release + i * every + within) for i in range(n)]
 
 
-def _trained(table: WorkloadTable) -> Workload:
+def _trained(table: JobTable) -> Workload:
     if table.batch is not None and not table.batch.isdigit():
         raise wrong(f"{table.batch!r}: one whole number here", "batch")
     try:
@@ -266,7 +266,7 @@ def _trained(table: WorkloadTable) -> Workload:
     except (ClusterwrightError, ValueError) as error:
         # It speaks of a keyword, "tokens = '-2B': ...", which is a key of the table.
         key, _, reason = str(error).partition(" = ")
-        raise (wrong(reason, key) if key in keys(WorkloadTable) else wrong(str(error), "model")) from None
+        raise (wrong(reason, key) if key in keys(JobTable) else wrong(str(error), "model")) from None
 
 
 def _mixed(file: TypedFile, asked: Portfolio) -> tuple[MixedPools, ...]:

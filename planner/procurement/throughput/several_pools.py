@@ -21,7 +21,7 @@ from planner.procurement.throughput.column import Column, Key, Place, machine, w
 from planner.question import pools as pooled
 from planner.question.asked import request_over
 from planner.question.joined import JobPool as Part
-from planner.question.joined import PoolLink, Pools, default_link
+from planner.question.joined import LinkBetween, Pools, default_link
 from planner.schema.plan import Plan
 
 MOST_SEARCHES = 64
@@ -180,7 +180,7 @@ def _parts(asked: Portfolio, pools: Sequence[SupplyPool], table: MixedPools) -> 
     for a, b in combinations(parts, 2):
         pair = frozenset((a.name, b.name))
         if table.link_bytes_per_s is not None and table.link_latency_s is not None:
-            given[pair] = PoolLink(table.link_bytes_per_s, table.link_latency_s, "as given ([[mixed]] link)")
+            given[pair] = LinkBetween(table.link_bytes_per_s, table.link_latency_s, "as given ([[mixed]] link)")
         elif (a.cluster.node.id, a.zone) == (b.cluster.node.id, b.zone):
             given[pair] = default_link(a, b)  # else they would be taken for one cluster
     return Pools(parts, given)

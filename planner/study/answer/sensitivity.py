@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from planner.base.errors import ClusterwrightError
 from planner.schema.study import Axis, AxisSensitivity, NextMillion, PairSweep, Swept, Value
-from planner.study.program.evaluation import Evaluator, Outcome
+from planner.study.program.evaluation import Evaluator, PointOutcome
 from planner.study.question.study import LARGER_IS_BETTER
 
 STEP = 0.01
@@ -59,13 +59,13 @@ def around(evaluator: Evaluator, best: Values) -> tuple[tuple[AxisSensitivity, .
     return tuple(found), tuple(_pair(evaluator, a, b, best) for a, b in pairs)
 
 
-def _unbounded(evaluator: Evaluator, values: Sequence[Values]) -> list[Outcome]:
+def _unbounded(evaluator: Evaluator, values: Sequence[Values]) -> list[PointOutcome]:
     """Outcomes of points off the lattice, whether they keep the constraints or not."""
     loose = evaluator.loosened()
     kept = evaluator.bounds(values)
     outcomes = loose.valued(values, [()] * len(values))
     return [
-        Outcome(o.point, o.objectives, o.measures, o.violations | broken, o.candidates, o.why)
+        PointOutcome(o.point, o.objectives, o.measures, o.violations | broken, o.candidates, o.why)
         for o, broken in zip(outcomes, kept, strict=True)
     ]
 

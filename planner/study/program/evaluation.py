@@ -34,7 +34,7 @@ Key = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PointOutcome:
     """One point, evaluated."""
 
     point: Point
@@ -81,17 +81,17 @@ class Evaluator:
         self.searches = 0
         """Plan searches made; the other points needed none."""
 
-    def one(self, point: Point) -> Outcome:
+    def one(self, point: Point) -> PointOutcome:
         """One point."""
         return self.many([point])[0]
 
-    def many(self, points: Sequence[Point], advance: Callable[[int], None] | None = None) -> list[Outcome]:
+    def many(self, points: Sequence[Point], advance: Callable[[int], None] | None = None) -> list[PointOutcome]:
         """Several points, those of one space side by side."""
         return self.valued([self.study.values(point) for point in points], points, advance)
 
     def valued(
         self, values: Sequence[Values], points: Sequence[Point], advance: Callable[[int], None] | None = None
-    ) -> list[Outcome]:
+    ) -> list[PointOutcome]:
         """The same of any values, on the axes' lattice or off it; `points` only names them."""
         limits = [self._limits(each) for each in values]
         wanted = [each for each, (_, broken, why) in zip(values, limits, strict=True) if not why and _kept(broken)]
@@ -99,7 +99,7 @@ class Evaluator:
         found = []
         for point, each, (measures, broken, why) in zip(points, values, limits, strict=True):
             if why or not _kept(broken):
-                found.append(Outcome(point, {}, measures, broken, (None,) * len(self.study.workloads), why))
+                found.append(PointOutcome(point, {}, measures, broken, (None,) * len(self.study.workloads), why))
             else:
                 found.append(self._outcome(point, each, measures, broken))
             if advance:
@@ -239,7 +239,9 @@ class Evaluator:
 
     # ---- objectives --------------------------------------------------------------------------------------------------
 
-    def _outcome(self, point: Point, values: Values, measures: dict[str, float], broken: dict[str, float]) -> Outcome:
+    def _outcome(
+        self, point: Point, values: Values, measures: dict[str, float], broken: dict[str, float]
+    ) -> PointOutcome:
         candidates: list[Candidate | None] = []
         short, why = -1.0, ""
         cluster = self.clusters.cluster(values)
@@ -256,7 +258,7 @@ class Evaluator:
                 short = max(short, self._least(space, here) / here.usable - 1.0, 1e-9)
                 why = why or f"{job.model} does not fit into memory"
         if why:
-            return Outcome(point, {}, measures, broken | {"memory": short}, tuple(candidates), why)
+            return PointOutcome(point, {}, measures, broken | {"memory": short}, tuple(candidates), why)
         known: dict[str, float] = {name: 0.0 for name in self._needed()}
         for job, candidate in zip(self.study.workloads, candidates, strict=True):
             assert candidate is not None
@@ -264,7 +266,7 @@ class Evaluator:
                 known[name] += job.weight / self._weights * self._value(name, job, candidate, values)
         measures = measures | {c.of: known[c.of] for c in self.study.constraints if c.of in known}
         objectives: dict[str, float] = {name: known[name] for name in self.study.objectives}
-        return Outcome(point, objectives, measures, self._violations(measures), tuple(candidates))
+        return PointOutcome(point, objectives, measures, self._violations(measures), tuple(candidates))
 
     def _needed(self) -> Iterator[Objective]:
         """Objectives to know: those asked for, and those that are limited."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from planner.study.program import storing
-from planner.study.program.evaluation import Evaluator, Outcome
+from planner.study.program.evaluation import Evaluator, PointOutcome
 from planner.study.program.proposing import KnownPoints, distributions, ordinal, point, sampler
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def run(
         best = _told(found, trial, outcome, best, advance)
 
 
-def _told(found: optuna.Study, trial: Any, outcome: Outcome, best: float | None, advance: Progress) -> float | None:
+def _told(
+    found: optuna.Study, trial: Any, outcome: PointOutcome, best: float | None, advance: Progress
+) -> float | None:
     """Stores an outcome."""
     names = list(outcome.objectives)
     for name, value in outcome.violations.items():
@@ -77,7 +79,7 @@ def _told(found: optuna.Study, trial: Any, outcome: Outcome, best: float | None,
     return best
 
 
-def stored(outcome: Outcome) -> dict[str, Any]:
+def stored(outcome: PointOutcome) -> dict[str, Any]:
     """What of an outcome a journal keeps."""
     return {
         "objectives": outcome.objectives,

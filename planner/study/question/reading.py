@@ -16,7 +16,7 @@ from planner.base import units
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.typed import Finding, Misfit, Where, did_you_mean, keeps, keys, knows, missing, reads, record, wrong
 from planner.catalog import Catalog
-from planner.catalog.files import Document
+from planner.catalog.files import TomlDocument
 from planner.question.asked import PlanOptions
 from planner.question.ownership import OwnershipTable
 from planner.question.training import TrainingTable
@@ -360,7 +360,7 @@ def read(path: Path, catalog: Catalog) -> Study:
     return study(opened(path), catalog)
 
 
-def study(document: Document, catalog: Catalog) -> Study:
+def study(document: TomlDocument, catalog: Catalog) -> Study:
     """As :func:`read`, from TOML that was read already."""
     file = TypedFile(document=document)
     table = file.record(StudyTable, QuestionContext(catalog=catalog))
