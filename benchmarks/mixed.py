@@ -136,7 +136,7 @@ def even_split(known: Catalog, wanted: Request, pools: Pools, batch: int) -> flo
     setting, kinds = prepared.setting, prepared.setting.kinds
     everything = range(len(pools.all))
     network = setting.network_of(tuple(everything))
-    stretch = bundles.stretch_of(setting, network)
+    straggler_factor = bundles.straggler_factor_on(setting, network)
     depth = np.array([c[0][1] if len(c) == 1 else 0 for c in prepared.chains])[kinds.chain]
     have = np.array(setting.offer.nodes) * np.array(setting.offer.per_node)
     best = np.inf
@@ -152,10 +152,10 @@ def even_split(known: Catalog, wanted: Request, pools: Pools, batch: int) -> flo
                 continue
             of = kinds.taken(rows)
             in_all = float(replicas.sum())
-            beside = bundles.neighbours(in_all, float(replicas.min()))
-            shown = bundles.reductions(setting, of, everything, in_all, beside, crossing=True)
+            replicas_per_domain = bundles.neighbours(in_all, float(replicas.min()))
+            shown = bundles.reductions(setting, of, everything, in_all, replicas_per_domain, spans_pools=True)
             steps = np.ceil(each * of.width / of.samples)
-            times.append(float(np.min(bundles.kind_time(setting, of, stretch, steps, shown))))
+            times.append(float(np.min(bundles.kind_time(setting, of, straggler_factor, steps, shown))))
         best = min(best, max(times))
     return best if np.isfinite(best) else None
 

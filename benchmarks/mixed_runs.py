@@ -131,7 +131,7 @@ def probed(of: PreparedPools, tp: int) -> PreparedPools:
         rate = INSIDE[tp][pool.cluster.accelerator.id]
         figures.append(replace(f, network=replace(f.network, scaleup=rate, scaleup_reduce=rate, pair=rate)))
     tables = tuple(
-        stages.priced(f, t.ways, of.switches, of.precision, (NO_RECOMPUTE,), t.room.shape[-1], np.inf)
+        stages.priced(f, t.ways, of.switches, of.precision, (NO_RECOMPUTE,), t.max_layers.shape[-1], np.inf)
         for f, t in zip(figures, of.tables, strict=True)
     )
     return replace(of, figures=tuple(figures), tables=tables)
@@ -152,8 +152,8 @@ def predicted(run: Run, of: PreparedPools) -> dict[str, float]:
             w = of.tables[pool].ways
             fits = (w.tp == run.tp) & (w.micro == run.micro) & (w.cp == 1) & (w.width == 1)
             rows.append(np.flatnonzero(fits)[:1])
-        unlike = pipelines.unlike(chain, rows, of.tables, of.links)
-        unlike = replace(unlike, room=np.full_like(unlike.room, np.inf))
+        unlike = pipelines.chain_costs(chain, rows, of.tables, of.links)
+        unlike = replace(unlike, max_layers=np.full_like(unlike.max_layers, np.inf))
         layers = np.array([run.layers])
         times, _ = layer_split.stage_times(unlike, layers)
         policy = np.zeros_like(layers)
@@ -162,18 +162,18 @@ def predicted(run: Run, of: PreparedPools) -> dict[str, float]:
         for pool, _ in chain:
             usage[0, pool] += run.tp
         kind = pipelines.columns(0, chain, rows, usage, of.tables, dealt)
-        bare = pipelines.unlike(chain, rows, of.tables, {pair: replace(n, nic=np.inf, nic_latency=0.0)
+        bare = pipelines.chain_costs(chain, rows, of.tables, {pair: replace(n, nic=np.inf, nic_latency=0.0)
                                                          for pair, n in of.links.items()})  # fmt: skip
-        own, _ = layer_split.stage_times(replace(bare, room=unlike.room), layers)
+        own, _ = layer_split.stage_times(replace(bare, max_layers=unlike.max_layers), layers)
         parts.append((kind, float(own.max())))
     used = sorted({order.index(m) for chain in run.pipelines for m in chain})
     replicas, steps = float(len(run.pipelines)), run.batch / (len(run.pipelines) * run.micro)
-    stretch = bundles.stretch_of(of.setting, of.setting.network_of(used))
+    straggler_factor = bundles.straggler_factor_on(of.setting, of.setting.network_of(used))
     found = []
     for kind, own in parts:
-        crossing = replicas > 1
-        shown = bundles.reductions(of.setting, kind, used, replicas, 1.0, crossing=crossing)
-        step = float(bundles.kind_time(of.setting, kind, stretch, np.array([steps]), shown)[0])
+        spans_pools = replicas > 1
+        shown = bundles.reductions(of.setting, kind, used, replicas, 1.0, spans_pools=spans_pools)
+        step = float(bundles.kind_time(of.setting, kind, straggler_factor, np.array([steps]), shown)[0])
         slowest, total = float(kind.slowest[0]), float(kind.total[0])
         named = {"layers": own * steps, "transfers": (slowest - own) * steps, "fill": total - slowest,
                  "reductions": float(shown[0]), "update": float(kind.update[0])}  # fmt: skip

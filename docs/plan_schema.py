@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "planner" / "schema" / "plan.py"
-PROCUREMENT = ROOT / "planner" / "schema" / "procurement.py"
-STUDY = ROOT / "planner" / "schema" / "study.py"
-IMAGES = ROOT / "planner" / "schema" / "images.py"
+SCHEMA = ROOT / "planner" / "schema"
+SOURCES = [SCHEMA / f"plan{part}.py" for part in ("_machines", "_layout", "_communication", "_prediction", "")]
+"""Of a plan's records, the plan itself last."""
+PROCUREMENT = SCHEMA / "procurement.py"
+STUDY = SCHEMA / "study.py"
+IMAGES = SCHEMA / "images.py"
 PAGE = ROOT / "docs" / "plan-schema.md"
 TABLES = re.compile(r"(<!-- fields -->\n).*(<!-- end of fields -->\n)", re.DOTALL)
 
 UNITS = {
+    r"preemptions_per_node_s": "1/s",
     r"peak_flops": "FLOP/s",
     r"model_flops": "FLOP",
     r".*bytes_per_s": "B/s",
@@ -35,7 +38,7 @@ UNITS = {
 """Field names, as far as they say it, and the unit; the first match wins."""
 
 
-def _classes(source: Path = SOURCE) -> Iterator[tuple[str, str, list[tuple[str, str, str]]]]:
+def _classes(source: Path) -> Iterator[tuple[str, str, list[tuple[str, str, str]]]]:
     """``(record, its docstring, [(field, type, docstring), ...])`` in the order of the source."""
     for node in ast.parse(source.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef) and node.name != "Record":
@@ -60,7 +63,7 @@ def schemas() -> dict[Path, str]:
     from planner.schema.procurement import Procurement
     from planner.schema.study import StudyResult
 
-    records = [*_classes(), *_classes(PROCUREMENT), *_classes(STUDY), *_classes(IMAGES)]
+    records = [record for source in (*SOURCES, PROCUREMENT, STUDY, IMAGES) for record in _classes(source)]
     told = {name: {field: says for field, _, says in fields} for name, _, fields in records}
     found = {}
     kinds = {"plan": Plan, "plan-set": PlanSet, "procurement": Procurement, "study": StudyResult,
@@ -77,7 +80,8 @@ def schemas() -> dict[Path, str]:
 
 def page() -> str:
     """The text of ``plan-schema.md`` with its tables as the records are today."""
-    tables = "\n".join(_table(*record) for record in reversed(list(_classes())))
+    records = [record for source in SOURCES for record in _classes(source)]
+    tables = "\n".join(_table(*record) for record in reversed(records))
     return TABLES.sub(lambda found: f"{found[1]}\n{tables}\n{found[2]}", PAGE.read_text(encoding="utf-8"))
 
 

@@ -6,7 +6,7 @@ import statistics
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from planner.base.errors import WrongQuestion
@@ -117,6 +117,7 @@ def test_what_cannot_be_read(tmp_path: Path, text: str, source: str, said: Said,
 
 @settings(deadline=None)
 @given(st.text(max_size=200), st.sampled_from(importing.SOURCES))
+@example("² 1", "osu")  # a digit that int() does not take
 def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str, source: str) -> None:
     path = tmp_path_factory.mktemp("any") / "given"
     path.write_text(text, encoding="utf-8", newline="")

@@ -66,7 +66,7 @@ def test_even_pipelines_on_one_pool_cost_what_one_cluster_costs(model: str, node
         # One bundle with all replicas (there, states are sharded as in one cluster), and a pipeline that is filled.
         if not even or kinds.usage[index, 0] != accelerators or rest or steps < pp:
             continue
-        found = bundles.settle(setting, np.array([index]), np.array([1]))
+        found = bundles.shortest_step(setting, np.array([index]), np.array([1]))
         grid = _as_one_plan(prepared, int(index), pp, int(policies.pop()), width)
         expected = cost.evaluate(grid)
         assert found is not None
@@ -113,7 +113,7 @@ def test_room_is_what_memory_leaves() -> None:
         whole = prepared.pools.all[pool].cluster.accelerator.memory
         capacity = risk.usable(whole, prepared.memory_spread.half_width, prepared.request.oom_risk)
         for role, depth in (("alone", 1), ("first", 3), ("middle", 2), ("last", 1)):
-            room = table.room[:, 0, stages.ROLES.index(role), depth - 1]
+            room = table.max_layers[:, 0, stages.ROLES.index(role), depth - 1]
             for row in range(0, len(room), 7):
                 for layers, fits in ((int(room[row]), True), (int(room[row]) + 1, False)):
                     if layers >= 1:
@@ -142,7 +142,7 @@ def every_plan(setting: bundles.BundleSetting) -> float:
         if np.any(copies @ setting.kinds.usage > have) or not copies.any():
             continue
         rows = np.flatnonzero(copies)
-        found = bundles.settle(setting, rows, copies[rows])
+        found = bundles.shortest_step(setting, rows, copies[rows])
         best = min(best, found.time if found else best)
     return best
 
@@ -279,7 +279,7 @@ def test_a_slower_link_makes_a_plan_over_two_pools_slower_or_leaves_one_out() ->
     ]
     times = []
     for each in prepared:
-        found = bundles.settle(each.setting, np.array(pair), np.array([8, 8]))
+        found = bundles.shortest_step(each.setting, np.array(pair), np.array([8, 8]))
         assert found is not None
         times.append(found.time)
     assert times[0] < times[1] < 0.5 * times[2]
@@ -289,24 +289,24 @@ def test_no_reduction_is_shorter_than_its_bound() -> None:
     """However many replicas there are, and however they stand on two pools."""
     setting = posed("mixtral-8x7b", ("dgx-h100:8", "dgx-a100-80gb:8"), batch="256").setting
     rows = np.random.default_rng(3).integers(0, len(setting.kinds), 400)
-    on = subproblems.TemplatesOnPools(setting, (0, 1), rows, crossing=True)
+    on = subproblems.TemplatesOnPools(setting, (0, 1), rows, spans_pools=True)
     for fewest, most, low, high in ((2, 2, 1, 1), (3, 4, 1, 2), (5, 8, 1, 4), (17, 32, 2, 8), (65, 128, 1, 64)):
-        scene = subproblems.Subproblem(on, fewest, most, low, high)
+        subproblem = subproblems.Subproblem(on, fewest, most, low, high)
         for replicas in {max(fewest, 2 * low), (fewest + most) // 2, most}:
             for beside in {low, min(high, replicas // 2)}:
-                assert np.all(scene.least <= on.reductions(replicas, beside) * (1 + 1e-9))
+                assert np.all(subproblem.least <= on.reductions(replicas, beside) * (1 + 1e-9))
 
 
 def test_scenes_split_into_all_that_they_hold() -> None:
     """Every number of replicas and of neighbours is in exactly one of the last parts, where reductions are known."""
     setting = posed("gpt2-medium", SMALL).setting
-    (crossing,) = [s for s in subproblems.scenes(setting, [(0, 1)]) if s.on.crossing]
-    parts, leaves = [dataclasses.replace(crossing, most=9, high=4)], []
+    (spans_pools,) = [s for s in subproblems.list_subproblems(setting, [(0, 1)]) if s.on.spans_pools]
+    parts, leaves = [dataclasses.replace(spans_pools, most=9, high=4)], []
     while parts:
-        scene = parts.pop()
-        parts += scene.split()
-        if not scene.split():
-            leaves.append((scene.fewest, scene.most, scene.low, scene.high))
+        subproblem = parts.pop()
+        parts += subproblem.split()
+        if not subproblem.split():
+            leaves.append((subproblem.fewest, subproblem.most, subproblem.low, subproblem.high))
     assert all(fewest == most and low == high for fewest, most, low, high in leaves)
     held = [(n, b) for n, _, b, _ in leaves]
     assert len(held) == len(set(held))
@@ -323,9 +323,9 @@ def test_pipelines_that_share_their_seam_reduce_inside_their_pools() -> None:
     spans = np.flatnonzero(np.all(fast.kinds.usage == 1, axis=-1))
     one = int(spans[np.argmin(fast.kinds.total[spans])])
     other = next(int(k) for k in spans if fast.kinds.seam[k] != fast.kinds.seam[one])
-    shown = [bundles.settle(setting, np.array([one]), np.array([4])) for setting in (fast, slow)]
+    shown = [bundles.shortest_step(setting, np.array([one]), np.array([4])) for setting in (fast, slow)]
     assert shown[0] is not None and shown[1] is not None and shown[0].exposed == shown[1].exposed
-    mixed = [bundles.settle(setting, np.array([one, other]), np.array([2, 2])) for setting in (fast, slow)]
+    mixed = [bundles.shortest_step(setting, np.array([one, other]), np.array([2, 2])) for setting in (fast, slow)]
     assert mixed[0] is not None and mixed[1] is not None and mixed[1].exposed > 5 * mixed[0].exposed
 
 

@@ -60,7 +60,7 @@ def test_leading_dense_layers_take_what_their_stage_s_policy_makes_of_them() -> 
     of = problem.prepare(known, wanted, pools, wanted.batches[-1])
     chain = ((0, 1), (1, 1))
     rows = pipelines.rows_of(chain, of.tables)
-    found, table = pipelines.unlike(chain, rows, of.tables, of.links), of.tables[0]
+    found, table = pipelines.chain_costs(chain, rows, of.tables, of.links), of.tables[0]
     assert np.all(np.ptp(table.leading[rows[0]], axis=-1) > 0), "policies differ"
     for policy in range(len(table.policies)):
         extra = found.fixed[:, 0, policy] - found.fixed[:, 0, 0]
@@ -80,4 +80,6 @@ def test_within_a_pool_transfers_are_priced_as_in_one_cluster() -> None:
     expected: list[Any] = [first, first + link / 2, last + link, last]
     for i, seconds_waited in enumerate(expected):
         assert np.allclose(pipelines._waited(stages, hops, i)[at], seconds_waited)
-    assert np.all(link > 0) and isinstance(pipelines.unlike(chain, rows, of.tables, of.links), layer_split.StageCosts)
+    assert np.all(link > 0) and isinstance(
+        pipelines.chain_costs(chain, rows, of.tables, of.links), layer_split.StageCosts
+    )

@@ -129,4 +129,4 @@ def _keyword(found: re.Match[str]) -> str:
     name = name.replace("-", "_")
     if value is None:
         return name
-    return f"{name}={value if value[0] == chr(39) or value.isdigit() else repr(value)}"
+    return f"{name}={value if value[0] == chr(39) or value.isdecimal() else repr(value)}"

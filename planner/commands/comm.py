@@ -260,7 +260,7 @@ def _words(text: str) -> list[str]:
 def _whole(flag: str, text: str) -> int:
     from planner.base.errors import WrongQuestion
 
-    if not text.isdigit() or not 0 < int(text) < 10**9:
+    if not text.isdecimal() or not 0 < int(text) < 10**9:
         raise WrongQuestion(f"{flag} {text}: must be a whole number above 0")
     return int(text)
 

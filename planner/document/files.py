@@ -98,9 +98,9 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type]) -> Any:
         raise WrongQuestion(f"{where}: not a plan: a JSON object with kind and schema_version is expected")
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
-        told = "no kind" if kind is None else f"kind is {kind!r:.40}"
+        problem = "no kind" if kind is None else f"kind is {kind!r:.40}"
         *most, last = kinds
-        raise WrongQuestion(f"{where}: {told}; expected {', '.join(most)} or {last}")
+        raise WrongQuestion(f"{where}: {problem}; expected {', '.join(most)} or {last}")
     if data.get("schema_version") != schema.SCHEMA_VERSION:
         raise WrongQuestion(
             f"{where}: schema_version is {data.get('schema_version')!r:.40}, this program reads "
@@ -109,10 +109,10 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type]) -> Any:
     try:
         return _adapter(kinds[kind]).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
-        raise WrongQuestion("\n".join(_said(where, each) for each in error.errors()[:10])) from None
+        raise WrongQuestion("\n".join(_format_finding(where, each) for each in error.errors()[:10])) from None
 
 
-def _said(where: str, error: Mapping[str, Any]) -> str:
+def _format_finding(where: str, error: Mapping[str, Any]) -> str:
     """One of pydantic's findings in a line. What is JSON to Python and not to it has halves of characters in it."""
     message = "half a character (a lone surrogate) in a text" if error["type"] == "json_invalid" else str(error["msg"])
     return ": ".join(filter(None, (where, ".".join(map(str, error["loc"])), message)))

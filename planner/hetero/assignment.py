@@ -124,14 +124,14 @@ def families(usage: Integers, width: Integers) -> Families:
 
 
 def assign(
-    columns: Columns, offer: Offer, most: float, *, whole: bool, gap: float = 1e-4, beside: int = 0
+    columns: Columns, offer: Offer, most: float, *, whole: bool, gap: float = 1e-4, least_per_pool: int = 0
 ) -> Assigned | None:
     """The least nodes, by weight, that deliver the batch with at most so many replicas; None where it is not known.
 
-    With `whole` false, the linear relaxation: its value is a lower bound. At least `beside` replicas stand on every
-    pool that some column uses.
+    With `whole` false, the linear relaxation: its value is a lower bound. At least `least_per_pool` replicas stand on
+    every pool that some column uses.
     """
-    rows = undominated(columns, alike=beside > 0)
+    rows = undominated(columns, alike=least_per_pool > 0)
     nothing = Assigned(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.inf)
     if not len(rows) or not _could(columns, rows, offer):
         return nothing
@@ -146,8 +146,8 @@ def assign(
         asked.constrain(dot(use[:, p], bundles) <= per_node * nodes[p], f"accelerators_{p}")
     if np.isfinite(most):
         asked.constrain(dot(width, bundles) <= most, "replicas")
-    for p in np.flatnonzero(np.any(use > 0, axis=0)).tolist() if beside else ():
-        asked.constrain(dot(width * (use[:, p] > 0), bundles) >= beside, f"standing_{p}")
+    for p in np.flatnonzero(np.any(use > 0, axis=0)).tolist() if least_per_pool else ():
+        asked.constrain(dot(width * (use[:, p] > 0), bundles) >= least_per_pool, f"standing_{p}")
     found = asked.solve(gap=gap, max_nodes=MOST_BRANCHES)
     if found.status is Status.INFEASIBLE:
         return nothing

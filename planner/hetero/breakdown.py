@@ -18,7 +18,7 @@ def breakdown(prepared: PreparedPools, found: MixedPlan) -> dict[str, float]:
     parts = _slowest_stage(prepared, group.kind, float(group.micro_batches))
     setting, kind = prepared.setting, prepared.setting.kinds.taken(np.array([group.kind]))
     used = [p for p, count in enumerate(found.nodes) if count]
-    parts["dp"] = found.exposed / bundles.stretch_of(setting, setting.network_of(used))
+    parts["dp"] = found.exposed / bundles.straggler_factor_on(setting, setting.network_of(used))
     parts["optimizer"] = float(kind.update[0])
     parts["overhead"] = float(setting.stack.step_overhead)
     parts["jitter"] = max(found.time - sum(parts.values()), 0.0)

@@ -75,9 +75,9 @@ class Placement:
     nodes: NDArray[np.int64]
     """Of every pool."""
     replicas: float
-    beside: float
+    replicas_per_domain: float
     """Replicas that share a domain, at most."""
-    crossing: bool
+    spans_pools: bool
     """Whether some layers are held on several pools."""
 
 
@@ -91,25 +91,31 @@ def together(setting: BundleSetting, of: PipelineTemplates, copies: NDArray[np.i
 
 
 def micro_batches(
-    setting: BundleSetting, kinds: PipelineTemplates, stretch: float, step: float, exposed: Array
+    setting: BundleSetting, kinds: PipelineTemplates, straggler_factor: float, step: float, exposed: Array
 ) -> Array:
     """Most micro-batches within a step: ``M = 1 + floor(((T - update - overhead) / jitter - exposed - sum) / max)``."""
-    left = (step * (1.0 + 1e-12) - kinds.update - setting.stack.step_overhead) / stretch - exposed - kinds.total
+    left = (
+        (step * (1.0 + 1e-12) - kinds.update - setting.stack.step_overhead) / straggler_factor - exposed - kinds.total
+    )
     return np.where(left >= 0, 1.0 + np.floor(np.maximum(left, 0.0) / kinds.slowest), 0.0)
 
 
-def kind_time(setting: BundleSetting, kinds: PipelineTemplates, stretch: float, steps: Array, exposed: Array) -> Array:
+def kind_time(
+    setting: BundleSetting, kinds: PipelineTemplates, straggler_factor: float, steps: Array, exposed: Array
+) -> Array:
     """``T = ((M - 1) max + sum + exposed) jitter + update + overhead``."""
     flow = (steps - 1.0) * kinds.slowest + kinds.total
-    return np.asarray((flow + exposed) * stretch + kinds.update + setting.stack.step_overhead)
+    return np.asarray((flow + exposed) * straggler_factor + kinds.update + setting.stack.step_overhead)
 
 
-def across(kinds: PipelineTemplates, network: Network, beside: Array | float) -> Network:
-    """The network as replicas on several pools find it, of which up to `beside` share a domain.
+def across(kinds: PipelineTemplates, network: Network, replicas_per_domain: Array | float) -> Network:
+    """The network as replicas on several pools find it, of which up to `replicas_per_domain` share a domain.
 
     Copies on different pools share none, so that a reduction always leaves it.
     """
-    return replace(network, domain=np.minimum(network.domain, kinds.tp * kinds.cp * np.maximum(beside, 1.0)))
+    return replace(
+        network, domain=np.minimum(network.domain, kinds.tp * kinds.cp * np.maximum(replicas_per_domain, 1.0))
+    )
 
 
 def neighbours(replicas: float, fewest: float) -> float:
@@ -122,17 +128,17 @@ def reductions(
     kinds: PipelineTemplates,
     used: Sequence[int],
     replicas: Array | float,
-    beside: float,
+    replicas_per_domain: float,
     *,
-    crossing: bool,
+    spans_pools: bool,
 ) -> Array:
     """Seconds of gradient reductions that nothing hides, of every kind, beside `replicas` in all on the pools `used`.
 
-    With `crossing`, some layers are held on several pools: every reduction passes the links. Without, every pipeline
+    With `spans_pools`, some layers are held on several pools: every reduction passes the links. Without, every pipeline
     has the same layers on the same pool (:attr:`Kinds.seam`), and each pool reduces its own: the slowest counts.
     """
-    if crossing:
-        return exposed(setting, kinds, across(kinds, setting.network_of(used), beside), replicas)
+    if spans_pools:
+        return exposed(setting, kinds, across(kinds, setting.network_of(used), replicas_per_domain), replicas)
     alone = [exposed(setting, kinds, setting.network_of((pool,)), replicas) for pool in used]
     return np.asarray(np.max(alone, axis=0))
 
@@ -175,13 +181,13 @@ def replicated(
     return of, ShardedState(kinds.dense, kinds.experts)
 
 
-def stretch_of(setting: BundleSetting, network: Network) -> float:
+def straggler_factor_on(setting: BundleSetting, network: Network) -> float:
     """Factor by which waiting for the slowest rank stretches a step on these pools."""
     of = Grid(shape=setting.shape, device=None, network=network, stack=setting.stack, layout=None, options=None)  # type: ignore[arg-type]
     return float(jitter(of))
 
 
-def settle(setting: BundleSetting, kinds: NDArray[np.intp], copies: NDArray[np.int64]) -> MixedPlan | None:
+def shortest_step(setting: BundleSetting, kinds: NDArray[np.intp], copies: NDArray[np.int64]) -> MixedPlan | None:
     """So many bundles of some kinds as a plan: the shortest step in which they do the batch, and who does how much.
 
     A kind for which no time is left takes no part. None, where the bundles cannot do the batch within the limits.
@@ -189,16 +195,16 @@ def settle(setting: BundleSetting, kinds: NDArray[np.intp], copies: NDArray[np.i
     while len(kinds):
         of = setting.kinds.taken(kinds)
         on = together(setting, of, copies)
-        stretch = stretch_of(setting, setting.network_of(on.pools))
-        shown = reductions(setting, of, on.pools, on.replicas, on.beside, crossing=on.crossing)
-        step = _shortest(setting, of, copies, stretch, shown)
-        steps = micro_batches(setting, of, stretch, step, shown)
+        straggler_factor = straggler_factor_on(setting, setting.network_of(on.pools))
+        shown = reductions(setting, of, on.pools, on.replicas, on.replicas_per_domain, spans_pools=on.spans_pools)
+        step = _shortest(setting, of, copies, straggler_factor, shown)
+        steps = micro_batches(setting, of, straggler_factor, step, shown)
         if np.all(steps > 0):
             break
         kinds, copies = kinds[steps > 0], copies[steps > 0]
     else:
         return None
-    times = kind_time(setting, of, stretch, steps, shown)
+    times = kind_time(setting, of, straggler_factor, steps, shown)
     done = (copies * of.samples * steps).astype(np.int64)
     surplus = int(done.sum()) - setting.offer.batch
     for i in np.argsort(-times, kind="stable"):
@@ -213,17 +219,17 @@ def settle(setting: BundleSetting, kinds: NDArray[np.intp], copies: NDArray[np.i
     rate = float(on.nodes @ np.asarray(setting.offer.weights))
     end = float(times[slowest])
     value = end * rate if setting.by_rate else end
-    return MixedPlan(groups, tuple(int(n) for n in on.nodes), end, value, float(shown[slowest] * stretch))
+    return MixedPlan(groups, tuple(int(n) for n in on.nodes), end, value, float(shown[slowest] * straggler_factor))
 
 
 def _shortest(
-    setting: BundleSetting, of: PipelineTemplates, copies: NDArray[np.int64], stretch: float, shown: Array
+    setting: BundleSetting, of: PipelineTemplates, copies: NDArray[np.int64], straggler_factor: float, shown: Array
 ) -> float:
     """The least step time in which so many bundles do the batch, by bisection."""
     low, high = 0.0, 1.0
 
     def done(step: float) -> float:
-        return float(np.sum(copies * of.samples * micro_batches(setting, of, stretch, step, shown)))
+        return float(np.sum(copies * of.samples * micro_batches(setting, of, straggler_factor, step, shown)))
 
     while done(high) < setting.offer.batch:
         high *= 2.0

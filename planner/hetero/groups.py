@@ -36,7 +36,7 @@ def found_pipeline(prepared: PreparedPools, kind: int) -> FoundPipeline:
     kinds = prepared.setting.kinds
     chain = prepared.chains[int(kinds.chain[kind])]
     rows = [int(kinds.ways[kind, place]) for place in range(len(chain))]
-    costs = pipelines.unlike(chain, [np.array([row]) for row in rows], prepared.tables, prepared.links)
+    costs = pipelines.chain_costs(chain, [np.array([row]) for row in rows], prepared.tables, prepared.links)
     split = layer_split.split_layers(costs, int(prepared.figures[0].shape.layers))
     return FoundPipeline(chain, rows, split, costs)
 

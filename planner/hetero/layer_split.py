@@ -18,7 +18,7 @@ class StageCosts:
 
     each: Array
     """Seconds of a layer and micro-batch, shape (pipelines, stages, policies)."""
-    room: Array
+    max_layers: Array
     """Most layers that fit, same shape."""
     fixed: Array
     """Seconds that a stage takes besides its layers, same shape or 1 policy."""
@@ -28,7 +28,7 @@ class StageCosts:
     def taken(self, rows: NDArray[np.intp] | slice) -> StageCosts:
         """Some of the pipelines."""
         least = self.least if self.least.ndim == 1 else self.least[rows]
-        return StageCosts(self.each[rows], self.room[rows], self.fixed[rows], least)
+        return StageCosts(self.each[rows], self.max_layers[rows], self.fixed[rows], least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +50,26 @@ class _Bisected:
 
     each: Array
     """Shape (policies, stages, pipelines), as the others."""
-    room: Array
+    max_layers: Array
     fixed: Array
 
     def held(self, slowest: Array) -> Array:
         """Most layers of each stage whose micro-batch takes no longer than `slowest`, shape (stages, pipelines):
 
-        ``max over policies of min(room, (slowest - fixed) / each)``, rounded down.
+        ``max over policies of min(max_layers, (slowest - fixed) / each)``, rounded down.
         """
         n = np.subtract(slowest, self.fixed, out=np.empty_like(self.each))
         np.divide(n, self.each, out=n)
         np.multiply(n, 1.0 + 1e-12, out=n)
         np.floor(n, out=n)
-        np.minimum(n, self.room, out=n)
+        np.minimum(n, self.max_layers, out=n)
         return np.asarray(np.maximum(np.max(n, axis=0), 0.0))
 
 
 def stage_times(of: StageCosts, layers: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
     """Seconds of every stage under the cheapest policy that fits, and that policy; infinite where none does."""
     n = layers[..., None].astype(float)
-    times = np.where(of.room >= n, of.each * n + of.fixed, np.inf)
+    times = np.where(of.max_layers >= n, of.each * n + of.fixed, np.inf)
     policy = np.argmin(times, axis=-1)
     return np.take_along_axis(times, policy[..., None], axis=-1)[..., 0], policy
 
@@ -83,8 +83,8 @@ def split_layers(of: StageCosts, layers: int) -> LayerSplit:
     """
     rows = np.flatnonzero(_may_hold(of, layers))
     able = of.taken(rows)
-    bisected = _Bisected(*(np.ascontiguousarray(figures.T) for figures in (able.each, able.room, able.fixed)))
-    least = np.broadcast_to(able.least, able.room.shape[:2]).T
+    bisected = _Bisected(*(np.ascontiguousarray(figures.T) for figures in (able.each, able.max_layers, able.fixed)))
+    least = np.broadcast_to(able.least, able.max_layers.shape[:2]).T
     high = np.max(bisected.each * layers + bisected.fixed, axis=(0, 1)) * 1.01
     low = np.zeros(len(rows))
     for _ in range(45):
@@ -100,9 +100,9 @@ def split_layers(of: StageCosts, layers: int) -> LayerSplit:
 
 def _may_hold(of: StageCosts, layers: int) -> NDArray[np.bool_]:
     """Whether the stages of a pipeline have room for all layers, however long they take."""
-    room = np.max(of.room, axis=-1)
-    best = np.min(np.where(of.room >= 1, of.each, np.inf), axis=-1)
-    return np.asarray(np.all((room >= of.least) & np.isfinite(best), axis=-1) & (room.sum(-1) >= layers))
+    max_layers = np.max(of.max_layers, axis=-1)
+    best = np.min(np.where(of.max_layers >= 1, of.each, np.inf), axis=-1)
+    return np.asarray(np.all((max_layers >= of.least) & np.isfinite(best), axis=-1) & (max_layers.sum(-1) >= layers))
 
 
 def _spread(rows: NDArray[np.intp], count: int, found: LayerSplit) -> LayerSplit:
@@ -212,7 +212,7 @@ def program(of: StageCosts, layers: int, micro_batches: int) -> float:
 
 
 def stage_costs(parts: Sequence[tuple[Array, Array, Array, int]]) -> StageCosts:
-    """Stages given one by one as (each, room, fixed, least) with pipelines on the first axis."""
+    """Stages given one by one as (each, max_layers, fixed, least) with pipelines on the first axis."""
     return StageCosts(
         np.stack([p[0] for p in parts], 1),
         np.stack([p[1] for p in parts], 1),

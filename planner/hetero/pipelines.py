@@ -114,13 +114,13 @@ def kinds(index: int, chain: Chain, tables: Sequence[Priced], links: dict[tuple[
     rows, usage = [row[fits] for row in rows], usage[fits]
     if not len(usage):
         return None
-    of = unlike(chain, rows, tables, links)
-    dealt = layer_split.split_layers(of, layers)
-    kept = np.isfinite(dealt.slowest)
+    of = chain_costs(chain, rows, tables, links)
+    split = layer_split.split_layers(of, layers)
+    kept = np.isfinite(split.slowest)
     if not kept.any():
         return None
-    dealt = layer_split.LayerSplit(dealt.layers[kept], dealt.policy[kept], dealt.slowest[kept], dealt.total[kept])
-    return columns(index, chain, [row[kept] for row in rows], usage[kept], tables, dealt)
+    split = layer_split.LayerSplit(split.layers[kept], split.policy[kept], split.slowest[kept], split.total[kept])
+    return columns(index, chain, [row[kept] for row in rows], usage[kept], tables, split)
 
 
 def places(chain: Chain) -> list[tuple[int, int, str, int]]:
@@ -135,7 +135,7 @@ def places(chain: Chain) -> list[tuple[int, int, str, int]]:
     return found
 
 
-def unlike(chain: Chain, rows: Sequence[Integers], tables: Sequence[Priced],
+def chain_costs(chain: Chain, rows: Sequence[Integers], tables: Sequence[Priced],
            links: dict[tuple[int, int], Network]) -> StageCosts:  # fmt: skip
     """The stages of a chain as the dealing of layers sees them."""
     stages = places(chain)
@@ -143,7 +143,7 @@ def unlike(chain: Chain, rows: Sequence[Integers], tables: Sequence[Priced],
     parts = []
     for i, (place, pool, role, depth) in enumerate(stages):
         table, row = tables[pool], rows[place]
-        room = table.room[row][:, :, ROLES.index(role), depth - 1]
+        max_layers = table.max_layers[row][:, :, ROLES.index(role), depth - 1]
         fixed = _waited(stages, hops, i)[:, None]
         least = 1
         if role in ("alone", "first"):
@@ -151,7 +151,7 @@ def unlike(chain: Chain, rows: Sequence[Integers], tables: Sequence[Priced],
             least = max(table.least, 1)
         if role in ("alone", "last"):
             fixed = fixed + table.head[row][:, None]
-        parts.append((table.layer[row], room, np.broadcast_to(fixed, room.shape), least))
+        parts.append((table.layer[row], max_layers, np.broadcast_to(fixed, max_layers.shape), least))
     return layer_split.stage_costs(parts)
 
 
@@ -184,12 +184,12 @@ def _hops(stages: Sequence[tuple[int, int, str, int]], rows: Sequence[Integers],
 
 
 def columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tables: Sequence[Priced],
-            dealt: layer_split.LayerSplit) -> PipelineTemplates:  # fmt: skip
-    """Kinds of one chain whose layers are dealt: what a bundle of each needs, holds and takes."""
+            split: layer_split.LayerSplit) -> PipelineTemplates:  # fmt: skip
+    """Kinds of one chain whose layers are split: what a bundle of each needs, holds and takes."""
     count = len(usage)
     dense, experts, update = np.zeros(count), np.zeros(count), np.zeros(count)
     for i, (place, pool, role, _) in enumerate(places(chain)):
-        table, row, n = tables[pool], rows[place], dealt.layers[:, i]
+        table, row, n = tables[pool], rows[place], split.layers[:, i]
         mine, routed = parameters(table, row, role, n)
         dense, experts = np.maximum(dense, mine), np.maximum(experts, routed)
         each = table.update[row]
@@ -199,12 +199,12 @@ def columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tab
         name: np.max([getattr(w, name)[row] for w, row in zip(ways, rows, strict=True)], axis=0)
         for name in ("tp", "cp", "ep", "etp")
     }
-    table, row, policy = tables[chain[0][0]], rows[0], dealt.policy[:, 0]
+    table, row, policy = tables[chain[0][0]], rows[0], split.policy[:, 0]
     padded = np.zeros((count, max(MOST_POOLS, len(chain))), dtype=np.int64)
     for place, each_row in enumerate(rows):
         padded[:, place] = each_row
     width = ways[0].width[rows[0]].astype(np.int64)
-    first = dealt.layers[:, 0].astype(np.float64)
+    first = split.layers[:, 0].astype(np.float64)
     alone = float(sum(stages for _, stages in chain) == 1)
     late = alone * table.head_backward[row]
     return PipelineTemplates(
@@ -213,8 +213,8 @@ def columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tab
         usage=usage,
         width=width,
         samples=ways[0].micro[rows[0]].astype(np.int64) * width,
-        slowest=dealt.slowest,
-        total=dealt.total,
+        slowest=split.slowest,
+        total=split.total,
         update=update,
         dense=dense,
         experts=experts,
@@ -222,7 +222,7 @@ def columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tab
         forward=first * table.forward[row, policy] + table.embedding[row] / 3.0 + alone * table.head[row] - late,
         backward=first * table.backward[row, policy] + 2.0 * table.embedding[row] / 3.0 + late,
         layers=first,
-        seam=_seam(chain, dealt.layers, len(tables)),
+        seam=_seam(chain, split.layers, len(tables)),
     )
 
 

@@ -122,7 +122,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
         )
         for f, p in zip(figures, each, strict=True)
     )
-    crossing = {
+    between = {
         (i, j): pools.crossing(offered, each[i], each[j], figures[i].network, figures[j].network)
         for i, j in product(range(len(each)), repeat=2)
         if i != j
@@ -133,7 +133,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
         if request.pins.allow("pp", sum(n for _, n in c))
     )
     limits = [p.cluster.accelerators for p in each]
-    parts = [pipelines.kinds(i, chain, tables, crossing, layers, limits) for i, chain in enumerate(listed)]
+    parts = [pipelines.kinds(i, chain, tables, between, layers, limits) for i, chain in enumerate(listed)]
     kept = [part for part in parts if part is not None]
     if not kept:
         raise NoAnswer(_nothing_fits(request, each))
@@ -150,7 +150,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
         figures,
         tables,
         listed,
-        crossing,
+        between,
         setting,
         tuple(used.get(precision) for used, _ in profiled),
         told,

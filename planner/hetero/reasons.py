@@ -18,21 +18,21 @@ def nothing(request: Request, pools: Pools, refused: Sequence[str]) -> str:
     limits = request.deadline_s is not None or request.max_cost_usd is not None
     idle = float(goodput_over(request, [(p, float(p.count)) for p in pools.all]).fraction) <= 0
     why = "keeps the limits" if limits else "makes progress between interruptions" if idle else "fits into memory"
-    told = [f"No plan on {names} {why}, neither over several pools nor on one.", *refused]
+    lines = [f"No plan on {names} {why}, neither over several pools nor on one.", *refused]
     if limits:
-        told.append("What would do: a later deadline (--deadline) or a larger budget (--max-cost).")
-    return "\n".join(told)
+        lines.append("What would do: a later deadline (--deadline) or a larger budget (--max-cost).")
+    return "\n".join(lines)
 
 
 def reasons(request: Request, pools: Pools, plans: Sequence[Plan], refused: Sequence[str],
             searched: Sequence[Searched]) -> Reasons:  # fmt: skip
     """What limits the best of `plans`, what it leaves of the pools, and how much worse the others are."""
     best = plans[0]
-    told = [f"{name} of the step" for name in _largest(best)]
+    lines = [f"{name} of the step" for name in _largest(best)]
     memory = best.prediction.memory
     free = 1.0 - memory.total_bytes / memory.capacity_bytes
     if free < 0.05:
-        told.insert(0, f"memory of stage {memory.stage + 1} ({format_percent(free)} free)")
+        lines.insert(0, f"memory of stage {memory.stage + 1} ({format_percent(free)} free)")
     left = [_left_out(best, pool, _apart(pool, searched)) for pool in pools.all]
     why_not = [text for text in left if text]
     for other in plans[1:]:
@@ -40,7 +40,7 @@ def reasons(request: Request, pools: Pools, plans: Sequence[Plan], refused: Sequ
         words = {"time": "slower", "energy": "more energy"}.get(request.objective, "dearer")
         unlike = f" (in {other.precision}, #1 in {best.precision})" if other.precision != best.precision else ""
         why_not.append(f"#{other.rank} {_where(other)}: {format_percent(slower)} {words}{unlike}")
-    return Reasons(binds=tuple(told), gains={}, why_not=(*why_not, *refused))
+    return Reasons(binds=tuple(lines), gains={}, why_not=(*why_not, *refused))
 
 
 def _largest(best: Plan) -> list[str]:

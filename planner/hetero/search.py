@@ -1,11 +1,11 @@
-"""The best mixed plan: branch and bound over scenes (:mod:`planner.hetero.subproblems`) and how long a step may take.
+"""The best mixed plan: branch and bound over subproblems and over how long a step may take.
 
 For a step time T every kind of bundle delivers a known number of sequences, so that the least nodes for it are an
 integer program (:mod:`planner.hetero.assignment`), the more easily kept the longer T. With reductions at their least,
-the shortest T at which it can be kept bounds a scene, found by bisection; the same bundles with the reductions that
-they really have are a plan. Where the two are apart, the scene is split. Where money or energy counts (``T sum nodes
-weight``), T itself is split into intervals too: within ``[T1, T2]`` no plan needs fewer nodes than at T2, and none is
-faster than T1.
+the shortest T at which it can be kept bounds a subproblem (:mod:`planner.hetero.subproblems`), found by bisection; the
+same bundles with the reductions that they really have are a plan. Where the two are apart, the subproblem is split.
+Where money or energy counts (``T sum nodes weight``), T itself is split into intervals too: within ``[T1, T2]`` no plan
+needs fewer nodes than at T2, and none is faster than T1.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from planner.hetero import assignment
 from planner.hetero.assignment import Assigned
-from planner.hetero.bundles import BundleSetting, MixedPlan, kind_time, settle
+from planner.hetero.bundles import BundleSetting, MixedPlan, kind_time, shortest_step
 from planner.hetero.subproblems import GAP as GAP_OF_NODES
-from planner.hetero.subproblems import Subproblem, scenes
+from planner.hetero.subproblems import Subproblem, list_subproblems
 
 Advance = Callable[[int], None]
 GAP = 0.004
@@ -30,12 +30,12 @@ GAP = 0.004
 GAP_BY_RATE = 0.01
 """... and that for the least ``T sum nodes weight``."""
 MOST_LOOKED = 3000
-"""Scenes and intervals looked at before the search stops with the gap that is left; a number, so that answers
+"""Subproblems and intervals looked at before the search stops with the gap that is left; a number, so that answers
 repeat."""
 MOST_INTERVALS = 400
 """Of those, where money or energy counts."""
 MOST_RELAXED = 24
-"""Scenes whose relaxation is looked at to show that a set of pools is no better than the best known."""
+"""Subproblems whose relaxation is looked at to show that a set of pools is no better than the best known."""
 _SHORTEST = 1e-5
 """Of the longest step time: where bisection starts."""
 
@@ -49,7 +49,7 @@ class Result:
     bound: float
     """No plan of the space has a smaller objective."""
     looked: int
-    """Scenes and intervals looked at."""
+    """Subproblems and intervals looked at."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class _State:
         if found is None or not np.isfinite(found.value) or not np.any(found.counts):
             return None
         picked = np.flatnonzero(found.counts)
-        plan = settle(self.setting, rows[picked], found.counts[picked])
+        plan = shortest_step(self.setting, rows[picked], found.counts[picked])
         if plan is None or plan.time > self.setting.longest:
             return None
         rate = sum(n * w for n, w in zip(plan.nodes, self.setting.offer.weights, strict=True))
@@ -103,7 +103,7 @@ def search(setting: BundleSetting, known: float = np.inf, *, looks: int = MOST_L
     """
     gap = (GAP_BY_RATE if setting.by_rate else GAP) if gap is None else gap
     state = _State(setting, known, gap, advance)
-    found = scenes(setting, sets)
+    found = list_subproblems(setting, sets)
     if found and setting.by_rate:
         _by_intervals(state, found, min(looks, MOST_INTERVALS))
     elif found and np.isfinite(setting.most):
@@ -118,17 +118,17 @@ def beyond(setting: BundleSetting, value: float, sets: list[tuple[int, ...]] | N
     """Whether nothing on these sets of pools has an objective below `value`, as the linear relaxations show."""
     if not np.isfinite(value):
         return False
-    left = scenes(setting, sets)
+    left = list_subproblems(setting, sets)
     if setting.by_rate:
         end = min(setting.longest, _longest(setting))
-        return all(_lower_rate(setting, scene, end) >= value for scene in left)
+        return all(_lower_rate(setting, subproblem, end) >= value for subproblem in left)
     step = min(value, setting.longest)
     for _ in range(MOST_RELAXED):
         if not left:
             return True
-        scene = left.pop()
-        if _possible(scene.assigned(step, scene.least, whole=False)[0]):
-            if not (parts := scene.split()):
+        subproblem = left.pop()
+        if _possible(subproblem.assigned(step, subproblem.least, whole=False)[0]):
+            if not (parts := subproblem.split()):
                 return False
             left += parts
     return False
@@ -138,40 +138,41 @@ def beyond(setting: BundleSetting, value: float, sets: list[tuple[int, ...]] | N
 
 
 def _quickest(state: _State, found: list[Subproblem], looks: int) -> None:
-    """Scenes in order of their bound: each is bounded when it is first looked at, and split the next time."""
+    """Subproblems in order of their bound: each is bounded when it is first looked at, and split the next time."""
     order = count()
     end = min(state.setting.longest, _longest(state.setting))
     heap: list[tuple[float, int, Subproblem, bool]] = [(_SHORTEST * end, next(order), each, False) for each in found]
     heapq.heapify(heap)
     while heap:
-        bound, _, scene, bounded = heapq.heappop(heap)
+        bound, _, subproblem, bounded = heapq.heappop(heap)
         if bound >= state.reach or state.looked >= looks:
             state.aside(min(bound, *(entry[0] for entry in heap)) if heap else bound)
             return
         state.look()
         if bounded:
-            parts = scene.split()
+            parts = subproblem.split()
             if not parts:
                 state.aside(bound)
             for part in parts:
                 heapq.heappush(heap, (bound, next(order), part, False))
             continue
-        bound = _bounded(state, scene, bound, min(state.reach, end))
+        bound = _bounded(state, subproblem, bound, min(state.reach, end))
         if bound >= state.reach:
             state.aside(min(bound, state.reach) if np.isfinite(bound) else np.inf)
         else:
-            heapq.heappush(heap, (bound, next(order), scene, True))
+            heapq.heappush(heap, (bound, next(order), subproblem, True))
 
 
-def _bounded(state: _State, scene: Subproblem, low: float, high: float) -> float:
-    """The shortest step of a scene with reductions at their least, not below `low`; at least `high` where it is beyond.
+def _bounded(state: _State, subproblem: Subproblem, low: float, high: float) -> float:
+    """The shortest step of a subproblem with reductions at their least, not below `low`; at least `high` where it is
+    beyond.
 
     Its bundles, and those found for reductions at their largest, are taken as plans.
     """
     fine = 1.0 + 0.25 * state.gap
 
     def kept(step: float, *, whole: bool) -> tuple[Assigned | None, NDArray[np.intp]]:
-        return scene.assigned(step, scene.least, whole=whole)
+        return subproblem.assigned(step, subproblem.least, whole=whole)
 
     if not _possible(kept(high, whole=False)[0]):
         return max(high, state.reach)
@@ -203,7 +204,7 @@ def _bounded(state: _State, scene: Subproblem, low: float, high: float) -> float
     if plan is None or plan.time > low * (1.0 + state.gap):
         step = min(plan.time if plan else np.inf, state.reach, state.setting.longest)
         if np.isfinite(step):
-            state.taken(*scene.assigned(step, scene.largest, whole=True))
+            state.taken(*subproblem.assigned(step, subproblem.largest, whole=True))
     return low
 
 
@@ -241,73 +242,73 @@ def _within_budget(state: _State, found: list[Subproblem], looks: int) -> None:
 
 
 def _by_intervals(state: _State, found: list[Subproblem], looks: int) -> None:
-    """Intervals of step times in order of their bound, halved until narrow; then their scene is split."""
+    """Intervals of step times in order of their bound, halved until narrow; then their subproblem is split."""
     setting, order = state.setting, count()
     end = min(setting.longest, _longest(setting))
     heap: list[tuple[float, int, Subproblem, float, float]] = []
-    for scene in found:
-        bound = _lower_rate(setting, scene, end) if setting.by_rate else 0.0
+    for subproblem in found:
+        bound = _lower_rate(setting, subproblem, end) if setting.by_rate else 0.0
         if bound >= state.reach:
             state.aside(bound)
             continue
-        for part in scene.narrowed():
+        for part in subproblem.narrowed():
             heapq.heappush(heap, (bound, next(order), part, _SHORTEST * end, end))
     while heap:
-        bound, _, scene, low, high = heapq.heappop(heap)
+        bound, _, subproblem, low, high = heapq.heappop(heap)
         if bound >= state.reach or state.looked >= looks:
             state.aside(min(bound, *(entry[0] for entry in heap)) if heap else bound)
             return
         state.look()
         narrow = high <= low * (1.0 + state.gap / 2.0)
-        bound = max(bound, _lower(setting, scene, low, high, whole=narrow))
+        bound = max(bound, _lower(setting, subproblem, low, high, whole=narrow))
         if bound >= state.reach:
             state.aside(bound)
             continue
         if high <= 2.0 * low:
-            state.taken(*scene.assigned(high, scene.largest, whole=True))
+            state.taken(*subproblem.assigned(high, subproblem.largest, whole=True))
         if narrow:
-            parts = scene.split()
+            parts = subproblem.split()
             if not parts:
                 state.aside(bound)
             for part in parts:
                 heapq.heappush(heap, (bound, next(order), part, low, high))
             continue
         middle = float(np.sqrt(low * high))
-        heapq.heappush(heap, (bound, next(order), scene, low, middle))
-        heapq.heappush(heap, (bound if setting.by_rate else max(bound, middle), next(order), scene, middle, high))
+        heapq.heappush(heap, (bound, next(order), subproblem, low, middle))
+        heapq.heappush(heap, (bound if setting.by_rate else max(bound, middle), next(order), subproblem, middle, high))
 
 
-def _lower(setting: BundleSetting, scene: Subproblem, low: float, high: float, *, whole: bool = False) -> float:
+def _lower(setting: BundleSetting, subproblem: Subproblem, low: float, high: float, *, whole: bool = False) -> float:
     """A bound on the objective over an interval of step times; infinite where nothing keeps the limits.
 
     From the linear relaxation, and where `whole` from the integer program too: in a narrow interval it pays.
     """
-    found, _ = scene.assigned(high, scene.least, whole=False)
+    found, _ = subproblem.assigned(high, subproblem.least, whole=False)
     if found is not None and np.isfinite(found.value) and whole:
-        exact, _ = scene.assigned(high, scene.least, whole=True)
+        exact, _ = subproblem.assigned(high, subproblem.least, whole=True)
         found = exact if exact is not None and exact.proven else found
-    least = min(w for p, w in enumerate(setting.offer.weights) if p in scene.on.pools)
+    least = min(w for p, w in enumerate(setting.offer.weights) if p in subproblem.on.pools)
     if found is not None and not np.isfinite(found.value):
         return np.inf
     least = max(found.value * (1.0 - GAP_OF_NODES) if found is not None else 0.0, least)
-    rated = max(low * least, _lower_rate(setting, scene, high))
+    rated = max(low * least, _lower_rate(setting, subproblem, high))
     if rated > setting.most:
         return np.inf
     return rated if setting.by_rate else low
 
 
-def _lower_rate(setting: BundleSetting, scene: Subproblem, high: float) -> float:
+def _lower_rate(setting: BundleSetting, subproblem: Subproblem, high: float) -> float:
     """A bound on ``T sum nodes weight`` over all steps up to `high`.
 
     No kind delivers more per second than at `high` and with parts of micro-batches: ``o / T <= micro width (1 / (max
     jitter) - (sum + exposed + (update + overhead) / jitter - max) / (max T))``, which grows with T. With bundles and
     nodes times T as unknowns the program is linear.
     """
-    kinds, stretch = scene.on.kinds, scene.on.stretch
-    fixed = kinds.total + scene.least + (kinds.update + setting.stack.step_overhead) / stretch
-    rate = kinds.samples * (1.0 / (kinds.slowest * stretch) - (fixed - kinds.slowest) / (kinds.slowest * high))
-    columns, _ = scene.on.families.best(np.maximum(rate, 0.0))
+    kinds, straggler_factor = subproblem.on.kinds, subproblem.on.straggler_factor
+    fixed = kinds.total + subproblem.least + (kinds.update + setting.stack.step_overhead) / straggler_factor
+    rate = kinds.samples * (1.0 / (kinds.slowest * straggler_factor) - (fixed - kinds.slowest) / (kinds.slowest * high))
+    columns, _ = subproblem.on.families.best(np.maximum(rate, 0.0))
     offer = setting.offer
     wide = replace(offer, nodes=tuple(n * high for n in offer.nodes))
-    found = assignment.assign(columns, wide, scene.most * high, whole=False)
+    found = assignment.assign(columns, wide, subproblem.most * high, whole=False)
     return found.value if found is not None else 0.0

@@ -75,7 +75,7 @@ class Priced:
     """Transfers between two stages of this pool, shape (ways,)."""
     hop_bytes: Array
     """Bytes of one such transfer, for a link to another pool."""
-    room: Array
+    max_layers: Array
     """Most layers that fit, shape (ways, policies, roles, depth); depth d - 1 has d stages to the end."""
     dense: Array
     experts: Array
@@ -163,7 +163,7 @@ def priced(
         np.broadcast_to(head.backward, shape[:1]),
         np.broadcast_to(pipeline.transfer(replace(flat, layout=apart), body), shape[:1]),
         pipeline.transfer_bytes(flat),
-        _room(flat, policies, depth, lead, usable),
+        _max_layers(flat, policies, depth, lead, usable),
         *parameters,
         _update(flat),
     )
@@ -242,7 +242,7 @@ def stage_memory(of: Grid, layers: Array, depth: Array, role: str) -> memory.Mem
     return memory.stages(even, StageSplit(layers, layers, layers))[index]
 
 
-def _room(of: Grid, policies: Sequence[Recompute], depth: int, lead: int, usable: float) -> Array:
+def _max_layers(of: Grid, policies: Sequence[Recompute], depth: int, lead: int, usable: float) -> Array:
     """Most layers within the usable memory: bytes grow by the same for every layer."""
     ways, count = len(of.layout.tp), len(policies)
 

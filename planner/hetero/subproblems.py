@@ -1,8 +1,8 @@
 """Parts of the search space in which reductions cost nearly the same: pools in use, replicas, neighbours in a domain.
 
 What a gradient reduction takes depends on the pools that hold the same layers, on the number of replicas, and on how
-many of them share a domain. Within a scene all three are bounded, so that the reduction is, from below and from above;
-a scene splits until both are the same.
+many of them share a domain. Within a subproblem all three are bounded, so that the reduction is, from below and from
+above; a subproblem splits until both are the same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TemplatesOnPools:
     pools: tuple[int, ...]
     rows: NDArray[np.intp]
     """Of these kinds in the setting's."""
-    crossing: bool
+    spans_pools: bool
     """Whether gradients pass the links between the pools, because some layers are held on several of them."""
 
     @cached_property
@@ -54,13 +54,15 @@ class TemplatesOnPools:
         return self.setting.network_of(self.pools)
 
     @cached_property
-    def stretch(self) -> float:
+    def straggler_factor(self) -> float:
         """Factor of waiting for the slowest rank."""
-        return bundles.stretch_of(self.setting, self.network)
+        return bundles.straggler_factor_on(self.setting, self.network)
 
-    def reductions(self, replicas: int, beside: float) -> Array:
-        """Seconds that reductions show with so many replicas, `beside` of them in one domain."""
-        return bundles.reductions(self.setting, self.kinds, self.pools, float(replicas), beside, crossing=self.crossing)
+    def reductions(self, replicas: int, replicas_per_domain: float) -> Array:
+        """Seconds that reductions show with so many replicas, `replicas_per_domain` of them in one domain."""
+        return bundles.reductions(
+            self.setting, self.kinds, self.pools, float(replicas), replicas_per_domain, spans_pools=self.spans_pools
+        )
 
     def by_seam(self) -> list[TemplatesOnPools]:
         """The same, layers held on the same pool by all kinds of each."""
@@ -82,12 +84,18 @@ class Subproblem:
     @cached_property
     def least(self) -> Array:
         """Seconds of reductions that nothing hides, at least: with the fewest replicas, however many are neighbours."""
-        fewest = max(self.fewest, 2 * self.low if self.on.crossing else 1)
+        fewest = max(self.fewest, 2 * self.low if self.on.spans_pools else 1)
         if self.high - self.low >= MOST_TRIED:
             network = loosest(self.on.kinds, self.on.network, self.high)
             return bundles.exposed(self.on.setting, self.on.kinds, network, float(fewest))
         return np.asarray(
-            np.min([self.on.reductions(fewest, beside) for beside in range(self.low, self.high + 1)], axis=0)
+            np.min(
+                [
+                    self.on.reductions(fewest, replicas_per_domain)
+                    for replicas_per_domain in range(self.low, self.high + 1)
+                ],
+                axis=0,
+            )
         )
 
     @cached_property
@@ -98,19 +106,19 @@ class Subproblem:
     def columns(self, step: float, exposed: Array) -> tuple[Columns, NDArray[np.intp]]:
         """What the best kinds deliver within a step time, ``o = micro width M``; and which kinds those are."""
         kinds = self.on.kinds
-        steps = bundles.micro_batches(self.on.setting, kinds, self.on.stretch, step, exposed)
+        steps = bundles.micro_batches(self.on.setting, kinds, self.on.straggler_factor, step, exposed)
         return self.on.families.best(kinds.samples * steps)
 
     def assigned(self, step: float, exposed: Array, *, whole: bool) -> tuple[Assigned | None, NDArray[np.intp]]:
         """The least nodes that do the batch within a step time, and the kinds that the columns stand for."""
         columns, rows = self.columns(step, exposed)
         floor = self.low if self.low > 1 else 0
-        found = assignment.assign(columns, self.on.setting.offer, self.most, whole=whole, gap=GAP, beside=floor)
+        found = assignment.assign(columns, self.on.setting.offer, self.most, whole=whole, gap=GAP, least_per_pool=floor)
         return found, self.on.rows[rows]
 
     def split(self) -> list[Subproblem]:
-        """Scenes that together are this one, each with closer bounds; none where reductions are known."""
-        if not self.on.crossing and len(self.on.pools) > 1 and len(parts := self.on.by_seam()) > 1:
+        """Subproblems that together are this one, each with closer bounds; none where reductions are known."""
+        if not self.on.spans_pools and len(self.on.pools) > 1 and len(parts := self.on.by_seam()) > 1:
             return [replace(self, on=part) for part in parts]
         if self.low < self.high and self.most > self.fewest and self._neighbours_matter_less():
             return self._by_replicas()
@@ -154,7 +162,7 @@ def loosest(kinds: PipelineTemplates, network: Network, most: float) -> Network:
     return replace(network, domain=1, mesh=0.0, nic=network.nic * ports, nic_latency=latency)
 
 
-def scenes(setting: BundleSetting, sets: list[tuple[int, ...]] | None = None) -> list[Subproblem]:
+def list_subproblems(setting: BundleSetting, sets: list[tuple[int, ...]] | None = None) -> list[Subproblem]:
     """Every set of pools that some kinds stand on (or only those given), large sets first.
 
     Two pools may share every pipeline so that no gradient passes from one to the other; then each layer is held on one
@@ -174,9 +182,9 @@ def scenes(setting: BundleSetting, sets: list[tuple[int, ...]] | None = None) ->
         most = max(min(have // max(smallest, 1), setting.offer.batch), 1)
         inside = rows if len(some) == 1 else rows[np.all(kinds.usage[:, list(some)] > 0, axis=-1)]
         if len(inside) and len(some) <= 2:
-            found.append(Subproblem(TemplatesOnPools(setting, some, inside, crossing=False), 1, most))
+            found.append(Subproblem(TemplatesOnPools(setting, some, inside, spans_pools=False), 1, most))
         if len(some) > 1 and most > 1:
-            on = TemplatesOnPools(setting, some, rows, crossing=True)
+            on = TemplatesOnPools(setting, some, rows, spans_pools=True)
             high = max(min(int(np.max(on.network.domain)), most // 2), 1)
             found.append(Subproblem(on, 2, most, 1, high))
     return found

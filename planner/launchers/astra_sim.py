@@ -188,7 +188,7 @@ def read(path: Path) -> TextWorkload:
     loop, stated = "", None
     if len(lines[0][1]) != FIELDS:
         loop = " ".join(lines[0][1])
-        if len(lines) < 2 or len(lines[1][1]) != 1 or not lines[1][1][0].isdigit():
+        if len(lines) < 2 or len(lines[1][1]) != 1 or not lines[1][1][0].isdecimal():
             raise WrongQuestion(
                 f"{path}:{lines[0][0]}: neither a layer of {FIELDS} fields, nor a training loop with the"
                 " number of layers below it"

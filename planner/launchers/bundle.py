@@ -93,7 +93,7 @@ def _check(name: str, value: str) -> None:
     if name == "rotary-base" and not float(value).is_integer():
         raise WrongQuestion(f"--set rotary-base={quoting.line(value)}: must be a whole number")
     if name == "master-port" and not (
-        value.isascii() and value.isdigit() and len(value) < 6 and 0 < int(value) < 65536
+        value.isascii() and value.isdecimal() and len(value) < 6 and 0 < int(value) < 65536
     ):
         raise WrongQuestion(f"--set master-port={quoting.line(value)}: must be a whole number from 1 to 65535")
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer
 from planner.catalog import Catalog
-from planner.planning import answer, explain
+from planner.planning import answer, explain, infeasible
 from planner.question.prepared import Prepared, prepare, problem
 from planner.question.request import Request
 from planner.schema.plan import FrontPoint, Plan, PlanSet, SearchSection
@@ -37,7 +37,7 @@ def plan(catalog: Catalog, request: Request, progress: Progress | None = None) -
     with progress("search", asked.candidates) if progress else nullcontext() as advance:
         found = Bounded(front=True).search(asked, advance)
     if not found.best:
-        raise NoAnswer(explain.nothing_fits(catalog, prepared, found))
+        raise NoAnswer(infeasible.nothing_fits(catalog, prepared, found))
     plans = tuple(answer.plan(prepared, candidate, rank) for rank, candidate in enumerate(found.best, 1))
     result = PlanSet(
         search=_search_section(prepared, found),
@@ -67,7 +67,7 @@ def best(catalog: Catalog, request: Request) -> tuple[Plan, SearchSection]:
     prepared = prepare(catalog, replace(request, top=1))
     found = Bounded().search(problem(prepared, 1))
     if not found.best:
-        raise NoAnswer(explain.nothing_fits(catalog, prepared, found))
+        raise NoAnswer(infeasible.nothing_fits(catalog, prepared, found))
     return answer.plan(prepared, found.best[0], 1), _search_section(prepared, found)
 
 
@@ -119,7 +119,7 @@ def estimate(catalog: Catalog, request: Request) -> PlanSet:
     everything = replace(problem(prepared, 1, capacity=math.inf), fold=True)
     found = Bounded().search(everything)
     if not math.isfinite(found.best[0].memory):
-        raise NoAnswer(explain.overflowing(prepared, found.best[0]))
+        raise NoAnswer(infeasible.overflowing(prepared, found.best[0]))
     plans = (answer.plan(prepared, found.best[0], 1),)
     _second_opinion(plans[0], may_exceed_limits=True)
     fits = found.best[0].memory <= prepared.usable

@@ -368,7 +368,7 @@ def prices_have_their_age(question: ProcureOptions, a: Alternative) -> Iterator[
 
 
 def _stale(dated: str, as_of: str) -> bool:
-    parts = [int(part) for part in dated.split("-") if part.isdigit()]
+    parts = [int(part) for part in dated.split("-") if part.isdecimal()]
     if not parts or not 1990 <= parts[0] <= 2100:
         return True
     year, month, day = (*parts, 1, 1)[:3] if len(parts) > 1 else (parts[0], 1, 1)

@@ -191,7 +191,7 @@ def _ways(groups: Sequence[Group], pool: int) -> StageConfigs:
 
 
 def _unlike(chain: Chain, row: int, tables: Sequence[Priced], links: dict[tuple[int, int], Network]) -> StageCosts:
-    return pipelines.unlike(chain, [np.array([row])] * len(chain), tables, links)
+    return pipelines.chain_costs(chain, [np.array([row])] * len(chain), tables, links)
 
 
 def _times(g: Group, of: StageCosts, policies: Sequence[str]) -> tuple[Array, list[int]]:
@@ -313,8 +313,8 @@ def _hop(k: KnownPlan, row: int, before: int) -> Call:
 def _of_replicas(k: KnownPlan, row: int, *, paces: bool) -> list[PoolCall]:
     """Reductions over replicas: across the pools that hold the same layers, else on each pool by itself."""
     on, kind = k.together, k.setting.kinds.taken(np.array([row]))
-    if on.crossing:
-        network = bundles.across(kind, k.setting.network_of(on.pools), on.beside)
+    if on.spans_pools:
+        network = bundles.across(kind, k.setting.network_of(on.pools), on.replicas_per_domain)
         parts = [(on.pools, tuple(replace(c, where=LINK) for c in _reduced(k, kind, network, on.replicas)))]
     else:
         parts = [(tuple([p]), _reduced(k, kind, k.setting.network_of((p,)), on.replicas)) for p in on.pools]
@@ -343,10 +343,12 @@ def times(k: KnownPlan) -> tuple[list[Array], Array]:
     groups, names = k.plan.parallelism.groups, [p.name for p in k.tables[0].policies]
     each = [_times(g, _unlike(k.chains[i], i, k.tables, k.links), names)[0] for i, g in enumerate(groups)]
     kinds, on = k.setting.kinds, k.together
-    shown = bundles.reductions(k.setting, kinds, on.pools, on.replicas, on.beside, crossing=on.crossing)
-    stretch = bundles.stretch_of(k.setting, k.setting.network_of(on.pools))
+    shown = bundles.reductions(
+        k.setting, kinds, on.pools, on.replicas, on.replicas_per_domain, spans_pools=on.spans_pools
+    )
+    straggler_factor = bundles.straggler_factor_on(k.setting, k.setting.network_of(on.pools))
     steps = np.array([float(g.micro_batches) for g in groups])
-    return each, bundles.kind_time(k.setting, kinds, stretch, steps, shown)
+    return each, bundles.kind_time(k.setting, kinds, straggler_factor, steps, shown)
 
 
 def stretched(k: KnownPlan, found: Sequence[PoolCall], ratio: Callable[[PoolCall], float]) -> float:
@@ -365,9 +367,9 @@ def stretched(k: KnownPlan, found: Sequence[PoolCall], ratio: Callable[[PoolCall
                 reduced[call.pools] = reduced.get(call.pools, 0.0) + call.exposed_s * ratio(call)
         shown.append(max(reduced.values(), default=0.0))
     steps = np.array([float(g.micro_batches) for g in groups])
-    stretch = bundles.stretch_of(k.setting, k.setting.network_of(on.pools))
+    straggler_factor = bundles.straggler_factor_on(k.setting, k.setting.network_of(on.pools))
     kinds = replace(kinds, slowest=np.array(slowest), total=np.array(total))
-    return float(np.max(bundles.kind_time(k.setting, kinds, stretch, steps, np.array(shown))))
+    return float(np.max(bundles.kind_time(k.setting, kinds, straggler_factor, steps, np.array(shown))))
 
 
 def _gained(g: Group, stage: int, mine: Sequence[PoolCall], ratio: Callable[[PoolCall], float]) -> float:
@@ -389,5 +391,5 @@ def network(k: KnownPlan, call: PoolCall) -> Network:
     if call.where != LINK:
         return k.setting.network_of(call.pools)
     kind = k.setting.kinds.taken(np.array([call.pipelines]))
-    found = bundles.across(kind, k.setting.network_of(call.pools), k.together.beside)
+    found = bundles.across(kind, k.setting.network_of(call.pools), k.together.replicas_per_domain)
     return replace(found, domain=float(np.ravel(found.domain)[0]))

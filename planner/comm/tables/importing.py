@@ -99,7 +99,7 @@ def _nccl_tests(body: str, where: str, said: Said) -> Iterator[TableRow]:
     places = re.findall(r"^#\s+Rank\s+\d+.*?\bon\s+(\S+)", body, re.MULTILINE)
     for number, line in enumerate(body.splitlines(), 1):
         cells = line.split()
-        if len(cells) < 9 or not cells[0].isdigit() or not cells[1].isdigit():
+        if len(cells) < 9 or not cells[0].isdecimal() or not cells[1].isdecimal():
             continue
         at = f"{where}:{number}"
         if not op:
@@ -130,7 +130,7 @@ def _osu(body: str, where: str, said: Said) -> Iterator[TableRow]:
     name = "send-recv" if title and not name.startswith(("all", "bcast", "broadcast", "reduce")) else name
     for number, line in enumerate(body.splitlines(), 1):
         cells = line.split()
-        if len(cells) < 2 or not cells[0].isdigit() or not int(cells[0]):
+        if len(cells) < 2 or not cells[0].isdecimal() or not int(cells[0]):
             continue
         at = f"{where}:{number}"
         if not (said.op or name):
@@ -161,7 +161,7 @@ def _logger(body: str, where: str, said: Said) -> Iterator[TableRow]:
             raise WrongQuestion(f"{where}: {name}: {_LOOKS['comms-logger']}")
         for size, record in sizes.items():
             at = f"{where}: {name} {size}"
-            if not str(size).isdigit() or not (isinstance(record, list) and len(record) > 1):
+            if not str(size).isdecimal() or not (isinstance(record, list) and len(record) > 1):
                 raise WrongQuestion(f"{at}: {_LOOKS['comms-logger']}")
             latencies = record[1] if isinstance(record[1], list) else [record[1]]
             whole = int(size) * (ranks if op in ("all-gather", "reduce-scatter") else 1)

@@ -73,7 +73,7 @@ def placed(text: str, names: Sequence[str]) -> tuple[tuple[int, ...], str]:
         raise WrongQuestion(f"--table {text}: which file? Write {text}FILE")
     found = []
     for word in told.split("/"):
-        if word.isdigit() and 1 <= int(word) <= len(names):
+        if word.isdecimal() and 1 <= int(word) <= len(names):
             found.append(int(word) - 1)
         elif word in names:
             found.append(names.index(word))

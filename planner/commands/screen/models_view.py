@@ -28,7 +28,7 @@ Part = MixtureOfExperts | LatentAttention | Window | Rotary
 
 def natural(entry: str) -> list[tuple[int, str]]:
     """A sort key that puts ``megatron-22b`` before ``megatron-175b``."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", entry.lower())]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", entry.lower())]
 
 
 def row(model: Model, origin: str) -> Row:

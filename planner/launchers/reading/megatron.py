@@ -297,7 +297,7 @@ def _window(said: Options, layers: int) -> dict[str, Any]:
         return {}
     frequency = "".join(said.get("window-attn-skip-freq", ["0"]))
     window = {"size": int(size[1]) + 1}
-    if frequency.isdigit():
+    if frequency.isdecimal():
         every = int(frequency)
         # Every second layer is the same said either way; the library says it without inversion.
         return {} if every == 1 else {"window": {**window, "every": every or 1, "inverted": every > 2}}
@@ -313,7 +313,7 @@ def _mixture(said: Options, ffn: int) -> dict[str, Any]:
     moe: dict[str, Any] = {field: degree(said, name) for name, field in _MIXTURE.items() if name in said}
     moe = {"experts_per_token": 2, "ffn": ffn, **moe}
     frequency = "".join(said.get("moe-layer-freq", ["1"]))
-    if frequency.isdigit():
+    if frequency.isdecimal():
         return {**moe, "leading_dense_layers": 0, "every": max(int(frequency), 1)}
     where = _listed(frequency, "moe-layer-freq")
     lead = where.index(1) if 1 in where else 0

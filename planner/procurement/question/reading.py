@@ -250,7 +250,7 @@ def _times(table: JobTable, horizon: float) -> list[tuple[str, float, float]]:
 
 
 def _trained(table: JobTable) -> Workload:
-    if table.batch is not None and not table.batch.isdigit():
+    if table.batch is not None and not table.batch.isdecimal():
         raise wrong(f"{table.batch!r}: one whole number here", "batch")
     try:
         return workload.workload(

@@ -61,7 +61,7 @@ def _from_cards(catalog: Catalog, node: Node, factor: float) -> Quote | None:
 
 def age_days(dated: str, as_of: str) -> float | None:
     """Days from a price's date (a day, a month or a year, from its start) to the question's; None where undated."""
-    parts = [int(part) for part in dated.split("-") if part.isdigit()]
+    parts = [int(part) for part in dated.split("-") if part.isdecimal()]
     if not parts or not 1990 <= parts[0] <= 2100:
         return None
     year, month, day = (*parts, 1, 1)[:3] if len(parts) > 1 else (parts[0], 1, 1)

@@ -167,7 +167,7 @@ class Lock:
 def gone(worker: str) -> bool:
     """Whether a process, named ``host:pid``, was one of this machine's and is no more."""
     host, _, pid = worker.rpartition(":")
-    if host != socket.gethostname() or not pid.isdigit():
+    if host != socket.gethostname() or not pid.isdecimal():
         return False
     try:
         os.kill(int(pid), 0)

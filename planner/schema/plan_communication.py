@@ -1,0 +1,82 @@
+"""Which library carries which collective of a plan, and why, as records of its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.schema.record import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommunicationRule(Record):
+    """What to use for one kind of call."""
+
+    op: str
+    group: str
+    bytes_min: float
+    bytes_max: float
+    backend: str
+    algorithm: str
+    """Empty: the library's own choice."""
+    protocol: str
+    ranks: int | None = None
+    """Of the group; not in documents of before 2026-12, where a rule holds for any."""
+    pools: tuple[int, ...] | None = None
+    """All pools of the group's ranks, where they matter; a rule without pools applies to any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallChoice(Record):
+    """What one kind of call of the step uses, and what it would have used."""
+
+    op: str
+    group: str
+    ranks: int
+    bytes: float
+    """Of one call."""
+    count: float
+    """Calls a step."""
+    choice: str
+    """Back end with algorithm and protocol."""
+    runner_up: str
+    """The next best, empty where there is no other."""
+    alone_s: float
+    """Of one call, by the table."""
+    base_s: float
+    """Of one call with `base`."""
+    extrapolated: bool
+    """Whether the table has no measurement near (sizes or ranks beyond its own)."""
+    saved_s: float
+    """Of the step: what of it showed, times what the choice saves."""
+    pools: tuple[int, ...] | None = None
+    """Pools of its ranks; only in plans over several."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommunicationChoice(Record):
+    """How the rules were chosen."""
+
+    table: str
+    """Where the times come from: a file's name, or the model."""
+    sha256: str
+    """Of that file, first 16 digits."""
+    base: str
+    """The best single choice of back end: what a plan without rules would use."""
+    live: tuple[str, ...]
+    """Back ends in use."""
+    most: int
+    """Back ends that may be live."""
+    margin: float
+    """A call leaves the base only for a gain of more than this share, and beyond the spread of the measurements."""
+    gap: float
+    """How much better, at most, another choice could be under the same table (relative)."""
+    saved_s: float
+    """Of the step, over `base`."""
+    step_time_s: float
+    """The plan's step with it."""
+    calls: tuple[CallChoice, ...]
+
+    @property
+    def modelled(self) -> bool:
+        """Whether the times come from the model: of a file, whatever its name, there is a digest."""
+        return self.table == "modelled" and not self.sha256

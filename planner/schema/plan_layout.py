@@ -1,0 +1,124 @@
+"""How a plan cuts the work, as records of its document: ranks, stages, batches, recomputation, overlap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from planner.schema.record import Record
+
+RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"]
+Schedule = Literal["none", "1f1b", "interleaved-1f1b"]
+ZeroStage = Literal[0, 1, 2, 3]
+ZeroScope = Literal["full", "node"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeSection(Record):
+    """The training framework."""
+
+    name: str
+    release: str
+    bytes_per_parameter: dict[str, float]
+    """Held: parameters, gradients. Moved: gradient_wire, parameter_wire. gathers_working_copy: 1 if the sharded fp32
+    master copy is gathered in 16 bit layer by layer, so that `parameters` are not held a second time. update: copies of
+    a shard's gradients during the update."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage(Record):
+    """One pipeline stage."""
+
+    pool: int
+    layers: int
+    tp: int
+    dp: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupStage(Record):
+    """One stage of the pipelines of a group."""
+
+    pool: int
+    layers: int
+    tp: int
+    cp: int
+    ep: int
+    recompute: str
+    time_s: float
+    """Of one micro-batch, forward and backward, with transfers."""
+    memory_bytes: float
+    """On each of its accelerators."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group(Record):
+    """Like pipelines of a plan over several pools. A copy is `width` pipelines side by side."""
+
+    copies: int
+    width: int
+    """Pipelines that share optimizer states (ZeRO 1) and experts."""
+    micro: int
+    """Sequences of a micro-batch of one pipeline."""
+    micro_batches: int
+    """Of one pipeline, in a step; the last may be smaller."""
+    sequences: int
+    """Of the global batch, on all copies together."""
+    time_s: float
+    """From the start of a step to its end on this group."""
+    stages: tuple[GroupStage, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parallelism(Record):
+    """How ranks are cut. Where there are groups, degrees are the largest of them, and dp counts all pipelines."""
+
+    tp: int
+    pp: int
+    vpp: int
+    cp: int
+    ep: int
+    etp: int
+    dp: int
+    dp_shard: int
+    """Ranks that share one sharded copy of dense parameters' states (1: none do)."""
+    rank_order: RankOrder
+    schedule: Schedule
+    sequence_parallel: bool
+    zero_stage: ZeroStage
+    zero_scope: ZeroScope
+    stages: tuple[Stage, ...]
+    groups: tuple[Group, ...] = ()
+    """Pipelines of a plan over several pools; empty where all are identical."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch(Record):
+    """How samples are cut. Sequences."""
+
+    global_: Annotated[int, Field(alias="global")]
+    micro: int
+    accumulation: int
+    """Micro-batches per step and replica."""
+    per_pool: tuple[int, ...]
+    """Sequences of the global batch that each pool works on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecomputeSection(Record):
+    """Which activations are computed again."""
+
+    policy: str
+    layers_fraction: float
+    selective: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap(Record):
+    """Which communication overlaps with compute."""
+
+    tp: bool
+    dp: bool
+    p2p: bool

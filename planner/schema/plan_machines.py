@@ -1,0 +1,101 @@
+"""What a plan runs on, as records of its document: pools, the network in each, links between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.schema.record import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpandedPool(Record):
+    """Memory in addition to the accelerators' own."""
+
+    bytes: float
+    """Of one unit."""
+    bytes_per_s: float
+    latency_s: float
+    scope: Literal["accelerator", "node", "pool"]
+    """Who shares a unit."""
+    access: Literal["serial", "concurrent"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool(Record):
+    """Nodes of one kind."""
+
+    node: str
+    count: int
+    accelerator: str
+    accelerators_per_node: int
+    accelerator_memory_bytes: float
+    peak_flops: dict[str, float]
+    scaleup_bytes_per_s: float | None
+    nics_per_node: int
+    nic_bytes_per_s: float | None
+    max_power_w: float | None
+    zone: str = ""
+    """Where it is, as given in the question; pools of one zone share a network."""
+    offered: int | None = None
+    """Nodes that there were to choose from, where a plan over several pools may leave some out."""
+    network: str | None = None
+    """Its own fabric, where a plan is over several pools; not in documents of before 2026-12."""
+    expanded: ExpandedPool | None = None
+    """Only in documents where there is such memory."""
+    preemptions_per_node_s: float | None = None
+    """How often the owner takes a node back, per second; only in plans over several pools where one does."""
+    restart_s: float | None = None
+    """Until the job continues after an interruption of this pool; only where the pools of a plan differ in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DimensionSection(Record):
+    """One dimension of a network."""
+
+    topology: str
+    size: int
+    bytes_per_s: float
+    """That one accelerator sends, one direction."""
+    latency_s: float
+    """Of a hop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FabricSection(Record):
+    """The network between nodes."""
+
+    id: str
+    kind: str
+    nic_bytes_per_s: float
+    latency_s: float
+    topology: str
+    leaf_nodes: int
+    oversubscription: float
+    dimensions: tuple[DimensionSection, ...] | None = None
+    """Innermost first, in place of links, NICs and leaves; only in documents where the network has dimensions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolLink(Record):
+    """What joins two pools."""
+
+    pools: tuple[int, int]
+    bytes_per_s: float
+    """Of one node, one direction."""
+    latency_s: float
+    basis: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSection(Record):
+    """What it runs on."""
+
+    name: str
+    accelerators: int
+    pools: tuple[Pool, ...]
+    fabric: FabricSection
+    """Of the first pool."""
+    region: str | None
+    links: tuple[PoolLink, ...] = ()
+    """Between pools."""

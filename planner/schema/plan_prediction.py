@@ -1,0 +1,125 @@
+"""What a plan takes, as records of its document: step time, memory, days, dollars, joules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.schema.record import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpandedSection(Record):
+    """Bytes in one accelerator's part of the expanded memory, of the stage that is fullest; parts add up to the
+    total.
+    """
+
+    total_bytes: float
+    capacity_bytes: float
+    parameters_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    activations_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySection(Record):
+    """Bytes on the fullest accelerator, in its own memory; the parts add up to the total."""
+
+    total_bytes: float
+    capacity_bytes: float
+    oom_risk: float | None = None
+    """Largest chance of running out of memory that was asked for; the limit of the memory constraint is what it leaves
+    of the capacity. Not in documents of before 2026-11."""
+    oom_chance: float | None = None
+    """Chance that the true peak exceeds the capacity: ``1 / (1 + (capacity / total)^(ln 9 / ln(high / total)))``, high
+    the upper end of the 80 % interval `memory_bytes`."""
+    stage: int
+    """Pipeline stage that is fullest, from 0."""
+    parameters_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    activations_bytes: float
+    buffers_bytes: float
+    resident_bytes: float
+    expanded: ExpandedSection | None = None
+    """What lies in expanded memory, in none of the figures above; only in documents where there is such memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval(Record):
+    """An 80 % prediction interval."""
+
+    low: float
+    high: float
+    basis: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction(Record):
+    """What the step is predicted to take."""
+
+    step_time_s: float
+    breakdown: dict[str, float]
+    """Cause -> seconds; adds up to `step_time_s`."""
+    tokens_per_s: float
+    mfu: float
+    """Model FLOP utilisation: FLOPs as in Narayanan et al. 2021 over the dense peak of the precision."""
+    model_flops: float
+    """Per step."""
+    memory: MemorySection
+    intervals: dict[str, Interval]
+    """Of `step_time_s`, and of the total of `memory` as `memory_bytes`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goodput(Record):
+    """Share of time that trains, and what takes the rest."""
+
+    fraction: float
+    mtbf_s: float
+    """Mean seconds between interruptions of the whole job."""
+    checkpoint_interval_s: float
+    checkpoint_blocks_s: float
+    restart_s: float
+    basis: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceUsed(Record):
+    """The price that money was computed from."""
+
+    node: str
+    """The catalog entry that is sold: the node itself, or the equivalent cloud instance."""
+    basis: str
+    usd_per_hour: float
+    region: str
+    date: str
+    source: str
+    assumed: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Money(Record):
+    """What training on all tokens costs."""
+
+    days: float
+    steps: float
+    usd_per_hour: float | None
+    usd_total: float | None
+    tokens_per_usd: float | None
+    price: PriceUsed | None
+    goodput: Goodput
+    prices: tuple[PriceUsed, ...] = ()
+    """One for each pool, where a plan uses several."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Energy(Record):
+    """Electricity of the whole run."""
+
+    power_w: float | None
+    """While training, at the plug of the facility (with PUE)."""
+    energy_j: float | None
+    usd: float | None
+    carbon_kg: float | None
+    basis: str
