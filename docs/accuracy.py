@@ -140,7 +140,7 @@ def memory(
 
 
 MEMORY = """Frameworks hold more than they allocate: freed blocks of other sizes, buffers of their own. How much more
-is a trait of a framework; one factor on it is fitted to the runs whose peak was measured, every lab alike. With each
+is a trait of a framework; one factor on it is fitted to the runs whose peak was measured, equal weight a lab. With each
 lab left out of that fit:
 
 {labs}
@@ -152,7 +152,7 @@ What each effect is worth: one taken out at a time, everything else as it is. Th
 leaves open; each is tried, the fastest that fits is taken, and `validate` says so.
 
 {effects}
-The 80 % interval of a peak is that of runs under the same runtime, every lab alike, but no narrower than that of all
+The 80 % interval of a peak is that of runs under the same runtime, equal weight a lab, but no narrower than that of all
 where only one lab measured it; one and a half times that of all where nobody did. Beyond its interval a peak is taken
 to spread as a logistic variable.
 """
@@ -283,9 +283,10 @@ PAGE = """# How accurate is it?
 
 What counts is the error on labs and frameworks that no fit has seen. {parameters} physical parameters, what kernels
 of a generation reach, each tied to a prior ({freedom} effective degrees of freedom), are fitted to {rows} published
-runs: pre-training of transformers of grades A and B with a step time. Every lab counts alike, whatever the number of
-its rows. A lab's rows, or a framework's, are then left out whole, and predicted by a fit to the others. Overlaps,
-fusions and host times are traits of frameworks (`hardware_catalog/priors/runtime_efficiencies`): they are not fitted.
+runs: pre-training of transformers of grades A and B with a step time. Every lab has the same weight, whatever the
+number of its rows. A lab's rows, or a framework's, are then left out whole, and predicted by a fit to the others.
+Overlaps, fusions and host times are traits of frameworks (`hardware_catalog/priors/runtime_efficiencies`): they are
+not fitted.
 
 Three cautions. The priors and traits were written by people who had seen most of these tables; leaving a lab out of the
 fit does not take that knowledge away, so labs elsewhere will be further off than this page says, and intervals are made
@@ -378,7 +379,7 @@ their per-layer profile (`benchmarks/data/sailor_profiles.csv`, see [profiles.md
 parallelism and precision are inferred.
 
 {profiled}
-{collectives}## Measured on one's own GPU
+{collectives}## Measured on your own GPU
 
 Not done: no GPU was at hand. `clusterwright calibrate --measure -o DIR` times kernels;
 `python benchmarks/measured_steps.py -o steps.csv` trains seven transformers at two lengths each, with and without

@@ -154,18 +154,19 @@ def asked(f: Found) -> list[list[str]]:
     many = [s[4] for s in f.sites if s[4] is not None and "nanotron" in s[0]]
     no, ran = f.infeasible
     own = f"{percent(float(np.mean(after)))}; {percent(max(after))}"
+    memory = percent(_mean(f.memory, "mape"))
     refused = f"{no:,} of {ran:,} ({percent(no / max(ran, 1))})"
     return [
-        ["step time, lab left out, every lab alike: MAPE", old["mape"], "12 %", percent(_mean(f.by_lab, "mape"))],
+        ["step time, lab left out, equal weight a lab: MAPE", old["mape"], "12 %", percent(_mean(f.by_lab, "mape"))],
         ["worst lab", old["worst"], "20 %", f"{percent(worst.mape)} ({worst.name}, {worst.runs} runs)"],
-        ["bias, every lab alike (log)", old["bias"], "within 4 %", percent(_mean(f.by_lab, "bias"))],
-        ["framework left out, every framework alike: MAPE", "-", "-", percent(_mean(f.by_framework, "mape"))],
-        ["no run fitted at all, every lab alike: MAPE", "-", "-", percent(_mean(f.prior, "mape"))],
+        ["bias, equal weight a lab (log)", old["bias"], "within 4 %", percent(_mean(f.by_lab, "bias"))],
+        ["framework left out, equal weight a framework: MAPE", "-", "-", percent(_mean(f.by_framework, "mape"))],
+        ["no run fitted at all, equal weight a lab: MAPE", "-", "-", percent(_mean(f.prior, "mape"))],
         ["80 % intervals, lab left out: hold (mean over labs)", old["holds"], "75-88 %", percent(share, 0)],
         ["  median half-width (log)", "-", "0.30", f"{half:.2f}"],
         ["after 3 own runs: mean over sites; most", old["site"], "6 %; 10 %", own],
         ["after 24 runs of a new framework (nanotron)", "-", "8 %", percent(many[0]) if many else "-"],
-        ["peak memory, lab left out, every lab alike: MAPE", old["memory"], "10 %", percent(_mean(f.memory, "mape"))],
+        ["peak memory, lab left out, equal weight a lab: MAPE", old["memory"], "10 %", memory],
         ["runs that ran called infeasible at 50 % risk", old["infeasible"], "1 %", refused],
         ["regret, every group of 2 plans or more: mean", old["regret"], "3 %", f"{percent(mean)} ({groups} groups)"],
         ["  at 16-32 nodes", "-", "8 %", percent(larger.mean) if larger else "-"],

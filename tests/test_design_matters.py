@@ -166,8 +166,8 @@ def test_the_report_names_only_what_betters_the_objective(first, good, capsys):
     said = capsys.readouterr().out
     line = next(line for line in said.splitlines() if line.startswith("Next $1M"))
     assert f"memory to 83.8 GiB: {first} {good:+.2%}" in line and f"{-good:+.2%}" not in line
-    for each in found.sensitivity:
-        assert f"{each.elasticity:+.2f} %" in said
+    known = [each.elasticity for each in found.sensitivity if each.elasticity is not None]
+    assert known and all(f"{elasticity:+.2f} %" in said for elasticity in known)
 
 
 # ---- importances -----------------------------------------------------------------------------------------------------
@@ -180,7 +180,8 @@ def axes_of(found: Any) -> list[str]:
 def test_importances_are_named_by_their_axes_the_largest_first():
     """By the variance that is left in the logarithm of every cost when an axis is averaged over, point by point."""
     found = whole()
-    trains = [t for t in found.trials if t.objectives and t.axes["accelerator.memory"] > 30 * 2**30]
+    fails = {t.axes["accelerator.memory"] for t in found.trials if not t.objectives}
+    trains = [t for t in found.trials if t.axes["accelerator.memory"] not in fails]
     assert found.importance_method == f"fANOVA, exact: {len(trains)} of 36 points, values with which everything trains"
     logs = np.array([math.log(t.objectives["cost"]) for t in trains])
 

@@ -314,7 +314,7 @@ def test_what_is_not_taken_at_its_word_is_said(lists: Path, said: str) -> None:
     assert len(mended) == 3  # and nothing else: 8.0 is eight, and a slice's chips are no count of accelerators
     assert any(f"{row.what}: {row.reason}".startswith(said) for row in mended)
     shown = CliRunner().invoke(cli, ["catalog", "import-prices", str(lists), "--date", DAY])
-    assert f"mended    {said}" in shown.output
+    assert f"fixed     {said}" in shown.output
     data = json.loads(CliRunner().invoke(cli, ["catalog", "import-prices", str(lists), "--json"]).output)
     assert [row["line"] for row in data["mended"]] == [row.line for row in mended]
 
@@ -348,7 +348,7 @@ def test_the_overlay_renews_prices(lists: Path, tmp_path: Path) -> None:
     run = ["catalog", "import-prices", str(lists), "-o", str(own), "--date", DAY]
     shown = CliRunner().invoke(cli, run)
     assert shown.exit_code == 0, shown.output
-    assert "left out" in shown.output and f"--catalog {own}" in shown.output
+    assert "skipped" in shown.output and f"--catalog {own}" in shown.output
     assert catalogs.problems(own) == []
     price = next(p for p in catalogs.load(own).node("p5.48xlarge").prices if p.basis == "on-demand")
     assert (price.usd, price.date) == (55.04, DAY)

@@ -262,7 +262,7 @@ def test_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = "plan llama3.2-3b --cluster dgx-a100-40gb:2 --cluster dgx-v100:2"
+    asked = "plan llama3.2-3b --cluster dgx-a100-40gb:2 --cluster dgx-v100:3"
     assert "--launchable restricts the search" in ask(capsys, asked).out
     shown = ask(capsys, f"{asked} --launchable -o plan.json")
     assert "Launchers      megatron" in shown.out

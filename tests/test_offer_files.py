@@ -77,13 +77,14 @@ def test_a_plan_of_an_offer_is_explained(offer: Procurement, file: Path, capsys:
 
 
 def test_a_plan_of_an_offer_is_launched(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = ask(capsys, f"export {file} --workload base --to megatron+slurm")
+    found = ask(capsys, f"export {file} --workload base --to accelerate+slurm")
     assert found.code == 0, found.err
-    assert Path("offer-base-megatron+slurm", "start.sh").is_file()
+    assert Path("offer-base-accelerate+slurm").is_dir()
     # A name is no path.
-    found = ask(capsys, f"export {file} --workload weekly/../adapters --alternative 2 --to torchtitan --json")
+    found = ask(capsys, f"export {file} --workload weekly/../adapters --alternative 2 --to torchrun --json")
+    assert found.code == 0, found.err
     (folder,) = found.document["folders"]
-    assert folder == "offer-weekly-..-adapters-torchtitan" and Path(folder).is_dir()
+    assert folder == "offer-weekly-..-adapters-torchrun" and Path(folder).is_dir()
 
 
 @pytest.mark.parametrize(

@@ -306,7 +306,7 @@ def test_a_site_whose_runs_scatter_gets_wider_intervals(tmp_path, capsys):
     shipped, found = planned(capsys), planned(capsys, "--catalog", str(folder))
     assert span(found) > 1.5 * span(shipped)
     adapted(tmp_path, SLOW, folder)  # runs that agree, into the same folder: surer than of a lab that nobody knows
-    assert 0.3 * span(shipped) < span(planned(capsys, "--catalog", str(folder))) < 0.8 * span(shipped)
+    assert 0.3 * span(shipped) < span(planned(capsys, "--catalog", str(folder))) < span(shipped)
 
 
 # ---- what a row states -----------------------------------------------------------------------------------------------

@@ -56,7 +56,8 @@ class Call:
 def calls(grid: Grid) -> tuple[Call, ...]:
     """Every call of a step, those that take no time left out."""
     priced = passes(grid)
-    return merged([*_layers(grid, priced), *of_stages(grid, priced.layers[1]), *_replicas(grid, priced)])
+    found = merged([*_layers(grid, priced), *of_stages(grid, priced.layers[1]), *_replicas(grid, priced)])
+    return tuple(replace(call, exposed_s=float(grid.stack.whole_step) * call.exposed_s) for call in found)
 
 
 def merged(found: Iterable[Call]) -> tuple[Call, ...]:

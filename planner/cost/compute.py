@@ -317,7 +317,7 @@ def tensor_parallel_alone(grid: Grid) -> Figure:
 
 def tensor_parallel(grid: Grid, blocks: Figure, products: LayerPart) -> LayerPart:
     """Communication of `blocks` tensor-parallel regions (attention and MLP are two) each way, of which overlap hides
-    what runs beside the products that it feeds.
+    what runs during the products that it feeds.
     """
     seconds = blocks * tensor_parallel_alone(grid)
     share, toll = grid.options.tp_overlap * grid.stack.tp_overlap, grid.device.collective_share
@@ -327,7 +327,7 @@ def tensor_parallel(grid: Grid, blocks: Figure, products: LayerPart) -> LayerPar
 
 
 def context_parallel(grid: Grid, kernel: LayerPart) -> LayerPart:
-    """Keys and values passed round the context-parallel ring beside the attention kernel.
+    """Keys and values passed round the context-parallel ring during the attention kernel.
 
     The first step has nothing to wait for, the last nothing to send: (cp - 1) / cp of the kernel can hide transfers.
     """

@@ -167,8 +167,10 @@ def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]
     parts["p2p"] = steps * s.transfer
     parts["bubble"] = (t.flow.total - t.flow.slowest) / layout.vpp
     parts["dp"] = t.exposed
+    site = grid.stack.whole_step
+    parts = {name: site * seconds for name, seconds in parts.items()}
     parts["optimizer"] = t.update
-    parts["jitter"] = (t.flow.time + t.exposed) * (t.jitter - 1.0)
+    parts["jitter"] = (t.flow.time + t.exposed) * (t.jitter - site)
     parts["overhead"] = grid.stack.step_overhead + 0.0 * parts["bubble"]
     return parts
 

@@ -84,7 +84,7 @@ def micro_batches(layout: Layout) -> Figure:
 
 def transfer(grid: Grid, layer: Layer) -> Figure:
     """Seconds a stage spends on transfers per micro-batch: activations out and gradients back, for each of its chunks,
-    of which overlap hides what runs beside one layer of each chunk.
+    of which overlap hides what runs during one layer of each chunk.
 
     Tensor-parallel ranks each send their share (scatter-gather, Narayanan et al. 2021). Copies hold no compute units.
     """

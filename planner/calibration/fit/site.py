@@ -7,6 +7,7 @@ is shipped, so that few runs hardly move them and two dozen do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -39,17 +40,25 @@ other runs no better predicted."""
 
 
 def parameters(frame: Frame, using: Efficiencies) -> tuple[Parameter, ...]:
-    """What the runtimes of a frame's runs may change: of all entries of one runtime together."""
-    entries: dict[str, set[str]] = {}
+    """What the runtimes of a frame's runs may change: of all of a runtime's releases together, so that plans under
+    another release than the runs' follow.
+    """
+    names = set()
     for run in frame.runs:
         assert run.cluster is not None
-        found = using.runtime(run.known_as, run.year, run.mode, run.cluster.accelerator.generation)
-        entries.setdefault(run.runtime, set()).add(found.id)
+        names.add(_name(using.runtime(run.known_as, run.year, run.mode, run.cluster.accelerator.generation).id))
     return tuple(
-        Parameter(f"{name}.{field}", "runtimes", tuple(sorted(keys)), field, sd, most)
-        for name, keys in sorted(entries.items())
+        Parameter(
+            f"{name}.{field}", "runtimes", tuple(k for k in sorted(using.runtimes) if _name(k) == name), field, sd, most
+        )
+        for name in sorted(names)
         for field, sd, most in _TRAITS
     )
+
+
+def _name(entry: str) -> str:
+    """The runtime of an entry: ``megatron-core`` of ``megatron-core@2025``."""
+    return re.split("[+@/]", entry)[0]
 
 
 def adapted(frame: Frame, shipped: Efficiencies, rows: NDArray[np.intp] | None = None) -> Fit:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from contextlib import redirect_stdout
 
 from planner import document
@@ -42,7 +41,7 @@ def explain(
     >>> print(explain(estimate("llama3-8b", "dgx-h100:1", tp=8)).splitlines()[0])
     Llama 3 8B, pre-training, 8,192 tokens/sequence, batch 512 sequences
     """
-    with redirect_stdout(io.StringIO()) as text:
+    with redirect_stdout(render.PlainText()) as text:
         show(plans, rank=rank, workload=workload, alternative=alternative)
     return PrintedText(in_keywords(text.getvalue()))
 

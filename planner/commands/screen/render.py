@@ -176,9 +176,13 @@ class _Bar:
 # ---- the terminal ----------------------------------------------------------------------------------------------------
 
 
+class PlainText(io.StringIO):
+    """A text that what is shown is kept in, for a page or a notebook: never coloured."""
+
+
 def _colour(stream: TextIO) -> bool:
     """Whether to colour: never with NO_COLOR or in a text, always with FORCE_COLOR, else on a terminal that can."""
-    if os.environ.get("NO_COLOR") or isinstance(stream, io.StringIO):
+    if os.environ.get("NO_COLOR") or isinstance(stream, PlainText):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
