@@ -76,6 +76,7 @@ NODES = {
     "A100-PCIE-80GB": "a100-pcie-8",
     "H100-SXM5-80GB": "dgx-h100",
     "H100-SXM5-96GB": "dgx-h100",
+    "H800-SXM5-80GB": "dgx-h100",
     "H100-PCIE-80GB": "h100-pcie-8",
     "H200-SXM-141GB": "dgx-h200",
     "B200-SXM-180GB": "dgx-b200",

@@ -1,0 +1,155 @@
+"""The part of ``accuracy.md`` about known jobs: published configurations and our best plans beside what was measured.
+
+``python -m docs.accuracy_panel`` makes it anew between its marks and leaves the rest of the page as it is (seconds).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from planner import catalog, cost
+from planner.calibration.report import panel
+from planner.calibration.report.panel import Job, JobPlan, JudgedJob
+from planner.calibration.runs import reading
+from planner.catalog import Catalog
+from planner.models import files
+from planner.performance.efficiency import Efficiencies
+from planner.question.prepared import prepare, problem
+from planner.question.request import Request
+from planner.search.bounded import Bounded
+from planner.space.axes import parse_pins
+from planner.space.grid import single_grid
+
+ROOT = Path(__file__).resolve().parent.parent
+JOBS = ROOT / "benchmarks" / "data" / "known_jobs.csv"
+RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"
+PAGE = ROOT / "docs" / "accuracy.md"
+BEGIN, END = "<!-- known jobs: made by docs/accuracy_panel.py -->", "<!-- end of known jobs -->"
+ASKED = {"dense": (0.97, 1.04), "moe": (0.95, 1.05)}
+"""What the geometric mean of a family is asked to be in."""
+
+
+def our_plan(known: Catalog, job: Job, precision: str) -> JobPlan:
+    """The planner's best plan for a job: same model, machines, batch, sequence, precision and release."""
+    run = job.run
+    assert run.workload is not None and run.cluster is not None
+    request = Request(
+        workload=run.workload,
+        cluster=run.cluster,
+        counts=(run.cluster.count,),
+        batches=(run.workload.batch,),
+        runtime=known.runtime(run.runtime),
+        release=run.year,
+        pins=parse_pins([f"precision={precision}", job.held]),
+        top=1,
+    )
+    prepared = prepare(known, request)
+    best = Bounded().search(problem(prepared, 1)).best[0]
+    parts = cost.breakdown(single_grid(prepared.figures, best.layout, best.options))
+    terms = {name: float(np.max(part)) for name, part in parts.items()}
+    return JobPlan(best.layout, best.options, best.time, terms)
+
+
+def judged(known: Catalog) -> list[JudgedJob]:
+    """Every known job with its predictions."""
+    jobs = panel.read(JOBS, known)
+    plans = panel.published(known, jobs, Efficiencies.of(known))
+    best = panel.best_rates(jobs, reading.read(RUNS, known))
+    return [
+        JudgedJob(job, plan, our_plan(known, job, plan.options.precision), rate)
+        for job, plan, rate in zip(jobs, plans, best, strict=True)
+    ]
+
+
+def words(plan: JobPlan) -> str:
+    """A plan in short: ``tp 8, pp 16, vpp 4, micro 1, ZeRO 1, no recomputation``."""
+    degrees = [f"{axis} {plan.layout[axis]}" for axis in ("tp", "pp", "vpp", "cp", "ep") if plan.layout[axis] > 1]
+    options = plan.options
+    again = {"none": "no recomputation"}.get(options.recompute.name, f"recompute {options.recompute.name}")
+    moved = ["optimizer on the host"] if options.offload else []
+    return ", ".join([*degrees, f"micro {plan.layout['micro']}", f"ZeRO {options.sharding.zero}", again, *moved])
+
+
+def table(headers: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+
+
+def _row(each: JudgedJob) -> list[str]:
+    run = each.job.run
+    assert run.workload is not None
+    return [
+        f"{run.model}, {run.lab}" + ("" if each.job.fitted else " (not fitted)"),
+        f"{run.accelerators:,} {run.accelerator}, {each.published.options.precision}",
+        f"{run.workload.batch:,} x {run.workload.sequence:,}",
+        words(each.published),
+        f"{each.measured:.2f}",
+        f"{each.published.time:.2f} ({each.error:.2f})",
+        words(each.ours),
+        f"{each.ours.time:.2f} ({each.tuned:.2f})",
+        f"{panel.rate(run, each.ours.time):,.0f} / {each.best.tokens_per_s:,.0f} ({each.claim:.2f})",
+    ]
+
+
+def _claim(each: JudgedJob) -> list[str]:
+    saved = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in each.cheaper())
+    return [
+        f"{each.job.run.model}, {each.job.run.accelerators:,} {each.job.run.accelerator} ({each.job.run.id})",
+        f"{each.claim:.2f} x {each.best.id}",
+        f"{each.error:.2f}",
+        saved or "-",
+        each.job.reason or "not looked at",
+    ]
+
+
+def section(known: Catalog) -> str:
+    """The section's text."""
+    every = judged(known)
+    means = [
+        [
+            {"dense": "dense", "moe": "mixtures"}[family],
+            str(sum(each.job.run.family == family for each in every)),
+            f"{low:.2f}-{high:.2f}",
+            f"{panel.geometric(every, family):.3f}",
+        ]
+        for family, (low, high) in ASKED.items()
+    ]
+    heads = ["job", "on", "batch", "published", "measured, s", "predicted", "our best plan", "predicted", "claim"]
+    why = ["job", "claims", "published plan, predicted / measured", "cheaper than published in", "why"]
+    return f"""## Known jobs
+
+{len(every)} published jobs (`benchmarks/data/known_jobs.csv`), with what is predicted of the published configuration
+and of the planner's own best plan for the same model, machines, batch, precision and release (pins hold what software
+of its time could not do). Times in seconds a step; in brackets predicted over measured, of our plans over the time
+measured of the published one. The claim is our plan's tokens per second and accelerator over the most that anybody
+measured of that model on that accelerator in that precision. Jobs that are not fitted are only shown.
+
+{table(["family", "jobs", "asked", "our best plan over measured, geometric mean"], means)}
+{table(heads, [_row(each) for each in every])}
+Where our plan claims more than {panel.CLAIM:.2f} of what anybody measured:
+
+{table(why, [_claim(each) for each in panel.claims(every)])}"""
+
+
+def refreshed(page: str, told: str) -> str:
+    """The page with the section between its marks, or at its end."""
+    marked = f"{BEGIN}\n{told}\n{END}\n"
+    if BEGIN in page:
+        return re.sub(re.escape(BEGIN) + ".*?" + re.escape(END) + "\n", lambda _: marked, page, flags=re.DOTALL)
+    return page.rstrip("\n") + "\n\n" + marked
+
+
+def main() -> int:
+    """Make the section anew."""
+    told = section(catalog.load())
+    files.write(PAGE, refreshed(PAGE.read_text(encoding="utf-8"), told), replace=True)
+    print("wrote: docs/accuracy.md")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
