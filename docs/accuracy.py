@@ -16,6 +16,7 @@ import numpy as np
 from docs import accuracy_collectives as alone
 from docs import accuracy_labs as by_lab
 from docs import accuracy_memory as peaks
+from docs import accuracy_panel as panel
 from docs import accuracy_plots as plots
 from docs import accuracy_residuals as made_of
 from planner import catalog, cost
@@ -243,6 +244,7 @@ def page() -> str:
                 for r in f.regrets
             ],
         ),
+        panel=panel.section(shipped),
         guesses=table(
             ["guessed", "rows"], [[what, f"{n:,}"] for what, n in list(validation.inferred(everything).items())[:12]]
         ),
@@ -340,6 +342,7 @@ Every group of at least two different plans of one job, the lab left out. The na
 then the largest micro-batch that fits.
 
 {regrets}
+{panel}
 ## What rows leave open
 
 Every guess is listed by `validate`; the most frequent here:

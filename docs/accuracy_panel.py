@@ -12,7 +12,7 @@ import numpy as np
 
 from planner import catalog, cost
 from planner.calibration.report import panel
-from planner.calibration.report.panel import Job, JobPlan, JudgedJob
+from planner.calibration.report.panel import JobPlan, JudgedJob, KnownJob
 from planner.calibration.runs import reading
 from planner.catalog import Catalog
 from planner.models import files
@@ -32,7 +32,7 @@ ASKED = {"dense": (0.97, 1.04), "moe": (0.95, 1.05)}
 """What the geometric mean of a family is asked to be in."""
 
 
-def our_plan(known: Catalog, job: Job, precision: str) -> JobPlan:
+def our_plan(known: Catalog, job: KnownJob, precision: str) -> JobPlan:
     """The planner's best plan for a job: same model, machines, batch, sequence, precision and release."""
     run = job.run
     assert run.workload is not None and run.cluster is not None

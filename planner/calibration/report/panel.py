@@ -32,7 +32,7 @@ COLUMNS = ("fitted", "held", "ours")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class KnownJob:
     """One published job."""
 
     run: Run
@@ -69,7 +69,7 @@ class BestRate:
 class JudgedJob:
     """A job with what is predicted of it."""
 
-    job: Job
+    job: KnownJob
     published: JobPlan
     ours: JobPlan
     best: BestRate
@@ -102,7 +102,7 @@ class JudgedJob:
         return [(name, seconds) for name, seconds in first if seconds > 0.01 * self.measured]
 
 
-def read(path: Path, catalog: Catalog) -> list[Job]:
+def read(path: Path, catalog: Catalog) -> list[KnownJob]:
     """Every job of a file.
 
     Raises:
@@ -119,11 +119,11 @@ def read(path: Path, catalog: Catalog) -> list[Job]:
             raise WrongQuestion(f"{path}: {run.id}: fitted {row['fitted']!r} is neither yes nor no")
         if run.reason or run.measured is None or not run.variants:
             raise WrongQuestion(f"{path}: {run.id}: {run.reason or 'nothing was measured'}")
-        jobs.append(Job(run, row["fitted"] == "yes", row["held"], row["ours"]))
+        jobs.append(KnownJob(run, row["fitted"] == "yes", row["held"], row["ours"]))
     return jobs
 
 
-def published(catalog: Catalog, jobs: Sequence[Job], using: Efficiencies) -> list[JobPlan]:
+def published(catalog: Catalog, jobs: Sequence[KnownJob], using: Efficiencies) -> list[JobPlan]:
     """The configuration of every job as it was published, predicted."""
     frame = Frame(catalog, [job.run for job in jobs])
     found, parts = frame.predict(using), cost.breakdown(frame.grid(using))
@@ -150,7 +150,7 @@ def _same_machine(run: Run) -> tuple[object, ...]:
     return (shape, run.workload.sequence, run.cluster.accelerator.id, run.variants[0].options.precision)
 
 
-def best_rates(jobs: Sequence[Job], runs: Sequence[Run]) -> list[BestRate]:
+def best_rates(jobs: Sequence[KnownJob], runs: Sequence[Run]) -> list[BestRate]:
     """Of every job the highest rate in a file of runs, or among the jobs themselves."""
     best: dict[tuple[object, ...], BestRate] = {}
     for run in [*(job.run for job in jobs), *runs]:
