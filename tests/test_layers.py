@@ -23,7 +23,7 @@ LAYERS = [
     ["calibration", "search"],
     ["question"],
     ["document", "uneven"],
-    ["planning", "runtime"],
+    ["planning", "runtime", "site"],
     ["hetero", "study"],
     ["comm", "procurement"],
     ["launchers"],

@@ -26,6 +26,7 @@ def _spelt(name: str) -> str:
 COMMANDS = {
     name: LazyCommand(f"planner.commands.{_spelt(name)}", _spelt(name), summary)
     for name, summary in {
+        "init": "Start a site: its profile and the journal of its measured runs.",
         "plan": "Rank the ways to train a model on a cluster.",
         "estimate": "Predict one given configuration, and what limits it.",
         "procure": "Recommend what to buy or rent for a portfolio of jobs.",

@@ -1,0 +1,89 @@
+"""A site's folder on the disk: ``site.toml``, ``runs.csv``, and ``catalog/`` with what was fitted to the runs."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.base.errors import WrongQuestion
+from planner.models import files
+from planner.site import profile
+from planner.site.profile import SiteProfile
+
+PROFILE, RUNS, CATALOG = "site.toml", "runs.csv", "catalog"
+VARIABLE = "CLUSTERWRIGHT_SITE"
+"""Environment variable that names the folder where ``--site`` does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A site's folder, with its profile read."""
+
+    folder: Path
+    profile: SiteProfile
+
+    @property
+    def runs(self) -> Path:
+        """The journal of measured runs."""
+        return self.folder / RUNS
+
+    @property
+    def catalog(self) -> Path:
+        """The site's own hardware and what was fitted to its runs: a catalog folder."""
+        return self.folder / CATALOG
+
+
+def named(folder: Path | None) -> Site | None:
+    """The site that ``--site`` or ``CLUSTERWRIGHT_SITE`` names; None if neither does.
+
+    Raises:
+        WrongQuestion: there is no such folder, it is no site's, or its profile is wrong.
+    """
+    if folder is not None:
+        return opened(folder, f"--site {folder}")
+    said = os.environ.get(VARIABLE)
+    return opened(Path(said), f"{VARIABLE}={said}") if said else None
+
+
+def opened(folder: Path, said: str) -> Site:
+    """The site in a folder; `said` is how it was named.
+
+    Raises:
+        WrongQuestion: there is no such folder, it is no site's, or its profile is wrong.
+    """
+    folder = folder.expanduser()
+    if not (folder / PROFILE).is_file():
+        what = f"holds no {PROFILE}" if folder.is_dir() else "no such folder"
+        raise WrongQuestion(f"{said}: {what}; make a site with: clusterwright init site {folder}")
+    return Site(folder, profile.read(folder / PROFILE))
+
+
+def init(folder: Path, header: str) -> list[Path]:
+    """Makes a site's folder: a commented profile, a journal without rows, and an empty catalog.
+
+    Arguments:
+        folder: Where; it may exist, without any of the files.
+        header: First line of the journal.
+
+    Returns:
+        The files written.
+
+    Raises:
+        WrongQuestion: one of the files is there already, or cannot be written.
+    """
+    folder = folder.expanduser()
+    texts = {PROFILE: profile.TEMPLATE.format(name=_slug(folder)), RUNS: header}
+    for name in texts:
+        if (folder / name).exists():
+            raise WrongQuestion(f"{folder / name}: exists already; nothing was written")
+    files.make_folder(folder / CATALOG)
+    for name, text in texts.items():
+        files.write(folder / name, text)
+    return [folder / name for name in texts]
+
+
+def _slug(folder: Path) -> str:
+    """A folder's name with nothing in it that TOML would escape."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-") or "site"

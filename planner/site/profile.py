@@ -1,0 +1,139 @@
+"""``site.toml``: what every job of a site needs and no plan says. Data for the schedulers of ``export``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict
+
+from planner.base.typed import reads
+from planner.question.typed_file import TypedFile, opened
+from planner.question.values import TABLE, quantity
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def word(text: object) -> str:
+    """One line of text, with nothing in it that a script would read as its end."""
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"{text!r}: must be some text")
+    if not text.isprintable():
+        raise ValueError(f"{text!r}: must be one line of printable text")
+    return text
+
+
+def mount(text: object) -> str:
+    """``/on/the/node:/in/the/container``, with ``:ro`` behind it where nothing may be written."""
+    found = word(text)
+    if not re.fullmatch(r"/[^:,]*:/[^:,]*(:ro)?", found):
+        raise ValueError(f"{found!r}: write '/on/the/node:/in/the/container'")
+    return found
+
+
+def variables(table: object) -> Mapping[str, str]:
+    """Environment variables by name."""
+    if not isinstance(table, dict):
+        raise ValueError("expected a table of NAME = 'value'")
+    for name, value in table.items():
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"{name!r}: letters, digits and _ only, and no digit first")
+        word(value)
+    return dict(table)
+
+
+Word = Annotated[str, reads(word)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerProfile:
+    """What jobs run in."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    image: Word | None = None
+    """None: whatever the nodes have."""
+    mounts: tuple[Annotated[str, reads(mount)], ...] = ()
+    shared_memory: Annotated[float | None, reads(partial(quantity, "bytes"))] = None
+    """Bytes of ``/dev/shm``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmProfile:
+    """What ``sbatch`` is told besides what the plan says."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    partition: Word | None = None
+    account: Word | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageProfile:
+    """Folders that all nodes see."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    checkpoints: Word | None = None
+    logs: Word | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteProfile:
+    """A whole ``site.toml``; what it leaves out stays as it is without it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    name: Word = "site"
+    """As reports and rows of measured runs call it."""
+    container: ContainerProfile = field(default_factory=ContainerProfile)
+    slurm: SlurmProfile = field(default_factory=SlurmProfile)
+    storage: StorageProfile = field(default_factory=StorageProfile)
+    environment: Annotated[Mapping[str, str], reads(variables)] = field(default_factory=dict)
+    """Of every process of a job."""
+    before: tuple[Word, ...] = ()
+    """Commands that every node runs before the training starts."""
+
+
+def read(path: Path) -> SiteProfile:
+    """The profile in a file.
+
+    Raises:
+        WrongQuestion: it cannot be read; every problem of it, with file, line and key.
+    """
+    file = TypedFile(document=opened(path))
+    found = file.record(SiteProfile)
+    file.done()
+    assert found is not None
+    return found
+
+
+TEMPLATE = """\
+# What every job of this site needs and no plan says. `clusterwright export --site` applies it to all schedulers.
+# All of it is optional: drop the # in front of what holds here.
+
+name = "{name}"                      # as reports and measured runs call this site
+
+# before = ["module load cuda"]      # commands that every node runs before the training starts
+
+[container]
+# image = "registry.example/train:26.04"
+# mounts = ["/data:/data:ro", "/checkpoints:/checkpoints"]
+# shared_memory = "64 GiB"           # size of /dev/shm
+
+[slurm]
+# partition = "gpu"
+# account = "research"
+
+[storage]                            # folders that all nodes see
+# checkpoints = "/checkpoints"
+# logs = "/checkpoints/logs"
+
+[environment]                        # of every process of a job
+# NCCL_IB_HCA = "mlx5"
+"""
+"""What ``clusterwright init site`` writes: every key of :class:`SiteProfile`, commented out."""

@@ -1,0 +1,76 @@
+"""A site's folder: made, read, and refused with the place of what is wrong."""
+
+import re
+import tomllib
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+
+from planner.commands import main
+from planner.site import folder, journal, profile
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    assert main(["init", "site", str(tmp_path / "lab 1")]) == 0
+    return tmp_path / "lab 1"
+
+
+def test_a_new_site_holds_nothing_but_comments(made: Path) -> None:
+    assert folder.opened(made, "--site").profile == profile.SiteProfile(name="lab-1")
+    assert (made / "runs.csv").read_text().splitlines() == [",".join(journal.COLUMNS)]
+    assert (made / "catalog").is_dir()
+
+
+def test_the_template_shows_every_key_and_holds_once_uncommented() -> None:
+    text = re.sub(r"^# (?=\w+ = )", "", profile.TEMPLATE.format(name="x"), flags=re.MULTILINE)
+    shown = tomllib.loads(text)
+    for item in fields(profile.SiteProfile):
+        assert item.name in shown
+        kind = getattr(profile.SiteProfile(), item.name)
+        if is_dataclass(kind):
+            assert shown[item.name].keys() == {inner.name for inner in fields(kind)}
+
+
+def test_a_full_profile_is_read(made: Path) -> None:
+    text = re.sub(r"^# (?=\w+ = )", "", (made / "site.toml").read_text(), flags=re.MULTILINE)
+    (made / "site.toml").write_text(text)
+    found = folder.opened(made, "--site").profile
+    assert found.container.shared_memory == 64 * 2**30
+    assert found.container.mounts[0] == "/data:/data:ro"
+    assert found.environment == {"NCCL_IB_HCA": "mlx5"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('nme = "x"', ":1: nme: unknown key; did you mean name?"),
+        ('name = ""', ":1: name: '': must be some text"),
+        ('[container]\nmounts = ["/a/b"]', ":2: container.mounts: '/a/b': write '/on/the/node:/in/the/container'"),
+        ('[container]\nshared_memory = "64"', ":2: container.shared_memory"),
+        ('[environment]\n"A B" = "1"', ":1: environment: 'A B': letters, digits and _ only"),
+        ('[environment]\nA = "1\\nrm"', ":1: environment: '1\\nrm': must be one line of printable text"),
+        ("[slurm", ":1: not valid TOML"),
+    ],
+)
+def test_a_wrong_profile_says_where(made: Path, capsys: pytest.CaptureFixture[str], line: str, message: str) -> None:
+    (made / "site.toml").write_text(line)
+    with pytest.raises(Exception, match=re.escape(message)):
+        folder.opened(made, "--site")
+
+
+def test_nothing_that_is_there_is_overwritten(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (made / "runs.csv").unlink()
+    assert main(["init", "site", str(made)]) == 2
+    assert "site.toml: exists already; nothing was written" in capsys.readouterr().err
+    assert not (made / "runs.csv").exists()
+
+
+def test_a_folder_that_is_no_site_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Exception, match=r"holds no site\.toml; make a site with: clusterwright init site"):
+        folder.named(tmp_path)
+    assert folder.named(None) is None
+    monkeypatch.setenv("CLUSTERWRIGHT_SITE", str(tmp_path / "none"))
+    with pytest.raises(Exception, match=r"CLUSTERWRIGHT_SITE=.*: no such folder"):
+        folder.named(None)
