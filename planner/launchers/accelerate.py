@@ -100,17 +100,17 @@ def lint(settings: Mapping[str, Any], world: int, where: str = NAME) -> None:
     Raises:
         WrongQuestion: processes that are not the product of the degrees or the size of the cluster.
     """
-    said = settings.get("num_processes", world)
-    if said != world:
-        raise WrongQuestion(f"{where}: num_processes is {said}, the cluster has {world} accelerators")
+    processes = settings.get("num_processes", world)
+    if processes != world:
+        raise WrongQuestion(f"{where}: num_processes is {processes}, the cluster has {world} accelerators")
     sizes = settings.get("parallelism_config")
     if not sizes:
         return
     product = 1
     for name, size in sizes.items():
         product *= size if name.endswith("_size") else 1
-    if product != said:
-        raise WrongQuestion(f"{where}: the degrees of parallelism_config make {product} processes, not {said}")
+    if product != processes:
+        raise WrongQuestion(f"{where}: the degrees of parallelism_config make {product} processes, not {processes}")
     prefix = "parallelism_config_"
     if (
         sizes[f"{prefix}dp_replicate_size"] > 1

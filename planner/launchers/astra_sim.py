@@ -145,10 +145,10 @@ def bundle(plan: Plan, found: Layered) -> Bundle:
     files = {WORKLOAD: written(of_layers(found))}
     if plan.cluster.fabric.dimensions:
         files[NETWORK] = network(plan.cluster.fabric.dimensions)
-    said = {"kind": "target", "target": NAME, "version": __version__, "files": [*files, "target.json"]}
+    target = {"kind": "target", "target": NAME, "version": __version__, "files": [*files, "target.json"]}
     return Bundle(
         NAME,
-        {**files, "target.json": json.dumps(said, indent=2) + "\n"},
+        {**files, "target.json": json.dumps(target, indent=2) + "\n"},
         (),
         tuple(_losses(plan)),
         f"AstraSim with --workload-configuration={WORKLOAD} (text workloads: its 1.0 branch)",

@@ -55,8 +55,8 @@ def bundle(plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str]) 
     missing = tuple(s for s in offered.values() if _stands(placeholder(s.name), values, job))
     files = {name: _announced(name, text, missing) for name, text in job.files.items()}
     made = Bundle(target, files, missing, losses, job.start)
-    said = _described(plan, exporters, job, made, values)
-    return replace(made, files={"README": _readme(plan, made), "target.json": said, **files})
+    described = _described(plan, exporters, job, made, values)
+    return replace(made, files={"README": _readme(plan, made), "target.json": described, **files})
 
 
 def settings(offered: Mapping[str, EnvironmentSetting], given: Mapping[str, str]) -> dict[str, str]:
@@ -164,8 +164,8 @@ def _word(value: object) -> str:
 
 def _refuse(plan: Plan, exporters: Sequence[Exporter]) -> None:
     if plan.waived:
-        told = f"it breaks {', '.join(plan.waived)}, which its question waived, and no launcher splits so"
-        raise WrongQuestion(f"plan {plan.rank} cannot be written for {'+'.join(e.name for e in exporters)}: {told}")
+        reason = f"it breaks {', '.join(plan.waived)}, which its question waived, and no launcher splits so"
+        raise WrongQuestion(f"plan {plan.rank} cannot be written for {'+'.join(e.name for e in exporters)}: {reason}")
     for exporter in exporters:
         why = list(refusals(plan, exporter))
         if why:
@@ -221,7 +221,7 @@ def _readme(plan: Plan, made: Bundle) -> str:
 def _described(
     plan: Plan, exporters: Sequence[Exporter], job: LaunchJob, made: Bundle, values: Mapping[str, str]
 ) -> str:
-    said: dict[str, Any] = {
+    described: dict[str, Any] = {
         "kind": "target",
         "target": made.target,
         "plan": {"rank": plan.rank, "model": plan.workload.model, "cluster": plan.cluster.name},
@@ -237,4 +237,4 @@ def _described(
         "settings": {name: value for name, value in values.items() if value not in ("", placeholder(name))},
         "lossy": [{"field": loss.field, "why": loss.why} for loss in made.losses],
     }
-    return json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(described, indent=2, ensure_ascii=False) + "\n"

@@ -13,7 +13,7 @@ from planner.launchers import quoting
 from planner.launchers.bundle import Bundle
 
 EXECUTABLE = (".sh", ".sbatch")
-SAID = "target.json"
+TARGET_FILE = "target.json"
 """What makes a folder one of ours; it comes last, so a folder without it is not finished."""
 
 
@@ -71,8 +71,8 @@ def _not_ours(path: Path) -> list[str]:
 def _listed(folder: Path) -> list[str]:
     """The files that a folder's ``target.json`` says are export's."""
     try:
-        said = json.loads((folder / SAID).read_text(encoding="utf-8"))
-        return [str(name) for name in said["files"]] if said["kind"] == "target" else []
+        target = json.loads((folder / TARGET_FILE).read_text(encoding="utf-8"))
+        return [str(name) for name in target["files"]] if target["kind"] == "target" else []
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
 
@@ -91,7 +91,7 @@ def _exchange(made: Path, target: Path) -> None:
         for path in sorted(target.iterdir()):
             if path != made:
                 move(path, old)
-        for path in sorted(made.iterdir(), key=lambda path: (path.name == SAID, path.name)):
+        for path in sorted(made.iterdir(), key=lambda path: (path.name == TARGET_FILE, path.name)):
             if path != old:
                 move(path, target)
     except BaseException:

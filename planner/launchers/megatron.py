@@ -341,8 +341,10 @@ def _rotary_losses(shape: dict[str, Any]) -> Iterator[Loss]:
         if known[name] != fixed:
             yield Loss(f"{field}.{name}", f"has no option: {fixed} holds, the model has {known[name]}")
     if way == "llama3" and known["factor"] != 8:
-        told = f"--rope-scaling-factor {known['factor']:g} is read, but pretrain_gpt.py builds with 8: hand it on there"
-        yield Loss(f"{field}.factor", told)
+        reason = (
+            f"--rope-scaling-factor {known['factor']:g} is read, but pretrain_gpt.py builds with 8: hand it on there"
+        )
+        yield Loss(f"{field}.factor", reason)
 
 
 EXPORTER = Exporter(

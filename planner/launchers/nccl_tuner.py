@@ -160,12 +160,12 @@ def loses(plan: Plan) -> Iterator[Loss]:
 
 def _cost(plan: Plan) -> str:
     """What the step loses by it, as far as the plan says."""
-    told = plan.communication_choice
-    if told is None:
+    chosen = plan.communication_choice
+    if chosen is None:
         return ""
-    if told.base != "nccl":
-        return f"; the plan's times are those of {told.base}, with NCCL alone they are not known"
-    lost = sum(call.saved_s for call in told.calls if not call.choice.startswith("nccl"))
+    if chosen.base != "nccl":
+        return f"; the plan's times are those of {chosen.base}, with NCCL alone they are not known"
+    lost = sum(call.saved_s for call in chosen.calls if not call.choice.startswith("nccl"))
     return f": {format_seconds(lost)} a step more" if lost > 0 else ""
 
 

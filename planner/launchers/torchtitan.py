@@ -126,16 +126,16 @@ def _family(shape: dict[str, Any]) -> str:
 
 def _angles(shape: dict[str, Any], values: Values) -> str:
     """Base and scaling of the rotary positions, as arguments."""
-    said: dict[str, object] = {"theta": positions.base(shape, values)}
+    rope: dict[str, object] = {"theta": positions.base(shape, values)}
     known = positions.rotary(shape) or {"scaling": "none"}
     if known["scaling"] == "llama3" and ROPE[_family(shape)] == "ComplexRoPE":
-        said |= {"scaling": "llama", "scaling_factor": known["factor"]}
-        said |= {name: known[name] for name in ("low_freq_factor", "high_freq_factor")}
-        said |= {"original_max_position_embeddings": known["original"]}
+        rope |= {"scaling": "llama", "scaling_factor": known["factor"]}
+        rope |= {name: known[name] for name in ("low_freq_factor", "high_freq_factor")}
+        rope |= {"original_max_position_embeddings": known["original"]}
     elif known["scaling"] == "yarn":
-        said |= {"scaling": "yarn", "rope_factor": known["factor"], "original_seq_len": known["original"]}
-        said |= {name: known[name] for name in ("beta_fast", "beta_slow", "truncate")}
-    return ", ".join(f"{name}={value!r}" for name, value in said.items())
+        rope |= {"scaling": "yarn", "rope_factor": known["factor"], "original_seq_len": known["original"]}
+        rope |= {name: known[name] for name in ("beta_fast", "beta_slow", "truncate")}
+    return ", ".join(f"{name}={value!r}" for name, value in rope.items())
 
 
 def _sizes(shape: dict[str, Any], moe: dict[str, Any] | None, sequence: int) -> str:

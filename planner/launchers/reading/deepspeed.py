@@ -19,12 +19,12 @@ def read(text: str) -> FoundOptions:
         WrongQuestion: not a JSON object, or one that DeepSpeed would misread without a word.
     """
     try:
-        said = json.loads(text)
+        config = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise WrongQuestion(f"--from deepspeed: not JSON: {malformed(error)}") from None
-    if not isinstance(said, dict):
+    if not isinstance(config, dict):
         raise WrongQuestion("--from deepspeed: a JSON object is expected")
-    zero, tensor, pipeline = (_inner(said, name) for name in ("zero_optimization", "tensor_parallel", "pipeline"))
+    zero, tensor, pipeline = (_inner(config, name) for name in ("zero_optimization", "tensor_parallel", "pipeline"))
     assumed: list[str] = []
     stage = _whole(zero, "zero_optimization.stage", 0, assumed)
     settings: dict[str, object] = {
@@ -36,19 +36,19 @@ def read(text: str) -> FoundOptions:
     }
     if stage == 3 and _whole(zero, "zero_optimization.zero_hpz_partition_size", 1, assumed) > 1:
         settings["zero_scope"] = "node"
-    if _whole(said, "sequence_parallel_size", 1, assumed) > 1:
+    if _whole(config, "sequence_parallel_size", 1, assumed) > 1:
         raise WrongQuestion("--from deepspeed: sequence_parallel_size: sequences cut over ranks have no plan yet")
-    micro, accumulation, batch = _batch(said, assumed)
+    micro, accumulation, batch = _batch(config, assumed)
     return FoundOptions(
         runtime=RUNTIME,
         settings=settings | ({"micro": micro} if micro is not None else {}),
         batch=batch,
         accumulation=accumulation,
         per_rank=micro * (accumulation or 1) if micro is not None else None,
-        precision=_precision(said, assumed),
+        precision=_precision(config, assumed),
         shards=None,
         unread=sorted(
-            [*said.keys() - _READ, *(f"zero_optimization.{name}" for name in zero.keys() - _ZERO_READ)],
+            [*config.keys() - _READ, *(f"zero_optimization.{name}" for name in zero.keys() - _ZERO_READ)],
         ),
         assumed=assumed,
     )
@@ -60,23 +60,23 @@ PER_DEVICE = 8
 """``per_device_train_batch_size`` where nobody says it (transformers 5.23.0); it accumulates 1."""
 
 
-def _batch(said: dict[str, Any], assumed: list[str]) -> tuple[int | None, int | None, int | None]:
+def _batch(config: dict[str, Any], assumed: list[str]) -> tuple[int | None, int | None, int | None]:
     """Micro-batch, accumulation and global batch; where all that is said is ``auto``, those of the Trainer."""
     names = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
-    micro, accumulation, batch = (_size(said, name) for name in names)
-    if accumulation is None and said.get(names[1]) == AUTO:
+    micro, accumulation, batch = (_size(config, name) for name in names)
+    if accumulation is None and config.get(names[1]) == AUTO:
         accumulation = 1
         assumed.append(f"{names[1]} auto: 1, the Trainer's default")
-    if micro is None and said.get(names[0]) == AUTO and batch is None:
+    if micro is None and config.get(names[0]) == AUTO and batch is None:
         micro = PER_DEVICE
         assumed.append(f"{names[0]} auto: {PER_DEVICE}, the Trainer's default (per_device_train_batch_size; --micro)")
-    if said.get(names[2]) == AUTO and micro is not None:
+    if config.get(names[2]) == AUTO and micro is not None:
         assumed.append(f"{names[2]} auto: micro-batch x accumulation x ranks")
     return micro, accumulation, batch
 
 
-def _size(said: dict[str, Any], name: str) -> int | None:
-    value = said.get(name)
+def _size(config: dict[str, Any], name: str) -> int | None:
+    value = config.get(name)
     if value is None or value == AUTO:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -93,8 +93,8 @@ def _overlaps(zero: dict[str, Any], stage: int, assumed: list[str]) -> bool:
         raise WrongQuestion(
             f"--from deepspeed: zero_optimization.overlap_comm is {value!r:.40}; true or false is expected"
         )
-    said = "auto" if value == AUTO else "not set"
-    assumed.append(f"overlap_comm {said}: {'on' if stage == 3 else 'off'}, DeepSpeed's default for ZeRO-{stage}")
+    stated = "auto" if value == AUTO else "not set"
+    assumed.append(f"overlap_comm {stated}: {'on' if stage == 3 else 'off'}, DeepSpeed's default for ZeRO-{stage}")
     return stage == 3
 
 
@@ -107,9 +107,9 @@ def _offload(zero: dict[str, Any], assumed: list[str]) -> str:
     return "none" if device in ("none", AUTO) else "optimizer"
 
 
-def _precision(said: dict[str, Any], assumed: list[str]) -> str | None:
+def _precision(config: dict[str, Any], assumed: list[str]) -> str | None:
     """What is switched on; None where it is left to Hugging Face's Trainer."""
-    switches = {name: _inner(said, name).get("enabled") for name in ("bf16", "fp16")}
+    switches = {name: _inner(config, name).get("enabled") for name in ("bf16", "fp16")}
     found = next((name for name, on in switches.items() if on is True), None)
     if found is None and AUTO in switches.values():
         names = " and ".join(f"{name}.enabled" for name, on in switches.items() if on == AUTO)
@@ -138,10 +138,10 @@ _ZERO_READ = {
 
 def check(text: str, world: int) -> None:
     """Refuses what DeepSpeed would take although it is wrong on so many accelerators."""
-    said = _set(json.loads(text))
-    tp = _whole(_inner(said, "tensor_parallel"), "tensor_parallel.autotp_size", 1, [])
-    stages = _whole(_inner(said, "pipeline"), "pipeline.stages", 1, [])
-    deepspeed.lint(said, world, max(tp, 1) * max(stages, 1), "--from deepspeed")
+    config = _set(json.loads(text))
+    tp = _whole(_inner(config, "tensor_parallel"), "tensor_parallel.autotp_size", 1, [])
+    stages = _whole(_inner(config, "pipeline"), "pipeline.stages", 1, [])
+    deepspeed.lint(config, world, max(tp, 1) * max(stages, 1), "--from deepspeed")
 
 
 def _set(value: Any) -> Any:
@@ -151,8 +151,8 @@ def _set(value: Any) -> Any:
     return {name: _set(inner) for name, inner in value.items() if inner not in (AUTO, None)}
 
 
-def _inner(said: dict[str, Any], name: str) -> dict[str, Any]:
-    found = said.get(name, {})
+def _inner(config: dict[str, Any], name: str) -> dict[str, Any]:
+    found = config.get(name, {})
     if found is None or found == AUTO:
         return {}
     if not isinstance(found, dict):
@@ -160,9 +160,9 @@ def _inner(said: dict[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def _whole(said: dict[str, Any], name: str, default: int, assumed: list[str]) -> int:
+def _whole(config: dict[str, Any], name: str, default: int, assumed: list[str]) -> int:
     """The whole number under the last part of a name; DeepSpeed drops ``auto`` and takes its default."""
-    value = said.get(name.rpartition(".")[2])
+    value = config.get(name.rpartition(".")[2])
     if value is None:
         return default
     if value == AUTO:

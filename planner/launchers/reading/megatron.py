@@ -74,57 +74,57 @@ def read(text: str) -> FoundOptions:
     Raises:
         WrongQuestion: it says nothing, or something that no plan can say.
     """
-    said = options(words(text), _READ)
-    if not _READ & said.keys():
+    flags = options(words(text), _READ)
+    if not _READ & flags.keys():
         raise WrongQuestion("--from megatron: no option of Megatron-LM in it (--tensor-model-parallel-size ...)")
-    for name in said.keys() & _REFUSED.keys():
+    for name in flags.keys() & _REFUSED.keys():
         raise WrongQuestion(f"--{name}: {_REFUSED[name]} cannot be taken over; leave it out to see the rest priced")
-    chunks = _chunks(said)
+    chunks = _chunks(flags)
     return FoundOptions(
         runtime=RUNTIME,
-        settings=_settings(said, len(chunks) if chunks else None),
-        batch=number(said, "global-batch-size"),
-        sequence=number(said, "seq-length"),
-        precision=_precision(said),
-        per_rank=degree(said, "micro-batch-size"),
-        steps=number(said, "train-iters"),
-        mtp_layers=number(said, "mtp-num-layers", 0) or 0,
-        samples=number(said, "train-samples"),
-        method="finetune" if {"finetune", "pretrained-checkpoint"} & said.keys() else "pretrain",
-        shape=_shape(said),
-        shards=number(said, "num-distributed-optimizer-instances"),
+        settings=_settings(flags, len(chunks) if chunks else None),
+        batch=number(flags, "global-batch-size"),
+        sequence=number(flags, "seq-length"),
+        precision=_precision(flags),
+        per_rank=degree(flags, "micro-batch-size"),
+        steps=number(flags, "train-iters"),
+        mtp_layers=number(flags, "mtp-num-layers", 0) or 0,
+        samples=number(flags, "train-samples"),
+        method="finetune" if {"finetune", "pretrained-checkpoint"} & flags.keys() else "pretrain",
+        shape=_shape(flags),
+        shards=number(flags, "num-distributed-optimizer-instances"),
         chunks=chunks,
-        differs=() if _wide_gradients(said) else ("gradients stay in 16 bit with --fp16 alone; predicted in 32 bit",),
-        unread=sorted(said.keys() - _READ),
+        differs=() if _wide_gradients(flags) else ("gradients stay in 16 bit with --fp16 alone; predicted in 32 bit",),
+        unread=sorted(flags.keys() - _READ),
     )
 
 
-def _settings(said: Options, chunks: int | None) -> dict[str, object]:
-    tp, pp = degree(said, "tensor-model-parallel-size"), degree(said, "pipeline-model-parallel-size")
-    vpp, zero = _interleaving(said, pp, chunks), _zero(said)
-    mixture = "num-experts" in said
+def _settings(flags: Options, chunks: int | None) -> dict[str, object]:
+    tp, pp = degree(flags, "tensor-model-parallel-size"), degree(flags, "pipeline-model-parallel-size")
+    vpp, zero = _interleaving(flags, pp, chunks), _zero(flags)
+    mixture = "num-experts" in flags
     found: dict[str, object] = {
         "tp": tp,
         "pp": pp,
         "vpp": vpp,
-        "cp": degree(said, "context-parallel-size"),
-        "ep": degree(said, "expert-model-parallel-size"),
-        "etp": degree(said, "expert-tensor-parallel-size", tp) if mixture else 1,
-        "micro": degree(said, "micro-batch-size"),
+        "cp": degree(flags, "context-parallel-size"),
+        "ep": degree(flags, "expert-model-parallel-size"),
+        "etp": degree(flags, "expert-tensor-parallel-size", tp) if mixture else 1,
+        "micro": degree(flags, "micro-batch-size"),
         "zero": zero,
-        "sequence_parallel": _switch("sequence-parallel" in said and tp > 1),
-        "dp_overlap": _switch("overlap-grad-reduce" in said),
-        "recompute": _recompute(said, pp * vpp),
-        "offload": "optimizer" if "optimizer-cpu-offload" in said else "none",
-        "rank_order": "tp-cp-ep-pp-dp" if "use-tp-pp-dp-mapping" in said else "tp-cp-ep-dp-pp",
+        "sequence_parallel": _switch("sequence-parallel" in flags and tp > 1),
+        "dp_overlap": _switch("overlap-grad-reduce" in flags),
+        "recompute": _recompute(flags, pp * vpp),
+        "offload": "optimizer" if "optimizer-cpu-offload" in flags else "none",
+        "rank_order": "tp-cp-ep-pp-dp" if "use-tp-pp-dp-mapping" in flags else "tp-cp-ep-dp-pp",
     }
-    if "tp-comm-overlap" in said:
+    if "tp-comm-overlap" in flags:
         found["tp_overlap"] = "on"
     elif found["sequence_parallel"] == "on":
         found["tp_overlap"] = "off"
     if vpp > 1:
-        found["p2p_overlap"] = _switch("no-overlap-p2p-communication" not in said)
-    if zero and (number(said, "num-distributed-optimizer-instances") or 1) > 1:
+        found["p2p_overlap"] = _switch("no-overlap-p2p-communication" not in flags)
+    if zero and (number(flags, "num-distributed-optimizer-instances") or 1) > 1:
         found["zero_scope"] = "node"
     return found
 
@@ -133,22 +133,22 @@ def _switch(on: bool) -> str:
     return "on" if on else "off"
 
 
-def _interleaving(said: Options, pp: int, chunks: int | None) -> int:
+def _interleaving(flags: Options, pp: int, chunks: int | None) -> int:
     if chunks is not None:
         if chunks % pp:
             raise WrongQuestion(f"--pipeline-model-parallel-layout has {chunks} segments; pp {pp} does not divide them")
         return chunks // pp
-    each = number(said, "num-layers-per-virtual-pipeline-stage")
+    each = number(flags, "num-layers-per-virtual-pipeline-stage")
     if each:
-        return max(degree(said, "num-layers") // pp // each, 1)
-    return degree(said, "num-virtual-stages-per-pipeline-rank")
+        return max(degree(flags, "num-layers") // pp // each, 1)
+    return degree(flags, "num-virtual-stages-per-pipeline-rank")
 
 
-def _chunks(said: Options) -> list[int] | None:
+def _chunks(flags: Options) -> list[int] | None:
     """Layers of every segment of a layout such as ``Et*7|t*9|t*7L``; parentheses repeat what is in them."""
-    if "pipeline-model-parallel-layout" not in said:
-        return _with_modules(said, _ends(said))
-    layout = "".join(said["pipeline-model-parallel-layout"])
+    if "pipeline-model-parallel-layout" not in flags:
+        return _with_modules(flags, _ends(flags))
+    layout = "".join(flags["pipeline-model-parallel-layout"])
     while match := re.search(r"\(([^()]*)\)(?:\*(\d+))?", layout):
         layout = layout[: match.start()] + match[1] * min(int(match[2] or 1), 10_000) + layout[match.end() :]
         if len(layout) > 10 * _MOST_LAYERS:
@@ -159,26 +159,26 @@ def _chunks(said: Options) -> list[int] | None:
     return [sum(int(n or 1) for n in re.findall(r"[tm](?:\*(\d+))?", segment)) for segment in segments]
 
 
-def _with_modules(said: Options, chunks: list[int] | None) -> list[int] | None:
+def _with_modules(flags: Options, chunks: list[int] | None) -> list[int] | None:
     """Modules of multi-token prediction stand in the last chunk where no layout says more, whatever that holds."""
-    modules, pp = number(said, "mtp-num-layers", 0) or 0, degree(said, "pipeline-model-parallel-size")
-    if not modules or pp == 1 or "num-layers" not in said:
+    modules, pp = number(flags, "mtp-num-layers", 0) or 0, degree(flags, "pipeline-model-parallel-size")
+    if not modules or pp == 1 or "num-layers" not in flags:
         return chunks
     if chunks is None:
-        all_chunks = min(pp * _interleaving(said, pp, None), _MOST_LAYERS)
-        chunks = [degree(said, "num-layers") // all_chunks] * all_chunks
+        all_chunks = min(pp * _interleaving(flags, pp, None), _MOST_LAYERS)
+        chunks = [degree(flags, "num-layers") // all_chunks] * all_chunks
     return [*chunks[:-1], chunks[-1] + modules]
 
 
-def _ends(said: Options) -> list[int] | None:
+def _ends(flags: Options) -> list[int] | None:
     """Layers of every chunk where the first or the last stage holds others than those between."""
-    first, last = (number(said, f"decoder-{end}-pipeline-num-layers") for end in ("first", "last"))
+    first, last = (number(flags, f"decoder-{end}-pipeline-num-layers") for end in ("first", "last"))
     if first is None and last is None:
         return None
-    pp, layers = degree(said, "pipeline-model-parallel-size"), degree(said, "num-layers")
+    pp, layers = degree(flags, "pipeline-model-parallel-size"), degree(flags, "num-layers")
     between = pp - (first is not None) - (last is not None)
     rest = layers - (first or 0) - (last or 0)
-    vpp = _interleaving(said, pp, None)
+    vpp = _interleaving(flags, pp, None)
     each, left = divmod(rest, max(between, 1))
     stages = [*([first] if first is not None else []), *[each] * between, *([last] if last is not None else [])]
     if rest < 0 or left or between < 0 or (between == 0 and rest) or any(stage % vpp for stage in stages):
@@ -189,113 +189,113 @@ def _ends(said: Options) -> list[int] | None:
     return [stage // vpp for _ in range(vpp) for stage in stages]
 
 
-def _zero(said: Options) -> int:
-    if "use-torch-fsdp2" in said:
-        return 2 if "torch-fsdp2-no-reshard-after-forward" in said else 3
-    if "use-megatron-fsdp" in said:
-        name = (said.get("data-parallel-sharding-strategy") or ["no_shard"])[0]
+def _zero(flags: Options) -> int:
+    if "use-torch-fsdp2" in flags:
+        return 2 if "torch-fsdp2-no-reshard-after-forward" in flags else 3
+    if "use-megatron-fsdp" in flags:
+        name = (flags.get("data-parallel-sharding-strategy") or ["no_shard"])[0]
         if name not in STRATEGY:
             raise WrongQuestion(f"--data-parallel-sharding-strategy {name}: choose {', '.join(STRATEGY)}")
         return STRATEGY[name]
-    return int("use-distributed-optimizer" in said)
+    return int("use-distributed-optimizer" in flags)
 
 
-def _precision(said: Options) -> str:
-    if "fp8-format" in said:
-        return "mxfp8" if said.get("fp8-recipe") == ["mxfp8"] else "fp8"
-    return "bf16" if "bf16" in said else "fp16" if "fp16" in said else "fp32"
+def _precision(flags: Options) -> str:
+    if "fp8-format" in flags:
+        return "mxfp8" if flags.get("fp8-recipe") == ["mxfp8"] else "fp8"
+    return "bf16" if "bf16" in flags else "fp16" if "fp16" in flags else "fp32"
 
 
-def _wide_gradients(said: Options) -> bool:
+def _wide_gradients(flags: Options) -> bool:
     """Whether gradients are kept in 32 bit: ``--fp16`` alone does not, all others do by themselves."""
-    return _precision(said) != "fp16" or "accumulate-allreduce-grads-in-fp32" in said
+    return _precision(flags) != "fp16" or "accumulate-allreduce-grads-in-fp32" in flags
 
 
-def _recompute(said: Options, chunks: int) -> str:
-    granularity = ["selective"] if "recompute-activations" in said else said.get("recompute-granularity")
+def _recompute(flags: Options, chunks: int) -> str:
+    granularity = ["selective"] if "recompute-activations" in flags else flags.get("recompute-granularity")
     if granularity is None:
         return "none"
     if granularity == ["selective"]:
         return "selective"
-    if said.get("recompute-method") == ["block"]:
-        layers = degree(said, "num-layers") / chunks
-        share = degree(said, "recompute-num-layers") / layers
+    if flags.get("recompute-method") == ["block"]:
+        layers = degree(flags, "num-layers") / chunks
+        share = degree(flags, "recompute-num-layers") / layers
         return "full" if share >= 1 else f"block:{share:.6f}".rstrip("0")
     return "full"
 
 
-def _shape(said: Options) -> dict[str, Any]:
+def _shape(flags: Options) -> dict[str, Any]:
     """Fields of the model; Megatron's defaults where an option is left out."""
-    if "num-layers" not in said or "hidden-size" not in said:
+    if "num-layers" not in flags or "hidden-size" not in flags:
         return {}
-    found: dict[str, Any] = {field: degree(said, name) for name, field in _SHAPE.items() if name in said}
+    found: dict[str, Any] = {field: degree(flags, name) for name, field in _SHAPE.items() if name in flags}
     found.setdefault("heads", 1)
     found.setdefault("kv_heads", found["heads"])
-    found |= _attention(said, found["layers"])
+    found |= _attention(flags, found["layers"])
     found.setdefault("head_dim", found["hidden"] // found["heads"])
     found.setdefault("ffn", 4 * found["hidden"])
-    found["gated"] = bool({"swiglu", "quick-geglu"} & said.keys())
-    found["norm"] = "rms" if said.get("normalization") == ["RMSNorm"] else "layer"
-    found["tied"] = "untie-embeddings-and-output-weights" not in said
-    found["qk_norm"] = "head" if "qk-layernorm" in said and "multi-latent-attention" not in said else "none"
-    biased = "disable-bias-linear" not in said
-    found |= {"qkv_bias": biased or "add-qkv-bias" in said, "output_bias": biased, "mlp_bias": biased}
-    if said.get("softmax-type") == ["learnable"]:
+    found["gated"] = bool({"swiglu", "quick-geglu"} & flags.keys())
+    found["norm"] = "rms" if flags.get("normalization") == ["RMSNorm"] else "layer"
+    found["tied"] = "untie-embeddings-and-output-weights" not in flags
+    found["qk_norm"] = "head" if "qk-layernorm" in flags and "multi-latent-attention" not in flags else "none"
+    biased = "disable-bias-linear" not in flags
+    found |= {"qkv_bias": biased or "add-qkv-bias" in flags, "output_bias": biased, "mlp_bias": biased}
+    if flags.get("softmax-type") == ["learnable"]:
         found["extra_parameters_per_layer"] = found["heads"]
-    found |= _norms_and_positions(said)
-    if "num-experts" in said:
-        found["moe"] = {**_mixture(said, found["ffn"]), "router_bias": biased, "expert_bias": biased}
+    found |= _norms_and_positions(flags)
+    if "num-experts" in flags:
+        found["moe"] = {**_mixture(flags, found["ffn"]), "router_bias": biased, "expert_bias": biased}
         dense = not all(megatron.mixtures(found["moe"], found["layers"]))
         found["mlp_bias"] = biased and dense
     return found
 
 
-def _norms_and_positions(said: Options) -> dict[str, Any]:
+def _norms_and_positions(flags: Options) -> dict[str, Any]:
     """What norms add, and learned or rotary positions; Megatron's defaults where an option is left out."""
-    found: dict[str, Any] = {"norm_epsilon": measure(said, "norm-epsilon", 1e-5)}
-    kind = said.get("position-embedding-type", ["learned_absolute"])
-    if "use-rotary-position-embeddings" in said:
+    found: dict[str, Any] = {"norm_epsilon": measure(flags, "norm-epsilon", 1e-5)}
+    kind = flags.get("position-embedding-type", ["learned_absolute"])
+    if "use-rotary-position-embeddings" in flags:
         kind = ["rope"]
     if kind == ["learned_absolute"]:
-        return {**found, "learned_positions": number(said, "max-position-embeddings", 0)}
+        return {**found, "learned_positions": number(flags, "max-position-embeddings", 0)}
     if kind != ["rope"]:
         return found
-    rotary = {"base": measure(said, "rotary-base", 1e4), "share": measure(said, "rotary-percent", 1.0)}
-    if "use-rope-scaling" in said:
-        stretched = {"scaling": "llama3", "factor": measure(said, "rope-scaling-factor", 8.0), "original": 8192}
+    rotary = {"base": measure(flags, "rotary-base", 1e4), "share": measure(flags, "rotary-percent", 1.0)}
+    if "use-rope-scaling" in flags:
+        stretched = {"scaling": "llama3", "factor": measure(flags, "rope-scaling-factor", 8.0), "original": 8192}
         return {**found, "rotary": rotary | stretched}
-    factor = measure(said, "rotary-scaling-factor", 1.0)
-    if "multi-latent-attention" not in said or factor == 1:
+    factor = measure(flags, "rotary-scaling-factor", 1.0)
+    if "multi-latent-attention" not in flags or factor == 1:
         return {**found, "rotary": rotary}
     grown = {
-        "mscale": measure(said, "mscale", 1.0, zero=True),
-        "mscale_all_dim": measure(said, "mscale-all-dim", 0.0, zero=True),
+        "mscale": measure(flags, "mscale", 1.0, zero=True),
+        "mscale_all_dim": measure(flags, "mscale-all-dim", 0.0, zero=True),
     }
     return {**found, "rotary": rotary | grown | {"scaling": "yarn", "factor": factor, "original": 4096}}
 
 
-def _attention(said: Options, layers: int) -> dict[str, Any]:
+def _attention(flags: Options, layers: int) -> dict[str, Any]:
     """Latent attention and windows; the width of a head is then the latent's own."""
     found: dict[str, Any] = {}
-    if "multi-latent-attention" in said:
-        latent = {field: number(said, name, usual) for name, (field, usual) in _LATENT.items()}
+    if "multi-latent-attention" in flags:
+        latent = {field: number(flags, name, usual) for name, (field, usual) in _LATENT.items()}
         found |= {"latent": latent, "head_dim": latent["nope_dim"]}
-    elif given := said.keys() & _LATENT.keys():
+    elif given := flags.keys() & _LATENT.keys():
         raise WrongQuestion(f"--{min(given)}: goes with --multi-latent-attention")
-    if "window-size" in said:
-        found |= _window(said, layers)
+    if "window-size" in flags:
+        found |= _window(flags, layers)
     return found
 
 
-def _window(said: Options, layers: int) -> dict[str, Any]:
+def _window(flags: Options, layers: int) -> dict[str, Any]:
     """``--window-size (127,0)``: a position sees itself and 127 before; every n-th is full at a skip frequency of n."""
-    text = "".join(said["window-size"])
+    text = "".join(flags["window-size"])
     size = re.fullmatch(r"\(?(-?\d{1,9}),(-?\d{1,9})\)?", text)
     if size is None:
         raise WrongQuestion(f"--window-size {text:.40}: not a pair such as (127,0)")
     if int(size[1]) < 0:
         return {}
-    frequency = "".join(said.get("window-attn-skip-freq", ["0"]))
+    frequency = "".join(flags.get("window-attn-skip-freq", ["0"]))
     window = {"size": int(size[1]) + 1}
     if frequency.isdecimal():
         every = int(frequency)
@@ -309,10 +309,10 @@ def _window(said: Options, layers: int) -> dict[str, Any]:
     raise WrongQuestion(f"--window-attn-skip-freq {frequency:.60}: no rhythm of {layers} layers, which a plan needs")
 
 
-def _mixture(said: Options, ffn: int) -> dict[str, Any]:
-    moe: dict[str, Any] = {field: degree(said, name) for name, field in _MIXTURE.items() if name in said}
+def _mixture(flags: Options, ffn: int) -> dict[str, Any]:
+    moe: dict[str, Any] = {field: degree(flags, name) for name, field in _MIXTURE.items() if name in flags}
     moe = {"experts_per_token": 2, "ffn": ffn, **moe}
-    frequency = "".join(said.get("moe-layer-freq", ["1"]))
+    frequency = "".join(flags.get("moe-layer-freq", ["1"]))
     if frequency.isdecimal():
         return {**moe, "leading_dense_layers": 0, "every": max(int(frequency), 1)}
     where = _listed(frequency, "moe-layer-freq")

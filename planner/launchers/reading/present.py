@@ -84,7 +84,7 @@ def plan(
     Raises:
         WrongQuestion: it cannot be read, or no plan can say it.
     """
-    found = _of(read(source, text), micro, source)
+    found = _with_micro(read(source, text), micro, source)
     with tempfile.TemporaryDirectory() as folder:
         name = _model(found, model, source, Path(folder))
         found = _batched(_interleaved(found, source, _text(text), name), source, _ranks(found, name, cluster, asked))
@@ -95,7 +95,7 @@ def plan(
     return Present(priced, found.unread, tuple(_differences(found, best)), found.assumed)
 
 
-def _of(found: FoundOptions, micro: int | None, source: str) -> FoundOptions:
+def _with_micro(found: FoundOptions, micro: int | None, source: str) -> FoundOptions:
     """The configuration with the micro-batch that the caller says; what it says itself stays."""
     if micro is None:
         return found
@@ -111,7 +111,7 @@ def _of(found: FoundOptions, micro: int | None, source: str) -> FoundOptions:
 def _priced(
     found: FoundOptions, name: str, cluster: Sequence[str], pinned: Mapping[str, str], asked: Mapping[str, Any]
 ) -> PlanSet:
-    said = {
+    stated = {
         "runtime": found.runtime,
         "batch": None if found.batch is None else str(found.batch),
         "seq": found.sequence,
@@ -122,7 +122,7 @@ def _priced(
         **{name: value for name, value in asked.items() if value is not None},
     }
     settings = [f"{axis}={value}" for axis, value in {**found.settings, **pinned}.items()]
-    return planning.estimate(*pinned_request(name, list(cluster), settings, PlanOptions(**said)))
+    return planning.estimate(*pinned_request(name, list(cluster), settings, PlanOptions(**stated)))
 
 
 def _ranks(found: FoundOptions, name: str, cluster: Sequence[str], asked: Mapping[str, Any]) -> int:
@@ -238,12 +238,12 @@ def _differences(found: FoundOptions, priced: Any) -> list[str]:
     return [*differs, *_other_values(found.shape, priced.workload.shape)]
 
 
-def _other_values(said: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[str]:
+def _other_values(stated: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[str]:
     """Norms and positions that the configuration says otherwise than the library's model."""
-    pairs = [("norm_epsilon", said, model)]
-    if said.get("rotary") and model.get("rotary"):
-        pairs += [(name, said["rotary"], model["rotary"]) for name in said["rotary"]]
+    pairs = [("norm_epsilon", stated, model)]
+    if stated.get("rotary") and model.get("rotary"):
+        pairs += [(name, stated["rotary"], model["rotary"]) for name in stated["rotary"]]
     for name, mine, known in pairs:
         if name in mine and known.get(name) is not None and mine[name] != known[name]:
-            where = name if mine is said else f"rotary.{name}"
+            where = name if mine is stated else f"rotary.{name}"
             yield f"{where} is {mine[name]}; the library's model has {known[name]}, and so has the plan"

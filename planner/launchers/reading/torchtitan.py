@@ -24,54 +24,56 @@ def read(text: str) -> FoundOptions:
     Raises:
         WrongQuestion: it says nothing, or something that no plan can say.
     """
-    said = options(words(text), _READ)
-    if not _READ & said.keys():
+    flags = options(words(text), _READ)
+    if not _READ & flags.keys():
         raise WrongQuestion("--from torchtitan: no option of torchtitan in it (--training.seq_len ...)")
-    replicate = degree(said, f"{_P}data_parallel_replicate_degree")
-    tp, pp = degree(said, f"{_P}tensor_parallel_degree"), degree(said, f"{_P}pipeline_parallel_degree")
+    replicate = degree(flags, f"{_P}data_parallel_replicate_degree")
+    tp, pp = degree(flags, f"{_P}tensor_parallel_degree"), degree(flags, f"{_P}pipeline_parallel_degree")
     settings: dict[str, object] = {
         "tp": tp,
         "pp": pp,
-        "cp": degree(said, f"{_P}context_parallel_degree"),
-        "ep": degree(said, f"{_P}expert_parallel_degree"),
-        "micro": _micro(said, pp),
+        "cp": degree(flags, f"{_P}context_parallel_degree"),
+        "ep": degree(flags, f"{_P}expert_parallel_degree"),
+        "micro": _micro(flags, pp),
         "zero_scope": "node" if replicate > 1 else "full",
     }
     if tp > 1:
-        settings["tp_overlap"] = "on" if "compile.enable_async_tensor_parallel" in said else "off"
-    if said.get(f"{_P}pipeline_parallel_schedule", ["1F1B"])[0].lower().startswith("interleaved"):
+        settings["tp_overlap"] = "on" if "compile.enable_async_tensor_parallel" in flags else "off"
+    if flags.get(f"{_P}pipeline_parallel_schedule", ["1F1B"])[0].lower().startswith("interleaved"):
         settings["vpp"] = 2
-    batch = number(said, f"{_T}global_batch_size")  # -1: what the ranks make up
+    batch = number(flags, f"{_T}global_batch_size")  # -1: what the ranks make up
     return FoundOptions(
         runtime=RUNTIME,
         settings=settings,
         batch=batch if batch is not None and batch > 0 else None,
-        per_rank=degree(said, f"{_T}local_batch_size", 8),
-        degrees=(replicate, number(said, f"{_P}data_parallel_shard_degree", -1) or 1),
-        differs=() if _resharded(said, pp) else ("weights stay whole after the forward pass; predicted as given back",),
-        sequence=number(said, f"{_T}seq_len"),
+        per_rank=degree(flags, f"{_T}local_batch_size", 8),
+        degrees=(replicate, number(flags, f"{_P}data_parallel_shard_degree", -1) or 1),
+        differs=()
+        if _resharded(flags, pp)
+        else ("weights stay whole after the forward pass; predicted as given back",),
+        sequence=number(flags, f"{_T}seq_len"),
         precision="bf16",
-        steps=number(said, f"{_T}steps"),
-        model=(said.get("config") or [""])[0].replace("_", "-") or None,
+        steps=number(flags, f"{_T}steps"),
+        model=(flags.get("config") or [""])[0].replace("_", "-") or None,
         shards=replicate if replicate > 1 else None,
         chunks=None,
-        unread=sorted(said.keys() - _READ),
+        unread=sorted(flags.keys() - _READ),
     )
 
 
-def _resharded(said: Options, pp: int) -> bool:
+def _resharded(flags: Options, pp: int) -> bool:
     """Whether weights are given back after the forward pass: by default where there is no pipeline."""
-    how = (said.get(f"{_P}fsdp_reshard_after_forward") or ["default"])[0]
+    how = (flags.get(f"{_P}fsdp_reshard_after_forward") or ["default"])[0]
     if how not in ("default", "always", "never"):
         raise WrongQuestion(f"--{_P}fsdp_reshard_after_forward {how}: choose default, always, never")
     return how == "always" or (how == "default" and pp == 1)
 
 
-def _micro(said: Options, pp: int) -> int:
+def _micro(flags: Options, pp: int) -> int:
     """Sequences of a forward pass."""
     if pp > 1:
-        return degree(said, f"{_P}pipeline_parallel_microbatch_size")
-    return degree(said, f"{_T}local_batch_size", 8)
+        return degree(flags, f"{_P}pipeline_parallel_microbatch_size")
+    return degree(flags, f"{_T}local_batch_size", 8)
 
 
 def layers_per_chunk(text: str) -> int | None:
