@@ -106,7 +106,7 @@ def procure(
     instance = posed.instance
     found = ranked(instance, posed.lean, asked.objective, depth.top, settings)
     if not found:
-        raise NoAnswer(told(asked, infeasible.conflict(posed.lean, settings)))
+        raise NoAnswer(conflict_message(asked, infeasible.conflict(posed.lean, settings)))
     alternatives = tuple(
         document.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(found, 1)
     )
@@ -122,8 +122,8 @@ def procure(
             unit=document.UNITS[asked.objective],
             method="integer program over precomputed plans",
             pools=len(instance.pools),
-            columns=sum(not c.beside for c in posed.columns),
-            mixed_columns=sum(bool(c.beside) for c in posed.columns),
+            columns=sum(not c.other_pools for c in posed.columns),
+            mixed_columns=sum(bool(c.other_pools) for c in posed.columns),
             mixed_gap=posed.mixtures.gap,
         ),
         alternatives=alternatives,
@@ -200,7 +200,7 @@ def _apart(posed: Posed, first: ProgramSolution, settings: Settings) -> schema.A
     if all(len(place) == 1 for place in first.run.values()):
         return None
     asked = posed.instance.asked
-    alone = _pruned(replace(posed.instance, columns=[c for c in posed.columns if not c.beside]), across=True)
+    alone = _pruned(replace(posed.instance, columns=[c for c in posed.columns if not c.other_pools]), across=True)
     found = best(alone, ProcureVariant(), asked.objective, settings)
     if found is None:
         return schema.Apart(value=None, what="")
@@ -268,12 +268,12 @@ def _of_mixing(mixtures: Mixtures, alternatives: tuple[schema.Alternative, ...])
 
 def _of_several_kinds(alternatives: Sequence[schema.Alternative]) -> Iterator[str]:
     """Every workload once, for the best alternative in which its pipelines are unlike."""
-    told = set()
+    seen = set()
     for place, a in enumerate(alternatives, 1):
         for job in a.workloads:
             count = len(job.plan.parallelism.groups or ())
-            if count > 1 and job.name not in told:
-                told.add(job.name)
+            if count > 1 and job.name not in seen:
+                seen.add(job.name)
                 yield f"{job.name} runs in {count} groups of different pipelines{f' in #{place}' if place > 1 else ''}"
 
 
@@ -314,11 +314,11 @@ def _of_owning(asked: Portfolio, bought: list[SupplyPool]) -> Iterator[Assumptio
     )
 
 
-def told(asked: Portfolio, found: infeasible.Conflict) -> str:
+def conflict_message(asked: Portfolio, found: infeasible.Conflict) -> str:
     """A conflict as a message: what conflicts, and the ways out."""
     values = {name: value for name, value in _values(asked)}
     money = asked.currency
-    named = ", ".join(f"{_named(name)} {_said(name, values.get(name), money)}" for name in found.limits)
+    named = ", ".join(f"{_named(name)} {_format_limit(name, values.get(name), money)}" for name in found.limits)
     if not found.limits:
         cooled = asked.hall.cooling_per_rack
         hot = f" [hall] cooling_per_rack = {format_power(cooled)} excludes what draws more." if cooled else ""
@@ -329,7 +329,8 @@ def told(asked: Portfolio, found: infeasible.Conflict) -> str:
         lines[0] += f"; without {'it' if len(found.limits) == 1 else 'any one of them'} there is an answer"
     lines[0] += "."
     ways = [
-        f"{_named(name)} {_said(name, _enough(name, value, money), money)}" for name, value in found.relaxed.items()
+        f"{_named(name)} {_format_limit(name, _enough(name, value, money), money)}"
+        for name, value in found.relaxed.items()
     ]
     if 0 < found.work < 1:
         tokens = sum(job.tokens for job in asked.jobs) * found.work
@@ -370,13 +371,13 @@ def _enough(name: str, value: float, currency: schema.Currency) -> float:
     return math.ceil(value / unit * scale - 1e-9) / scale * unit
 
 
-def _said(name: str, value: float | None, currency: schema.Currency) -> str:
+def _format_limit(name: str, value: float | None, currency: schema.Currency) -> str:
     if value is None:
         return ""
     kind = name.partition(":")[0]
     if kind in ("budget", "capital", "monthly"):
-        said = format_usd(value / currency.usd)
-        return said if currency.code == "USD" else said.replace("$", f"{currency.code} ")
+        text = format_usd(value / currency.usd)
+        return text if currency.code == "USD" else text.replace("$", f"{currency.code} ")
     if kind in ("deadline", "horizon"):
         return f"{value:,.1f} d".replace(".0 d", " d")
     return format_power(value) if kind == "power" else f"{value:,.0f} kg" if kind == "carbon" else f"{value:,.0f}"

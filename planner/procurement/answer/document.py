@@ -70,7 +70,7 @@ def value(instance: ProcureInstance, cost: float, carbon: float, tokens: float, 
 
 def what(instance: ProcureInstance, solution: ProgramSolution) -> str:
     """The answer in a few words: ``buy 4 dgx-h200, rent 8 p5 (spot)``."""
-    said = []
+    parts = []
     for p in solution.pools:
         pool = instance.pools[p]
         copies = solution.hold.get(p) or solution.jobs_on(p)
@@ -79,8 +79,8 @@ def what(instance: ProcureInstance, solution: ProgramSolution) -> str:
         verb = {"own": "use", "buy": "buy"}.get(pool.way, "rent")
         how = "" if pool.way in ("own", "buy", "on-demand") else f" {pool.way}"
         spare = f" (+{pool.spares} spare)" if pool.spares else ""
-        said.append(f"{verb} {times}{pool.cluster.count} {pool.node.id}{how}{spare}{jobs}")
-    return ", ".join(said)
+        parts.append(f"{verb} {times}{pool.cluster.count} {pool.node.id}{how}{spare}{jobs}")
+    return ", ".join(parts)
 
 
 # ---- the bill --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ LARGEST_STEP = 0.25
 
 def marginal_values(instance: ProcureInstance, first: ProgramSolution, settings: Settings) -> tuple[MarginalValue, ...]:
     """Every limit's, in the order of the limits."""
-    return tuple(_of(instance, first, limit, settings) for limit in limits(instance.asked, instance.pools))
+    return tuple(_marginal_value(instance, first, limit, settings) for limit in limits(instance.asked, instance.pools))
 
 
 def step(limit: Limit) -> float:
@@ -26,7 +26,9 @@ def step(limit: Limit) -> float:
     return usual if limit.unit == "" else min(usual, LARGEST_STEP * limit.value) or usual
 
 
-def _of(instance: ProcureInstance, first: ProgramSolution, limit: Limit, settings: Settings) -> MarginalValue:
+def _marginal_value(
+    instance: ProcureInstance, first: ProgramSolution, limit: Limit, settings: Settings
+) -> MarginalValue:
     objective, by = instance.asked.objective, step(limit)
     again = best(instance, moved(ProcureVariant(), limit.name, limit.value + by), objective, settings)
     gain = 0.0 if again is None else first.value - again.value

@@ -20,9 +20,9 @@ def undominated(instance: ProcureInstance, *, across: bool = False) -> list[Colu
     time, for no more money and carbon.
     """
     families: dict[tuple[str, int], dict[int, dict[int, float]]] = {}
-    joined = {p for c in instance.columns if c.beside for p in c.place}
+    joined = {p for c in instance.columns if c.other_pools for p in c.place}
     for c in instance.columns:
-        if c.beside:
+        if c.other_pools:
             continue
         pool = instance.pools[c.pool]
         # Each job hires for itself: there the comparison is job by job.

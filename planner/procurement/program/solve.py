@@ -54,13 +54,13 @@ def _solved(instance: ProcureInstance, variant: ProcureVariant, settings: Settin
     if not outcome.status.found:
         raise NoAnswer(f"no answer was found in {settings.time_limit_s:g} s, and none was excluded; allow more time")
     return replace(
-        _read(program, instance, outcome),
+        _solution_of(program, instance, outcome),
         latest=variant.latest,
         by_month=monthly_limit(instance.asked, variant) is not None,
     )
 
 
-def _read(program: ProcureProgram, instance: ProcureInstance, outcome: Outcome) -> ProgramSolution:
+def _solution_of(program: ProcureProgram, instance: ProcureInstance, outcome: Outcome) -> ProgramSolution:
     value = outcome.value
     hold = {p: n for p, x in program.hold.items() if (n := round(value(x))) > 0}
     run = {j: place for (j, place), x in program.run.items() if value(x) > 0.5}

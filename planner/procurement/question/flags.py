@@ -77,27 +77,27 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
                 "write it there, or drop the file"
             )
     found = TomlDocument(Path(FLAGS), "", _short(flags)) if path is None else opened(path)
-    data, said = _said(found.data, flags)
+    data, by_flag = _overridden(found.data, flags)
     if path is None:
-        said |= {("workloads", 0, key): f"--{flag}" for flag, key in OF_A_WORKLOAD.items()}
-    return _narrowed(catalog, TypedFile(document=TomlDocument(found.path, found.text, data), flags=said), flags)
+        by_flag |= {("workloads", 0, key): f"--{flag}" for flag, key in OF_A_WORKLOAD.items()}
+    return _narrowed(catalog, TypedFile(document=TomlDocument(found.path, found.text, data), flags=by_flag), flags)
 
 
-def _said(data: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], dict[Where, str]]:
+def _overridden(data: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], dict[Where, str]]:
     """The data of a file with what flags say in its place, and which flag said what."""
-    data, said = dict(data), {}
+    data, by_flag = dict(data), {}
     given = {"budget": flags.budget, "power": flags.power, "regions": flags.region, "as_of": flags.as_of,
              "objective": flags.objective}  # fmt: skip
     for where, flag in OF_FLAG.items():
         value = given[str(where[-1])]
         if value is not None:
-            said[where] = flag
+            by_flag[where] = flag
             data = _with(data, where, value)
     if flags.within is not None:
         rows = listed(data.get("workloads", []))
         data["workloads"] = [{**row, "deadline": flags.within} if isinstance(row, dict) else row for row in rows]
-        said |= {("workloads", n, "deadline"): "--within" for n in range(len(rows))}
-    return data, said
+        by_flag |= {("workloads", n, "deadline"): "--within" for n in range(len(rows))}
+    return data, by_flag
 
 
 def _with(table: dict[str, Any], where: Where, value: Any) -> dict[str, Any]:

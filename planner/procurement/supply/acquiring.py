@@ -34,24 +34,24 @@ def pools(catalog: Catalog, asked: Portfolio) -> list[SupplyPool]:
     for offer, candidate in zip(offers(asked.candidates), asked.candidates, strict=True):
         for way in candidate.ways:
             found += (replace(pool, offer=offer) for pool in _offered(catalog, asked, candidate, way))
-    return _told_apart(found)
+    return _with_unique_ids(found)
 
 
-def _told_apart(found: list[SupplyPool]) -> list[SupplyPool]:
+def _with_unique_ids(found: list[SupplyPool]) -> list[SupplyPool]:
     """The pools, those of one name with what they differ in behind it (or a number where that is nothing)."""
     groups: dict[str, list[SupplyPool]] = {}
     for pool in found:
         groups.setdefault(pool.id, []).append(pool)
     names: dict[str, int] = {}
-    told = []
+    named = []
     for pool in found:
         alike = [_details(other) for other in groups[pool.id]]
         mine = _details(pool)
-        said = [text for n, text in enumerate(mine) if text and len({other[n] for other in alike}) > 1]
-        name = " ".join([pool.id, *said])
+        differing = [text for n, text in enumerate(mine) if text and len({other[n] for other in alike}) > 1]
+        name = " ".join([pool.id, *differing])
         names[name] = names.get(name, 0) + 1
-        told.append(replace(pool, id=name if names[name] == 1 else f"{name} #{names[name]}"))
-    return told
+        named.append(replace(pool, id=name if names[name] == 1 else f"{name} #{names[name]}"))
+    return named
 
 
 def _details(pool: SupplyPool) -> tuple[str, ...]:

@@ -41,28 +41,28 @@ def parts(catalog: Catalog) -> dict[str, BillPart]:
     """
     found: dict[str, BillPart] = {}
     for layer in catalog.layers:
-        found |= _of(layer.folder)
+        found |= _parts_of(layer.folder)
     return found
 
 
 @cache
-def _of(folder: Path) -> dict[str, BillPart]:
+def _parts_of(folder: Path) -> dict[str, BillPart]:
     problems: list[FileProblem] = []
     found = {}
     for path in sorted((folder / "parts").glob("*.toml")):
         document = read_document(path, problems)
         for name, fields in (document.data if document else {}).items():
             try:
-                found[name] = BillPart(id=name, **_read(fields))
+                found[name] = BillPart(id=name, **_fields_of(fields))
             except (units.UnitError, TypeError, ValueError) as error:
                 line = document.line((name,)) if document else 0
-                problems.append(FileProblem(str(path), line, name, str(error).replace("Part.__init__() ", "")))
+                problems.append(FileProblem(str(path), line, name, str(error).replace("BillPart.__init__() ", "")))
     if problems:
         raise WrongQuestion("\n".join(str(problem) for problem in problems))
     return found
 
 
-def _read(fields: Any) -> dict[str, Any]:
+def _fields_of(fields: Any) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise ValueError("expected a table with fields below it")
     for key in fields:

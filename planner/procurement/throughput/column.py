@@ -26,13 +26,13 @@ class Column:
     """Wall time of the whole job, failures and checkpoints included."""
     tokens_per_s: float
     """Of wall time."""
-    beside: tuple[int, ...] = ()
+    other_pools: tuple[int, ...] = ()
     """The other pools that work on it at the same time."""
 
     @property
     def place(self) -> Place:
         """All pools that work on it."""
-        return (self.pool, *self.beside)
+        return (self.pool, *self.other_pools)
 
 
 Key = tuple[object, ...]

@@ -153,7 +153,7 @@ class Throughputs:
 
     def plan(self, column: Column) -> Plan:
         """The training plan behind a column, as ``clusterwright plan`` would write it for that cluster."""
-        if column.beside and self._mixtures:
+        if column.other_pools and self._mixtures:
             return self._mixtures.plan(column)
         job, pool = self._jobs[column.job], self._pools[column.pool]
         candidate = self._candidate(column.job, column.pool)

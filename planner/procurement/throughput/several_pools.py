@@ -112,7 +112,7 @@ class Mixtures:
                 why.setdefault((name, together.asked.pools), (name, together.asked, found))
             else:
                 worked.add((name, together.asked.pools))
-        return [told for key, told in why.items() if key not in worked]
+        return [message for key, message in why.items() if key not in worked]
 
     def plan(self, column: Column) -> Plan:
         """The training plan behind a column."""
@@ -144,8 +144,8 @@ class Mixtures:
         used = _used(plan, parts.all)
         if len(used) > 1:
             return _Found(plan, best.search.gap, used)
-        told = (text.removeprefix(LEFT_OUT) for text in best.reasons.why_not if text.startswith(LEFT_OUT))
-        without = [f"{nodes} ({why})" for nodes, _, why in (text.partition(": ") for text in told)]
+        texts = (text.removeprefix(LEFT_OUT) for text in best.reasons.why_not if text.startswith(LEFT_OUT))
+        without = [f"{nodes} ({why})" for nodes, _, why in (text.partition(": ") for text in texts)]
         return f"its best plan excludes {' and '.join(without) or 'all but one of them'}"
 
     def _for(self, plan: Plan, job: Job, place: Place) -> Plan:
