@@ -281,12 +281,14 @@ def _handed_over(problem: Problem, objective: Linear) -> tuple[Any, dict[str, An
 def _with_highs(problem: Problem, solver: Any) -> Outcome:
     handed, variables = _handed_over(problem, problem.objective)
     model = _run_highs(handed, solver)
-    said, info = model.getModelStatus().name, model.getInfo()
-    if said == "kUnboundedOrInfeasible":  # which of them, the constraints alone tell
+    reported, info = model.getModelStatus().name, model.getInfo()
+    if reported == "kUnboundedOrInfeasible":  # which of them, the constraints alone tell
         alone, _ = _handed_over(problem, Linear({}))
-        told = _run_highs(alone, solver).getModelStatus().name
-        said = "kUnbounded" if told == "kOptimal" else told
-    status = {"kOptimal": Status.OPTIMAL, "kInfeasible": Status.INFEASIBLE, "kUnbounded": Status.UNBOUNDED}.get(said)
+        of_constraints = _run_highs(alone, solver).getModelStatus().name
+        reported = "kUnbounded" if of_constraints == "kOptimal" else of_constraints
+    status = {"kOptimal": Status.OPTIMAL, "kInfeasible": Status.INFEASIBLE, "kUnbounded": Status.UNBOUNDED}.get(
+        reported
+    )
     if status is None:
         status = Status.FEASIBLE if int(info.primal_solution_status) == 2 else Status.UNKNOWN
     whole = any(problem.columns[name].whole for name in variables)
@@ -306,12 +308,12 @@ def _run_highs(handed: Any, solver: Any) -> Any:
 
 def _with_cbc(problem: Problem, solver: Any, gap: float) -> Outcome:
     handed, variables = _handed_over(problem, problem.objective)
-    said = handed.solve(solver)
+    reported = handed.solve(solver)
     if hasattr(handed, "sol_status"):  # PuLP 3
         code, found, bound = handed.status, handed.sol_status in (1, 2), None
         optimal = handed.sol_status == 1
     else:
-        code, found, bound = int(said.status), bool(said.has_solution), said.best_bound
+        code, found, bound = int(reported.status), bool(reported.has_solution), reported.best_bound
         optimal = code == 1
     if found:
         status = Status.OPTIMAL if optimal else Status.FEASIBLE

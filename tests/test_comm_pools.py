@@ -95,8 +95,8 @@ def test_faster_calls_are_a_faster_step(name: str) -> None:
     assert several_pools.stretched(known, found, lambda call: 1.0) == pytest.approx(step, rel=1e-9)
     half, none = (several_pools.stretched(known, found, lambda call, r=r: r) for r in (0.5, 0.0))  # type: ignore[misc]
     assert none <= half <= step
-    beside = several_pools.stretched(known, found, lambda call: 1.0 if call.paces else 0.0)
-    assert none <= beside <= step * (1 + 1e-12)
+    paced = several_pools.stretched(known, found, lambda call: 1.0 if call.paces else 0.0)
+    assert none <= paced <= step * (1 + 1e-12)
     # Reductions that are gone take what shows of them along, and the waiting for the slowest rank that they add.
     parts = plan.prediction.breakdown
     own = step - parts["optimizer"] - parts.get("overhead", 0.0)
@@ -206,7 +206,7 @@ def test_gains_where_nobody_waits_move_nothing(tmp_path: Path, monkeypatch: pyte
     (slow,) = paced
     files = [f"{i + 1}={'nccl' if (i,) == slow else 'mpi'}.csv" for i in range(2)] + ["1/2=nccl.csv"]
     chosen, new = with_rules(plan, CATALOG, files, ChooseOptions(switch_s=0.0), "plan")
-    assert chosen.beside and chosen.saved_s == 0.0 and {call.choice for call in chosen.calls} == {"nccl"}
+    assert chosen.off_critical_path and chosen.saved_s == 0.0 and {call.choice for call in chosen.calls} == {"nccl"}
     verify.check(new, may_exceed_limits=True)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner.base.errors import WrongQuestion
 from planner.comm.tables import importing, measuring, records
-from planner.comm.tables.importing import Said, imported
+from planner.comm.tables.importing import ImportOptions, imported
 from planner.comm.tables.records import CollectiveMethod, TableCell, TableRow, TimesTable
 from tests.asking import ask, refused
 
@@ -37,7 +37,7 @@ def put(tmp_path: Path, text: str) -> Path:
 
 
 def test_nccl_tests(tmp_path: Path) -> None:
-    rows = imported(put(tmp_path, NCCL), "nccl-tests", Said(algorithm="Ring", protocol="LL")).rows
+    rows = imported(put(tmp_path, NCCL), "nccl-tests", ImportOptions(algorithm="Ring", protocol="LL")).rows
     assert [(r.op, r.ranks, r.nodes, r.bytes, r.seconds) for r in rows] == [
         ("all-reduce", 2, 2, 1024, pytest.approx(21.5e-6)),
         ("all-reduce", 2, 2, 2048, pytest.approx(22.5e-6)),
@@ -46,20 +46,22 @@ def test_nccl_tests(tmp_path: Path) -> None:
 
 
 def test_osu_sizes_become_the_whole_vector(tmp_path: Path) -> None:
-    rows = imported(put(tmp_path, OSU), "osu", Said(backend="mpich", ranks=4)).rows
+    rows = imported(put(tmp_path, OSU), "osu", ImportOptions(backend="mpich", ranks=4)).rows
     assert [(r.op, r.bytes, r.seconds) for r in rows] == [
         ("all-to-all", 32, pytest.approx(3.5e-6)),
         ("all-to-all", 64, pytest.approx(4e-6)),
     ]
     bandwidth = OSU.replace("Alltoall Personalized Exchange", "Allreduce")
-    assert imported(put(tmp_path, bandwidth), "osu", Said(backend="x", ranks=4)).rows[0].bytes == 8
+    assert imported(put(tmp_path, bandwidth), "osu", ImportOptions(backend="x", ranks=4)).rows[0].bytes == 8
     transfer = "# OSU MPI Latency Test v7.4\n# Size Latency (us)\n0 1.0\n8 2.0\n"
-    (row,) = imported(put(tmp_path, transfer), "osu", Said(backend="x")).rows
+    (row,) = imported(put(tmp_path, transfer), "osu", ImportOptions(backend="x")).rows
     assert (row.op, row.ranks, row.bytes) == ("send-recv", 2, 8)
 
 
 def test_a_comms_logger_keeps_its_latencies_as_rounds(tmp_path: Path) -> None:
-    found = imported(put(tmp_path, json.dumps({"comms_dict": LOG})), "comms-logger", Said(backend="nccl", ranks=8))
+    found = imported(
+        put(tmp_path, json.dumps({"comms_dict": LOG})), "comms-logger", ImportOptions(backend="nccl", ranks=8)
+    )
     assert [(r.op, r.bytes, r.round, r.seconds) for r in found.rows] == [
         ("all-reduce", 4096, 0, pytest.approx(5e-4)),
         ("all-reduce", 4096, 1, pytest.approx(7e-4)),
@@ -70,49 +72,54 @@ def test_a_comms_logger_keeps_its_latencies_as_rounds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "source", "said", "says"),
     [
-        (NCCL.replace("      0    21.00", "      7    21.00"), "nccl-tests", Said(), "7 wrong results"),
-        (NCCL.replace("starting", "begun"), "nccl-tests", Said(), "state the operation"),
-        (NCCL.replace("#  Rank", "# "), "nccl-tests", Said(), "state the number of ranks"),
-        (NCCL.replace("21.50", "fast"), "nccl-tests", Said(), "'fast' is not a time"),
-        ("hello", "nccl-tests", Said(), "no row of nccl-tests"),
-        (OSU, "osu", Said(ranks=4), "which back end"),
-        (OSU, "osu", Said(backend="x"), "state the number of ranks"),
-        (OSU, "osu", Said(backend="x", ranks=4, op="allreduse"), "did you mean all-reduce"),
-        ("{", "comms-logger", Said(backend="x", ranks=2), "not JSON"),
-        ("[" * 100_000, "comms-logger", Said(backend="x", ranks=2), "not JSON"),
-        ("[]", "comms-logger", Said(backend="x", ranks=2), "it is {"),
-        ('{"all_reduce": {"8": [1, ["x"]]}}', "comms-logger", Said(backend="x", ranks=2), "not a time"),
-        ('{"all_reduce": {"8": 1}}', "comms-logger", Said(backend="x", ranks=2), "all_reduce 8"),
-        ("backend,op,ranks,bytes\n", "csv", Said(), "no column seconds"),
-        ("backend,op,ranks,bytes,seconds\n", "csv", Said(), "no rows"),
-        ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,2,8,nan\n", "csv", Said(), "given:2: seconds = 'nan'"),
-        ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,2.5,8,1\n", "csv", Said(), "ranks = '2.5'"),
-        ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,0,8,1\n", "csv", Said(), "between 2 and"),
-        ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,1,8,1\n", "csv", Said(), "between 2 and"),
-        ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,2,1e30,1\n", "csv", Said(), "which is no call"),
-        ("backend,op,ranks,nodes,bytes,seconds\ngloo,all-reduce,2,5,8,1\n", "csv", Said(), "nodes = 5"),
-        ("backend,op,ranks,nodes,bytes,seconds\ngloo,all-reduce,2,0,8,1\n", "csv", Said(), "nodes = 0"),
+        (NCCL.replace("      0    21.00", "      7    21.00"), "nccl-tests", ImportOptions(), "7 wrong results"),
+        (NCCL.replace("starting", "begun"), "nccl-tests", ImportOptions(), "state the operation"),
+        (NCCL.replace("#  Rank", "# "), "nccl-tests", ImportOptions(), "state the number of ranks"),
+        (NCCL.replace("21.50", "fast"), "nccl-tests", ImportOptions(), "'fast' is not a time"),
+        ("hello", "nccl-tests", ImportOptions(), "no row of nccl-tests"),
+        (OSU, "osu", ImportOptions(ranks=4), "which back end"),
+        (OSU, "osu", ImportOptions(backend="x"), "state the number of ranks"),
+        (OSU, "osu", ImportOptions(backend="x", ranks=4, op="allreduse"), "did you mean all-reduce"),
+        ("{", "comms-logger", ImportOptions(backend="x", ranks=2), "not JSON"),
+        ("[" * 100_000, "comms-logger", ImportOptions(backend="x", ranks=2), "not JSON"),
+        ("[]", "comms-logger", ImportOptions(backend="x", ranks=2), "it is {"),
+        ('{"all_reduce": {"8": [1, ["x"]]}}', "comms-logger", ImportOptions(backend="x", ranks=2), "not a time"),
+        ('{"all_reduce": {"8": 1}}', "comms-logger", ImportOptions(backend="x", ranks=2), "all_reduce 8"),
+        ("backend,op,ranks,bytes\n", "csv", ImportOptions(), "no column seconds"),
+        ("backend,op,ranks,bytes,seconds\n", "csv", ImportOptions(), "no rows"),
+        (
+            "backend,op,ranks,bytes,seconds\ngloo,all-reduce,2,8,nan\n",
+            "csv",
+            ImportOptions(),
+            "given:2: seconds = 'nan'",
+        ),
+        ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,2.5,8,1\n", "csv", ImportOptions(), "ranks = '2.5'"),
+        ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,0,8,1\n", "csv", ImportOptions(), "between 2 and"),
+        ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,1,8,1\n", "csv", ImportOptions(), "between 2 and"),
+        ("backend,op,ranks,bytes,seconds\ngloo,all-reduce,2,1e30,1\n", "csv", ImportOptions(), "which is no call"),
+        ("backend,op,ranks,nodes,bytes,seconds\ngloo,all-reduce,2,5,8,1\n", "csv", ImportOptions(), "nodes = 5"),
+        ("backend,op,ranks,nodes,bytes,seconds\ngloo,all-reduce,2,0,8,1\n", "csv", ImportOptions(), "nodes = 0"),
         (
             "backend,op,ranks,bytes,seconds\ngloo,all-reduce,2,8,1\n",
             "csv",
-            Said(ranks=1),
+            ImportOptions(ranks=1),
             "--ranks, --nodes: ranks = 1",
         ),
-        (NCCL, "nccl-tests", Said(ranks=1), "between 2 and"),
-        (NCCL, "nccl-tests", Said(ranks=8, nodes=9), "nodes = 9"),
-        ("backend,op,ranks,bytes,seconds\ngloo,al-reduce,2,8,1,1\n", "csv", Said(), "more cells"),
-        ("backend,op,ranks,bytes,seconds\n,all-reduce,2,8,1\n", "csv", Said(), "backend is empty"),
+        (NCCL, "nccl-tests", ImportOptions(ranks=1), "between 2 and"),
+        (NCCL, "nccl-tests", ImportOptions(ranks=8, nodes=9), "nodes = 9"),
+        ("backend,op,ranks,bytes,seconds\ngloo,al-reduce,2,8,1,1\n", "csv", ImportOptions(), "more cells"),
+        ("backend,op,ranks,bytes,seconds\n,all-reduce,2,8,1\n", "csv", ImportOptions(), "backend is empty"),
         (
             "\udcff".encode("utf-8", "surrogateescape").decode("latin-1") + "\0",
             "csv",
-            Said(),
+            ImportOptions(),
             "no column|line contains",
         ),
     ],
 )
-def test_what_cannot_be_read(tmp_path: Path, text: str, source: str, said: Said, says: str) -> None:
+def test_what_cannot_be_read(tmp_path: Path, text: str, source: str, options: ImportOptions, says: str) -> None:
     with pytest.raises(WrongQuestion, match=says):
-        imported(put(tmp_path, text), source, said)
+        imported(put(tmp_path, text), source, options)
 
 
 @settings(deadline=None)
@@ -122,7 +129,7 @@ def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, t
     path = tmp_path_factory.mktemp("any") / "given"
     path.write_text(text, encoding="utf-8", newline="")
     try:
-        imported(path, source, Said(backend="x", ranks=2))
+        imported(path, source, ImportOptions(backend="x", ranks=2))
     except WrongQuestion:
         pass
 

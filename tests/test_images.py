@@ -79,7 +79,7 @@ def test_no_set_of_pools_is_better_and_slow_ones_stay_out() -> None:
 def test_memory_caps_what_an_accelerator_gets() -> None:
     """A 16 GiB card gets less than its speed would let it, and no more than fits."""
     _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "t4-4:1"), PlanOptions())
-    of = images.of(CATALOG, "resnet152", pools, pools.all)
+    of = images.nodes_of(CATALOG, "resnet152", pools, pools.all)
     room = int(np.sum(of.cap))
     found = shared("dgx-v100:1", "t4-4:1", network="resnet152", batch=room)
     assert [p.most for p in found.pools] == [int(of.cap[0]), int(of.cap[-1])]

@@ -31,7 +31,7 @@ from planner.schema.workload import Model
 def plan(
     model: str | Model,
     cluster: Named | Sequence[Named],
-    said: PlanOptions,
+    options: PlanOptions,
     progress: planning.Progress | None = None,
 ) -> PlanSet:
     """The best plans for a model on one or several pools.
@@ -40,18 +40,18 @@ def plan(
         WrongQuestion: a name, a value or a combination that cannot be.
         NoAnswer: no plan fits or keeps the limits.
     """
-    if said.noise_scale is not None:
-        return _by_goodput(model, cluster, said, progress)
-    if several(cluster, said):
+    if options.noise_scale is not None:
+        return _by_goodput(model, cluster, options, progress)
+    if several(cluster, options):
         from planner.hetero import run as mixed_planning
 
-        return mixed_planning.plan(*pooled_request(model, cluster, said), progress)
-    known, wanted = request(model, cluster, said)
+        return mixed_planning.plan(*pooled_request(model, cluster, options), progress)
+    known, wanted = request(model, cluster, options)
     return planning.plan(known, wanted, progress)
 
 
 def _by_goodput(
-    model: str | Model, cluster: Named | Sequence[Named], said: PlanOptions, progress: planning.Progress | None
+    model: str | Model, cluster: Named | Sequence[Named], options: PlanOptions, progress: planning.Progress | None
 ) -> PlanSet:
     """The best plans of several batches, each with the tokens that it needs for the progress of the smallest.
 
@@ -59,8 +59,8 @@ def _by_goodput(
     """
     from planner.hetero import batches
 
-    noise = batches.scale("" if said.noise_scale is None else said.noise_scale)
-    plain = replace(said, noise_scale=None)
+    noise = batches.scale("" if options.noise_scale is None else options.noise_scale)
+    plain = replace(options, noise_scale=None)
     ask = pooled_request if several(cluster, plain) else request
     wanted = ask(model, cluster, plain)[1]
 
@@ -79,7 +79,7 @@ def counts_images(model: str) -> bool:
     return model in families.networks() and model not in workload.library()
 
 
-def images(network: str, cluster: Named | Sequence[Named], said: PlanOptions) -> ImagePlan:
+def images(network: str, cluster: Named | Sequence[Named], options: PlanOptions) -> ImagePlan:
     """The shortest data-parallel step of a convolutional network over one or several pools.
 
     Raises:
@@ -90,30 +90,30 @@ def images(network: str, cluster: Named | Sequence[Named], said: PlanOptions) ->
     from planner.uneven import sharing
 
     for name, value in vars(PlanOptions()).items():
-        if name not in OF_IMAGES and getattr(said, name) != value:
+        if name not in OF_IMAGES and getattr(options, name) != value:
             raise WrongQuestion(
                 f"--{name.replace('_', '-')}: {network} is trained data-parallel, by images; "
                 "that takes --batch, --precision, --oom-risk, --accelerators, --link, --fabric and --catalog"
             )
-    known, named = load(said.catalog), listed(cluster)
-    if not named and said.accelerators is None:
+    known, named = load(options.catalog), listed(cluster)
+    if not named and options.accelerators is None:
         raise WrongQuestion("on what? --cluster dgx-a100-40gb:4, or --accelerators A100:4,V100:8")
-    bases = _bases(known, named, said)
+    bases = _bases(known, named, options)
     model = families.network(network)
-    batch = _batch_of_images(said.batch, model.batch)
-    if said.precision is not None and said.precision not in parts.PRECISIONS:
-        raise WrongQuestion(f"--precision {said.precision}: {network} in one of {', '.join(parts.PRECISIONS)}")
-    left = [(f"batch of {batch:,} images", "the model's default", "--batch")] if said.batch is None else []
-    left += [("fp16", "what all such accelerators have", "--precision")] if said.precision is None else []
+    batch = _batch_of_images(options.batch, model.batch)
+    if options.precision is not None and options.precision not in parts.PRECISIONS:
+        raise WrongQuestion(f"--precision {options.precision}: {network} in one of {', '.join(parts.PRECISIONS)}")
+    left = [(f"batch of {batch:,} images", "the model's default", "--batch")] if options.batch is None else []
+    left += [("fp16", "what all such accelerators have", "--precision")] if options.precision is None else []
     return sharing.plan(
         known,
         network,
-        pools.pools(bases, [(None, "")] * len(bases), said.link),
+        pools.pools(bases, [(None, "")] * len(bases), options.link),
         batch,
-        said.precision or parts.PRECISIONS[0],
-        oom_risk=parse_risk(said.oom_risk),
+        options.precision or parts.PRECISIONS[0],
+        oom_risk=parse_risk(options.oom_risk),
         inputs=_inputs(known, model, named),
-        assumptions=(*left, *_meant(known, said, bases)),
+        assumptions=(*left, *_meant(known, options, bases)),
     )
 
 

@@ -74,7 +74,7 @@ def procure(
     from planner.procurement.question import flags
 
     known = load(None if catalog is None else Path(catalog).expanduser())
-    said = flags.Flags(
+    given = flags.Flags(
         model=None if model is None else str(model), tokens=None if tokens is None else str(tokens), method=method,
         batch=None if batch is None else str(batch), seq=seq, precision=precision, budget=_with(budget, "USD"),
         power=_with(power, "W"), within=_with(within, "s"), objective=objective,
@@ -82,7 +82,7 @@ def procure(
         node=(node,) if isinstance(node, str) else tuple(node), region=region,
         as_of=as_of.isoformat() if isinstance(as_of, date) else as_of,
     )  # fmt: skip
-    asked = flags.asked(known, None if portfolio is None else Path(portfolio).expanduser(), said)
+    asked = flags.asked(known, None if portfolio is None else Path(portfolio).expanduser(), given)
     depth = run.Depth(top=top, marginal=not quick, sensitivity=not quick)
     return run.procure(known, asked, depth=depth, settings=Settings(time_limit_s=time_limit), progress=progress)
 

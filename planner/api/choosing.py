@@ -97,11 +97,11 @@ def launched(
 
 def _fits(plan: Plan) -> None:
     """An estimate may say more than its limits; started, it would only stop on the cluster."""
-    said = {"B": format_bytes, "s": format_seconds, "USD": format_usd}
+    formats = {"B": format_bytes, "s": format_seconds, "USD": format_usd}
     over = [
-        f"{k.name} {said[k.unit](k.value)}, the limit is {said[k.unit](k.limit)}"
+        f"{k.name} {formats[k.unit](k.value)}, the limit is {formats[k.unit](k.limit)}"
         for k in plan.constraints
-        if k.value > k.limit and k.unit in said
+        if k.value > k.limit and k.unit in formats
     ]
     if over:
         raise WrongQuestion(

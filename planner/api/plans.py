@@ -119,7 +119,7 @@ def plan(
     >>> best.parallelism.tp * best.parallelism.pp * best.parallelism.cp * best.parallelism.dp
     16
     """
-    said = PlanOptions(
+    options = PlanOptions(
         fabric=fabric, region=region, batch=batch, seq=seq, tokens=tokens, mtp_layers=mtp_layers, method=method,
         rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer, runtime=runtime,
         precision=_joined(precision), price=price, basis=basis, oom_risk=oom_risk, waive=_texts(waive),
@@ -127,7 +127,7 @@ def plan(
         objective=objective, noise_scale=noise_scale, deadline=deadline, max_cost=max_cost, launchable=launchable,
         top=top, all=all,
     )  # fmt: skip
-    return answers.plan(records.as_model(model), records.as_clusters(cluster), said, progress)
+    return answers.plan(records.as_model(model), records.as_clusters(cluster), options, progress)
 
 
 @entry
@@ -166,14 +166,14 @@ def estimate(
     >>> estimate("llama3-8b", "dgx-h100:1", tp=8, batch=64)[0].parallelism.tp
     8
     """
-    said = PlanOptions(
+    options = PlanOptions(
         fabric=fabric, region=region, batch=batch, seq=seq, tokens=tokens, mtp_layers=mtp_layers, method=method,
         rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer, runtime=runtime,
         precision=precision, price=price, basis=basis, oom_risk=oom_risk, waive=_texts(waive),
         catalog=_folder(catalog),
     )  # fmt: skip
     given = (*_texts(settings), *_texts(axes))
-    return planning.estimate(*pinned_request(records.as_model(model), records.as_clusters(cluster), given, said))
+    return planning.estimate(*pinned_request(records.as_model(model), records.as_clusters(cluster), given, options))
 
 
 @entry
@@ -201,11 +201,11 @@ def plan_images(
     >>> sum(pool.images for pool in plan_images("resnet50", accelerators={"A100": 4, "V100": 4}, batch=256))
     256
     """
-    said = PlanOptions(
+    options = PlanOptions(
         fabric=fabric, region=region, batch=batch, precision=precision, oom_risk=oom_risk,
         accelerators=_counted(accelerators), link=_texts(link), catalog=_folder(catalog),
     )  # fmt: skip
-    return answers.images(model, records.as_clusters(cluster), said)
+    return answers.images(model, records.as_clusters(cluster), options)
 
 
 def _texts(given: str | Sequence[str] | Axes) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class Finding(NamedTuple):
     reason: str
     value: tuple[object, ...] = ()
     """The value that was given, where one was."""
-    said: bool = False
+    names_value: bool = False
     """Whether the reason names it already."""
 
     @property

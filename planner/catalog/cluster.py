@@ -14,7 +14,7 @@ from planner.base.errors import WrongQuestion, nearest
 from planner.base.typed import did_you_mean
 from planner.catalog.files import FileProblem, FileRecord, TomlDocument, read_document
 from planner.catalog.records import build
-from planner.catalog.store import Catalog, told
+from planner.catalog.store import Catalog, format_problems
 from planner.schema.hardware import Accelerator, Cluster, Fabric, Node
 from planner.schema.quantities import STRICT
 
@@ -80,7 +80,7 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
     problems: list[FileProblem] = []
     document = read_document(path, problems)
     if document is None:
-        raise WrongQuestion(told(problems, limit=None))
+        raise WrongQuestion(format_problems(problems, limit=None))
     node = _part("node", document, catalog, problems)
     fabric = _part("fabric", document, catalog, problems)
     own = _accelerator(cast("Node | None", node), catalog, document, problems)
@@ -89,7 +89,7 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
     except typed.Misfit as misfit:
         problems += [_problem(document, each) for each in misfit.found]
     if problems:
-        raise WrongQuestion(told(problems, limit=None))
+        raise WrongQuestion(format_problems(problems, limit=None))
     found = joined(catalog, cast(Node, node), table.count, cast("Fabric | None", fabric), table.region)
     share = table.utilisation_of_peak_power or found.utilisation_of_peak_power
     found = found if own is None else replace(found, accelerator=own)

@@ -39,7 +39,7 @@ def build(kind: str, name: str, record: FileRecord, problems: list[FileProblem])
     try:
         return typed.record(TYPES[kind], {**record.fields, "id": name})
     except typed.Misfit as misfit:
-        problems.extend(_problem(name, record, each.where, _said(each)) for each in misfit.found)
+        problems.extend(_problem(name, record, each.where, _message(each)) for each in misfit.found)
     return None
 
 
@@ -80,7 +80,7 @@ def _beyond_types(given: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, .
             yield (key,), f"= {str(value).lower()}: must be a whole number"
 
 
-def _said(found: typed.Finding) -> str:
+def _message(found: typed.Finding) -> str:
     return f"{found.assigned}; every such entry has it" if found.reason == "missing" else found.assigned
 
 

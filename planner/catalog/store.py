@@ -139,7 +139,7 @@ class Catalog:
         records = merged(self.layers, kind, problems)
         built = {name: build(kind, name, record, problems) for name, record in records.items()}
         if problems:
-            raise WrongQuestion(told(problems))
+            raise WrongQuestion(format_problems(problems))
         return {name: entry for name, entry in built.items() if entry is not None}
 
 
@@ -200,7 +200,7 @@ def merged(layers: tuple[CatalogLayer, ...], kind: str, problems: list[FileProbl
     return records
 
 
-def told(problems: list[FileProblem], limit: int | None = _SHOWN) -> str:
+def format_problems(problems: list[FileProblem], limit: int | None = _SHOWN) -> str:
     """Several problems as one message, the first `limit` of them in full."""
     lines = [str(problem) for problem in sorted(set(problems))]
     more = [f"and {len(lines) - limit} more (clusterwright catalog check DIR)"] if limit and len(lines) > limit else []
@@ -269,7 +269,7 @@ def _own(folder: Path, origin: str) -> CatalogLayer:
     if not folder.is_dir():
         raise WrongQuestion(f"{origin}: no such catalog folder: {folder}")
     if wrong := misplaced(folder):
-        raise WrongQuestion(told(wrong))
+        raise WrongQuestion(format_problems(wrong))
     return CatalogLayer(origin, folder)
 
 

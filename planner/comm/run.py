@@ -54,7 +54,7 @@ def modelled(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = 
         )
     library = binding.library(place, catalog.collective_efficiencies, catalog.fabric_efficiencies)
     chosen = pin(calls, lambda call: by_model.times(network, library, call))
-    return chosen, _told(plan, chosen, ChooseOptions(most=1), "modelled", "")
+    return chosen, _with_choice(plan, chosen, ChooseOptions(most=1), "modelled", "")
 
 
 def decided(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> Plan:
@@ -92,7 +92,7 @@ def with_rules(
     file = Path(files[0])
     found = tables.read(file)
     chosen = choose(_calls(plan, catalog, where, own), found, asked, str(file))
-    return chosen, _told(plan, chosen, asked, file.name, _digest([file]))
+    return chosen, _with_choice(plan, chosen, asked, file.name, _digest([file]))
 
 
 def _digest(files: Sequence[Path]) -> str:
@@ -124,9 +124,9 @@ def _modelled_across(
 
     leading = _leading(plan, calls)
     chosen = pin(leading, look_up)
-    told = zip(chosen.calls, leading, strict=True)
-    chosen = replace(chosen, calls=tuple(replace(one, pools=call.pools) for one, call in told))
-    return chosen, _told(plan, chosen, ChooseOptions(most=1), "modelled", "")
+    pairs = zip(chosen.calls, leading, strict=True)
+    chosen = replace(chosen, calls=tuple(replace(one, pools=call.pools) for one, call in pairs))
+    return chosen, _with_choice(plan, chosen, ChooseOptions(most=1), "modelled", "")
 
 
 def _measured_across(
@@ -141,14 +141,14 @@ def _measured_across(
     saved = _saved(known, found, leading, chosen)
     if saved <= 0 and any(call.choice != chosen.calls[0].choice for call in chosen.calls):
         # What is gained beside the slowest pipelines is none of the step: every call stays.
-        chosen = replace(choose(asks, measured, replace(asked, margin=math.inf), name), beside=True)
+        chosen = replace(choose(asks, measured, replace(asked, margin=math.inf), name), off_critical_path=True)
         saved = 0.0
-    told = tuple(
+    saving = tuple(
         replace(one, pools=call.pools, saved_s=one.saved_s if call.paces else 0.0)
         for one, call in zip(chosen.calls, leading, strict=True)
     )
-    chosen = replace(chosen, calls=told, saved_s=min(saved, sum(one.saved_s for one in told)))
-    return chosen, _told(plan, chosen, asked, " ".join(path.name for path in paths), _digest(paths))
+    chosen = replace(chosen, calls=saving, saved_s=min(saved, sum(one.saved_s for one in saving)))
+    return chosen, _with_choice(plan, chosen, asked, " ".join(path.name for path in paths), _digest(paths))
 
 
 def _pool_tables(plan: Plan, known: KnownPlan, files: Sequence[str]) -> tuple[PoolTables, list[Path]]:
@@ -184,8 +184,8 @@ def _key(call: PoolCall) -> tuple[object, ...]:
     return call.op, call.ranks, call.bytes, call.pools
 
 
-def _told(plan: Plan, chosen: Chosen, asked: ChooseOptions, table: str, digest: str) -> Plan:
-    told = CommunicationChoice(
+def _with_choice(plan: Plan, chosen: Chosen, asked: ChooseOptions, table: str, digest: str) -> Plan:
+    choice = CommunicationChoice(
         table=table,
         sha256=digest,
         base=chosen.base,
@@ -197,4 +197,4 @@ def _told(plan: Plan, chosen: Chosen, asked: ChooseOptions, table: str, digest: 
         step_time_s=plan.prediction.step_time_s - chosen.saved_s,
         calls=chosen.calls,
     )
-    return replace(plan, communication=chosen.rules, communication_choice=told)
+    return replace(plan, communication=chosen.rules, communication_choice=choice)

@@ -238,8 +238,8 @@ def import_(
     from planner.comm.tables import importing, records
     from planner.commands.screen import comm_view, render
 
-    said = importing.Said(backend, algorithm, protocol, op, ranks, nodes)
-    found = importing.imported(file, source, said)
+    options = importing.ImportOptions(backend, algorithm, protocol, op, ranks, nodes)
+    found = importing.imported(file, source, options)
     journal = records.TableJournal(output)
     added = records.further(journal.rows, found.rows)
     if added:

@@ -54,9 +54,9 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
     from planner.commands.screen import images_view, render, report
     from planner.question.asked import PlanOptions
 
-    said = PlanOptions(**asked)
+    options = PlanOptions(**asked)
     if answers.counts_images(model):
-        images_view.deliver(answers.images(model, cluster, said), as_json=as_json, output=output)
+        images_view.deliver(answers.images(model, cluster, options), as_json=as_json, output=output)
         return
-    found = answers.plan(model, cluster, said, None if as_json else render.progress)
+    found = answers.plan(model, cluster, options, None if as_json else render.progress)
     report.deliver(found, as_json=as_json, output=output)

@@ -95,11 +95,11 @@ def _show(document: dict[str, Any], output: Path | None) -> None:
             f"pairs over 3 % apart in the right order {_percent(choice['pairwise'])}",
         )
     if gain := document["profiles"]:
-        told = (
+        errors = (
             f"{name}: MAPE {_percent(gain[key]['mape'])}, bias {_percent(gain[key]['bias'])}"
             for name, key in (("measured layer times", "measured"), ("modelled ones", "modelled"))
         )
-        render.labelled("Profile", f"{gain['n']:,} runs that a profile holds for: {'; '.join(told)}")
+        render.labelled("Profile", f"{gain['n']:,} runs that a profile holds for: {'; '.join(errors)}")
     for index, (rule, count) in enumerate(document["inferred"].items()):
         render.labelled("" if index else "Inferred", f"{count:,} x {rule}")
     for index, each in enumerate(document["not_covered"][:8]):

@@ -55,13 +55,13 @@ def by_goodput(of: Callable[[int, float], PlanSet], wanted: Request, noise: floa
         raise errors[0][1]
     entries = [(value_of(wanted, each), batch, each) for batch, plans in found for each in plans.plans]
     entries.sort(key=lambda entry: entry[0])
-    told = Assumption(
+    noted = Assumption(
         what=f"a noise scale of {noise:,.0f} sequences",
         why=f"as given; tokens grow with the batch by (scale + B) / (scale + {reference:,}), for the same progress",
         flag="--noise-scale",
     )
     plans = tuple(
-        replace(each, rank=rank, assumptions=(told, *each.assumptions))
+        replace(each, rank=rank, assumptions=(noted, *each.assumptions))
         for rank, (_, _, each) in enumerate(entries[: wanted.top], 1)
     )
     best = next(each for batch, each in found if batch == entries[0][1])
@@ -87,15 +87,15 @@ def by_goodput(of: Callable[[int, float], PlanSet], wanted: Request, noise: floa
 def _others(entries: Sequence[tuple[float, int, Plan]]) -> list[str]:
     """What the best plan of every other batch is short of."""
     value, chosen, first = entries[0]
-    told = []
+    lines = []
     for batch in sorted({b for _, b, _ in entries} - {chosen}):
         other, _, plan = next(entry for entry in entries if entry[1] == batch)
         faster = (batch / plan.prediction.step_time_s) / (chosen / first.prediction.step_time_s) - 1.0
-        told.append(
+        lines.append(
             f"batch {batch:,}: {format_percent(other / value - 1.0)} more for the same progress "
             f"({format_percent(faster)} more tokens a second)"
         )
-    return told
+    return lines
 
 
 def _line(error: ClusterwrightError) -> str:

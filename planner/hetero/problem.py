@@ -123,7 +123,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
         for f, p in zip(figures, each, strict=True)
     )
     between = {
-        (i, j): pools.crossing(offered, each[i], each[j], figures[i].network, figures[j].network)
+        (i, j): pools.link_between(offered, each[i], each[j], figures[i].network, figures[j].network)
         for i, j in product(range(len(each)), repeat=2)
         if i != j
     }
@@ -138,7 +138,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
     if not kept:
         raise NoAnswer(_nothing_fits(request, each))
     setting = _setting(request, offered, figures, pipelines.joined(kept), switches, precision, batch)
-    told = tuple((*(known.told() for known in used.values()), *unused) for used, unused in profiled)
+    layer_times = tuple((*(known.description() for known in used.values()), *unused) for used, unused in profiled)
     return PreparedPools(
         request,
         offered,
@@ -153,7 +153,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
         between,
         setting,
         tuple(used.get(precision) for used, _ in profiled),
-        told,
+        layer_times,
     )
 
 
@@ -196,8 +196,8 @@ def common_precision(request: Request, each: Sequence[JobPool]) -> str:
     able = [precisions(p.cluster, request.runtime, pins) for p in each]
     shared = [name for name in able[0] if all(name in others for others in able)]
     if not shared:
-        told = ", ".join(f"{p.name} has {'/'.join(a) or 'none of them'}" for p, a in zip(each, able, strict=True))
-        raise WrongQuestion(f"the pools share no precision: {told}; leave one out, or ask for another (--precision)")
+        able_to = ", ".join(f"{p.name} has {'/'.join(a) or 'none of them'}" for p, a in zip(each, able, strict=True))
+        raise WrongQuestion(f"the pools share no precision: {able_to}; leave one out, or ask for another (--precision)")
     return shared[0]
 
 

@@ -214,22 +214,22 @@ def rotary(base: float, **stretched: Any) -> Callable[[Reader], Fields]:
 
     def read(config: Reader) -> Fields:
         key = "rope_parameters" if config.has("rope_parameters") else "rope_scaling"
-        said = config.nested(key, {} if config.has(key) else stretched)
+        rope = config.nested(key, {} if config.has(key) else stretched)
         found: Fields = {
-            "base": next((r.number("rope_theta") for r in (config, said) if r.has("rope_theta")), base),
-            "share": next((r.number(_SHARE) for r in (config, said) if r.has(_SHARE)), 1.0),
+            "base": next((r.number("rope_theta") for r in (config, rope) if r.has("rope_theta")), base),
+            "share": next((r.number(_SHARE) for r in (config, rope) if r.has(_SHARE)), 1.0),
         }
-        kind = said.get("rope_type") or said.get("type") or "default"
+        kind = rope.get("rope_type") or rope.get("type") or "default"
         if kind == "default":
             return {"rotary": found}
-        if kind not in ("llama3", "yarn") or said.has("attention_factor"):
+        if kind not in ("llama3", "yarn") or rope.has("attention_factor"):
             return {}
         numbers = _LLAMA3 if kind == "llama3" else _YARN
-        found |= {name: said.number(name) for name in numbers if said.has(name)}
-        if kind == "yarn" and said.has("truncate"):
-            found["truncate"] = said.flag("truncate")
-        original = said.whole("original_max_position_embeddings", config.whole("max_position_embeddings", 1))
-        return {"rotary": {**found, "scaling": kind, "factor": said.number("factor"), "original": original}}
+        found |= {name: rope.number(name) for name in numbers if rope.has(name)}
+        if kind == "yarn" and rope.has("truncate"):
+            found["truncate"] = rope.flag("truncate")
+        original = rope.whole("original_max_position_embeddings", config.whole("max_position_embeddings", 1))
+        return {"rotary": {**found, "scaling": kind, "factor": rope.number("factor"), "original": original}}
 
     return read
 

@@ -171,18 +171,18 @@ def _is_device(path: Path) -> bool:
 
 
 def _write_beside(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
     finally:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def _toml(value: object) -> str:
     if is_dataclass(value):
-        value = {item.name: getattr(value, item.name) for item in fields(value) if _said(value, item)}
+        value = {item.name: getattr(value, item.name) for item in fields(value) if _is_set(value, item)}
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, float) and value.is_integer():
@@ -191,7 +191,7 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _said(owner: object, item: Field[Any]) -> bool:
+def _is_set(owner: object, item: Field[Any]) -> bool:
     return bool(getattr(owner, item.name) != item.default)
 
 

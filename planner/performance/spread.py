@@ -87,8 +87,8 @@ def half_width(known: Mapping[str, Width], situation: Situation) -> tuple[float,
     if own:
         names = tuple(name for name in names if name == LONG)
     sds = [*base, *(known[name].half if name in known else ASSUMED.get(name, 0.0) for name in names)]
-    said = [f"{own.runs} own runs" if own else "a lab that no fit has seen", *map(_reason(situation), names)]
-    return known[QUANTILE].half * math.sqrt(sum(sd * sd for sd in sds)), ", ".join(said)
+    reasons = [f"{own.runs} own runs" if own else "a lab that no fit has seen", *map(_reason(situation), names)]
+    return known[QUANTILE].half * math.sqrt(sum(sd * sd for sd in sds)), ", ".join(reasons)
 
 
 def _reason(situation: Situation) -> Callable[[str], str]:

@@ -69,7 +69,7 @@ def _pool(prepared: Prepared, nodes: int, precision: str, peak: float) -> PoolIn
         nodes=nodes,
         peak=peak,
         profile=prepared.profiles.get(precision),
-        layer_times=(*(each.told() for each in profiles), *prepared.unused),
+        layer_times=(*(each.description() for each in profiles), *prepared.unused),
         efficiency_notes=prepared.reached.notes,
     )
 

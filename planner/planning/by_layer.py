@@ -123,7 +123,7 @@ def of_plan(catalog: Catalog, plan: Plan, own: Cluster | None = None) -> Layered
 
 def _place(catalog: Catalog, plan: Plan, own: Cluster | None) -> Cluster:
     """Nodes of the plan's first pool."""
-    pool, told = plan.cluster.pools[0], plan.cluster.fabric
+    pool, section = plan.cluster.pools[0], plan.cluster.fabric
     if own is None and pool.node not in catalog.nodes:
         raise WrongQuestion(
             f"plan {plan.rank}: its node {pool.node!r} is not in the catalog; give the cluster's file that it was made "
@@ -135,17 +135,17 @@ def _place(catalog: Catalog, plan: Plan, own: Cluster | None) -> Cluster:
             f"{own.node.id} with {own.accelerator.id}"
         )
     on = cluster(catalog, pool.node, 1) if own is None else own
-    sides = told.dimensions or ()
+    sides = section.dimensions or ()
     fabric = Fabric(
-        id=told.id,
-        name=told.id,
+        id=section.id,
+        name=section.id,
         source="the plan",
-        kind=told.kind,  # type: ignore[arg-type]
-        nic_bandwidth=told.nic_bytes_per_s,
-        latency=told.latency_s,
-        topology=told.topology,  # type: ignore[arg-type]
-        leaf_nodes=told.leaf_nodes,
-        oversubscription=told.oversubscription,
+        kind=section.kind,  # type: ignore[arg-type]
+        nic_bandwidth=section.nic_bytes_per_s,
+        latency=section.latency_s,
+        topology=section.topology,  # type: ignore[arg-type]
+        leaf_nodes=section.leaf_nodes,
+        oversubscription=section.oversubscription,
         **{
             f"dimension{i}": Dimension(
                 topology=d.topology,  # type: ignore[arg-type]

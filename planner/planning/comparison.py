@@ -141,8 +141,8 @@ def _named(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _of_groups(plan: Plan, axis: str) -> str:
     """What each group of alike pipelines has, told once where all have the same; empty where a plan has no groups."""
-    told = [_of_group(group, axis) for group in plan.parallelism.groups]
-    return told[0] if len(set(told)) == 1 and axis not in _COUNTED else "; ".join(told)
+    texts = [_of_group(group, axis) for group in plan.parallelism.groups]
+    return texts[0] if len(set(texts)) == 1 and axis not in _COUNTED else "; ".join(texts)
 
 
 def _of_group(group: Group, axis: str) -> str:

@@ -86,8 +86,8 @@ def _beyond_limits(catalog: Catalog, request: Request) -> str:
         if _least(catalog, _on(request, count), request.objective):
             ways.append(_nodes(request, count))
             break
-    told = f"\nWhat would do: {'; or '.join(ways)}." if ways else ""
-    return f"No plan keeps {' and '.join(limit for limit in limits if limit)}.{told}"
+    suggestion = f"\nWhat would do: {'; or '.join(ways)}." if ways else ""
+    return f"No plan keeps {' and '.join(limit for limit in limits if limit)}.{suggestion}"
 
 
 def _later(catalog: Catalog, request: Request) -> list[str]:

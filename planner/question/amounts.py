@@ -19,17 +19,17 @@ def usd(text: object, currency: Currency) -> float:
     """
     if not isinstance(text, str):
         raise units.UnitError(f"{text!r} has no currency; write for example {example(currency.code)}")
-    said, plain = _in_dollars(text)
-    if not said:
+    code, plain = _in_dollars(text)
+    if not code:
         raise units.UnitError(f"{text!r} has no currency; write for example {example(currency.code)}")
-    if said != currency.code:
+    if code != currency.code:
         raise units.UnitError(
-            f'{text!r} is in {said}, and the portfolio in {currency.code}; convert it, or set currency = "{said}"'
+            f'{text!r} is in {code}, and the portfolio in {currency.code}; convert it, or set currency = "{code}"'
         )
     try:
         value = units.parse(plain, "money") * currency.usd
     except units.UnitError:
-        raise units.UnitError(f"{text!r} is no amount; write for example {example(said)}") from None
+        raise units.UnitError(f"{text!r} is no amount; write for example {example(code)}") from None
     if value < 0:
         raise units.UnitError(f"{text!r}: must not be negative")
     return value

@@ -241,8 +241,8 @@ def pinned_request(
     """
     known, wanted = request(model, named, asked)
     pins = configuration(wanted, _known_elsewhere(parse_pins(settings)))
-    said = {"--cluster": len(wanted.counts), "--batch": len(wanted.batches)}
-    for what, values in {**said, **{f"{axis}={b}": len(b.values) for axis, b in pins.bounds.items()}}.items():
+    counts = {"--cluster": len(wanted.counts), "--batch": len(wanted.batches)}
+    for what, values in {**counts, **{f"{axis}={b}": len(b.values) for axis, b in pins.bounds.items()}}.items():
         if values != 1:
             raise WrongQuestion(f"{what}: estimate takes one value; clusterwright plan tries several")
     return known, replace(wanted, pins=pins)

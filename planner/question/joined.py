@@ -133,7 +133,7 @@ def joint(pools: Pools, used: Sequence[JobPool], networks: Sequence[Network], ac
     """
     if len(used) == 1:
         return replace(networks[0], accelerators=accelerators)
-    links = [crossing(pools, a, b, networks[i], networks[j]) for (i, a), (j, b) in combinations(enumerate(used), 2)]
+    links = [link_between(pools, a, b, networks[i], networks[j]) for (i, a), (j, b) in combinations(enumerate(used), 2)]
     every = [*networks, *links]
     return Network(
         accelerators=accelerators,
@@ -153,7 +153,7 @@ def joint(pools: Pools, used: Sequence[JobPool], networks: Sequence[Network], ac
     )
 
 
-def crossing(pools: Pools, a: JobPool, b: JobPool, mine: Network, theirs: Network) -> Network:
+def link_between(pools: Pools, a: JobPool, b: JobPool, mine: Network, theirs: Network) -> Network:
     """The link between two pools as a network in which every hop leaves its domain.
 
     What an accelerator gets of it: ``B_link / accelerators of a node``, times the share that software reaches of NICs.

@@ -147,17 +147,17 @@ def _some(known: Catalog, part: str, count: int, fabric: str | None, region: str
     filled = [n for n in holding if count % n.accelerators == 0 and n.accelerators >= min(SMALL, count)]
     if filled:
         node = max(filled, key=lambda n: n.accelerators)
-        return [_of(known, node, node.accelerators, count // node.accelerators, fabric, region)]
+        return [_cluster_of(known, node, node.accelerators, count // node.accelerators, fabric, region)]
     if larger := [n for n in holding if n.accelerators > count]:
         node = min(larger, key=lambda n: n.accelerators)
-        return [_of(known, node, count, 1, fabric, region)]
+        return [_cluster_of(known, node, count, 1, fabric, region)]
     node = max(holding, key=lambda n: n.accelerators)
     whole, rest = divmod(count, node.accelerators)
-    found = [_of(known, node, node.accelerators, whole, fabric, region)]
-    return [*found, _of(known, node, rest, 1, fabric, region)] if rest else found
+    found = [_cluster_of(known, node, node.accelerators, whole, fabric, region)]
+    return [*found, _cluster_of(known, node, rest, 1, fabric, region)] if rest else found
 
 
-def _of(known: Catalog, node: Node, each: int, count: int, fabric: str | None, region: str | None) -> Cluster:
+def _cluster_of(known: Catalog, node: Node, each: int, count: int, fabric: str | None, region: str | None) -> Cluster:
     """So many nodes, or parts of one, of `each` accelerators."""
     usual = cluster(known, node.id, 1, fabric or _usual(node), region)
     return replace(usual, node=part_of(usual.node, each), count=count)

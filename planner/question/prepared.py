@@ -115,8 +115,8 @@ def resolve_efficiency(catalog: Catalog, request: Request, part: Accelerator) ->
     found = reached(catalog, part, request.runtime, request.release)
     if intervals.measured(intervals.read(catalog), part.generation):
         return found
-    told = f"no transformer's training run was fitted on {part.generation}: its interval is as wide as for unseen ones"
-    return replace(found, notes=(*found.notes, told))
+    note = f"no transformer's training run was fitted on {part.generation}: its interval is as wide as for unseen ones"
+    return replace(found, notes=(*found.notes, note))
 
 
 def _figures(

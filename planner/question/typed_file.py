@@ -64,7 +64,7 @@ class TypedFile:
             yield
         except Misfit as misfit:
             for each in misfit.found:
-                shown = "".join(f"{value!r}: " for value in each.value if not each.said)
+                shown = "".join(f"{value!r}: " for value in each.value if not each.names_value)
                 self.wrong((*where, *each.where), shown + each.reason)
         except (ClusterwrightError, ValueError) as error:
             self.wrong(where, str(error))

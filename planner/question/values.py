@@ -62,12 +62,12 @@ def iso_date(text: object) -> str:
         raise ValueError(f'{text!r} is no date; write for example "2026-11-20"') from None
 
 
-def number(said: str, is_right: Callable[[float], bool]) -> Callable[[object], float]:
-    """A reader of numbers without a unit; `said` are the words for those that are right."""
+def number(requirement: str, is_right: Callable[[float], bool]) -> Callable[[object], float]:
+    """A reader of numbers without a unit; `requirement` are the words for those that are right."""
 
     def read(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not is_right(value):
-            raise ValueError(f"{value!r}: must be a number {said}")
+            raise ValueError(f"{value!r}: must be a number {requirement}")
         return float(value)
 
     return read

@@ -165,7 +165,7 @@ def json_schema(kind: type) -> dict[str, Any]:
     described: dict[str, Any] = _adapter(kind).json_schema(by_alias=True, mode="serialization")
     for record in [described, *described.get("$defs", {}).values()]:
         # What a document written before a field existed lacks has no value; all else must be there.
-        record["required"] = [key for key, told in record["properties"].items() if told.get("default", "") is not None]
+        record["required"] = [key for key, each in record["properties"].items() if each.get("default", "") is not None]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
 
 

@@ -103,8 +103,8 @@ class MemoryPlacement:
     def name(self) -> str:
         """``none``, or as a pin says it: ``optimizer+activations:0.5``."""
         shares = {kind: getattr(self, kind) for kind in PLACED}
-        told = [kind if share == 1 else f"{kind}:{share:g}" for kind, share in shares.items() if share]
-        return "+".join(told) or "none"
+        parts = [kind if share == 1 else f"{kind}:{share:g}" for kind, share in shares.items() if share]
+        return "+".join(parts) or "none"
 
 
 PLACED = ("optimizer", "weights", "activations")

@@ -26,8 +26,8 @@ def no_layout(question: Question) -> str:
             return f"no layout of {_what(question)}{_with(question)}: {why} (rule {rule.name})"
     pins = {axis: bound for axis, bound in question.pins.bounds.items() if axis in LAYOUT_AXES}
     ones = "/".join(axis for axis, bound in pins.items() if str(bound) == "1")
-    said = [_with(question).removeprefix(" with "), f"{ones} of 1" if ones else ""]
-    together = f"{' and '.join(filter(None, said))} exclude one another" if pins else "no layout is legal"
+    reasons = [_with(question).removeprefix(" with "), f"{ones} of 1" if ones else ""]
+    together = f"{' and '.join(filter(None, reasons))} exclude one another" if pins else "no layout is legal"
     cluster = question.setting.cluster
     return (
         f"{together} for {_what(question)} ({cluster.accelerators:,} accelerators, batch {_listed(question.batches)})."

@@ -63,8 +63,8 @@ def merge(catalog: Catalog, study: Study, paths: Sequence[Path], *, explained: b
         found = load(path)
         changed = list(storing.differences(_plain(found.question), asked))
         if changed:
-            told = "\n  ".join(changed[:8])
-            raise WrongQuestion(f"{path}: of another study, or of this one before it changed:\n  {told}")
+            lines = "\n  ".join(changed[:8])
+            raise WrongQuestion(f"{path}: of another study, or of this one before it changed:\n  {lines}")
         if set(found.search.shards) & set(shards):
             raise WrongQuestion(f"{path}: shard {found.search.shards[0]} appears twice")
         shards += found.search.shards

@@ -74,7 +74,7 @@ def part(catalog: Catalog, network: str, pool: JobPool, precision: str, oom_risk
     )
 
 
-def of(catalog: Catalog, network: str, offered: Pools, used: Sequence[JobPool], precision: str = "fp16",
+def nodes_of(catalog: Catalog, network: str, offered: Pools, used: Sequence[JobPool], precision: str = "fp16",
        oom_risk: float = OOM_RISK) -> Nodes:  # fmt: skip
     """A node for every accelerator of the pools `used`, in their order: ``t = q b + s`` forward, ``k b + m`` backward.
 
@@ -94,14 +94,14 @@ def of(catalog: Catalog, network: str, offered: Pools, used: Sequence[JobPool], 
         fewest = min(pool.cluster.accelerators for pool in used)
         link = replace(link, domain=min(float(link.domain), max(float(min(fewest, ranks // 2)), 1.0)))
     software = parts[0].software
-    stretch = max(float(stretched(link, each.software, 1.0)) for each in parts)
+    straggler_factor = max(float(stretched(link, each.software, 1.0)) for each in parts)
     group = collectives.group(link, float(ranks), 1.0)
-    reduce = float(collectives.all_reduce(link, convolution.gradient_bytes(model, software), group)) * stretch
+    reduce = float(collectives.all_reduce(link, convolution.gradient_bytes(model, software), group)) * straggler_factor
     columns: list[tuple[float, ...]] = []
     for pool, each in zip(used, parts, strict=True):
         times = convolution.passes(model, each.device, each.software, np.array([FEW, MANY]))
         (few_f, many_f), (few_b, many_b) = (
-            (np.ravel(way) * stretch).tolist() for way in (times.forward, times.backward)
+            (np.ravel(way) * straggler_factor).tolist() for way in (times.forward, times.backward)
         )
         q, k = (many_f - few_f) / (MANY - FEW), (many_b - few_b) / (MANY - FEW)
         update = float(convolution.update_time(model, each.device)) + float(each.software.step_overhead)
@@ -114,6 +114,6 @@ def of(catalog: Catalog, network: str, offered: Pools, used: Sequence[JobPool], 
 
 
 def of_each(used: Sequence[JobPool], figures: Array) -> list[Array]:
-    """Figures of nodes (:func:`of`), pool by pool."""
+    """Figures of nodes (:func:`nodes_of`), pool by pool."""
     ends = np.cumsum([pool.cluster.accelerators for pool in used])
     return np.split(figures, ends[:-1].tolist())

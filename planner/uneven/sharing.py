@@ -43,13 +43,13 @@ def plan(catalog: Catalog, network: str, offered: Pools, batch: int, precision: 
     sets = [part for n in range(1, len(pools.all) + 1) for part in combinations(pools.all, n)]
     found = [each for part in sets if (each := _on(catalog, network, pools, part, batch, precision, oom_risk))]
     if not found:
-        most = int(sum(np.floor(images.of(catalog, network, pools, pools.all, precision, oom_risk).cap)))
+        most = int(sum(np.floor(images.nodes_of(catalog, network, pools, pools.all, precision, oom_risk).cap)))
         raise NoAnswer(
             f"{batch:,} images do not fit: all accelerators together hold {most:,} at this risk (--oom-risk); "
             f"what would do: --batch {most}, or more of them" if most else
             f"{network} does not fit into the memory of any accelerator"
         )  # fmt: skip
-    step, used, of, split = min(found, key=lambda each: each[0])
+    step, used, nodes, split = min(found, key=lambda each: each[0])
     alone = min((each for each in found if len(each[1]) == 1), key=lambda each: each[0], default=None)
     shares = images.of_each(used, split.batches)
     model = families.network(network)
@@ -69,8 +69,8 @@ def plan(catalog: Catalog, network: str, offered: Pools, batch: int, precision: 
         left_out=tuple(pool.name for pool in pools.all if pool not in used),
         step_time_s=step,
         images_per_s=batch / step,
-        breakdown=_breakdown(of, split),
-        even_step_s=_even(images.of(catalog, network, pools, pools.all, precision, oom_risk), batch),
+        breakdown=_breakdown(nodes, split),
+        even_step_s=_even(images.nodes_of(catalog, network, pools, pools.all, precision, oom_risk), batch),
         best_pool=alone[1][0].name if alone else None,
         best_pool_step_s=alone[0] if alone else None,
         assumptions=tuple(Assumption(what=what, why=why, flag=flag) for what, why, flag in assumptions),
@@ -80,18 +80,18 @@ def plan(catalog: Catalog, network: str, offered: Pools, batch: int, precision: 
 def _on(catalog: Catalog, network: str, pools: Pools, part: tuple[JobPool, ...], batch: int, precision: str,
         oom_risk: float) -> Found | None:  # fmt: skip
     """The best split over some pools of which each takes part; None where it does not fit, or one gets nothing."""
-    of = images.of(catalog, network, pools, part, precision, oom_risk)
-    if batch > np.sum(np.floor(of.cap)):
+    nodes = images.nodes_of(catalog, network, pools, part, precision, oom_risk)
+    if batch > np.sum(np.floor(nodes.cap)):
         return None
-    split = filling.whole(of, batch)
+    split = filling.whole(nodes, batch)
     if not all(np.any(mine > 0) for mine in images.of_each(part, split.batches)):
         return None
-    return float(split.time), part, of, split
+    return float(split.time), part, nodes, split
 
 
-def _even(of: Nodes, batch: int) -> float | None:
-    shares = node_times.even(of, batch)
-    return float(node_times.step_time(of, shares)) if np.all(shares <= of.cap) else None
+def _even(nodes: Nodes, batch: int) -> float | None:
+    shares = node_times.even(nodes, batch)
+    return float(node_times.step_time(nodes, shares)) if np.all(shares <= nodes.cap) else None
 
 
 def _pool(pool: JobPool, shares: node_times.Array, part: images.ImagePart) -> ImagePool:
@@ -110,11 +110,11 @@ def _pool(pool: JobPool, shares: node_times.Array, part: images.ImagePart) -> Im
     )
 
 
-def _breakdown(of: Nodes, split: BatchSplit) -> dict[str, float]:
+def _breakdown(nodes: Nodes, split: BatchSplit) -> dict[str, float]:
     """Seconds of the slowest accelerator by cause."""
-    slowest = int(np.argmax(node_times.node_time(of, split.batches)))
+    slowest = int(np.argmax(node_times.node_time(nodes, split.batches)))
     mine = float(split.batches[slowest])
-    forward = float(of.q[slowest] * mine + of.s[slowest])
-    backward = float(of.k[slowest] * mine + of.m[slowest])
+    forward = float(nodes.q[slowest] * mine + nodes.s[slowest])
+    backward = float(nodes.k[slowest] * mine + nodes.m[slowest])
     shown = float(split.time) - forward - backward
     return {"forward, update": forward, "backward": backward, "reductions": shown}

@@ -63,17 +63,17 @@ def violations(plan: Plan) -> list[Violation]:
     If the document itself is malformed (numbers that are none, a shape that is no model, groups on pools that there are
     not), only that is told.
     """
-    found = [*_told((check.__name__, check(plan)) for check in document.CHECKS)]
+    found = [*_as_violations((check.__name__, check(plan)) for check in document.CHECKS)]
     if found:
         return found
     claim = Claim(plan, read(plan.workload.shape))
-    if plan.parallelism.groups and (found := [*_told([(POSSIBLE.__name__, POSSIBLE(claim))])]):
+    if plan.parallelism.groups and (found := [*_as_violations([(POSSIBLE.__name__, POSSIBLE(claim))])]):
         return found
     checks = UNLIKE_CHECKS if plan.parallelism.groups else CHECKS
-    return [*_told((check.__name__, check(claim)) for check in checks)]
+    return [*_as_violations((check.__name__, check(claim)) for check in checks)]
 
 
-def _told(checks: Iterable[tuple[str, Iterator[str]]]) -> Iterator[Violation]:
+def _as_violations(checks: Iterable[tuple[str, Iterator[str]]]) -> Iterator[Violation]:
     return (Violation(name, says) for name, sentences in checks for says in sentences)
 
 

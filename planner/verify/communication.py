@@ -49,10 +49,10 @@ def _named(rule: CommunicationRule) -> str:
 
 def choice_is_what_rules_say(c: Claim) -> Iterator[str]:
     """Each call that is told falls under a rule that names its choice; live back ends are those of the choices."""
-    told, rules = c.plan.communication_choice, c.plan.communication
-    if told is None:
+    choice, rules = c.plan.communication_choice, c.plan.communication
+    if choice is None:
         return
-    for call in told.calls:
+    for call in choice.calls:
         held = [
             rule
             for rule in rules
@@ -65,34 +65,34 @@ def choice_is_what_rules_say(c: Claim) -> Iterator[str]:
             yield f"{what} falls under {len(held)} rules"
         elif _spelt(held[0]) != call.choice:
             yield f"{what} is listed with {call.choice}, but by the rules it uses {_spelt(held[0])}"
-    used = {call.choice.split(" ")[0] for call in told.calls}
-    if set(told.live) != used or len(told.live) > told.most or (told.calls and told.base == ""):
-        yield f"live are {', '.join(told.live)} of at most {told.most}; the calls use {', '.join(sorted(used))}"
+    used = {call.choice.split(" ")[0] for call in choice.calls}
+    if set(choice.live) != used or len(choice.live) > choice.most or (choice.calls and choice.base == ""):
+        yield f"live are {', '.join(choice.live)} of at most {choice.most}; the calls use {', '.join(sorted(used))}"
 
 
 def rules_are_for_calls(c: Claim) -> Iterator[str]:
     """Rules of a told choice are for its calls' operations and groups, by a back end that is live or the base: other
     sizes than the plan's get one of these too.
     """
-    told = c.plan.communication_choice
-    if told is None:
+    choice = c.plan.communication_choice
+    if choice is None:
         return
-    called = {(call.op, call.group, call.ranks) for call in told.calls}
+    called = {(call.op, call.group, call.ranks) for call in choice.calls}
     for rule in c.plan.communication:
         if (rule.op, rule.group, rule.ranks) not in called:
             yield f"{_named(rule)}: the plan makes no such call"
-        elif rule.backend not in {*told.live, told.base}:
-            yield f"{_named(rule)}: live are {', '.join(told.live)}"
+        elif rule.backend not in {*choice.live, choice.base}:
+            yield f"{_named(rule)}: live are {', '.join(choice.live)}"
 
 
 def calls_add_up(c: Claim) -> Iterator[str]:
     """``0 <= saved_s <= step (1 - alone_s / base_s)``; what leaves the base does so for more than the margin; the model
     alone saves nothing.
     """
-    told, step = c.plan.communication_choice, c.plan.prediction.step_time_s
-    if told is None:
+    choice, step = c.plan.communication_choice, c.plan.prediction.step_time_s
+    if choice is None:
         return
-    for call in told.calls:
+    for call in choice.calls:
         what = f"{call.op} of {call.bytes:.6g} bytes in {call.group}"
         if not (call.ranks > 1 and call.count > 0 and call.bytes > 0 and call.alone_s > 0 and call.base_s > 0):
             yield f"{what}: {call.ranks} ranks, {call.count:g} calls, {call.alone_s:g} s each, {call.base_s:g} s"
@@ -104,11 +104,11 @@ def calls_add_up(c: Claim) -> Iterator[str]:
         if not -TOLERANCE * step <= call.saved_s <= most + TOLERANCE * step:
             yield f"{what}: {call.saved_s:.9g} s of the step are saved, at most {most:.9g} can be"
         if call.alone_s > call.base_s * (1.0 + TOLERANCE):
-            yield f"{what}: {call.choice} takes {call.alone_s:.9g} s, longer than {told.base}, {call.base_s:.9g}"
-        left = call.choice.partition(" ")[0] != told.base
-        if left and call.alone_s * (1.0 + told.margin) > call.base_s * (1.0 + TOLERANCE):
-            yield f"{what}: {call.choice} gains less than the margin of {told.margin:g}"
-        if told.modelled and (call.saved_s or call.alone_s != call.base_s):
+            yield f"{what}: {call.choice} takes {call.alone_s:.9g} s, longer than {choice.base}, {call.base_s:.9g}"
+        left = call.choice.partition(" ")[0] != choice.base
+        if left and call.alone_s * (1.0 + choice.margin) > call.base_s * (1.0 + TOLERANCE):
+            yield f"{what}: {call.choice} gains less than the margin of {choice.margin:g}"
+        if choice.modelled and (call.saved_s or call.alone_s != call.base_s):
             yield f"{what}: a gain that was not measured"
 
 
@@ -119,15 +119,15 @@ def _spelt(rule: CommunicationRule) -> str:
 
 def gain_adds_up(c: Claim) -> Iterator[str]:
     """``step_time_s = prediction - saved_s``, and ``0 <= saved_s <= sum(saved_s of the calls) <= prediction``."""
-    told, step = c.plan.communication_choice, c.plan.prediction.step_time_s
-    if told is None:
+    choice, step = c.plan.communication_choice, c.plan.prediction.step_time_s
+    if choice is None:
         return
     near = TOLERANCE * step
-    if abs(told.step_time_s - (step - told.saved_s)) > near:
-        yield f"the step takes {told.step_time_s:.9g} s, {step - told.saved_s:.9g} follow from what is saved"
-    calls = sum(call.saved_s for call in told.calls)
-    if not -near <= told.saved_s <= calls + near or calls > step:
-        yield f"{told.saved_s:.9g} s are saved, by the calls {calls:.9g} of {step:.9g}"
+    if abs(choice.step_time_s - (step - choice.saved_s)) > near:
+        yield f"the step takes {choice.step_time_s:.9g} s, {step - choice.saved_s:.9g} follow from what is saved"
+    calls = sum(call.saved_s for call in choice.calls)
+    if not -near <= choice.saved_s <= calls + near or calls > step:
+        yield f"{choice.saved_s:.9g} s are saved, by the calls {calls:.9g} of {step:.9g}"
 
 
 CHECKS: tuple[Check, ...] = (

@@ -42,7 +42,7 @@ def summary_follows(c: Claim) -> Iterator[str]:
     """
     p, b, groups = c.plan.parallelism, c.plan.batch, c.plan.parallelism.groups
     every = [s for g in groups for s in g.stages]
-    said = {
+    stated = {
         "tp": p.tp,
         "pp": p.pp,
         "cp": p.cp,
@@ -64,12 +64,12 @@ def summary_follows(c: Claim) -> Iterator[str]:
         "micro": max(g.micro for g in groups),
         "accumulation": max(g.micro_batches for g in groups),
     }
-    yield from (f"{n} is {said[n]}; the groups have {most}" for n, most in found.items() if said[n] != most)
+    yield from (f"{n} is {stated[n]}; the groups have {most}" for n, most in found.items() if stated[n] != most)
     if p.zero_stage > 1:
         yield f"zero_stage is {p.zero_stage}; heterogeneous pipelines can share optimizer states only"
     main = max(groups, key=lambda g: g.sequences)
-    told = [(s.pool, s.layers, s.tp, s.dp) for s in p.stages]
-    if told != [(s.pool, s.layers, s.tp, main.copies * main.width) for s in main.stages]:
+    listed = [(s.pool, s.layers, s.tp, s.dp) for s in p.stages]
+    if listed != [(s.pool, s.layers, s.tp, main.copies * main.width) for s in main.stages]:
         yield "the reported stages are not those of the group with the most sequences"
     shares = [
         sum(g.sequences * s.layers / sum(x.layers for x in g.stages) for g in groups for s in g.stages if s.pool == i)
@@ -223,8 +223,8 @@ def fullest_stage_is_told(c: Claim) -> Iterator[str]:
     yield from unless_same("memory.total_bytes / capacity_bytes", m.total_bytes / m.capacity_bytes, most)
     fullest = {(n, capacity) for share, n, capacity in held if same(share, most)}
     if not any(m.stage == n and same(m.capacity_bytes, capacity) for n, capacity in fullest):
-        told = " or ".join(f"stage {n} with {capacity:.6g} B" for n, capacity in sorted(fullest))
-        yield f"memory is reported for stage {m.stage} with {m.capacity_bytes:.6g} B; the fullest is {told}"
+        listed = " or ".join(f"stage {n} with {capacity:.6g} B" for n, capacity in sorted(fullest))
+        yield f"memory is reported for stage {m.stage} with {m.capacity_bytes:.6g} B; the fullest is {listed}"
 
 
 def switches_are_those_of_groups(c: Claim) -> Iterator[str]:
@@ -232,9 +232,9 @@ def switches_are_those_of_groups(c: Claim) -> Iterator[str]:
     plan = c.plan
     names = {s.recompute for g in plan.parallelism.groups for s in g.stages}
     name = next(each for each in reversed(RECOMPUTES) if each in names)
-    told = (plan.recompute.policy, plan.recompute.layers_fraction, plan.recompute.selective)
-    if told != (name, float(name == "full"), name == "selective"):
-        yield f"recompute is reported as {', '.join(map(str, told))}; the largest of the stages is {name}"
+    listed = (plan.recompute.policy, plan.recompute.layers_fraction, plan.recompute.selective)
+    if listed != (name, float(name == "full"), name == "selective"):
+        yield f"recompute is reported as {', '.join(map(str, listed))}; the largest of the stages is {name}"
     if any(plan.offload.values()) or plan.overlap.p2p:
         yield "heterogeneous pipelines are costed without offload, and with transfers that are waited for"
     if plan.overlap.tp and not plan.parallelism.sequence_parallel:

@@ -126,8 +126,8 @@ def expanded_memory_is_one(c: Claim) -> Iterator[str]:
     """
     plan, m = c.plan, c.plan.prediction.memory
     pool = plan.cluster.pools[0]
-    told = (pool.expanded is not None, m.expanded is not None, plan.placement is not None)
-    if any(told) and not all(told):
+    given = (pool.expanded is not None, m.expanded is not None, plan.placement is not None)
+    if any(given) and not all(given):
         yield "of the pool's expanded memory, what lies in it and the placement, some are missing"
     if pool.expanded is None or m.expanded is None or plan.placement is None:
         return
@@ -259,8 +259,8 @@ def usable(c: Claim, capacity: float) -> float:
 def risk_is_one(c: Claim) -> Iterator[str]:
     """``0 < risk <= 1 / 2``, stated with its chance and the interval that both rest on, or none of them."""
     m = c.plan.prediction.memory
-    told = (m.oom_risk is not None, m.oom_chance is not None, "memory_bytes" in c.plan.prediction.intervals)
-    if any(told) and not all(told):
+    given = (m.oom_risk is not None, m.oom_chance is not None, "memory_bytes" in c.plan.prediction.intervals)
+    if any(given) and not all(given):
         yield "of oom_risk, oom_chance and the interval memory_bytes, some are missing"
     if m.oom_risk is not None and not 0.0 < m.oom_risk <= 0.5:
         yield f"oom_risk is {m.oom_risk:g}; it must be more than 0 and at most 0.5"

@@ -28,8 +28,8 @@ def read(shape: Mapping[str, Any]) -> Model:
     try:
         model: Model = _reader().validate_python(dict(shape))
     except ValidationError as error:
-        told = (": ".join((".".join(map(str, e["loc"])), e["msg"])) for e in error.errors()[:10])
-        raise ValueError("; ".join(told)) from None
+        problems = (": ".join((".".join(map(str, e["loc"])), e["msg"])) for e in error.errors()[:10])
+        raise ValueError("; ".join(problems)) from None
     return model
 
 

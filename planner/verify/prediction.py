@@ -113,9 +113,9 @@ def intervals_are_ordered(c: Claim) -> Iterator[str]:
 
 def measured_times_are_told(c: Claim) -> Iterator[str]:
     """Each profile of layer times among the inputs stands, by its hash, in an assumption on layer times."""
-    told = " ".join(assumption.why for assumption in c.plan.assumptions if assumption.what == "layer times")
+    reasons = " ".join(assumption.why for assumption in c.plan.assumptions if assumption.what == "layer times")
     for name, digest in c.plan.generator.inputs.items():
-        if name.startswith("profile ") and digest not in told:
+        if name.startswith("profile ") and digest not in reasons:
             yield f"{name} is an input, but no assumption states that layer times were measured"
 
 

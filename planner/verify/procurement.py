@@ -363,8 +363,8 @@ def prices_have_their_age(question: ProcureOptions, a: Alternative) -> Iterator[
     """A price is stale if it is older than a year on the question's day, undated, or still to come."""
     for pool in a.pools:
         if pool.way != "own" and pool.stale != _stale(pool.price_date, question.as_of):
-            said = "stale" if pool.stale else "not stale"
-            yield f"{pool.id}: the price of {pool.price_date or 'no date'} is said to be {said}"
+            age = "stale" if pool.stale else "not stale"
+            yield f"{pool.id}: the price of {pool.price_date or 'no date'} is said to be {age}"
 
 
 def _stale(dated: str, as_of: str) -> bool:
@@ -461,11 +461,11 @@ SUMMARIES: tuple[Callable[[Procurement], Iterator[str]], ...] = (
 def violations(document: Procurement) -> list[Violation]:
     """Everything in a procurement that cannot be; empty for one that holds."""
     found = [Violation(question_is_possible.__name__, says) for says in question_is_possible(document.question)]
-    found = found or [found for a in document.alternatives for found in _of(document.question, a)]
+    found = found or [found for a in document.alternatives for found in _violations_of(document.question, a)]
     return found + [Violation(check.__name__, says) for check in SUMMARIES for says in check(document)]
 
 
-def _of(question: ProcureOptions, a: Alternative) -> Iterator[Violation]:
+def _violations_of(question: ProcureOptions, a: Alternative) -> Iterator[Violation]:
     from planner.verify import violations as of_plan
 
     impossible = [
@@ -487,7 +487,7 @@ def keeps(question: ProcureOptions, a: Alternative) -> None:
     Raises:
         AssertionError: it does not, which is a fault of the program; the message says all that is wrong.
     """
-    found = [str(violation) for violation in _of(question, a)]
+    found = [str(violation) for violation in _violations_of(question, a)]
     if found:
         raise AssertionError(f"the answer does not hold: {'; '.join(found)}")
 

@@ -47,7 +47,7 @@ def listed(plan: Plan, catalog: Catalog, where: str = "plan", own: Sequence[Clus
         WrongQuestion: the plan names what the catalog does not have, or its communication was predicted from other
         figures than the catalog's.
     """
-    told = plan.prediction.breakdown
+    in_plan = plan.prediction.breakdown
     if several_pools.several(plan):
         known = known_of(plan, catalog, where, own)
         found: tuple[Call, ...] = several_pools.listed(known)
@@ -61,14 +61,14 @@ def listed(plan: Plan, catalog: Catalog, where: str = "plan", own: Sequence[Clus
         found, parts = calls.calls(grid), cost.breakdown(grid)
     for cause in CAUSES:
         seconds = float(parts[cause])  # type: ignore[arg-type]
-        if not math.isclose(seconds, told.get(cause, 0.0), rel_tol=several_pools.SAME, abs_tol=1e-9):
-            raise _other(where, f"{cause} takes {told.get(cause, 0.0):.6g} s", f"{seconds:.6g} s", own)
+        if not math.isclose(seconds, in_plan.get(cause, 0.0), rel_tol=several_pools.SAME, abs_tol=1e-9):
+            raise _other(where, f"{cause} takes {in_plan.get(cause, 0.0):.6g} s", f"{seconds:.6g} s", own)
     return found
 
 
-def _other(where: str, told: str, mine: str, own: Sequence[Cluster]) -> WrongQuestion:
+def _other(where: str, in_plan: str, mine: str, own: Sequence[Cluster]) -> WrongQuestion:
     return WrongQuestion(
-        f"{where}: {told} in the plan and {mine} by this {'cluster, ' if own else ''}catalog and version; give the "
+        f"{where}: {in_plan} in the plan and {mine} by this {'cluster, ' if own else ''}catalog and version; give the "
         "catalog that it was made with (--catalog DIR) and the cluster's file, if it was made from one "
         "(--cluster FILE.toml), or make it again (clusterwright plan ... -o FILE)"
     )
@@ -80,9 +80,9 @@ def _refuse_others(known: several_pools.KnownPlan, where: str, own: Sequence[Clu
     for i, (g, mine, whole) in enumerate(zip(known.plan.parallelism.groups, stages, groups, strict=True)):
         found = zip(g.stages, mine, strict=True)
         pairs = [(f"stage {j + 1} of pipelines {i + 1}", s.time_s, t) for j, (s, t) in enumerate(found)]
-        for what, told, seconds in (*pairs, (f"a step of pipelines {i + 1}", g.time_s, whole)):
-            if not math.isclose(float(seconds), told, rel_tol=several_pools.SAME):
-                raise _other(where, f"{what} takes {told:.6g} s", f"{float(seconds):.6g} s", own)
+        for what, in_plan, seconds in (*pairs, (f"a step of pipelines {i + 1}", g.time_s, whole)):
+            if not math.isclose(float(seconds), in_plan, rel_tol=several_pools.SAME):
+                raise _other(where, f"{what} takes {in_plan:.6g} s", f"{float(seconds):.6g} s", own)
 
 
 def known_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> several_pools.KnownPlan:
@@ -192,12 +192,12 @@ def _workload(plan: Plan) -> Workload:
 
 
 def _optimizer(plan: Plan) -> Optimizer:
-    said = plan.workload.optimizer
+    optimizer = plan.workload.optimizer
     return Optimizer(
-        id=said["id"],
-        name=said["id"],
+        id=optimizer["id"],
+        name=optimizer["id"],
         source="the plan",
-        state_bytes=said["state_bytes"],
-        master_bytes=said["master_bytes"],
-        step_bytes=said["step_bytes"],
+        state_bytes=optimizer["state_bytes"],
+        master_bytes=optimizer["master_bytes"],
+        step_bytes=optimizer["step_bytes"],
     )

@@ -134,7 +134,7 @@ def known(plan: Plan, at: Sequence[Cluster], figures: Sequence[Figures], able: C
         for i, (f, c) in enumerate(zip(figures, at, strict=True))
     )
     links = {
-        (i, j): pools.crossing(joined, a, b, figures[i].network, figures[j].network)
+        (i, j): pools.link_between(joined, a, b, figures[i].network, figures[j].network)
         for i, a in enumerate(joined.all)
         for j, b in enumerate(joined.all)
         if i != j
@@ -240,9 +240,9 @@ def listed(k: KnownPlan) -> tuple[PoolCall, ...]:
 
 
 def _on(call: Call, where: tuple[int, ...], row: int, stage: int, *, leads: bool, paces: bool) -> PoolCall:
-    told = {name: getattr(call, name) for name in Call.__dataclass_fields__}
-    told["pools"] = call.pools or where
-    return PoolCall(**told, pipelines=row, stage=stage, leads=leads, paces=paces)
+    fields = {name: getattr(call, name) for name in Call.__dataclass_fields__}
+    fields["pools"] = call.pools or where
+    return PoolCall(**fields, pipelines=row, stage=stage, leads=leads, paces=paces)
 
 
 def _grid(k: KnownPlan, row: int, stage: int) -> Grid:

@@ -68,7 +68,7 @@ class Chosen:
     """Upper end of the 95 % interval of mixed over base on rounds that it was not chosen on; None: too few rounds."""
     fell_back: bool
     """Whether a mixture was found and not trusted."""
-    beside: bool = False
+    off_critical_path: bool = False
     """Whether one was found that gains only where the step does not wait: in other pipelines than the slowest."""
 
 
@@ -96,7 +96,7 @@ def choose(calls: Sequence[Call], table: TimesTable | MeasuredTables, asked: Cho
     if fell_back:
         kept = tuple(question.base[op] for op in question.ops)
         found = BackEndChoice(kept, back_ends.value(question.instance, kept), 0.0)
-    return _told(question, found, held_back, fell_back)
+    return _chosen(question, found, held_back, fell_back)
 
 
 def pin(calls: Sequence[Call], look_up: Times) -> Chosen:
@@ -346,7 +346,7 @@ def _upper(logs: Sequence[float]) -> float:
 # ---- rules -----------------------------------------------------------------------------------------------------------
 
 
-def _told(question: _Question, found: BackEndChoice, held_back: float | None, fell_back: bool) -> Chosen:
+def _chosen(question: _Question, found: BackEndChoice, held_back: float | None, fell_back: bool) -> Chosen:
     of = {i: who for members, who in zip(question.classes, found.candidates, strict=True) for i in members}
     live = {who.backend for who in found.candidates}
     before = sum(call.exposed_s for call in question.calls)

@@ -22,7 +22,7 @@ MOST_ROUNDS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ImportOptions:
     """What the file does not say itself."""
 
     backend: str | None = None
@@ -33,16 +33,16 @@ class Said:
     nodes: int | None = None
 
 
-def imported(path: Path, source: str, said: Said) -> TimesTable:
+def imported(path: Path, source: str, options: ImportOptions) -> TimesTable:
     """The rows of a file.
 
     Raises:
         WrongQuestion: not what it is said to be, nothing in it, or something that it does not say was not given.
     """
     if source == "csv":
-        return _overridden(records.read(path), said)
+        return _overridden(records.read(path), options)
     body = records.text(path)
-    rows = tuple(READERS[source](body, str(path), said))
+    rows = tuple(READERS[source](body, str(path), options))
     if not rows:
         raise WrongQuestion(f"{path}: no row of {source} in it; {_LOOKS[source]}")
     for row in rows:
@@ -50,14 +50,16 @@ def imported(path: Path, source: str, said: Said) -> TimesTable:
     return TimesTable(tuple(replace(row, source=row.source or path.name) for row in rows))
 
 
-def _overridden(found: TimesTable, said: Said) -> TimesTable:
+def _overridden(found: TimesTable, options: ImportOptions) -> TimesTable:
     """A CSV says all itself; only what is given replaces it."""
-    changes: dict[str, Any] = {name: value for name in ("ranks", "nodes") if (value := getattr(said, name)) is not None}
-    if said.op is not None:
-        changes["op"] = records.operation(said.op, "--op")
+    changes: dict[str, Any] = {
+        name: value for name in ("ranks", "nodes") if (value := getattr(options, name)) is not None
+    }
+    if options.op is not None:
+        changes["op"] = records.operation(options.op, "--op")
     rows = (replace(row, **changes) for row in found.rows)
-    if said.backend is not None:
-        who = CollectiveMethod(said.backend.lower(), said.algorithm.lower(), said.protocol.lower())
+    if options.backend is not None:
+        who = CollectiveMethod(options.backend.lower(), options.algorithm.lower(), options.protocol.lower())
         rows = (replace(row, candidate=who) for row in rows)
     changed = tuple(rows)
     for row in changed:
@@ -65,15 +67,15 @@ def _overridden(found: TimesTable, said: Said) -> TimesTable:
     return TimesTable(changed)
 
 
-def _candidate(said: Said, default: str, where: str) -> CollectiveMethod:
-    backend = said.backend or default
+def _candidate(options: ImportOptions, default: str, where: str) -> CollectiveMethod:
+    backend = options.backend or default
     if not backend:
         raise WrongQuestion(f"{where}: which back end was this? (--backend mpich)")
-    return CollectiveMethod(backend.lower(), said.algorithm.lower(), said.protocol.lower())
+    return CollectiveMethod(backend.lower(), options.algorithm.lower(), options.protocol.lower())
 
 
-def _ranks(said: Said, found: int | None, where: str) -> int:
-    ranks = said.ranks or found
+def _ranks(options: ImportOptions, found: int | None, where: str) -> int:
+    ranks = options.ranks or found
     if not ranks:
         raise WrongQuestion(f"{where}: it does not state the number of ranks; give it (--ranks 8)")
     return ranks
@@ -92,10 +94,10 @@ def _seconds(text: str, scale: float, where: str) -> float:
 # ---- nccl-tests ------------------------------------------------------------------------------------------------------
 
 
-def _nccl_tests(body: str, where: str, said: Said) -> Iterator[TableRow]:
+def _nccl_tests(body: str, where: str, options: ImportOptions) -> Iterator[TableRow]:
     """``size count type redop root time algbw busbw #wrong ...``: out-of-place times in microseconds."""
     named = re.search(r"Collective test starting:\s*(\w+?)(?:_perf)?\s*$", body, re.MULTILINE)
-    op = said.op or (named[1] if named else None)
+    op = options.op or (named[1] if named else None)
     places = re.findall(r"^#\s+Rank\s+\d+.*?\bon\s+(\S+)", body, re.MULTILINE)
     for number, line in enumerate(body.splitlines(), 1):
         cells = line.split()
@@ -108,11 +110,11 @@ def _nccl_tests(body: str, where: str, said: Said) -> Iterator[TableRow]:
             raise WrongQuestion(f"{at}: {cells[8]} wrong results; such a row is not usable")
         if not int(cells[0]):
             continue
-        ranks = _ranks(said, len(places) or None, where)
-        nodes = said.nodes or len(set(places)) or 1
+        ranks = _ranks(options, len(places) or None, where)
+        nodes = options.nodes or len(set(places)) or 1
         seconds = _seconds(cells[5], 1e-6, at)
         yield TableRow(
-            _candidate(said, "nccl", where), records.operation(op, at), ranks, int(cells[0]), seconds, 0, nodes
+            _candidate(options, "nccl", where), records.operation(op, at), ranks, int(cells[0]), seconds, 0, nodes
         )
 
 
@@ -123,7 +125,7 @@ _PER_RANK = ("all-gather", "all-to-all")
 """Operations whose size OSU gives for one rank's share."""
 
 
-def _osu(body: str, where: str, said: Said) -> Iterator[TableRow]:
+def _osu(body: str, where: str, options: ImportOptions) -> Iterator[TableRow]:
     """``size latency(us) ...``; of a gather and an all-to-all the size is one rank's share: ``bytes = ranks size``."""
     title = _OSU_TITLE.search(body)
     name = title[1].lower().replace("non-blocking", "").split()[0] if title and title[1].strip() else ""
@@ -133,29 +135,31 @@ def _osu(body: str, where: str, said: Said) -> Iterator[TableRow]:
         if len(cells) < 2 or not cells[0].isdecimal() or not int(cells[0]):
             continue
         at = f"{where}:{number}"
-        if not (said.op or name):
+        if not (options.op or name):
             raise WrongQuestion(f"{where}: it does not state the operation; give it (--op all-reduce)")
-        op = records.operation(said.op or name, at)
-        ranks = _ranks(said, 2 if op == "send-recv" else None, where)
+        op = records.operation(options.op or name, at)
+        ranks = _ranks(options, 2 if op == "send-recv" else None, where)
         size = int(cells[0]) * (ranks if op in _PER_RANK else 1)
-        yield TableRow(_candidate(said, "", where), op, ranks, size, _seconds(cells[1], 1e-6, at), 0, said.nodes or 1)
+        yield TableRow(
+            _candidate(options, "", where), op, ranks, size, _seconds(cells[1], 1e-6, at), 0, options.nodes or 1
+        )
 
 
 # ---- comms logger ----------------------------------------------------------------------------------------------------
 
 
-def _logger(body: str, where: str, said: Said) -> Iterator[TableRow]:
+def _logger(body: str, where: str, options: ImportOptions) -> Iterator[TableRow]:
     """``{op: {bytes: [count, [latencies in ms], ...]}}``; of gathers and scatters the bytes are one rank's share."""
     try:
-        told = json.loads(body)
+        log = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise WrongQuestion(f"{where}: not JSON: {error}") from None
-    told = told.get("comms_dict", told) if isinstance(told, dict) else None
-    if not isinstance(told, Mapping):
+    log = log.get("comms_dict", log) if isinstance(log, dict) else None
+    if not isinstance(log, Mapping):
         raise WrongQuestion(f"{where}: {_LOOKS['comms-logger']}")
-    ranks = _ranks(said, None, where)
-    who = _candidate(said, "", where)
-    for name, sizes in told.items():
+    ranks = _ranks(options, None, where)
+    who = _candidate(options, "", where)
+    for name, sizes in log.items():
         op = records.operation(str(name), where)
         if not isinstance(sizes, Mapping):
             raise WrongQuestion(f"{where}: {name}: {_LOOKS['comms-logger']}")
@@ -166,10 +170,10 @@ def _logger(body: str, where: str, said: Said) -> Iterator[TableRow]:
             latencies = record[1] if isinstance(record[1], list) else [record[1]]
             whole = int(size) * (ranks if op in ("all-gather", "reduce-scatter") else 1)
             for index, latency in enumerate(latencies[:MOST_ROUNDS] if whole else ()):
-                yield TableRow(who, op, ranks, whole, _seconds(str(latency), 1e-3, at), index, said.nodes or 1)
+                yield TableRow(who, op, ranks, whole, _seconds(str(latency), 1e-3, at), index, options.nodes or 1)
 
 
-Reader = Callable[[str, str, Said], Iterator[TableRow]]
+Reader = Callable[[str, str, ImportOptions], Iterator[TableRow]]
 READERS: dict[str, Reader] = {"nccl-tests": _nccl_tests, "osu": _osu, "comms-logger": _logger}
 SOURCES = (*READERS, "csv")
 _LOOKS = {

@@ -111,22 +111,22 @@ def _job(asked: MeasureOptions, ranks: int, journal: TableJournal, advance: Call
         "seed": asked.seed,
     }
     today, source = datetime.date.today().isoformat(), "comm tune"
-    told = 0
+    count = 0
     with _running(asked, ranks, job) as lines:
         for line in lines:
-            found = _said(line)
+            found = _parsed_row(line)
             if found is None:
                 continue
-            told += 1
+            count += 1
             who = CollectiveMethod(found["backend"])
             seconds = float(f"{found['seconds']:.6g}")  # as the table gives it back
             row = TableRow(who, found["op"], ranks, found["bytes"], seconds, found["round"], 1, source, today)
             journal.add([row])
             advance(1, f"{ranks} ranks, {row.op}")
-    advance(len(wanted) * len(asked.backends) - told, "")
+    advance(len(wanted) * len(asked.backends) - count, "")
 
 
-def _said(line: str) -> dict[str, Any] | None:
+def _parsed_row(line: str) -> dict[str, Any] | None:
     """A line of the job as a row's cells; None if it is something else that a library printed."""
     try:
         found = json.loads(line)
@@ -159,10 +159,10 @@ def _running(asked: MeasureOptions, ranks: int, job: dict[str, Any]) -> Iterator
                     process.stdout.close()
         if any(codes):
             errors.seek(0)
-            told = [line.strip() for line in errors.read().splitlines() if line.strip()]
-            wrong = [line for line in told if "rror" in line or "wrong result" in line]
+            lines = [line.strip() for line in errors.read().splitlines() if line.strip()]
+            wrong = [line for line in lines if "rror" in line or "wrong result" in line]
             raise WrongQuestion(
-                f"the job of {ranks} ranks failed: {(wrong or told or ['it printed nothing'])[-1][:300]}"
+                f"the job of {ranks} ranks failed: {(wrong or lines or ['it printed nothing'])[-1][:300]}"
             )
 
 
@@ -197,8 +197,8 @@ def mpi_launcher(named: str | None = None) -> list[str]:
     Raises:
         WrongQuestion: there is none.
     """
-    beside = Path(sys.executable).parent / "mpiexec"
-    for each in (named, str(beside) if beside.exists() else None, "mpiexec"):
+    bundled = Path(sys.executable).parent / "mpiexec"
+    for each in (named, str(bundled) if bundled.exists() else None, "mpiexec"):
         if each and (found := shutil.which(each)):
             return [found, "--oversubscribe"] if _is_open_mpi(found) else [found]
     raise WrongQuestion(
@@ -207,8 +207,8 @@ def mpi_launcher(named: str | None = None) -> list[str]:
 
 
 def _is_open_mpi(launcher: str) -> bool:
-    said = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False)
-    return any(name in said.stdout + said.stderr for name in ("Open MPI", "OpenRTE", "PRTE", "prte"))
+    version = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False)
+    return any(name in version.stdout + version.stderr for name in ("Open MPI", "OpenRTE", "PRTE", "prte"))
 
 
 def _free_port() -> int:

@@ -66,13 +66,13 @@ def placed(text: str, names: Sequence[str]) -> tuple[tuple[int, ...], str]:
     Raises:
         WrongQuestion: a pool that the plan has not, a link of a pool with itself, or no file.
     """
-    told, equals, file = text.partition("=")
+    named, equals, file = text.partition("=")
     if not equals:
         return (), text
     if not file:
         raise WrongQuestion(f"--table {text}: which file? Write {text}FILE")
     found = []
-    for word in told.split("/"):
+    for word in named.split("/"):
         if word.isdecimal() and 1 <= int(word) <= len(names):
             found.append(int(word) - 1)
         elif word in names:

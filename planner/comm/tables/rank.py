@@ -64,8 +64,8 @@ def main() -> None:
                     continue
                 seconds = seconds_of(torch, dist, routers[name], op, size, device)
                 if dist.get_rank() == 0:
-                    told = {"backend": name, "op": op, "bytes": size, "round": number, "seconds": seconds}
-                    print(json.dumps(told), flush=True)
+                    row = {"backend": name, "op": op, "bytes": size, "round": number, "seconds": seconds}
+                    print(json.dumps(row), flush=True)
     dist.barrier()
     dist.destroy_process_group()
 

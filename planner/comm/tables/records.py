@@ -197,26 +197,26 @@ def operation(name: str, where: str) -> str:
 def _row(cells: Mapping[str | None, str], where: str) -> TableRow:
     if None in cells:
         raise WrongQuestion(f"{where}: more cells than the header names")
-    told = {str(name): (value or "").strip() for name, value in cells.items()}
-    if not told["backend"]:
+    texts = {str(name): (value or "").strip() for name, value in cells.items()}
+    if not texts["backend"]:
         raise WrongQuestion(f"{where}: backend is empty")
-    seconds = _number(told, "seconds", where)
-    ranks, size = _whole(told, "ranks", where, None), _whole(told, "bytes", where, None)
+    seconds = _number(texts, "seconds", where)
+    ranks, size = _whole(texts, "ranks", where, None), _whole(texts, "bytes", where, None)
     if seconds <= 0 or size < 1:
         raise WrongQuestion(f"{where}: bytes and seconds must be above 0")
-    nodes = _whole(told, "nodes", where, 1)
+    nodes = _whole(texts, "nodes", where, 1)
     possible(ranks, nodes, size, where)
-    words = [told.get(name, "").lower() for name in ("backend", "algorithm", "protocol")]
+    words = [texts.get(name, "").lower() for name in ("backend", "algorithm", "protocol")]
     return TableRow(
         CollectiveMethod(*words),
-        operation(told["op"], where),
+        operation(texts["op"], where),
         ranks,
         size,
         seconds,
-        _whole(told, "round", where, 0),
+        _whole(texts, "round", where, 0),
         nodes,
-        told.get("source", ""),
-        told.get("date", ""),
+        texts.get("source", ""),
+        texts.get("date", ""),
     )
 
 
@@ -264,14 +264,16 @@ def lines(rows: Iterable[TableRow], *, header: bool) -> str:
 
 def further(known: Sequence[TableRow], more: Sequence[TableRow]) -> list[TableRow]:
     """Those of `more` that are not among the known rows; measured again, they are further rounds."""
-    there = {_told(row) for row in known}
+    there = {_as_written(row) for row in known}
     last: dict[tuple[object, ...], int] = {}
     for row in known:
         last[_cell(row)] = max(last.get(_cell(row), -1), row.round)
-    return [replace(row, round=row.round + 1 + last.get(_cell(row), -1)) for row in more if _told(row) not in there]
+    return [
+        replace(row, round=row.round + 1 + last.get(_cell(row), -1)) for row in more if _as_written(row) not in there
+    ]
 
 
-def _told(row: TableRow) -> TableRow:
+def _as_written(row: TableRow) -> TableRow:
     """As a file gives it back, whenever it was."""
     return replace(row, round=0, date="", seconds=float(f"{row.seconds:.6g}"))
 

@@ -275,7 +275,7 @@ def _trust(plan: Plan, found: Chosen) -> list[tuple[str, str]]:
                 f"{choice.base} for every call: on held-out rounds a mixture took up to {worst} of its time (95 %)",
             )
         )
-    elif found.beside:
+    elif found.off_critical_path:
         lines.append(("Choice", f"{choice.base} for every call: a mixture saves time only off the critical path"))
     elif choice.modelled:
         lines.append(

@@ -145,13 +145,13 @@ Kind = tuple[str, int, bool, bool]
 
 def _unsaid(rows: Iterable[ProfileRow], model: Model, precision: str | None, sequence: int | None) -> list[str]:
     """What neither the file nor the question says, and what is taken."""
-    told = []
+    notes = []
     if precision is None and any(not row.precision for row in rows):
-        told.append(f"the precision is not stated: taken to be {DEFAULT_PRECISION} (--precision)")
+        notes.append(f"the precision is not stated: taken to be {DEFAULT_PRECISION} (--precision)")
     if sequence is None and any(not row.sequence for row in rows):
         own = f"{model.sequence:,}, the default of {model.id}"
-        told.append(f"the tokens per sequence are not stated: taken to be {own} (--seq)")
-    return told
+        notes.append(f"the tokens per sequence are not stated: taken to be {own} (--seq)")
+    return notes
 
 
 def _by_kind(
@@ -218,9 +218,9 @@ def _seconds(model: Model, tp: int, micro: int, found: Mapping[int, ProfileRow])
     missing = [layer for layer in range(count + 2) if layer not in found]
     at = f"at tp {tp}, micro-batch {micro}"
     if missing or max(found) > count + 2:
-        told = f"layer {missing[0]} is missing" if missing else f"there are {max(found) + 1} entries"
+        note = f"layer {missing[0]} is missing" if missing else f"there are {max(found) + 1} entries"
         raise WrongQuestion(
-            f"{where}: {told} {at}: {model.id} has {count} layers, numbered 1 to {count} between the embedding (0) and "
+            f"{where}: {note} {at}: {model.id} has {count} layers, numbered 1 to {count} between the embedding (0) and "
             f"the head ({count + 1}, or {count + 1} and {count + 2} with a final norm of its own)"
         )
     body = [found[layer] for layer in range(1, count + 1)]
@@ -278,6 +278,6 @@ def _possible(
             "are the times in seconds, not milli- or microseconds?"
         )
     if dropped:
-        told = f"{dropped} heads of {model.id} on {part.id} are too fast to hold the logits; those stay modelled"
-        notes.append(told)
+        note = f"{dropped} heads of {model.id} on {part.id} are too fast to hold the logits; those stay modelled"
+        notes.append(note)
     return found

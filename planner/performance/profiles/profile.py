@@ -53,7 +53,7 @@ class Profile:
         """Points in all."""
         return sum(len(points) for points in self.points.values())
 
-    def told(self) -> str:
+    def description(self) -> str:
         """Where it comes from and what it holds, in words."""
         return (
             f"layer times of {self.model} on {self.accelerator} measured at {self.measured} points, not modelled "
@@ -91,15 +91,15 @@ def reasons(
 ) -> tuple[str, ...]:
     """Of each profile of a workload's model and accelerator that is not used, why."""
     layers, taken, wanted = workload.model.layers + workload.model.encoder_layers, list(used), sorted(precisions)
-    told = []
+    lines = []
     for profile in of(profiles, workload, accelerator):
         if profile in taken:
             continue
         why = unfit(profile, workload, layers)
         if not why and not any(alike(profile.precision, name) for name in wanted):
             why = f"it was measured in {profile.precision}, not {', '.join(wanted)}"
-        told.append(f"the profile of {profile.source} is not used: {why or 'another one of the same replaces it'}")
-    return tuple(told)
+        lines.append(f"the profile of {profile.source} is not used: {why or 'another one of the same replaces it'}")
+    return tuple(lines)
 
 
 def fit(profiles: Iterable[Profile], workload: Workload, accelerator: str, precision: str) -> Profile | None:

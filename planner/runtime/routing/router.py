@@ -296,9 +296,9 @@ class Router:
 
     def _compare(self, group: RankGroup, what: str, name: str) -> None:
         """Refuses a call that the group's ranks make or route differently, on all of them."""
-        said = self._said(group.control, group.size, f"{what}|{name}")
-        if len(set(said)) > 1:
-            odd = [rank for rank, each in zip(group.ranks, said, strict=True) if each != said[0]]
+        digests = self._digests(group.control, group.size, f"{what}|{name}")
+        if len(set(digests)) > 1:
+            odd = [rank for rank, each in zip(group.ranks, digests, strict=True) if each != digests[0]]
             raise Disagreement(
                 f"rank {self.rank} would do {what} by {name}; ranks {odd} do otherwise than rank {group.ranks[0]}. "
                 "A back end may depend on operation, group size and bytes only"
@@ -310,9 +310,9 @@ class Router:
         world = self._dist.get_world_size()
         groups = [range(n) for n in range(1, world + 1)]
         probed = [self._decided(op, ranks, size) for op in OPERATIONS for ranks in groups for size in sizes]
-        told = (self.rules, self.backends, self._pools, self._library(), probed)
-        said = self._said(self._control, world, repr(told))
-        odd = [rank for rank, each in enumerate(said) if each != said[0]]
+        state = (self.rules, self.backends, self._pools, self._library(), probed)
+        digests = self._digests(self._control, world, repr(state))
+        odd = [rank for rank, each in enumerate(digests) if each != digests[0]]
         if odd:
             raise Disagreement(
                 f"ranks {odd} have other rules, back ends or libraries than rank 0, or decide otherwise by them; "
@@ -326,7 +326,7 @@ class Router:
 
         return str(MPI.Get_library_version())
 
-    def _said(self, control: Torch, size: int, text: str) -> list[bytes]:
+    def _digests(self, control: Torch, size: int, text: str) -> list[bytes]:
         """A digest of what every rank of a group says."""
         import torch
 

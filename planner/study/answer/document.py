@@ -57,13 +57,13 @@ def question(study: Study) -> StudySection:
         base=asdict(study.base),
         axes=study.axes,
         workloads=tuple(
-            {"model": job.model, "weight": job.weight, "asked": _as_written(_said(asdict(job.asked)))}
+            {"model": job.model, "weight": job.weight, "asked": _as_written(_without_empty(asdict(job.asked)))}
             for job in study.workloads
         ),
         objectives=study.objectives,
         units={name: UNITS[name] for name in study.objectives},
-        constraints=tuple(_said(asdict(limit)) for limit in study.constraints),
-        costs=_said(asdict(study.costs)),
+        constraints=tuple(_without_empty(asdict(limit)) for limit in study.constraints),
+        costs=_without_empty(asdict(study.costs)),
         power=study.power,
         inputs=catalogs,
     )
@@ -74,7 +74,7 @@ def _as_written(options: Mapping[str, Any]) -> dict[str, Any]:
     return {WRITTEN.get(key, key): value for key, value in options.items()}
 
 
-def _said(record: Mapping[str, Any]) -> dict[str, Any]:
+def _without_empty(record: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says: no empty fields, no limits that are none, lists for tuples."""
     found: dict[str, Any] = {}
     for key, value in record.items():
@@ -214,12 +214,12 @@ def _nothing(study: Study, trials: Sequence[Trial]) -> str:
         return f"{searched}."
     names = [name for each in trials for name, value in each.violations.items() if value > 0]
     counts = sorted({name: names.count(name) for name in names}.items(), key=lambda item: -item[1])
-    told = ", ".join(f"{name} ({count:,} points)" for name, count in counts[:3])
+    limiting = ", ".join(f"{name} ({count:,} points)" for name, count in counts[:3])
     closest = min(trials, key=lambda each: (bool(each.why), max([*each.violations.values(), 0.0])))
     short = ", ".join(f"{name} by {100 * value:,.1f} %" for name, value in closest.violations.items() if value > 0)
     why = next((each.why for each in trials if each.why), "")
     return (
-        f"{searched}.\nIn the way: {told or 'nothing'}.{f' {why}.' if why else ''}\n"
+        f"{searched}.\nIn the way: {limiting or 'nothing'}.{f' {why}.' if why else ''}\n"
         f"Closest: it misses {short or 'nothing'}. Relax that limit, or widen the axes."
     )
 

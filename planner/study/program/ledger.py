@@ -39,11 +39,11 @@ class Ledger:
             raise WrongQuestion(f"--resume: {where} is not there; leave it out to begin")
         storing.mended(self.path, "kind", "of an enumeration, and here every point is evaluated; name another")
         if self.path.exists() and self.path.stat().st_size:
-            self._read(question)
+            self._load(question)
         else:
             self._append([{"kind": KIND, "schema_version": 1, "question": question}])
 
-    def _read(self, question: Mapping[str, Any]) -> None:
+    def _load(self, question: Mapping[str, Any]) -> None:
         with self.path.open(encoding="utf-8") as file:
             for place, line in enumerate(file, 1):
                 try:

@@ -199,8 +199,8 @@ def opened(
         found = optuna.load_study(study_name=study.name, storage=store)
         before = found.user_attrs.get("seed")
         seeds = [] if before == seed else [f"seed: {before} before, {seed} now (--seed {before})"]
-        told = "--resume: the study has changed since it was begun"
-        unchanged(found.user_attrs.get("question"), question, told, *seeds)
+        message = "--resume: the study has changed since it was begun"
+        unchanged(found.user_attrs.get("question"), question, message, *seeds)
         return found
     directions: list[Any] = ["maximize" if name in LARGER_IS_BETTER else "minimize" for name in study.objectives]
     found = optuna.create_study(study_name=study.name, storage=store, directions=directions)
@@ -209,16 +209,16 @@ def opened(
     return found
 
 
-def unchanged(before: Any, now: Mapping[str, Any], told: str, *more: str) -> None:
+def unchanged(before: Any, now: Mapping[str, Any], message: str, *more: str) -> None:
     """Holds a stored question to the one asked now; `more`: further differences.
 
     Raises:
-        WrongQuestion: they differ; the message is what is `told`, and where.
+        WrongQuestion: they differ; the message begins with `message` and says where.
     """
     lines = [*differences(before, now), *more]
     if lines:
         rest = [f"and {len(lines) - 12} more"] if len(lines) > 12 else []
-        raise WrongQuestion(f"{told}:\n  " + "\n  ".join(lines[:12] + rest))
+        raise WrongQuestion(f"{message}:\n  " + "\n  ".join(lines[:12] + rest))
 
 
 def differences(before: Any, now: Any, where: str = "") -> Iterator[str]:

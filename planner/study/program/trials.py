@@ -56,10 +56,10 @@ def run(
             return
         trial.set_user_attr("worker", here)
         outcome = evaluator.one(point(study, trial.params))
-        best = _told(found, trial, outcome, best, advance)
+        best = _stored_outcome(found, trial, outcome, best, advance)
 
 
-def _told(
+def _stored_outcome(
     found: optuna.Study, trial: Any, outcome: PointOutcome, best: float | None, advance: Progress
 ) -> float | None:
     """Stores an outcome."""

@@ -293,8 +293,8 @@ def _joined(rows: tuple[LimitTable, ...]) -> tuple[StudyConstraint, ...]:
         most = min(before.at_most, math.inf if row.at_most is None else row.at_most)
         least = max(before.at_least, -math.inf if row.at_least is None else row.at_least)
         if least > most:
-            told = f"{row.of} at least {_said(row.of, least)} and at most {_said(row.of, most)}"
-            raise wrong(f"contradiction: {told}", n)
+            bounds = f"{row.of} at least {_format_value(row.of, least)} and at most {_format_value(row.of, most)}"
+            raise wrong(f"contradiction: {bounds}", n)
         found[row.of] = StudyConstraint(of=row.of, at_most=most, at_least=least)
     return tuple(found.values())
 
@@ -391,7 +391,7 @@ def study(document: TomlDocument, catalog: Catalog) -> Study:
     return found
 
 
-def _said(of: str, value: float) -> str:
+def _format_value(of: str, value: float) -> str:
     """A limited value as people say it."""
     kind = _MEASURED.get(of) or figures.paths().get(of, "")
     if kind == "money":
@@ -435,7 +435,7 @@ def _together(file: TypedFile, catalog: Catalog, found: Study) -> None:
         elif limit.of in ("capital", "power", "accelerators") and not file.problems:
             low, high = (tried.extreme(limit.of, largest=largest) for largest in (False, True))
             if low > limit.at_most or high < limit.at_least:
-                least = f"at least {_said(limit.of, limit.at_least)}"
-                told = f"at most {_said(limit.of, limit.at_most)}" if low > limit.at_most else least
-                span = f"{_said(limit.of, low)} to {_said(limit.of, high)}"
-                file.wrong(where, f"no point keeps it: {limit.of} {told}, and the axes span {span}")
+                least = f"at least {_format_value(limit.of, limit.at_least)}"
+                bounds = f"at most {_format_value(limit.of, limit.at_most)}" if low > limit.at_most else least
+                span = f"{_format_value(limit.of, low)} to {_format_value(limit.of, high)}"
+                file.wrong(where, f"no point keeps it: {limit.of} {bounds}, and the axes span {span}")
