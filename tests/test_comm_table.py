@@ -70,7 +70,7 @@ def test_a_comms_logger_keeps_its_latencies_as_rounds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "source", "said", "says"),
+    ("text", "source", "options", "says"),
     [
         (NCCL.replace("      0    21.00", "      7    21.00"), "nccl-tests", ImportOptions(), "7 wrong results"),
         (NCCL.replace("starting", "begun"), "nccl-tests", ImportOptions(), "state the operation"),
