@@ -81,7 +81,7 @@ def figures(
     at = asked.cluster
     fitted = reached(CATALOG, at.accelerator, asked.runtime, asked.release)
     return Figures(
-        binding.shape(asked.workload),
+        binding.shape(asked.workload, asked.runtime),
         {name: binding.device(at.accelerator, fitted.accelerator, name, asked.release) for name in precisions},
         binding.network(at, fitted.accelerator),
         binding.stack(asked.runtime, fitted.runtime, asked.release, at.accelerator.generation),

@@ -451,13 +451,13 @@ def head(p):
 
 
 def by_cost(count, pp, head):
-    """All but the last stage take as many layers as a stage has of layers and head together, as long as there are any;
-    the last what is left.
-    """
-    each, dealt = ceil((count + head) / pp), []
-    for _ in range(pp - 1):
-        dealt.append(min(each, count - sum(dealt)))
-    return [*dealt, count - sum(dealt)]
+    """A stage is dealt layers until all cost dealt exceeds its share and those of the stages before it."""
+    dealt, stage = [0] * pp, 0
+    for layer in range(1, count + 1):
+        dealt[stage] += 1
+        if layer > (stage + 1) * ((count + head) / pp):
+            stage += 1
+    return dealt
 
 
 def deal(p):

@@ -32,6 +32,7 @@ QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "stages-inside": ("llama3-70b", "dgx-h100:16", {"pin": ("rank_order=tp-cp-ep-pp-dp", "zero_scope=node")}),
     "short-stages": ("llama3-70b", "dgx-h100:16", {"pin": ("pp=32",)}),
+    "head-counted": ("llama3-8b", "dgx-h100:8", {"runtime": "nanotron", "pin": ("pp=8",)}),
     "tied": ("gpt2", "dgx-a100-40gb:1", {}),
     "tied-stages": ("gpt2", "dgx-a100-40gb:1", {"pin": ("pp=4",)}),
     "encoder": ("bert-large", "dgx-a100-40gb:4", {}),

@@ -264,7 +264,7 @@ def _plain(name):
 def test_one_rank_alone_holds_every_parameter(model):
     trained = workload(model)
     plain = single_grid(figures_of("tied"), *_plain("tied"))
-    grid = replace(plain, shape=binding.shape(trained))
+    grid = replace(plain, shape=binding.shape(trained, None))
     held, _, _ = sharding.stage_parameters(grid, pipeline.split(grid.shape, grid.layout))
     assert held.dense + held.experts == pytest.approx(parameters(trained.model).total, rel=1e-12)
 
@@ -336,6 +336,19 @@ def test_every_layer_is_dealt_once(layers, pp, vpp):
     if pp > 2:
         # The second stage holds most micro-batches of those between: it must hold as many layers as any of them.
         assert split.middle == dealt[1] == max(dealt[1:-1])
+
+
+@settings(derandomize=True, max_examples=40, suppress_health_check=list(HealthCheck))
+@given(st.integers(2, 200), st.integers(2, 64), st.floats(0.01, 4.0))
+def test_a_head_that_is_counted_leaves_no_layer_undealt(layers, pp, head):
+    assume(pp <= layers)
+    dealt = pipeline.stage_layers(layers, pp, 1, head)
+    assert (len(dealt), sum(dealt)) == (pp, layers) and min(dealt) >= 0
+    shape = replace(figures_of("tied").shape, layers=float(layers), head_layers=head)
+    layout = replace(single_grid(figures_of("tied"), *_plain("tied")).layout, pp=float(pp), vpp=1.0)
+    split = pipeline.split(shape, layout)
+    assert (split.first, split.last) == (dealt[0], dealt[-1])
+    assert split.first >= split.middle >= max(dealt[1:-1], default=0)
 
 
 # ---- sums ------------------------------------------------------------------------------------------------------------

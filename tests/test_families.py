@@ -280,7 +280,7 @@ def test_what_a_row_leaves_out_is_said() -> None:
 def test_an_encoder_computes_logits_at_masked_positions_only() -> None:
     run = next(run for run in frame().runs if run.family == "encoder")
     assert run.workload is not None
-    assert shape(run).vocab == pytest.approx(0.15 * 30522)
+    assert shape(run, None).vocab == pytest.approx(0.15 * 30522)
 
 
 def test_rows_of_one_result_are_fitted_once() -> None:

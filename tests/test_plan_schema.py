@@ -35,6 +35,7 @@ LATER = {
     "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "waived", "placement"},
     "WorkloadSection": {"mtp_layers"},
+    "RuntimeSection": {"balances_head"},
     "Pool": {"offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},
     "PoolBought": {"offer"},
     "CommunicationRule": {"ranks", "pools"},

@@ -281,6 +281,15 @@ def test_numbers_must_be_numbers(number: float) -> None:
     assert _named(plan) == {"numbers_are_possible"}
 
 
+def test_stages_cut_by_cost_count_the_head() -> None:
+    """As nanotron's own code deals Llama 3 8B over eight stages."""
+    plan = best("head-counted")
+    assert [stage.layers for stage in plan.parallelism.stages] == [5, 4, 4, 5, 4, 4, 4, 2]
+    equal = tuple(replace(stage, layers=4) for stage in plan.parallelism.stages)
+    assert "layers_are_dealt" in _named(replace(plan, parallelism=replace(plan.parallelism, stages=equal)))
+    assert "layers_are_dealt" in _named(replace(plan, runtime=replace(plan.runtime, balances_head=None)))
+
+
 def test_a_malformed_shape_is_told_and_nothing_else() -> None:
     plan = best("dense")
     shape = {**plan.workload.shape, "heads": 0}

@@ -6,7 +6,9 @@ Layers are split over ``pp vpp`` chunks as evenly as they go; what a full split 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,8 +29,7 @@ class StageSplit:
 def split(shape: Shape, layout: Layout) -> StageSplit:
     """Layers by stage: ``ceil(L / (pp vpp)) vpp`` less the stage's share of the layers missing to a full split.
 
-    Where stages are cut by cost (a head that counts as n layers), all but the last hold ``ceil((L + n) / pp)`` as long
-    as there are any, and the last what is left.
+    Where stages are cut by cost (a head that counts as n layers): :func:`by_cost`.
     """
     chunks = layout.pp * layout.vpp
     full = np.ceil(shape.layers / chunks)
@@ -39,14 +40,24 @@ def split(shape: Shape, layout: Layout) -> StageSplit:
     equal = StageSplit(middle - (rest >= 2), middle, middle - (rest >= 1) * (layout.pp > 1))
     if not np.any(shape.head_layers):
         return equal
-    by_cost = (shape.head_layers > 0) & (layout.pp > 1)
-    share = np.minimum(np.ceil((shape.layers + shape.head_layers) / layout.pp), shape.layers)
-    left = np.maximum(shape.layers - share * (layout.pp - 1.0), 0.0)
+    cut = (shape.head_layers > 0) & (layout.pp > 1)
+    costed = by_cost(shape, layout)
     return StageSplit(
-        np.where(by_cost, share, equal.first),
-        np.where(by_cost, share, equal.middle),
-        np.where(by_cost, left, equal.last),
+        np.where(cut, costed.first, equal.first),
+        np.where(cut, costed.middle, equal.middle),
+        np.where(cut, costed.last, equal.last),
     )
+
+
+def by_cost(shape: Shape, layout: Layout) -> StageSplit:
+    """The first r of pp stages hold ``floor(r x) + 1`` layers, ``x = (L + n) / pp``, a head counting as n of them.
+
+    A layer is dealt to the stage whose share of the cost it begins in (huggingface/nanotron, build_model). Middle
+    stages hold ``ceil(x)`` at most: no more than the first, which sets pace and memory.
+    """
+    share, most = (shape.layers + shape.head_layers) / layout.pp, shape.layers
+    before_last = np.minimum(np.floor((layout.pp - 1.0) * share) + 1.0, most)
+    return StageSplit(np.minimum(np.floor(share) + 1.0, most), np.minimum(np.ceil(share), most), most - before_last)
 
 
 def leading_layers(shape: Shape, layout: Layout, split: StageSplit) -> Figure:
@@ -67,8 +78,11 @@ def _first_chunk(shape: Shape, layout: Layout, split: StageSplit) -> Figure:
     return np.ceil(shape.layers / (layout.pp * layout.vpp)) - (split.middle - split.first)
 
 
-def stage_layers(layers: int, pp: int, vpp: int) -> list[int]:
+def stage_layers(layers: int, pp: int, vpp: int, head_layers: float = 0.0) -> list[int]:
     """Layers of every stage, in order: :func:`split` written out."""
+    if head_layers and pp > 1:
+        ends = [min(math.floor(r * ((layers + head_layers) / pp)) + 1, layers) for r in range(1, pp)]
+        return [end - start for start, end in pairwise((0, *ends, layers))]
     full = -(-layers // (pp * vpp)) * vpp
     each, rest = divmod(full * pp - layers, pp)
     dealt = [full - each] * pp

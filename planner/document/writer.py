@@ -91,4 +91,5 @@ def runtime_section(request: Request, precision: str) -> schema.RuntimeSection:
             "gathers_working_copy": float(runtime.gathers_working_copy),
             "update": runtime.update_bytes,
         },
+        balances_head=runtime.balances_head or None,
     )

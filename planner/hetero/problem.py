@@ -206,7 +206,7 @@ def _figures(
 ) -> Figures:
     cluster = pool.cluster
     return Figures(
-        binding.shape(request.workload),
+        binding.shape(request.workload, None),  # This search deals the layers itself.
         {precision: binding.device(cluster.accelerator, found.accelerator, precision, request.release)},
         binding.network(cluster, found.accelerator),
         binding.stack(request.runtime, found.runtime, request.release, cluster.accelerator.generation),

@@ -12,7 +12,7 @@ from planner.base.errors import WrongQuestion
 from planner.cost.algorithms import HOPS, OPERATIONS, PROTOCOLS, CollectiveLibrary, Protocol
 from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network, NetworkDimension, Shape, Stack
 from planner.cost.software import Software
-from planner.models.parameters import Parameters, lora_parameters, parameters
+from planner.models.parameters import lora_parameters, parameters
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime
 from planner.schema.workload import Model, Window, Workload
@@ -61,8 +61,8 @@ def _windowed_share(window: Window) -> float:
     return 1 - one_in if window.inverted else one_in
 
 
-def shape(workload: Workload, runtime: Runtime | None = None) -> Shape:
-    """The figures of a workload; of its pipeline stages, as the runtime cuts them."""
+def shape(workload: Workload, runtime: Runtime | None) -> Shape:
+    """The figures of a workload; of its pipeline stages as the runtime cuts them, or equal ones without a runtime."""
     model, counted = workload.model, parameters(workload.model)
     moe, latent = model.moe, model.latent
     leading = moe.leading_dense_layers if moe else 0
@@ -91,7 +91,7 @@ def shape(workload: Workload, runtime: Runtime | None = None) -> Shape:
         sequence=workload.sequence,
         attended=attended(model, workload.sequence),
         attended_full=workload.sequence,
-        head_layers=_head_layers(workload.model, counted) if runtime and runtime.balances_head else 0.0,
+        head_layers=head_layers(model) if runtime and runtime.balances_head else 0.0,
         cross_share=cross,
         experts=moe.experts if moe else 0,
         experts_per_token=moe.experts_per_token if moe else 0,
@@ -115,9 +115,11 @@ def shape(workload: Workload, runtime: Runtime | None = None) -> Shape:
     )
 
 
-def _head_layers(model: Model, counted: Parameters) -> float:
-    """Layers whose products are as large as the head's: ``h V`` over a layer's parameters."""
-    return model.hidden * model.vocab / (counted.attention_per_layer + counted.dense_mlp_per_layer)
+def head_layers(model: Model) -> float:
+    """Layers that cost as much as the head: ``V / (4 a d + 3 f)``, every layer counted as full attention and a gated
+    MLP (huggingface/nanotron, get_block_compute_costs).
+    """
+    return model.vocab / (4 * model.heads * model.head_dim + 3 * model.ffn)
 
 
 def can_train_in(accelerator: Accelerator, precision: str) -> bool:

@@ -78,7 +78,8 @@ def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema
     layout, options = candidate.layout, candidate.options
     zero = options.sharding.zero
     shards = int(sharding.replicas(grid).dense_shards) if zero else 1
-    layers = pipeline.stage_layers(int(prepared.figures.shape.layers), layout["pp"], layout["vpp"])
+    shape = prepared.figures.shape
+    layers = pipeline.stage_layers(int(shape.layers), layout["pp"], layout["vpp"], float(shape.head_layers))
     schedule: schema.Schedule = "none" if layout["pp"] == 1 else ("1f1b" if layout["vpp"] == 1 else "interleaved-1f1b")
     return schema.Parallelism(
         tp=layout["tp"],

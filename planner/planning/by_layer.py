@@ -193,7 +193,7 @@ def grid_of(
     options = OptionAxes(asked.precision, NO_RECOMPUTE, tensor, Shards(0, "full", False), False, False, False)
     network = binding.network(on, fitted.accelerator)
     return Grid(
-        shape=binding.shape(work),
+        shape=binding.shape(work, runtime),
         device=binding.device(on.accelerator, fitted.accelerator, asked.precision, release),
         network=replace(network, accelerators=float(asked.tp * asked.dp)),
         stack=binding.stack(runtime, fitted.runtime, release, on.accelerator.generation),

@@ -132,7 +132,7 @@ def _figures(
     if second is not None:
         second = replace(second, memory=risk.usable(second.memory, memory_half_width, request.oom_risk))
     return Figures(
-        binding.shape(request.workload),
+        binding.shape(request.workload, request.runtime),
         {name: binding.device(part, fitted.accelerator, name, request.release) for name in precisions},
         binding.network(request.cluster, fitted.accelerator),
         binding.stack(request.runtime, fitted.runtime, request.release, part.generation),

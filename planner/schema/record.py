@@ -142,6 +142,7 @@ ABSENT = (
     "norm_epsilon",
     "rotary",
     "mtp_layers",
+    "balances_head",
     "network",
     "pools",
     "preemptions_per_node_s",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.performance import binding
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Workload
 
@@ -94,7 +95,12 @@ def _expert_tensor(c: Columns, s: RuleSetting) -> Mask:
 
 
 def _layers(c: Columns, s: RuleSetting) -> Mask:
-    return np.asarray(s.workload.layers >= c["pp"] * c["vpp"])
+    layers = s.workload.layers
+    enough = layers >= c["pp"] * c["vpp"]
+    if s.runtime.balances_head:  # The last stage may hold the head alone, the one before it may not be empty.
+        before = np.floor((c["pp"] - 2) * (layers + binding.head_layers(s.workload.model)) / c["pp"])
+        enough &= (c["pp"] <= 2) | (before + 1 < layers)
+    return np.asarray(enough)
 
 
 def _deal(c: Columns, s: RuleSetting) -> Mask:
@@ -112,7 +118,8 @@ def _alike(c: Columns, s: RuleSetting) -> Mask:
     full = -(-layers // chunks)
     leading = model.moe.leading_dense_layers if model.moe else 0
     twice = (c["vpp"] > 1) & (leading > c["pp"] * full - (-layers % chunks >= 2))
-    uneven = (every > 1) & mixed | (model.encoder_layers > 0) | twice
+    unlike = every > 1 or leading > 0  # Cut by cost, stages have no common number of layers.
+    uneven = (every > 1) & mixed | (model.encoder_layers > 0) | twice | (s.runtime.balances_head and unlike)
     return np.asarray((c["pp"] == 1) | ~uneven)
 
 

@@ -82,7 +82,7 @@ def schedule_is_named(c: Claim) -> Iterator[str]:
 def layers_are_dealt(c: Claim) -> Iterator[str]:
     """One entry a stage, all layers dealt, no chunk empty, no stage more than one layer short of a full deal.
 
-    A full deal is ``ceil(L / (pp vpp)) vpp`` layers.
+    A full deal is ``ceil(L / (pp vpp)) vpp`` layers. A runtime that counts the head: :func:`cut_by_cost`.
     """
     p, total = c.plan.parallelism, len(c.layers)
     dealt = [stage.layers for stage in p.stages]
@@ -91,8 +91,21 @@ def layers_are_dealt(c: Claim) -> Iterator[str]:
         yield f"{len(dealt)} stages for pp {p.pp}"
     if sum(dealt) != total:
         yield f"stages hold {sum(dealt)} of {total} layers"
-    if any(n not in (full, full - 1) or n < p.vpp for n in dealt):
+    if c.plan.runtime.balances_head and p.pp > 1:
+        if dealt != (cut := cut_by_cost(c)):
+            yield f"stages of {dealt} layers; cut by cost with the head they hold {cut}"
+    elif any(n not in (full, full - 1) or n < p.vpp for n in dealt):
         yield f"stages of {dealt} layers: each should have {full}, or one less, and at least vpp {p.vpp}"
+
+
+def cut_by_cost(c: Claim) -> list[int]:
+    """Layers of each stage where a layer goes to the stage whose equal share of all cost it begins in, the head costing
+    as much as ``V / (4 a d + 3 f)`` of them.
+    """
+    p, m, total = c.plan.parallelism, c.model, len(c.layers)
+    share = (total + m.vocab / (4 * m.heads * m.head_dim + 3 * m.ffn)) / p.pp
+    begins = [next(stage for stage in range(p.pp) if before <= (stage + 1) * share) for before in range(total)]
+    return [begins.count(stage) for stage in range(p.pp)]
 
 
 def stages_are_cut_alike(c: Claim) -> Iterator[str]:

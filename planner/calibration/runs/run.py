@@ -84,7 +84,7 @@ class NotStated(Exception):
     """A row lacks what its prediction needs; the message says what."""
 
 
-def shape(run: Run, runtime: Runtime | None = None) -> Shape:
+def shape(run: Run, runtime: Runtime | None) -> Shape:
     """The figures of a transformer run's workload; an encoder computes logits at masked positions only."""
     assert run.workload is not None
     made = binding.shape(run.workload, runtime)

@@ -116,7 +116,7 @@ def _figures(plan: Plan, catalog: Catalog, place: Cluster, work: Workload) -> Fi
     fitted = reached(catalog, place.accelerator, runtime, release)
     profile = profiles.fit(overlay.read(catalog), work, place.accelerator.id, plan.precision)
     return Figures(
-        binding.shape(work),
+        binding.shape(work, runtime),
         {plan.precision: binding.device(place.accelerator, fitted.accelerator, plan.precision, release)},
         binding.network(place, fitted.accelerator),
         binding.stack(runtime, fitted.runtime, release, place.accelerator.generation),
