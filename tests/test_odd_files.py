@@ -159,7 +159,7 @@ def test_a_set_without_plans_is_told(capsys: pytest.CaptureFixture[str], folder:
         ),
         (
             "--num-layers 999999999 --hidden-size 999 --pipeline-model-parallel-size 2 --mtp-num-layers 1",
-            "--from megatron",
+            "--num-layers 999999999: at most 10,000",
         ),
         ("--num-layers 4 --hidden-size 999999999 --num-attention-heads 1", "--from megatron: imported.ffn"),
         ("--mtp-num-layers 1 --pipeline-model-parallel-size 2", "does not name the model"),

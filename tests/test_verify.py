@@ -332,7 +332,7 @@ NONSENSE: list[tuple[str, dict[str, Any], str]] = [
     ("dense", {"runtime.bytes_per_parameter.gathers_working_copy": 2}, "gathers_working_copy 2"),
     ("dense", {"workload.mtp_layers": 0}, "workload.mtp_layers is 0"),
     ("vision", {"workload.mtp_layers": 1}, "only decoders that are trained whole"),
-    ("dense", {"workload.shape.layers": 10**6 + 1}, "layers or chunks"),
+    ("dense", {"parallelism.vpp": 10**6 + 1}, "layers or chunks"),
     ("dense", {"workload.model": "gpt2"}, "the plan of gpt2"),
     ("dense", {"workload.shape.encoder_layers": 4}, "family decoder with 4 layers of an encoder"),
     ("vision", {"workload.shape.causal": True}, "attends both ways, and causal is true"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.base.errors import WrongQuestion, nearest
+from planner.schema.workload import MOST_LAYERS
 
 LARGEST = 100_000_000
 """No count in a model's shape is larger."""
@@ -38,6 +39,13 @@ class Reader:
             raise self.wrong(key, f"{_shown(value)}: must be a whole number")
         if not least <= value <= LARGEST:
             raise self.wrong(key, f"{_shown(value)}: must be from {least:,} to {LARGEST:,}")
+        return value
+
+    def layers(self, key: str = "num_hidden_layers") -> int:
+        """A number of blocks, small enough that each can be looked at."""
+        value = self.whole(key)
+        if value > MOST_LAYERS:
+            raise self.wrong(key, f"{value:,}: must be from 1 to {MOST_LAYERS:,}")
         return value
 
     def flag(self, key: str) -> bool:

@@ -54,7 +54,7 @@ def window(config: Reader) -> Fields:
     """One window for all layers, or for those that `layer_types` names; null: none."""
     if not config.has("sliding_window"):
         return {}
-    return _pattern(config, _sliding_layers(config, [True] * config.whole("num_hidden_layers")), "sliding_window")
+    return _pattern(config, _sliding_layers(config, [True] * config.layers()), "sliding_window")
 
 
 def switched_window(config: Reader) -> Fields:
@@ -67,7 +67,7 @@ def late_window(config: Reader) -> Fields:
     if not _switched_on(config):
         return {}
     full = config.whole("max_window_layers", least=0)
-    layers = [layer >= full for layer in range(config.whole("num_hidden_layers"))]
+    layers = [layer >= full for layer in range(config.layers())]
     return _pattern(config, _sliding_layers(config, layers), "sliding_window")
 
 
@@ -76,7 +76,7 @@ def early_window(config: Reader) -> Fields:
     if not _switched_on(config):
         return {}
     until = config.whole("max_window_layers", least=0)
-    layers = [layer % 2 == 0 and layer < until for layer in range(config.whole("num_hidden_layers"))]
+    layers = [layer % 2 == 0 and layer < until for layer in range(config.layers())]
     return _pattern(config, _sliding_layers(config, layers), "sliding_window")
 
 
@@ -86,7 +86,7 @@ def _switched_on(config: Reader) -> bool:
 
 def alternating_window(config: Reader) -> Fields:
     """gpt-oss: every second layer, beginning with the first, unless `layer_types` says otherwise."""
-    layers = [layer % 2 == 0 for layer in range(config.whole("num_hidden_layers"))]
+    layers = [layer % 2 == 0 for layer in range(config.layers())]
     return _pattern(config, _sliding_layers(config, layers), "sliding_window")
 
 
@@ -94,7 +94,7 @@ def llama4_chunks(config: Reader) -> Fields:
     """Llama 4: layers with rotary positions attend within a chunk; one in four has neither."""
     if not config.has("attention_chunk_size"):
         return {}
-    layers, interval = config.whole("num_hidden_layers"), config.whole("no_rope_layer_interval")
+    layers, interval = config.layers(), config.whole("no_rope_layer_interval")
     chunked = [bool(rope) for rope in _each_layer(config, "no_rope_layers")] or [
         (i + 1) % interval != 0 for i in range(layers)
     ]
@@ -108,7 +108,7 @@ def _sliding_layers(config: Reader, otherwise: Sequence[bool]) -> Sequence[bool]
 
 def _each_layer(config: Reader, key: str) -> list[Any]:
     """A list with one item a layer; empty where it is missing."""
-    items, layers = config.items(key), config.whole("num_hidden_layers")
+    items, layers = config.items(key), config.layers()
     if items and len(items) != layers:
         raise config.wrong(key, f"{len(items):,} items: must be one for each of {layers:,} layers")
     return items
@@ -147,7 +147,7 @@ def qwen_experts(config: Reader) -> Fields:
     """Qwen's experts; Qwen2's shared one is weighted by a gate. `mlp_only_layers` may name leading layers only."""
     dense = config.items("mlp_only_layers")
     every = config.whole("decoder_sparse_step")
-    if sorted(dense) != list(range(len(dense))) or (dense and every > 1):
+    if any(type(layer) is not int for layer in dense) or sorted(dense) != [*range(len(dense))] or (dense and every > 1):
         raise config.wrong("mlp_only_layers", f"{dense!r}: dense layers must be the first ones")
     shared = config.whole("shared_expert_intermediate_size", 0, least=0)
     return _experts(
@@ -178,7 +178,7 @@ def deepseek_experts(config: Reader) -> Fields:
 
 def llama4_experts(config: Reader) -> Fields:
     """Every so-manieth layer is a mixture with one shared expert, as wide as the routed ones."""
-    every, layers = config.whole("interleave_moe_layer_step", least=0), config.whole("num_hidden_layers")
+    every, layers = config.whole("interleave_moe_layer_step", least=0), config.layers()
     expected = list(range(every - 1, layers, every)) if every else []
     listed = config.items("moe_layers")
     if listed and listed != expected:

@@ -240,8 +240,8 @@ def _tokens(value: float | str) -> float:
         number = units.parse(value, "count")
     except units.UnitError as error:
         raise WrongQuestion(f"tokens = {error}") from None
-    if not 0 < number <= 1e18:
-        raise WrongQuestion(f"tokens = {value!r}: must be above 0 and at most 1e18")
+    if not 1 <= number <= 1e18:
+        raise WrongQuestion(f"tokens = {value!r}: must be from 1 to 1e18")
     return number
 
 

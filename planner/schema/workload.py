@@ -13,6 +13,8 @@ from planner.schema.quantities import STRICT, Tokens
 # Bounds far above any model, so that a slip of a zero too many is refused and products stay exact.
 Count = Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)]
 Whole = Annotated[int, Field(ge=0, le=1_000_000_000_000, strict=True)]
+MOST_LAYERS = 10_000
+"""Blocks of a model, ten times the deepest ever trained: they are looked at one by one."""
 Flag = Annotated[bool, Field(strict=True)]
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 Factor = Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)]
@@ -114,9 +116,9 @@ class Model(Entry):
     """A transformer's shape. `layers` blocks of attention and MLP between an embedding and a head."""
 
     family: Family = "decoder"
-    layers: Count
+    layers: Annotated[int, Field(ge=1, le=MOST_LAYERS, strict=True)]
     """Blocks; for an encoder-decoder, those of the decoder."""
-    encoder_layers: Whole = 0
+    encoder_layers: Annotated[int, Field(ge=0, le=MOST_LAYERS, strict=True)] = 0
     """Blocks of the encoder, encoder-decoder only (decoder blocks then also attend across)."""
     hidden: Count
     ffn: Count

@@ -11,12 +11,10 @@ records only waivers of what has to divide, in `waived`: exactly these are then 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from planner.base.errors import ClusterwrightError
 from planner.schema.plan import Plan
 from planner.verify import communication, document, groups, limits, memory, money, prediction, ranks
-from planner.verify.finding import Check, Claim, Violation
+from planner.verify.finding import Check, Claim, Violation, findings
 from planner.verify.model import read
 
 CHECKS: tuple[Check, ...] = (
@@ -63,18 +61,14 @@ def violations(plan: Plan) -> list[Violation]:
     If the document itself is malformed (numbers that are none, a shape that is no model, groups on pools that there are
     not), only that is told.
     """
-    found = [*_as_violations((check.__name__, check(plan)) for check in document.CHECKS)]
+    found = [*findings((check.__name__, check(plan)) for check in document.CHECKS)]
     if found:
         return found
     claim = Claim(plan, read(plan.workload.shape))
-    if plan.parallelism.groups and (found := [*_as_violations([(POSSIBLE.__name__, POSSIBLE(claim))])]):
+    if plan.parallelism.groups and (found := [*findings([(POSSIBLE.__name__, POSSIBLE(claim))])]):
         return found
     checks = UNLIKE_CHECKS if plan.parallelism.groups else CHECKS
-    return [*_as_violations((check.__name__, check(claim)) for check in checks)]
-
-
-def _as_violations(checks: Iterable[tuple[str, Iterator[str]]]) -> Iterator[Violation]:
-    return (Violation(name, says) for name, sentences in checks for says in sentences)
+    return [*findings((check.__name__, check(claim)) for check in checks)]
 
 
 def check(plan: Plan, *, may_exceed_limits: bool = False) -> None:

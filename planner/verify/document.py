@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping
 
 from planner.schema.plan import Plan
@@ -13,8 +12,8 @@ BYTES = ("parameters", "gradients", "gradient_wire", "parameter_wire", "gathers_
 OPTIMIZER_BYTES = ("state_bytes", "master_bytes", "step_bytes")
 MAY_BE_NEGATIVE = ("slack", "seed", "saved_s")
 """Slack of an estimate that does not fit; seeds are any number; a call that loses in a class that gains."""
-LARGEST = 10**30
-"""Of a whole number: nothing that is counted comes near, and products of a few still convert to floats."""
+LARGEST = 10**60
+"""Nothing that is counted or measured comes near, and products of a few are still floats."""
 MOST_LAYERS = 1_000_000
 """Layers and chunks that are looked at one by one."""
 
@@ -35,13 +34,16 @@ def numbers(value: object, path: str = "") -> Iterator[tuple[str, float]]:
         yield from numbers(item, f"{path}.{key}" if path else key)
 
 
+def beyond(number: float) -> bool:
+    """Whether it is not a number, or larger than anything that a document counts."""
+    return not abs(number) <= LARGEST
+
+
 def numbers_are_possible(plan: Plan) -> Iterator[str]:
     """Everything is a number of some use, and nothing but a slack is negative."""
     for path, number in numbers(plan):
-        if isinstance(number, int) and abs(number) > LARGEST:
-            yield f"{path} is beyond {LARGEST:g}"
-        elif not math.isfinite(number):
-            yield f"{path} is {number}"
+        if beyond(number):
+            yield f"{path} is beyond {LARGEST:g}" if number > LARGEST else f"{path} is {number:g}"
         elif number < 0 and path.rpartition(".")[2] not in MAY_BE_NEGATIVE:
             yield f"{path} is {number:g}"
 
@@ -60,6 +62,14 @@ def divisors_are_positive(plan: Plan) -> Iterator[str]:
         "checkpoint_interval_s": g.checkpoint_interval_s,
         "rank": plan.rank,
         "pools": len(plan.cluster.pools),
+        "memory.total_bytes": plan.prediction.memory.total_bytes,
+        "memory.capacity_bytes": plan.prediction.memory.capacity_bytes,
+        **{
+            f"intervals.{name}.{end}": getattr(interval, end)
+            for name, interval in plan.prediction.intervals.items()
+            for end in ("low", "high")
+        },
+        "cluster.fabric.oversubscription": plan.cluster.fabric.oversubscription,
     }
     yield from (f"{name} is {value:g}" for name, value in positive.items() if value <= 0)
 

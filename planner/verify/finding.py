@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -96,6 +96,15 @@ class Claim:
 
 Check = Callable[[Claim], Iterator[str]]
 """Yields a sentence for everything that is wrong; its function's name is the check's."""
+
+
+def findings(checks: Iterable[tuple[str, Iterator[str]]]) -> Iterator[Violation]:
+    """What checks by name say. Figures that somebody edited may be such that a check can't compute: it says that."""
+    for name, sentences in checks:
+        try:
+            yield from (Violation(name, says) for says in sentences)
+        except (ArithmeticError, ValueError) as error:
+            yield Violation(name, f"no figure follows from what is stated ({error})")
 
 
 def same(one: float, other: float) -> bool:

@@ -245,7 +245,8 @@ def buffers_are_possible(c: Claim) -> Iterator[str]:
 def _spread(c: Claim) -> float:
     """Log of the upper end of the total's 80 % interval over the total; 0 without an interval."""
     interval = c.plan.prediction.intervals.get("memory_bytes")
-    return math.log(interval.high / c.plan.prediction.memory.total_bytes) if interval else 0.0
+    ends = (interval.high, c.plan.prediction.memory.total_bytes) if interval else (0.0, 0.0)
+    return math.log(ends[0]) - math.log(ends[1]) if all(end > 0 for end in ends) else 0.0
 
 
 def usable(c: Claim, capacity: float) -> float:
@@ -278,7 +279,7 @@ def chance_follows_from_interval(c: Claim) -> Iterator[str]:
     m, spread = c.plan.prediction.memory, _spread(c)
     if m.oom_chance is None or spread <= 0:
         return
-    over = math.log(m.total_bytes / m.capacity_bytes) * math.log(9.0) / spread
+    over = (math.log(m.total_bytes) - math.log(m.capacity_bytes)) * math.log(9.0) / spread
     derived = 1.0 / (1.0 + math.exp(-over)) if over > -700.0 else 0.0
     if not math.isclose(m.oom_chance, derived, rel_tol=1e-6, abs_tol=1e-300):
         yield f"oom_chance is {m.oom_chance:.9g}, and {derived:.9g} follows from the interval"

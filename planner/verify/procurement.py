@@ -17,8 +17,8 @@ from planner.schema.plan import Plan
 from planner.schema.procurement import Alternative, JobDone, PoolBought, PoolGroup, Procurement, ProcureOptions
 from planner.verify import bill
 from planner.verify.bill import DAYS_PER_MONTH, HIRED, days_of, watts_of
-from planner.verify.document import LARGEST, numbers
-from planner.verify.finding import Violation, same
+from planner.verify.document import LARGEST, beyond, numbers
+from planner.verify.finding import Violation, findings, same
 
 NEAR = 0.02
 """A limit binds when no more than this share of it is left."""
@@ -35,8 +35,8 @@ Check = Callable[[ProcureOptions, Alternative], Iterator[str]]
 def question_is_possible(question: ProcureOptions) -> Iterator[str]:
     """The question has a day, and numbers that others can be divided by."""
     for path, number in numbers(question):
-        if not math.isfinite(number) or number < 0:
-            yield f"question.{path} is {number}"
+        if beyond(number) or number < 0:
+            yield f"question.{path} is {number:.3g}"
         elif path.rpartition(".")[2] in ("horizon_days", "life_years", "usd") and not 0 < number < LONGEST_DAYS:
             yield f"question.{path} is {number:g}"
     try:
@@ -69,8 +69,8 @@ def numbers_are_possible(_: ProcureOptions, a: Alternative) -> Iterator[str]:
             if getattr(pool, name) <= 0:
                 yield f"{pool.id}: {name} is {getattr(pool, name):g}"
     for path, number in numbers(a):
-        if not math.isfinite(number) or abs(number) > LARGEST:
-            yield f"{path} is {number}"
+        if beyond(number):
+            yield f"{path} is beyond {LARGEST:g}"
         elif path.endswith(("_day", "_days")) and number > LONGEST_DAYS:
             yield f"{path} is {number:g}"
         elif number < 0 and path.rpartition(".")[2] not in SIGNED:
@@ -474,8 +474,8 @@ def _violations_of(question: ProcureOptions, a: Alternative) -> Iterator[Violati
     if impossible:
         yield from impossible
         return
-    for check in CHECKS:
-        yield from (Violation(check.__name__, f"alternative {a.rank}: {says}") for says in check(question, a))
+    for v in findings((check.__name__, check(question, a)) for check in CHECKS):
+        yield Violation(v.name, f"alternative {a.rank}: {v.says}")
     for job in a.workloads:
         for v in of_plan(job.plan):
             yield Violation(v.name, f"alternative {a.rank}, plan of {job.name}: {v.says}")

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+LARGEST = 1e30
+"""Nothing that a run has is more, and products of a few such cells are still numbers."""
+
 
 class Unpredictable(Exception):
     """A row that cannot be predicted, and why."""
 
 
 def number(row: Mapping[str, str], name: str) -> float | None:
-    """A cell as a finite number; None if it is empty or none."""
+    """A cell as a number that can be one of a run; None if it is empty or none."""
     text = (row.get(name) or "").strip()
     try:
         value = float(text) if text else math.nan
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if abs(value) <= LARGEST else None
 
 
 def required(row: Mapping[str, str], name: str) -> float:

@@ -10,6 +10,7 @@ from planner.base.errors import WrongQuestion
 from planner.launchers import megatron
 from planner.launchers.reading.found import FoundOptions, Options, degree, measure, number, options
 from planner.launchers.reading.script import words
+from planner.schema.workload import MOST_LAYERS
 
 RUNTIME = "megatron-core"
 STRATEGY = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
@@ -151,7 +152,7 @@ def _chunks(flags: Options) -> list[int] | None:
     layout = "".join(flags["pipeline-model-parallel-layout"])
     while match := re.search(r"\(([^()]*)\)(?:\*(\d+))?", layout):
         layout = layout[: match.start()] + match[1] * min(int(match[2] or 1), 10_000) + layout[match.end() :]
-        if len(layout) > 10 * _MOST_LAYERS:
+        if len(layout) > 10 * MOST_LAYERS:
             raise WrongQuestion("--pipeline-model-parallel-layout: its repetitions grow without end")
     segments = layout.split("|")
     if not re.fullmatch(r"[Etm*L|\d,]*", layout):
@@ -165,7 +166,7 @@ def _with_modules(flags: Options, chunks: list[int] | None) -> list[int] | None:
     if not modules or pp == 1 or "num-layers" not in flags:
         return chunks
     if chunks is None:
-        all_chunks = min(pp * _interleaving(flags, pp, None), _MOST_LAYERS)
+        all_chunks = min(pp * _interleaving(flags, pp, None), MOST_LAYERS)
         chunks = [degree(flags, "num-layers") // all_chunks] * all_chunks
     return [*chunks[:-1], chunks[-1] + modules]
 
@@ -229,6 +230,8 @@ def _shape(flags: Options) -> dict[str, Any]:
     if "num-layers" not in flags or "hidden-size" not in flags:
         return {}
     found: dict[str, Any] = {field: degree(flags, name) for name, field in _SHAPE.items() if name in flags}
+    if found["layers"] > MOST_LAYERS:
+        raise WrongQuestion(f"--num-layers {found['layers']}: at most {MOST_LAYERS:,}")
     found.setdefault("heads", 1)
     found.setdefault("kv_heads", found["heads"])
     found |= _attention(flags, found["layers"])
@@ -333,10 +336,6 @@ def _listed(text: str, name: str) -> list[int]:
         raise WrongQuestion(f"--{name} {text:.60}: not a list such as ([0]*3+[1]*58)") from None
 
 
-_MOST_LAYERS = 10_000
-"""Of a list or a layout: what repeats itself again and again grows without end."""
-
-
 def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.List):
         return [_value(item) for item in node.elts]
@@ -345,8 +344,8 @@ def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult):
         left, right = _value(node.left), _value(node.right)
         added = isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list)
-        if added and len(left) + len(right) <= _MOST_LAYERS:
+        if added and len(left) + len(right) <= MOST_LAYERS:
             return left + right
-        if isinstance(left, list) and isinstance(right, int) and len(left) * right <= _MOST_LAYERS:
+        if isinstance(left, list) and isinstance(right, int) and len(left) * right <= MOST_LAYERS:
             return left * right
     raise ValueError(ast.dump(node))

@@ -39,7 +39,10 @@ def read(text: str) -> FoundOptions:
     }
     if tp > 1:
         settings["tp_overlap"] = "on" if "compile.enable_async_tensor_parallel" in flags else "off"
-    if flags.get(f"{_P}pipeline_parallel_schedule", ["1F1B"])[0].lower().startswith("interleaved"):
+    schedule = flags.get(f"{_P}pipeline_parallel_schedule", ["1F1B"])
+    if not schedule:
+        raise WrongQuestion(f"--{_P}pipeline_parallel_schedule: needs a value (1F1B, Interleaved1F1B)")
+    if schedule[0].lower().startswith("interleaved"):
         settings["vpp"] = 2
     batch = number(flags, f"{_T}global_batch_size")  # -1: what the ranks make up
     return FoundOptions(
