@@ -290,6 +290,20 @@ def vector_bytes(p, moe):
     return total
 
 
+def biased_experts(p, moe):
+    """Kernels of their own for gpt-oss's experts, unless 8-bit products fuse them: reads and writes of a copy's inner
+    elements (two clamps of a half, a join of both; backward two clamps that read twice, and a join), and of its output
+    (a product, a sum, a join; backward a join, and a product and a sum of each of two gradients).
+    """
+    if not p.shape.biased_experts or (p.stack.fused_experts and p.device.low_precision):
+        return 0.0, 0.0
+    inner, out, e = copies(p) * p.shape.expert_ffn / p.layout.etp, copies(p) * p.shape.hidden, p.device.element
+    clamps, back = (2 * 2 + 4) * inner, (2 * 3 + 4) * inner
+    sums, undone = (1 + 3 + 2) * out, (2 + 2 * 3) * out
+    rate = moe * e * p.stack.vector / p.device.memory_rate
+    return (clamps + sums) * rate, (back + undone) * rate
+
+
 def tensor_parallel(p, moe, beside):
     """Two regions a layer (one, if a mixture has no shared expert); an all-reduce, or a gather and a scatter, while the
     matrix products of each pass run `beside`.
@@ -346,7 +360,7 @@ def parts(p, moe):
     if moe > 0:
         matrices = plus(matrices, times(plus(mlp(p, s.shared_ffn), experts(p)), moe))
     once = vector_bytes(p, moe) * st.vector / d.memory_rate
-    vector = once, 2.0 * once
+    vector = plus((once, 2.0 * once), biased_experts(p, moe))
     found = {
         "matrix": matrices,
         "attention": plus(kernel(p), joining(p)),

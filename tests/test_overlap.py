@@ -175,3 +175,26 @@ def test_widening_an_expert_group_never_speeds_a_layer_that_compute_bounds(name,
     one, wider = (compute.layers(with_layout(grid, ep=ep))[1] for ep in (cut.ep, 2 * cut.ep))
     at_most(one.forward + one.backward, wider.forward + wider.backward)
     at_most(one.parts["ep"].forward, wider.parts["ep"].forward)
+
+
+# ---- gpt-oss's experts -----------------------------------------------------------------------------------------------
+
+
+def test_biased_experts_move_what_their_kernels_read_and_write():
+    """One copy of 2,880 inner and outer elements of two bytes: clamps 46,080 and bias 34,560 bytes forward."""
+    grid = single_grid(figures_of("windows"), *_plain("windows"))
+    copies, rate = compute.routed_copies(grid), grid.device.memory_rate / grid.stack.vector
+    found = compute.biased_experts(grid)
+    assert found.forward == pytest.approx(copies * (46_080 + 34_560) / rate)
+    assert found.backward == pytest.approx(copies * (57_600 + 46_080) / rate)
+
+
+@pytest.mark.parametrize(("low_precision", "fused"), [(0.0, False), (1.0, True)])
+def test_only_8_bit_products_fuse_biased_experts(low_precision, fused):
+    grid = single_grid(figures_of("windows"), *_plain("windows"))
+    grid = replace(
+        grid,
+        device=replace(grid.device, low_precision=low_precision),
+        stack=replace(grid.stack, fused_experts=1.0),
+    )
+    assert (compute.biased_experts(grid).forward == 0.0) == fused

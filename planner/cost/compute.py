@@ -286,6 +286,28 @@ def expert_vector_bytes(grid: Grid) -> Figure:
     return own + copies * (moved + wide * (4.0 + 2.0 * s.gated) * inner)
 
 
+CLAMPED = LayerPart(16.0, 20.0)
+"""Bytes of an inner element that clamping moves forward and backward beside the fused function: both halves are read
+and clamped, then joined; gradients the same way back (Megatron-LM d98e8a64, core/fusions/fused_bias_geglu.py,
+weighted_bias_quick_geglu_impl)."""
+BIASED = LayerPart(12.0, 16.0)
+"""Bytes of an output element that the second product's bias moves: bias times probability is written, added expert by
+expert, and the pieces are joined; backward its gradient and the probability's are written and summed up (the same,
+core/transformer/moe/experts.py, TEGroupedMLP._apply_bias). The first product adds its own (TransformerEngine)."""
+
+
+def biased_experts(grid: Grid) -> LayerPart:
+    """Seconds that experts' biases and clamped function take as kernels of their own:
+    ``copies (clamped f / etp + biased h)`` bytes in 16 bit.
+
+    None where 8-bit products fuse them (the same, TEGroupedMLP._is_fused_impl_supported: its kernel is for mxfp8).
+    """
+    apart = grid.shape.biased_experts * (1.0 - grid.stack.fused_experts * grid.device.low_precision)
+    rate = grid.device.memory_rate / grid.stack.vector / elements.wide(grid)
+    each = apart * routed_copies(grid) / rate
+    return CLAMPED.scaled(each * grid.shape.expert_ffn / grid.layout.etp) + BIASED.scaled(each * grid.shape.hidden)
+
+
 def shared_bytes(grid: Grid) -> Figure:
     """What the function of shared experts moves in addition to the routed ones: ``e tokens f / tp``."""
     return grid.device.element * tokens(grid) * grid.shape.shared_ffn / grid.layout.tp
@@ -443,12 +465,13 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
     routed = expert_products(grid)
     attention_bytes = attention_vector_bytes(grid)
     dense_bytes = mlp_vector_bytes(grid, s.ffn)
-    routed_bytes = expert_vector_bytes(grid) + shared_bytes(grid)
+    routed_bytes, apart = expert_vector_bytes(grid) + shared_bytes(grid), biased_experts(grid)
     width = (1.0 + s.gated) * grid.device.element * tokens(grid) / grid.layout.tp
 
     def build(moe: Figure) -> Layer:
         matrix = projections + dense.scaled(1.0 - moe) + (shared + routed).scaled(moe)
         vector = _element_wise(grid, attention_bytes + (1.0 - moe) * dense_bytes + moe * routed_bytes)
+        vector = vector + apart.scaled(moe)
         parts = {
             "matrix": matrix,
             "attention": kernel + joined,

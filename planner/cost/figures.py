@@ -87,6 +87,8 @@ class Shape:
     experts_per_token: Figure
     expert_ffn: Figure
     shared_ffn: Figure
+    biased_experts: Figure = 0.0
+    """1 if experts have biases and a function that clamps what it reads (gpt-oss)."""
     dropout: Figure
     """1 if dropout masks are kept."""
     embedding_parameters: Figure
@@ -239,6 +241,8 @@ class Stack:
     vector: Figure
     routed_vector: Figure
     """Traffic of moving token copies to experts and back over that of the fused kernels counted."""
+    fused_experts: Figure = 0.0
+    """1 if experts' biases and function run inside their 8-bit products."""
     attention: Figure
     tp_overlap: Figure
     dp_overlap: Figure

@@ -218,8 +218,12 @@ def _experts(grid: Grid, count: float) -> list[Operator]:
     size = grid.device.element * compute.tokens(grid) * s.experts_per_token / layout.tp * s.hidden
     crossing = Collective("all-to-all", "ep", float(size)) if layout.ep > 1 else None
     moved = compute.expert_vector_bytes(grid) + compute.shared_bytes(grid)
+    apart, rate = compute.biased_experts(grid), float(grid.device.memory_rate)
+    own, back = float(apart.forward), float(apart.backward)
+    biases = Operator("biases, clamps", count, Pass(0.0, own * rate, own), Pass(0.0, back * rate, back), NOTHING)
     return [
         _bound_by_memory(grid, "norm, routing", count, moved),
+        *([biases] if own else []),
         router,
         _with(up, up.name, forward=crossing, inward=crossing),
         _with(down, down.name, forward=crossing, inward=crossing, weight=_gradients(grid, mixture=True)),

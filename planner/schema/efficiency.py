@@ -80,6 +80,8 @@ class RuntimeEfficiency(Entry):
     """Kernel launches (and waits of like length) that a mixture adds to a layer's forward pass."""
     routed_vector: float = 2.0
     """Traffic of moving token copies to experts and back over that of fused permutation kernels."""
+    fused_experts: float = 0.0
+    """1 where experts' biases and function run inside their 8-bit products, not as kernels of their own."""
     expert_imbalance: float = 1.0
     """Tokens at the busiest expert rank over the mean."""
     low_precision_cast: float = 1.0
