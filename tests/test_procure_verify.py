@@ -13,7 +13,10 @@ from planner.procurement import run
 from planner.procurement.question import reading
 from planner.procurement.run import Depth
 from planner.schema.procurement import Procurement
+from planner.verify import Inconsistent
 from planner.verify import procurement as verify
+from planner.verify.bill import HIRED
+from tests.altering import altered
 from tests.procuring_lab import answered, lab
 
 
@@ -73,6 +76,52 @@ def _broken(found: Procurement) -> dict[str, Procurement]:
 )
 def test_the_second_opinion_finds_what_is_wrong(home: Path, name: str) -> None:
     assert name in {violation.name for violation in verify.violations(_broken(answered(home))[name])}
+
+
+FIRST = "alternatives.0"
+NONSENSE: list[tuple[dict[str, Any], str]] = [
+    ({"question.as_of": "someday"}, "which is no date"),
+    ({"question.horizon_days": 0.0}, "question.horizon_days is 0"),
+    ({"question.limits.budget": float("nan")}, "question.limits.budget is nan"),
+    ({"question.limits.luck": 1.0}, "luck is no limit of anything here"),
+    ({f"{FIRST}.workloads": ()}, "no workloads or no pools"),
+    ({f"{FIRST}.workloads.0.schedule": ()}, "base runs nowhere"),
+    ({f"{FIRST}.workloads.0.plan.cluster.pools": ()}, "its plan is for no nodes"),
+    ({f"{FIRST}.workloads.0.schedule.0.pool": "the moon"}, "runs on the moon, which is not come by"),
+    ({f"{FIRST}.pools.0.copies": 0}, "copies is 0"),
+    ({f"{FIRST}.workloads.0.deadline_day": 1e7}, "deadline_day is 1e+07"),
+    ({f"{FIRST}.workloads": lambda jobs: (*jobs, jobs[0])}, "a job appears twice"),
+    ({f"{FIRST}.workloads.0.finish_day": lambda day: day + 1}, "is not done on day"),
+    ({f"{FIRST}.workloads.0.release_day": 80.0}, "starts before its release"),
+    ({f"{FIRST}.workloads.0.schedule.0.copy": 9}, "is on copy 10 of"),
+    ({f"{FIRST}.workloads.0.schedule.0.start_day": -1.0, f"{FIRST}.pools.0.start_day": 1.0}, "start_day is -1"),
+    ({f"{FIRST}.pools.0.start_day": 80.0}, "when it is not there"),
+    ({f"{FIRST}.constraints": lambda limits: limits[1:]}, "is missing"),
+    ({f"{FIRST}.pools.0.price_date": "yesterday", f"{FIRST}.pools.0.stale": False}, "said to be not stale"),
+    ({f"{FIRST}.pools.0.price_date": "2026-13-40", f"{FIRST}.pools.0.stale": False}, "said to be not stale"),
+    ({f"{FIRST}.bill_of_materials.0.pool": "the moon"}, "is for the moon, which is not come by"),
+    ({f"{FIRST}.bill_of_materials.0.kind": "staff"}, "staff is on the bill, and nothing calls for it"),
+    ({"alternatives.1.rank": 5}, "not ranked from 1"),
+    ({"alternatives": ()}, "there is no alternative"),
+]
+"""What an answer is made to say, and words of what is found wrong; the first alternative hires."""
+
+
+@pytest.mark.parametrize(("changes", "words"), NONSENSE)
+def test_nonsense_is_told_in_words(changes: dict[str, Any], words: str, home: Path) -> None:
+    found = answered(home)
+    assert all(pool.way in HIRED for pool in found.alternatives[0].pools)
+    says = [violation.says for violation in verify.violations(altered(found, changes))]
+    assert any(words in each for each in says), says
+
+
+def test_an_answer_that_does_not_hold_is_refused(home: Path) -> None:
+    """In a file by its reader, as one answer of a search as a fault of the program; both say all that is wrong."""
+    found = altered(answered(home), {f"{FIRST}.carbon_kg": 0.0, f"{FIRST}.tokens_per_usd": 1e9})
+    with pytest.raises(Inconsistent, match=r"value_is_of_the_objective(.|\n)*totals_are_sums"):
+        verify.check(found)
+    with pytest.raises(AssertionError, match=r"value_is_of_the_objective.*totals_are_sums"):
+        verify.keeps(found.question, found.alternatives[0])
 
 
 def _bought(found: Procurement) -> int:

@@ -16,6 +16,7 @@ from planner.models.workload import library
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
 from planner.verify import CHECKS, Inconsistent, check, model, violations
+from tests.altering import altered
 from tests.plans import QUESTIONS, plans
 
 VERIFY = Path(__file__).resolve().parent.parent / "planner" / "verify"
@@ -342,6 +343,20 @@ NONSENSE: list[tuple[str, dict[str, Any], str]] = [
     ("dense", {"energy.power_w": None}, "some amounts are known without the others"),
     ("dense", {"cluster.pools.0.max_power_w": None}, "the maximum power of a node is not"),
     ("dense", {"energy.power_w": 1e12}, "all nodes together draw at most"),
+    ("dense", {"waived": ("layers_are_dealt",)}, "'layers_are_dealt' cannot be waived"),
+    ("tied", {"overlap.dp": True, "parallelism.dp": 1}, "overlapped data parallelism with one replica"),
+    (
+        "tied",
+        {"parallelism.zero_scope": "node", "parallelism.zero_stage": 0},
+        "shards of a node where nothing is sharded",
+    ),
+    ("dense", {"cluster.pools.0.peak_flops.bf16": 0.0}, "does not compute in bf16"),
+    ("dense", {"generator.inputs.profile h100": "0123abcd"}, "no assumption states that layer times were measured"),
+    ("dense", {"constraints.1.name": "expanded memory"}, "expanded memory limits what the plan does not know"),
+    ("dense", {"placement": {"optimizer": 1.0}}, "what lies in it and the placement, some are missing"),
+    ("dense", {"prediction.memory.oom_chance": None}, "of oom_risk, oom_chance and the interval memory_bytes, some"),
+    ("dense", {"prediction.memory.oom_risk": 0.6}, "it must be more than 0 and at most 0.5"),
+    ("dense", {"prediction.memory.stage": 99}, "stage 99"),
 ]
 """Question, what its best plan is made to say, and words of what is found wrong."""
 
@@ -350,24 +365,6 @@ NONSENSE: list[tuple[str, dict[str, Any], str]] = [
 def test_nonsense_is_told_in_words(question: str, said: dict[str, Any], words: str) -> None:
     found = violations(altered(best(question), said))
     assert any(words in each.says for each in found), found
-
-
-def altered(plan: Plan, said: dict[str, Any]) -> Plan:
-    """The plan with other values at dotted paths, whatever their types."""
-    for path, value in said.items():
-        plan = _with(plan, path.split("."), value)
-    return plan
-
-
-def _with(record: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
-    key, rest = path[0], path[1:]
-    if isinstance(record, dict):
-        return {**record, key: _with(record[key], rest, value)}
-    if isinstance(record, tuple):
-        return tuple(_with(each, rest, value) if str(index) == key else each for index, each in enumerate(record))
-    return replace(record, **{key: _with(getattr(record, key), rest, value)})
 
 
 # ---- independence ----------------------------------------------------------------------------------------------------
