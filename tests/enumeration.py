@@ -95,12 +95,13 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
     precision = next(p for p in ("bf16", "fp16", "fp32") if _has(request, p))
     for policy in (n for n in names if pins.allow("recompute", n)):
         for tensor in _tensor(request, layout["tp"], values):
-            for sharding in _sharding(runtime, replicas, staged, values):
-                for p2p in values("p2p_overlap", False) if layout["vpp"] > 1 else [False]:
-                    orders = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
-                    known = values("rank_order", orders[0], orders)
-                    for order in known if replicas and staged else [o for o in known if o == orders[0]]:
-                        for place in values("offload", "none", ("none", "optimizer")):
+            for place in values("offload", "none", ("none", "optimizer")):
+                able = runtime.offload_needs_zero if place == "optimizer" else ()
+                for sharding in _sharding(runtime, replicas, staged, values, able or (0, 1, 2, 3)):
+                    for p2p in values("p2p_overlap", False) if layout["vpp"] > 1 else [False]:
+                        orders = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
+                        known = values("rank_order", orders[0], orders)
+                        for order in known if replicas and staged else [o for o in known if o == orders[0]]:
                             yield OptionAxes(
                                 precision,
                                 recompute(policy),
@@ -126,10 +127,10 @@ def _tensor(request: Request, tp: int, values) -> Iterator[TensorMode]:
                 yield TensorMode(sequence_parallel, overlap)
 
 
-def _sharding(runtime: Runtime, replicas: bool, staged: bool, values) -> Iterator[Sharding]:
-    stages = values("zero", 0, (0, 1, 2, 3))
+def _sharding(runtime: Runtime, replicas: bool, staged: bool, values, able) -> Iterator[Sharding]:
+    stages = values("zero", 0, able)
     if not replicas:
-        yield Sharding(stages[0], "full", False)
+        yield from (Sharding(zero, "full", False) for zero in stages[:1])
         return
     for zero in stages:
         if zero >= 2 and staged and not runtime.gathers_working_copy:

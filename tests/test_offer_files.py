@@ -77,14 +77,14 @@ def test_a_plan_of_an_offer_is_explained(offer: Procurement, file: Path, capsys:
 
 
 def test_a_plan_of_an_offer_is_launched(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = ask(capsys, f"export {file} --workload base --to accelerate+slurm")
+    found = ask(capsys, f"export {file} --workload base --to megatron+slurm")
     assert found.code == 0, found.err
-    assert Path("offer-base-accelerate+slurm").is_dir()
+    assert Path("offer-base-megatron+slurm", "start.sh").is_file()
     # A name is no path.
-    found = ask(capsys, f"export {file} --workload weekly/../adapters --alternative 2 --to torchrun --json")
+    found = ask(capsys, f"export {file} --workload weekly/../adapters --alternative 2 --to deepspeed --json")
     assert found.code == 0, found.err
     (folder,) = found.document["folders"]
-    assert folder == "offer-weekly-..-adapters-torchrun" and Path(folder).is_dir()
+    assert folder == "offer-weekly-..-adapters-deepspeed" and Path(folder).is_dir()
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ LATER = {
     "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "waived", "placement"},
     "WorkloadSection": {"mtp_layers"},
-    "RuntimeSection": {"balances_head"},
+    "RuntimeSection": {"balances_head", "offload_needs_zero"},
     "Pool": {"offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},
     "PoolBought": {"offer"},
     "CommunicationRule": {"ranks", "pools"},

@@ -360,7 +360,7 @@ def test_options_exist_where_they_mean_something():
     for tensor, replicas, staged, o in options_of(prepared("llama3-8b", "dgx-h100:2", batches=(16,))):
         assert tensor or o.tensor == TensorMode(False, False)
         assert o.tensor.sequence_parallel or not o.tensor.overlap
-        assert replicas or o.sharding == Sharding(0, "full", False)
+        assert replicas or o.sharding == Sharding(int(o.offload), "full", False)
         assert o.sharding.scope == "full" or o.sharding.zero > 0
         assert (replicas and staged) or not o.pp_inner
         assert not staged or o.sharding.zero <= 1
@@ -378,12 +378,28 @@ def test_where_weights_are_gathered_anyway_shards_go_with_stages():
     assert all(o.tensor.sequence_parallel for tensor, _, _, o in found if tensor)
 
 
+@pytest.mark.parametrize(("runtime", "stages"), [("megatron-core", {1}), ("deepspeed", {1, 2, 3})])
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_an_offloaded_optimizer_is_a_distributed_one(runtime, stages, nodes):
+    found = options_of(prepared("gpt2", f"dgx-h100:{nodes}", batches=(16,), runtime=runtime))
+    assert {o.sharding.zero for _, replicas, staged, o in found if o.offload and replicas and not staged} == stages
+    assert {o.sharding.zero for _, replicas, _, o in found if o.offload and not replicas} == {1}
+    assert 0 in {o.sharding.zero for *_, o in found if not o.offload}
+
+
+def test_a_pin_on_an_offload_that_no_runtime_has_is_told():
+    asked = request("gpt2", "dgx-h100:1", batches=(16,), pins="zero=0,offload=optimizer")
+    with pytest.raises(WrongQuestion, match="megatron-core offloads the optimizer with zero 1 only"):
+        prepare(CATALOG, asked)
+
+
 def test_blocks_part_the_rows():
     asked = request("llama3-8b", "dgx-h100:2", batches=(16,))
     inside = RuleSetting(asked.workload, asked.cluster, asked.runtime)
     rows = layouts(Question(inside, asked.counts, asked.batches, asked.pins))
     found = list(blocks(rows, asked.workload, asked.cluster, asked.runtime, asked.pins))
-    assert sum(block.height for block in found) == len(rows["tp"])
+    apart = [sum(block.height for block in found if block.axes.offload == (offloaded,)) for offloaded in (False, True)]
+    assert apart == [len(rows["tp"])] * 2
     assert [block.size for block in found] == [block.height * block.width for block in found]
     for block in found:
         for column in (block.rows["tp"] > 1, block.rows["dp"] * block.rows["cp"] > 1, block.rows["pp"] > 1):

@@ -282,6 +282,13 @@ def test_numbers_must_be_numbers(number: float) -> None:
     assert _named(plan) == {"numbers_are_possible"}
 
 
+def test_an_offloaded_optimizer_is_a_distributed_one() -> None:
+    plan = best("offload")
+    assert plan.runtime.offload_needs_zero == (1,) and plan.parallelism.zero_stage == 1
+    other = replace(plan, parallelism=replace(plan.parallelism, zero_stage=0, dp_shard=1))
+    assert "offload_goes_with_shards" in _named(other)
+
+
 def test_stages_cut_by_cost_count_the_head() -> None:
     """As nanotron's own code deals Llama 3 8B over eight stages."""
     plan = best("head-counted")

@@ -27,7 +27,7 @@ def write(found: Solution, rank: int) -> schema.Plan:
         generator=schema.Generator(version=__version__, seed=0, inputs=_inputs(found)),
         workload=workload_section(found.request),
         cluster=cluster_section(found),
-        runtime=runtime_section(found.request, found.precision),
+        runtime=runtime_section(found.request, found.precision, found.offload),
         parallelism=found.parallelism,
         batch=found.batch,
         precision=found.precision,
@@ -75,7 +75,7 @@ def workload_section(request: Request) -> schema.WorkloadSection:
     )
 
 
-def runtime_section(request: Request, precision: str) -> schema.RuntimeSection:
+def runtime_section(request: Request, precision: str, offload: bool) -> schema.RuntimeSection:
     """The training framework, with what it keeps and sends in a precision (:mod:`planner.cost.elements`)."""
     runtime, narrowest = request.runtime, binding.element(precision)
     held = runtime.parameter_bytes and max(runtime.parameter_bytes, narrowest)
@@ -91,5 +91,6 @@ def runtime_section(request: Request, precision: str) -> schema.RuntimeSection:
             "gathers_working_copy": float(runtime.gathers_working_copy),
             "update": runtime.update_bytes,
         },
+        offload_needs_zero=(offload and runtime.offload_needs_zero) or None,
         balances_head=runtime.balances_head or None,
     )

@@ -214,6 +214,8 @@ class Runtime(Entry):
     """Axis -> the values it can express, or "any"; an axis that is missing is fixed at its neutral value."""
     uneven_stages: bool
     """Whether pipeline stages may hold different numbers of layers."""
+    offload_needs_zero: tuple[Literal[0, 1, 2, 3], ...] = ()
+    """ZeRO stages that offloading the optimizer goes with; empty: all that it has."""
     zero_scope: tuple[Literal["full", "node"], ...] = ("full",)
     """Ranks that share one sharded copy: all data-parallel ranks, or those of one node (hybrid sharding)."""
     parameter_bytes: NotNegative

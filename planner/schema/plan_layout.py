@@ -25,6 +25,9 @@ class RuntimeSection(Record):
     """Held: parameters, gradients. Moved: gradient_wire, parameter_wire. gathers_working_copy: 1 if the sharded fp32
     master copy is gathered in 16 bit layer by layer, so that `parameters` are not held a second time. update: copies of
     a shard's gradients during the update."""
+    offload_needs_zero: tuple[ZeroStage, ...] | None = None
+    """ZeRO stages that offloading the optimizer goes with; only in documents of plans that offload it where not all
+    do."""
     balances_head: bool | None = None
     """Whether pipeline stages are cut by cost with the head counted; only in documents where they are."""
 

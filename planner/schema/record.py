@@ -143,6 +143,7 @@ ABSENT = (
     "rotary",
     "mtp_layers",
     "balances_head",
+    "offload_needs_zero",
     "network",
     "pools",
     "preemptions_per_node_s",

@@ -162,18 +162,19 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
         mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage)
         if not mask.any():
             continue
-        axes = GridAxes(
-            kinds,
-            policies,
-            tuple(_tensor_modes(workload, runtime, pins, has_tensor)),
-            tuple(_shardings(runtime, pins, has_replicas, stage > 0)),
-            tuple(_on(runtime, pins, "p2p_overlap", (False, True) if stage == 2 else (False,))),
-            tuple(_orders(runtime, pins, has_replicas and stage > 0)),
-            offloads,
-            placements(cluster, pins),
-        )
-        if all(axes.shape):
-            yield Block({name: column[mask] for name, column in rows.items()}, axes, family[mask])
+        for shardings, offloaded in _sharded(runtime, pins, has_replicas, stage > 0, offloads):
+            axes = GridAxes(
+                kinds,
+                policies,
+                tuple(_tensor_modes(workload, runtime, pins, has_tensor)),
+                shardings,
+                tuple(_on(runtime, pins, "p2p_overlap", (False, True) if stage == 2 else (False,))),
+                tuple(_orders(runtime, pins, has_replicas and stage > 0)),
+                offloaded,
+                placements(cluster, pins),
+            )
+            if all(axes.shape):
+                yield Block({name: column[mask] for name, column in rows.items()}, axes, family[mask])
 
 
 def placements(cluster: Cluster, pins: Pins) -> tuple[MemoryPlacement, ...]:
@@ -214,12 +215,24 @@ def _tensor_modes(workload: Workload, runtime: Runtime, pins: Pins, has_tensor: 
                 yield TensorMode(sequence_parallel, overlap)
 
 
-def _shardings(runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool) -> Iterator[Sharding]:
+Shardings = tuple[Sharding, ...]
+
+
+def _sharded(
+    runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool, offloads: tuple[bool, ...]
+) -> Iterator[tuple[Shardings, tuple[bool, ...]]]:
+    """What data-parallel ranks share with whether the optimizer is offloaded: apart where they do not go with all."""
+    ways = {off: tuple(_shardings(runtime, pins, has_replicas, staged, off)) for off in offloads}
+    yield from ((way, tuple(off for off in offloads if ways[off] == way)) for way in dict.fromkeys(ways.values()))
+
+
+def _shardings(runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool, offload: bool) -> Iterator[Sharding]:
     """ZeRO stages with their scope and overlap. Stages 2 and 3 go with a pipeline only where weights are gathered
-    anyway.
+    anyway, an offloaded optimizer with those that the runtime offloads.
     """
     known = runtime.axes.get("zero", (0,))
-    stages: list[ZeroStage] = [z for z in ZERO_STAGES if (known == "any" or z in known) and pins.allow("zero", z)]
+    able = runtime.offload_needs_zero if offload and runtime.offload_needs_zero else ZERO_STAGES
+    stages: list[ZeroStage] = [z for z in able if (known == "any" or z in known) and pins.allow("zero", z)]
     if not has_replicas:
         least = stages[:1]
         yield from (Sharding(z, "full", False) for z in least if pins.allow("zero_scope", "full"))

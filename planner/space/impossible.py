@@ -212,6 +212,11 @@ def _why_not_option(question: Question, axis: str) -> str:
         return f"{runtime.id} cannot do that. "
     if axis == "sequence_parallel" and bound.allows(False):
         return "mixtures need it with tp above 1. "
+    needed = runtime.offload_needs_zero
+    if needed and (
+        axis == "offload" or (axis == "zero" and question.pins.bounds.get("offload") == Bound(("optimizer",)))
+    ):
+        return f"{runtime.id} offloads the optimizer with zero {'/'.join(map(str, needed))} only. "
     return {
         "sequence_parallel": "that goes with tp above 1. ",
         "tp_overlap": "that goes with sequence parallelism. ",

@@ -291,6 +291,13 @@ def offload_takes_states_away(c: Claim) -> Iterator[str]:
         yield "optimizer states are offloaded and still take memory"
 
 
+def offload_goes_with_shards(c: Claim) -> Iterator[str]:
+    """An optimizer is offloaded with the ZeRO stages alone that its runtime offloads."""
+    needed, zero = c.plan.runtime.offload_needs_zero, c.plan.parallelism.zero_stage
+    if c.plan.offload.get("optimizer") and needed is not None and zero not in needed:
+        yield f"{c.plan.runtime.name} offloads the optimizer with zero {'/'.join(map(str, needed))}, not {zero}"
+
+
 CHECKS: tuple[Check, ...] = (
     parameters_are_counted,
     memory_adds_up,
@@ -301,6 +308,7 @@ CHECKS: tuple[Check, ...] = (
     activations_are_possible,
     buffers_are_possible,
     offload_takes_states_away,
+    offload_goes_with_shards,
     risk_is_one,
     memory_interval_is_even,
     chance_follows_from_interval,
