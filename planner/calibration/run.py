@@ -81,7 +81,9 @@ def calibrate(
         raise WrongQuestion("--site adapts to measured runs: name their FILE")
     if file is None:
         return _from_kernels(output, table, accelerator, device, tiny, progress)
-    return _from_site(file, output) if site else _from_runs(file, output, table, cross_validate, progress)
+    if site:
+        return fit_site(file, output, catalogs.load())
+    return _from_runs(file, output, table, cross_validate, progress)
 
 
 def _from_kernels(
@@ -128,21 +130,25 @@ def _today() -> str:
     return datetime.date.today().isoformat()
 
 
-def _from_site(file: Path, output: Path) -> dict[str, Any]:
+def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
+    """Adapts the built-in efficiencies to a site's runs, and writes what changes as a catalog folder.
+
+    Raises:
+        WrongQuestion: the folder holds another fit, or the file holds no run with a time that can be predicted.
+    """
     overlay.check_free(output, "site.toml")
-    known = catalogs.load()
     frame = Frame(known, [run for run in reading.read(file, known) if run.measured])
     if not frame.runs:
         raise WrongQuestion(f"{file}: no run with a time that can be predicted")
     # From what is shipped, not from a site's own overlay: fitting again gives the same.
     built_in = catalogs.Catalog((catalogs.CatalogLayer(catalogs.BUILT_IN, data("hardware_catalog")),))
     shipped = Efficiencies.of(built_in)
-    found = site.adapted(frame, shipped)
+    found, held = site.adapted(frame, shipped), site.held_out(frame, shipped)
     source, date = f"{len(frame.runs)} runs of {file.name}", _today()
-    left = site.widths(frame, shipped, intervals.read(built_in))
+    left = site.widths(frame, held, intervals.read(built_in))
     written = overlay.write_overlay(output, site.changed(found, shipped), source, date, name="site.toml")
     written.append(intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
-    return fitting.site_document(frame, shipped, found) | {"files": [str(path) for path in written]}
+    return fitting.site_document(frame, shipped, found, held) | {"files": [str(path) for path in written]}
 
 
 def _from_runs(

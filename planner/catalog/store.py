@@ -143,10 +143,11 @@ class Catalog:
         return {name: entry for name, entry in built.items() if entry is not None}
 
 
-def load(extra: Path | None = None) -> Catalog:
-    """The built-in catalog under the user's own: config folder < ``CLUSTERWRIGHT_CATALOG`` < `extra`.
+def load(extra: Path | None = None, site: Path | None = None) -> Catalog:
+    """The built-in catalog under the user's own: config folder < ``CLUSTERWRIGHT_CATALOG`` < site < `extra`.
 
-    The config folder is ``clusterwright/catalog`` in ``$XDG_CONFIG_HOME`` or ``~/.config``; it need not exist.
+    The config folder is ``clusterwright/catalog`` in ``$XDG_CONFIG_HOME`` or ``~/.config``; it need not exist. A site's
+    catalog is ``catalog`` in the folder `site`, or in ``CLUSTERWRIGHT_SITE``.
 
     Raises:
         WrongQuestion: a folder that was named does not exist, or holds things that no catalog has.
@@ -156,6 +157,9 @@ def load(extra: Path | None = None) -> Catalog:
         layers.append(_own(config, "config folder"))
     if named := os.environ.get("CLUSTERWRIGHT_CATALOG"):
         layers.append(_own(Path(named), "CLUSTERWRIGHT_CATALOG"))
+    if site is not None or os.environ.get("CLUSTERWRIGHT_SITE"):
+        folder = site or Path(os.environ["CLUSTERWRIGHT_SITE"])
+        layers.append(_own(folder.expanduser() / "catalog", "site"))
     if extra is not None:
         layers.append(_own(extra, "--catalog"))
     return _builtin() if len(layers) == 1 else Catalog(tuple(layers))

@@ -27,6 +27,7 @@ COMMANDS = {
     name: LazyCommand(f"planner.commands.{_spelt(name)}", _spelt(name), summary)
     for name, summary in {
         "init": "Start a site: its profile and the journal of its measured runs.",
+        "learn": "Read training logs into a site's journal; adapt predictions.",
         "plan": "Rank the ways to train a model on a cluster.",
         "estimate": "Predict one given configuration, and what limits it.",
         "procure": "Recommend what to buy or rent for a portfolio of jobs.",

@@ -133,8 +133,8 @@ def document(calibration: Calibration, left_out: Array | None, left: Sequence[st
     }
 
 
-def site_document(frame: Frame, shipped: Efficiencies, found: Fit) -> dict[str, Any]:
-    """As :func:`document`, of a site's runs: their errors before and after."""
+def site_document(frame: Frame, shipped: Efficiencies, found: Fit, held_out: Array) -> dict[str, Any]:
+    """As :func:`document`, of a site's runs: their errors before and after, and of each by a fit to the others."""
     before = Errors.of(frame.predict(shipped).time, frame.measured)
     after = Errors.of(frame.predict(found.efficiencies).time, frame.measured)
     return {
@@ -145,7 +145,8 @@ def site_document(frame: Frame, shipped: Efficiencies, found: Fit) -> dict[str, 
         "degrees_of_freedom": found.freedom,
         "before": asdict(before) if before else None,
         "fit": asdict(after) if after else None,
-        "left_out": None,
+        "left_out": asdict(errors) if (errors := Errors.of(held_out, frame.measured)) else None,
+        "frameworks": len({run.runtime for run in frame.runs}),
         "factors": _moved(found),
     }
 

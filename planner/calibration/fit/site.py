@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import SCALE, Fit, Parameter, fit
 from planner.calibration.report.validation import situation
+from planner.cost.figures import Array
 from planner.performance import spread
 from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width
@@ -74,22 +75,30 @@ def changed(found: Fit, shipped: Efficiencies) -> Efficiencies:
     return Efficiencies({}, {key: entry for key, entry in fitted.runtimes.items() if entry != shipped.runtimes[key]})
 
 
-def widths(frame: Frame, shipped: Efficiencies, known: Mapping[str, Width]) -> dict[str, Width]:
+def held_out(frame: Frame, shipped: Efficiencies) -> Array:
+    """Predicted seconds of each run of a frame, by a fit to the site's others; NaN where none was measured."""
+    rows = np.flatnonzero(np.isfinite(frame.measured))
+    predicted = np.full(len(frame.runs), np.nan)
+    for row in rows:
+        others = rows[rows != row]
+        using = adapted(frame, shipped, others).efficiencies if len(others) else shipped
+        predicted[row] = frame.predict(using).time[row]
+    return predicted
+
+
+def widths(frame: Frame, predicted: Array, known: Mapping[str, Width]) -> dict[str, Width]:
     """What a site's own runs leave of a prediction's error, by kind of work (:attr:`Situation.site`): the root mean
     square of each run's residual by a fit to the others, among which the shipped scatter of a run counts as
     :data:`PRIOR_RUNS`. It takes the place of the lab's own bias.
 
     Arguments:
         frame: the site's runs.
-        shipped: efficiencies that they are adapted from.
+        predicted: seconds of each, by a fit to the others (:func:`held_out`).
         known: shipped terms of intervals.
     """
-    rows = np.flatnonzero(np.isfinite(frame.measured))
     squares: dict[str, list[float]] = {}
-    for row in rows:
-        others = rows[rows != row]
-        using = adapted(frame, shipped, others).efficiencies if len(others) else shipped
-        residual = float(np.log(frame.predict(using).time[row] / frame.measured[row]))
+    for row in np.flatnonzero(np.isfinite(predicted)):
+        residual = float(np.log(predicted[row] / frame.measured[row]))
         squares.setdefault(situation(frame.runs[row], "").site, []).append(residual**2)
     prior = PRIOR_RUNS * known[spread.RUN].half ** 2
     return {

@@ -43,14 +43,15 @@ def read(path: Path, catalog: Catalog) -> list[Run]:
             missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
             if missing:
                 raise WrongQuestion(f"{path}: no column {', '.join(missing)}; see docs/runs.md for the columns")
-            return [_run(row, catalog) for row in reader]
+            return [run_of(row, catalog) for row in reader]
     except UnicodeDecodeError as error:
         raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
     except (OSError, csv.Error) as error:
         raise WrongQuestion(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _run(row: Mapping[str, str], catalog: Catalog) -> Run:
+def run_of(row: Mapping[str, str], catalog: Catalog) -> Run:
+    """One row of a runs CSV; what keeps it from being predicted is in its `reason`."""
     notes = row.get("notes") or ""
     kind = row.get("memory_kind") or ""
     held = number(row, "memory_gb_per_gpu")

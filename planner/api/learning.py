@@ -1,0 +1,170 @@
+"""A site's lessons: logs to its journal, and what the journal then says. Shared by the command line and Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner import document
+from planner.base.errors import WrongQuestion
+from planner.base.units import format_seconds
+from planner.catalog import load
+from planner.schema.plan import Plan, PlanSet
+from planner.site import folder, journal, learning, measuring
+from planner.site.folder import Site
+from planner.site.learning import LearntRow
+
+DOUBTFUL = 2.0
+"""Times that a prediction of what really ran is hardly ever off: 8 of 2,380 published runs are, outside one sweep over
+plans that nobody would run."""
+BESIDE = "plan.json"
+"""What ``export`` leaves in a plan's folder: next to a log it says what ran."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """What was learned at once."""
+
+    site: Site
+    rows: tuple[LearntRow, ...]
+    fit: dict[str, Any] | None
+    """The document of the fit to the whole journal; None where nothing of it can be predicted."""
+
+    def named(self, row: LearntRow) -> str:
+        """A row's id and configuration."""
+        return f"{row.measured.row['id']}: {learning.described(row.measured.row)}"
+
+    def judged(self, row: LearntRow) -> Iterator[str]:
+        """What was measured next to what was predicted, and whether the two can be of one run."""
+        time = float(row.measured.row.get("step_time_s") or 0.0)
+        if not time:
+            return
+        measured = f"{format_seconds(time)} a step measured"
+        if row.predicted_s is None:
+            yield f"{measured}, not predicted: {row.reason or 'this family has no plans'}"
+            return
+        off = row.predicted_s / time
+        yield f"{measured}, {format_seconds(row.predicted_s)} predicted ({100 * (off - 1):+.0f} %)"
+        if not 1 / DOUBTFUL < off < DOUBTFUL:
+            yield f"more than {DOUBTFUL:g} times off: is that the configuration that ran? (--plan FILE --rank N)"
+
+    def judgement(self) -> str:
+        """``3 runs, 1 framework: error before 14.0 %, after 4.2 % (each run held out)``."""
+        return judgement(self.fit)
+
+    def next(self) -> list[str]:
+        """What to do with it."""
+        return [f"clusterwright plan ... --site {self.site.folder}"]
+
+    def document(self) -> dict[str, Any]:
+        """All of it as JSON types."""
+        return {
+            "kind": "lesson",
+            "schema_version": 1,
+            "journal": str(self.site.runs),
+            "rows": [
+                {
+                    "new": row.new,
+                    "predicted_s": row.predicted_s,
+                    "reason": row.reason,
+                    "told": list(row.measured.told),
+                    "row": dict(row.measured.row),
+                }
+                for row in self.rows
+            ],
+            "fit": self.fit,
+        }
+
+
+def judgement(fit: dict[str, Any] | None) -> str:
+    """What a fit to a journal says of its error."""
+    if fit is None:
+        return "no run of the journal can be predicted yet; the built-in efficiencies stay"
+    count, frameworks = fit["rows"], fit["frameworks"]
+    held = f"after {_percent(fit['left_out'])} (each run held out)"
+    after = held if count > 1 else "one run alone cannot be held out"
+    return (
+        f"{count:,} run{'' if count == 1 else 's'}, {frameworks} framework{'' if frameworks == 1 else 's'}: "
+        f"error before {_percent(fit['before'])}, {after}"
+    )
+
+
+def _percent(errors: dict[str, float]) -> str:
+    return f"{100 * errors['mape']:.1f} %"
+
+
+def of_site(site: Path | None) -> Site:
+    """The site that a flag or the environment names.
+
+    Raises:
+        WrongQuestion: neither does, or it is none.
+    """
+    found = folder.named(site)
+    if found is None:
+        raise WrongQuestion("which site? --site DIR, or CLUSTERWRIGHT_SITE; clusterwright init site DIR makes one")
+    return found
+
+
+def lesson(
+    logs: Sequence[Path],
+    *,
+    plan: Path | None = None,
+    rank: int | None = None,
+    given: Sequence[str] = (),
+    step_time: str | None = None,
+    oom: bool = False,
+    site: Path | None = None,
+) -> Lesson:
+    """Reads logs, or one stated measurement, into a site's journal. Nothing is written unless all of it can be read.
+
+    Raises:
+        WrongQuestion: nothing or too much to read, a log that says too little or contradicts its plan, no site.
+    """
+    there = of_site(site)
+    if sum((bool(logs), step_time is not None, oom)) != 1:
+        raise WrongQuestion("name one of: LOG..., --step-time TIME, --oom")
+    known, said = load(site=there.folder), measuring.given(given)
+    plans = _plans(plan, rank)
+    if logs:
+        name = there.profile.name
+        found = [each for log in logs for each in measuring.of_log(log, plans or _beside(log), said, known, name)]
+    else:
+        if len(plans) > 1:
+            raise WrongQuestion(f"{plan}: holds {len(plans)} plans; which one ran? --rank N")
+        seconds = None if step_time is None else measuring.seconds(step_time)
+        found = [measuring.of_value(seconds, plans[0] if plans else None, said, there.profile.name)]
+    rows, fit = learning.learn(there, found, known)
+    return Lesson(site=there, rows=tuple(rows), fit=fit)
+
+
+def _plans(path: Path | None, rank: int | None) -> tuple[Plan, ...]:
+    """The plans in a file, or the one of that rank."""
+    if path is None:
+        if rank is not None:
+            raise WrongQuestion("--rank names a plan of --plan FILE")
+        return ()
+    found = document.load(path.expanduser())
+    if isinstance(found, PlanSet) and rank is None:
+        return found.plans
+    return (document.chosen(found, rank or 1, str(path)),)
+
+
+def _beside(log: Path) -> tuple[Plan, ...]:
+    """The plan next to a log, where ``export`` left one."""
+    path = log.parent / BESIDE
+    return _plans(path, None) if path.is_file() else ()
+
+
+def shared(site: Path | None) -> str:
+    """A site's rows as a CSV without names, paths, dates or words.
+
+    Raises:
+        WrongQuestion: no site, or an empty journal.
+    """
+    there = of_site(site)
+    rows = journal.read(there.runs)
+    if not rows:
+        raise WrongQuestion(f"{there.runs}: holds no runs yet; clusterwright learn LOG adds them")
+    return journal.shared(rows)

@@ -1,0 +1,97 @@
+"""``clusterwright learn``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.commands import sited
+
+if TYPE_CHECKING:
+    from planner.api.learning import Lesson
+
+
+@click.command()
+@click.argument("logs", nargs=-1, type=click.Path(path_type=Path), metavar="LOG...")
+@click.option("--plan", type=click.Path(path_type=Path), metavar="FILE", help="What ran, where LOG does not say it.")
+@click.option("--rank", type=int, metavar="N", help="Which plan of a set (default: the one LOG allows).")
+@click.option("--set", "given", multiple=True, metavar="COLUMN=VALUE", help="Fill a column of docs/runs.md.")
+@click.option("--step-time", metavar="TIME", help="No log, but a time of a step: 4.31s.")
+@click.option("--oom", is_flag=True, help="No log, but a run that ran out of memory.")
+@click.option("--share", type=click.Path(path_type=Path), metavar="FILE", help="Write the site's rows without names.")
+@click.option("--yes", is_flag=True, help="Write --share without asking.")
+@sited.option
+@click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
+def learn(
+    logs: tuple[Path, ...],
+    plan: Path | None,
+    rank: int | None,
+    given: tuple[str, ...],
+    step_time: str | None,
+    oom: bool,
+    share: Path | None,
+    yes: bool,
+    site: Path | None,
+    as_json: bool,
+) -> None:
+    """Read step times out of training logs, note them in the site's journal, and adapt its predictions to them.
+
+    Megatron-LM, Megatron-Bridge, NeMo, torchtitan, nanotron, DeepSpeed, llm-foundry, Hugging Face Trainer, MaxText and
+    MLPerf logs are known. What ran is taken from the log where it dumps its arguments, else from --plan, or from a
+    plan.json next to the log.
+
+    \b
+      clusterwright learn train.log --plan plan.json --site my-site
+      clusterwright learn shortlist-megatron+slurm/rank-*/train.log --site my-site
+      clusterwright learn --step-time 4.31s --plan plan.json --rank 2 --site my-site
+      clusterwright learn --oom --plan plan.json --rank 3 --site my-site
+      clusterwright learn --share rows.csv --site my-site
+    """  # noqa: D301 - click reads the control character itself
+    from planner.api import learning
+
+    if share is not None:
+        _share(share, site, yes=yes, as_json=as_json)
+        return
+    found = learning.lesson(logs, plan=plan, rank=rank, given=given, step_time=step_time, oom=oom, site=site)
+    if as_json:
+        from planner.commands.screen import render
+
+        render.json(found.document())
+        return
+    _show(found)
+
+
+def _show(found: Lesson) -> None:
+    from planner.commands.screen import render
+
+    for row in found.rows:
+        render.labelled("Run" if row.new else "Known", found.named(row), *found.judged(row), *row.measured.told)
+    render.labelled("Journal", f"{sum(row.new for row in found.rows)} of {len(found.rows)} rows new, {found.site.runs}")
+    render.labelled("Site", found.judgement())
+    render.labelled("Next", *found.next())
+
+
+def _share(share: Path, site: Path | None, *, yes: bool, as_json: bool) -> None:
+    from planner.api import learning
+    from planner.base.errors import WrongQuestion
+    from planner.commands.screen import render
+    from planner.models import files
+
+    text = learning.shared(site)
+    if not as_json:
+        render.verbatim(text)
+    if not (yes or _agreed(f"Write these {len(text.splitlines()) - 1} rows to {share}?")):
+        raise WrongQuestion("nothing was written; --yes writes without asking")
+    files.write(share, text)
+    if as_json:
+        render.json({"kind": "shared-runs", "file": str(share), "rows": len(text.splitlines()) - 1})
+
+
+def _agreed(question: str) -> bool:
+    """Whether a person says yes; nobody there is a no."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        return False

@@ -1,0 +1,188 @@
+"""Cells of a measured row: what a plan says, what a log says, and where the two contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from planner.base.errors import WrongQuestion
+from planner.calibration.runs import names
+from planner.catalog import Catalog
+from planner.models.workload import library
+from planner.schema.plan import Plan
+from planner.schema.workload import Model
+from planner.site.logs.records import LoggedRun
+
+MOST_PADDING = 4096
+"""Entries by which a vocabulary is padded: to a multiple of 128 x TP (Megatron-LM, _vocab_size_with_padding)."""
+Cells = Mapping[str, str]
+"""Column of ``docs/runs.md`` -> its text; a column that is not there is not known."""
+
+_NEUTRAL = {"vpp": "1", "cp": "1", "ep": "1"}
+"""What an empty cell means, as ``docs/runs.md`` says."""
+_SHAPE = {
+    "layers": "layers",
+    "hidden": "hidden",
+    "ffn": "ffn_hidden",
+    "heads": "heads",
+    "kv_heads": "kv_heads",
+    "head_dim": "head_dim",
+    "vocab": "vocab",
+}
+"""Field of a model -> column."""
+CONFIGURATION = (
+    *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "num_experts", "task"),
+    *("accelerator", "num_accelerators", "seq_len", "global_batch_seqs", "precision"),
+    *("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch", "zero_stage", "activation_recompute"),
+)
+"""Columns in which two runs of one framework differ, and by which a plan is found in the journal: a model by its shape,
+since copies of it have other names.
+"""
+_FREE = ("model", "vocab", "lab", "source", "notes", "etp")
+"""Columns in which a log and a plan may differ: names, padding of the vocabulary, and what dense models ignore."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A column that a log and a plan fill differently."""
+
+    column: str
+    logged: str
+    planned: str
+
+    def __str__(self) -> str:
+        return f"{self.column} is {self.logged} in the log and {self.planned} in the plan"
+
+
+def of_plan(plan: Plan) -> dict[str, str]:
+    """The configuration of a plan on one pool.
+
+    Raises:
+        WrongQuestion: the plan is over several pools: a row describes one.
+    """
+    if len(plan.cluster.pools) != 1:
+        raise WrongQuestion(
+            "a plan over several pools has no row in the journal; only plans on one pool are learned from"
+        )
+    pool, cut, shape = plan.cluster.pools[0], plan.parallelism, plan.workload.shape
+    row = {
+        "model": plan.workload.model,
+        "task": {"pretrain": "pretrain", "finetune": "finetune", "lora": "lora"}[plan.workload.method["kind"]],
+        "runtime": f"{plan.runtime.name}@{plan.runtime.release}",
+        "accelerator": pool.accelerator,
+        "num_accelerators": plan.cluster.accelerators,
+        "accelerators_per_node": pool.accelerators_per_node,
+        "inter_node_network": _network(pool.nics_per_node, pool.nic_bytes_per_s),
+        "seq_len": plan.workload.sequence,
+        "global_batch_seqs": plan.batch.global_,
+        "micro_batch": plan.batch.micro,
+        **{axis: getattr(cut, axis) for axis in ("tp", "pp", "vpp", "cp", "ep", "etp")},
+        "zero_stage": cut.zero_stage,
+        "sequence_parallel": int(cut.sequence_parallel),
+        "activation_recompute": _recompute(plan),
+        "precision": plan.precision,
+        **_shape(shape),
+    }
+    return {column: str(value) for column, value in row.items() if value not in (None, "")}
+
+
+def _network(ports: int, rate: float | None) -> str:
+    return f"{ports}x{rate * 8 / 1e9:.0f} Gb" if ports and rate else ""
+
+
+def _recompute(plan: Plan) -> str:
+    """The policy, ``block:N`` with the layers of a stage (of a chunk, where stages are interleaved)."""
+    policy, cut = plan.recompute, plan.parallelism
+    if not policy.policy.startswith("block:"):
+        return policy.policy
+    layers = float(plan.workload.shape["layers"]) / cut.pp / cut.vpp
+    return f"block:{max(1, round(policy.layers_fraction * layers))}"
+
+
+def _shape(shape: Mapping[str, Any]) -> dict[str, object]:
+    row: dict[str, object] = {column: shape.get(name) for name, column in _SHAPE.items()}
+    row["gated_mlp"] = int(bool(shape.get("gated", True)))
+    moe = shape.get("moe")
+    row["family"] = "moe" if moe else "dense"
+    if isinstance(moe, Mapping):
+        row |= {"num_experts": moe["experts"], "topk": moe["experts_per_token"], "moe_ffn_hidden": moe["ffn"]}
+    return row
+
+
+def of_log(run: LoggedRun, catalog: Catalog) -> dict[str, str]:
+    """What a log's own dump of its configuration says; the model by its shape, the accelerator by its driver's name."""
+    row = dict(run.said)
+    if run.runtime:
+        row["runtime"] = run.runtime
+    if "layers" in row:
+        row["family"] = "moe" if row.get("num_experts") else "dense"
+    named = row.pop("model", "")
+    models = [each.id for each in library().values() if _is_shaped(each, row)] if "hidden" in row else []
+    if models:
+        row["model"] = named if named in models else models[0]
+    elif named in library():
+        row["model"] = named
+    elif "layers" in row and "hidden" in row:
+        row["model"] = f"{row['layers']}x{row['hidden']}"
+    if run.device and (part := _accelerator(run.device, catalog)):
+        row["accelerator"] = part
+    return row
+
+
+def _is_shaped(model: Model, row: Cells) -> bool:
+    """Whether a model of the library has the shape of a row, as far as that states one."""
+    same = all(str(getattr(model, name)) == row.get(column, "") for name, column in _SHAPE.items() if name != "vocab")
+    experts = str(model.moe.experts) if model.moe else ""
+    padded = float(row.get("vocab") or model.vocab)
+    return (
+        same
+        and experts == row.get("num_experts", "")
+        and model.vocab <= padded <= model.vocab + MOST_PADDING
+        and not model.encoder_layers
+    )
+
+
+def _accelerator(name: str, catalog: Catalog) -> str | None:
+    found = names.accelerator(name.removeprefix("NVIDIA "), catalog.accelerators)
+    return found if found in catalog.accelerators else None
+
+
+def contradictions(logged: Cells, planned: Cells, catalog: Catalog) -> list[Contradiction]:
+    """The columns that a log and a plan fill differently; frameworks that share their kernels are one."""
+    found = [
+        Contradiction(column, logged[column], planned[column])
+        for column in logged
+        if column not in (*_FREE, "runtime") and column in planned and logged[column] != planned[column]
+    ]
+    ran, meant = logged.get("runtime", ""), planned.get("runtime", "").partition("@")[0]
+    if ran and meant and not _kernels(catalog, ran) & _kernels(catalog, meant):
+        found.append(Contradiction("runtime", ran, meant))
+    return found
+
+
+def _kernels(catalog: Catalog, runtime: str) -> set[str]:
+    """The runtimes whose kernels a runtime has, without their releases."""
+    return {name.partition("@")[0] for name in catalog.runtime(runtime).known_as}
+
+
+def key(row: Cells) -> tuple[str, ...]:
+    """What makes a configuration: equal for a plan and for the run that measured it."""
+    full = {**_NEUTRAL, "task": "pretrain", **_library_shape(row), **{name: text for name, text in row.items() if text}}
+    full.setdefault("etp", full.get("tp", "") if full["ep"] == "1" else "1")
+    if not full.get("num_experts"):
+        full["etp"] = ""  # says nothing of a dense model
+    return (*(full.get(column, "") for column in CONFIGURATION), full.get("runtime", "").partition("@")[0])
+
+
+def _library_shape(row: Cells) -> dict[str, str]:
+    """The shape of a row that names a model of the library and nothing else."""
+    model = library().get(row.get("model", ""))
+    if model is None:
+        return {}
+    return {column: str(value) for column, value in _shape(asdict(model)).items() if value is not None}
+
+
+def missing(row: Cells, needed: Iterable[str]) -> list[str]:
+    """The columns among some that a row does not fill."""
+    return [column for column in needed if not row.get(column)]

@@ -1,0 +1,78 @@
+"""From logs to a site that predicts better: rows for its journal, a fit to all of them, its error before and after."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from planner.calibration import run as calibration
+from planner.calibration.fit.frame import Frame
+from planner.calibration.runs import reading
+from planner.calibration.runs.run import Run
+from planner.catalog import Catalog
+from planner.performance.efficiency import Efficiencies
+from planner.site import journal
+from planner.site.folder import Site
+from planner.site.measuring import Measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearntRow:
+    """One measured row next to what was predicted of it before."""
+
+    measured: Measured
+    new: bool
+    """Whether the journal did not have it."""
+    predicted_s: float | None
+    reason: str
+    """Why it cannot be predicted, and so teaches nothing yet; empty if it can."""
+
+
+def learn(site: Site, found: Sequence[Measured], catalog: Catalog) -> tuple[list[LearntRow], dict[str, Any] | None]:
+    """Adds measured rows to a site's journal and fits its catalog to all of them.
+
+    Arguments:
+        site: Whose journal it is.
+        found: Rows, of one or several logs.
+        catalog: What the site's runs were predicted with until now.
+
+    Returns:
+        Each row with its prediction until now, and the fit's document (None: no run of the journal can be predicted).
+
+    Raises:
+        WrongQuestion: the journal or the catalog cannot be written.
+    """
+    runs = [reading.run_of({**dict.fromkeys(reading.REQUIRED, ""), **each.row}, catalog) for each in found]
+    before = _predicted(runs, catalog)
+    added = {row["id"] for row in journal.add(site.runs, [each.row for each in found])}
+    rows = [
+        LearntRow(measured=each, new=each.row["id"] in added, predicted_s=seconds, reason=run.reason)
+        for each, run, seconds in zip(found, runs, before, strict=True)
+    ]
+    return rows, fitted(site, catalog)
+
+
+def fitted(site: Site, catalog: Catalog) -> dict[str, Any] | None:
+    """A fit of the site's catalog to its whole journal; None where the journal holds nothing to fit to."""
+    runs = reading.read(site.runs, catalog)
+    if not any(run.measured and run.covered and run.variants for run in runs):
+        return None
+    return calibration.fit_site(site.runs, site.catalog, catalog)
+
+
+def _predicted(runs: Sequence[Run], catalog: Catalog) -> list[float | None]:
+    """Seconds of a step of each run, with the catalog as it is."""
+    frame = Frame(catalog, runs)
+    times = dict(zip((run.id for run in frame.runs), frame.predict(Efficiencies.of(catalog)).time, strict=True))
+    return [float(times[run.id]) if run.id in times and math.isfinite(times[run.id]) else None for run in runs]
+
+
+def described(row: Mapping[str, str]) -> str:
+    """A row's configuration in a few words: ``llama3-8b on 8 x H100-SXM5-80GB, TP2, micro-batch 1, bf16``."""
+    degrees = [f"{axis.upper()}{row[axis]}" for axis in ("tp", "pp", "vpp", "cp", "ep") if row.get(axis, "1") != "1"]
+    more = [f"micro-batch {row['micro_batch']}"] if row.get("micro_batch") else []
+    more += [f"recompute {row['activation_recompute']}"] if row.get("activation_recompute", "none") != "none" else []
+    parts = [f"{row['model']} on {row['num_accelerators']} x {row['accelerator']}", *degrees, *more]
+    return ", ".join([*parts, *([row["precision"]] if row.get("precision") else [])])

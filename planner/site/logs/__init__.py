@@ -1,0 +1,1 @@
+"""Training logs as measurements: lines, what a framework prints on them, and which steps count."""

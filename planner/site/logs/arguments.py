@@ -1,0 +1,166 @@
+"""What a log's own dump of its configuration says, as columns of ``docs/runs.md``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+DOTTED = re.compile(r"(?:^|\s)([a-z]\w{2,60}) \.{2,} (\S.*?)\s*$")
+"""``  tensor_model_parallel_size ...................... 8``: Megatron-LM (megatron/training/arguments.py, _print_args),
+and DeepSpeed (deepspeed/runtime/config.py, print)."""
+LISTED = re.compile(r"^\s*(?:\S+: +)?([a-z]\w{2,60}): (\S.*?)\s*$")
+"""``tensor_model_parallel_size: 8``: the YAML of Megatron-Bridge, NeMo and Composer."""
+ASSIGNED = re.compile(r"\b([a-z]\w{1,60})=([\w.+-]+)\b")
+"""``tp=8``: nanotron's records, torchtitan's mesh."""
+PARAMETER = re.compile(r"Config param ([a-z]\w+): (\S.*?)\s*$")
+"""MaxText (MaxText/pyconfig.py)."""
+TITAN = re.compile(
+    r"local batch size (?P<micro_batch>\d+), global batch size (?P<global_batch_seqs>\d+), "
+    r"gradient accumulation steps \d+, sequence length (?P<seq_len>\d+)"
+)
+"""torchtitan (torchtitan/train.py): "Trainer is initialized with"."""
+TRAINER = re.compile(
+    r"^.*?\b(Instantaneous batch size per device|Total train batch size.*?|Total optimization steps) = ([\d,]+)"
+)
+"""Hugging Face (src/transformers/trainer.py): "***** Running training *****"."""
+MLPERF = re.compile(r':::MLLOG .*?"key": "(\w+)", "value": (\d+)')
+
+COLUMNS = {
+    "world_size": "num_accelerators",
+    "n_gpus": "num_accelerators",
+    "num_devices": "num_accelerators",
+    "seq_length": "seq_len",
+    "sequence_length": "seq_len",
+    "max_seq_len": "seq_len",
+    "max_sequence_length": "seq_len",
+    "max_target_length": "seq_len",
+    "global_batch_size": "global_batch_seqs",
+    "train_batch_size": "global_batch_seqs",
+    "global_train_batch_size": "global_batch_seqs",
+    "global_batch_size_to_train_on": "global_batch_seqs",
+    "Total train batch size": "global_batch_seqs",
+    "micro_batch_size": "micro_batch",
+    "train_micro_batch_size_per_gpu": "micro_batch",
+    "device_train_microbatch_size": "micro_batch",
+    "Instantaneous batch size per device": "micro_batch",
+    "tensor_model_parallel_size": "tp",
+    "tp": "tp",
+    "pipeline_model_parallel_size": "pp",
+    "pp": "pp",
+    "virtual_pipeline_model_parallel_size": "vpp",
+    "context_parallel_size": "cp",
+    "cp": "cp",
+    "expert_model_parallel_size": "ep",
+    "ep": "ep",
+    "expert_tensor_parallel_size": "etp",
+    "etp": "etp",
+    "zero_optimization_stage": "zero_stage",
+    "zero_stage": "zero_stage",
+    "sequence_parallel": "sequence_parallel",
+    "num_layers": "layers",
+    "hidden_size": "hidden",
+    "ffn_hidden_size": "ffn_hidden",
+    "num_attention_heads": "heads",
+    "num_query_groups": "kv_heads",
+    "kv_channels": "head_dim",
+    "padded_vocab_size": "vocab",
+    "swiglu": "gated_mlp",
+    "num_experts": "num_experts",
+    "num_moe_experts": "num_experts",
+    "moe_router_topk": "topk",
+    "moe_ffn_hidden_size": "moe_ffn_hidden",
+    "model_name": "model",
+}
+"""Name of an argument -> column. What both dumps of one log call the same means the same."""
+KEPT = (
+    *("bf16", "fp16", "fp8", "fp8_format", "precision", "bfloat16_enabled", "fp16_enabled"),
+    *("recompute_granularity", "recompute_method", "recompute_num_layers"),
+    *("use_distributed_optimizer", "dp_shard", "group_query_attention", "Total optimization steps"),
+)
+"""Arguments from which columns are derived."""
+_VALUE = re.compile(r"(?!(?:[Nn]one|null|~)$)[A-Za-z0-9][\w.:+-]{0,40}", re.ASCII)
+"""A number, a switch or a name; nothing that a spreadsheet would take for a formula."""
+_SWITCHES = {"True": "1", "true": "1", "False": "0", "false": "0"}
+
+
+def said(line: str) -> Iterator[tuple[str, str]]:
+    """``(argument, value)`` of everything a line says of a configuration; names as the framework has them."""
+    if " .." in line and (found := DOTTED.search(line)):
+        yield found[1], found[2]
+    elif "Config param" in line and (found := PARAMETER.search(line)):
+        yield found[1], found[2]
+    elif "local batch size" in line and (found := TITAN.search(line)):
+        yield from found.groupdict().items()
+    elif " with parallelism: " in line or ("Args(" in line and "=" in line):
+        yield from ASSIGNED.findall(line)
+    elif " = " in line and (found := TRAINER.search(line)):
+        yield found[1].partition(" (")[0], found[2].replace(",", "")
+    elif ":::MLLOG" in line and (found := MLPERF.search(line)):
+        yield found[1], found[2]
+    elif "Running with " in line:
+        yield from _json(line)
+    elif ": " in line and len(line) < 120 and (found := LISTED.match(line)):
+        yield found[1], found[2].strip("'\"")
+
+
+def known(name: str, value: str) -> bool:
+    """Whether an argument says something of the configuration that was measured."""
+    return (name in COLUMNS or name in KEPT or name in COLUMNS.values()) and _VALUE.fullmatch(value) is not None
+
+
+def _json(line: str) -> Iterator[tuple[str, str]]:
+    """Torchtitan's whole configuration on a line (torchtitan/config): precision and recomputation."""
+    start = line.find("{")
+    try:
+        data = json.loads(line[start:]) if start >= 0 else {}
+    except (ValueError, RecursionError):
+        return
+    model = data.get("model") if isinstance(data, dict) else None
+    if isinstance(model, dict) and all(isinstance(model.get(key), str) for key in ("name", "flavor")):
+        yield "model_name", f"{model['name']}-{model['flavor']}".lower()
+    checkpointing = data.get("activation_checkpoint") if isinstance(data, dict) else None
+    if isinstance(checkpointing, dict) and checkpointing.get("mode") in ("none", "selective", "full"):
+        yield "activation_recompute", str(checkpointing["mode"])
+
+
+def columns(found: Mapping[str, str]) -> dict[str, str]:
+    """The columns that a dump of arguments fills: those it names, and those that follow from several."""
+    row = {COLUMNS.get(name, name): _SWITCHES.get(value, value) for name, value in found.items() if name not in KEPT}
+    row |= _derived(found)
+    if row.get("num_experts") == "0":
+        row = {name: value for name, value in row.items() if name not in ("num_experts", "topk", "moe_ffn_hidden")}
+    if found.get("group_query_attention") == "False":
+        row.pop("kv_heads", None)
+    return {name: value for name, value in row.items() if value}
+
+
+def _derived(found: Mapping[str, str]) -> dict[str, str]:
+    row = {}
+    if precision := _precision(found):
+        row["precision"] = precision
+    if "use_distributed_optimizer" in found:
+        row["zero_stage"] = "1" if found["use_distributed_optimizer"] == "True" else "0"
+    if "dp_shard" in found:
+        row["zero_stage"] = "3" if found["dp_shard"] != "1" else "0"
+    if "tensor_model_parallel_size" in found:
+        row["activation_recompute"] = _recompute(found)
+    return row
+
+
+def _precision(found: Mapping[str, str]) -> str:
+    """8 bit where the dump names a format of it, else the 16-bit kind that is switched on."""
+    if found.get("fp8", found.get("fp8_format", "None")) not in ("None", "False"):
+        return "fp8"
+    on = [name for name in ("bf16", "fp16") if found.get(name) == "True"]
+    on += [kind for name, kind in (("bfloat16_enabled", "bf16"), ("fp16_enabled", "fp16")) if found.get(name) == "True"]
+    if "precision" in found and not on:
+        on = [kind for kind in ("bf16", "fp16", "fp8") if kind in found["precision"]]
+    return on[0] if on else ""
+
+
+def _recompute(found: Mapping[str, str]) -> str:
+    granularity = found.get("recompute_granularity", "none")
+    if granularity == "full" and found.get("recompute_method") == "block":
+        return f"block:{found.get('recompute_num_layers', '1')}"
+    return granularity

@@ -1,0 +1,112 @@
+"""A whole log as runs: lines are read once, in any amount, and each is looked at by what it holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from planner.site.logs import arguments, formats
+from planner.site.logs.formats import FORMATS, LogFormat
+from planner.site.logs.lines import lines
+from planner.site.logs.records import LoggedRun, LoggedStep
+
+MOST_STEPS = 1_000_000
+"""Lines about steps that are kept of a run: some 200 MB. Further ones change no median."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run while its lines are read."""
+
+    steps: dict[str, list[LoggedStep]] = field(default_factory=dict)
+    """By the name of the format."""
+    said: dict[str, str] = field(default_factory=dict)
+    conflicts: dict[str, str] = field(default_factory=dict)
+    device: str = ""
+    memory: float | None = None
+    out_of_memory: bool = False
+    disturbed: bool = False
+    at: int | None = None
+    """The step that a line before has named."""
+    whole_run_s: float | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether something happened that belongs to its configuration."""
+        return bool(self.steps) or self.out_of_memory
+
+
+def read(path: Path) -> list[LoggedRun]:
+    """The runs of a log, one for each configuration that it dumps.
+
+    Raises:
+        WrongQuestion: the file cannot be read.
+    """
+    return [_finished(run) for run in _runs(lines(path)) if run.begun or run.whole_run_s]
+
+
+def _runs(text: Iterable[str]) -> Iterator[_Run]:
+    run = _Run()
+    for line in text:
+        said = [pair for pair in arguments.said(line) if arguments.known(*pair)]
+        if run.begun and any(run.said.get(name, value) != value for name, value in said):
+            yield run  # a configuration that differs is dumped behind its steps
+            run = _Run(device=run.device)
+        for name, value in said:
+            if (before := run.said.setdefault(name, value)) != value:
+                run.conflicts[name] = f"{name} is {before} and {value}"
+        _noted(run, line)
+    yield run
+
+
+def _noted(run: _Run, line: str) -> None:
+    for shape in FORMATS:
+        if shape.hint in line and (found := shape.step.search(line)):
+            _step(run, shape, found)
+        if shape.head and (head := shape.head.search(line)):
+            run.at = int(head["step"])
+        if shape.memory and (found := shape.memory.search(line)):
+            run.memory = max(run.memory or 0.0, formats.memory(found) or 0.0)
+    if "emory" in line or "EXHAUSTED" in line:
+        run.out_of_memory |= bool(formats.OUT_OF_MEMORY.search(line))
+    if formats.DISTURBED.search(line):
+        run.disturbed = True
+    if "train_steps_per_second" in line and (found := formats.SUMMARY.search(line)):
+        rate = formats.number(found["rate"])
+        run.whole_run_s = 1.0 / rate if rate else None
+    for pattern in formats.DEVICES:
+        run.device = found["device"] if (found := pattern.search(line)) else run.device
+
+
+def _step(run: _Run, shape: LogFormat, found: re.Match[str]) -> None:
+    total = found.groupdict().get("total")
+    if total is not None and run.said.get("Total optimization steps") not in (None, total):
+        return  # a bar of something else: an evaluation, a download
+    made = formats.step(found, run.at, None, run.disturbed)
+    if made is None:
+        return
+    kept = run.steps.setdefault(shape.name, [])
+    if len(kept) < MOST_STEPS:
+        kept.append(made)
+    run.disturbed, run.out_of_memory = False, False
+    run.memory = max(run.memory or 0.0, formats.memory(found) or 0.0) or None
+
+
+def _finished(run: _Run) -> LoggedRun:
+    shape = next((each for each in FORMATS if each.name in run.steps), None)
+    both = {"Megatron-LM", "DeepSpeed"} <= run.steps.keys()
+    said = {name: value for name, value in run.said.items() if name not in run.conflicts}
+    return LoggedRun(
+        format=shape.name if shape else "",
+        runtime="megatron-deepspeed" if both else shape.runtime if shape else "",
+        steps=tuple(run.steps[shape.name]) if shape else (),
+        said=arguments.columns(said),
+        device=run.device,
+        memory_bytes=run.memory or None,
+        memory_kind=shape.memory_kind if shape and run.memory else "",
+        out_of_memory=run.out_of_memory,
+        conflicts=tuple(run.conflicts.values()),
+        whole_run_s=run.whole_run_s,
+    )

@@ -1,0 +1,201 @@
+"""Logs to measured rows: which steps count, which configuration ran, and whether log and plan are of one run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from planner.base.errors import WrongQuestion, nearest
+from planner.base.units import format_seconds
+from planner.catalog import Catalog
+from planner.schema.plan import Plan
+from planner.site import cells, journal
+from planner.site.logs import reading
+from planner.site.logs.formats import FORMATS
+from planner.site.logs.records import LoggedRun, Per, Steady
+from planner.site.logs.steady import FEWEST, steady
+
+NEEDED = ("model", "family", "accelerator", "num_accelerators", "seq_len", "global_batch_seqs", "tp", "pp", "runtime")
+"""Columns without which a measurement is of nothing in particular."""
+RATES: Mapping[Per, tuple[str, ...]] = {
+    "step": (),
+    "sequence": ("global_batch_seqs",),
+    "token": ("global_batch_seqs", "seq_len", "num_accelerators"),
+}
+"""What a logged duration is of -> columns that make it a step's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One row for the journal, and how it came about."""
+
+    row: Mapping[str, str]
+    told: tuple[str, ...]
+    """What was counted and what was not, in words."""
+
+
+def given(texts: Sequence[str]) -> dict[str, str]:
+    """``COLUMN=VALUE`` as cells.
+
+    Raises:
+        WrongQuestion: no such column, or one that is measured.
+    """
+    row = {}
+    for text in texts:
+        column, equals, value = text.partition("=")
+        if not equals or not value.strip():
+            raise WrongQuestion(f"--set {text}: write COLUMN=VALUE, as accelerator=H100-SXM5-80GB")
+        if column not in journal.COLUMNS or column in ("id", "source", "lab", "steps", "step_time_spread"):
+            near = nearest(column, journal.COLUMNS)
+            raise WrongQuestion(
+                f"--set {column}: no such column{f'; did you mean {near[0]}?' if near else ''} (docs/runs.md)"
+            )
+        row[column] = value.strip()
+    return row
+
+
+def of_log(path: Path, plans: Sequence[Plan], said: Mapping[str, str], catalog: Catalog, site: str) -> list[Measured]:
+    """The measured rows of a log.
+
+    Arguments:
+        path: The log.
+        plans: What may have run, one or several; of several the one that the log does not contradict.
+        said: Cells that a person states; they stand above the plan's.
+        catalog: Where names of accelerators and runtimes stand.
+        site: Name of the site.
+
+    Raises:
+        WrongQuestion: it cannot be read, is no training log that is known, has too few steps, contradicts every plan,
+            or does not say what ran.
+    """
+    runs = reading.read(path)
+    if not runs:
+        known = ", ".join(shape.name for shape in FORMATS)
+        raise WrongQuestion(f"{path}: no line of it is a step as one of these prints it: {known}")
+    found = [each for run in runs for each in _of_run(path, run, plans, said, catalog, site)]
+    if not found:
+        most = max(len(run.steps) for run in runs)
+        raise WrongQuestion(
+            f"{path}: {most} logged step{'' if most == 1 else 's'}; at least {FEWEST} must be left behind the warm-up"
+        )
+    return found
+
+
+def of_value(seconds: float | None, plan: Plan | None, said: Mapping[str, str], site: str) -> Measured:
+    """The row of a time that a person states; None: the run ran out of memory.
+
+    Raises:
+        WrongQuestion: the plan and what is said do not describe a run.
+    """
+    row = {**(cells.of_plan(plan) if plan else {}), **said}
+    row |= {"step_time_s": f"{seconds:.6g}"} if seconds else {"metric": "oom"}
+    told = f"{format_seconds(seconds)} a step, as stated" if seconds else "out of memory, as stated"
+    return Measured(row=_completed(row, site, "--step-time" if seconds else "--oom"), told=(told,))
+
+
+def seconds(text: str) -> float:
+    """``4.31s``, ``4310 ms`` or ``4.31``: seconds of a step.
+
+    Raises:
+        WrongQuestion: another text; a comma may mean either thousands or decimals.
+    """
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|min)?\s*", text, re.ASCII)
+    value = float(match[1]) * {"ms": 1e-3, "min": 60.0}.get(match[2] or "s", 1.0) if match else 0.0
+    if value <= 0:
+        raise WrongQuestion(f"--step-time {text}: write seconds of a step with a point for decimals, as 4.31s")
+    return value
+
+
+def _of_run(
+    path: Path, run: LoggedRun, plans: Sequence[Plan], said: Mapping[str, str], catalog: Catalog, site: str
+) -> list[Measured]:
+    logged = cells.of_log(run, catalog)
+    batches = {str(each.batch) for each in run.steps if each.batch}
+    if len(batches) == 1:
+        logged["global_batch_seqs"] = batches.pop()
+    base = {**logged, **_planned(path, logged, plans, catalog), **said, **_memory(run)}
+    told = tuple(f"{each}: not taken over" for each in run.conflicts)
+
+    def measured(row: Mapping[str, str], how: str) -> Measured:
+        return Measured(row=_completed({**base, **row}, site, str(path)), told=(how, *told))
+
+    if run.out_of_memory:
+        return [measured({"metric": "oom"}, f"ran out of memory after {len(run.steps):,} logged steps")]
+    counted = steady(run.steps)
+    if not counted and run.whole_run_s:
+        row = {"step_time_s": f"{run.whole_run_s:.6g}", "grade": "B"}
+        return [measured(row, "mean of the whole run, warm-up and evaluations in it: grade B")]
+    return [measured(_times(each, base, path), _counted(run, each)) for each in counted]
+
+
+def _memory(run: LoggedRun) -> dict[str, str]:
+    if run.memory_bytes is None:
+        return {}
+    return {"memory_gb_per_gpu": f"{run.memory_bytes / 1e9:.4g}", "memory_kind": f"max {run.memory_kind}"}
+
+
+def _planned(path: Path, logged: cells.Cells, plans: Sequence[Plan], catalog: Catalog) -> dict[str, str]:
+    """The configuration of the plan that the log is of; nothing where there is no plan."""
+    if not plans:
+        return {}
+    rows = [cells.of_plan(plan) for plan in plans]
+    found = [cells.contradictions(logged, row, catalog) for row in rows]
+    able = [row for row, against in zip(rows, found, strict=True) if not against]
+    if len(able) == 1:
+        return able[0]
+    if able:
+        raise WrongQuestion(f"{path}: {len(able)} of the {len(plans)} plans could be what ran; name it with --rank N")
+    closest = min(found, key=len)
+    raise WrongQuestion(
+        f"{path}: is not of {'this plan' if len(plans) == 1 else 'any of these plans'}: "
+        f"{'; '.join(map(str, closest))}; name the plan that ran, or leave out --plan"
+    )
+
+
+def _times(each: Steady, base: Mapping[str, str], path: Path) -> dict[str, str]:
+    """Step time, spread, number of steps, and the batch where the lines themselves say it."""
+    row = {"steps": str(each.steps), "step_time_spread": f"{each.spread:.4f}"}
+    if each.batch:
+        row["global_batch_seqs"] = str(each.batch)
+    full, seconds = {**base, **row}, each.median
+    if absent := cells.missing(full, RATES[each.per]):
+        raise WrongQuestion(f"{path}: logs a rate, and does not say {', '.join(absent)} {_remedy(absent)}")
+    if each.per != "step":
+        seconds *= _number(full, "global_batch_seqs", path)
+    if each.per == "token":
+        seconds *= _number(full, "seq_len", path) / _number(full, "num_accelerators", path)
+    return {**row, "step_time_s": f"{seconds:.6g}"}
+
+
+def _number(row: Mapping[str, str], column: str, path: Path) -> float:
+    if not re.fullmatch(r"[1-9]\d{0,11}", row[column], re.ASCII):
+        raise WrongQuestion(f"{path}: {column} is {row[column]!r}: must be a whole number")
+    return float(row[column])
+
+
+def _remedy(absent: Sequence[str]) -> str:
+    return f"(--plan FILE, or --set {absent[0]}=...)"
+
+
+def _completed(row: Mapping[str, str], site: str, where: str) -> dict[str, str]:
+    """The row with all that every row of a site says.
+
+    Raises:
+        WrongQuestion: something is missing without which nobody knows what was measured.
+    """
+    full = {"grade": "A", "task": "pretrain", **row, "source": site, "lab": site, "date": date.today().isoformat()}
+    if absent := cells.missing(full, NEEDED):
+        raise WrongQuestion(f"{where}: does not say {', '.join(absent)} {_remedy(absent)}")
+    return journal.identified({column: text for column, text in full.items() if column in journal.COLUMNS}, site)
+
+
+def _counted(run: LoggedRun, each: Steady) -> str:
+    left = ", ".join(f"{count:,} {reason}" for reason, count in each.left_out.items())
+    several = len({step.batch for step in run.steps}) > 1
+    return (
+        f"{run.format}{f', batch {each.batch:,}' if several and each.batch else ''}: {each.steps:,} steps count"
+        f"{f' ({left} left out)' if left else ''}, spread {100 * each.spread:.1f} %"
+    )

@@ -1,0 +1,305 @@
+"""``clusterwright learn``: logs to rows of a site's journal, and what the journal then says."""
+
+import csv
+import io
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from planner import document
+from planner.calibration.runs import reading
+from planner.catalog import load
+from planner.commands import main
+from planner.schema.plan import PlanSet
+from planner.site import cells, folder, journal, measuring
+from tests import training_logs as logs
+
+H100 = "accelerator=H100-SXM5-80GB"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "site", "lab"]) == 0
+    return tmp_path / "lab"
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plans") / "plans.json"
+    asked = ["plan", "llama3-8b", "--cluster", "dgx-h100:1", "--batch", "128", "--top", "4", "-o", str(path)]
+    assert main(asked) == 0
+    return path
+
+
+def plans(path: Path) -> PlanSet:
+    found = document.load(path)
+    assert isinstance(found, PlanSet)
+    return found
+
+
+def log(name: str, *parts: list[str]) -> str:
+    Path(name).write_text("\n".join(line for part in parts for line in part) + "\n")
+    return name
+
+
+def rows(site: Path) -> list[dict[str, str]]:
+    with (site / "runs.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def learn(*arguments: str) -> int:
+    return main(["learn", *arguments, "--site", "lab"])
+
+
+def test_a_log_that_says_all_needs_no_plan(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = log("train.log", logs.megatron_arguments(), logs.megatron(), [logs.MEGATRON_MEMORY])
+    assert learn(name, "--set", H100) == 0
+    (row,) = rows(site)
+    expected = {"model": "llama3-8b", "family": "dense", "runtime": "megatron-core", "step_time_s": "4", "tp": "2"}
+    assert row.items() >= (expected | {"steps": "18", "memory_gb_per_gpu": "42.95", "source": "lab"}).items()
+    assert "4.00 s a step measured" in capsys.readouterr().out
+    assert reading.read(site / "runs.csv", load())[0].measured == 4.0
+
+
+def test_rates_become_step_times(site: Path) -> None:
+    assert learn(log("train.log", logs.TITAN_HEAD, logs.torchtitan()), "--set", "model=llama3-8b", "--set",
+                 "family=dense", "--set", "num_accelerators=8") == 0  # fmt: skip
+    (row,) = rows(site)
+    assert float(row["step_time_s"]) == pytest.approx(4.0, rel=1e-3)
+    assert (row["accelerator"], row["runtime"], row["zero_stage"]) == ("H100-SXM5-80GB", "fsdp2", "3")
+
+
+def test_the_plan_says_what_the_log_does_not(site: Path, planned: Path) -> None:
+    assert learn(log("train.log", logs.megatron()), "--plan", str(planned), "--rank", "2") == 0
+    (row,) = rows(site)
+    assert cells.key(row) == cells.key(cells.of_plan(plans(planned).plans[1]))
+
+
+def test_of_several_plans_the_log_allows_one(site: Path, planned: Path) -> None:
+    wanted = plans(planned).plans[2]
+    cut = wanted.parallelism
+    arguments = logs.megatron_arguments(
+        tensor_model_parallel_size=cut.tp, pipeline_model_parallel_size=cut.pp, context_parallel_size=cut.cp,
+        micro_batch_size=wanted.batch.micro, recompute_granularity=wanted.recompute.policy,
+        use_distributed_optimizer=None, sequence_parallel=cut.sequence_parallel,
+    )  # fmt: skip
+    assert learn(log("train.log", arguments, logs.megatron()), "--plan", str(planned)) == 0
+    assert cells.key(rows(site)[0]) == cells.key(cells.of_plan(wanted))
+
+
+def test_the_plan_that_export_left_next_to_the_log_is_found(site: Path, planned: Path) -> None:
+    Path("rank-1").mkdir()
+    Path("rank-1/plan.json").write_text(document.as_json(plans(planned).plans[0]))
+    assert learn(log("rank-1/train.log", logs.megatron())) == 0
+    assert rows(site)[0]["model"] == "llama3-8b"
+
+
+def test_a_plan_of_another_run_is_refused_with_what_differs(
+    site: Path, planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = log("train.log", logs.megatron_arguments(world_size=64), logs.megatron())
+    assert learn(name, "--plan", str(planned), "--rank", "1") == 2
+    assert "num_accelerators is 64 in the log and 8 in the plan" in capsys.readouterr().err
+    assert not rows(site)
+
+
+def test_another_framework_than_the_plans_is_a_contradiction(site: Path, planned: Path) -> None:
+    (found, *_) = [cells.of_plan(plan) for plan in plans(planned).plans]
+    assert cells.contradictions({"runtime": "nemo"}, found, load()) == []
+    assert [each.column for each in cells.contradictions({"runtime": "fsdp2"}, found, load())] == ["runtime"]
+
+
+def test_stated_times_and_memory_that_ran_out(site: Path, planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert learn("--step-time", "4.31s", "--plan", str(planned), "--rank", "1") == 0
+    assert learn("--oom", "--plan", str(planned), "--rank", "2") == 0
+    first, second = rows(site)
+    assert (first["step_time_s"], second["step_time_s"], second["metric"]) == ("4.31", "", "oom")
+    runs = reading.read(site / "runs.csv", load())
+    assert [run.out_of_memory for run in runs] == [False, True]
+    assert "out of memory, as stated" in capsys.readouterr().out
+
+
+def test_a_log_that_ends_without_memory_is_such_a_row(site: Path) -> None:
+    end = ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."]
+    assert learn(log("train.log", logs.megatron_arguments(), end), "--set", H100, "--set", "runtime=megatron-core") == 0
+    assert (rows(site)[0]["metric"], rows(site)[0]["step_time_s"]) == ("oom", "")
+
+
+def test_the_same_log_twice_is_one_row(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = log("train.log", logs.megatron_arguments(), logs.megatron())
+    assert learn(name, "--set", H100) == learn(name, name, "--set", H100) == 0
+    assert len(rows(site)) == 1
+    assert "0 of 2 rows new" in capsys.readouterr().out
+
+
+def test_three_runs_say_how_far_off_predictions_are(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for tp, factor in ((1, 3.0), (2, 3.1), (4, 3.3)):
+        arguments = logs.megatron_arguments(tensor_model_parallel_size=tp, sequence_parallel=tp > 1)
+        name = log(f"{tp}.log", arguments, logs.megatron([factor * time for time in logs.STEADY]))
+        assert learn(name, "--set", H100) == 0
+    out = capsys.readouterr().out
+    assert "3 runs, 1 framework: error before" in out and "(each run held out)" in out
+    assert (site / "catalog" / "runtime_efficiencies" / "site.toml").is_file()
+    assert learn("--json", "3.log") == 2
+    fit = json.loads(_json(capsys, "1.log"))["fit"]
+    assert fit["rows"] == 3 and fit["left_out"]["mape"] < fit["before"]["mape"]
+
+
+def _json(capsys: pytest.CaptureFixture[str], name: str) -> str:
+    capsys.readouterr()
+    assert learn(name, "--set", H100, "--json") == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name one of: LOG..., --step-time TIME, --oom"),
+        (["none.log"], "none.log: no such file"),
+        (["empty.log"], "empty.log: no line of it is a step as one of these prints it: Megatron-LM, NeMo, torchtitan"),
+        (["short.log", "--set", H100], "short.log: 3 logged steps; at least 3 must be left behind the warm-up"),
+        (["bare.log"], "bare.log: does not say model, family, accelerator, num_accelerators, seq_len, tp, pp"),
+        (["rate.log", "--set", "model=llama3-8b"], "rate.log: logs a rate, and does not say global_batch_seqs"),
+        (["bare.log", "--rank", "1"], "--rank names a plan of --plan FILE"),
+        (["bare.log", "--set", "acelerator=x"], "--set acelerator: no such column; did you mean accelerator?"),
+        (["bare.log", "--set", "id=x"], "--set id: no such column"),
+        (["bare.log", "--set", "tp"], "--set tp: write COLUMN=VALUE"),
+        (["bare.log", "--oom"], "name one of: LOG..., --step-time TIME, --oom"),
+        (["--step-time", "4,31s"], "--step-time 4,31s: write seconds of a step with a point for decimals"),
+        (["--step-time", "0"], "--step-time 0: write seconds"),
+        (["--step-time", "4s"], "--step-time: does not say model"),
+        (["--share", "out.csv"], "runs.csv: holds no runs yet"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_questions(site: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    log("empty.log", [])
+    log("short.log", logs.megatron_arguments(), logs.megatron([9.0, 4.0, 4.0]))
+    log("bare.log", logs.megatron())
+    log("rate.log", logs.deepspeed())
+    capsys.readouterr()
+    assert learn(*arguments) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, message in captured.err) == ("", True), captured.err
+    assert not rows(site)
+
+
+def test_without_a_site_it_says_how_to_make_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["learn", "--oom"]) == 2
+    assert "clusterwright init site DIR makes one" in capsys.readouterr().err
+
+
+def test_one_bad_log_of_several_leaves_nothing_written(site: Path) -> None:
+    good = log("good.log", logs.megatron_arguments(), logs.megatron())
+    assert learn(good, log("bad.log", ["nothing"]), "--set", H100) == 2
+    assert not rows(site)
+
+
+# ---- the journal -----------------------------------------------------------------------------------------------------
+
+
+def row(number: int) -> dict[str, str]:
+    return journal.identified({"model": "llama3-8b", "step_time_s": str(number)}, "lab")
+
+
+def _add(path: Path, first: int) -> None:
+    for number in range(first, first + 20):
+        journal.add(path, [row(number)])
+
+
+def test_several_writers_lose_nothing(site: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_add, args=(site / "runs.csv", 10 * n)) for n in range(4)]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join()
+    found = [int(each["step_time_s"]) for each in journal.read(site / "runs.csv")]
+    assert sorted(found) == list(range(50))
+
+
+def test_a_last_line_without_an_end_stays_a_line(site: Path) -> None:
+    path = site / "runs.csv"
+    path.write_text(journal.HEADER + "mine" + "," * (len(journal.COLUMNS) - 2))
+    journal.add(path, [row(1)])
+    assert [each["id"] for each in rows(site)] == ["mine", row(1)["id"]]
+
+
+def test_columns_that_a_person_has_moved_or_added_stay(site: Path) -> None:
+    path = site / "runs.csv"
+    path.write_text("colour,step_time_s,model,id\nred,2,gpt2,a\n")
+    journal.add(path, [row(3)])
+    assert path.read_text().splitlines()[1:] == ["red,2,gpt2,a", f",3,llama3-8b,{row(3)['id']}"]
+
+
+def test_a_full_disk_leaves_the_journal_as_it_was(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = site / "runs.csv"
+    before = path.read_bytes()
+    written = journal.os.write
+
+    def half(file: int, data: bytes) -> int:
+        if len(data) < 40:
+            raise OSError(28, "No space left on device")
+        return written(file, data[: len(data) // 2])
+
+    monkeypatch.setattr(journal.os, "write", half)
+    with pytest.raises(Exception, match="cannot be written: No space left on device"):
+        journal.add(path, [row(1)])
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "no column id, model"), ("a,b\n", "no column id, model"), ("id,model\n\xff", "not UTF-8 text")],
+)
+def test_what_is_no_journal(site: Path, text: str, message: str) -> None:
+    (site / "runs.csv").write_bytes(text.encode("latin-1"))
+    with pytest.raises(Exception, match=message):
+        journal.add(site / "runs.csv", [row(1)])
+
+
+# ---- sharing ---------------------------------------------------------------------------------------------------------
+
+
+def test_shared_rows_say_nothing_of_who_ran_them(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site / "site.toml").write_text('name = "secret-lab"')
+    name = log("train.log", logs.megatron_arguments(), logs.megatron())
+    assert learn(name, "--set", H100, "--set", "notes=node-17 of Alice") == 0
+    capsys.readouterr()
+    assert learn("--share", "out.csv", "--yes") == 0
+    text = Path("out.csv").read_text()
+    assert capsys.readouterr().out == text
+    assert not any(word in text for word in ("secret", "Alice", "node-17", "20" + "26-", str(site)))
+    assert main(["validate", "out.csv"]) == 0
+
+
+def test_nobody_who_says_yes_is_a_no(
+    site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert learn(log("train.log", logs.megatron_arguments(), logs.megatron()), "--set", H100) == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert learn("--share", "out.csv") == 2
+    assert "nothing was written; --yes writes without asking" in capsys.readouterr().err
+    assert not Path("out.csv").exists()
+
+
+# ---- details ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("4.31s", 4.31), ("4310 ms", 4.31), ("4.31", 4.31), ("2 min", 120.0)])
+def test_step_times_as_people_write_them(text: str, seconds: float) -> None:
+    assert measuring.seconds(text) == pytest.approx(seconds)
+
+
+def test_blocks_of_recomputed_layers_are_counted_in_a_stage(planned: Path) -> None:
+    plan = plans(planned).plans[0]
+    assert cells.of_plan(plan)["activation_recompute"] == plan.recompute.policy == "none"
+
+
+def test_site_of_the_environment(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLUSTERWRIGHT_SITE", str(site))
+    found = folder.named(None)
+    assert found is not None and found.runs == site / "runs.csv"
