@@ -131,7 +131,7 @@ def probed(of: PreparedPools, tp: int) -> PreparedPools:
         rate = INSIDE[tp][pool.cluster.accelerator.id]
         figures.append(replace(f, network=replace(f.network, scaleup=rate, scaleup_reduce=rate, pair=rate)))
     tables = tuple(
-        stages.priced(f, t.ways, of.switches, of.precision, (NO_RECOMPUTE,), t.max_layers.shape[-1], np.inf)
+        stages.priced(f, t.configs, of.switches, of.precision, (NO_RECOMPUTE,), t.max_layers.shape[-1], np.inf)
         for f, t in zip(figures, of.tables, strict=True)
     )
     return replace(of, figures=tuple(figures), tables=tables)
@@ -149,7 +149,7 @@ def predicted(run: Run, of: PreparedPools) -> dict[str, float]:
         chain = tuple((order.index(m), 1) for m in machines)
         rows = []
         for pool, _ in chain:
-            w = of.tables[pool].ways
+            w = of.tables[pool].configs
             fits = (w.tp == run.tp) & (w.micro == run.micro) & (w.cp == 1) & (w.width == 1)
             rows.append(np.flatnonzero(fits)[:1])
         unlike = pipelines.chain_costs(chain, rows, of.tables, of.links)

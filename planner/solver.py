@@ -135,12 +135,12 @@ class Outcome:
     values: Mapping[str, float] = field(default_factory=dict)
     """By name of the variable; none where nothing was found."""
 
-    def value(self, of: Linear | float) -> float:
+    def value(self, expression: Linear | float) -> float:
         """What a variable or a sum comes to; a variable that nothing depends on is 0, or its bound next to 0."""
-        if not isinstance(of, Linear):
-            return float(of)
-        value = of.constant
-        for name, c in of.coefficients.items():  # not sum(), which rounds otherwise from Python 3.12 on
+        if not isinstance(expression, Linear):
+            return float(expression)
+        value = expression.constant
+        for name, c in expression.coefficients.items():  # not sum(), which rounds otherwise from Python 3.12 on
             value += self.values[name] * c
         return value
 
@@ -263,12 +263,12 @@ def _handed_over(problem: Problem, objective: Linear) -> tuple[Any, dict[str, An
         kind: Any = pulp.LpInteger if column.whole else pulp.LpContinuous
         variables[name] = handed.add_variable(f"x{i:08d}", column.low, column.high, kind)
 
-    def affine(of: Linear) -> Any:
-        expression = pulp.lpSum(())
-        for name, c in of.coefficients.items():
+    def affine(expression: Linear) -> Any:
+        handed_sum = pulp.lpSum(())
+        for name, c in expression.coefficients.items():
             if c:
-                expression.addterm(variables[name], c)
-        return expression
+                handed_sum.addterm(variables[name], c)
+        return handed_sum
 
     handed.setObjective(affine(objective))
     for i, row in enumerate(rows):

@@ -83,9 +83,9 @@ def test_even_pipelines_on_one_pool_cost_what_one_cluster_costs(model: str, node
 
 def _as_one_plan(prepared: PreparedPools, kind: int, pp: int, policy: int, width: int) -> Any:
     kinds, table = prepared.setting.kinds, prepared.tables[0]
-    row = int(kinds.ways[kind, 0])
-    ways = table.ways
-    tp, cp = int(ways.tp[row]), int(ways.cp[row])
+    row = int(kinds.configs[kind, 0])
+    configs = table.configs
+    tp, cp = int(configs.tp[row]), int(configs.cp[row])
     options = OptionAxes(
         prepared.precision,
         table.policies[policy],
@@ -95,8 +95,8 @@ def _as_one_plan(prepared: PreparedPools, kind: int, pp: int, policy: int, width
         False,
         False,
     )
-    layout = {"tp": tp, "pp": pp, "vpp": 1, "cp": cp, "ep": int(ways.ep[row]), "etp": 1, "dp": width,
-              "micro": int(ways.micro[row]), "batch": 512, "nodes": prepared.pools.all[0].count}  # fmt: skip
+    layout = {"tp": tp, "pp": pp, "vpp": 1, "cp": cp, "ep": int(configs.ep[row]), "etp": 1, "dp": width,
+              "micro": int(configs.micro[row]), "batch": 512, "nodes": prepared.pools.all[0].count}  # fmt: skip
     return single_grid(prepared.figures[0], layout, options)
 
 

@@ -68,8 +68,8 @@ def degrees(prepared: PreparedPools, row: int) -> set[tuple[int, ...]]:
     """Tensor, context and expert parallel of every stage of a kind, as its ways have them."""
     kinds, found = prepared.setting.kinds, set()
     for place, (pool, _) in enumerate(prepared.chains[int(kinds.chain[row])]):
-        ways, way = prepared.tables[pool].ways, int(kinds.ways[row, place])
-        found.add((int(ways.tp[way]), int(ways.cp[way]), int(ways.ep[way])))
+        configs, way = prepared.tables[pool].configs, int(kinds.configs[row, place])
+        found.add((int(configs.tp[way]), int(configs.cp[way]), int(configs.ep[way])))
     return found
 
 

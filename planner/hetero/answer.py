@@ -29,7 +29,7 @@ def plan(prepared: PreparedPools, found: MixedPlan, rank: int) -> schema.Plan:
 
 
 def kept(prepared: PreparedPools, found: MixedPlan) -> schema.Plan | None:
-    """The same, verified by nobody yet; None where the job gets nowhere between two interruptions, or loses so much to
+    """The same before verification; None where the job gets nowhere between two interruptions, or loses so much to
     them that it misses its deadline or its budget (the search knows them with the goodput of all nodes).
     """
     one = solution(prepared, found)
@@ -59,7 +59,7 @@ def step_value(request: Request, plan: schema.Plan) -> float:
 
 
 def solution(prepared: PreparedPools, found: MixedPlan) -> Solution:
-    """A mixed plan in the writer's terms."""
+    """A mixed plan as :func:`planner.document.write` takes it."""
     batch, used = prepared.setting.offer.batch, _pools_in_order(prepared, found)
     place = {pool: i for i, pool in enumerate(used)}
     groups = tuple(group_section(prepared, group, place) for group in found.groups)
@@ -145,6 +145,6 @@ def _parallelism(prepared: PreparedPools, groups: Sequence[schema.Group], *,
 
 def _model_flops(prepared: PreparedPools, batch: int) -> float:
     """FLOPs of a step of so many sequences; they depend on the model alone, not on how it is cut."""
-    grid = stages.grid(prepared.figures[0], one_config(prepared, 0, 0), prepared.switches, prepared.precision)
+    grid = stages.stage_columns(prepared.figures[0], one_config(prepared, 0, 0), prepared.switches, prepared.precision)
     layout = {name: scalar(getattr(grid.layout, name)) for name in Layout.__dataclass_fields__}
     return float(cost.model_flops(stages.with_layout(grid, Layout(**{**layout, "batch": float(batch)}))))

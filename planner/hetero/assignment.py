@@ -89,7 +89,10 @@ class Families:
     """Families along one direction of use: which, whose use divides whose, and the quotients."""
 
     def best(self, delivered: Array) -> tuple[Columns, NDArray[np.intp]]:
-        """The best kind of every family that no whole number of bundles of another one replaces; and which kind."""
+        """The best kind of every family that no whole number of bundles of another family replaces; and its row.
+
+        `delivered` are the sequences that a bundle does within the step, shape (kinds,).
+        """
         sorted_out = delivered[self.order]
         out = np.maximum.reduceat(sorted_out, self.starts)
         family = np.repeat(np.arange(len(self.starts)), np.diff(np.append(self.starts, len(self.order))))
@@ -105,7 +108,10 @@ class Families:
 
 
 def families(usage: Integers, width: Integers) -> Families:
-    """Groups kinds by what they need, and families by the direction of their use."""
+    """Kinds grouped by what a bundle needs, and these families by the ratio of their use of pools.
+
+    `usage` are the accelerators of a bundle on every pool, shape (kinds, pools); `width` its replicas, shape (kinds,).
+    """
     need = np.column_stack([usage, width])
     order = np.lexsort(need.T)
     new = np.concatenate(([True], np.any(np.diff(need[order], axis=0) != 0, axis=-1)))

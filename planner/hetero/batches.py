@@ -37,8 +37,8 @@ def tokens_for(tokens: float, batch: int, reference: int, noise: float) -> float
     return tokens * (noise + batch) / (noise + reference)
 
 
-def by_goodput(of: Callable[[int, float], PlanSet], wanted: Request, noise: float) -> PlanSet:
-    """The plans of every batch of a question, `of` (batch, tokens), as one ranked set.
+def by_goodput(plans_of: Callable[[int, float], PlanSet], wanted: Request, noise: float) -> PlanSet:
+    """The plans of every batch of a question, `plans_of` (batch, tokens), as one ranked set.
 
     Raises:
         ClusterwrightError: no batch has a plan; the first one's reason.
@@ -48,7 +48,7 @@ def by_goodput(of: Callable[[int, float], PlanSet], wanted: Request, noise: floa
     errors: list[tuple[int, ClusterwrightError]] = []
     for batch in wanted.batches:
         try:
-            found.append((batch, of(batch, tokens_for(wanted.workload.tokens, batch, reference, noise))))
+            found.append((batch, plans_of(batch, tokens_for(wanted.workload.tokens, batch, reference, noise))))
         except NoAnswer as error:
             errors.append((batch, error))
     if not found:

@@ -81,19 +81,28 @@ class Placement:
     """Whether some layers are held on several pools."""
 
 
-def together(setting: BundleSetting, of: PipelineTemplates, copies: NDArray[np.int64]) -> Placement:
-    """So many bundles of each kind."""
-    need = copies @ of.usage
+def together(setting: BundleSetting, templates: PipelineTemplates, copies: NDArray[np.int64]) -> Placement:
+    """What bundles that make a plan together have in common.
+
+    Args:
+        setting: The question.
+        templates: The kinds in use.
+        copies: Bundles of each kind, shape (kinds,).
+    """
+    need = copies @ templates.usage
     used = tuple(int(p) for p in np.flatnonzero(need))
-    each = [int((copies * of.width)[of.usage[:, p] > 0].sum()) for p in used]
-    replicas, nodes = float(copies @ of.width), -(-need // np.asarray(setting.offer.per_node))
-    return Placement(used, nodes, replicas, neighbours(replicas, min(each)), len(np.unique(of.seam)) > 1)
+    each = [int((copies * templates.width)[templates.usage[:, p] > 0].sum()) for p in used]
+    replicas, nodes = float(copies @ templates.width), -(-need // np.asarray(setting.offer.per_node))
+    return Placement(used, nodes, replicas, neighbours(replicas, min(each)), len(np.unique(templates.seam)) > 1)
 
 
 def micro_batches(
     setting: BundleSetting, kinds: PipelineTemplates, straggler_factor: float, step: float, exposed: Array
 ) -> Array:
-    """Most micro-batches within a step: ``M = 1 + floor(((T - update - overhead) / jitter - exposed - sum) / max)``."""
+    """Most micro-batches within a step: ``M = 1 + floor(((T - update - overhead) / jitter - exposed - sum) / max)``.
+
+    `step` and `exposed` are seconds, `exposed` and the result of shape (kinds,); 0 where not even one ends in time.
+    """
     left = (
         (step * (1.0 + 1e-12) - kinds.update - setting.stack.step_overhead) / straggler_factor - exposed - kinds.total
     )
@@ -103,7 +112,11 @@ def micro_batches(
 def kind_time(
     setting: BundleSetting, kinds: PipelineTemplates, straggler_factor: float, steps: Array, exposed: Array
 ) -> Array:
-    """``T = ((M - 1) max + sum + exposed) jitter + update + overhead``."""
+    """``T = ((M - 1) max + sum + exposed) jitter + update + overhead``.
+
+    Seconds, shape (kinds,); `steps` are the micro-batches M of each kind's pipelines, `exposed` the seconds of
+    reductions that nothing hides.
+    """
     flow = (steps - 1.0) * kinds.slowest + kinds.total
     return np.asarray((flow + exposed) * straggler_factor + kinds.update + setting.stack.step_overhead)
 
@@ -132,7 +145,7 @@ def reductions(
     *,
     spans_pools: bool,
 ) -> Array:
-    """Seconds of gradient reductions that nothing hides, of every kind, beside `replicas` in all on the pools `used`.
+    """Seconds of gradient reductions that nothing hides, shape (kinds,), among `replicas` in all on the pools `used`.
 
     With `spans_pools`, some layers are held on several pools: every reduction passes the links. Without, every pipeline
     has the same layers on the same pool (:attr:`Kinds.seam`), and each pool reduces its own: the slowest counts.
@@ -144,9 +157,9 @@ def reductions(
 
 
 def exposed(setting: BundleSetting, kinds: PipelineTemplates, network: Network, replicas: Array | float) -> Array:
-    """Gradient reductions over all replicas that no backward pass hides, as :func:`planner.cost.sharding.exposed`."""
-    of, held = replicated(setting, kinds, network, replicas)
-    found = sharding.exposed_beside(of, held, kinds.layers, kinds.forward, kinds.backward)
+    """Seconds of gradient reductions over all replicas that no backward pass hides, shape (kinds,)."""
+    grid, held = replicated(setting, kinds, network, replicas)
+    found = sharding.exposed_beside(grid, held, kinds.layers, kinds.forward, kinds.backward)
     return np.broadcast_to(np.asarray(found, dtype=float), (len(kinds),))
 
 
@@ -170,7 +183,7 @@ def replicated(
         pp_inner=0.0,
         offload=0.0,
     )
-    of = Grid(
+    grid = Grid(
         shape=setting.shape,
         device=setting.device,
         network=network,
@@ -178,34 +191,44 @@ def replicated(
         layout=layout,
         options=options,
     )
-    return of, ShardedState(kinds.dense, kinds.experts)
+    return grid, ShardedState(kinds.dense, kinds.experts)
 
 
 def straggler_factor_on(setting: BundleSetting, network: Network) -> float:
     """Factor by which waiting for the slowest rank stretches a step on these pools."""
-    of = Grid(shape=setting.shape, device=None, network=network, stack=setting.stack, layout=None, options=None)  # type: ignore[arg-type]
-    return float(jitter(of))
+    grid = Grid(shape=setting.shape, device=None, network=network, stack=setting.stack, layout=None, options=None)  # type: ignore[arg-type]
+    return float(jitter(grid))
 
 
 def shortest_step(setting: BundleSetting, kinds: NDArray[np.intp], copies: NDArray[np.int64]) -> MixedPlan | None:
-    """So many bundles of some kinds as a plan: the shortest step in which they do the batch, and who does how much.
+    """The plan with the shortest step in which given bundles do the batch, and how many sequences each group does.
 
-    A kind for which no time is left takes no part. None, where the bundles cannot do the batch within the limits.
+    A kind for which no time is left takes no part.
+
+    Args:
+        setting: The question.
+        kinds: Rows of the templates in use.
+        copies: Bundles of each, same shape.
+
+    Returns:
+        None where the bundles cannot do the batch within the limits.
     """
     while len(kinds):
-        of = setting.kinds.taken(kinds)
-        on = together(setting, of, copies)
+        templates = setting.kinds.taken(kinds)
+        on = together(setting, templates, copies)
         straggler_factor = straggler_factor_on(setting, setting.network_of(on.pools))
-        shown = reductions(setting, of, on.pools, on.replicas, on.replicas_per_domain, spans_pools=on.spans_pools)
-        step = _shortest(setting, of, copies, straggler_factor, shown)
-        steps = micro_batches(setting, of, straggler_factor, step, shown)
+        shown = reductions(
+            setting, templates, on.pools, on.replicas, on.replicas_per_domain, spans_pools=on.spans_pools
+        )
+        step = _shortest(setting, templates, copies, straggler_factor, shown)
+        steps = micro_batches(setting, templates, straggler_factor, step, shown)
         if np.all(steps > 0):
             break
         kinds, copies = kinds[steps > 0], copies[steps > 0]
     else:
         return None
-    times = kind_time(setting, of, straggler_factor, steps, shown)
-    done = (copies * of.samples * steps).astype(np.int64)
+    times = kind_time(setting, templates, straggler_factor, steps, shown)
+    done = (copies * templates.samples * steps).astype(np.int64)
     surplus = int(done.sum()) - setting.offer.batch
     for i in np.argsort(-times, kind="stable"):
         away = min(surplus, int(done[i]) - 1)
@@ -223,13 +246,19 @@ def shortest_step(setting: BundleSetting, kinds: NDArray[np.intp], copies: NDArr
 
 
 def _shortest(
-    setting: BundleSetting, of: PipelineTemplates, copies: NDArray[np.int64], straggler_factor: float, shown: Array
+    setting: BundleSetting,
+    templates: PipelineTemplates,
+    copies: NDArray[np.int64],
+    straggler_factor: float,
+    shown: Array,
 ) -> float:
     """The least step time in which so many bundles do the batch, by bisection."""
     low, high = 0.0, 1.0
 
     def done(step: float) -> float:
-        return float(np.sum(copies * of.samples * micro_batches(setting, of, straggler_factor, step, shown)))
+        return float(
+            np.sum(copies * templates.samples * micro_batches(setting, templates, straggler_factor, step, shown))
+        )
 
     while done(high) < setting.offer.batch:
         high *= 2.0

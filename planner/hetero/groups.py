@@ -35,14 +35,14 @@ def found_pipeline(prepared: PreparedPools, kind: int) -> FoundPipeline:
     """The pipeline of a kind (its row among the templates), priced again."""
     kinds = prepared.setting.kinds
     chain = prepared.chains[int(kinds.chain[kind])]
-    rows = [int(kinds.ways[kind, place]) for place in range(len(chain))]
+    rows = [int(kinds.configs[kind, place]) for place in range(len(chain))]
     costs = pipelines.chain_costs(chain, [np.array([row]) for row in rows], prepared.tables, prepared.links)
     split = layer_split.split_layers(costs, int(prepared.figures[0].shape.layers))
     return FoundPipeline(chain, rows, split, costs)
 
 
 def group_section(prepared: PreparedPools, group: BundleGroup, place: dict[int, int]) -> schema.Group:
-    """A group with its stages; `place` says for each pool of the question where the plan lists it."""
+    """The plan's record of a group and its stages; `place` maps a pool of the question to its index in the plan."""
     kinds = prepared.setting.kinds
     width = int(kinds.width[group.kind])
     return schema.Group(
@@ -67,9 +67,9 @@ def _stage_sections(prepared: PreparedPools, kind: int, place: dict[int, int]) -
             schema.GroupStage(
                 pool=place[pool],
                 layers=layers,
-                tp=int(table.ways.tp[row]),
-                cp=int(table.ways.cp[row]),
-                ep=int(table.ways.ep[row]),
+                tp=int(table.configs.tp[row]),
+                cp=int(table.configs.cp[row]),
+                ep=int(table.configs.ep[row]),
                 recompute=table.policies[int(policy[0, i])].name,
                 time_s=float(times[0, i]),
                 memory_bytes=float(held.total),
@@ -79,15 +79,19 @@ def _stage_sections(prepared: PreparedPools, kind: int, place: dict[int, int]) -
 
 
 def stage_grid(prepared: PreparedPools, pool: int, row: int, policy: int) -> Grid:
-    """One way to run a stage on a pool (a row of its table) under one of its policies, as a grid of one column."""
-    grid = stages.grid(prepared.figures[pool], one_config(prepared, pool, row), prepared.switches, prepared.precision)
+    """A configuration of a stage on a pool (a row of its table) under one of its policies, as a grid of one column."""
+    grid = stages.stage_columns(
+        prepared.figures[pool], one_config(prepared, pool, row), prepared.switches, prepared.precision
+    )
     return stages.with_policy(grid, prepared.tables[pool].policies[policy])
 
 
 def one_config(prepared: PreparedPools, pool: int, row: int) -> StageConfigs:
-    """One row of a pool's ways to run a stage."""
-    ways = prepared.tables[pool].ways
-    return StageConfigs(*(getattr(ways, name)[row : row + 1] for name in ("tp", "cp", "ep", "etp", "micro", "width")))
+    """Row `row` of a pool's configurations of a stage, as columns of length 1."""
+    configs = prepared.tables[pool].configs
+    return StageConfigs(
+        *(getattr(configs, name)[row : row + 1] for name in ("tp", "cp", "ep", "etp", "micro", "width"))
+    )
 
 
 def stage_memory(
@@ -111,7 +115,7 @@ def stage_memory(
 
 
 def fullest_stage(prepared: PreparedPools, found: MixedPlan, place: dict[int, int]) -> FullestStage:
-    """The stage of any group with the least of its memory left."""
+    """The stage, among all groups, that uses the largest share of its accelerator's memory."""
     every = []
     for group in found.groups:
         chain, rows, split, _ = found_pipeline(prepared, group.kind)
@@ -143,7 +147,7 @@ def sequences_per_pool(groups: Sequence[schema.Group], pools: int) -> tuple[int,
 
 
 def recompute_section(groups: Sequence[schema.Group]) -> schema.RecomputeSection:
-    """The most that any stage recomputes; every stage says its own."""
+    """The plan's recomputation: the most that any stage does, as each stage carries its own."""
     names = {s.recompute for g in groups for s in g.stages}
     name = "full" if "full" in names else "selective" if "selective" in names else "none"
     return schema.RecomputeSection(policy=name, layers_fraction=float(name == "full"), selective=name == "selective")

@@ -40,8 +40,8 @@ def _cut_alike(prepared: PreparedPools, pools: tuple[int, ...]) -> Rows:
         if {pool for pool, _ in chain} != set(pools):
             continue
         rows = np.flatnonzero(kinds.chain == index)
-        ways = [(prepared.tables[pool].ways, kinds.ways[rows, place]) for place, (pool, _) in enumerate(chain)]
-        degrees = np.array([[getattr(of, axis)[row] for axis in AXES] for of, row in ways])
+        configs = [(prepared.tables[pool].configs, kinds.configs[rows, place]) for place, (pool, _) in enumerate(chain)]
+        degrees = np.array([[getattr(table, axis)[row] for axis in AXES] for table, row in configs])
         found.append(rows[np.all(degrees == degrees[0], axis=(0, 1))])
     return np.concatenate(found) if found else np.zeros(0, dtype=np.intp)
 

@@ -26,7 +26,7 @@ class StageCosts:
     """Layers that a stage must hold, shape (stages,) or (pipelines, stages)."""
 
     def taken(self, rows: NDArray[np.intp] | slice) -> StageCosts:
-        """Some of the pipelines."""
+        """The costs of some of the pipelines."""
         least = self.least if self.least.ndim == 1 else self.least[rows]
         return StageCosts(self.each[rows], self.max_layers[rows], self.fixed[rows], least)
 
@@ -66,23 +66,26 @@ class _Bisected:
         return np.asarray(np.maximum(np.max(n, axis=0), 0.0))
 
 
-def stage_times(of: StageCosts, layers: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
-    """Seconds of every stage under the cheapest policy that fits, and that policy; infinite where none does."""
+def stage_times(costs: StageCosts, layers: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
+    """Seconds of a micro-batch on every stage under the fastest recomputation that fits, and that policy's number.
+
+    `layers` and both results have the shape (pipelines, stages); seconds are infinite where nothing fits.
+    """
     n = layers[..., None].astype(float)
-    times = np.where(of.max_layers >= n, of.each * n + of.fixed, np.inf)
+    times = np.where(costs.max_layers >= n, costs.each * n + costs.fixed, np.inf)
     policy = np.argmin(times, axis=-1)
     return np.take_along_axis(times, policy[..., None], axis=-1)[..., 0], policy
 
 
-def split_layers(of: StageCosts, layers: int) -> LayerSplit:
+def split_layers(costs: StageCosts, layers: int) -> LayerSplit:
     """The split of all layers whose slowest stage is fastest, of all pipelines at once: ``min max time``, and of those
     one of little total time.
 
     The least time at which all stages together hold the layers is found by bisection; surplus layers leave the stages
     where a layer takes longest.
     """
-    rows = np.flatnonzero(_may_hold(of, layers))
-    able = of.taken(rows)
+    rows = np.flatnonzero(_may_hold(costs, layers))
+    able = costs.taken(rows)
     bisected = _Bisected(*(np.ascontiguousarray(figures.T) for figures in (able.each, able.max_layers, able.fixed)))
     least = np.broadcast_to(able.least, able.max_layers.shape[:2]).T
     high = np.max(bisected.each * layers + bisected.fixed, axis=(0, 1)) * 1.01
@@ -95,14 +98,14 @@ def split_layers(of: StageCosts, layers: int) -> LayerSplit:
     dealt = _without_surplus(bisected.held(high).T, np.min(able.each, axis=-1), least.T, layers)
     times, policy = stage_times(able, dealt)
     slowest, total = np.max(times, axis=-1), np.sum(times, axis=-1)
-    return _spread(rows, len(of.fixed), LayerSplit(dealt, policy, slowest, total))
+    return _spread(rows, len(costs.fixed), LayerSplit(dealt, policy, slowest, total))
 
 
-def _may_hold(of: StageCosts, layers: int) -> NDArray[np.bool_]:
+def _may_hold(costs: StageCosts, layers: int) -> NDArray[np.bool_]:
     """Whether the stages of a pipeline have room for all layers, however long they take."""
-    max_layers = np.max(of.max_layers, axis=-1)
-    best = np.min(np.where(of.max_layers >= 1, of.each, np.inf), axis=-1)
-    return np.asarray(np.all((max_layers >= of.least) & np.isfinite(best), axis=-1) & (max_layers.sum(-1) >= layers))
+    max_layers = np.max(costs.max_layers, axis=-1)
+    best = np.min(np.where(costs.max_layers >= 1, costs.each, np.inf), axis=-1)
+    return np.asarray(np.all((max_layers >= costs.least) & np.isfinite(best), axis=-1) & (max_layers.sum(-1) >= layers))
 
 
 def _spread(rows: NDArray[np.intp], count: int, found: LayerSplit) -> LayerSplit:
@@ -128,7 +131,7 @@ def _without_surplus(held: Array, each: Array, least: NDArray[np.int64], layers:
     return dealt
 
 
-def best_split(of: StageCosts, layers: int, micro_batches: int) -> tuple[NDArray[np.int64], float]:
+def best_split(costs: StageCosts, layers: int, micro_batches: int) -> tuple[NDArray[np.int64], float]:
     """The split of one pipeline with the least step time, exact: ``min (M - 1) max + sum``; and that time.
 
     For every bound on the slowest stage, from the least possible one up, a dynamic program over stages finds the least
@@ -137,7 +140,7 @@ def best_split(of: StageCosts, layers: int, micro_batches: int) -> tuple[NDArray
     Raises:
         ValueError: the layers do not fit.
     """
-    table = _stage_table(of, layers)
+    table = _stage_table(costs, layers)
     bounds = np.unique(table[np.isfinite(table)])
     least_sum, _ = _least_sum(table, np.inf, layers)
     best: tuple[float, NDArray[np.int64]] = (np.inf, np.zeros(0, dtype=np.int64))
@@ -153,13 +156,13 @@ def best_split(of: StageCosts, layers: int, micro_batches: int) -> tuple[NDArray
     return best[1], best[0]
 
 
-def _stage_table(of: StageCosts, layers: int) -> Array:
+def _stage_table(costs: StageCosts, layers: int) -> Array:
     """Seconds of stage i with n layers, shape (stages, layers + 1); infinite where that is not possible."""
-    stages = of.fixed.shape[1]
+    stages = costs.fixed.shape[1]
     table = np.full((stages, layers + 1), np.inf)
     for n in range(1, layers + 1):
-        times, _ = stage_times(of, np.full((1, stages), n, dtype=np.int64))
-        table[:, n] = np.where(n >= of.least, times[0], np.inf)
+        times, _ = stage_times(costs, np.full((1, stages), n, dtype=np.int64))
+        table[:, n] = np.where(n >= costs.least, times[0], np.inf)
     return table
 
 
@@ -185,17 +188,17 @@ def _least_sum(table: Array, bound: float, layers: int) -> tuple[float, NDArray[
     return float(after[layers]), np.array(dealt)
 
 
-def one(of: StageCosts, index: int) -> StageCosts:
-    """One of the pipelines."""
-    return of.taken(slice(index, index + 1))
+def one(costs: StageCosts, index: int) -> StageCosts:
+    """The costs of one pipeline, still with a first axis (of length 1)."""
+    return costs.taken(slice(index, index + 1))
 
 
-def program(of: StageCosts, layers: int, micro_batches: int) -> float:
+def program(costs: StageCosts, layers: int, micro_batches: int) -> float:
     """The least step time of :func:`best_split` as an integer program with named constraints; slower, the oracle.
 
     ``deal``: every layer on one stage; ``once_i``: one number of layers on stage i; ``slowest_i``: its time.
     """
-    table = _stage_table(of, layers)
+    table = _stage_table(costs, layers)
     asked = Problem()
     slowest = asked.continuous("slowest")
     picked: list[dict[int, Linear]] = []
@@ -212,7 +215,7 @@ def program(of: StageCosts, layers: int, micro_batches: int) -> float:
 
 
 def stage_costs(parts: Sequence[tuple[Array, Array, Array, int]]) -> StageCosts:
-    """Stages given one by one as (each, max_layers, fixed, least) with pipelines on the first axis."""
+    """Costs from (each, max_layers, fixed, least) of stage after stage, arrays of shape (pipelines, policies)."""
     return StageCosts(
         np.stack([p[0] for p in parts], 1),
         np.stack([p[1] for p in parts], 1),

@@ -37,8 +37,8 @@ class PipelineTemplates:
 
     chain: Integers
     """Index into the chains."""
-    ways: Integers
-    """Row of each of the chain's pools in its table of ways, shape (kinds, MOST_POOLS)."""
+    configs: Integers
+    """Row of each of the chain's pools in its table of configurations, shape (kinds, MOST_POOLS)."""
     usage: Integers
     """Accelerators of a bundle on every pool, shape (kinds, pools)."""
     width: Integers
@@ -67,17 +67,20 @@ class PipelineTemplates:
         return len(self.chain)
 
     def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> PipelineTemplates:
-        """Some of them."""
+        """The templates at some rows: their indices or a mask, shape (kinds,)."""
         return PipelineTemplates(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
 def joined(parts: Sequence[PipelineTemplates]) -> PipelineTemplates:
-    """All of them."""
+    """The templates of all parts, one after the other."""
     return PipelineTemplates(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(PipelineTemplates)))
 
 
 def chains(pools: int, layers: int, alone: Sequence[int], together: Sequence[int]) -> Iterator[Chain]:
-    """Every order of up to :data:`MOST_POOLS` pools with every number of stages on each."""
+    """Every order of up to :data:`MOST_POOLS` of the pools with every number of stages on each, at most one a layer.
+
+    `alone` are the numbers of stages tried where one pool holds the whole pipeline, `together` where two share it.
+    """
     for pool in range(pools):
         yield from (((pool, n),) for n in alone if n <= layers)
     if MOST_POOLS < 2:
@@ -87,13 +90,13 @@ def chains(pools: int, layers: int, alone: Sequence[int], together: Sequence[int
 
 
 def rows_of(chain: Chain, tables: Sequence[Priced]) -> list[Integers]:
-    """Rows of each of the chain's pools such that micro-batch and width agree along the pipeline."""
-    first = tables[chain[0][0]].ways
+    """For each of the chain's pools, rows of its table whose micro-batch and width agree, shape (kinds,)."""
+    first = tables[chain[0][0]].configs
     found = [np.arange(len(first.tp))]
     for pool, _ in chain[1:]:
-        ways = tables[pool].ways
-        same = (ways.micro[None, :] == first.micro[found[0], None]) & (
-            ways.width[None, :] == first.width[found[0], None]
+        configs = tables[pool].configs
+        same = (configs.micro[None, :] == first.micro[found[0], None]) & (
+            configs.width[None, :] == first.width[found[0], None]
         )
         left, right = np.nonzero(same)
         found = [*(each[left] for each in found), right]
@@ -102,20 +105,26 @@ def rows_of(chain: Chain, tables: Sequence[Priced]) -> list[Integers]:
 
 def kinds(index: int, chain: Chain, tables: Sequence[Priced], links: dict[tuple[int, int], Network], layers: int,
           limits: Sequence[int]) -> PipelineTemplates | None:  # fmt: skip
-    """All kinds of one chain that fit, every one with its best deal; None where none does.
+    """All kinds of pipelines on one chain that fit, each with its best split of layers; None where none does.
 
-    `limits` are the accelerators of each pool.
+    Args:
+        index: The chain's number.
+        chain: Its pools and stages.
+        tables: Of each pool, its priced stages.
+        links: The network between two pools.
+        layers: Of the model.
+        limits: Accelerators of each pool.
     """
     rows = rows_of(chain, tables)
     usage = np.zeros((len(rows[0]), len(tables)), dtype=np.int64)
     for (pool, stages), row in zip(chain, rows, strict=True):
-        usage[:, pool] += (stages * tables[pool].ways.accelerators[row]).astype(np.int64)
+        usage[:, pool] += (stages * tables[pool].configs.accelerators[row]).astype(np.int64)
     fits = np.all(usage <= np.asarray(limits), axis=-1)
     rows, usage = [row[fits] for row in rows], usage[fits]
     if not len(usage):
         return None
-    of = chain_costs(chain, rows, tables, links)
-    split = layer_split.split_layers(of, layers)
+    costs = chain_costs(chain, rows, tables, links)
+    split = layer_split.split_layers(costs, layers)
     kept = np.isfinite(split.slowest)
     if not kept.any():
         return None
@@ -137,7 +146,7 @@ def places(chain: Chain) -> list[tuple[int, int, str, int]]:
 
 def chain_costs(chain: Chain, rows: Sequence[Integers], tables: Sequence[Priced],
            links: dict[tuple[int, int], Network]) -> StageCosts:  # fmt: skip
-    """The stages of a chain as the dealing of layers sees them."""
+    """What the split of layers needs of a chain's stages, one pipeline for each entry of `rows`."""
     stages = places(chain)
     hops = _hops(stages, rows, tables, links)
     parts = []
@@ -161,12 +170,12 @@ def _waited(stages: Sequence[tuple[int, int, str, int]], hops: Sequence[Array], 
     """
     sides, nothing = ((i - 1, hops[i]), (i + 1, hops[i + 1])), np.zeros_like(hops[i])
 
-    def of(other: int, hop: Array, *, inside: bool) -> Array:
+    def waits(other: int, hop: Array, *, inside: bool) -> Array:
         there = 0 <= other < len(stages)
         return hop if there and (stages[other][1] == stages[i][1]) is inside else nothing
 
-    within = np.maximum(*(of(*side, inside=True) for side in sides))
-    return np.asarray(pipeline.waited(within, *(of(*side, inside=False) for side in sides)))
+    within = np.maximum(*(waits(*side, inside=True) for side in sides))
+    return np.asarray(pipeline.waited(within, *(waits(*side, inside=False) for side in sides)))
 
 
 def _hops(stages: Sequence[tuple[int, int, str, int]], rows: Sequence[Integers], tables: Sequence[Priced],
@@ -185,7 +194,7 @@ def _hops(stages: Sequence[tuple[int, int, str, int]], rows: Sequence[Integers],
 
 def columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tables: Sequence[Priced],
             split: layer_split.LayerSplit) -> PipelineTemplates:  # fmt: skip
-    """Kinds of one chain whose layers are split: what a bundle of each needs, holds and takes."""
+    """Templates of one chain whose layers are split: accelerators, parameters and seconds of a bundle of each."""
     count = len(usage)
     dense, experts, update = np.zeros(count), np.zeros(count), np.zeros(count)
     for i, (place, pool, role, _) in enumerate(places(chain)):
@@ -194,25 +203,25 @@ def columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tab
         dense, experts = np.maximum(dense, mine), np.maximum(experts, routed)
         each = table.update[row]
         update = np.maximum(update, mine * each[:, 0] + routed * each[:, 1])
-    ways = [tables[pool].ways for pool, _ in chain]
+    configs = [tables[pool].configs for pool, _ in chain]
     largest = {
-        name: np.max([getattr(w, name)[row] for w, row in zip(ways, rows, strict=True)], axis=0)
+        name: np.max([getattr(w, name)[row] for w, row in zip(configs, rows, strict=True)], axis=0)
         for name in ("tp", "cp", "ep", "etp")
     }
     table, row, policy = tables[chain[0][0]], rows[0], split.policy[:, 0]
     padded = np.zeros((count, max(MOST_POOLS, len(chain))), dtype=np.int64)
     for place, each_row in enumerate(rows):
         padded[:, place] = each_row
-    width = ways[0].width[rows[0]].astype(np.int64)
+    width = configs[0].width[rows[0]].astype(np.int64)
     first = split.layers[:, 0].astype(np.float64)
     alone = float(sum(stages for _, stages in chain) == 1)
     late = alone * table.head_backward[row]
     return PipelineTemplates(
         chain=np.full(count, index),
-        ways=padded,
+        configs=padded,
         usage=usage,
         width=width,
-        samples=ways[0].micro[rows[0]].astype(np.int64) * width,
+        samples=configs[0].micro[rows[0]].astype(np.int64) * width,
         slowest=split.slowest,
         total=split.total,
         update=update,
@@ -238,7 +247,7 @@ def _seam(chain: Chain, layers: Integers, pools: int) -> Integers:
 
 
 def parameters(table: Priced, row: Integers, role: str, layers: Integers) -> tuple[Array, Array]:
-    """Parameters on a rank of a stage: dense ones, and those of routed experts."""
+    """Parameters on a rank of a stage of that role with `layers` layers: dense ones, and those of routed experts."""
     first = role in ("alone", "first")
     dense = layers * table.dense[row] + table.ends[row, ROLES.index(role)] + first * table.lead_dense[row]
     return dense, layers * table.experts[row] + first * table.lead_experts[row]

@@ -79,7 +79,7 @@ class PreparedPools:
 
 
 def fine(each: Sequence[JobPool]) -> bool:
-    """Whether all values are tried on these pools: it depends on nothing but them."""
+    """Whether all values are tried on these pools: on few pools of few accelerators (:data:`FINE_POOLS`)."""
     return len(each) <= FINE_POOLS and sum(p.cluster.accelerators for p in each) <= FINE_ACCELERATORS
 
 
@@ -326,7 +326,7 @@ def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds
 
 
 def joint_stack(figures: Sequence[Figures]) -> Stack:
-    """What the runtime is on several pools together: its longest waits, its least overlap."""
+    """Overheads of the runtime on several pools together: the longest waits and the least overlap of any."""
     return replace(figures[0].stack, **{
         name: max(getattr(f.stack, name) for f in figures) for name in ("step_overhead", "jitter")
     }, dp_overlap=min(f.stack.dp_overlap for f in figures))  # fmt: skip

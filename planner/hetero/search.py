@@ -98,8 +98,15 @@ class _State:
 
 def search(setting: BundleSetting, known: float = np.inf, *, looks: int = MOST_LOOKED, gap: float | None = None,
            advance: Advance | None = None, sets: list[tuple[int, ...]] | None = None) -> Result:  # fmt: skip
-    """The best plan of every set of pools (or of those given), and a bound on all plans. `known` is an objective
-    already reached.
+    """The best plan of every set of pools, and a bound on all plans.
+
+    Args:
+        setting: The question.
+        known: An objective already reached: what is no better is not looked for.
+        looks: Most subproblems that are looked at.
+        gap: Relative distance from the bound at which the search stops; None: the default of the objective.
+        advance: Called with each subproblem looked at.
+        sets: The sets of pools; None: all.
     """
     gap = (GAP_BY_RATE if setting.by_rate else GAP) if gap is None else gap
     state = _State(setting, known, gap, advance)

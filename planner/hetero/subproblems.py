@@ -34,23 +34,23 @@ class TemplatesOnPools:
     setting: BundleSetting
     pools: tuple[int, ...]
     rows: NDArray[np.intp]
-    """Of these kinds in the setting's."""
+    """Rows of these kinds among the setting's templates."""
     spans_pools: bool
     """Whether gradients pass the links between the pools, because some layers are held on several of them."""
 
     @cached_property
     def kinds(self) -> PipelineTemplates:
-        """The kinds."""
+        """The templates of these kinds."""
         return self.setting.kinds.taken(self.rows)
 
     @cached_property
     def families(self) -> Families:
-        """The kinds, those together that need the same."""
+        """The kinds, grouped by the accelerators and replicas that a bundle of them needs."""
         return assignment.families(self.kinds.usage, self.kinds.width)
 
     @cached_property
     def network(self) -> Network:
-        """What collectives over all of these pools find."""
+        """The network that collectives over all of these pools use."""
         return self.setting.network_of(self.pools)
 
     @cached_property
@@ -59,13 +59,13 @@ class TemplatesOnPools:
         return bundles.straggler_factor_on(self.setting, self.network)
 
     def reductions(self, replicas: int, replicas_per_domain: float) -> Array:
-        """Seconds that reductions show with so many replicas, `replicas_per_domain` of them in one domain."""
+        """Seconds of exposed gradient reductions, shape (kinds,), with up to `replicas_per_domain` in a domain."""
         return bundles.reductions(
             self.setting, self.kinds, self.pools, float(replicas), replicas_per_domain, spans_pools=self.spans_pools
         )
 
     def by_seam(self) -> list[TemplatesOnPools]:
-        """The same, layers held on the same pool by all kinds of each."""
+        """The same in parts: within each, all kinds hold every layer on the same pool."""
         seams = self.kinds.seam
         return [replace(self, rows=self.rows[seams == seam]) for seam in np.unique(seams)]
 
@@ -100,17 +100,20 @@ class Subproblem:
 
     @cached_property
     def largest(self) -> Array:
-        """With the most, as few of them neighbours as may be."""
+        """At most: with the most replicas, and the fewest of them in one domain; shape (kinds,)."""
         return self.on.reductions(self.most, float(self.low))
 
     def columns(self, step: float, exposed: Array) -> tuple[Columns, NDArray[np.intp]]:
-        """What the best kinds deliver within a step time, ``o = micro width M``; and which kinds those are."""
+        """Sequences ``o = micro width M`` that a bundle of the best kinds does within a step, and those kinds.
+
+        `step` is seconds, `exposed` the seconds of reductions by kind, shape (kinds,).
+        """
         kinds = self.on.kinds
         steps = bundles.micro_batches(self.on.setting, kinds, self.on.straggler_factor, step, exposed)
         return self.on.families.best(kinds.samples * steps)
 
     def assigned(self, step: float, exposed: Array, *, whole: bool) -> tuple[Assigned | None, NDArray[np.intp]]:
-        """The least nodes that do the batch within a step time, and the kinds that the columns stand for."""
+        """The least nodes that do the batch within `step` seconds, and the row of each column (:meth:`columns`)."""
         columns, rows = self.columns(step, exposed)
         floor = self.low if self.low > 1 else 0
         found = assignment.assign(columns, self.on.setting.offer, self.most, whole=whole, gap=GAP, least_per_pool=floor)
@@ -128,7 +131,7 @@ class Subproblem:
         return self._by_replicas() if self.most > self.fewest else []
 
     def narrowed(self) -> list[Subproblem]:
-        """The same with the replicas bounded by 1, 2, 4, 8 ..."""
+        """Copies of this one with at most 1, 2, 4, 8 ... replicas, which together are this one."""
         found: list[Subproblem] = []
         fewest = self.fewest
         while fewest <= self.most:

@@ -139,7 +139,7 @@ def _plain(candidate: Candidate) -> Candidate:
 class Bounds(Protocol):
     """What is known of rows, block by block, before their candidates are costed."""
 
-    def of(self, index: int, rows: NDArray[np.intp]) -> Array:
+    def of_group(self, index: int, rows: NDArray[np.intp]) -> Array:
         """Values that no candidate of a row undercuts, as far as they are known; infinite where none is allowed."""
 
     def looked(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -162,7 +162,7 @@ class _Bounds:
         self._looked = [np.zeros(block.height, dtype=bool) for block in problem.blocks]
         self._held: dict[int, NDArray[np.float64]] = {}
 
-    def of(self, index: int, rows: NDArray[np.intp]) -> Array:
+    def of_group(self, index: int, rows: NDArray[np.intp]) -> Array:
         """Bounds as far as they are known."""
         return self._values[index][self._origins[index][rows]]
 
@@ -210,13 +210,15 @@ def searched(
     tables = dict(enumerate(ready))
     at_once = _AT_FIRST
     while True:
-        waiting = [rows[_worth(bounds.of(i, rows), best.value[groups[i][rows]])] for i, rows in enumerate(waiting)]
+        waiting = [
+            rows[_worth(bounds.of_group(i, rows), best.value[groups[i][rows]])] for i, rows in enumerate(waiting)
+        ]
         if not any(len(rows) for rows in waiting):
             return best
         for index, rows in _leading(waiting, bounds, groups, count, _LOOK_AHEAD * at_once):
             bounds.look(index, rows)
         for index, led in _leading(waiting, bounds, groups, count, at_once):
-            rows = led[bounds.looked(index, led) & np.isfinite(bounds.of(index, led))]
+            rows = led[bounds.looked(index, led) & np.isfinite(bounds.of_group(index, led))]
             if not len(rows):
                 continue
             if index not in tables:
@@ -240,7 +242,7 @@ def _leading(
     """The rows with the lowest bounds of every group, over all blocks: (block, rows)."""
     block = np.concatenate([np.full(len(rows), i) for i, rows in enumerate(waiting)])
     row = np.concatenate(list(waiting))
-    bound = np.concatenate([bounds.of(i, rows) for i, rows in enumerate(waiting)])
+    bound = np.concatenate([bounds.of_group(i, rows) for i, rows in enumerate(waiting)])
     group = np.concatenate([groups[i][rows] for i, rows in enumerate(waiting)])
     order = np.lexsort((bound, group))
     starts = np.searchsorted(group[order], np.arange(count))

@@ -110,7 +110,7 @@ class _Known:
             _bounds(whole, n, need, ready) for n, (need, ready) in enumerate(zip(held, self.tables, strict=True))
         ]
 
-    def of(self, index: int, rows: NDArray[np.intp]) -> Array:
+    def of_group(self, index: int, rows: NDArray[np.intp]) -> Array:
         return self._values[index][rows]
 
     def looked(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.bool_]:

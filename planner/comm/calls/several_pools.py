@@ -194,11 +194,11 @@ def _unlike(chain: Chain, row: int, tables: Sequence[Priced], links: dict[tuple[
     return pipelines.chain_costs(chain, [np.array([row])] * len(chain), tables, links)
 
 
-def _times(g: Group, of: StageCosts, policies: Sequence[str]) -> tuple[Array, list[int]]:
+def _times(g: Group, costs: StageCosts, policies: Sequence[str]) -> tuple[Array, list[int]]:
     """Seconds of a micro-batch on every stage as the document deals them, and the place of its policy."""
     chosen = [policies.index(s.recompute) for s in g.stages]
     dealt = enumerate(zip(g.stages, chosen, strict=True))
-    return np.array([s.layers * of.each[0, i, k] + of.fixed[0, i, k] for i, (s, k) in dealt]), chosen
+    return np.array([s.layers * costs.each[0, i, k] + costs.fixed[0, i, k] for i, (s, k) in dealt]), chosen
 
 
 def _kind(
@@ -208,7 +208,7 @@ def _kind(
     times, chosen = _times(g, _unlike(chain, row, tables, links), [p.name for p in tables[0].policies])
     usage = np.zeros((1, len(tables)), dtype=np.int64)
     for pool, count in chain:
-        usage[:, pool] += (count * tables[pool].ways.accelerators[[row]]).astype(np.int64)
+        usage[:, pool] += (count * tables[pool].configs.accelerators[[row]]).astype(np.int64)
     layers = np.array([[s.layers for s in g.stages]], dtype=np.int64)
     dealt = LayerSplit(layers, np.array([chosen]), np.array([times.max()]), np.array([times.sum()]))
     return pipelines.columns(row, chain, rows, usage, tables, dealt)
@@ -223,8 +223,8 @@ def listed(k: KnownPlan) -> tuple[PoolCall, ...]:
     slowest = max(range(len(groups)), key=lambda i: groups[i].time_s)
     found: list[PoolCall] = []
     for row, g in enumerate(groups):
-        of = _unlike(k.chains[row], row, k.tables, k.links)
-        times, _ = _times(g, of, [p.name for p in k.tables[0].policies])
+        costs = _unlike(k.chains[row], row, k.tables, k.links)
+        times, _ = _times(g, costs, [p.name for p in k.tables[0].policies])
         for i, s in enumerate(g.stages):
             on_pool = [j for j, other in enumerate(g.stages) if other.pool == s.pool]
             leads, last = i == max(on_pool, key=lambda j: times[j]), int(np.argmax(times))
@@ -250,17 +250,17 @@ def _grid(k: KnownPlan, row: int, stage: int) -> Grid:
     s = k.plan.parallelism.groups[row].stages[stage]
     table = k.tables[s.pool]
     one = StageConfigs(
-        *(getattr(table.ways, name)[row : row + 1] for name in ("tp", "cp", "ep", "etp", "micro", "width"))
+        *(getattr(table.configs, name)[row : row + 1] for name in ("tp", "cp", "ep", "etp", "micro", "width"))
     )
-    grid = stages.grid(k.figures[s.pool], one, k.switches, k.plan.precision)
+    grid = stages.stage_columns(k.figures[s.pool], one, k.switches, k.plan.precision)
     return _scalars(stages.with_policy(grid, next(p for p in table.policies if p.name == s.recompute)))
 
 
 def _scalars(grid: Grid) -> Grid:
     """The figures of one row as plain numbers."""
 
-    def plain(name: str, of: object) -> float:
-        return float(np.ravel(np.asarray(getattr(of, name), dtype=float))[0])
+    def plain(name: str, record: object) -> float:
+        return float(np.ravel(np.asarray(getattr(record, name), dtype=float))[0])
 
     return replace(
         grid,

@@ -105,16 +105,16 @@ def pin(calls: Sequence[Call], look_up: Times) -> Chosen:
     The base is the same choice, since the plan's own times take every call to be the library's best.
     """
     known = [look_up(call) for call in calls]
-    of: dict[int, CollectiveMethod] = {}
+    chosen_of: dict[int, CollectiveMethod] = {}
     for members in _classes(calls):
         able = set.intersection(*(set(known[i]) for i in members))
         best = min(sorted(able), key=lambda k: sum(calls[i].count * known[i][k].seconds for i in members))
-        of |= dict.fromkeys(members, best)
+        chosen_of |= dict.fromkeys(members, best)
     return Chosen(
-        rules=_rules(calls, of, lambda call: _fastest(look_up(call))),
-        calls=tuple(_call(calls[i], known[i], who, known[i][who]) for i, who in sorted(of.items())),
+        rules=_rules(calls, chosen_of, lambda call: _fastest(look_up(call))),
+        calls=tuple(_call(calls[i], known[i], who, known[i][who]) for i, who in sorted(chosen_of.items())),
         base="nccl",
-        live=tuple(sorted({who.backend for who in of.values()})),
+        live=tuple(sorted({who.backend for who in chosen_of.values()})),
         gap=0.0,
         saved_s=0.0,
         held_back=None,
@@ -211,11 +211,11 @@ class _Question:
 
     def _follows(self) -> dict[tuple[int, int], float]:
         """Classes in the order of the step, round to the first again: there and back, as often as the rarer."""
-        of = {i: c for c, members in enumerate(self.classes) for i in members}
+        class_of = {i: c for c, members in enumerate(self.classes) for i in members}
         found: dict[tuple[int, int], float] = {}
         for i, call in enumerate(self.calls):
             j = (i + 1) % len(self.calls)
-            pair = (min(of[i], of[j]), max(of[i], of[j]))
+            pair = (min(class_of[i], class_of[j]), max(class_of[i], class_of[j]))
             if pair[0] != pair[1]:
                 often = min(call.count, self.calls[j].count)
                 found[pair] = found.get(pair, 0.0) + 2.0 * often * self.asked.switch_s
@@ -347,13 +347,14 @@ def _upper(logs: Sequence[float]) -> float:
 
 
 def _chosen(question: _Question, found: BackEndChoice, held_back: float | None, fell_back: bool) -> Chosen:
-    of = {i: who for members, who in zip(question.classes, found.candidates, strict=True) for i in members}
+    chosen_of = {i: who for members, who in zip(question.classes, found.candidates, strict=True) for i in members}
     live = {who.backend for who in found.candidates}
     before = sum(call.exposed_s for call in question.calls)
     return Chosen(
-        rules=_rules(question.calls, of, lambda call: question.elsewhere(call, set() if fell_back else live)),
+        rules=_rules(question.calls, chosen_of, lambda call: question.elsewhere(call, set() if fell_back else live)),
         calls=tuple(
-            _call(question.calls[i], question.times[i], who, question.of_base(i)) for i, who in sorted(of.items())
+            _call(question.calls[i], question.times[i], who, question.of_base(i))
+            for i, who in sorted(chosen_of.items())
         ),
         base=question.backend,
         live=tuple(sorted(live)),
@@ -388,7 +389,7 @@ def named(who: CollectiveMethod) -> str:
 
 
 def _rules(
-    calls: Sequence[Call], of: Mapping[int, CollectiveMethod], elsewhere: Callable[[Call], CollectiveMethod]
+    calls: Sequence[Call], chosen_of: Mapping[int, CollectiveMethod], elsewhere: Callable[[Call], CollectiveMethod]
 ) -> tuple[CommunicationRule, ...]:
     """Ranges of bytes without holes for every operation and group size: borders halfway, in ratio, between classes.
 
@@ -398,7 +399,7 @@ def _rules(
     for kind in dict.fromkeys(map(_kind, calls)):
         held = [i for i, call in enumerate(calls) if _kind(call) == kind]
         first = calls[held[0]]
-        mine = [(calls[i].bytes, of[i]) for i in held]
+        mine = [(calls[i].bytes, chosen_of[i]) for i in held]
         near = {_power(size) for size, _ in mine}
         free = (float(size) for size in OTHER_SIZES if _power(size) not in near)
         mine += [(size, elsewhere(replace(first, bytes=size))) for size in free]
