@@ -27,13 +27,13 @@ from planner.schema.pool_names import pool_names
 
 
 def free(plan: Plan, sms: int | None) -> Mapping[str, float]:
-    """What further back ends may take: the memory that the plan's limit leaves, and SMs where a limit is given."""
+    """What further back ends may take of an accelerator: the bytes that the memory limit leaves, and `sms` if given."""
     memory = next((k.slack for k in plan.constraints if k.name == "memory"), 0.0)
     return {"memory": max(memory, 0.0)} | ({} if sms is None else {"sms": float(sms)})
 
 
 def modelled(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> tuple[Chosen, Plan]:
-    """The same without a table: NCCL's fastest algorithm and protocol by the model, and no gain claimed.
+    """As :func:`with_rules` without a table: NCCL's fastest algorithm and protocol by the model; no gain is claimed.
 
     Raises:
         WrongQuestion: as :func:`with_rules`, and where the accelerators do not speak NCCL.

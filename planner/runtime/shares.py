@@ -35,7 +35,7 @@ def of_plan(path: str | Path, rank: int = 1) -> tuple[int, ...]:
 
 
 def evenly(samples: int, ranks: int) -> list[int]:
-    """Samples dealt one by one: shares differ by at most one."""
+    """`samples` split over `ranks` as evenly as whole samples allow: shares differ by at most one, the larger first."""
     each, rest = divmod(samples, ranks)
     return [each + (rank < rest) for rank in range(ranks)]
 

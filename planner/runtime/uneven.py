@@ -111,7 +111,7 @@ class UnevenBatches:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Around the forward and the backward pass of one step: takes its times."""
+        """A context around the forward and backward pass of one step, which measures its seconds."""
         self._now = _Step(started=self._clock())
         yield
         self._clock()

@@ -101,7 +101,7 @@ class MemoryPlacement:
 
     @property
     def name(self) -> str:
-        """``none``, or as a pin says it: ``optimizer+activations:0.5``."""
+        """``none``, or as a pin writes it: ``optimizer+activations:0.5``."""
         shares = {kind: getattr(self, kind) for kind in PLACED}
         parts = [kind if share == 1 else f"{kind}:{share:g}" for kind, share in shares.items() if share]
         return "+".join(parts) or "none"

@@ -94,12 +94,12 @@ class Block:
 
     @property
     def height(self) -> int:
-        """Rows."""
+        """How many layouts (rows) it has."""
         return len(self.rows["tp"])
 
     @property
     def width(self) -> int:
-        """Options of one row."""
+        """How many combinations of options each row has."""
         return int(np.prod(self.axes.shape))
 
     @property
@@ -277,7 +277,7 @@ def _along(values: Sequence[float], dimension: int) -> NDArray[np.float64]:
 
 
 def open_grid(figures: Figures, block: Block) -> Grid:
-    """The block as figures: options on their axes, layouts on the last one."""
+    """The block as a grid of figures, SI: options on the leading axes, layouts on the last (:attr:`Block.shape`)."""
     axes, rows = block.axes, block.rows
     devices = [figures.devices[name] for name in axes.precision]
     columns = {name: column.astype(float) for name, column in rows.items()}
@@ -354,7 +354,7 @@ def measured_at(figures: Figures, precisions: Sequence[str], layout: Layout, dev
 
 
 def single_grid(figures: Figures, layout: dict[str, int], options: OptionAxes) -> Grid:
-    """One candidate as a grid of scalars."""
+    """One candidate as a grid of scalars, SI."""
     numbers = {name: float(value) for name, value in layout.items()}
     nodes = numbers.pop("nodes")
     layout_, device = Layout(**numbers), figures.devices[options.precision]
@@ -371,7 +371,7 @@ def single_grid(figures: Figures, layout: dict[str, int], options: OptionAxes) -
 
 
 def as_figures(options: OptionAxes) -> OptionFigures:
-    """One value of every option axis, as scalars."""
+    """One value of every option axis as numbers: shares from 0 to 1, switches 0 or 1."""
     return OptionFigures(
         recompute_layers=options.recompute.layers,
         recompute_selective=options.recompute.selective,
@@ -390,7 +390,7 @@ def as_figures(options: OptionAxes) -> OptionFigures:
 
 
 def rows_of(grid: Grid, rows: NDArray[np.intp]) -> Grid:
-    """The grid restricted to some rows."""
+    """The grid restricted to the layouts at `rows`, indices into its last axis."""
 
     def take(figure: Figure) -> Figure:
         return figure[..., rows] if isinstance(figure, np.ndarray) and figure.shape[-1] > 1 else figure

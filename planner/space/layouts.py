@@ -70,7 +70,7 @@ def _apply(columns: Rows, question: Question, names: Sequence[str]) -> Rows:
 
 
 def layouts(question: Question) -> Rows:
-    """All legal rows, axis by axis, each rule applied as soon as its axes are there.
+    """All legal rows, axis -> integers of shape (rows,): axis by axis, each rule applied as soon as its axes are there.
 
     The order of rows is the order of axes, small values first: it is also how ties are broken.
     """

@@ -29,12 +29,12 @@ def efficiency(batch: ArrayLike, reference: float, noise_scale: ArrayLike) -> Ar
 
 
 def gain(batch: ArrayLike, reference: float, noise_scale: ArrayLike) -> Array:
-    """Factor on the learning rate: ``efficiency B / B_0`` (AdaScale)."""
+    """Factor on the learning rate of the reference batch: ``efficiency B / B_0`` (AdaScale); batches in samples."""
     return np.asarray(efficiency(batch, reference, noise_scale) * np.asarray(batch, dtype=float) / reference)
 
 
 def candidates(reference: int, largest: int, count: int = CANDIDATES) -> Array:
-    """Whole batches from the reference to the largest, geometrically spaced."""
+    """Up to `count` whole batches in samples from the reference to the largest, geometrically spaced."""
     return np.unique(np.round(np.geomspace(reference, largest, count)))
 
 

@@ -45,12 +45,12 @@ class ImagePart:
 
     @property
     def cap(self) -> float:
-        """Most images."""
+        """Most images of a step that fit into its memory."""
         return float(np.floor(max(self.usable - self.fixed, 0.0) / self.image))
 
 
 def part(catalog: Catalog, network: str, pool: JobPool, precision: str, oom_risk: float = OOM_RISK) -> ImagePart:
-    """The accelerator of a pool.
+    """Figures of the accelerator of a pool for a convolutional network.
 
     Raises:
         WrongQuestion: no such network, or an accelerator without the precision.
@@ -114,6 +114,6 @@ def nodes_of(catalog: Catalog, network: str, offered: Pools, used: Sequence[JobP
 
 
 def of_each(used: Sequence[JobPool], figures: Array) -> list[Array]:
-    """Figures of nodes (:func:`nodes_of`), pool by pool."""
+    """Figures of all nodes (:func:`nodes_of`; one entry for each accelerator), split into one array for each pool."""
     ends = np.cumsum([pool.cluster.accelerators for pool in used])
     return np.split(figures, ends[:-1].tolist())

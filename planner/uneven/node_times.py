@@ -39,11 +39,11 @@ class Nodes:
 
     @property
     def n(self) -> int:
-        """Nodes."""
+        """How many nodes there are."""
         return int(self.q.shape[-1])
 
     def at(self, index: Any) -> Nodes:
-        """Some of the mixes (leading axes)."""
+        """The nodes of some of the mixes; `index` is into the leading axes."""
         return Nodes(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
 

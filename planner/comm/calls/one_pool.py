@@ -39,9 +39,13 @@ CAUSES = ("tp", "cp", "ep", "p2p", "dp")
 
 
 def listed(plan: Plan, catalog: Catalog, where: str = "plan", own: Sequence[Cluster] = ()) -> tuple[Call, ...]:
-    """Every collective of a step of the plan, whose cluster is the catalog's or that of a file (`own`).
+    """Every collective of a step; over several pools, as :class:`planner.comm.calls.several_pools.PoolCall`.
 
-    Of a plan over several pools they are :class:`planner.comm.calls.several_pools.PoolCall`.
+    Args:
+        plan: A verified plan.
+        catalog: Where its nodes, fabrics and runtime are looked up.
+        where: What messages call the plan.
+        own: Clusters of the user's own files; a node found there is not looked up.
 
     Raises:
         WrongQuestion: the plan names what the catalog does not have, or its communication was predicted from other
@@ -86,7 +90,7 @@ def _refuse_others(known: several_pools.KnownPlan, where: str, own: Sequence[Clu
 
 
 def known_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> several_pools.KnownPlan:
-    """A plan over several pools with all that it was priced with.
+    """A plan over several pools with the tables it was priced from; arguments as of :func:`listed`.
 
     Raises:
         WrongQuestion: see :func:`listed`.
@@ -101,7 +105,7 @@ def known_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = 
 
 
 def grid_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> Grid:
-    """The plan as figures, one scalar each.
+    """A plan on one pool as a grid of scalars, SI; arguments as of :func:`listed`.
 
     Raises:
         WrongQuestion: see :func:`listed`.

@@ -73,12 +73,12 @@ class KnownPlan:
 
     @property
     def together(self) -> Placement:
-        """Where the groups stand."""
+        """Pools, nodes and replicas of all groups together."""
         return bundles.together(self.setting, self.setting.kinds, copies(self.plan))
 
 
 def copies(plan: Plan) -> NDArray[np.int64]:
-    """Bundles of every group."""
+    """Bundles of every group, shape (groups,)."""
     return np.array([g.copies for g in plan.parallelism.groups], dtype=np.int64)
 
 
@@ -218,7 +218,7 @@ def _kind(
 
 
 def listed(k: KnownPlan) -> tuple[PoolCall, ...]:
-    """Every call of every group, on every stage."""
+    """Every collective of a step, group by group and in each stage by stage; seconds and bytes of one rank."""
     groups = k.plan.parallelism.groups
     slowest = max(range(len(groups)), key=lambda i: groups[i].time_s)
     found: list[PoolCall] = []
@@ -385,7 +385,7 @@ def _gained(g: Group, stage: int, mine: Sequence[PoolCall], ratio: Callable[[Poo
 
 
 def network(k: KnownPlan, call: PoolCall) -> Network:
-    """What a call finds: its pool's network, the link between two, or what joins those of its replicas."""
+    """The network that a call passes: its pool's, the link between two pools, or the slowest of its replicas' pools."""
     if call.cause != "dp":
         return k.links[call.pools[0], call.pools[1]] if call.where == LINK else k.figures[call.pools[0]].network
     if call.where != LINK:

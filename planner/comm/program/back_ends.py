@@ -50,7 +50,7 @@ class BackEndInstance:
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """All that some class could use."""
+        """Names of all back ends that some class of calls could use, sorted."""
         return tuple(sorted({k.backend for each in self.seconds for k in each}))
 
 
@@ -65,13 +65,13 @@ class BackEndChoice:
 
 
 def value(instance: BackEndInstance, chosen: Sequence[CollectiveMethod]) -> float:
-    """Seconds of a step of one choice."""
+    """Seconds of a step in calls with `chosen`, one candidate for each class, and in switches of back end."""
     total = sum(each[k] for each, k in zip(instance.seconds, chosen, strict=True))
     return total + sum(s for (c, d), s in instance.follows.items() if chosen[c].backend != chosen[d].backend)
 
 
 def allowed(instance: BackEndInstance, chosen: Sequence[CollectiveMethod]) -> bool:
-    """Whether a choice keeps the limits."""
+    """Whether `chosen`, one candidate for each class, keeps the limits on back ends, memory and SMs."""
     used = {k.backend for k in chosen}
     more = [instance.live.get(name, Live()) for name in used - {instance.base}]
     return (
@@ -83,7 +83,7 @@ def allowed(instance: BackEndInstance, chosen: Sequence[CollectiveMethod]) -> bo
 
 
 def solve(instance: BackEndInstance) -> BackEndChoice | None:
-    """The best choice that keeps the limits; None where none does."""
+    """The choice with the fewest seconds that keeps the limits, by an integer program; None where none does."""
     asked = Problem()
     y = {name: asked.binary(f"live_{name}") for name in instance.backends}
     x = [{k: asked.binary(f"use_{c}_{i}") for i, k in enumerate(each)} for c, each in enumerate(instance.seconds)]

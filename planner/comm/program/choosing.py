@@ -127,10 +127,10 @@ class MeasuredTables(Protocol):
 
     @property
     def rounds(self) -> tuple[int, ...]:
-        """That all of it has."""
+        """Numbers of the rounds that every row has."""
 
     def of_rounds(self, rounds: Iterable[int]) -> MeasuredTables:
-        """What was measured in some rounds."""
+        """The same tables with the rows of these rounds only."""
 
     def look_up(self, call: Call) -> Mapping[CollectiveMethod, Time]:
         """What each candidate takes for a call."""
@@ -144,7 +144,7 @@ class OneTable:
 
     @property
     def rounds(self) -> tuple[int, ...]:
-        """Of all rows."""
+        """Numbers of the rounds in the table."""
         return self.table.rounds
 
     def of_rounds(self, rounds: Iterable[int]) -> OneTable:
@@ -384,7 +384,7 @@ def _call(call: Call, known: Mapping[CollectiveMethod, Time], who: CollectiveMet
 
 
 def named(who: CollectiveMethod) -> str:
-    """A candidate in words."""
+    """A back end with its algorithm and protocol in words."""
     return spelt(who.backend, who.algorithm, who.protocol)
 
 

@@ -21,9 +21,9 @@ NCCL = CollectiveMethod("nccl")
 
 
 def times(network: Network, library: CollectiveLibrary, call: Call) -> Mapping[CollectiveMethod, Time]:
-    """One call by every algorithm and protocol that NCCL can be told to use; where it cannot be told, by itself:
+    """Modelled seconds of a call by every algorithm and protocol that NCCL can be made to use, else by its own choice.
 
-    ``t = alone / count * modelled / least modelled``.
+    ``t = alone / count * modelled / least modelled``: the fastest takes the time that the plan's prediction has.
     """
     found = _modelled(network, library, call)
     each = call.alone_s / call.count / min(found.values())

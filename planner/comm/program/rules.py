@@ -10,7 +10,7 @@ from planner.schema.plan import CommunicationRule
 def rule_of(
     rules: Sequence[CommunicationRule], op: str, group: str, ranks: int, size: float, pools: Sequence[int] = ()
 ) -> CommunicationRule | None:
-    """The first rule for an operation of a group on some pools whose sizes hold `size` bytes; None: none."""
+    """The first rule for an operation of a group on these pools whose range of sizes includes `size` bytes; or None."""
     for rule in rules:
         same = rule.op == op and rule.group in (group, "*") and rule.ranks in (None, ranks)
         same = same and rule.pools in (None, tuple(pools))

@@ -23,7 +23,7 @@ MOST_ROUNDS = 50
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What the file does not say itself."""
+    """What the caller states because the file does not."""
 
     backend: str | None = None
     algorithm: str = ""
@@ -34,7 +34,7 @@ class ImportOptions:
 
 
 def imported(path: Path, source: str, options: ImportOptions) -> TimesTable:
-    """The rows of a file.
+    """The rows of a file in one of the formats :data:`READERS`; `options` complete what it does not say.
 
     Raises:
         WrongQuestion: not what it is said to be, nothing in it, or something that it does not say was not given.

@@ -47,7 +47,7 @@ class MeasureOptions:
 
     @property
     def cells(self) -> int:
-        """Cells of all rounds."""
+        """How many cells all rounds have together: back ends x operations x sizes x rounds."""
         return self.rounds * len(self.ranks) * len(self.sizes) * len(self.ops) * len(self.backends)
 
 
@@ -220,7 +220,7 @@ def _free_port() -> int:
 
 
 def powers(low: float, high: float, each: int = 4) -> Sequence[int]:
-    """Sizes from `low` on, each `each` times the one before, up to `high`."""
+    """Sizes in bytes from `low` to at most `high`, each `each` times the one before."""
     found, size = [], int(low)
     while size <= high:
         found.append(size)

@@ -25,17 +25,17 @@ class PoolTables:
 
     @property
     def rounds(self) -> tuple[int, ...]:
-        """That all tables have."""
+        """Numbers of the rounds that all tables have."""
         shared = set.intersection(*(set(table.rounds) for table in self.tables.values()))
         return tuple(sorted(shared))
 
     def of_rounds(self, rounds: Iterable[int]) -> PoolTables:
-        """The rows of some rounds."""
+        """The same tables with the rows of these rounds only."""
         kept = list(rounds)
         return replace(self, tables={at: table.of_rounds(kept) for at, table in self.tables.items()})
 
     def look_up(self, call: Call) -> Mapping[CollectiveMethod, Time]:
-        """What each candidate takes for a call, of those that all of its ranks have."""
+        """Seconds of a call by each back end that all of its ranks have."""
         found = self._times(call)
         return {who: time for who, time in found.items() if self.able(who, call.pools)}
 
@@ -56,7 +56,7 @@ class PoolTables:
 
     @property
     def differ(self) -> bool:
-        """Whether what is best may depend on the pool: tables of their own, or unlike accelerators."""
+        """Whether the best may depend on the pool: a table for each pool, or different accelerators."""
         return len(self.tables) > 1 or len(set(self.vendors)) > 1
 
 

@@ -40,7 +40,7 @@ class RankWork:
 
 
 def main() -> None:
-    """The job: ``{backends, ops, sizes, rounds, done, seed}``."""
+    """Runs a rank of the job in the JSON file of argument 1: backends, ops, sizes in bytes, rounds, done, seed."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     rendezvous(any(name in EITHER_MPI for name in job["backends"]))
     import torch
@@ -81,7 +81,7 @@ def _named(name: str) -> str:
 
 
 def seconds_of(torch: Any, dist: Any, router: Router, op: str, size: int, device: Any, most: int = MOST) -> float:
-    """Seconds of one call: the slowest rank's trimmed mean of at most so many."""
+    """Seconds of one call of `size` bytes: the slowest rank's trimmed mean of at most `most` calls."""
     once = call(torch, router, op, size, device)
     first = max(once() for _ in range(WARM))
     agreed = torch.tensor([first], dtype=torch.float64)
@@ -94,7 +94,7 @@ def seconds_of(torch: Any, dist: Any, router: Router, op: str, size: int, device
 
 
 def call(torch: Any, router: Router, op: str, size: int, device: Any) -> Callable[[], float]:
-    """A call that can be made again and again, its result checked each time: the seconds of one on this rank."""
+    """A function that makes the call once, checks its result, and returns its seconds on this rank."""
     work = _work(torch, router, op, size, device)
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
 

@@ -124,16 +124,16 @@ class TimesTable:
 
     @cached_property
     def candidates(self) -> tuple[CollectiveMethod, ...]:
-        """All that was measured, in order."""
+        """Every back end (with algorithm and protocol) that was measured, sorted."""
         return tuple(sorted({row.candidate for row in self.rows}))
 
     @property
     def rounds(self) -> tuple[int, ...]:
-        """Of all rows."""
+        """Numbers of the rounds in the table, ascending."""
         return tuple(sorted({row.round for row in self.rows}))
 
     def of_rounds(self, rounds: Iterable[int]) -> TimesTable:
-        """The rows of some rounds."""
+        """The table with the rows of these rounds only."""
         kept = set(rounds)
         return TimesTable(tuple(row for row in self.rows if row.round in kept))
 
@@ -161,7 +161,7 @@ def read(path: Path) -> TimesTable:
 
 
 def text(path: Path) -> str:
-    """What a file of measurements says.
+    """The text of a file of measurements.
 
     Raises:
         WrongQuestion: there is none, it is too large, or no text.
@@ -250,7 +250,7 @@ def _whole(cells: Mapping[str, str], name: str, where: str, default: int | None)
 
 
 def lines(rows: Iterable[TableRow], *, header: bool) -> str:
-    """Rows as a file holds them."""
+    """Rows as lines of CSV, after the column names where `header` is true."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     if header:

@@ -37,7 +37,7 @@ class Torch:
         self._group = dist.new_group(list(ranks), backend=name, timeout=timedelta(seconds=seconds))
 
     def supports(self, op: str, dtype: Any, reduction: str) -> bool:
-        """Whether it can do an operation on elements of a kind."""
+        """Whether it has an operation (``all-reduce``) for a torch dtype, with a reduction (``sum``) if it reduces."""
         return True
 
     def start(self, op: str, call: dict[str, Any]) -> Pending:
@@ -129,7 +129,7 @@ class Mpi:
         return self._begin(op, call, blocking=False)
 
     def run(self, op: str, call: dict[str, Any]) -> None:
-        """Does one: libraries are faster at it than at beginning and waiting."""
+        """Runs an operation to its end: libraries are faster at this than at starting and waiting."""
         self._begin(op, call, blocking=True).finish()
 
     def _begin(self, op: str, call: dict[str, Any], *, blocking: bool) -> Pending:

@@ -51,7 +51,7 @@ class RankGroup:
 
     @property
     def size(self) -> int:
-        """Members."""
+        """How many ranks it has."""
         return len(self.ranks)
 
 
@@ -137,13 +137,13 @@ class Router:
     def all_gather_into_tensor(
         self, output: Any, tensor: Any, group: RankGroup | None = None, async_op: bool = False
     ) -> Any:
-        """Every rank's tensor, one after the other."""
+        """Concatenates every rank's `tensor`, in the order of ranks, into `output` (size x as many elements)."""
         return self._go("all-gather", {"output": output, "tensor": tensor}, group, _bytes(output), async_op)
 
     def reduce_scatter_tensor(
         self, output: Any, tensor: Any, op: Any = "sum", group: RankGroup | None = None, async_op: bool = False
     ) -> Any:
-        """Sums over the group, a share to every rank."""
+        """Sums `tensor` over the group and writes this rank's equal share of it to `output`."""
         call = {"output": output, "tensor": tensor, "reduction": _reduction(op)}
         return self._go("reduce-scatter", call, group, _bytes(tensor), async_op)
 
@@ -156,14 +156,14 @@ class Router:
         group: RankGroup | None = None,
         async_op: bool = False,
     ) -> Any:
-        """A share of every rank to every other; with splits, rows of unequal number."""
+        """Sends every rank a share of `tensor` and receives theirs in `output`; splits: rows of each rank, else equal."""
         even = output_split_sizes is None and input_split_sizes is None
         lists = [list(sizes) if sizes else None for sizes in (output_split_sizes, input_split_sizes)]
         call = {"output": output, "tensor": tensor, "received": lists[0], "sent": lists[1]}
         return self._go("all-to-all", call, group, _bytes(tensor) if even else None, async_op)
 
     def broadcast(self, tensor: Any, src: int, group: RankGroup | None = None, async_op: bool = False) -> Any:
-        """The tensor of rank `src` (of the job) to all."""
+        """Copies the tensor of rank `src` (of the job) to all ranks of the group, in place."""
         call = {"tensor": tensor, "root": (group or self.world).ranks.index(src)}
         return self._go("broadcast", call, group, _bytes(tensor), async_op)
 
@@ -180,7 +180,7 @@ class Router:
         self.isend(tensor, dst, group, tag).wait()
 
     def recv(self, tensor: Any, src: int, group: RankGroup | None = None, tag: int = TAG) -> None:
-        """Receives."""
+        """Receives from rank `src` (of the job), and waits until the tensor is filled."""
         self.irecv(tensor, src, group, tag).wait()
 
     def barrier(self, group: RankGroup | None = None) -> None:

@@ -48,7 +48,7 @@ def of_plan(path: str | Path, rank: int = 1) -> tuple[RoutingRule, ...]:
 
 
 def pools_of_plan(path: str | Path, rank: int = 1) -> tuple[int, ...]:
-    """The pool of every rank: ranks are numbered pool after pool, as the plan lists them; none of a plan on one."""
+    """The index of every rank's pool, ranks numbered pool after pool; empty for a plan on one pool."""
     document: Mapping[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
     plan = document["plans"][rank - 1] if document["kind"] == "plan-set" else document
     pools = plan["cluster"]["pools"]
@@ -95,6 +95,6 @@ def matched(rules: Sequence[RoutingRule], op: str, ranks: int, size: float, pool
 def choose(
     rules: Sequence[RoutingRule], op: str, ranks: int, size: float, default: str, pools: Sequence[int] = ()
 ) -> str:
-    """The back end of the rule that holds for a call."""
+    """The back end of the rule that holds for a call of `size` bytes on `ranks` ranks; `default` where none does."""
     index = matched(rules, op, ranks, size, pools)
     return default if index is None else rules[index].backend
