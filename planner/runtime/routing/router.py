@@ -156,7 +156,7 @@ class Router:
         group: RankGroup | None = None,
         async_op: bool = False,
     ) -> Any:
-        """Sends every rank a share of `tensor` and receives theirs in `output`; splits: rows of each rank, else equal."""
+        """Sends every rank a share of `tensor` and receives theirs in `output`; splits: rows by rank, else equal."""
         even = output_split_sizes is None and input_split_sizes is None
         lists = [list(sizes) if sizes else None for sizes in (output_split_sizes, input_split_sizes)]
         call = {"output": output, "tensor": tensor, "received": lists[0], "sent": lists[1]}
