@@ -224,6 +224,16 @@ def test_what_was_inferred_is_counted(tmp_path, capsys):
     assert "2 x micro-batch: the fastest that fits" in " ".join(capsys.readouterr().out.split())
 
 
+def test_what_was_inferred_as_often_is_told_in_one_order(tmp_path, capsys):
+    """Whatever the order of rows: most often first, then by name (a set's order changes from run to run)."""
+    rows = [{"activation_recompute": "", "seq_len": ""}, {"micro_batch": ""}, {"tp": "16"}, {"accelerator": "Gaudi3"}]
+    found = [validated(capsys, wrote(tmp_path, *way)) for way in (rows, rows[::-1])]
+    for document in found:
+        assert list(document["inferred"].items()) == sorted(document["inferred"].items(), key=lambda x: (-x[1], x[0]))
+    assert found[0]["not_covered"] == found[1]["not_covered"] and len(found[0]["not_covered"]) > 1
+    assert list(found[0]["inferred"]) == list(found[1]["inferred"])
+
+
 def test_choice_has_the_same_keys_where_nothing_was_chosen(tmp_path, capsys):
     choice = validated(capsys, wrote(tmp_path, {}))["overall"]["choice"]
     assert choice == {"groups": 0, "mean_regret": None, "max_regret": None, "pairwise": None, "spearman": None}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.base import units
 from planner.cost.figures import Figure
 
 ACCELERATOR_MTBF_S = 5.1e4 * 3600.0
@@ -16,7 +17,6 @@ RESTART_S = 600.0
 """Detection, restart and reload, minutes. Assumed."""
 CHECKPOINT_PAUSE_S = 5.0
 """Synchronisation around a checkpoint, beside the copy to host memory; written out asynchronously. Assumed."""
-BASIS = "MTBF 3.1 h per 16,384 accelerators (Llama 3 405B, 2024), restart 10 min and checkpoint pause 5 s assumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,14 @@ class PoolFailures:
     """Of all nodes in use together, by their owner."""
     restart_s: float
     """Seconds until the job goes on, after an interruption that comes from this pool."""
+
+
+def basis(restart_s: float) -> str:
+    """What goodput rests on, in words, where a restart takes so many seconds."""
+    assumed = "restart 10 min and checkpoint pause 5 s assumed"
+    if restart_s != RESTART_S:
+        assumed = f"restart {units.format_seconds(restart_s)}, checkpoint pause 5 s assumed"
+    return f"MTBF 3.1 h per 16,384 accelerators (Llama 3 405B, 2024), {assumed}"
 
 
 def joint_goodput(pools: Sequence[PoolFailures], blocks: Figure) -> GoodputEstimate:

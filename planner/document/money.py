@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.cost import money
-from planner.cost.goodput import GoodputEstimate, PoolFailures, joint_goodput
+from planner.cost.goodput import GoodputEstimate, PoolFailures, basis, joint_goodput
 from planner.document.solution import PoolInUse, Solution
 from planner.question.joined import JobPool
 from planner.question.request import goodput_over
@@ -33,7 +33,7 @@ def money_section(found: Solution) -> schema.Money:
         usd_total=total,
         tokens_per_usd=workload.tokens / total if total else None,
         price=prices[0] if paid else None,
-        goodput=_goodput_section(good, found.request.goodput_basis),
+        goodput=_goodput_section(good),
         prices=prices if paid and found.heterogeneous else (),
     )
 
@@ -53,14 +53,14 @@ def _price(pool: JobPool) -> schema.PriceUsed | None:
     )
 
 
-def _goodput_section(good: GoodputEstimate, basis: str) -> schema.Goodput:
+def _goodput_section(good: GoodputEstimate) -> schema.Goodput:
     return schema.Goodput(
         fraction=float(good.fraction),
         mtbf_s=float(good.mtbf),
         checkpoint_interval_s=float(good.interval),
         checkpoint_blocks_s=float(good.blocks),
         restart_s=float(good.restart),
-        basis=basis,
+        basis=basis(float(good.restart)),
     )
 
 
@@ -128,7 +128,7 @@ def for_another_run(plan: schema.Plan, tokens: float, restarts: Sequence[float],
             steps=steps,
             usd_total=total,
             tokens_per_usd=tokens / total if total else None,
-            goodput=_goodput_section(good, known.basis),
+            goodput=_goodput_section(good),
         ),
         energy=_lasting(plan.energy, days / run.days),
     )

@@ -10,7 +10,6 @@ import numpy as np
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.units import format_seconds
 from planner.cost.figures import Figure
-from planner.cost.goodput import BASIS as GOODPUT_BASIS
 from planner.cost.goodput import CHECKPOINT_PAUSE_S, RESTART_S, GoodputEstimate, PoolFailures, joint_goodput
 from planner.cost.money import HOUR_S
 from planner.models.parameters import parameters
@@ -55,7 +54,6 @@ class Request:
     sold_as: str = ""
     oom_risk: float = OOM_RISK
     """Largest chance of running out of memory that a plan may have, up to a half."""
-    goodput_basis: str = GOODPUT_BASIS
     restart_s: float = RESTART_S
     preemptions_per_node_s: float = 0.0
     """Of instances that their owner may take back."""

@@ -252,8 +252,8 @@ def gain(frame: Frame, using: Efficiencies) -> dict[str, Any] | None:
 
 def inferred(runs: Sequence[Run]) -> dict[str, int]:
     """How many predicted rows each rule of inference touched, most first."""
-    rules = Counter(rule for run in runs if run.covered for rule in set(run.inferred))
-    return dict(rules.most_common())
+    rules = Counter(rule for run in runs if run.covered for rule in dict.fromkeys(run.inferred))
+    return dict(sorted(rules.items(), key=lambda found: (-found[1], found[0])))
 
 
 def not_covered(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -261,7 +261,10 @@ def not_covered(runs: Sequence[Run]) -> list[dict[str, Any]]:
     reasons = Counter(
         (run.source, run.reason or "no time or throughput") for run in runs if not run.covered or run.measured is None
     )
-    return [{"source": s, "reason": reason, "n": n} for (s, reason), n in reasons.most_common()]
+    return [
+        {"source": s, "reason": reason, "n": n}
+        for (s, reason), n in sorted(reasons.items(), key=lambda found: (-found[1], found[0]))
+    ]
 
 
 def per_run(judgement: Judged) -> str:
