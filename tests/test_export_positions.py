@@ -146,10 +146,10 @@ def priced(more: str) -> present.Present:
 
 def test_import_tells_norms_and_positions_that_differ() -> None:
     """They change neither time nor memory, so the model is still the library's."""
-    same = priced("--use-rotary-position-embeddings --rotary-base 500000 --norm-epsilon 1e-5")
+    same = priced("--hidden-dropout 0 --use-rotary-position-embeddings --rotary-base 500000 --norm-epsilon 1e-5")
     assert same.plans.plans[0].workload.model == "llama3-8b"
     assert not same.differs
-    other = priced("--position-embedding-type rope --rotary-base 10000 --norm-epsilon 1e-6")
+    other = priced("--hidden-dropout 0 --position-embedding-type rope --rotary-base 10000 --norm-epsilon 1e-6")
     assert other.plans.plans[0].workload.model == "llama3-8b"
     assert [text.partition(";")[0] for text in other.differs] == ["norm_epsilon is 1e-06", "rotary.base is 10000.0"]
 

@@ -22,7 +22,7 @@ MINE = (
     "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2 --num-layers 80 --hidden-size 8192 "
     "--num-attention-heads 64 --ffn-hidden-size 28672 --swiglu --group-query-attention --num-query-groups 8 "
     "--normalization RMSNorm --untie-embeddings-and-output-weights --disable-bias-linear --seq-length 8192 "
-    "--position-embedding-type rope --rotary-base 500000 "
+    "--position-embedding-type rope --rotary-base 500000 --hidden-dropout 0 --attention-dropout 0 "
     "--micro-batch-size 1 --global-batch-size 1024 --bf16 --use-distributed-optimizer "
     "--sequence-parallel --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
     "--log-interval 10"
@@ -229,7 +229,8 @@ GPT_OSS = """pretrain_gpt.py --bf16 --untie-embeddings-and-output-weights --norm
 def test_a_command_with_sinks_and_biases_everywhere_is_gpt_oss() -> None:
     found = reading.plan("megatron", GPT_OSS, ["dgx-h100:2"])
     assert found.plans.plans[0].workload.model == "gpt-oss-20b"
-    assert found.unread == ["activation-func-clamp-value", "glu-linear-offset", "no-bias-gelu-fusion"]
+    assert not found.unread
+    assert "moe.router.balance_loss is 0.0; the library's model has 0.9, and so has the plan" in found.differs
 
 
 TRAINER = {
@@ -375,6 +376,62 @@ def test_layouts_are_read() -> None:
 def test_stages_dealt_by_hand_are_told() -> None:
     present = reading.plan("megatron", f"{MINE} --pipeline-model-parallel-layout Et*38|t*42L", ["dgx-h100:16"])
     assert present.differs == ("stages hold [38, 42] layers; predicted as [40, 40]",)
+
+
+def test_a_model_that_differs_is_told() -> None:
+    """Dropout where nobody says otherwise, as Megatron has it."""
+    said = MINE.replace("--hidden-dropout 0 --attention-dropout 0 ", "")
+    present = reading.plan("megatron", said, ["dgx-h100:16"])
+    assert present.differs == ("dropout is True; the library's model has False, and so has the plan",)
+
+
+def test_a_width_that_is_not_stated_is_megatrons() -> None:
+    """Of SwiGLU 8 h / 3, down to a multiple of 64; of the others 4 h."""
+    for function, width in (("--swiglu", 21824), ("", 32768)):
+        said = MINE.replace("--ffn-hidden-size 28672 --swiglu", function)
+        assert reading.read("megatron", said).shape["ffn"] == width
+
+
+def test_a_vocabulary_that_is_not_stated_is_told() -> None:
+    of_library = reading.plan("megatron", MINE, ["dgx-h100:16"])
+    assert of_library.assumed[0].startswith("vocabulary not stated: 128,256, as llama3-70b has")
+    other = reading.plan("megatron", MINE.replace("--num-layers 80", "--num-layers 40"), ["dgx-h100:16"])
+    assert other.assumed[0].startswith("vocabulary not stated: 50,257, GPT-2's")
+    assert not reading.plan("megatron", f"{MINE} --vocab-size 128256", ["dgx-h100:16"]).assumed
+
+
+@pytest.mark.parametrize(
+    ("flags", "activation"),
+    [
+        ("--swiglu", "swiglu"),
+        ("--squared-relu", "squared-relu"),
+        ("--quick-geglu", None),
+        ("--quick-geglu --glu-linear-offset 1.0 --activation-func-clamp-value 7.0", "clamped-swiglu"),
+        ("", "gelu-tanh"),
+        ("--no-bias-gelu-fusion", "gelu"),
+        ("--disable-bias-linear", "gelu"),
+    ],
+)
+def test_the_mlps_function_is_read(flags: str, activation: str | None) -> None:
+    said = MINE.replace("--swiglu", flags).replace(" --disable-bias-linear ", " " if "bias" not in flags else "  ")
+    said = said if "disable" not in flags else f"{said} --disable-bias-linear"
+    assert reading.read("megatron", said).shape["activation"] == activation
+
+
+def test_a_router_is_read() -> None:
+    flags = (
+        "--num-experts 64 --moe-router-topk 8 --moe-router-score-function sigmoid --moe-router-num-groups 8 "
+        "--moe-router-group-topk 4 --moe-router-topk-scaling-factor 2.5 --moe-router-enable-expert-bias "
+        "--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 1e-4 --moe-z-loss-coeff 1e-3"
+    )
+    router = reading.read("megatron", f"{MINE} {flags}").shape["moe"]["router"]
+    assert router == {
+        **{"score": "sigmoid", "normalised": True, "scaling": 2.5, "groups": 8, "groups_per_token": 4},
+        **{"bias_rate": 1e-3, "balance": "sequence", "balance_loss": 1e-4, "z_loss": 1e-3},
+        **{"capacity": None, "on_input": False},
+    }
+    several = f"{MINE} --num-experts 8 --moe-router-load-balancing-type aux_loss seq_aux_loss"
+    assert reading.read("megatron", several).shape["moe"]["router"] is None
 
 
 def test_other_questions_are_told() -> None:

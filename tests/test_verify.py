@@ -166,7 +166,10 @@ def _parsed(dumped: dict[str, Any]) -> Plan:
     return parsed
 
 
-BUILT = ("workload.shape.norm_epsilon", "workload.shape.rotary.")
+BUILT = (
+    *("workload.shape.norm_epsilon", "workload.shape.norm_offset", "workload.shape.rotary."),
+    *("workload.shape.window.chunked", "workload.shape.moe.router."),
+)
 """What launchers build, and neither time nor memory depends on."""
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from typing import Any
 
 from planner.launchers.target import Loss
 from planner.schema.plan import Plan, Pool
@@ -145,6 +146,12 @@ def steps(plan: Plan) -> int:
 def steps_between_checkpoints(plan: Plan) -> int:
     """The interval with which the plan's goodput was predicted, in steps."""
     return max(round(plan.money.goodput.checkpoint_interval_s / plan.prediction.step_time_s), 1)
+
+
+def window(shape: Mapping[str, Any], sequence: int) -> dict[str, Any] | None:
+    """The model's attention window, if the sequence is longer than it: else every layer sees all of it."""
+    found: dict[str, Any] | None = shape["window"]
+    return found if found and found["size"] < sequence else None
 
 
 def stages_fill_pools(plan: Plan) -> Iterator[str]:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import groupby
-from typing import Any
 
-from planner.launchers import facts, positions, start
+from planner.launchers import facts, megatron_model, positions, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
@@ -23,8 +21,6 @@ PRECISION = {
 }
 """With ``--bf16`` gradients are kept and reduced in 32 bit, as the plan counts them; with ``--fp16`` only when told."""
 FSDP_STRATEGY = {2: "optim_grads", 3: "optim_grads_params"}
-CLAMPED = "gpt-oss's is --quick-geglu --glu-linear-offset 1.0 --activation-func-clamp-value 7.0"
-"""As Megatron-LM's own configuration of gpt-oss 20B says (examples/post_training/modelopt/conf/openai)."""
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
@@ -32,9 +28,8 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The command of one node."""
     argv = (
         *_parallelism(plan),
-        *_model(plan.workload.shape, plan.workload.sequence, plan.parallelism.tp),
+        *megatron_model.options(plan.workload.shape, plan.workload.sequence, plan.parallelism.tp, values),
         *(("--mtp-num-layers", str(plan.workload.mtp_layers)) if plan.workload.mtp_layers else ()),
-        *_rotary(plan.workload.shape, values),
         *_batch(plan),
         *_memory(plan),
         *_training(plan, values),
@@ -97,124 +92,6 @@ def _sharding(plan: Plan) -> Iterator[str]:
     if plan.overlap.dp:
         yield "--overlap-grad-reduce"
         yield from ("--overlap-param-gather",) if p.zero_stage else ()
-
-
-def _model(shape: dict[str, Any], sequence: int, tp: int) -> Iterator[str]:
-    yield from ("--num-layers", str(shape["layers"]), "--hidden-size", str(shape["hidden"]))
-    yield from ("--ffn-hidden-size", str(shape["ffn"]), "--num-attention-heads", str(shape["heads"]))
-    yield from _attention(shape)
-    yield from ("--seq-length", str(sequence))
-    positions = shape["learned_positions"]
-    yield from ("--max-position-embeddings", str(max(positions, sequence)))
-    yield from ("--position-embedding-type", "learned_absolute" if positions else "rope")
-    yield from ("--normalization", {"rms": "RMSNorm", "layer": "LayerNorm"}[shape["norm"]])
-    epsilon = shape.get("norm_epsilon")
-    yield from ("--norm-epsilon", repr(epsilon)) if epsilon else ()
-    yield from ("--swiglu",) if shape["gated"] else ()
-    yield from _biases(shape)
-    yield from () if shape["tied"] else ("--untie-embeddings-and-output-weights",)
-    yield from ("--vocab-size", str(shape["vocab"]), "--make-vocab-size-divisible-by", str(_padding(shape, tp)))
-    rate = "0.1" if shape["dropout"] else "0.0"
-    yield from ("--attention-dropout", rate, "--hidden-dropout", rate)
-    yield from _experts(shape["moe"], shape["layers"]) if shape["moe"] else ()
-
-
-def _rotary(shape: dict[str, Any], values: Values) -> Iterator[str]:
-    """Bases, and how sequences were stretched: latent attention has YaRN, the others have Llama 3's way."""
-    if shape["learned_positions"]:
-        return
-    yield from ("--rotary-base", str(int(positions.base(shape, values))))
-    known = positions.rotary(shape)
-    if known is None:
-        return
-    yield from ("--rotary-percent", repr(known["share"])) if known["share"] != 1 else ()
-    if shape["latent"]:
-        yarn = known["scaling"] == "yarn"
-        yield from ("--rotary-scaling-factor", repr(known["factor"] if yarn else 1.0))
-        yield from (
-            ("--mscale", repr(known["mscale"]), "--mscale-all-dim", repr(known["mscale_all_dim"])) if yarn else ()
-        )
-    elif known["scaling"] == "llama3":
-        yield from ("--use-rope-scaling", "--rope-scaling-factor", repr(known["factor"]))
-
-
-def _attention(shape: dict[str, Any]) -> Iterator[str]:
-    latent, window = shape["latent"], shape["window"]
-    if latent:
-        yield "--multi-latent-attention"
-        yield from ("--q-lora-rank", str(latent["query_rank"])) if latent["query_rank"] else ()
-        yield from ("--kv-lora-rank", str(latent["kv_rank"]), "--qk-head-dim", str(latent["nope_dim"]))
-        yield from ("--qk-pos-emb-head-dim", str(latent["rope_dim"]), "--v-head-dim", str(latent["value_dim"]))
-    else:
-        yield from ("--kv-channels", str(shape["head_dim"]))
-        if shape["kv_heads"] != shape["heads"]:
-            yield from ("--group-query-attention", "--num-query-groups", str(shape["kv_heads"]))
-    yield from ("--qk-layernorm",) if shape["qk_norm"] != "none" or latent else ()
-    if window:
-        yield from ("--window-size", f"({window['size'] - 1},0)")
-        yield from ("--window-attn-skip-freq", _pattern(windowed(shape))) if window["every"] > 1 else ()
-    yield from ("--softmax-type", "learnable") if sinks(shape) else ()
-
-
-def windowed(shape: dict[str, Any]) -> list[int]:
-    """1 for every layer with a window, 0 for a full one, in order."""
-    every, inverted = shape["window"]["every"], shape["window"]["inverted"]
-    return [int((layer % every != every - 1) if inverted else (layer % every == 0)) for layer in range(shape["layers"])]
-
-
-def mixtures(moe: dict[str, Any], layers: int) -> list[int]:
-    """1 for every layer that is a mixture of experts, 0 for a dense one, in order."""
-    lead, every = moe["leading_dense_layers"], moe["every"]
-    return [int(layer >= lead and (layer - lead) % every == every - 1) for layer in range(layers)]
-
-
-def _pattern(flags: list[int]) -> str:
-    """A list as the Python expression that Megatron reads: ``([0]*3+[1]*58)``."""
-    return "(" + "+".join(f"[{flag}]*{len([*same])}" for flag, same in groupby(flags)) + ")"
-
-
-def linear_biases(shape: dict[str, Any]) -> dict[str, bool]:
-    """The model's linear layers beside queries, keys and values: which of them have a bias."""
-    moe = shape["moe"]
-    dense = moe is None or not all(mixtures(moe, shape["layers"]))
-    found = {"output": shape["output_bias"], **({"mlp": shape["mlp_bias"]} if dense else {})}
-    return found | ({"router": moe["router_bias"], "experts": moe["expert_bias"]} if moe else {})
-
-
-def _all_biased(shape: dict[str, Any]) -> bool:
-    return bool(shape["qkv_bias"]) and all(linear_biases(shape).values())
-
-
-def _biases(shape: dict[str, Any]) -> tuple[str, ...]:
-    """Megatron has biases on all linear layers, on none, or on queries, keys and values alone.
-
-    Its grouped experts add theirs themselves, and stop where that is to be fused with dropout.
-    """
-    if _all_biased(shape):
-        return ("--no-bias-dropout-fusion",) if shape["moe"] else ()
-    return ("--disable-bias-linear", *(("--add-qkv-bias",) if shape["qkv_bias"] else ()))
-
-
-def sinks(shape: dict[str, Any]) -> bool:
-    """Whether each head has an attention sink: a learnt offset in its softmax, one parameter a head and layer."""
-    return bool(shape["extra_parameters_per_layer"] == shape["heads"])
-
-
-def _padding(shape: dict[str, Any], tp: int) -> int:
-    """The largest divisor, of Megatron's 128, with which the vocabulary stays as it is."""
-    return math.gcd(shape["vocab"] // tp, 128) if shape["vocab"] % tp == 0 else 1
-
-
-def _experts(moe: dict[str, Any], layers: int) -> Iterator[str]:
-    yield from ("--num-experts", str(moe["experts"]), "--moe-router-topk", str(moe["experts_per_token"]))
-    yield from ("--moe-router-pre-softmax",) if moe["experts_per_token"] == 1 else ()
-    yield from ("--moe-ffn-hidden-size", str(moe["ffn"]))
-    if moe["shared_ffn"]:
-        yield from ("--moe-shared-expert-intermediate-size", str(moe["shared_ffn"]))
-        yield from ("--moe-shared-expert-gate",) if moe["shared_gate"] else ()
-    where = mixtures(moe, layers)
-    yield from ("--moe-layer-freq", _pattern(where)) if not all(where) else ()
-    yield from ("--moe-token-dispatcher-type", "alltoall", "--moe-grouped-gemm")
 
 
 def _batch(plan: Plan) -> Iterator[str]:
@@ -284,16 +161,11 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield f"all {modules} modules of multi-token prediction are in the last chunk, which holds {last} layers"
     if shape["moe"] and p.tp > 1 and not p.sequence_parallel:
         yield "a mixture of experts with tensor parallelism needs sequence parallelism (Megatron stops at run time)"
-    if shape["embedding_width"] not in (0, shape["hidden"]):
-        yield "an embedding narrower than the model has no flag"
-    if shape["norms_per_layer"] > 2:
-        yield f"{shape['norms_per_layer']} norms a layer have no flag"
-    if shape["moe"] and _all_biased(shape) and p.etp > 1:
+    if shape["moe"] and megatron_model.all_biased(shape) and p.etp > 1:
         yield f"biases of experts need etp 1, not {p.etp}"
-    if shape["moe"] and _all_biased(shape) and shape["moe"]["shared_ffn"]:
+    if shape["moe"] and megatron_model.all_biased(shape) and shape["moe"]["shared_ffn"]:
         yield "shared experts have no biases"
-    if not float((positions.rotary(shape) or {"base": 0})["base"]).is_integer():
-        yield f"rotary base {shape['rotary']['base']}: --rotary-base takes whole numbers"
+    yield from megatron_model.refuses(shape, plan.workload.sequence)
     if plan.offload.get("optimizer") and p.zero_stage != 1:
         yield "--optimizer-cpu-offload goes with the distributed optimizer (ZeRO-1)"
     if plan.env.get(CONNECTIONS, environment(plan).get(CONNECTIONS)) != environment(plan).get(CONNECTIONS):
@@ -302,49 +174,12 @@ def refuses(plan: Plan) -> Iterator[str]:
 
 def loses(plan: Plan) -> Iterator[Loss]:
     """Fields without a flag that leave the job what it is."""
-    shape = plan.workload.shape
     yield from facts.other_runtime(plan, ("megatron-core",))
     yield from facts.shape_losses(plan)
-    if any(linear_biases(shape).values()) and not _all_biased(shape):
-        yield Loss("workload.shape biases", "Megatron has them on all linear layers, on none, or on q, k and v alone")
-    if shape["qk_norm"] == "full":
-        yield Loss("workload.shape.qk_norm", "--qk-layernorm normalises each head, not all heads together")
-    if sinks(shape) and shape["gated"]:
-        yield Loss("workload.shape.gated", f"a plan does not name the gate; --swiglu is written, {CLAMPED}")
-    yield from positions.unknown(shape, "1e-5")
-    yield from _rotary_losses(shape)
-    for name in ("extra_parameters", "extra_parameters_per_layer", "token_types"):
-        if shape[name] and not (name == "extra_parameters_per_layer" and sinks(shape)):
-            yield Loss(f"workload.shape.{name}", "not part of pretrain_gpt.py's model")
-    if shape["vocab"] % plan.parallelism.tp:
-        yield Loss("workload.shape.vocab", f"padded to a multiple of tp {plan.parallelism.tp}")
+    yield from megatron_model.loses(plan.workload.shape, plan.parallelism.tp)
     share = plan.recompute.layers_fraction * max(facts.chunks(plan))
     if plan.recompute.policy.startswith("block") and share != recomputed(plan):
         yield Loss("recompute.layers_fraction", f"rounded up to {recomputed(plan)} layers of a chunk")
-
-
-_LLAMA3 = {"original": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-_YARN = {"original": 4096, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True}
-"""What Megatron fixes of either way to stretch positions."""
-
-
-def _rotary_losses(shape: dict[str, Any]) -> Iterator[Loss]:
-    known = positions.rotary(shape)
-    if known is None or known["scaling"] == "none":
-        return
-    field, way = "workload.shape.rotary", "yarn" if shape["latent"] else "llama3"
-    if known["scaling"] != way:
-        missing = "--position-embedding-type yarn" if way == "llama3" else "Llama 3's scaling with latent attention"
-        yield Loss(f"{field}.scaling", f"core_v0.16.1 has no {missing}: positions are not stretched")
-        return
-    for name, fixed in (_YARN if way == "yarn" else _LLAMA3).items():
-        if known[name] != fixed:
-            yield Loss(f"{field}.{name}", f"has no option: {fixed} holds, the model has {known[name]}")
-    if way == "llama3" and known["factor"] != 8:
-        reason = (
-            f"--rope-scaling-factor {known['factor']:g} is read, but pretrain_gpt.py builds with 8: hand it on there"
-        )
-        yield Loss(f"{field}.factor", reason)
 
 
 EXPORTER = Exporter(

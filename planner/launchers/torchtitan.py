@@ -105,7 +105,7 @@ def module(plan: Plan, values: Values) -> str:
         "BLOCKS": ",\n    ".join(_MOE_BLOCKS) if moe else "make_ffn_config",
         "HOOK_IMPORT": ", register_moe_load_balancing_hook" if moe else "",
         "HOOK": "register_moe_load_balancing_hook" if moe else "None",
-        "BODY": _MOE_BODY if moe else _DENSE_BODY,
+        "BODY": _moe_body(moe) if moe else _DENSE_BODY,
         "QK_NORM": "norm(HEAD_DIM)" if shape["qk_norm"] == "head" else "None",
         "TYING": str(bool(shape["tied"])),
         "CONVERTERS": f"[{_made(CONVERTERS.get(plan.precision), 'model_compile_enabled=True')}]",
@@ -154,6 +154,23 @@ def _sizes(shape: dict[str, Any], moe: dict[str, Any] | None, sequence: int) -> 
     return "\n".join(f"{name} = {int(size)}" for name, size in sizes.items())
 
 
+def _word(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+BALANCE = 1e-3
+"""Step by which torchtitan moves experts' biases towards balance, by default and in its own Qwen 3 configurations."""
+
+
+def _moe_body(moe: dict[str, Any]) -> str:
+    router = moe["router"] or {"score": "softmax", "normalised": True, "scaling": 1.0, "groups": 1, "bias_rate": 0}
+    said = {"score_func": router["score"], "route_norm": router["normalised"], "route_scale": router["scaling"]}
+    if router["groups"] > 1:
+        said |= {"num_expert_groups": router["groups"], "num_limited_groups": router["groups_per_token"]}
+    words = "\n".join(f"                {name}={_word(value)}," for name, value in said.items())
+    return _MOE_BODY.replace("@ROUTER@", words).replace("@BALANCE@", repr(router["bias_rate"] or BALANCE))
+
+
 def _imported(where: str, name: str | None) -> str:
     return f"from torchtitan.{where} import {name}\n" if name else ""
 
@@ -167,17 +184,36 @@ def refuses(plan: Plan) -> Iterator[str]:
     p, shape = plan.parallelism, plan.workload.shape
     yield from facts.stages_fill_pools(plan)
     yield from facts.mesh_is_whole(plan)
-    plain = shape["gated"] and shape["norm"] == "rms" and not shape["latent"] and not shape["window"]
+    plain = (
+        shape["activation"] in ("swiglu", None)
+        and shape["gated"]
+        and shape["norm"] == "rms"
+        and not shape["latent"]
+        and not facts.window(shape, plan.workload.sequence)
+        and not shape["sinks"]
+    )
     biased = shape["qkv_bias"] or shape["output_bias"] or shape["mlp_bias"]
-    if not plain or biased or shape["learned_positions"] or shape["norms_per_layer"] != 2 or shape["qk_norm"] == "full":
+    if (
+        not plain
+        or biased
+        or shape["learned_positions"]
+        or shape["norms_per_layer"] != 2
+        or shape["qk_norm"]
+        in (
+            "full",
+            "unweighted",
+        )
+    ):
         yield "the module it needs is written for decoders like Llama 3 and Qwen 3 (gated, RMSNorm, rotary, no biases)"
     moe = shape["moe"]
     if moe and (moe["shared_ffn"] or moe["leading_dense_layers"] or moe["every"] > 1 or moe["router_bias"]):
         yield "the module it needs is written for mixtures like Qwen 3's (in every layer, none shared)"
+    if moe and moe["router"] and (moe["router"]["on_input"] or moe["router"]["capacity"] or moe["router"]["z_loss"]):
+        yield "its router has no scores on inputs, no capacity and no loss on its outputs"
     if plan.workload.mtp_layers:
         yield "the module it needs has no multi-token prediction"
-    if (positions.rotary(shape) or {"share": 1})["share"] != 1:
-        yield "the module it needs rotates whole heads, the model a part of each"
+    if (rotary := positions.rotary(shape)) and (rotary["share"] != 1 or rotary["skips"]):
+        yield "the module it needs rotates whole heads of every layer, the model a part of them"
     if p.zero_stage == 0 and (p.tp > 1 or p.cp > 1 or p.pp > 1 or p.ep > 1):
         yield "ZeRO-0 is plain replicas, which do not go with tp, cp, pp or ep"
     if p.schedule == "1f1b" and plan.batch.accumulation < p.pp:
@@ -193,8 +229,20 @@ def loses(plan: Plan) -> Iterator[Loss]:
     yield from facts.shape_losses(plan)
     yield from positions.unknown(plan.workload.shape, "1e-5")
     yield from _rotary_losses(plan.workload.shape)
+    yield from _router_losses(plan.workload.shape["moe"])
     if plan.workload.shape["extra_parameters"] or plan.workload.shape["extra_parameters_per_layer"]:
         yield Loss("workload.shape.extra_parameters", "not part of the module's model")
+
+
+def _router_losses(moe: dict[str, Any] | None) -> Iterator[Loss]:
+    if not moe:
+        return
+    router, field = moe["router"], "workload.shape.moe.router"
+    balanced = f"experts' biases are moved towards balance instead (load_balance_coeff {BALANCE:g})"
+    if router is None:
+        yield Loss(field, f"not known of this model: softmax over the chosen experts; {balanced}")
+    elif router["balance_loss"]:
+        yield Loss(f"{field}.balance_loss", f"torchtitan has no auxiliary loss: {balanced}")
 
 
 def _rotary_losses(shape: dict[str, Any]) -> Iterator[Loss]:
@@ -253,9 +301,9 @@ _MOE_BODY = """        moe=make_moe_config(
                 num_experts=EXPERTS,
                 gate_param_init=LINEAR,
                 top_k=TOP_K,
-                score_func="softmax",
-                route_norm=True,
+@ROUTER@
             ),
+            load_balance_coeff=@BALANCE@,
             routed_experts=make_routed_experts_config(
                 dim=DIM,
                 hidden_dim=HIDDEN_DIM,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from planner.models import derived
+from planner.models import derived, routers
 from planner.models.config_reader import Reader
 
 Derive = Callable[[Reader], dict[str, Any]]
@@ -47,6 +47,8 @@ _CLASSIC = {
 }
 _ATTENTION_BIAS = {"qkv_bias": "attention_bias", "output_bias": "attention_bias"}
 
+_SILU = routers.activation("hidden_act", "silu", gated=True)
+_AUX = {"router_aux_loss_coef": 0.001}
 _RMS_1E6 = (derived.norm_epsilon("rms_norm_eps", 1e-6), derived.rotary(1e4))
 """Norms and positions of most classes."""
 _GPT_OSS_YARN = {
@@ -61,21 +63,41 @@ _GPT_OSS_YARN = {
 _LLAMA = Architecture(
     keys={**_COMMON, **_ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
     defaults={**_UNTIED, "attention_bias": False, "mlp_bias": False},
-    derive=(derived.grouped_queries, *_RMS_1E6),
+    derive=(derived.grouped_queries, _SILU, *_RMS_1E6),
 )
 _LATENT = {**_UNTIED, "attention_bias": False, "moe_layer_freq": 1, "q_lora_rank": 1536}
+_V2_ROUTER = {"topk_method": "greedy", "norm_topk_prob": False, "routed_scaling_factor": 1.0}
+_V3_ROUTER = {
+    **{"topk_method": "noaux_tc", "norm_topk_prob": True, "routed_scaling_factor": 2.5},
+    **{"n_group": 8, "topk_group": 4},
+}
 _DEEPSEEK_V2 = Architecture(
     keys={**_COMMON, **_ATTENTION_BIAS},
-    defaults={**_LATENT, "first_k_dense_replace": 0},
-    derive=(derived.latent_attention, derived.deepseek_experts, *_RMS_1E6),
+    defaults={**_LATENT, **_V2_ROUTER, "first_k_dense_replace": 0},
+    derive=(
+        derived.latent_attention,
+        routers.routed(derived.deepseek_experts, routers.deepseek_router("softmax")),
+        _SILU,
+        *_RMS_1E6,
+    ),
 )
-_DEEPSEEK_V3 = replace(_DEEPSEEK_V2, defaults={**_LATENT, "first_k_dense_replace": 3})
+_DEEPSEEK_V3 = replace(
+    _DEEPSEEK_V2,
+    defaults={**_LATENT, **_V3_ROUTER, "first_k_dense_replace": 3},
+    derive=(
+        derived.latent_attention,
+        routers.routed(derived.deepseek_experts, routers.deepseek_router("sigmoid")),
+        _SILU,
+        *_RMS_1E6,
+    ),
+)
 _QWEN3 = Architecture(
     keys={**_COMMON, **_ATTENTION_BIAS},
     defaults={**_UNTIED, "attention_bias": False, "num_key_value_heads": 32, "head_dim": 128, "max_window_layers": 28},
     fixed={"qk_norm": "head"},
-    derive=(derived.grouped_queries, derived.late_window, *_RMS_1E6),
+    derive=(derived.grouped_queries, derived.late_window, _SILU, *_RMS_1E6),
 )
+_QWEN_EXPERTS = routers.routed(derived.qwen_experts, routers.softmax_router())
 _LLAMA4 = Architecture(
     keys={**_COMMON, **_ATTENTION_BIAS, "ffn": "intermediate_size_mlp"},
     defaults={
@@ -86,11 +108,16 @@ _LLAMA4 = Architecture(
         "interleave_moe_layer_step": 1,
         "attention_chunk_size": 8192,
         "no_rope_layer_interval": 4,
+        "use_qk_norm": True,
+        **_AUX,
     },
     derive=(
         derived.grouped_queries,
-        derived.llama4_experts,
+        routers.routed(derived.llama4_experts, routers.llama4_router),
         derived.llama4_chunks,
+        derived.llama4_norms,
+        derived.llama4_rotary,
+        _SILU,
         derived.norm_epsilon("rms_norm_eps", 1e-5),
     ),
 )
@@ -98,7 +125,7 @@ _GROK = Architecture(
     keys=_COMMON,
     # The released code shares the embedding with the output and norms before and after each half of a block.
     defaults=_TIED,
-    fixed={"norms_per_layer": 4},
+    fixed={"norm_place": "both", "norms_per_layer": 4},
     derive=(derived.grouped_queries, derived.routed_experts),
 )
 
@@ -107,15 +134,16 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "mistral": Architecture(
         keys=_COMMON,
         defaults={**_UNTIED, "num_key_value_heads": 8, "sliding_window": 4096},
-        derive=(derived.grouped_queries, derived.window, *_RMS_1E6),
+        derive=(derived.grouped_queries, derived.window, _SILU, *_RMS_1E6),
     ),
     "mixtral": Architecture(
         keys=_COMMON,
-        defaults={**_UNTIED, "num_key_value_heads": 8},
+        defaults={**_UNTIED, **_AUX, "num_key_value_heads": 8},
         derive=(
             derived.grouped_queries,
-            derived.routed_experts,
+            routers.routed(derived.routed_experts, routers.softmax_router(normalised=True)),
             derived.window,
+            _SILU,
             derived.norm_epsilon("rms_norm_eps", 1e-5),
             derived.rotary(1e6),
         ),
@@ -124,7 +152,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         keys=_COMMON,
         defaults={**_UNTIED, "num_key_value_heads": 32, "max_window_layers": 28},
         fixed={"qkv_bias": True},
-        derive=(derived.grouped_queries, derived.late_window, *_RMS_1E6),
+        derive=(derived.grouped_queries, derived.late_window, _SILU, *_RMS_1E6),
     ),
     "qwen2_moe": Architecture(
         keys={**_COMMON, "qkv_bias": "qkv_bias"},
@@ -134,16 +162,25 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "num_key_value_heads": 16,
             "decoder_sparse_step": 1,
             "max_window_layers": 28,
+            "norm_topk_prob": False,
+            **_AUX,
         },
-        derive=(derived.grouped_queries, derived.qwen_experts, derived.early_window, *_RMS_1E6),
+        derive=(derived.grouped_queries, _QWEN_EXPERTS, derived.early_window, _SILU, *_RMS_1E6),
     ),
     "qwen3": _QWEN3,
     "qwen3_moe": Architecture(
         keys=_QWEN3.keys,
         # Its class has no default for the width of a head: hidden / heads.
-        defaults={**_UNTIED, "attention_bias": False, "num_key_value_heads": 4, "decoder_sparse_step": 1},
+        defaults={
+            **_UNTIED,
+            "attention_bias": False,
+            "num_key_value_heads": 4,
+            "decoder_sparse_step": 1,
+            "norm_topk_prob": False,
+            **_AUX,
+        },
         fixed=_QWEN3.fixed,
-        derive=(derived.grouped_queries, derived.qwen_experts, derived.switched_window, *_RMS_1E6),
+        derive=(derived.grouped_queries, _QWEN_EXPERTS, derived.switched_window, _SILU, *_RMS_1E6),
     ),
     "deepseek_v2": _DEEPSEEK_V2,
     "deepseek_v3": _DEEPSEEK_V3,
@@ -156,10 +193,12 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "num_key_value_heads": 8,
             "head_dim": 64,
             "sliding_window": 128,
+            **_AUX,
         },
+        fixed={"activation": "clamped-swiglu", "sinks": True},
         derive=(
             derived.grouped_queries,
-            derived.gpt_oss_experts,
+            routers.routed(derived.gpt_oss_experts, routers.softmax_router(normalised=True)),
             derived.alternating_window,
             derived.norm_epsilon("rms_norm_eps", 1e-5),
             derived.rotary(1.5e5, **_GPT_OSS_YARN),
@@ -170,9 +209,10 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "nemotron": Architecture(
         keys={**_COMMON, **_ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
         defaults={**_UNTIED, "attention_bias": False, "mlp_bias": False},
-        fixed={"gated": False, "norm": "layer"},
+        fixed={"gated": False, "norm": "layer", "norm_offset": True},
         derive=(
             derived.grouped_queries,
+            routers.activation("hidden_act", "relu2"),
             derived.norm_epsilon("norm_eps", 1e-5),
             derived.rotary(1e4, partial_rotary_factor=0.5),
         ),
@@ -194,6 +234,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             derived.multi_head,
             derived.four_times("n_inner"),
             derived.dropout("resid_pdrop"),
+            routers.activation("activation_function", "gelu_new"),
             derived.norm_epsilon("layer_norm_epsilon", 1e-5),
         ),
     ),
@@ -201,7 +242,13 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         keys={**_COMMON, "ffn": "ffn_dim", "norm_bias": "layer_norm_elementwise_affine"},
         defaults={**_TIED, "dropout": 0.1, "enable_bias": True, "layer_norm_elementwise_affine": True},
         fixed={"gated": False, "norm": "layer"},
-        derive=(derived.multi_head, derived.opt_embedding, derived.opt_biases, derived.dropout("dropout")),
+        derive=(
+            derived.multi_head,
+            derived.opt_embedding,
+            derived.opt_biases,
+            derived.dropout("dropout"),
+            routers.activation("activation_function", "relu"),
+        ),
     ),
     "mpt": Architecture(
         keys={
@@ -212,14 +259,19 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "tied": "tie_word_embeddings",
         },
         defaults={**_TIED, "no_bias": True, "expansion_ratio": 4, "resid_pdrop": 0.0, "learned_pos_emb": True},
-        fixed={"gated": False, "norm": "layer"},
+        fixed={"gated": False, "norm": "layer", "activation": "gelu"},
         derive=(derived.mpt_shape, derived.dropout("resid_pdrop")),
     ),
     "bert": Architecture(
         keys={**_COMMON, "learned_positions": "max_position_embeddings", "token_types": "type_vocab_size"},
         defaults={**_TIED, "type_vocab_size": 2, "hidden_dropout_prob": 0.1},
-        fixed={**_CLASSIC, "family": "encoder", "causal": False},
-        derive=(derived.multi_head, derived.masked_language_head, derived.dropout("hidden_dropout_prob")),
+        fixed={**_CLASSIC, "family": "encoder", "causal": False, "norm_place": "post"},
+        derive=(
+            derived.multi_head,
+            derived.masked_language_head,
+            derived.dropout("hidden_dropout_prob"),
+            routers.activation("hidden_act", "gelu"),
+        ),
     ),
     "t5": Architecture(
         keys={
@@ -233,14 +285,19 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "tied": "tie_word_embeddings",
         },
         defaults={**_TIED, "feed_forward_proj": "relu", "relative_attention_num_buckets": 32, "dropout_rate": 0.1},
-        fixed={"family": "encoder-decoder"},
-        derive=(derived.t5_stacks, derived.dropout("dropout_rate")),
+        fixed={"family": "encoder-decoder", "positions": "relative"},
+        derive=(derived.t5_stacks, derived.dropout("dropout_rate"), routers.t5_activation),
     ),
     "vit": Architecture(
         keys={key: value for key, value in _COMMON.items() if key not in ("vocab", "tied")} | {"qkv_bias": "qkv_bias"},
         defaults={"qkv_bias": True, "num_channels": 3, "hidden_dropout_prob": 0.0},
         fixed={**_CLASSIC, "family": "vision", "causal": False},
-        derive=(derived.multi_head, derived.patches, derived.dropout("hidden_dropout_prob")),
+        derive=(
+            derived.multi_head,
+            derived.patches,
+            derived.dropout("hidden_dropout_prob"),
+            routers.activation("hidden_act", "gelu"),
+        ),
     ),
 }
 """`model_type` -> how its config.json is read."""

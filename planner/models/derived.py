@@ -98,7 +98,23 @@ def llama4_chunks(config: Reader) -> Fields:
     chunked = [bool(rope) for rope in _each_layer(config, "no_rope_layers")] or [
         (i + 1) % interval != 0 for i in range(layers)
     ]
-    return _pattern(config, chunked, "attention_chunk_size")
+    found = _pattern(config, chunked, "attention_chunk_size")
+    return {"window": {**found["window"], "chunked": True}} if found else {}
+
+
+def llama4_norms(config: Reader) -> Fields:
+    """Norms on queries and keys, if switched on; they have no weights."""
+    return {"qk_norm": "unweighted"} if config.flag("use_qk_norm") else {}
+
+
+def llama4_rotary(config: Reader) -> Fields:
+    """Rotary positions in all but one layer in so many; nothing where a list says another pattern."""
+    found, interval = rotary(5e5)(config), config.whole("no_rope_layer_interval")
+    listed = _each_layer(config, "no_rope_layers")
+    regular = [int((layer + 1) % interval != 0) for layer in range(config.layers())]
+    if not found or (listed and [int(bool(rope)) for rope in listed] != regular):
+        return {}
+    return {"rotary": {**found["rotary"], "skips": interval}}
 
 
 def _sliding_layers(config: Reader, otherwise: Sequence[bool]) -> Sequence[bool]:
@@ -138,9 +154,8 @@ def routed_experts(config: Reader) -> Fields:
 
 
 def gpt_oss_experts(config: Reader) -> Fields:
-    """Experts and router with biases; each head's attention sink is a parameter of the layer."""
-    mixture = _experts(config, "num_local_experts", "intermediate_size", router_bias=True, expert_bias=True)
-    return {**mixture, "extra_parameters_per_layer": config.whole("num_attention_heads")}
+    """Experts and router with biases."""
+    return _experts(config, "num_local_experts", "intermediate_size", router_bias=True, expert_bias=True)
 
 
 def qwen_experts(config: Reader) -> Fields:
@@ -263,7 +278,7 @@ def opt_embedding(config: Reader) -> Fields:
     if width != hidden:
         fields |= {"embedding_width": width, "extra_parameters": 2 * width * hidden}
     if config.get("do_layer_norm_before") is False:
-        fields["final_norm"] = False
+        fields |= {"norm_place": "post", "final_norm": False}
     return fields
 
 
@@ -283,6 +298,7 @@ def mpt_shape(config: Reader) -> Fields:
         "kv_heads": attention.whole("kv_n_heads", heads),
         "head_dim": _head_width(config, "d_model", "n_heads"),
         "learned_positions": config.whole("max_seq_len") if positions else 0,
+        "positions": "alibi" if attention.flag("alibi") else None if positions else "none",
         **dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias", "norm_bias"), biases),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.schema.workload import Model
+from planner.schema.workload import GATED, Model
 
 LARGEST = 10**15
 """Parameters; a thousand times the largest model in the library."""
@@ -18,6 +18,10 @@ def problems(model: Model) -> list[str]:
 def _attention(model: Model) -> Iterator[str]:
     if model.kv_heads > model.heads or model.heads % model.kv_heads:
         yield f"kv_heads = {model.kv_heads:,}: must divide heads = {model.heads:,}"
+    if model.activation is not None and (model.activation in GATED) != model.gated:
+        yield f"activation = {model.activation!r}: gated must be {str(not model.gated).lower()}"
+    if model.positions and (model.rotary or model.learned_positions):
+        yield f"positions = {model.positions!r}: there are rotary or learned ones besides"
     if model.window is not None and not model.causal:
         yield "window: a sliding window needs causal = true"
 
@@ -41,6 +45,12 @@ def _mixture(model: Model) -> Iterator[str]:
         yield f"moe.leading_dense_layers = {moe.leading_dense_layers:,}: there are {model.layers:,} layers"
     elif moe.every > model.layers - moe.leading_dense_layers:
         yield f"moe.every = {moe.every:,}: no layer would be a mixture"
+    if (router := moe.router) is not None:
+        if moe.experts % router.groups or router.groups_per_token > router.groups:
+            said = f"{router.groups_per_token:,} of {router.groups:,} groups"
+            yield f"moe.router: {said}: groups must divide {moe.experts:,} experts, a token visits at most all"
+        if (router.balance == "none") != (router.balance_loss == 0):
+            yield f"moe.router.balance = {router.balance!r}: balance_loss is {router.balance_loss:g}"
     if moe.shared_gate and not moe.shared_ffn:
         yield "moe.shared_gate = true: there is no shared expert (moe.shared_ffn = 0)"
 

@@ -109,7 +109,7 @@ def parameters(model: Model) -> Parameters:
         expert=mlp(model, moe.ffn, bias=moe.expert_bias) if moe else 0,
         shared_expert_per_layer=mlp(model, moe.shared_ffn, bias=moe.expert_bias) if moe and moe.shared_ffn else 0,
         norms_per_layer=model.norms_per_layer * norm(model) + attention_norms(model),
-        extra_per_layer=model.extra_parameters_per_layer,
+        extra_per_layer=model.extra_parameters_per_layer + model.sinks * model.heads,
         final_norm=stacks * norm(model) if model.final_norm else 0,
         extra=model.extra_parameters,
         layers=model.layers + model.encoder_layers,
@@ -134,9 +134,9 @@ def norm(model: Model) -> int:
 
 def attention_norms(model: Model) -> int:
     """Norms inside attention: 2 d (per head), (a + k) d (over all heads), and those of the latents (their ranks)."""
-    queries_and_keys = {"none": 0, "head": 2 * model.head_dim, "full": (model.heads + model.kv_heads) * model.head_dim}
+    queries_and_keys = {"head": 2 * model.head_dim, "full": (model.heads + model.kv_heads) * model.head_dim}
     latents = model.latent.query_rank + model.latent.kv_rank if model.latent else 0
-    return queries_and_keys[model.qk_norm] + latents
+    return queries_and_keys.get(model.qk_norm, 0) + latents
 
 
 def attention(model: Model) -> int:

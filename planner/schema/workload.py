@@ -23,6 +23,40 @@ PerParameter = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 Target = Literal["q", "k", "v", "o", "up", "down", "gate"]
 """A matrix of a block that can carry a LoRA factor pair."""
 Family = Literal["decoder", "encoder", "encoder-decoder", "vision"]
+Activation = Literal["swiglu", "geglu", "clamped-swiglu", "gelu", "gelu-tanh", "relu", "squared-relu"]
+"""An MLP's function. Gated: SiLU, GELU, or gpt-oss's (a sigmoid of 1.702 x, inputs clamped at 7, 1 added to the linear
+half). Plain: GELU by the error function or by tanh, ReLU, its square."""
+GATED: tuple[Activation, ...] = ("swiglu", "geglu", "clamped-swiglu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenRouter:
+    """How tokens are sent to experts: what is trained, not what it costs."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    score: Literal["softmax", "sigmoid"]
+    """Of the router's outputs, an expert's score."""
+    normalised: Flag
+    """Whether the scores of a token's experts are made to add up to 1 (as they do where the softmax is over these)."""
+    scaling: Positive = 1.0
+    """What these scores are multiplied with."""
+    groups: Count = 1
+    """Groups of experts ..."""
+    groups_per_token: Count = 1
+    """... of which a token visits so many."""
+    bias_rate: Factor = 0.0
+    """Step by which experts' biases are moved towards balance (arXiv 2408.15664); 0: no such bias."""
+    balance: Literal["none", "batch", "sequence"] = "none"
+    """Over what the auxiliary loss counts an expert's tokens: a micro-batch or each sequence."""
+    balance_loss: Factor = 0.0
+    """Coefficient of the auxiliary loss."""
+    z_loss: Factor = 0.0
+    """Coefficient of the loss on the router's outputs (arXiv 2202.08906)."""
+    capacity: Positive | None = None
+    """Tokens that an expert takes, over an even share; the rest is dropped. None: nothing is dropped."""
+    on_input: Flag = False
+    """Whether scores multiply what experts read rather than what they give."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +81,8 @@ class MixtureOfExperts:
     """Whether the router has a bias (one scalar an expert)."""
     expert_bias: Flag = False
     """Whether expert projections have biases."""
+    router: TokenRouter | None = None
+    """How tokens are sent; none: no source was opened that says it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +113,8 @@ class Window:
     """One layer in so many has the window (2: every second) ..."""
     inverted: Flag = False
     """... or, if inverted, all but one in so many."""
+    chunked: Flag = False
+    """Whether the sequence is cut into pieces of `size` that see nothing of each other (Llama 4)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +127,8 @@ class Rotary:
     """Of the angles (theta): pair i of a head's d rotates by position / base^(2i/d)."""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Of a head's width that rotates."""
+    skips: Whole = 0
+    """One layer in so many, the last of each round, has no positions at all (0: all layers rotate)."""
     scaling: Literal["none", "llama3", "yarn"] = "none"
     """How low frequencies were lowered: not at all, as Llama 3.1 does, or by YaRN (arXiv 2309.00071)."""
     factor: Annotated[float, Field(ge=1, le=1e6)] = 1.0
@@ -128,6 +168,8 @@ class Model(Entry):
     head_dim: Count
     gated: Flag = True
     """SwiGLU-like MLP with three matrices; else two."""
+    activation: Activation | None = None
+    """The MLP's function; none: no source was opened that says it."""
     vocab: Count
     """Rows of the embedding as trained (for vision: the labels)."""
     tied: Flag = False
@@ -140,12 +182,16 @@ class Model(Entry):
     """Rows of a learned token-type table (BERT)."""
     norm: Literal["rms", "layer"] = "rms"
     """RMSNorm has a weight, LayerNorm a weight and a bias."""
+    norm_place: Literal["pre", "post", "both"] = "pre"
+    """Norms of a block: before attention and MLP, after each with its input added, or before and after."""
+    norm_offset: Flag = False
+    """Whether 1 is added to a norm's weight (Nemotron), so that decay draws it to 1."""
     norms_per_layer: Count = 2
     """Norms of width `hidden` in one block (a decoder block that also attends across has one more)."""
     final_norm: Flag = True
     """Whether one more norm follows the last block, or the embedding (BERT); one for each stack."""
-    qk_norm: Literal["none", "head", "full"] = "none"
-    """Norms on queries and keys: per head of width `head_dim`, or over all heads."""
+    qk_norm: Literal["none", "head", "full", "unweighted"] = "none"
+    """Norms on queries and keys: per head of width `head_dim`, over all heads, or per head and without weights."""
     qkv_bias: Flag = False
     output_bias: Flag = False
     """Bias of the attention's output projection."""
@@ -156,10 +202,14 @@ class Model(Entry):
     """What a norm adds to the variance; none: no source was opened that says it."""
     rotary: Rotary | None = None
     """Rotary positions; none: there are none, or no source was opened that says them."""
+    positions: Literal["alibi", "relative", "none"] | None = None
+    """Positions that are neither rotary nor in a learned table; none: they are one of these two, or not known."""
+    sinks: Flag = False
+    """Whether each head's softmax has a learned offset (an attention sink): one parameter a head and layer."""
     extra_parameters: Whole = 0
     """Parameters outside blocks, embeddings and head (poolers, prediction heads, patch projections), counted once."""
     extra_parameters_per_layer: Whole = 0
-    """Parameters of a block that the rest does not count (attention sinks, layer scales)."""
+    """Parameters of a block that the rest does not count (layer scales)."""
     dropout: Flag = False
     """Trained with dropout: its masks are kept for the backward pass."""
     causal: Flag = True

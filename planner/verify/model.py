@@ -77,9 +77,9 @@ def layers(model: Model) -> list[LayerShape]:
 
 
 def _held(model: Model, mixture: bool, across: bool) -> StageBytes:
-    """``attention + norms + extra``, once more attention and its norm if it also attends across, and the MLP."""
+    """``attention + norms + extra + sinks``, once more attention and its norm if it also attends across; the MLP."""
     norms = model.norms_per_layer * norm(model) + _inner_norms(model)
-    dense = attention(model) + norms + model.extra_parameters_per_layer
+    dense = attention(model) + norms + model.extra_parameters_per_layer + model.sinks * model.heads
     if across:
         dense += attention(model) + norm(model)
     if not mixture or model.moe is None:
@@ -99,7 +99,7 @@ def norm(model: Model) -> int:
 def _inner_norms(model: Model) -> int:
     """Norms inside attention: ``q + c`` on latents; on queries and keys ``2 d`` a head kind or ``(a + k) d``."""
     latents = model.latent.query_rank + model.latent.kv_rank if model.latent else 0
-    if model.qk_norm == "none":
+    if model.qk_norm in ("none", "unweighted"):
         return latents
     widths = 2 if model.qk_norm == "head" else model.heads + model.kv_heads
     return latents + widths * model.head_dim

@@ -84,7 +84,40 @@ def read(job, arguments, torch):
         if isinstance(getattr(config, "window_attn_skip_freq", None), list)
         else None,
         "window": list(config.window_size) if config.window_size else None,
+        "model": model(args, config),
     }
+
+
+def model(args, config):
+    """Everything of the model that the configuration holds, by its own names."""
+    found = {name: getattr(config, name, None) for name in MODEL}
+    function = getattr(config.activation_func, "__name__", str(config.activation_func))
+    coefficient = config.moe_aux_loss_coeff
+    return found | {
+        "activation_func": function,
+        "moe_aux_loss_coeff": coefficient[0] if isinstance(coefficient, list) else coefficient,
+        "position_embedding_type": args.position_embedding_type,
+        "max_position_embeddings": args.max_position_embeddings,
+        "rotary_base": args.rotary_base,
+        "rotary_percent": args.rotary_percent,
+        "padded_vocab_size": args.padded_vocab_size if hasattr(args, "padded_vocab_size") else None,
+        "cp_comm_type": config.cp_comm_type,
+    }
+
+
+MODEL = (
+    *("activation_func_clamp_value", "glu_linear_offset", "gated_linear_unit", "bias_activation_fusion"),
+    *("normalization", "layernorm_epsilon", "layernorm_zero_centered_gamma", "qk_layernorm", "qk_l2_norm"),
+    *("add_bias_linear", "add_qkv_bias", "softmax_type", "no_rope_freq", "kv_channels", "hidden_dropout"),
+    *("attention_dropout", "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"),
+    *("multi_latent_attention", "num_moe_experts", "moe_router_topk", "moe_ffn_hidden_size", "moe_layer_freq"),
+    *("moe_shared_expert_intermediate_size", "moe_shared_expert_gate", "moe_router_score_function"),
+    *("moe_router_pre_softmax", "moe_router_num_groups", "moe_router_group_topk", "moe_router_topk_scaling_factor"),
+    *("moe_router_enable_expert_bias", "moe_router_bias_update_rate", "moe_router_load_balancing_type"),
+    *("moe_z_loss_coeff", "moe_expert_capacity_factor", "moe_apply_probs_on_input", "moe_router_dtype"),
+    *("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups"),
+    *("rotary_scaling_factor", "mscale", "mscale_all_dim"),
+)
 
 
 def chunks(layout):

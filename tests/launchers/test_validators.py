@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from planner import api
-from planner.launchers import accelerate, dstack, facts, megatron, skypilot
+from planner.launchers import accelerate, dstack, facts, megatron, megatron_model, skypilot
 from planner.schema.plan import Plan
 from tests.launchers.environments import ask, checkout, export, python
+from tests.launchers.megatron_fields import of_record
 from tests.launchers.spread import expressible
 
 Values = dict[str, Any]
@@ -31,7 +32,8 @@ def values_of_megatron(plan: Plan) -> Values:
     if policy.startswith("block"):
         recompute = ["full", "block", megatron.recomputed(plan)]
     latent = shape["latent"] is not None
-    mixed = megatron.mixtures(moe, shape["layers"]) if moe else []
+    window = shape["window"] if shape["window"] and shape["window"]["size"] < plan.workload.sequence else None
+    mixed = megatron_model.mixtures(moe, shape["layers"]) if moe else []
     return {
         **{name: getattr(p, name) for name in ("tp", "pp", "vpp", "cp", "ep", "dp", "sequence_parallel")},
         "etp": p.etp if moe else p.tp,
@@ -73,8 +75,9 @@ def values_of_megatron(plan: Plan) -> Values:
         "chunks": chunks if len(set(chunks)) > 1 or (p.pp > 1 and plan.workload.mtp_layers) else None,
         "modules": plan.workload.mtp_layers or 0,
         "moe_layers": mixed if mixed and not all(mixed) else None,
-        "windows": megatron.windowed(shape) if shape["window"] and shape["window"]["every"] > 1 else None,
-        "window": [shape["window"]["size"] - 1, 0] if shape["window"] else None,
+        "windows": megatron_model.windowed(shape) if window and window["every"] > 1 else None,
+        "window": [window["size"] - 1, 0] if window else None,
+        "model": of_record(shape, plan.workload.sequence),
     }
 
 

@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import megatron
-from planner.launchers.reading.found import FoundOptions, Options, degree, measure, number, options
+from planner.launchers.reading import megatron_model
+from planner.launchers.reading.found import FoundOptions, Options, degree, number, options
 from planner.launchers.reading.script import words
 from planner.schema.workload import MOST_LAYERS
 
 RUNTIME = "megatron-core"
 STRATEGY = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-_SHAPE = {
-    "num-layers": "layers",
-    "hidden-size": "hidden",
-    "ffn-hidden-size": "ffn",
-    "num-attention-heads": "heads",
-    "num-query-groups": "kv_heads",
-    "kv-channels": "head_dim",
-    "vocab-size": "vocab",
-}
-_MIXTURE = {
-    "num-experts": "experts",
-    "moe-router-topk": "experts_per_token",
-    "moe-ffn-hidden-size": "ffn",
-    "moe-shared-expert-intermediate-size": "shared_ffn",
-}
-_LATENT = {
-    "q-lora-rank": ("query_rank", 0),
-    "kv-lora-rank": ("kv_rank", 32),
-    "qk-pos-emb-head-dim": ("rope_dim", 64),
-    "qk-head-dim": ("nope_dim", 128),
-    "v-head-dim": ("value_dim", 128),
-}
-"""Option -> field of latent attention, and Megatron's default."""
 _REFUSED = {
     "standalone-embedding-stage": "the embedding as a stage of its own",
     "account-for-embedding-in-pipeline-split": "the embedding counted as a layer",
@@ -50,23 +25,21 @@ _REFUSED = {
     "decoder-num-layers": "an encoder and a decoder",
 }
 """Options that change shape or sharding, and have no field of a plan."""
-_READ = frozenset(
-    """tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size expert-model-parallel-size
+_READ = (
+    frozenset(
+        """tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size expert-model-parallel-size
     expert-tensor-parallel-size num-virtual-stages-per-pipeline-rank num-layers-per-virtual-pipeline-stage
     pipeline-model-parallel-layout sequence-parallel tp-comm-overlap overlap-grad-reduce overlap-param-gather
     no-overlap-p2p-communication use-tp-pp-dp-mapping use-distributed-optimizer num-distributed-optimizer-instances
     use-megatron-fsdp data-parallel-sharding-strategy recompute-granularity recompute-method recompute-num-layers
     recompute-modules optimizer-cpu-offload optimizer-offload-fraction use-precision-aware-optimizer micro-batch-size
-    global-batch-size seq-length bf16 fp16 fp8-format fp8-recipe train-iters finetune swiglu normalization
-    pretrained-checkpoint accumulate-allreduce-grads-in-fp32
-    untie-embeddings-and-output-weights group-query-attention qk-layernorm add-qkv-bias disable-bias-linear
-    max-position-embeddings position-embedding-type moe-layer-freq
-    recompute-activations decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers use-torch-fsdp2
-    torch-fsdp2-no-reshard-after-forward train-samples multi-latent-attention window-size window-attn-skip-freq
-    no-gradient-accumulation-fusion ckpt-format softmax-type quick-geglu no-bias-dropout-fusion
-    rotary-base rotary-percent use-rotary-position-embeddings use-rope-scaling rope-scaling-factor
-    rotary-scaling-factor mscale mscale-all-dim norm-epsilon mtp-num-layers""".split()
-) | {*_SHAPE, *_MIXTURE, *_LATENT}
+    global-batch-size seq-length bf16 fp16 fp8-format fp8-recipe train-iters finetune pretrained-checkpoint
+    accumulate-allreduce-grads-in-fp32 recompute-activations decoder-first-pipeline-num-layers
+    decoder-last-pipeline-num-layers use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward train-samples
+    no-gradient-accumulation-fusion ckpt-format no-bias-dropout-fusion mtp-num-layers""".split()
+    )
+    | megatron_model.READ
+)
 
 
 def read(text: str) -> FoundOptions:
@@ -92,7 +65,7 @@ def read(text: str) -> FoundOptions:
         mtp_layers=number(flags, "mtp-num-layers", 0) or 0,
         samples=number(flags, "train-samples"),
         method="finetune" if {"finetune", "pretrained-checkpoint"} & flags.keys() else "pretrain",
-        shape=_shape(flags),
+        shape=megatron_model.shape(flags),
         shards=number(flags, "num-distributed-optimizer-instances"),
         chunks=chunks,
         differs=() if _wide_gradients(flags) else ("gradients stay in 16 bit with --fp16 alone; predicted in 32 bit",),
@@ -223,129 +196,3 @@ def _recompute(flags: Options, chunks: int) -> str:
         share = degree(flags, "recompute-num-layers") / layers
         return "full" if share >= 1 else f"block:{share:.6f}".rstrip("0")
     return "full"
-
-
-def _shape(flags: Options) -> dict[str, Any]:
-    """Fields of the model; Megatron's defaults where an option is left out."""
-    if "num-layers" not in flags or "hidden-size" not in flags:
-        return {}
-    found: dict[str, Any] = {field: degree(flags, name) for name, field in _SHAPE.items() if name in flags}
-    if found["layers"] > MOST_LAYERS:
-        raise WrongQuestion(f"--num-layers {found['layers']}: at most {MOST_LAYERS:,}")
-    found.setdefault("heads", 1)
-    found.setdefault("kv_heads", found["heads"])
-    found |= _attention(flags, found["layers"])
-    found.setdefault("head_dim", found["hidden"] // found["heads"])
-    found.setdefault("ffn", 4 * found["hidden"])
-    found["gated"] = bool({"swiglu", "quick-geglu"} & flags.keys())
-    found["norm"] = "rms" if flags.get("normalization") == ["RMSNorm"] else "layer"
-    found["tied"] = "untie-embeddings-and-output-weights" not in flags
-    found["qk_norm"] = "head" if "qk-layernorm" in flags and "multi-latent-attention" not in flags else "none"
-    biased = "disable-bias-linear" not in flags
-    found |= {"qkv_bias": biased or "add-qkv-bias" in flags, "output_bias": biased, "mlp_bias": biased}
-    if flags.get("softmax-type") == ["learnable"]:
-        found["extra_parameters_per_layer"] = found["heads"]
-    found |= _norms_and_positions(flags)
-    if "num-experts" in flags:
-        found["moe"] = {**_mixture(flags, found["ffn"]), "router_bias": biased, "expert_bias": biased}
-        dense = not all(megatron.mixtures(found["moe"], found["layers"]))
-        found["mlp_bias"] = biased and dense
-    return found
-
-
-def _norms_and_positions(flags: Options) -> dict[str, Any]:
-    """What norms add, and learned or rotary positions; Megatron's defaults where an option is left out."""
-    found: dict[str, Any] = {"norm_epsilon": measure(flags, "norm-epsilon", 1e-5)}
-    kind = flags.get("position-embedding-type", ["learned_absolute"])
-    if "use-rotary-position-embeddings" in flags:
-        kind = ["rope"]
-    if kind == ["learned_absolute"]:
-        return {**found, "learned_positions": number(flags, "max-position-embeddings", 0)}
-    if kind != ["rope"]:
-        return found
-    rotary = {"base": measure(flags, "rotary-base", 1e4), "share": measure(flags, "rotary-percent", 1.0)}
-    if "use-rope-scaling" in flags:
-        stretched = {"scaling": "llama3", "factor": measure(flags, "rope-scaling-factor", 8.0), "original": 8192}
-        return {**found, "rotary": rotary | stretched}
-    factor = measure(flags, "rotary-scaling-factor", 1.0)
-    if "multi-latent-attention" not in flags or factor == 1:
-        return {**found, "rotary": rotary}
-    grown = {
-        "mscale": measure(flags, "mscale", 1.0, zero=True),
-        "mscale_all_dim": measure(flags, "mscale-all-dim", 0.0, zero=True),
-    }
-    return {**found, "rotary": rotary | grown | {"scaling": "yarn", "factor": factor, "original": 4096}}
-
-
-def _attention(flags: Options, layers: int) -> dict[str, Any]:
-    """Latent attention and windows; the width of a head is then the latent's own."""
-    found: dict[str, Any] = {}
-    if "multi-latent-attention" in flags:
-        latent = {field: number(flags, name, usual) for name, (field, usual) in _LATENT.items()}
-        found |= {"latent": latent, "head_dim": latent["nope_dim"]}
-    elif given := flags.keys() & _LATENT.keys():
-        raise WrongQuestion(f"--{min(given)}: goes with --multi-latent-attention")
-    if "window-size" in flags:
-        found |= _window(flags, layers)
-    return found
-
-
-def _window(flags: Options, layers: int) -> dict[str, Any]:
-    """``--window-size (127,0)``: a position sees itself and 127 before; every n-th is full at a skip frequency of n."""
-    text = "".join(flags["window-size"])
-    size = re.fullmatch(r"\(?(-?\d{1,9}),(-?\d{1,9})\)?", text)
-    if size is None:
-        raise WrongQuestion(f"--window-size {text:.40}: not a pair such as (127,0)")
-    if int(size[1]) < 0:
-        return {}
-    frequency = "".join(flags.get("window-attn-skip-freq", ["0"]))
-    window = {"size": int(size[1]) + 1}
-    if frequency.isdecimal():
-        every = int(frequency)
-        # Every second layer is the same said either way; the library says it without inversion.
-        return {} if every == 1 else {"window": {**window, "every": every or 1, "inverted": every > 2}}
-    wanted = _listed(frequency, "window-attn-skip-freq")
-    for every, inverted in ((n, i) for n in range(1, layers + 1) for i in (False, True)):
-        shape = {"layers": layers, "window": {"every": every, "inverted": inverted}}
-        if megatron.windowed(shape) == wanted:
-            return {"window": {**window, "every": every, "inverted": inverted}}
-    raise WrongQuestion(f"--window-attn-skip-freq {frequency:.60}: no rhythm of {layers} layers, which a plan needs")
-
-
-def _mixture(flags: Options, ffn: int) -> dict[str, Any]:
-    moe: dict[str, Any] = {field: degree(flags, name) for name, field in _MIXTURE.items() if name in flags}
-    moe = {"experts_per_token": 2, "ffn": ffn, **moe}
-    frequency = "".join(flags.get("moe-layer-freq", ["1"]))
-    if frequency.isdecimal():
-        return {**moe, "leading_dense_layers": 0, "every": max(int(frequency), 1)}
-    where = _listed(frequency, "moe-layer-freq")
-    lead = where.index(1) if 1 in where else 0
-    for every in range(1, len(where) - lead + 1):
-        for before in (lead, lead - every + 1):  # the dense layers of the first round lead, too
-            rhythm = {"leading_dense_layers": before, "every": every}
-            if before >= 0 and megatron.mixtures(rhythm, len(where)) == where:
-                return {**moe, **rhythm}
-    raise WrongQuestion(f"--moe-layer-freq {frequency:.60}: dense layers in no rhythm, which a plan needs")
-
-
-def _listed(text: str, name: str) -> list[int]:
-    """``([0]*3+[1]*58)`` written out; nothing but lists, ``+`` and ``*`` is understood."""
-    try:
-        return [int(bool(flag)) for flag in _value(ast.parse(text.strip(), mode="eval").body)]
-    except (SyntaxError, ValueError, RecursionError):
-        raise WrongQuestion(f"--{name} {text:.60}: not a list such as ([0]*3+[1]*58)") from None
-
-
-def _value(node: ast.expr) -> Any:
-    if isinstance(node, ast.List):
-        return [_value(item) for item in node.elts]
-    if isinstance(node, ast.Constant) and isinstance(node.value, int) and 0 <= node.value <= 10_000:
-        return node.value
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult):
-        left, right = _value(node.left), _value(node.right)
-        added = isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list)
-        if added and len(left) + len(right) <= MOST_LAYERS:
-            return left + right
-        if isinstance(left, list) and isinstance(right, int) and len(left) * right <= MOST_LAYERS:
-            return left * right
-    raise ValueError(ast.dump(node))

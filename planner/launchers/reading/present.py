@@ -87,6 +87,7 @@ def plan(
     found = _with_micro(read(source, text), micro, source)
     with tempfile.TemporaryDirectory() as folder:
         name = _model(found, model, source, Path(folder))
+        found = replace(found, assumed=[*found.assumed, *_vocabulary(found, model, name)])
         found = _batched(_interleaved(found, source, _text(text), name), source, _ranks(found, name, cluster, asked))
         priced = _priced(found, name, cluster, pinned, asked)
     best = priced.plans[0]
@@ -175,7 +176,7 @@ def _model(found: FoundOptions, model: str | None, source: str, folder: Path) ->
         return found.model
     if not found.shape:
         raise WrongQuestion(f"--from {source}: the configuration does not name the model; give it (--model llama3-8b)")
-    alike = [known for known in map(workload.model, workload.library()) if _same(known, found.shape)]
+    alike = [known for known in map(workload.model, workload.library()) if _same(known, found.shape, found.sequence)]
     if alike:  # several differ only in what the configuration leaves open (the vocabulary): the one with its length
         return min(alike, key=lambda known: known.sequence != found.sequence).id
     path = folder / "imported.toml"
@@ -186,22 +187,44 @@ def _model(found: FoundOptions, model: str | None, source: str, folder: Path) ->
     return str(path)
 
 
-def _same(model: Model, shape: Any) -> bool:
-    """Whether a model of the library has the shape, but for what the configuration leaves open.
+BUILT = ("norm_epsilon", "norm_offset", "rotary", "positions", "dropout")
+"""What neither time nor memory depends on (of dropout, masks of a byte): it may differ from a library's model, and
+that is told (:func:`_other_values`)."""
 
-    What neither time nor memory depends on may differ: it is told (:func:`_other_values`).
-    """
-    for field, value in shape.items():
-        if field in ("norm_epsilon", "rotary"):
-            continue
-        have = getattr(model, field)
-        if field in ("moe", "latent", "window"):
-            if have is None or any(getattr(have, name) != inner for name, inner in value.items()):
-                return False
-        elif have != value:
-            return False
-    parts = all((getattr(model, part) is None) == (part not in shape) for part in ("moe", "latent", "window"))
-    return parts and model.family == "decoder"
+
+USUAL_VOCABULARY = 50_257
+"""GPT-2's, which Megatron-LM's examples read with where they state none."""
+
+
+def _vocabulary(found: FoundOptions, asked: str | None, name: str) -> Iterator[str]:
+    """A vocabulary that the configuration leaves to a tokenizer, and what was taken for it."""
+    if asked is not None or not found.shape or "vocab" in found.shape:
+        return
+    model = workload.model(name)
+    whose = f"{model.vocab:,}, GPT-2's" if name.endswith(".toml") else f"{model.vocab:,}, as {name} has"
+    yield f"vocabulary not stated: {whose} (the tokenizer decides; --model with the right one)"
+
+
+def _same(model: Model, shape: Mapping[str, Any], sequence: int | None) -> bool:
+    """Whether a model of the library has the shape, but for what the configuration leaves open, and :data:`BUILT`."""
+    if model.family != "decoder":
+        return False
+    parts = {part: getattr(model, part) for part in ("moe", "latent", "window")}
+    if model.window is not None and sequence is not None and sequence <= model.window.size:
+        parts["window"] = None  # every layer sees the whole sequence, and a configuration need not name it
+    if any((have is None) != (part not in shape) for part, have in parts.items()):
+        return False
+    plain = {field: value for field, value in shape.items() if field not in (*BUILT, *parts)}
+    inner = [(have, shape[part]) for part, have in parts.items() if have is not None]
+    return all(_fits(model, field, value) for field, value in plain.items()) and all(
+        getattr(have, name) == value for have, said in inner for name, value in said.items() if name != "router"
+    )
+
+
+def _fits(model: Model, field: str, value: Any) -> bool:
+    """Whether a field is the model's; a function of the MLP that is not known may be any."""
+    have = getattr(model, field)
+    return have == value or (field == "activation" and None in (have, value))
 
 
 def _table(found: FoundOptions) -> dict[str, Any]:
@@ -209,7 +232,7 @@ def _table(found: FoundOptions) -> dict[str, Any]:
     return {
         "name": "imported model",
         "source": "the imported configuration",
-        "vocab": 50_257,
+        "vocab": USUAL_VOCABULARY,
         "sequence": sequence,
         "batch": batch,
         "tokens": (found.steps or 1) * batch * sequence,
@@ -238,12 +261,12 @@ def _differences(found: FoundOptions, priced: Any) -> list[str]:
     return [*differs, *_other_values(found.shape, priced.workload.shape)]
 
 
-def _other_values(stated: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[str]:
-    """Norms and positions that the configuration says otherwise than the library's model."""
-    pairs = [("norm_epsilon", stated, model)]
-    if stated.get("rotary") and model.get("rotary"):
-        pairs += [(name, stated["rotary"], model["rotary"]) for name in stated["rotary"]]
-    for name, mine, known in pairs:
-        if name in mine and known.get(name) is not None and mine[name] != known[name]:
-            where = name if mine is stated else f"rotary.{name}"
-            yield f"{where} is {mine[name]}; the library's model has {known[name]}, and so has the plan"
+def _other_values(said: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[str]:
+    """What the configuration says otherwise than the library's model of what neither time nor memory depends on."""
+    mine, known = ((shape.get("moe") or {}).get("router") or {} for shape in (said, model))
+    pairs = [(name, name, said, model) for name in BUILT if name != "rotary"]
+    pairs += [(f"rotary.{name}", name, said["rotary"], model.get("rotary") or {}) for name in said.get("rotary") or ()]
+    pairs += [(f"moe.router.{name}", name, mine, known) for name in mine if known]
+    for told, name, one, other in pairs:
+        if name in one and other.get(name) is not None and one[name] != other[name]:
+            yield f"{told} is {one[name]}; the library's model has {other[name]}, and so has the plan"

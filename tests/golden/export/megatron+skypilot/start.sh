@@ -50,6 +50,7 @@ exec torchrun \
   --num-experts 8 \
   --moe-router-topk 2 \
   --moe-ffn-hidden-size 14336 \
+  --moe-router-dtype fp32 \
   --moe-token-dispatcher-type alltoall \
   --moe-grouped-gemm \
   --rotary-base 500000 \
