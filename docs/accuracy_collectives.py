@@ -15,11 +15,11 @@ import numpy as np
 
 from docs import accuracy_plots as plots
 from planner import catalog
+from planner.base import writing
 from planner.calibration.fit import collectives
 from planner.calibration.fit.collectives import Across, CollectiveCell
 from planner.calibration.runs.collective_tables import TimedCollectives, read
 from planner.catalog import Catalog
-from planner.models import files
 from planner.schema.efficiency import CollectiveEfficiency
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -341,7 +341,7 @@ def refreshed(page: str, told: str) -> str:
 def main() -> int:
     """Make the section anew."""
     told = section(PAGE.parent / plots.FOLDER)
-    files.write(PAGE, refreshed(PAGE.read_text(encoding="utf-8"), told), replace=True)
+    writing.write(PAGE, refreshed(PAGE.read_text(encoding="utf-8"), told), replace=True)
     print("wrote: docs/accuracy.md")
     return 0
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from planner import catalog, cost
+from planner.base import writing
 from planner.calibration.report import panel
 from planner.calibration.report.panel import JobPlan, JudgedJob, KnownJob
 from planner.calibration.runs import reading
 from planner.catalog import Catalog
-from planner.models import files
 from planner.performance.efficiency import Efficiencies
 from planner.question.prepared import prepare, problem
 from planner.question.request import Request
@@ -146,7 +146,7 @@ def refreshed(page: str, told: str) -> str:
 def main() -> int:
     """Make the section anew."""
     told = section(catalog.load())
-    files.write(PAGE, refreshed(PAGE.read_text(encoding="utf-8"), told), replace=True)
+    writing.write(PAGE, refreshed(PAGE.read_text(encoding="utf-8"), told), replace=True)
     print("wrote: docs/accuracy.md")
     return 0
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from planner import api, catalog
+from planner.base import writing
 from planner.catalog.cluster import cluster
 from planner.cost import algorithms, convolution, recommendation
 from planner.cost.algorithms import OPERATIONS, CollectiveLibrary, Protocol
@@ -73,10 +74,10 @@ def share(case: Mapping[str, Any], folder: Path, own: Path | None = None) -> tup
 def nothing_hidden(folder: Path) -> Path:
     """A catalog under which no communication hides behind compute, as in the frameworks of the papers' years."""
     path = folder / "own" / "runtime_efficiencies" / "none.toml"
-    model_files.make_folder(path.parent)
+    writing.make_folder(path.parent)
     overlaps = dict.fromkeys(("tp_overlap", "dp_overlap", "p2p_overlap", "cp_overlap", "ep_overlap"), 0.0)
     entries = catalog.load().runtime_efficiencies.values()
-    model_files.write(path, "\n".join(model_files.dump(replace(entry, **overlaps)) for entry in entries))
+    writing.write(path, "\n".join(model_files.dump(replace(entry, **overlaps)) for entry in entries))
     return folder / "own"
 
 
@@ -133,12 +134,12 @@ def _files(written: Mapping[str, Any], folder: Path) -> None:
     text = CASES.read_text(encoding="utf-8")
     start = text.index("[lassen]")
     models = text.index("[moe-350m-128]")
-    model_files.write(folder / "lassen.toml", text[start:models].replace("[lassen]\n", "").replace("[lassen.", "["))
+    writing.write(folder / "lassen.toml", text[start:models].replace("[lassen]\n", "").replace("[lassen.", "["))
     for name, entry in written.items():
         if name.startswith("moe-"):
             fields = {**written.get(entry.get("extends", ""), {}), **entry}
             lines = [f"{key} = {_toml(value)}" for key, value in fields.items() if key != "extends"]
-            model_files.write(folder / f"{name}.toml", "\n".join([f'["{name}"]', *lines]) + "\n")
+            writing.write(folder / f"{name}.toml", "\n".join([f'["{name}"]', *lines]) + "\n")
 
 
 def _toml(value: Any) -> str:
@@ -351,7 +352,7 @@ what follows from the claims: latency independent of n, as fast as a ring withou
 
 def main() -> int:
     """Write the page."""
-    model_files.write(PAGE, page(), replace=True)
+    writing.write(PAGE, page(), replace=True)
     print("wrote: docs/papers.md")
     return 0
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -610,29 +609,6 @@ def test_sweeps_find_a_valley_behind_a_ridge_and_pay_for_one_thing_with_another(
 
 
 # ---- journals --------------------------------------------------------------------------------------------------------
-
-
-def test_a_lock_of_a_process_that_is_no_more_is_taken_over_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(storing.time, "sleep", lambda s: pytest.fail("waited"))
-    file = tmp_path / "a.journal"
-    ended = subprocess.Popen([sys.executable, "-c", "pass"])
-    ended.wait()
-    link = tmp_path / "a.journal.lock"
-    link.symlink_to(f"{socket.gethostname()}:{ended.pid}")
-    with storing.Lock(file):
-        assert str(link.readlink()).endswith(f":{os.getpid()}")
-    assert not os.path.lexists(link) and not list(tmp_path.iterdir())
-
-
-def test_a_lock_of_who_still_writes_is_waited_for(tmp_path, monkeypatch):
-    lock = storing.Lock(tmp_path / "a.journal")
-    lock.acquire()
-    others = [f"elsewhere:{os.getpid()}", f"{socket.gethostname()}:{os.getppid()}"]
-    assert not any(storing.gone(each) for each in (*others, "", "nonsense"))
-    waited = []
-    monkeypatch.setattr(storing.time, "sleep", lambda s: waited.append(s) or (len(waited) > 3 and lock.release()))
-    with storing.Lock(tmp_path / "a.journal"):
-        assert len(waited) == 4
 
 
 def whole_with(place, text=TINY, **more):

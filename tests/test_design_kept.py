@@ -1,8 +1,6 @@
 """What is kept of a study: changes in it are seen, no trial is lost or made twice, shards share out all points."""
 
 import json
-import os
-import socket
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -14,6 +12,7 @@ from hypothesis import strategies as st
 
 from planner import catalog, document
 from planner.base.errors import WrongQuestion
+from planner.base.locking import this_process
 from planner.study import merge
 from planner.study import run as designing
 from planner.study.answer import document as answer
@@ -27,7 +26,7 @@ GONE = "4194304"
 
 
 def dead() -> str:
-    return f"{socket.gethostname()}:{GONE}"
+    return f"{this_process().rsplit(':', 2)[0]}:{GONE}:0"
 
 
 # ---- changed studies -------------------------------------------------------------------------------------------------
@@ -113,7 +112,7 @@ def states(found: Any) -> list[str]:
 def test_trials_of_workers_that_are_no_more_are_given_up(monkeypatch):
     monkeypatch.setattr(trials, "NAMELESS_S", 0.0)
     found, of = begun()
-    for worker in (dead(), f"{socket.gethostname()}:{os.getpid()}", "elsewhere:1", None):
+    for worker in (dead(), this_process(), "elsewhere:1", None):
         ask(found, of, worker)
     assert trials.release(found) == 2 and states(found) == ["FAIL", "RUNNING", "RUNNING", "FAIL"]
     assert trials.counted(found) == 2

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from planner import document
+from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.launchers import EXPORTERS, bundle, jobset, parts, torchrun, write
 from planner.launchers.bundle import refusals
@@ -526,7 +527,7 @@ def test_a_folder_with_another_target_json_is_not_ours(text: str, tmp_path: Path
 
 
 def test_a_folder_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files move one by one into a folder that is there; the last one fails."""
+    """Files move one by one where the file system can't exchange folders; the last one fails."""
     write(tmp_path, {"": bundle(plan(DENSE), parts("megatron"), {})})
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     original = Path.rename
@@ -536,6 +537,7 @@ def test_a_folder_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path, monkey
             raise OSError(28, "No space left on device")
         return original(self, target)
 
+    monkeypatch.setattr(writing, "_exchanged", lambda one, other: False)
     monkeypatch.setattr(Path, "rename", full)
     with pytest.raises(WrongQuestion, match="No space left"):
         write(tmp_path, {"": bundle(plan(DENSE), parts("megatron+slurm"), {})}, replace=True)

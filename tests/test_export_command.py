@@ -105,7 +105,7 @@ def test_a_plan_edited_into_a_contradiction_is_refused(
 
 
 def test_a_plan_that_does_not_fit_is_not_written(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    ask(capsys, "estimate llama3-70b --cluster dgx-h100:16 tp=2 pp=2 -o plan.json")
+    ask(capsys, "estimate llama3-70b --cluster dgx-h100:16 tp=2 pp=2 -o plan.json --force")
     answer = ask(capsys, "export plan.json --to megatron")
     assert answer.code == 2
     assert re.search(r"plan 1 does not fit: memory [\d.]+ GiB, the limit is [\d.]+ GiB; it would", answer.err)

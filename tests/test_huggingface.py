@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.models import files, huggingface
 from planner.models.architectures import ARCHITECTURES
@@ -378,5 +379,5 @@ def test_the_id_comes_from_the_file(tmp_path: Path, name: str | None, file: str,
 def test_what_is_written_is_read_back(tmp_path: Path, entry: str) -> None:
     imported = from_config(DATA[entry]["config"], entry)
     path = tmp_path / "model.toml"
-    files.write(path, files.dump(imported))
+    writing.write(path, files.dump(imported))
     assert from_file(path, entry) == imported

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner.base import resources
+from planner.base import resources, writing
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.models import files
@@ -55,11 +55,11 @@ def test_what_is_no_file_is_written_to_and_stays(folder: Path) -> None:
     """Renamed over, a pipe would be gone, and so would ``/dev/stdout`` for everybody."""
     os.mkfifo(folder / "pipe")
     reader = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    files.write(Path("pipe"), "text", replace=True)
+    writing.write(Path("pipe"), "text", replace=True)
     assert os.read(reader, 10) == b"text"
     os.close(reader)
     assert (folder / "pipe").is_fifo()
-    files.write(Path("/dev/null"), "text", replace=True)
+    writing.write(Path("/dev/null"), "text", replace=True)
     assert Path("/dev/null").is_char_device()
 
 
@@ -69,7 +69,7 @@ def test_nothing_is_left_beside_a_file_that_could_not_be_written(monkeypatch: py
 
     monkeypatch.setattr(Path, "replace", stopped)
     with pytest.raises(KeyboardInterrupt):
-        files.write(folder / "new.json", "text")
+        writing.write(folder / "new.json", "text")
     assert [path.name for path in folder.iterdir()] == ["plan.json"]
 
 

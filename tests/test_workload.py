@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
 from planner.models import files, model_rules
@@ -282,8 +283,8 @@ def test_odd_texts_survive_being_written(tmp_path: Path) -> None:
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(tmp_path, "old")
     with pytest.raises(WrongQuestion, match="exists already; --force replaces it"):
-        files.write(path, "new")
-    files.write(path, "new", replace=True)
+        writing.write(path, "new")
+    writing.write(path, "new", replace=True)
     assert path.read_text(encoding="utf-8") == "new"
 
     def full(self: Path, target: Path) -> Path:
@@ -291,7 +292,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(WrongQuestion, match="cannot be written: No space left"):
-        files.write(path, "newer", replace=True)
+        writing.write(path, "newer", replace=True)
     assert path.read_text(encoding="utf-8") == "new"
     assert [found.name for found in tmp_path.iterdir()] == ["mine.toml"]
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import keyword
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -88,7 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")
     try:
-        code = _run(argv)
+        with _ends_in_order():
+            code = _run(argv)
         # Buffered output meets a closed pipe or a full disk only when it is flushed: do it where that can be handled.
         sys.stdout.flush()
     except (BrokenPipeError, PipeClosed):
@@ -99,6 +103,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         render.error(f"the output cannot be written: {error.strerror}")
         return 2
     return code
+
+
+@contextmanager
+def _ends_in_order() -> Iterator[None]:
+    """Asked to end (``kill``, a time limit of SLURM or a container), what is half-written is removed first."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _discard_output() -> None:

@@ -8,7 +8,29 @@ from typing import Any, TypeVar
 
 import click
 
+from planner.base import writing
+
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _forced(ctx: click.Context, _: click.Parameter, force: bool) -> None:
+    ctx.meta["force"] = force
+
+
+def _new(ctx: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
+    """Refuses a file that is there before the work is done, not after it."""
+    writing.may_write(path, replace=ctx.meta["force"])
+    return path
+
+
+def output(what: str = "Write the document to a file.") -> Callable[[Command], Command]:
+    """``-o FILE`` and ``--force``; the command is given `output`, a file that may be written or None."""
+    file = click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE", callback=_new, help=what)
+    force = click.option(
+        "--force", is_flag=True, is_eager=True, expose_value=False, callback=_forced, help="Replace FILE if it exists."
+    )
+    return lambda command: file(force(command))
+
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
@@ -65,7 +87,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Your own hardware, added to the built-in catalog.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report."),
-    click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE", help="Write the document to a file."),
+    output(),
 )
 
 

@@ -137,10 +137,10 @@ def import_prices(
     """  # noqa: D301 - click reads the control character itself
     from datetime import date
 
+    from planner.base import writing
     from planner.base.errors import WrongQuestion
     from planner.catalog import load, skypilot
     from planner.commands.screen import render
-    from planner.models import files as model_files
 
     try:
         day = date.fromisoformat(imported_on).isoformat() if imported_on else date.today().isoformat()
@@ -151,7 +151,7 @@ def import_prices(
         raise WrongQuestion(f"{folder}: no price of any instance in the catalog; {len(found.refused)} rows refused")
     if output is not None:
         (output / "prices").mkdir(parents=True, exist_ok=True)
-        model_files.write(output / "prices" / "skypilot.csv", skypilot.as_csv(found), replace=force)
+        writing.write(output / "prices" / "skypilot.csv", skypilot.as_csv(found), replace=force)
     from planner.commands.screen.catalog_view import imported
 
     if as_json:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from planner.commands import asking
+
 _CATALOG = click.option(
     "--catalog", type=click.Path(path_type=Path), metavar="DIR", help="Your own hardware over the built-in catalog."
 )
@@ -80,7 +82,7 @@ def show(file: Path, rank: int, cluster: tuple[Path, ...], catalog: Path | None,
     help="What follows the rules: planner.runtime.routing, or NCCL's tuner plugin alone.",
 )
 @click.option("--sms", type=click.IntRange(0), metavar="N", help="SMs that further back ends may keep busy.")
-@click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan with its rules.")
+@asking.output("Write the plan with its rules.")
 @_RANK
 @_CLUSTER
 @_CATALOG
@@ -112,10 +114,10 @@ def choose(
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
     from planner import document, verify
+    from planner.base import writing
     from planner.comm import run
     from planner.comm.program import choosing
     from planner.commands.screen import comm_view, render
-    from planner.models import files
 
     plan = document.chosen(document.load(file), rank, str(file))
     verify.check(plan, may_exceed_limits=True)
@@ -134,7 +136,7 @@ def choose(
         found, new = run.with_rules(plan, known, measured, asked, str(file), own)
     verify.check(new, may_exceed_limits=True)
     if output is not None:
-        files.write(output, document.as_json(new), replace=True)
+        writing.write(output, document.as_json(new), replace=True)
     if as_json:
         render.json(document.dump(new))
     else:

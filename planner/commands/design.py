@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from planner.base.errors import WrongQuestion
+from planner.commands import asking
 
 FILE = click.Path(path_type=Path)
 
@@ -40,7 +41,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--quick", is_flag=True, help="No sensitivities, sweeps or importances.")
 @click.option("--catalog", type=FILE, metavar="DIR", help="Your own hardware, added to the built-in catalog.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
-@click.option("-o", "output", type=FILE, metavar="FILE", help="Write the document to a file.")
+@asking.output()
 def design(
     study: Path,
     more: tuple[Path, ...],

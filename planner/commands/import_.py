@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from planner.commands import asking
+
 
 @click.command("import", context_settings={"ignore_unknown_options": True})
 @click.argument("configuration")
@@ -25,7 +27,7 @@ import click
 @click.option("--precision", metavar="P", help="Precision, where it does not state it.")
 @click.option("--recompute", metavar="POLICY", help="none, selective or full, where it does not state it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan instead of the report.")
-@click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan to a file.")
+@asking.output("Write the plan to a file.")
 def import_(
     configuration: str,
     source: str,

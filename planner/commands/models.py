@@ -86,6 +86,7 @@ def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_
 
     Without -o the entry is printed. With -o it is written, and every command takes FILE.toml for a model.
     """
+    from planner.base import writing
     from planner.commands.screen import models_view as view
     from planner.commands.screen import render
     from planner.models import files, huggingface
@@ -95,7 +96,7 @@ def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_
     if output is not None:
         if output.suffix != ".toml":
             raise click.UsageError(f"-o {output}: the file's name must end in .toml")
-        files.write(output, text, replace=force)
+        writing.write(output, text, replace=force)
     if as_json:
         render.json(view.document(found))
     elif output is None:
@@ -140,7 +141,6 @@ def layers(entry: str, micro: int | None, output: Path | None, force: bool, as_j
     from planner import catalog
     from planner.commands.screen import layers_view as view
     from planner.commands.screen import render
-    from planner.models import files
     from planner.planning import by_layer
 
     if entry.endswith(".txt"):
@@ -149,9 +149,10 @@ def layers(entry: str, micro: int | None, output: Path | None, force: bool, as_j
     known = catalog.load()
     found = by_layer.layered(known, entry, by_layer.LayerOptions(micro=micro or 0, **asked))
     if output is not None:
+        from planner.base import writing
         from planner.launchers import astra_sim
 
-        files.write(output, astra_sim.written(astra_sim.of_layers(found)), replace=force)
+        writing.write(output, astra_sim.written(astra_sim.of_layers(found)), replace=force)
     if as_json:
         render.json(view.document(found, by_layer.LayerOptions(micro=micro or 0, **asked)))
         return

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from planner.commands import asking
+
 FILE = click.Path(path_type=Path)
 
 
@@ -51,7 +53,7 @@ FILE = click.Path(path_type=Path)
     "--catalog", type=FILE, metavar="DIR", help="Your own hardware and prices, added to the built-in catalog."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
-@click.option("-o", "output", type=FILE, metavar="FILE", help="Write the document to a file.")
+@asking.output()
 def procure(
     portfolio: Path | None,
     top: int,

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from planner.commands import asking
+
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
@@ -17,9 +19,7 @@ import click
     show_default=True,
     help="What rows are grouped by.",
 )
-@click.option(
-    "-o", "output", type=click.Path(path_type=Path), metavar="FILE", help="Write every run's prediction to a CSV."
-)
+@asking.output("Write every run's prediction to a CSV.")
 @click.option(
     "--catalog",
     type=click.Path(path_type=Path),
@@ -45,15 +45,15 @@ def validate(file: Path, by: str, output: Path | None, catalog: Path | None, oom
       clusterwright validate benchmarks/data/measured_runs.csv
       clusterwright validate my-runs.csv --by model -o per-run.csv
     """  # noqa: D301 - click reads the control character itself
+    from planner.base import writing
     from planner.calibration import run
     from planner.catalog import load
     from planner.commands.screen import render
-    from planner.models import files
     from planner.question.asked import parse_risk
 
     document, per_run = run.validate(load(catalog), file, by, parse_risk(oom_risk))
     if output is not None:
-        files.write(output, per_run, replace=True)
+        writing.write(output, per_run, replace=True)
     if as_json:
         render.json(document)
         return

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.launchers import quoting
 from planner.launchers.bundle import Bundle
@@ -20,8 +20,8 @@ TARGET_FILE = "target.json"
 def write(folder: Path, bundles: Mapping[str, Bundle], *, replace: bool = False) -> None:
     """Writes each bundle into the sub-folder of its key (``""``: the folder itself), all of them at once.
 
-    All files are written apart, then moved. A new folder is renamed into its place; one that is there stays the folder
-    that it is (somebody may stand in it, or it is a mount) and gets the files.
+    All files are written apart. A new folder is renamed into its place; one that is there is exchanged for it in one
+    step, where the system can: then who stands in it stands in the old one, which goes.
 
     Raises:
         WrongQuestion: something is there already (unless `replace`, and export wrote it), or it cannot be written.
@@ -29,21 +29,17 @@ def write(folder: Path, bundles: Mapping[str, Bundle], *, replace: bool = False)
     target = Path(os.path.abspath(folder))  # noqa: PTH100 - a link at the end stays a link
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise WrongQuestion(f"{folder}: exists already and is no folder; choose another (-o DIR)")
-    there = target.exists()
-    made = target / f".{os.getpid()}.tmp" if there else target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        if there:
-            _refuse(folder, [*target.iterdir()], replace)
+
+    def fill(made: Path) -> None:
         for name, bundle in bundles.items():
             _fill(made / name, bundle)
-        if there:
-            _exchange(made, target)
-        else:
-            made.rename(target)
+
+    try:
+        if target.exists():
+            _refuse(folder, [*target.iterdir()], replace)
+        writing.put_folder(target, fill)
     except OSError as error:
         raise WrongQuestion(f"{folder}: cannot be written: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
 
 
 def _refuse(folder: Path, held: list[Path], replace: bool) -> None:
@@ -77,31 +73,8 @@ def _listed(folder: Path) -> list[str]:
         return []
 
 
-def _exchange(made: Path, target: Path) -> None:
-    """Moves what stands in a folder out of the way and the new files in; puts everything back if that fails."""
-    old = made / ".old"
-    old.mkdir()
-    moved: list[tuple[Path, Path]] = []
-
-    def move(path: Path, into: Path) -> None:
-        path.rename(into / path.name)
-        moved.append((path, into / path.name))
-
-    try:
-        for path in sorted(target.iterdir()):
-            if path != made:
-                move(path, old)
-        for path in sorted(made.iterdir(), key=lambda path: (path.name == TARGET_FILE, path.name)):
-            if path != old:
-                move(path, target)
-    except BaseException:
-        for path, now in reversed(moved):
-            now.rename(path)
-        raise
-
-
 def _fill(folder: Path, bundle: Bundle) -> None:
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in bundle.files.items():
         if Path(name).name != name:
             raise ValueError(f"{name!r} is not the name of a file")

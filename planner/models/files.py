@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import tomllib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import Field, fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -130,54 +128,6 @@ def dump(entry: Entry) -> str:
         if item.name != "id" and value is not None and value not in ({}, item.default):
             lines.append(f"{item.name} = {_toml(value)}")
     return "\n".join(lines) + "\n"
-
-
-def make_folder(folder: Path) -> None:
-    """Makes a folder and those above it, if they are not there.
-
-    Raises:
-        WrongQuestion: it cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WrongQuestion(f"{folder}: cannot be written: {error.strerror or error}") from None
-
-
-def write(path: Path, text: str, *, replace: bool = False) -> None:
-    """Write a file whole or not at all: beside it first, then renamed over it (a link stays one). Pipes, terminals and
-    what else is no file (``/dev/stdout``) are written to as they are.
-
-    Raises:
-        WrongQuestion: the file exists (and `replace` is off), or cannot be written.
-    """
-    if path.exists() and not replace:
-        raise WrongQuestion(f"{path}: exists already; --force replaces it")
-    if not path.name:
-        raise WrongQuestion(f"{path}: cannot be written: names no file")
-    try:
-        if _is_device(path):
-            path.write_text(text, encoding="utf-8")
-        else:
-            _write_beside(path.resolve(), text)
-    except (OSError, RuntimeError) as error:  # the latter: links in a circle
-        raise WrongQuestion(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _is_device(path: Path) -> bool:
-    """Renamed over, a device would be gone for everybody."""
-    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - the name as given, links unresolved
-    return absolute.parts[1:2] == ("dev",) or (path.exists() and not path.is_file() and not path.is_dir())
-
-
-def _write_beside(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name[:200]}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _toml(value: object) -> str:

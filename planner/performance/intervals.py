@@ -24,10 +24,10 @@ from pathlib import Path
 
 import numpy as np
 
+from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost.figures import Array
-from planner.models import files
 
 LEVEL = 0.8
 FEWEST = 8
@@ -168,10 +168,10 @@ def read(catalog: Catalog, of: str = TIME) -> dict[str, Width]:
 def write(folder: Path, known: Mapping[str, Width], source: str, name: str = "time.csv") -> Path:
     """Writes widths below a catalog folder."""
     path = folder / FOLDER / name
-    files.make_folder(path.parent)
+    writing.make_folder(path.parent)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     table.writerows([key, f"{each.half:.4f}", each.runs, source] for key, each in sorted(known.items()))
-    files.write(path, text.getvalue(), replace=True)
+    writing.write(path, text.getvalue(), replace=True)
     return path

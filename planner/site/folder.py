@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.base import writing
 from planner.base.errors import WrongQuestion
-from planner.models import files
 from planner.site import profile
 from planner.site.profile import SiteProfile
 
@@ -78,9 +78,9 @@ def init(folder: Path, header: str) -> list[Path]:
     for name in texts:
         if (folder / name).exists():
             raise WrongQuestion(f"{folder / name}: exists already; nothing was written")
-    files.make_folder(folder / CATALOG)
+    writing.make_folder(folder / CATALOG)
     for name, text in texts.items():
-        files.write(folder / name, text)
+        writing.write(folder / name, text)
     return [folder / name for name in texts]
 
 

@@ -19,6 +19,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.calibration.fit.least_squares import Parameter, fit
 from planner.calibration.fit.overlay import rounded
@@ -379,8 +380,8 @@ def _mape(predicted: Array, measured: Array) -> float:
 
 def write_entries(folder: Path, found: Mapping[str, Entry], source: str) -> Path:
     """Writes ``FOLDER/fitted.toml``."""
-    files.make_folder(folder)
+    writing.make_folder(folder)
     header = f"# Fitted by `clusterwright calibrate --collectives`: {source}. Do not edit; fit again.\n"
     path = folder / "fitted.toml"
-    files.write(path, "\n".join([header, *map(files.dump, found.values())]), replace=True)
+    writing.write(path, "\n".join([header, *map(files.dump, found.values())]), replace=True)
     return path

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.models import files
 from planner.performance.efficiency import Efficiencies
@@ -29,10 +30,10 @@ def write_overlay(folder: Path, found: Efficiencies, source: str, date: str, nam
         if not entries:
             continue
         path = folder / sub / name
-        files.make_folder(path.parent)
+        writing.make_folder(path.parent)
         header = f"# Fitted by `clusterwright calibrate`: {source}, {date}. Do not edit; fit again.\n"
         told = [files.dump(_sourced(record, source, date)) for record in entries.values()]
-        files.write(path, "\n".join([header, *told]), replace=True)
+        writing.write(path, "\n".join([header, *told]), replace=True)
         written.append(path)
     return written
 

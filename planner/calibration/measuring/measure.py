@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from planner.base.errors import WrongQuestion
+from planner.base.writing import make_folder
 from planner.calibration.fit.overlay import write_overlay
 from planner.calibration.measuring import levels
 from planner.calibration.measuring.device import device_of, devices, precisions, recognised
@@ -28,7 +29,6 @@ from planner.calibration.measuring.ranks import time_collectives
 from planner.calibration.measuring.timing import Bench, Refused
 from planner.calibration.runs import names
 from planner.catalog import Catalog
-from planner.models.files import make_folder
 from planner.performance import binding, intervals
 from planner.performance.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency

@@ -276,10 +276,10 @@ def deliver_sweep(found: dict[str, Any], *, as_json: bool, output: Path | None) 
     """The best at several values of one limit."""
     import json
 
-    from planner.models import files
+    from planner.base import writing
 
     if output is not None:
-        files.write(output, json.dumps(found, indent=2) + "\n", replace=True)
+        writing.write(output, json.dumps(found, indent=2) + "\n", replace=True)
     if as_json:
         render.json(found)
         return

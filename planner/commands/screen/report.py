@@ -38,10 +38,10 @@ def deliver(found: PlanSet, *, as_json: bool, output: Path | None) -> None:
 def hand_over(found: Answer, show: Callable[[Answer], None], *, as_json: bool, output: Path | None, after: str) -> None:
     """Prints an answer by `show` and what to do next, or its document, and writes the document where asked."""
     from planner import document
-    from planner.models import files
+    from planner.base import writing
 
     if output is not None:
-        files.write(output, document.as_json(found), replace=True)
+        writing.write(output, document.as_json(found), replace=True)
     if as_json:
         render.json(document.dump(found))
         return

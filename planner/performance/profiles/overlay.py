@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost.measured import FIELDS, Point
@@ -113,5 +114,5 @@ def write(folder: Path, profile: Profile) -> Path:
             times = {name: f"{each:.6g}" for name, each in zip(TIMES, point.seconds, strict=True)}
             update = {"update_s": f"{profile.update[tp]:.6g}"}
             table.writerow({**common, "tp": tp, "micro_batch": point.micro, **times, **update})
-    files.write(path, text.getvalue(), replace=True)
+    writing.write(path, text.getvalue(), replace=True)
     return path

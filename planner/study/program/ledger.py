@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.base.errors import WrongQuestion
+from planner.base.locking import Lock
 from planner.study.program import storing
 
 KIND = "enumeration"
@@ -67,7 +68,7 @@ class Ledger:
     def _append(self, lines: list[dict[str, Any]]) -> None:
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         try:
-            with storing.Lock(self.path), self.path.open("a", encoding="utf-8") as file:
+            with Lock(self.path), self.path.open("a", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())

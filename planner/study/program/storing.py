@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import socket
-import time
-import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.base.errors import WrongQuestion
+from planner.base.locking import Lock
 from planner.study.question.study import LARGER_IS_BETTER, Study
 
 if TYPE_CHECKING:
     import optuna
-
-GRACE_S = 30.0
-"""A lock that another machine has held for so long is taken for lost."""
-WAIT_S = (0.001, 0.1)
-"""Between two looks at a lock: the first, the longest."""
 
 
 def storage(where: str | None) -> Any:
@@ -103,79 +95,6 @@ def _ends(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"
-
-
-class Lock:
-    """A link beside a file that names the process which writes to it; also on network file systems without locks.
-
-    Optuna's own lock says only that somebody writes: after ``kill -9`` everybody else waits for half a minute. This one
-    is taken over at once from a process of this machine that is no more.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._link = path.with_name(f"{path.name}.lock")
-
-    def acquire(self) -> bool:
-        """Waits until the file is this process's to write to."""
-        wait, seen, since = WAIT_S[0], ("", 0), time.monotonic()
-        while True:
-            try:
-                self._link.symlink_to(f"{socket.gethostname()}:{os.getpid()}")
-                return True
-            except FileExistsError:
-                held = self._held()
-            if held is not None:
-                if held != seen:
-                    seen, since = held, time.monotonic()
-                if gone(held[0]) or time.monotonic() - since > GRACE_S:
-                    self._taken_from(held[0])
-                    continue
-            time.sleep(wait)
-            wait = min(2 * wait, WAIT_S[1])
-
-    def _held(self) -> tuple[str, int] | None:
-        """By whom and since when; None if it has just been let go."""
-        try:
-            return str(self._link.readlink()), self._link.lstat().st_mtime_ns
-        except OSError:
-            return None
-
-    def _taken_from(self, holder: str) -> None:
-        """Takes the lock away from who cannot let go of it."""
-        aside = self._link.with_name(f"{self._link.name}.{uuid.uuid4().hex}")
-        try:
-            self._link.rename(aside)
-        except OSError:
-            return  # another did
-        found = str(aside.readlink())
-        aside.unlink()
-        if found != holder:  # another had, and holds it: give it back
-            with contextlib.suppress(FileExistsError):
-                self._link.symlink_to(found)
-
-    def release(self) -> None:
-        """Lets others write."""
-        self._link.unlink(missing_ok=True)
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *failed: object) -> None:
-        self.release()
-
-
-def gone(worker: str) -> bool:
-    """Whether a process, named ``host:pid``, was one of this machine's and is no more."""
-    host, _, pid = worker.rpartition(":")
-    if host != socket.gethostname() or not pid.isdecimal():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        return False
-    return False
 
 
 def opened(

@@ -7,14 +7,12 @@ by one worker ends as one that ran through.
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
 import time
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from planner.study.program import storing
+from planner.base.locking import gone, this_process
 from planner.study.program.evaluation import Evaluator, PointOutcome
 from planner.study.program.proposing import KnownPoints, distributions, ordinal, point, sampler
 
@@ -45,7 +43,7 @@ def run(
     study = evaluator.study
     found.sampler = sampler(study, seed, KnownPoints(evaluator.allowed, evaluator.plan_key))
     spread = distributions(study)
-    here = f"{socket.gethostname()}:{os.getpid()}"
+    here = this_process()
     best: float | None = None
     while goes_on():
         if counted(found) >= target and not release(found):
@@ -130,7 +128,7 @@ def release(found: optuna.Study) -> int:
         worker = str(trial.user_attrs.get("worker", ""))
         began = trial.datetime_start
         age = (datetime.datetime.now() - began).total_seconds() if began else STALE_S
-        if not worker or storing.gone(worker) or age >= STALE_S:
+        if not worker or gone(worker) or age >= STALE_S:
             with contextlib.suppress(UpdateFinishedTrialError, ValueError):  # another gave it up just now
                 found.tell(trial.number, state=TrialState.FAIL)
                 lost += 1
