@@ -75,16 +75,16 @@ def _show(found: Lesson) -> None:
 
 def _share(share: Path, site: Path | None, *, yes: bool, as_json: bool) -> None:
     from planner.api import learning
+    from planner.base import writing
     from planner.base.errors import WrongQuestion
     from planner.commands.screen import render
-    from planner.models import files
 
     text = learning.shared(site)
     if not as_json:
         render.verbatim(text)
     if not (yes or _agreed(f"Write these {len(text.splitlines()) - 1} rows to {share}?")):
         raise WrongQuestion("nothing was written; --yes writes without asking")
-    files.write(share, text)
+    writing.write(share, text)
     if as_json:
         render.json({"kind": "shared-runs", "file": str(share), "rows": len(text.splitlines()) - 1})
 
