@@ -121,8 +121,8 @@ def test_examples_in_the_pages(page: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 FLAGS_ONLY = {"json", "help"}
 """Flags that say how the terminal shows an answer."""
-PYTHON_ONLY = {"progress", "targets"}
-"""What has no spelling on a command line."""
+PYTHON_ONLY = {"progress", "targets", "merge"}
+"""What is no flag on a command line: ``design merge`` is a word there."""
 
 
 @pytest.mark.parametrize("name", ASKED[:-1])
@@ -238,6 +238,28 @@ def test_a_changed_record_changes_the_answer_and_its_inputs() -> None:
     half = cw.estimate(replace(model, layers=16), on[0], tp=8, batch=64)[0]
     assert half.workload.parameters < plans[0].workload.parameters
     assert half.generator.inputs["model llama3-8b"] != plans[0].generator.inputs["model llama3-8b"]
+
+
+def test_a_changed_model_is_bought_for() -> None:
+    model, how = cw.model("gpt2"), {"tokens": 1e9, "node": "p4d.24xlarge", "quick": True}
+    named, same, deeper = (cw.procure(model=m, **how) for m in ("gpt2", model, replace(model, layers=24)))
+    assert named[0].value == same[0].value < deeper[0].value
+    (job,) = deeper[0].workloads
+    assert job.plan.workload.shape["layers"] == 24 and job.name == deeper.question.name == "gpt2"
+    assert "model gpt2" in deeper.generator.inputs and deeper.generator.inputs != same.generator.inputs
+    with pytest.raises(cw.WrongQuestion, match="must divide heads = 31"):
+        cw.procure(model=replace(cw.model("llama3-8b"), heads=31), tokens=1e9)
+
+
+def test_shards_of_a_study_are_merged(tmp_path: Path) -> None:
+    whole = study(tmp_path)
+    parts = [tmp_path / f"shard-{n}.json" for n in (1, 2)]
+    for n, path in enumerate(parts, 1):
+        path.write_text(cw.design(tmp_path / "study.toml", shard=(n, 2), quick=True).to_json(), encoding="utf-8")
+    merged = cw.design(tmp_path / "study.toml", merge=parts)
+    assert merged.search.exact and (merged.best, merged.trials) == (whole.best, whole.trials)
+    with pytest.raises(cw.WrongQuestion, match="appears twice"):
+        cw.design(tmp_path / "study.toml", merge=[parts[0], str(parts[0])])
 
 
 def test_a_changed_node_makes_a_cluster() -> None:

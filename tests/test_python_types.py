@@ -28,7 +28,9 @@ part = replace(cw.accelerator("H100-SXM5-80GB"), memory=1e11)
 mixed = cw.plan("llama3-8b", [cw.cluster("dgx-h100", 2, accelerator=part), "dgx-a100-80gb:1"], price=2.1)
 cw.export(mixed, "megatron", "out", rank=1, set={"lr": 1e-4})
 cw.procure("lab.toml", within="60 d", node=["hgx-h100"])[0].to_frame().plot()
+cw.procure(model=replace(cw.model("llama3-8b"), layers=40), tokens=1e12)
 cw.design("study.toml", shard=(1, 4))[0].to_json()
+cw.design("study.toml", merge=["shard-1.json", Path("shard-2.json")])
 cw.validate("runs.csv", by="model").document["overall"]
 """
 WRONG = [
@@ -42,6 +44,8 @@ WRONG = [
     'cw.plan_images("resnet50", batch="256")',
     'cw.procure(buget="$5M")',
     'cw.design(3)',
+    'cw.design("study.toml", merge=3)',
+    'cw.procure(model=3)',
     'cw.compare("a.json")',
     'cw.explain("a.json", rank="1")',
     'cw.export("a.json", "megatron", set=["lr=3"])',

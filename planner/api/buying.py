@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Literal
 
 from planner import planning
+from planner.api import records
 from planner.api.entry import entry
 from planner.catalog import load
 from planner.schema.procurement import Procurement
 from planner.schema.study import StudyResult
+from planner.schema.workload import Model
 
 
 @entry
 def procure(
     portfolio: str | Path | None = None,
     *,
-    model: str | Path | None = None,
+    model: str | Path | Model | None = None,
     tokens: float | str | None = None,
     method: Literal["pretrain", "finetune", "lora"] | None = None,
     batch: int | str | None = None,
@@ -42,7 +44,7 @@ def procure(
 
     Args:
         portfolio: A file (``docs/portfolio.md``); without one, the next six say what is trained.
-        model: An id, or a file.
+        model: An id, a file, or a record (:func:`planner.model`, changed with ``replace``).
         tokens: To train on: ``2e12`` or ``"2T"``.
         method: What of the model is trained.
         batch: Sequences of a step.
@@ -75,7 +77,8 @@ def procure(
 
     known = load(None if catalog is None else Path(catalog).expanduser())
     given = flags.Flags(
-        model=None if model is None else str(model), tokens=None if tokens is None else str(tokens), method=method,
+        model=None if model is None else records.as_model(model),
+        tokens=None if tokens is None else str(tokens), method=method,
         batch=None if batch is None else str(batch), seq=seq, precision=precision, budget=_with(budget, "USD"),
         power=_with(power, "W"), within=_with(within, "s"), objective=objective,
         ways=ways if ways is None or isinstance(ways, str) else ",".join(ways),
@@ -97,6 +100,7 @@ def design(
     resume: bool = False,
     seed: int = 0,
     shard: tuple[int, int] | None = None,
+    merge: Sequence[str | Path] = (),
     quick: bool = False,
     catalog: str | Path | None = None,
     progress: planning.Progress | None = None,
@@ -111,26 +115,31 @@ def design(
         resume: Whether to continue with the trials in the storage.
         seed: Of the trials.
         shard: ``(i, n)``: only every n-th point, from the i-th on.
+        merge: Documents of shards of this study, to be joined; nothing is evaluated anew.
         quick: Whether sensitivities, sweeps and importances are left out.
         catalog: Folder of your own hardware over the built-in catalog.
         progress: As of :func:`planner.plan`.
 
     Raises:
-        WrongQuestion: what is wrong with the file, with line and key; a storage that holds another study.
+        WrongQuestion: what is wrong with the file, with line and key; a storage or a shard of another study.
         NoAnswer: no point trains every workload within the constraints.
 
     >>> found = design("examples/studies/rent-or-wait.toml", quick=True)  # doctest: +SKIP
     >>> found.to_frame().plot.scatter(x="capital_usd", y="step_time_s")  # doctest: +SKIP
     """
+    from planner.study import merge as merging
     from planner.study import run
     from planner.study.question import reading
 
     known = load(None if catalog is None else Path(catalog).expanduser())
+    asked = reading.read(Path(study).expanduser(), known)
+    if merge:
+        return merging.merge(known, asked, [Path(part).expanduser() for part in merge], explained=not quick)
     how = run.How(
         trials=trials, workers=workers, storage=None if storage is None else str(storage), resume=resume, seed=seed,
         shard=shard, explained=not quick,
     )  # fmt: skip
-    return run.design(known, reading.read(Path(study).expanduser(), known), how, progress)
+    return run.design(known, asked, how, progress)
 
 
 def _with(amount: float | str | None, unit: str) -> str | None:

@@ -147,7 +147,7 @@ def workload(
     Raises:
         WrongQuestion: an unknown name, or a number that is not positive and finite.
     """
-    chosen = _find_model(model)
+    chosen = find_model(model)
     length = chosen.sequence if sequence is None else _count("sequence", sequence, LARGEST_SEQUENCE)
     if chosen.learned_positions and length > chosen.sequence:
         beyond = max(0, chosen.learned_positions - chosen.sequence)
@@ -176,7 +176,8 @@ def _modules(model: Model, method: str, count: int) -> int:
     return count
 
 
-def _find_model(named: Model | str) -> Model:
+def find_model(named: Model | str) -> Model:
+    """A model by name (:func:`model`), or the record itself."""
     return model(named) if isinstance(named, str) else named
 
 

@@ -77,7 +77,7 @@ def pose(catalog: Catalog, asked: Portfolio, progress: Progress | None = None) -
             reasons = "\n".join(f"  {why}" for why in speeds.why_not(job)[:4])
             least = f" at {job.min_tokens_per_s:,.0f} tokens/s" if job.min_tokens_per_s else ""
             raise NoAnswer(
-                f"{job.name}: {job.model} trains{least} on none of the {len(offered)} candidates.\n{reasons}".rstrip()
+                f"{job.name}: {job.called} trains{least} on none of the {len(offered)} candidates.\n{reasons}".rstrip()
             )
     whole = ProcureInstance(asked, offered, columns, standing(catalog, asked))
     return Posed(_pruned(whole), _pruned(whole, across=True), speeds, mixtures, columns)

@@ -437,16 +437,17 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
 def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Sequence[Named]) -> dict[str, str]:
     """What the answer depends on, hashed."""
     found = {f"catalog {origin}": digest for origin, digest in known.versions().items()}
-    found[f"model {model.id}"] = _digest(repr(model).encode())
+    found[f"model {model.id}"] = digest(repr(model).encode())
     for place, each in enumerate(listed(named), 1):
         if isinstance(each, Cluster):
-            found[f"cluster {each.name or f'{each.node.id}#{place}'}"] = _digest(repr(each).encode())
+            found[f"cluster {each.name or f'{each.node.id}#{place}'}"] = digest(repr(each).encode())
         elif (path := Path(each).expanduser()).suffix == ".toml" and path.is_file():
-            found[f"cluster {path.name}"] = _digest(path.read_bytes())
+            found[f"cluster {path.name}"] = digest(path.read_bytes())
     return found
 
 
-def _digest(content: bytes) -> str:
+def digest(content: bytes) -> str:
+    """The first 16 digits of its SHA-256."""
     return hashlib.sha256(content).hexdigest()[:16]
 
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, InstanceOf
 
 from planner.base.typed import missing, reads
 from planner.models import workload
 from planner.question.asked import PlanOptions
 from planner.question.values import TABLE, Several
+from planner.schema.workload import Model
 
 
-def _known(name: object) -> str:
-    workload.model(str(name))
-    return str(name)
+def _known(named: object) -> str | Model:
+    """A model's name that means one; a record, which no file can hold, as Python gave it."""
+    if isinstance(named, Model):
+        return named
+    workload.model(str(named))
+    return str(named)
 
 
 Integer = Annotated[int, Field(strict=True)]
@@ -27,7 +31,7 @@ class TrainingTable:
 
     __pydantic_config__: ClassVar[ConfigDict] = TABLE
 
-    model: Annotated[str, reads(_known), missing('write for example model = "llama3-8b"')]
+    model: Annotated[str | InstanceOf[Model], reads(_known), missing('write for example model = "llama3-8b"')]
     batch: str | None = None
     seq: Annotated[Integer | None, Field(alias="sequence")] = None
     mtp_layers: Integer = 0

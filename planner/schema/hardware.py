@@ -47,7 +47,7 @@ class Entry:
     """Where the figures were read."""
     date: str = ""
     """When that source was read, or its revision (ISO date or year)."""
-    assumed: dict[str, str] = field(default_factory=dict)
+    assumed: dict[str, str] = field(default_factory=dict, hash=False)
     """Field -> why this figure is carried although no opened source gives it; printed when a plan depends on it."""
     notes: str = ""
 

@@ -16,8 +16,10 @@ from planner.procurement.question.portfolio import WAYS, NodeOption, Portfolio
 from planner.procurement.question.reading import portfolio
 from planner.procurement.supply.offers import everything
 from planner.procurement.supply.pools import offers
+from planner.question.asked import digest
 from planner.question.typed_file import TypedFile, opened
 from planner.question.values import span
+from planner.schema.workload import Model
 
 DEFAULT_HORIZON = "12 months"
 FLAGS = "flags"
@@ -31,7 +33,8 @@ OF_A_WORKLOAD = {"model": "model", "tokens": "tokens", "method": "method", "batc
 class Flags:
     """What the command line may say, as text; with a portfolio file, what it changes there."""
 
-    model: str | None = None
+    model: str | Model | None = None
+    """An id or a file; from Python a record, too."""
     tokens: str | None = None
     method: str | None = None
     batch: str | None = None
@@ -80,7 +83,10 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
     data, by_flag = _overridden(found.data, flags)
     if path is None:
         by_flag |= {("workloads", 0, key): f"--{flag}" for flag, key in OF_A_WORKLOAD.items()}
-    return _narrowed(catalog, TypedFile(document=TomlDocument(found.path, found.text, data), flags=by_flag), flags)
+    wanted = _narrowed(catalog, TypedFile(document=TomlDocument(found.path, found.text, data), flags=by_flag), flags)
+    if not isinstance(flags.model, Model):
+        return wanted
+    return replace(wanted, inputs={**wanted.inputs, f"model {flags.model.id}": digest(repr(flags.model).encode())})
 
 
 def _overridden(data: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], dict[Where, str]]:
@@ -152,9 +158,10 @@ def _horizon(flags: Flags) -> str:
 def _short(flags: Flags) -> dict[str, Any]:
     """The portfolio of one workload that the flags alone describe."""
     job = {key: getattr(flags, flag) for flag, key in OF_A_WORKLOAD.items()}
+    name = flags.model.id if isinstance(flags.model, Model) else flags.model
     return {
         "currency": "USD",
-        "name": flags.model,
+        "name": name,
         "horizon": _horizon(flags),
-        "workloads": [{key: value for key, value in {"name": flags.model, **job}.items() if value is not None}],
+        "workloads": [{key: value for key, value in {"name": name, **job}.items() if value is not None}],
     }

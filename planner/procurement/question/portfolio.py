@@ -40,6 +40,7 @@ from planner.question.values import (
     span,
 )
 from planner.schema.procurement import Currency, Pipelines, PoolGroup
+from planner.schema.workload import Model
 
 DAYS_PER_YEAR = 365.25
 Way = Literal["buy", "on-demand", "spot", "reserved-1y", "reserved-3y"]
@@ -102,7 +103,8 @@ class Job:
     """One model to be trained once, from its release to its deadline."""
 
     name: str
-    model: str
+    model: str | Model
+    """An id, a file, or a record from Python."""
     asked: PlanOptions
     """How it is trained, as ``clusterwright plan`` takes it."""
     tokens: float
@@ -113,6 +115,11 @@ class Job:
     priority: int = 0
     """Of two with one deadline the higher goes first."""
     min_tokens_per_s: float = 0.0
+
+    @property
+    def called(self) -> str:
+        """The model as messages name it."""
+        return self.model if isinstance(self.model, str) else self.model.id
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,7 @@ from planner.cost import money, wiring
 from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S, goodput
 from planner.cost.ownership import charge, facility_per_month
 from planner.models.parameters import parameters
-from planner.models.workload import model as find_model
-from planner.models.workload import optimizer
+from planner.models.workload import find_model, optimizer
 from planner.performance.binding import HOST_BANDWIDTH
 from planner.procurement.question.portfolio import NodeOption, Portfolio
 from planner.procurement.supply.parts import BillPart, parts
@@ -23,6 +22,7 @@ from planner.procurement.supply.pools import Item, SupplyPool
 from planner.procurement.supply.power import carbon_per_day, energy_per_day, node_power, pue
 from planner.procurement.supply.prices import Quote
 from planner.schema.hardware import Cluster
+from planner.schema.workload import Model
 
 DRAIN = 0.1
 """Share of the time between two checkpoints in which one must be written."""
@@ -229,7 +229,7 @@ def _io(asked: Portfolio, cluster: Cluster) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=256)
-def _state(model: str, named: str) -> float:
+def _state(model: str | Model, named: str) -> float:
     """Bytes of a checkpoint: weights and optimizer states."""
     used = optimizer(named)
     return parameters(find_model(model)).total * (2.0 + used.state_bytes + used.master_bytes)

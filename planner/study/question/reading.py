@@ -377,7 +377,8 @@ def study(document: TomlDocument, catalog: Catalog) -> Study:
         base=replace(table.base, region=table.base.region or usual),
         axes=table.axes,
         workloads=tuple(
-            StudyWorkload(model=job.model, weight=job.weight, asked=job.options(*_OPTIONS)) for job in table.workloads
+            StudyWorkload(model=str(job.model), weight=job.weight, asked=job.options(*_OPTIONS))
+            for job in table.workloads
         ),
         objectives=table.objectives,
         costs=table.costs,
