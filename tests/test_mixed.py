@@ -16,7 +16,6 @@ from planner.cost import risk
 from planner.hetero import (
     assignment,
     bundles,
-    layer_split,
     pipelines,
     pool_subsets,
     problem,
@@ -35,6 +34,7 @@ from planner.space.axes import OptionAxes, Sharding, TensorMode
 from planner.space.grid import single_grid
 from tests.altering import altered
 from tests.asking import ask
+from tests.layer_splits import best_split
 
 SMALL = ("ws-4xrtx6000:2", "t4-4:2")
 
@@ -548,7 +548,7 @@ def test_the_deal_of_a_document_is_the_best(mixed: PlanSet) -> None:
     for index in np.random.default_rng(0).integers(0, len(prepared.setting.kinds), 5):
         _, _, deal, of = found_pipeline(prepared, int(index))
         layers = int(prepared.figures[0].shape.layers)
-        _, time = layer_split.best_split(of, layers, 10**6)
+        _, time = best_split(of, layers, 10**6)
         assert float(deal.slowest[0]) == pytest.approx(time / 10**6, rel=1e-4)
 
 

@@ -173,9 +173,3 @@ def test_repeats_count_a_pair_by_its_own_difference(frame):
     newer = [pair[0], replace(pair[1], release="another")]
     assert residuals.repeats(newer, across_releases=False) is None
     assert residuals.repeats(newer, across_releases=True) == found
-
-
-def test_rank_differences_are_put_down_to_who_stands_wrong():
-    predicted, measured = np.array([1.0, 2.0, 4.0, 3.0]), np.array([1.0, 2.0, 3.0, 4.0])
-    found = residuals.displaced(predicted, measured, ["a", "a", "b", "b"])
-    assert found == [("b", 2, 1.0), ("a", 2, 0.0)]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.errors import WrongQuestion
-from planner.calibration.fit import other_parameters, peaks, site
+from planner.calibration.fit import other_parameters, peaks
 from planner.calibration.fit.core import cell, core, lab, weights
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import Fit, fit
@@ -78,27 +78,6 @@ def cross_validated(
         if advance:
             advance(1, name)
     return predicted
-
-
-def after_site(calibration: Calibration, groups: Sequence[str], few: int = 3, draws: int = 10) -> tuple[float, float]:
-    """Mean over groups of the error on a left-out group's other runs, before and after adapting to `few` of them."""
-    chance = np.random.default_rng(0)
-    frame, before, after = calibration.frame, [], []
-    for _, places, found in held_out(calibration, groups):
-        if len(places) <= few:
-            continue
-        alone = Frame(frame.catalog, [frame.runs[i] for i in calibration.rows[places]])
-        was, now = [], []
-        for _ in range(draws):
-            picked = chance.choice(len(places), few, replace=False)
-            rest = np.setdiff1d(np.arange(len(places)), picked)
-            adapted = site.adapted(alone, found.efficiencies, picked)
-            measured = alone.measured[rest]
-            was.append(np.abs(alone.predict(found.efficiencies).time[rest] / measured - 1).mean())
-            now.append(np.abs(alone.predict(adapted.efficiencies).time[rest] / measured - 1).mean())
-        before.append(float(np.mean(was)))
-        after.append(float(np.mean(now)))
-    return float(np.mean(before)), float(np.mean(after))
 
 
 def skipped(calibration: Calibration) -> list[str]:

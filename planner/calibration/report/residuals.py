@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from planner import cost
 from planner.calibration.fit.frame import Frame
-from planner.calibration.report.metrics import plan_of, ranks, same_job
+from planner.calibration.report.metrics import plan_of, same_job
 from planner.calibration.runs.run import Run
 from planner.cost.figures import Array
 from planner.performance.efficiency import Efficiencies
@@ -218,12 +218,3 @@ def repeats(runs: Iterable[Run], across_releases: bool) -> Repeats | None:
     # The mean that a row is held against holds the row itself: n / (n - 1) makes up for it.
     off = np.concatenate([np.abs(t - t.mean()) * np.sqrt(len(t) / (len(t) - 1)) for t in several])
     return Repeats(len(several), len(off), float(off.mean()))
-
-
-def displaced(predicted: Array, measured: Array, labels: Sequence[str]) -> list[tuple[str, int, float]]:
-    """Label, runs, and share of the squared rank differences (one less Spearman's correlation), most first."""
-    squared = (ranks(predicted) - ranks(measured)) ** 2
-    total = max(float(squared.sum()), 1e-300)
-    names = np.array(labels)
-    found = [(str(n), int((names == n).sum()), float(squared[names == n].sum() / total)) for n in np.unique(names)]
-    return sorted(found, key=lambda each: -each[2])

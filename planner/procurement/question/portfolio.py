@@ -49,9 +49,7 @@ WAYS: tuple[Way, ...] = get_args(Way)
 Objective = Literal["time", "cost", "tokens-per-dollar", "carbon"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 NetworkPrices = Literal["parts", "libra"]
-NETWORK_PRICES: tuple[NetworkPrices, ...] = get_args(NetworkPrices)
 Charge = Literal["cash", "amortised"]
-CHARGES: tuple[Charge, ...] = get_args(Charge)
 
 
 WIRINGS = ("rail-optimised", "fat-tree", "rail-only", "dragonfly", "torus")

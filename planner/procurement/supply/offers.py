@@ -8,7 +8,6 @@ from planner.procurement.supply.prices import age_days, quote
 
 OLDEST_DAYS = 3 * 365.25
 """Purchase prices older than this are of machines that are no longer sold."""
-HOURLY: tuple[Way, ...] = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 
 
 def everything(

@@ -21,7 +21,6 @@ LARGER_IS_BETTER = ("performance-per-dollar",)
 MEASURES = tuple(UNITS)
 """What may be limited beside the axes themselves."""
 Basis = Literal["purchase", "on-demand", "spot", "reserved-1y", "reserved-3y"]
-BASES: tuple[Basis, ...] = get_args(Basis)
 
 
 @dataclass(frozen=True, kw_only=True)
