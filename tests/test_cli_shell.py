@@ -164,8 +164,8 @@ def test_a_defect_asks_for_a_report(
     assert "report" in captured
     assert "Traceback" not in captured
     monkeypatch.setenv("CLUSTERWRIGHT_DEBUG", "1")
-    with pytest.raises(ZeroDivisionError):
-        commands.main(["fake"])
+    assert commands.main(["fake"]) == 70
+    assert "Traceback" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["models", "list"]], ids=" ".join)

@@ -156,7 +156,10 @@ def _run(argv: Sequence[str] | None) -> int:
 def _defect(error: Exception) -> int:
     """Report an error that nobody foresaw."""
     if os.environ.get("CLUSTERWRIGHT_DEBUG") == "1":
-        raise error
+        import traceback
+
+        render.error("".join(traceback.format_exception(error)))
+        return DEFECT
     render.error(
         f"this should not have happened: {type(error).__name__}: {error}\n"
         "Please report it with the command that you ran; CLUSTERWRIGHT_DEBUG=1 shows where."

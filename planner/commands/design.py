@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from planner.base.errors import WrongQuestion
+from planner.base.secrets import shown
 from planner.commands import asking
 
 FILE = click.Path(path_type=Path)
@@ -101,9 +102,13 @@ def design(
     except KeyboardInterrupt:
         if place:
             each = "point" if whole else "trial"
-            render.error(f"stopped; {place} keeps every finished {each}: the same command with --resume continues")
+            render.error(
+                f"stopped; {shown(place)} keeps every finished {each}: the same command with --resume continues"
+            )
         raise
-    design_view.deliver(found, study=study, as_json=as_json, output=output, journal=None if whole else place)
+    design_view.deliver(
+        found, study=study, as_json=as_json, output=output, journal=None if whole or place is None else shown(place)
+    )
 
 
 def _place(name: str, part: tuple[int, int] | None, size: int, *, whole: bool) -> str | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from planner import document
 from planner.base.errors import WrongQuestion
 from planner.base.processes import without_main
+from planner.base.secrets import shown
 from planner.catalog import Catalog
 from planner.schema.study import StudyResult, Trial
 from planner.study.answer import document as answer
@@ -134,7 +135,7 @@ def _searched(
     if how.workers > 1 and how.storage is None:
         raise WrongQuestion("--workers share a journal: name it, --storage study.journal")
     store = storing.storage(how.storage)
-    found = storing.opened(store, study, _asked(study), how.seed, how.storage or "memory", resume=how.resume)
+    found = storing.opened(store, study, _asked(study), how.seed, shown(how.storage or "memory"), resume=how.resume)
     if how.resume:
         trials.release(found)
     done = trials.counted(found)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from planner.base.secrets import scrubbed
 from planner.commands.screen import typeset
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def json(obj: object) -> None:
 
 
 def error(message: str) -> None:
-    """Print what went wrong to stderr, behind the program's name."""
+    """Print what went wrong to stderr, behind the program's name and without secrets."""
+    message = scrubbed(message)
     if _colour(sys.stderr):
         from rich.text import Text
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.base.locking import Lock
+from planner.base.secrets import shown
 from planner.study.program import storing
 
 KIND = "enumeration"
@@ -30,7 +31,7 @@ class Ledger:
         """
         if "://" in where:
             raise WrongQuestion(
-                f"--storage {where.split('@')[-1]}: every point of this study is evaluated, which keeps a file and no "
+                f"--storage {shown(where)}: every point of this study is evaluated, which keeps a file and no "
                 "database; --storage study.journal, or more machines by --shard"
             )
         self.path = storing.placed(where)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.base.errors import WrongQuestion
 from planner.base.locking import Lock
+from planner.base.secrets import scrubbed, shown
 from planner.study.question.study import LARGER_IS_BETTER, Study
 
 if TYPE_CHECKING:
@@ -29,14 +30,15 @@ def storage(where: str | None) -> Any:
     if where is None:
         return InMemoryStorage()
     if "://" in where:
-        shown = where.split("@")[-1]
         try:
             return RDBStorage(_with_driver(where))
         except ImportError:
-            raise WrongQuestion(f"--storage {shown}: its driver is missing; pip install psycopg2-binary") from None
+            raise WrongQuestion(
+                f"--storage {shown(where)}: its driver is missing; pip install psycopg2-binary"
+            ) from None
         except Exception as error:
-            reason = str(error.__cause__ or error).strip().splitlines()[0]
-            raise WrongQuestion(f"--storage {shown}: {reason}") from None
+            reason = (str(error.__cause__ or error).strip().splitlines() or [type(error).__name__])[0]
+            raise WrongQuestion(f"--storage {shown(where)}: {scrubbed(reason, where)}") from None
     path = placed(where)
     mended(path, "op_code", "of a study's trials")
     try:
