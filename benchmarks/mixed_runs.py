@@ -187,9 +187,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         known = load()
-        read = importing.imported(DATA / "sailor_profiles.csv", known, "opt-350m", None, "fp32")
-        for each in read.profiles:
-            overlay.write(Path(folder), each)
+        for part in NODES:
+            read = importing.imported(DATA / "sailor_profiles.csv", known, "opt-350m", part, "fp32")
+            for each in read.profiles:
+                overlay.write(Path(folder), each)
         for run in runs()[: 1 if options.tiny else None]:
             for way in WAYS:
                 of = prepared(run, way, Path(folder))

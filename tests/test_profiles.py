@@ -365,6 +365,21 @@ def test_wrong_csv_is_refused_with_its_place(name, known, tmp_path):
     assert str(path) in str(error.value)
 
 
+FP32_BEATEN = "opt-350m,A100-SXM4-80GB,8,1,"
+"""2.4 times the fp32 peak of an A100: fp32 that was computed in TF32."""
+
+
+def test_times_faster_than_their_precision_are_refused(known, tmp_path):
+    rows = ("0,0,0.002,0.001,0.01", "1,24,0.009,0.018,0", "25,25,0.03,0.06,0")
+    path = profile_file(tmp_path / "p.csv", rows, FP32_BEATEN)
+    with pytest.raises(WrongQuestion, match=r"whose peak is 19.5 in fp32: were they measured in TF32, .* or bf16"):
+        importing.imported(path, known, precision="fp32")
+    (right,) = importing.imported(path, known, precision="bf16").profiles
+    mine = catalog.load(overlay.write(tmp_path / "mine", replace(right, precision="fp32")).parent.parent)
+    with pytest.raises(WrongQuestion, match=r"whose peak is 19.5 in fp32; import it again"):
+        overlay.read(mine)
+
+
 BAD_JSON = {
     "a list": ("[1, 2]", "no profile: expected"),
     "another document": ('{"kind": "plan", "plans": []}', "no profile: expected"),

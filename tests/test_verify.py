@@ -242,9 +242,10 @@ def test_nothing_takes_time_without_a_reason(cause: str) -> None:
     assert "causes_have_a_reason" in _named(lie)
 
 
-def test_a_faster_step_needs_faster_hardware() -> None:
+@pytest.mark.parametrize("factor", [0.1, 0.43])
+def test_a_faster_step_needs_faster_hardware(factor: float) -> None:
+    """Faster than the peak of its own precision, too: H100s reach twice as much in 8 bit."""
     plan = best("dense")
-    factor = 0.1
     prediction = replace(
         plan.prediction,
         step_time_s=plan.prediction.step_time_s * factor,

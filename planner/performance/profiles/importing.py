@@ -11,12 +11,11 @@ from pathlib import Path
 from planner.base.errors import WrongQuestion, nearest
 from planner.catalog import Catalog
 from planner.cost.measured import Point
-from planner.models.parameters import parameters
 from planner.models.workload import library
 from planner.models.workload import model as find_model
 from planner.performance.profiles import files
 from planner.performance.profiles.files import ProfileRow
-from planner.performance.profiles.profile import Profile
+from planner.performance.profiles.profile import Profile, layer_rate, peak
 from planner.schema.hardware import Accelerator
 from planner.schema.workload import Model
 
@@ -238,6 +237,14 @@ def _seconds(model: Model, tp: int, micro: int, found: Mapping[int, ProfileRow])
     )
 
 
+def _in_another(part: Accelerator, rate: float) -> str:
+    """Which precisions the times may be of, for a message."""
+    able = [name for name in PRECISIONS if peak(part, name) >= rate]
+    if part.peak.get("tf32", 0.0) >= rate:
+        able.insert(0, "TF32, which no plan is in,")
+    return f"were they measured in {' or '.join(able)} (--precision)? Or " if able else ""
+
+
 def _possible(
     model: Model,
     part: Accelerator,
@@ -247,29 +254,29 @@ def _possible(
     row: ProfileRow,
     notes: list[str],
 ) -> dict[int, list[Point]]:
-    """The points with times that the accelerator can reach: ``2 tokens N / (tp t)`` FLOP/s is at most its peak.
+    """The points with times that the accelerator can reach: ``2 tokens N / (tp t)`` FLOP/s is at most its peak in the
+    precision that they are filed under.
 
     A head that beats the peak cannot have computed logits: its time is dropped, and the model's own used.
     """
-    counted = parameters(model)
-    weights = sum(layer for layer in (counted.attention_per_layer, counted.dense_mlp_per_layer))
-    peak = max(rate for dtype, rate in part.peak.items() if precision == "fp32" or dtype in ("bf16", "fp16", "fp8"))
     best, dropped, file = 0.0, 0, row.where.rpartition(":")[0]
+    limit = peak(part, precision)
+    if not limit:
+        raise WrongQuestion(f"{file}: {part.id} has no products in {precision}: what are the times of (--precision)?")
     found: dict[int, list[Point]] = {}
     for tp, several in points.items():
         for point in several:
             forward, backward, *ends = point.seconds
-            work = 2.0 * point.micro * sequence / tp
-            rate = max(work * weights / forward, 2.0 * work * weights / backward)
-            if rate > peak:
+            rate = layer_rate(model, sequence, tp, point)
+            if rate > limit:
                 raise WrongQuestion(
                     f"{file}: a layer of {model.id} at tp {tp}, micro-batch {point.micro} would run at "
-                    f"{rate / 1e12:,.0f} TFLOP/s on {part.id}, whose peak is {peak / 1e12:,.0f}: are the times in "
-                    f"seconds, of {sequence:,} tokens, and of this model?"
+                    f"{rate / 1e12:,.1f} TFLOP/s on {part.id}, whose peak is {limit / 1e12:,.1f} in {precision}: "
+                    f"{_in_another(part, rate)}are the times in seconds, of {sequence:,} tokens, and of this model?"
                 )
-            best = max(best, rate / peak)
-            logits = work * model.vocab * model.hidden
-            if ends[2] and logits / ends[2] > peak:
+            best = max(best, rate / limit)
+            logits = 2.0 * point.micro * sequence / tp * model.vocab * model.hidden
+            if ends[2] and logits / ends[2] > limit:
                 ends[2:], dropped = (0.0, 0.0), dropped + 1
             found.setdefault(tp, []).append(Point(point.micro, (forward, backward, *ends)))
     if best < SLOWEST:

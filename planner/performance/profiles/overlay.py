@@ -14,7 +14,8 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost.measured import FIELDS, Point
 from planner.models import files
-from planner.performance.profiles.profile import Profile
+from planner.models.workload import library
+from planner.performance.profiles.profile import Profile, layer_rate, peak
 
 FOLDER = "profiles"
 COMMON = ("model", "accelerator", "precision", "sequence", "layers", "sequence_parallel", "tp_communication")
@@ -29,7 +30,28 @@ def read(catalog: Catalog) -> tuple[Profile, ...]:
     Raises:
         WrongQuestion: a file that `profile import` did not write so.
     """
-    return tuple(_profile(path) for layer in catalog.layers for path in sorted((layer.folder / FOLDER).glob("*.csv")))
+    paths = [path for layer in catalog.layers for path in sorted((layer.folder / FOLDER).glob("*.csv"))]
+    return tuple(_reachable(catalog, _profile(path)) for path in paths)
+
+
+def _reachable(catalog: Catalog, profile: Profile) -> Profile:
+    """The profile, if no layer beats the peak of the precision that it is filed under.
+
+    Raises:
+        WrongQuestion: one does: it was timed in another precision.
+    """
+    if profile.accelerator not in catalog.accelerators or profile.model not in library():
+        return profile
+    part, model = catalog.accelerator(profile.accelerator), library()[profile.model]
+    rates = [layer_rate(model, profile.sequence, tp, point) for tp, some in profile.points.items() for point in some]
+    fastest, limit = max(rates, default=0.0), peak(part, profile.precision)
+    if fastest > limit:
+        raise WrongQuestion(
+            f"{profile.origin}: a layer of {model.id} would run at {fastest / 1e12:,.1f} TFLOP/s on {part.id}, whose "
+            f"peak is {limit / 1e12:,.1f} in {profile.precision}; import it again in the precision that was timed "
+            "(profile import --precision)"
+        )
+    return profile
 
 
 def _profile(path: Path) -> Profile:

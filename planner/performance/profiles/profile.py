@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from planner.cost.measured import LayerTable, Point
-from planner.schema.workload import Workload
+from planner.models.parameters import parameters
+from planner.performance import binding
+from planner.schema.hardware import Accelerator
+from planner.schema.workload import Model, Workload
 
 SIXTEEN_BIT = ("bf16", "fp16")
 """Precisions whose kernels run at the same rate: a profile in one holds for the other."""
@@ -59,6 +62,19 @@ class Profile:
             f"layer times of {self.model} on {self.accelerator} measured at {self.measured} points, not modelled "
             f"({self.source}, {self.rows:,} rows, sha256 {self.sha256}, {self.date})"
         )
+
+
+def layer_rate(model: Model, sequence: int, tp: int, point: Point) -> float:
+    """FLOP/s of a layer's products in the faster of its passes: ``2 tokens N / (tp t)``, twice that backward."""
+    counted, (forward, backward, *_) = parameters(model), point.seconds
+    work = 2.0 * point.micro * sequence / tp * (counted.attention_per_layer + counted.dense_mlp_per_layer)
+    return max(work / forward, 2.0 * work / backward)
+
+
+def peak(part: Accelerator, precision: str) -> float:
+    """Dense FLOP/s that products can reach in a precision, the faster of both 16-bit formats; 0 if there are none."""
+    formats = SIXTEEN_BIT if precision in SIXTEEN_BIT else (precision,)
+    return max((binding.peak_of(part, name) for name in formats if binding.can_train_in(part, name)), default=0.0)
 
 
 def alike(precision: str, other: str) -> bool:
