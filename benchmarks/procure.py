@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import measure
 from planner import catalog as catalogs
 from planner.procurement.program import pruning
-from planner.procurement.program.model import ProcureInstance, ProcureVariant
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant
 from planner.procurement.program.solve import Settings, best
 from planner.procurement.question.portfolio import Job, Limits, NodeOption, Portfolio, StatedPrice
 from planner.procurement.supply.acquiring import pools

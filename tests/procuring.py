@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from planner.catalog import cluster, load
-from planner.procurement.program.model import ProcureInstance
+from planner.procurement.program.instance import ProcureInstance
 from planner.procurement.question.portfolio import Job, Limits, Portfolio
 from planner.procurement.supply.pools import Item, SupplyPool
 from planner.procurement.throughput.column import Column
@@ -128,38 +128,71 @@ class Answer:
 
 
 def answers(instance: ProcureInstance) -> Iterator[Answer]:
-    """Every assignment that keeps all limits, with what it costs; held pools in one copy only."""
+    """Every assignment that keeps all limits, with every first day of its pools, and what it costs."""
     days = {(c.job, c.pool): c.days for c in instance.columns}
     for run in itertools.product(range(len(instance.pools)), repeat=len(instance.jobs)):
         if any((j, p) not in days for j, p in enumerate(run)):
             continue
-        found = _answer(instance, run, days)
+        yield from _answers(instance, run, days)
+
+
+def _answers(instance: ProcureInstance, run: tuple[int, ...], days: dict[tuple[int, int], float]) -> Iterator[Answer]:
+    """An assignment with every number of copies, every first day on which pools may begin, and every order."""
+    pools = instance.pools
+    each = []
+    for p in sorted(set(run)):
+        mine = [j for j, q in enumerate(run) if q == p]
+        if pools[p].hired:
+            ends = [_ends(instance, [j], p, days, pools[p].start_day, 1) for j in mine]
+            each.append([(0, 0.0, max(e for e in ends if e is not None))] if None not in ends else [])
+            continue
+        options = ((n, start) for n in range(1, pools[p].copies + 1) for start in _first_days(instance, pools[p]))
+        each.append(
+            [(n, start, end) for n, start in options if (end := _ends(instance, mine, p, days, start, n)) is not None]
+        )
+    for chosen in itertools.product(*each):
+        found = _costed(instance, run, days, dict(zip(sorted(set(run)), chosen, strict=True)))
         if found is not None:
             yield found
 
 
-def _answer(instance: ProcureInstance, run: tuple[int, ...], days: dict[tuple[int, int], float]) -> Answer | None:
-    pools, limits = instance.pools, instance.asked.limits
-    done, copies = 0.0, dict.fromkeys(range(len(pools)), 1)
-    for p in set(run):
-        mine = [j for j, q in enumerate(run) if q == p]
-        if pools[p].copies > 1 and not pools[p].hired:
-            window = instance.jobs[0].deadline_day - pools[p].start_day
-            copies[p] = max(1, math.ceil(sum(days[j, p] for j in mine) / window - 1e-12))
-            if copies[p] > pools[p].copies or max(days[j, p] for j in mine) > window:
-                return None
-            continue
-        if pools[p].hired:
-            ends = [_alone(instance, j, p, days) for j in mine]
+def _first_days(instance: ProcureInstance, pool: SupplyPool) -> list[float]:
+    """A purchase begins on its delivery, when a job is released, or with a month."""
+    days = {pool.start_day, *(job.release_day for job in instance.jobs), *(n * 365.25 / 12 for n in range(4))}
+    return sorted(day for day in days if pool.start_day <= day < HORIZON)
+
+
+def _ends(
+    instance: ProcureInstance, mine: list[int], p: int, days: dict[tuple[int, int], float], start: float, copies: int
+) -> float | None:
+    """The earliest end of all over the orders in which no one is late; None where there is none."""
+    best = None
+    for order in itertools.permutations(mine):
+        free, last = [start] * copies, 0.0
+        for j in order:
+            first = max(instance.jobs[j].release_day, free[0])
+            free = sorted([first + days[j, p], *free[1:]])
+            last = max(last, first + days[j, p])
+            if first + days[j, p] > instance.jobs[j].deadline_day + 1e-9:
+                break
         else:
-            ends = _shared(instance, mine, p, days)
-        if any(end > instance.jobs[j].deadline_day + 1e-9 for j, end in zip(mine, ends, strict=True)):
-            return None
-        done = max(done, *ends)
-    held = [pools[p] for p in set(run) if not pools[p].hired for _ in range(copies[p])]
+            best = last if best is None else min(best, last)
+    return best
+
+
+def _costed(
+    instance: ProcureInstance, run: tuple[int, ...], days: dict[tuple[int, int], float],
+    chosen: dict[int, tuple[int, float, float]],
+) -> Answer | None:  # fmt: skip
+    pools, limits = instance.pools, instance.asked.limits
+    held = [pools[p] for p, (copies, _, _) in chosen.items() for _ in range(copies)]
     worked = [(pools[p], days[j, p]) for j, p in enumerate(run)]
     capital = sum(pool.items[0].unit_price_usd for pool in held)
-    running = sum(pool.month_usd * pool.held_days / (365.25 / 12) for pool in held)
+    running = sum(
+        copies * pools[p].month_usd * (pools[p].held_days - (start - pools[p].start_day)) / (365.25 / 12)
+        for p, (copies, start, _) in chosen.items()
+        if copies
+    )
     running += sum(pool.day_usd * d for pool, d in worked)
     carbon = sum(pool.day_kg * d for pool, d in worked)
     for limit, use in (
@@ -171,32 +204,7 @@ def _answer(instance: ProcureInstance, run: tuple[int, ...], days: dict[tuple[in
     ):
         if limit is not None and use > limit:
             return None
-    return Answer(run, capital + running, capital + running, carbon, done)
-
-
-def _alone(instance: ProcureInstance, j: int, p: int, days: dict[tuple[int, int], float]) -> float:
-    return max(instance.jobs[j].release_day, instance.pools[p].start_day) + days[j, p]
-
-
-def _shared(instance: ProcureInstance, mine: list[int], p: int, days: dict[tuple[int, int], float]) -> list[float]:
-    """Ends under earliest deadline first with interruption, in steps from event to event."""
-    left = {j: days[j, p] for j in mine}
-    ends: dict[int, float] = {}
-    now = 0.0
-    starts = {j: max(instance.jobs[j].release_day, instance.pools[p].start_day) for j in mine}
-    while left:
-        ready = [j for j in left if starts[j] <= now + 1e-12]
-        coming = [starts[j] for j in left if starts[j] > now + 1e-12]
-        if not ready:
-            now = min(coming)
-            continue
-        first = min(ready, key=lambda j: (instance.jobs[j].deadline_day, j))
-        step = min([left[first]] + [day - now for day in coming])
-        now, left[first] = now + step, left[first] - step
-        if left[first] <= 1e-12:
-            ends[first] = now
-            del left[first]
-    return [ends[j] for j in mine]
+    return Answer(run, capital + running, capital + running, carbon, max(end for _, _, end in chosen.values()))
 
 
 def best_value(instance: ProcureInstance, objective: str) -> float:

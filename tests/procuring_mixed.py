@@ -1,8 +1,7 @@
-"""The oracle of jobs on several pools at once: every assignment, and in each whether a calendar exists.
+"""The oracle of jobs on several pools at once: every assignment, and in each every order of the jobs.
 
-It exists if times can be given to sets of jobs that may work together (no copy of a pool twice), so that every job has
-its days within its window: a linear program in which nothing is wrapped or rounded (a preemptive schedule is a sequence
-of such sets). The planner has no part in it.
+Pools cost nothing by the month here, so that they may as well be there from their first day; from when they should be
+is asked of :mod:`tests.procuring`. The planner has no part in it.
 """
 
 from __future__ import annotations
@@ -12,13 +11,10 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
-from planner.procurement.program.model import ProcureInstance
-from planner.procurement.program.schedule import calendar
+from planner.procurement.program.instance import ProcureInstance
 from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.throughput.column import Column, Place
-from planner.solver import Linear, Problem, Status, total
 from tests.procuring import bought, random_instance
 
 Hold = dict[int, int]
@@ -29,9 +25,10 @@ def mixed_instance(seed: int, *, copies: int = 1, third: bool = False) -> Procur
     `third` pool to buy, those may be at odds: jobs on A and B, on B and C, on C and A.
     """
     plain = random_instance(seed, copies=copies)
+    plain = replace(plain, pools=[replace(pool, month_usd=0.0, running={}) for pool in plain.pools])
     r = random.Random(10_000 + seed)
     if third:
-        more = bought(2, r.uniform(10, 300) * 1e3, 1e3, r.uniform(0, 500), day_kg=r.uniform(10, 900), copies=copies)
+        more = bought(2, r.uniform(10, 300) * 1e3, 0.0, r.uniform(0, 500), day_kg=r.uniform(10, 900), copies=copies)
         own = [
             Column(j, len(plain.pools), days := r.uniform(3, 70), job.tokens / days / 86400)
             for j, job in enumerate(plain.jobs)
@@ -99,49 +96,32 @@ def _way(
 def earliest(instance: ProcureInstance, way: Way) -> float:
     """The day on which all is done under a way, at the earliest; infinite where a deadline cannot be kept."""
     days = {(c.job, c.place): c.days for c in instance.columns}
-    ready = [max(job.release_day, *(instance.pools[p].start_day for p in place))
-             for job, place in zip(instance.jobs, way.run, strict=True)]  # fmt: skip
-    due = [job.deadline_day for job in instance.jobs]
-    points = sorted({0.0, *ready, *due})
-    for last in range(1, len(points)):
-        if points[last] > max(ready):
-            day = _done_by(instance, way, days, list(zip(ready, due, strict=True)), points[: last + 1])
-            if day is not None:
-                return day
-    return math.inf
+    return min(_done(instance, way, days, order) for order in itertools.permutations(range(len(way.run))))
 
 
-def _done_by(
-    instance: ProcureInstance, way: Way, days: dict[tuple[int, Place], float], windows: list[tuple[float, float]],
-    points: list[float],
-) -> float | None:  # fmt: skip
-    """The earliest end if it lies in the last span, by a linear program over sets of jobs that work at a time."""
-    program = Problem()
-    spans = list(pairwise(points))
-    done = program.continuous("done", points[-2], points[-1])
-    worked: dict[int, list[Linear]] = {j: [] for j in range(len(way.run))}
-    for t, (start, end) in enumerate(spans):
-        times = []
-        able = [j for j, (a, b) in enumerate(windows) if a <= start and end <= b]
-        for jobs in _together(instance, way, able):
-            times.append(program.continuous(f"time_{t}_{'_'.join(map(str, jobs))}"))
-            for j in jobs:
-                worked[j].append(times[-1])
-        program.constrain(total(times) <= (done - start if t == len(spans) - 1 else end - start), f"span_{t}")
-    for j, times in worked.items():
-        program.constrain(total(times) == days[j, way.run[j]], f"job_{j}")
-    program.minimise(done)
-    found = program.solve()
-    return found.objective if found.status is Status.OPTIMAL else None
+def _done(instance: ProcureInstance, way: Way, days: dict[tuple[int, Place], float], order: tuple[int, ...]) -> float:
+    """When all is done if every job in its turn starts as soon as a copy of each of its pools is free until its end."""
+    booked: list[tuple[int, float, float]] = []
+    for j in order:
+        place, each = way.run[j], instance.jobs[j]
+        ready = max(each.release_day, *(instance.pools[p].start_day for p in place))
+        for start in sorted({ready, *(end for _, _, end in booked if end > ready)}):
+            end = start + days[j, place]
+            if end > each.deadline_day + 1e-9:
+                return math.inf
+            if all(_free(booked, p, start, end) < way.hold[p] for p in place if not instance.pools[p].hired):
+                booked += [(p, start, end) for p in place if not instance.pools[p].hired]
+                booked += [(-1, start, end)]
+                break
+    return max(end for _, _, end in booked)
 
 
-def _together(instance: ProcureInstance, way: Way, able: list[int]) -> Iterator[tuple[int, ...]]:
-    """Sets of jobs that may work at the same time: a copy of each pool for each job."""
-    for n in range(1, len(able) + 1):
-        for jobs in itertools.combinations(able, n):
-            taken = [p for j in jobs for p in way.run[j] if not instance.pools[p].hired]
-            if all(taken.count(p) <= way.hold[p] for p in set(taken)):
-                yield jobs
+def _free(booked: list[tuple[int, float, float]], p: int, start: float, end: float) -> int:
+    """The most copies of a pool that are taken on a day between two."""
+    mine = [(a, b) for q, a, b in booked if q == p and b > start + 1e-9 and a < end - 1e-9]
+    return max(
+        (sum(a <= day + 1e-9 < b for a, b in mine) for day in [start, *(a for a, _ in mine if a > start)]), default=0
+    )
 
 
 def best_way(instance: ProcureInstance, objective: str) -> float:
@@ -155,7 +135,7 @@ def best_way(instance: ProcureInstance, objective: str) -> float:
 def faults(instance: ProcureInstance, solution: ProgramSolution) -> list[str]:
     """What cannot be about a calendar: copies that do two things, pools of a job apart, days missing, windows left."""
     found = []
-    stretches = calendar(instance, solution)
+    stretches, days = solution.calendar, {(c.job, c.place): c.days for c in instance.columns}
     for a, b in itertools.combinations(stretches, 2):
         apart = a.end <= b.start + 1e-6 or b.end <= a.start + 1e-6
         if not apart and a.pool == b.pool and (a.job == b.job or (a.copy == b.copy and a.pool in solution.hold)):
@@ -163,7 +143,7 @@ def faults(instance: ProcureInstance, solution: ProgramSolution) -> list[str]:
     for j, place in solution.run.items():
         times = {p: sorted((s.start, s.end) for s in stretches if (s.job, s.pool) == (j, p)) for p in place}
         for p, mine in times.items():
-            if abs(sum(end - start for start, end in mine) - solution.work[j]) > 1e-5:
+            if abs(sum(end - start for start, end in mine) - days[j, place]) > 1e-5:
                 found.append(f"job {j} has not its days on {p}")
             covered = [(s, e) for q in place for s, e in times[q]]
             if any(not any(a - 1e-6 <= s and e <= b + 1e-6 for a, b in _whole(mine)) for s, e in covered):

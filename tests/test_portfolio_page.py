@@ -32,6 +32,7 @@ mixed = [{ pools = ["p4de.24xlarge", "own dgx-a100-80gb"] }]
 """
 NEEDS: dict[tuple[str, str], dict[str, Any]] = {
     ("workloads", "rank"): {"method": "lora"},
+    ("workloads", "restart"): {"interruptible": True},
     ("candidates", "wirings"): {"node": "hgx-h100", "ways": ["buy"]},
     ("mixed", "latency"): {"link": "100 Gbit/s"},
 }

@@ -15,7 +15,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands import cli
 from planner.procurement import run as procuring
-from planner.procurement.program.model import ProcureVariant
+from planner.procurement.program.instance import ProcureVariant
 from planner.procurement.program.solve import best
 from planner.procurement.question import flags as asking
 from planner.procurement.question import reading

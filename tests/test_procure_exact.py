@@ -9,8 +9,7 @@ import pytest
 
 from planner.procurement.program import infeasible, marginal, pruning
 from planner.procurement.program.alternatives import families, ranked
-from planner.procurement.program.model import FAR, ProcureInstance, ProcureVariant, limits
-from planner.procurement.program.schedule import calendar, makespan
+from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, limits
 from planner.procurement.program.solve import Settings, best, solve
 from planner.procurement.question.portfolio import Job, Limits
 from planner.procurement.throughput.column import Column
@@ -55,7 +54,7 @@ def test_agrees_with_trying_everything_in_several_copies(objective: str) -> None
         if found is not None:
             assert found.value == pytest.approx(wanted, rel=1e-6), seed
             several += any(n > 1 for n in found.hold.values())
-            assert all(s.copy < max(found.hold.get(s.pool, 1), 1) for s in calendar(instance, found))
+            assert all(s.copy < max(found.hold.get(s.pool, 1), 1) for s in found.calendar)
     assert several > 3
 
 
@@ -109,9 +108,9 @@ def test_held_machines_work_only_while_they_are_paid_for() -> None:
 
 
 def _two_after_one_another(second: float, **more: object) -> ProcureInstance:
-    """Two jobs of 10 days, the second from a day on, and one offer to hire."""
-    jobs = (job(0, 20.0), job(1, 40.0, second))
-    columns = [Column(j, 0, 10.0, 1e3) for j in range(2)]
+    """Two jobs of 12 days, each due 20 days after its release, the second from a day on, and one offer to hire."""
+    jobs = (job(0, 20.0), job(1, second + 20.0, second))
+    columns = [Column(j, 0, 12.0, 1e3) for j in range(2)]
     return ProcureInstance(portfolio(jobs), [replace(hired(0, 100.0), **more)], columns)  # type: ignore[arg-type]
 
 
@@ -127,7 +126,7 @@ def test_hired_nodes_count_while_they_are_hired(scarce: dict[str, object]) -> No
 
 
 def test_scarce_machines_need_what_they_dominate() -> None:
-    jobs = (job(0, 20.0), job(1, 20.0))
+    jobs = (job(0, 15.0), job(1, 15.0))
     offered = [replace(hired(0, 100.0), copies=1), replace(hired(2, 200.0), copies=1)]
     instance = ProcureInstance(portfolio(jobs), offered, [Column(j, p, 10.0, 1e3) for j in range(2) for p in range(2)])
     lean = replace(instance, columns=pruning.undominated(instance, across=True))
@@ -163,22 +162,38 @@ def test_a_dominated_pool_is_never_chosen() -> None:
         assert found is None or last not in found.pools, seed
 
 
-def test_copies_share_a_span_by_mcnaughton() -> None:
-    # Three jobs of 20 days on two copies by day 30: only if one of them is cut and moved.
-    jobs = tuple(job(n, 30.0) for n in range(3))
-    pool = bought(0, 1e5, copies=3)
-    instance = ProcureInstance(portfolio(jobs), [pool], [Column(n, 0, 20.0, 1e3) for n in range(3)])
+def test_a_job_runs_in_one_piece_unless_it_may_be_paused() -> None:
+    # A job of 20 days by day 30 on one copy, and one of 5 days that has to run from day 10 to day 16.
+    jobs = (job(0, 30.0), job(1, 16.0, 10.0))
+    pool = bought(0, 1e5, copies=2)
+    instance = ProcureInstance(portfolio(jobs), [pool], [Column(0, 0, 20.0, 1e3), Column(1, 0, 5.0, 1e3)])
     found = best(instance, ProcureVariant(), "cost", SETTINGS)
     assert found is not None and found.hold == {0: 2}
-    stretches = calendar(instance, found)
-    for one in stretches:
-        for other in stretches:
-            if one is not other and (one.copy == other.copy or one.job == other.job):
-                assert one.end <= other.start + 1e-6 or other.end <= one.start + 1e-6
-    assert makespan(instance, found) == pytest.approx(30.0)
-    tight = replace(instance, asked=replace(instance.asked, jobs=tuple(replace(j, deadline_day=29.0) for j in jobs)))
-    more = best(tight, ProcureVariant(), "cost", SETTINGS)
-    assert more is not None and more.hold == {0: 3}
+    assert len(found.calendar) == 2
+    paused = replace(instance, asked=replace(instance.asked, jobs=(replace(jobs[0], interruptible=True), jobs[1])))
+    cheaper = best(paused, ProcureVariant(), "cost", SETTINGS)
+    assert cheaper is not None and cheaper.hold == {0: 1}
+    mine = [(s.start, s.end) for s in cheaper.calendar if s.job == 0]
+    assert len(mine) == 2 and mine[0] == (0.0, 10.0) and mine[1][0] == pytest.approx(15.0)
+    assert sum(end - start for start, end in mine) == pytest.approx(20.0 + jobs[0].restart_days)
+
+
+def test_a_pause_costs_its_restart() -> None:
+    # Two offers: the cheap one takes a pause of 8 days at 1,000 USD; the dear one costs 5,000 USD more and does not.
+    jobs = (replace(job(0, 60.0), interruptible=True, restart_days=8.0), job(1, 16.0, 10.0))
+    cheap, dear = replace(hired(0, 1_000.0), copies=1), hired(1, 1_250.0)
+    columns = [Column(0, 0, 20.0, 1e3), Column(0, 1, 20.0, 1e3), Column(1, 0, 5.0, 1e3)]
+    instance = ProcureInstance(portfolio(jobs), [cheap, dear], columns)
+    free = best(instance, ProcureVariant(), "cost", SETTINGS)
+    assert free is not None and free.run[0] == (0,)  # after the other there is time: no pause at all
+    assert free.cost == pytest.approx(25_000.0)
+    hurried = replace(instance, asked=replace(instance.asked, jobs=(replace(jobs[0], deadline_day=34.0), jobs[1])))
+    found = best(hurried, ProcureVariant(), "cost", SETTINGS)
+    assert found is not None and found.run[0] == (1,) and found.cost == pytest.approx(30_000.0)
+    only = replace(hurried, columns=[columns[0], columns[2]])
+    paid = best(only, ProcureVariant(), "cost", SETTINGS)
+    assert paid is not None and paid.cost == pytest.approx(33_000.0)
+    assert paid.bound == pytest.approx(33_000.0, rel=1e-3)
 
 
 def test_a_monthly_limit_spreads_rent_over_months() -> None:
@@ -203,6 +218,9 @@ def test_owned_nodes_are_divided_not_multiplied() -> None:
     instance = ProcureInstance(asked, pools, [Column(j, p, 20.0, 1e3) for j in range(2) for p in range(2)])
     found = best(instance, ProcureVariant(), "cost", SETTINGS)
     assert found is not None and sorted(found.run.values()) == [(0,), (1,)]  # one at home, one rented
+    later = replace(instance, asked=replace(asked, jobs=(jobs[0], job(1, 40.0))))
+    after = best(later, ProcureVariant(), "cost", SETTINGS)
+    assert after is not None and set(after.run.values()) == {(0,)}  # one after the other
 
 
 def test_alternatives_differ_in_kind_and_get_worse() -> None:
@@ -307,7 +325,7 @@ def test_of_two_jobs_that_are_due_together_the_more_urgent_goes_first() -> None:
         instance = ProcureInstance(portfolio(jobs), [bought(0, 1e5)], [Column(n, 0, 20.0, 1e3) for n in range(2)])
         found = best(instance, ProcureVariant(), "cost", SETTINGS)
         assert found is not None
-        assert [stretch.job for stretch in calendar(instance, found)] == [urgent, 1 - urgent]
+        assert [stretch.job for stretch in found.calendar] == [urgent, 1 - urgent]
 
 
 @pytest.mark.parametrize("solver", ["highs", pytest.param("cbc", marks=needs_cbc)])

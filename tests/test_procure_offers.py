@@ -11,7 +11,7 @@ import pytest
 from planner.base.errors import NoAnswer
 from planner.catalog import load
 from planner.procurement import run
-from planner.procurement.program.model import ProcureVariant
+from planner.procurement.program.instance import ProcureVariant
 from planner.procurement.program.solve import best
 from planner.procurement.question import flags as asking
 from planner.procurement.question import reading

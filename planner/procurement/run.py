@@ -19,7 +19,7 @@ from planner.cost.ownership import resale
 from planner.procurement.answer import breakeven, document
 from planner.procurement.program import infeasible, marginal, pruning
 from planner.procurement.program.alternatives import families, ranked
-from planner.procurement.program.model import ProcureInstance, ProcureVariant, limits
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, limits
 from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.program.solve import USUAL, Settings, best
 from planner.procurement.question.portfolio import Portfolio

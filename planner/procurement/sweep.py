@@ -11,7 +11,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.procurement import run
 from planner.procurement.answer import document
-from planner.procurement.program.model import ProcureVariant
+from planner.procurement.program.instance import ProcureVariant
 from planner.procurement.program.solve import USUAL, Settings, best
 from planner.procurement.question.portfolio import Portfolio
 from planner.question.amounts import usd

@@ -186,7 +186,7 @@ class PoolBought(Record):
     racks: float
     switch_ports: float
     utilisation: float
-    """Share of the time from its start to the horizon in which it works."""
+    """Share of the time from its start to its end or the horizon in which it works."""
     price_date: str
     stale: bool
     """Whether the price is older than a year, undated, or of a day still to come."""
@@ -220,6 +220,11 @@ class JobDone(Record):
     """80 % interval of the finish, from that of the step time."""
     pools: tuple[str, ...]
     """One, or several that work on it at the same times, in the order of the plan's own."""
+    interruptible: bool = False
+    """Whether it may be paused where another job needs its nodes; else it runs in one piece."""
+    restart_days: float = 0.0
+    """Lost at each pause, until it works again."""
+    pauses: int = 0
     schedule: tuple[Stretch, ...]
     plan: Plan
 

@@ -28,6 +28,8 @@ LIMITS = ("budget", "capital", "monthly", "power", "racks", "switch_ports", "car
 CALENDAR = 1e-6
 """Days that a calendar may be off."""
 SIGNED = ("slack",)
+TERMS = {"reserved-1y": 365.25, "reserved-3y": 3 * 365.25}
+"""Days of a term."""
 
 Check = Callable[[ProcureOptions, Alternative], Iterator[str]]
 
@@ -85,9 +87,14 @@ def jobs_are_done(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     for job in a.workloads:
         worked = _worked(job)
         if worked < job.days * (1 - 1e-6) - CALENDAR:
-            yield f"{job.name} runs {worked:.6g} days and takes {job.days:.6g}"
+            yield f"{job.name} works {worked:.6g} days and takes {job.days:.6g}"
         if worked > job.days * (1 + 1e-6) + CALENDAR and question.objective != "tokens-per-dollar":
-            yield f"{job.name} runs {worked:.6g} days and takes {job.days:.6g}"
+            yield f"{job.name} works {worked:.6g} days and takes {job.days:.6g}"
+        pauses = len(_times(job, job.pools[0])) - 1
+        if pauses != job.pauses:
+            yield f"{job.name} is paused {pauses} times, not {job.pauses}"
+        if pauses > 0 and not job.interruptible:
+            yield f"{job.name} is paused, and may not be"
         if not same(job.tokens_per_s * job.days * 86400.0, job.tokens):
             yield f"{job.name}: {job.tokens_per_s:.9g} tokens/s are not {job.tokens:.6g} in {job.days:.9g} days"
         if not same(job.days, job.plan.money.days) or not same(job.tokens, job.plan.workload.tokens):
@@ -101,8 +108,8 @@ def jobs_are_done(question: ProcureOptions, a: Alternative) -> Iterator[str]:
 
 
 def _worked(job: JobDone) -> float:
-    """Days on which a job runs: those of any one of the pools that work on it."""
-    return sum(s.end_day - s.start_day for s in job.schedule if s.pool == job.pools[0])
+    """Days on which a job makes progress: those of any one of its pools, without its restarts."""
+    return sum(s.end_day - s.start_day for s in job.schedule if s.pool == job.pools[0]) - job.pauses * job.restart_days
 
 
 def plans_fit_their_pools(question: ProcureOptions, a: Alternative) -> Iterator[str]:
@@ -195,6 +202,19 @@ def machines_do_one_thing_at_a_time(_: ProcureOptions, a: Alternative) -> Iterat
         yield from _apart(f"copy {copy + 1} of {name}", times)
 
 
+def pools_are_there_as_long_as_is_paid(question: ProcureOptions, a: Alternative) -> Iterator[str]:
+    """What is bought is held from its first day to the horizon; what is reserved, for whole terms."""
+    for pool in a.pools:
+        if pool.way == "buy" and abs(pool.start_day + pool.held_days - question.horizon_days) > CALENDAR:
+            yield f"{pool.id} is there from day {pool.start_day:g}, and paid for {pool.held_days:g} days"
+        if pool.way in TERMS:
+            if pool.end_day is None or abs(pool.start_day + pool.held_days - pool.end_day) > CALENDAR:
+                yield f"{pool.id} is paid for {pool.held_days:g} days from day {pool.start_day:g}, and ends otherwise"
+            terms = pool.held_days / TERMS[pool.way]
+            if terms < 1 - 1e-9 or abs(terms - round(terms)) > 1e-9:
+                yield f"{pool.id} is paid for {terms:g} terms"
+
+
 def _times(job: JobDone, pool: str) -> list[tuple[float, float]]:
     """When a job is on a pool; stretches without a break between them as one."""
     found: list[tuple[float, float]] = []
@@ -239,9 +259,9 @@ def limits_hold(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     for name in stated.keys() - question.limits.keys():
         yield f"{name} is no limit of the question"
     for node, count in question.owned.items():
-        used = sum(x.count * x.copies for x in a.pools if x.way == "own" and x.node == node)
+        used = _at_a_time(a, {x.id: x.count for x in a.pools if x.way == "own" and x.node == node})
         if used > count:
-            yield f"{used} of {count} {node} that are owned"
+            yield f"{used:g} of {count} {node} that are owned"
 
 
 def _value(question: ProcureOptions, a: Alternative, name: str) -> float:
@@ -254,7 +274,7 @@ def _value(question: ProcureOptions, a: Alternative, name: str) -> float:
     return {
         "budget": a.cost.cash_usd,
         "capital": a.cost.capital_usd,
-        "power": sum(_power(pool) * pool.copies for pool in held),
+        "power": _power_of_all(a),
         "racks": sum(pool.racks * pool.copies for pool in held) + (question.standing or {}).get("racks", 0.0),
         "switch_ports": sum(pool.switch_ports * pool.copies for pool in held)
         + (question.standing or {}).get("switch_ports", 0.0),
@@ -271,6 +291,14 @@ def _power(pool: PoolBought) -> float:
     return (nodes * pool.node_power_w + pool.network_power_w) * pool.pue
 
 
+def _power_of_all(a: Alternative) -> float:
+    """Of what is bought, and of as many of one's own nodes as ever work at a time."""
+    own = {pool.node: _power(pool) / (pool.count + pool.spares) for pool in a.pools if pool.way == "own"}
+    working = {node: {x.id: x.count for x in a.pools if x.way == "own" and x.node == node} for node in own}
+    bought = sum(_power(pool) * pool.copies for pool in a.pools if pool.way == "buy")
+    return bought + sum(watts * _at_a_time(a, working[node]) for node, watts in own.items())
+
+
 def _carbon(a: Alternative, pool: PoolBought) -> float:
     return watts_of(pool) * 24 * days_of(a, pool) / 1000 * pool.grams_per_kwh / 1000
 
@@ -278,18 +306,22 @@ def _carbon(a: Alternative, pool: PoolBought) -> float:
 def _nodes(a: Alternative, offer: str) -> float:
     """Nodes of an offer: those held, and the most that are hired on any day."""
     found = {pool.id: pool for pool in a.pools if pool.offer == offer}
-    held = sum((x.count + x.spares) * x.copies for x in found.values() if x.way not in HIRED)
-    hired = {pool.id: pool.count + pool.spares for pool in found.values() if pool.way in HIRED}
-    times = [s for job in a.workloads for s in job.schedule if s.pool in hired]
+    held = sum((x.count + x.spares) * x.copies for x in found.values() if x.way not in (*HIRED, "own"))
+    return held + _at_a_time(a, {pool.id: pool.count + pool.spares for pool in found.values() if pool.way in HIRED})
+
+
+def _at_a_time(a: Alternative, nodes: dict[str, int]) -> float:
+    """The most nodes that work on any day, of these pools with so many each."""
+    times = [s for job in a.workloads for s in job.schedule if s.pool in nodes]
     # Whoever ends on a day makes room for whoever begins on it.
     changes = sorted(
-        [(s.end_day - CALENDAR / 2, -hired[s.pool]) for s in times] + [(s.start_day, hired[s.pool]) for s in times]
+        [(s.end_day - CALENDAR / 2, -nodes[s.pool]) for s in times] + [(s.start_day, nodes[s.pool]) for s in times]
     )
     now = most = 0
     for _, by in changes:
         now += by
         most = max(most, now)
-    return float(held + most)
+    return float(most)
 
 
 def _most_in_a_month(a: Alternative) -> float:
@@ -324,7 +356,7 @@ def totals_are_sums(question: ProcureOptions, a: Alternative) -> Iterator[str]:
         *((f"{x.id}: power_w", x.power_w, _power(x)) for x in a.pools),
         *((f"{x.id}: accelerators", x.accelerators, each[x.id] * x.count * x.copies) for x in a.pools if x.id in each),
         *((f"{x.id}: utilisation", x.utilisation, _utilisation(question, a, x)) for x in a.pools),
-        ("power_w", a.power_w, sum(_power(pool) * pool.copies for pool in held)),
+        ("power_w", a.power_w, _power_of_all(a)),
         ("racks", a.racks, sum(pool.racks * pool.copies for pool in held)),
         ("carbon_kg", a.carbon_kg, sum(_carbon(a, pool) for pool in a.pools)),
         ("done_day", a.done_day, max(job.finish_day for job in a.workloads)),
@@ -387,6 +419,7 @@ CHECKS: tuple[Check, ...] = (
     jobs_are_done,
     plans_fit_their_pools,
     machines_do_one_thing_at_a_time,
+    pools_are_there_as_long_as_is_paid,
     limits_hold,
     totals_are_sums,
 )

@@ -11,10 +11,12 @@ from planner.base.units import format_count, format_percent, format_power, forma
 from planner.commands.screen import render, report
 
 if TYPE_CHECKING:
-    from planner.schema.procurement import Alternative, JobDone, MarginalValue, Procurement
+    from planner.schema.procurement import Alternative, JobDone, MarginalValue, PoolBought, Procurement
 
 _SHOWN = 6
 """Assumptions on the screen; the document has all."""
+_LINES = 24
+"""Of the calendar."""
 _MOST_NAMED = 4
 """Deadlines that the headline names."""
 Money = Callable[[float], str]
@@ -49,6 +51,7 @@ def show(found: Procurement, rank: int = 1) -> None:
         render.text()
     _jobs(found.alternatives[rank - 1])
     render.text()
+    _calendar(found.alternatives[rank - 1])
     _bill(found.alternatives[rank - 1], as_money, lambda usd: _to_the_cent(found, usd))
     render.text()
     _binding(found, as_money)
@@ -63,8 +66,7 @@ def _headline(found: Procurement, as_money: Money) -> None:
     earliest, latest = (
         max(days) for days in zip(*((x.finish_low, x.finish_high) for x in best.workloads), strict=True)
     )
-    # What jobs hire one after the other is counted once.
-    parts = sum(pool.accelerators // (pool.copies if pool.way in ("on-demand", "spot") else 1) for pool in best.pools)
+    parts = _accelerators(found, best)
     proven = f"gap {format_percent(sure.gap, 2 if sure.gap else 0)}"
     render.text(
         f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {as_money(best.cost.total_usd)}, done day "
@@ -80,6 +82,17 @@ def _headline(found: Procurement, as_money: Money) -> None:
     render.text(
         f"{objective.get(found.question.objective, 'most tokens per dollar')} within {', '.join(limits) or 'no limit'}"
     )
+
+
+def _accelerators(found: Procurement, best: Alternative) -> int:
+    """In all; what jobs hire one after the other is counted once, and no more of what is owned than there is."""
+    counted = sum(x.accelerators // (x.copies if x.way in ("on-demand", "spot") else 1) for x in best.pools)
+    for node, count in found.question.owned.items():
+        mine = [pool for pool in best.pools if pool.way == "own" and pool.node == node]
+        taken = sum(pool.count * pool.copies for pool in mine)
+        if taken > count:
+            counted -= (taken - count) * mine[0].accelerators // (mine[0].count * mine[0].copies)
+    return counted
 
 
 def _named(limit: str) -> str:
@@ -143,6 +156,32 @@ def _jobs(best: Alternative) -> None:
         priority=["plan", "tokens", "tokens/s"],
         folded="machines",
     )
+
+
+def _calendar(best: Alternative) -> None:
+    """Who runs where and when, where anyone waits or is paused."""
+    pools = {pool.id: pool for pool in best.pools}
+    if not any(job.pauses or job.schedule[0].start_day > job.release_day + 0.05 for job in best.workloads):
+        return
+    rows = [
+        [s.start_day, s.end_day, job.name, f"{s.pool}{_copy(pools[s.pool], s.copy)}"]
+        for job in best.workloads
+        for s in job.schedule
+    ]
+    rows.sort(key=lambda row: (row[0], row[1]))
+    shown = [[f"{start:,.1f} d", f"{end:,.1f} d", *rest] for start, end, *rest in rows[:_LINES]]
+    render.table(["from", "to", "workload", "on"], shown, align="rrll", folded="on")
+    paused = [f"{job.name} {job.pauses} times" for job in best.workloads if job.pauses]
+    if paused:
+        render.labelled("Paused", f"{', '.join(paused)}; each pause costs its restart")
+    if len(rows) > _LINES:
+        render.text(f"and {len(rows) - _LINES} more lines of the calendar in the document (--json)")
+    render.text()
+
+
+def _copy(pool: PoolBought, copy: int) -> str:
+    """Which of several, where that means the same machines as before."""
+    return f", copy {copy + 1}" if pool.copies > 1 and pool.way not in ("own", "on-demand", "spot") else ""
 
 
 def _once(jobs: Sequence[JobDone]) -> list[tuple[JobDone, int]]:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from planner.cost import money
 from planner.cost.ownership import resale, used
-from planner.procurement.program.model import ProcureInstance, limits
-from planner.procurement.program.schedule import EPS, ScheduledStretch, calendar, finish, most_in_a_month
-from planner.procurement.program.solution import ProgramSolution
+from planner.procurement.program.instance import ProcureInstance, limits
+from planner.procurement.program.schedule import dated, most_in_a_month
+from planner.procurement.program.sequence import EPS
+from planner.procurement.program.solution import ProgramSolution, ScheduledStretch
 from planner.procurement.question.portfolio import DAYS_PER_YEAR
 from planner.procurement.supply import prices
 from planner.procurement.supply.pools import SupplyPool
@@ -29,7 +30,7 @@ def alternative(
     instance: ProcureInstance, speeds: Throughputs, solution: ProgramSolution, rank: int
 ) -> schema.Alternative:
     """Everything that is known of one answer."""
-    stretches = calendar(instance, solution)
+    instance, stretches = dated(instance, solution), solution.calendar
     used = solution.pools
     bill = tuple(line for p in used for line in _lines(instance, solution, p, stretches))
     cost = _cost(instance, solution, bill, stretches)
@@ -58,8 +59,8 @@ def alternative(
 
 
 def _worked(job: schema.JobDone) -> float:
-    """Days on which a job runs: those of any one of the pools that work on it."""
-    return sum(s.end_day - s.start_day for s in job.schedule if s.pool == job.pools[0])
+    """Days on which a job makes progress: those of any one of its pools, without its restarts."""
+    return sum(s.end_day - s.start_day for s in job.schedule if s.pool == job.pools[0]) - job.pauses * job.restart_days
 
 
 def value(instance: ProcureInstance, cost: float, carbon: float, tokens: float, done: float) -> float:
@@ -71,15 +72,24 @@ def value(instance: ProcureInstance, cost: float, carbon: float, tokens: float, 
 def what(instance: ProcureInstance, solution: ProgramSolution) -> str:
     """The answer in a few words: ``buy 4 dgx-h200, rent 8 p5 (spot)``."""
     parts = []
+    own = [s for s in solution.calendar if instance.pools[s.pool].way == "own"]
+    for node in dict.fromkeys(instance.pools[s.pool].node.id for s in sorted(own, key=lambda s: s.pool)):
+        most = _at_a_time(instance.pools, [s for s in own if instance.pools[s.pool].node.id == node])
+        parts.append(f"use {most:.0f} {node}")
     for p in solution.pools:
         pool = instance.pools[p]
+        if pool.way == "own":
+            continue
         copies = solution.hold.get(p) or solution.jobs_on(p)
         times = f"{copies} x " if copies > 1 and not pool.hired else ""
         jobs = f" for {copies} jobs" if copies > 1 and pool.hired else ""
-        verb = {"own": "use", "buy": "buy"}.get(pool.way, "rent")
-        how = "" if pool.way in ("own", "buy", "on-demand") else f" {pool.way}"
+        verb = "buy" if pool.way == "buy" else "rent"
+        how = "" if pool.way in ("buy", "on-demand") else f" {pool.way}"
         spare = f" (+{pool.spares} spare)" if pool.spares else ""
-        parts.append(f"{verb} {times}{pool.cluster.count} {pool.node.id}{how}{spare}{jobs}")
+        terms = round(pool.term_days / prices.TERM_DAYS.get(pool.way, math.inf))
+        term = f" for {terms} terms" if terms > 1 else ""
+        start = f" from day {solution.starts[p]:.0f}" if p in solution.starts else ""
+        parts.append(f"{verb} {times}{pool.cluster.count} {pool.node.id}{how}{spare}{jobs}{term}{start}")
     return ", ".join(parts)
 
 
@@ -229,7 +239,7 @@ def _job(
     job, place = instance.jobs[j], solution.run[j]
     column = next(c for c in instance.columns if (c.job, c.place) == (j, place))
     mine = [s for s in stretches if s.job == j]
-    end, start = finish(stretches, j), mine[0].start
+    end, start = solution.finish(j), mine[0].start
     plan = speeds.plan(column)
     interval = plan.prediction.intervals["step_time_s"]
     low, high = (x / plan.prediction.step_time_s for x in (interval.low, interval.high))
@@ -245,6 +255,9 @@ def _job(
         finish_low=start + (end - start) * low,
         finish_high=start + (end - start) * high,
         pools=tuple(instance.pools[p].id for p in place),
+        interruptible=job.interruptible,
+        restart_days=job.restart_days if job.interruptible else 0.0,
+        pauses=sum(s.pool == place[0] for s in mine) - 1,
         schedule=tuple(
             schema.Stretch(pool=instance.pools[s.pool].id, copy=s.copy, start_day=s.start, end_day=s.end) for s in mine
         ),
@@ -310,8 +323,8 @@ def _use(
     use = {
         "budget": round(sum(line.usd for line in bill), 2),
         "capital": round(sum(line.usd for line in bill if line.kind in CAPITAL), 2),
-        "monthly": most_in_a_month(instance, solution, stretches),
-        "power": sum(pools[p].power * n for p, n in hold.items()),
+        "monthly": most_in_a_month(instance, solution),
+        "power": sum(pools[p].power * n for p, n in hold.items() if pools[p].held) + _own_power(pools, stretches),
         "racks": sum(pools[p].racks * n for p, n in hold.items()) + instance.standing.get("racks", 0.0),
         "switch_ports": sum(pools[p].switch_ports * n for p, n in hold.items())
         + instance.standing.get("switch_ports", 0.0),
@@ -323,14 +336,28 @@ def _use(
     return use
 
 
+def _own_power(pools: Sequence[SupplyPool], stretches: Sequence[ScheduledStretch]) -> float:
+    """Of as many of one's own nodes as ever work at a time."""
+    each = {pool.node.id: pool.power / pool.nodes for pool in pools if pool.way == "own"}
+    return sum(
+        watts
+        * _at_a_time(pools, [s for s in stretches if pools[s.pool].way == "own" and pools[s.pool].node.id == node])
+        for node, watts in each.items()
+    )
+
+
 def _nodes(
     pools: Sequence[SupplyPool], hold: Mapping[int, int], stretches: Sequence[ScheduledStretch], offer: str
 ) -> float:
     """Nodes of an offer that are held, and the most that are hired at a time."""
-    held = sum(pools[p].nodes * n for p, n in hold.items() if pools[p].offer == offer)
-    hired = [s for s in stretches if pools[s.pool].hired and pools[s.pool].offer == offer]
-    together = (sum(pools[x.pool].nodes for x in hired if x.start <= s.start + EPS < x.end) for s in hired)
-    return float(held + max(together, default=0))
+    held = sum(pools[p].nodes * n for p, n in hold.items() if pools[p].offer == offer and pools[p].held)
+    return held + _at_a_time(pools, [s for s in stretches if pools[s.pool].hired and pools[s.pool].offer == offer])
+
+
+def _at_a_time(pools: Sequence[SupplyPool], stretches: Sequence[ScheduledStretch]) -> float:
+    """The most nodes that these take at a time."""
+    together = (sum(pools[x.pool].nodes for x in stretches if x.start <= s.start + EPS < x.end) for s in stretches)
+    return float(max(together, default=0))
 
 
 def _constraints(instance: ProcureInstance, use: dict[str, float], done: Sequence[schema.JobDone]) -> list[Constraint]:

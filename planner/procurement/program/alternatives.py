@@ -6,7 +6,7 @@ the best with other nodes.
 
 from __future__ import annotations
 
-from planner.procurement.program.model import ProcureInstance, ProcureVariant
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant
 from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.program.solve import Settings, best
 

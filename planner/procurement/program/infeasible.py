@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from planner.procurement.program.model import FAR, ProcureInstance, ProcureVariant, limits
-from planner.procurement.program.schedule import calendar, finish
+from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, limits
 from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.program.solve import Settings, solve
 
@@ -61,20 +60,16 @@ def _earliest(instance: ProcureInstance, off: ProcureVariant, name: str, setting
     if found is None:
         return None
     jobs = [n for n, job in enumerate(instance.jobs) if name in ("horizon", f"deadline:{job.name}")]
-    low, high = min(instance.jobs[n].deadline_day for n in jobs), _done(instance, found, jobs)
+    low, high = min(instance.jobs[n].deadline_day for n in jobs), _done(found, jobs)
     while high - low > 1e-3 * high:
         middle = (low + high) / 2
         trial = solve(instance, ProcureVariant(moved={name: middle}), settings)
-        low, high = (middle, high) if trial is None else (low, min(middle, _done(instance, trial, jobs)))
+        low, high = (middle, high) if trial is None else (low, min(middle, _done(trial, jobs)))
     return min(high, FAR)
 
 
-def _done(instance: ProcureInstance, found: ProgramSolution, jobs: Sequence[int]) -> float:
-    late = replace(
-        instance, asked=replace(instance.asked, jobs=tuple(replace(j, deadline_day=FAR) for j in instance.jobs))
-    )
-    stretches = calendar(late, found)
-    return max(finish(stretches, n) for n in jobs)
+def _done(found: ProgramSolution, jobs: Sequence[int]) -> float:
+    return max(found.finish(n) for n in jobs)
 
 
 def _work_that_fits(instance: ProcureInstance, settings: Settings) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.procurement.answer.document import UNITS
-from planner.procurement.program.model import Limit, ProcureInstance, ProcureVariant, limits, moved
+from planner.procurement.program.instance import Limit, ProcureInstance, ProcureVariant, limits, moved
 from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.program.solve import Settings, best
 from planner.question.values import DAYS_PER_MONTH

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import le
 
-from planner.procurement.program.model import ProcureInstance
+from planner.procurement.program.instance import ProcureInstance
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column
 

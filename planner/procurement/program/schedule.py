@@ -1,231 +1,285 @@
-"""From days to a calendar: which copy of each of its pools a job is on, from when to when."""
+"""From a choice of pools to a calendar: from when pools are held, who runs when, and on which copy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
-from planner.procurement.program.model import ProcureInstance, held_of, month_share
-from planner.procurement.program.solution import Piece, ProgramSolution
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, moves, window
+from planner.procurement.program.resources import Resource
+from planner.procurement.program.sequence import EPS, Found, Ground, Task, Times, conflicting, sequenced
+from planner.procurement.program.solution import ProgramSolution, ScheduledStretch
+from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Place
 from planner.question.values import DAYS_PER_MONTH
 
-EPS = 1e-7
-"""Days: less is nothing."""
+HALVINGS = 20
+"""Of the search for the last day on which something may be bought."""
+MOST_STARTS = 200
+"""Sets of first days of terms that are tried."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledStretch:
-    """One job on one copy of a pool without a break. A job on several pools has one for each, at the same time."""
+@dataclass(frozen=True)
+class Choice:
+    """What a program chose, without an order."""
 
-    job: int
-    pool: int
-    copy: int
-    start: float
-    end: float
-
-
-def calendar(instance: ProcureInstance, solution: ProgramSolution) -> tuple[ScheduledStretch, ...]:
-    """Every stretch of every job, by start. Jobs on hired pools start at once unless a monthly limit spreads them."""
-    found: list[ScheduledStretch] = []
-    for jobs in _meeting(instance, solution):
-        pieces = [piece for piece in solution.pieces if piece.job in jobs]
-        if not any(held_of(instance, solution.run[j]) for j in jobs):
-            found += _hired(instance, solution, jobs, pieces)
-        elif solution.by_month:
-            found += _wrapped(instance, pieces)
-        else:
-            found += _earliest_deadline(instance, solution, jobs) or _wrapped(instance, pieces)
-    return tuple(sorted(_joined(found), key=lambda s: (s.start, s.job, s.pool)))
+    run: Mapping[int, Place]
+    days: Mapping[int, float]
+    """Job -> days that it works."""
+    hold: Mapping[int, int]
+    late: Mapping[int, float]
+    """Pool -> days by which each of its copies starts late."""
+    most: Mapping[str, float]
+    """Resource -> how much of it there is to be."""
 
 
-def finish(stretches: Sequence[ScheduledStretch], job: int) -> float:
-    """The day on which a job is done."""
-    return max(s.end for s in stretches if s.job == job)
+@dataclass(frozen=True)
+class Collision:
+    """Jobs that cannot run as a program chose."""
+
+    jobs: tuple[int, ...]
+    resources: tuple[str, ...]
+    proven: bool
+    late: float | None = None
+    """Days late at which their one pool would do; None: the start of pools is not to blame."""
+    lost_usd: float = 0.0
+    """They can, if so much is paid for pauses."""
 
 
-def makespan(instance: ProcureInstance, solution: ProgramSolution) -> float:
-    """The day on which all is done."""
-    return max(s.end for s in calendar(instance, solution))
+@dataclass(frozen=True)
+class Arranged:
+    """When every job runs and every pool starts, or what stands in the way."""
+
+    times: dict[int, Times]
+    starts: dict[int, float]
+    lost_usd: dict[tuple[int, ...], float]
+    """Jobs that share something -> what their pauses cost, at least."""
+    proven: bool
+    collisions: tuple[Collision, ...]
 
 
-def most_in_a_month(
-    instance: ProcureInstance, solution: ProgramSolution, stretches: Sequence[ScheduledStretch]
-) -> float:
-    """US dollars spent in the dearest month, without capital."""
-    last = max(
-        [s.end for s in stretches] + [instance.pools[p].start_day + instance.pools[p].held_days for p in solution.hold]
-    )
-    most = 0.0
-    for n in range(int(last / DAYS_PER_MONTH) + 1):
-        a, b = n * DAYS_PER_MONTH, (n + 1) * DAYS_PER_MONTH
-        held = sum(
-            month_share(instance.pools[p], n) * instance.pools[p].month_usd * x for p, x in solution.hold.items()
-        )
-        used = sum(max(0.0, min(b, s.end) - max(a, s.start)) * instance.pools[s.pool].day_usd for s in stretches)
-        most = max(most, held + used)
-    return most
-
-
-def _meeting(instance: ProcureInstance, solution: ProgramSolution) -> list[list[int]]:
-    """The jobs in groups that share held pools, directly or through others; a job that only hires is its own."""
-    groups: list[tuple[frozenset[int], list[int]]] = []
-    for j in sorted(solution.run):
-        pools = held_of(instance, solution.run[j])
-        mine = [group for group in groups if group[0] & pools]
-        groups = [group for group in groups if group not in mine]
-        groups.append((pools.union(*(g[0] for g in mine)), sorted([j, *(k for g in mine for k in g[1])])))
-    return [jobs for _, jobs in groups]
-
-
-def _ready(instance: ProcureInstance, solution: ProgramSolution, j: int) -> float:
-    """The day from which a job and all of its pools are there."""
-    return max(instance.jobs[j].release_day, *(instance.pools[p].start_day for p in solution.run[j]))
-
-
-def _on_each(j: int, place: Place, copies: dict[int, int], start: float, end: float) -> Iterator[ScheduledStretch]:
-    """A stretch on every pool of a place; of what is hired each job has its own, the first."""
-    return (ScheduledStretch(j, p, copies.get(p, 0), start, end) for p in place)
-
-
-def _hired(
-    instance: ProcureInstance, solution: ProgramSolution, jobs: Sequence[int], pieces: Sequence[Piece]
-) -> list[ScheduledStretch]:
-    if pieces:
-        return [s for x in pieces for s in _on_each(x.job, x.place, {}, x.start, x.start + x.days)]
-    starts = {j: _ready(instance, solution, j) for j in jobs}
-    return [s for j in jobs for s in _on_each(j, solution.run[j], {}, starts[j], starts[j] + solution.work[j])]
-
-
-# ---- whoever is due first --------------------------------------------------------------------------------------------
-
-
-def _due(instance: ProcureInstance, solution: ProgramSolution, j: int) -> float:
-    day = min(instance.jobs[j].deadline_day, *(instance.pools[p].last_day for p in solution.run[j]))
-    return day if solution.latest is None else min(day, solution.latest)
-
-
-def _earliest_deadline(
-    instance: ProcureInstance, solution: ProgramSolution, jobs: Sequence[int]
-) -> list[ScheduledStretch]:
-    """Whoever is due first runs first, from the first possible day, on all of its pools; nothing where someone would be
-    late.
-
-    On one copy of one pool this is best (Horn 1974); on several it mostly works, and :func:`_wrapped` always does.
-    """
-    left = {j: solution.work[j] for j in jobs}
-    ready = {j: _ready(instance, solution, j) for j in jobs}
-    held = {j: held_of(instance, solution.run[j]) for j in jobs}
-    copies = {p: solution.hold[p] for j in jobs for p in held[j]}
-    order = sorted(jobs, key=lambda j: (_due(instance, solution, j), -instance.jobs[j].priority, j))
-    found: list[ScheduledStretch] = []
-    places: dict[tuple[int, int], int] = {}
-    now = min(ready.values())
-    while any(days > EPS for days in left.values()):
-        running = _first([j for j in order if left[j] > EPS and ready[j] <= now + EPS], held, copies)
-        later = [day for j, day in ready.items() if day > now + EPS and left[j] > EPS]
-        if not running:
-            now = min(later)
+def arranged(
+    instance: ProcureInstance, variant: ProcureVariant, shared: Sequence[Resource], choice: Choice,
+    months: Sequence[float] | None = None,
+) -> Arranged:  # fmt: skip
+    """A calendar for every group of jobs that share something."""
+    times: dict[int, Times] = {}
+    starts: dict[int, float] = {}
+    lost: dict[tuple[int, ...], float] = {}
+    collisions: list[Collision] = []
+    proven = True
+    capacity = {each.name: _capacity(each, choice) for each in shared}
+    for jobs in _groups(choice, shared, capacity, together=months is not None):
+        takes = {j: _takes(shared, capacity, choice, j, jobs) for j in jobs}
+        ground = Ground(capacity=capacity, months=months)
+        found = _group(instance, variant, choice, jobs, takes, ground)
+        if isinstance(found, Collision):
+            collisions.append(found)
             continue
-        until = min([now + left[j] for j in running] + later)
-        places = {key: copy for p in copies for key, copy in _placed(p, running, held, places, copies[p]).items()}
-        for j in running:
-            found += _on_each(j, solution.run[j], {p: places[j, p] for p in held[j]}, now, until)
-            left[j] -= until - now
-        now = until
-    late = any(s.end > _due(instance, solution, s.job) * (1 + 1e-9) + EPS for s in found)
-    return [] if late and (len(copies) > 1 or max(copies.values()) > 1) else found
+        best, days = found
+        assert best.times is not None
+        times |= best.times
+        starts |= days
+        proven &= best.proven
+        if best.lost > 1e-3:
+            lost[tuple(jobs)] = best.lost
+    return Arranged(times, starts, lost, proven, tuple(collisions))
 
 
-def _first(order: Sequence[int], held: dict[int, frozenset[int]], copies: dict[int, int]) -> list[int]:
-    """Of the jobs in their order those for which there are copies of all pools left."""
-    free, running = dict(copies), []
-    for j in order:
-        if all(free[p] > 0 for p in held[j]):
-            running.append(j)
-            free |= {p: free[p] - 1 for p in held[j]}
-    return running
+def _capacity(resource: Resource, choice: Choice) -> float:
+    base = choice.most.get(resource.name, resource.capacity)
+    return base + sum(n * choice.hold.get(p, 0) for p, n in resource.holds.items())
 
 
-def _placed(p: int, running: Sequence[int], held: dict[int, frozenset[int]], before: dict[tuple[int, int], int],
-            copies: int) -> dict[tuple[int, int], int]:  # fmt: skip
-    """A copy of a pool for each job on it, the one that it had where possible."""
-    on_it = [(j, p) for j in running if p in held[j]]
-    kept = {key: before[key] for key in on_it if key in before}
-    free = [c for c in range(copies) if c not in kept.values()]
-    return kept | dict(zip([key for key in on_it if key not in kept], free, strict=False))
+def _units(resource: Resource, choice: Choice, j: int) -> float:
+    return resource.units.get((j, choice.run[j]), 0.0)
 
 
-# ---- as the program laid it out --------------------------------------------------------------------------------------
+def _takes(
+    shared: Sequence[Resource], capacity: Mapping[str, float], choice: Choice, j: int, jobs: Sequence[int]
+) -> dict[str, float]:
+    """What a job takes of that of which there is not enough for all of them at once."""
+    return {
+        each.name: units
+        for each in shared
+        if (units := _units(each, choice, j)) and sum(_units(each, choice, k) for k in jobs) > capacity[each.name] + EPS
+    }
 
 
-@dataclass
-class _Lane:
-    """The copies of a pool in one span, one after another: what of them is taken, and how far they are filled."""
-
-    start: float
-    end: float
-    copy: int = 0
-    taken: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
-
-    def fill(self, days: float) -> list[tuple[int, float, float]]:
-        """Takes so many days, a copy after another, at times that do not overlap; (copy, start, end) of each part."""
-        parts: list[tuple[int, float, float]] = []
-        while days > EPS:
-            free = _free(self.start, self.end, [*self.taken.get(self.copy, ()), *((a, b) for _, a, b in parts)])
-            for start, end in free:
-                if days > EPS:
-                    parts.append((self.copy, start, min(end, start + days)))
-                    self.taken.setdefault(self.copy, []).append(parts[-1][1:])
-                    days -= parts[-1][2] - start
-            if days > EPS:
-                self.copy += 1
-        return parts
+def _groups(
+    choice: Choice, shared: Sequence[Resource], capacity: Mapping[str, float], *, together: bool
+) -> list[list[int]]:
+    """The jobs in groups that share something scarce, or a pool whose first day is to be found."""
+    ties = [{j for j in choice.run if _units(each, choice, j)} for each in shared]
+    short = [
+        sum(_units(each, choice, j) for j in tie) > capacity[each.name] + EPS
+        for each, tie in zip(shared, ties, strict=True)
+    ]
+    joined = [
+        tie for tie, scarce, each in zip(ties, short, shared, strict=True) if scarce or each.name.startswith("pool:")
+    ]
+    if together:
+        joined.append(set(choice.run))
+    groups: list[set[int]] = []
+    for tie in [*joined, *({j} for j in choice.run)]:
+        mine = [group for group in groups if group & tie]
+        groups = [group for group in groups if group not in mine]
+        groups.append(tie.union(*mine))
+    return sorted(sorted(group) for group in groups if group)
 
 
-def _free(start: float, end: float, taken: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The times of a span that are not taken."""
-    marks = [(start, start), *sorted(taken), (end, end)]
-    reached, found = start, []
-    for (_, before), (after, _) in pairwise(marks):
-        reached = max(reached, before)
-        if after - reached > EPS:
-            found.append((reached, after))
-    return found
+def _group(
+    instance: ProcureInstance, variant: ProcureVariant, choice: Choice, jobs: Sequence[int],
+    takes: Mapping[int, Mapping[str, float]], ground: Ground,
+) -> tuple[Found, dict[int, float]] | Collision:  # fmt: skip
+    """The calendar of one group, with the first days of its pools."""
+    pools = sorted({p for j in jobs for p in choice.run[j]})
+    terms = [p for p in pools if (q := instance.pools[p]).term_days and moves(instance, q, variant)]
+    bought = {p: choice.late[p] for p in pools if choice.late.get(p, 0.0) > EPS and p not in terms}
+
+    def days(share: float) -> dict[int, float]:
+        return {p: instance.pools[p].start_day + share * late for p, late in bought.items()}
+
+    def tasks(starts: Mapping[int, float]) -> list[Task]:
+        return [_task(instance, variant, choice, j, starts, takes[j]) for j in jobs]
+
+    names = tuple(sorted({name for j in jobs for name in takes[j]}))
+    for first in _first_days(instance, variant, choice, jobs, terms):
+        found = sequenced(tasks(days(1.0) | first), ground)
+        if found.times is not None:
+            return found, days(1.0) | first
+    if terms:
+        return Collision(tuple(jobs), names, proven=False)
+    if bought and sequenced(tasks(days(0.0)), ground).times is not None:
+        share = _largest(lambda share: sequenced(tasks(days(share)), ground).times is not None)
+        return Collision(tuple(jobs), names, proven=len(bought) == 1, late=share * min(bought.values()))
+    least = conflicting(tasks(days(0.0)), ground)
+    names = tuple(sorted({name for task in least for name in task.takes}))
+    proven = sequenced(least, ground).proven and ground.months is None
+    return Collision(tuple(sorted(task.job for task in least)), names, proven)
 
 
-def _wrapped(instance: ProcureInstance, pieces: Sequence[Piece]) -> list[ScheduledStretch]:
-    """McNaughton's rule: fill one copy of a span after another, and let who is cut go on at the next one's start.
+def _task(
+    instance: ProcureInstance, variant: ProcureVariant, choice: Choice, j: int, starts: Mapping[int, float],
+    takes: Mapping[str, float],
+) -> Task:  # fmt: skip
+    job, place = instance.jobs[j], choice.run[j]
+    start, due = window(instance, j, place, variant)
+    for p in place:
+        if p in starts:
+            pool = instance.pools[p].starting(starts[p])
+            start, due = max(start, pool.start_day), min(due, pool.last_day)
+    return Task(
+        job=j,
+        start=start,
+        due=due,
+        days=choice.days[j],
+        takes=takes,
+        restart=job.restart_days if job.interruptible else None,
+        usd=sum(instance.pools[p].day_usd for p in place),
+        priority=job.priority,
+    )
 
-    Jobs on several held pools go first, at the same time on the same copy of each; the others fill what is left.
-    """
+
+def _first_days(
+    instance: ProcureInstance, variant: ProcureVariant, choice: Choice, jobs: Sequence[int], terms: Sequence[int]
+) -> Iterator[dict[int, float]]:
+    """Days from which terms may run: releases before months, months before days on which something would just fit."""
+    each = [_days_of_term(instance, variant, choice, [j for j in jobs if p in choice.run[j]], p) for p in terms]
+    for n, days in enumerate(product(*each)):
+        if n < MOST_STARTS:
+            yield dict(zip(terms, days, strict=True))
+
+
+def _days_of_term(
+    instance: ProcureInstance, variant: ProcureVariant, choice: Choice, jobs: Sequence[int], p: int
+) -> list[float]:
+    pool = instance.pools[p]
+    windows = {j: window(instance, j, choice.run[j], variant) for j in jobs}
+    fitting = [
+        day for j, (a, b) in windows.items() for day in (a + choice.days[j] - pool.term_days, b - choice.days[j])
+    ]
+    likely = [pool.start_day + choice.late.get(p, 0.0), *fitting]
+    known = dict.fromkeys([*first_days(instance, pool), *sorted(likely)])
+    return [
+        day
+        for day in known
+        if day >= pool.start_day
+        and all(max(a, day) + choice.days[j] <= min(b, day + pool.term_days) + EPS for j, (a, b) in windows.items())
+    ]
+
+
+def first_days(instance: ProcureInstance, pool: SupplyPool) -> list[float]:
+    """Days on which a commitment may begin: its delivery, releases of jobs, first days of months."""
+    months = [n * DAYS_PER_MONTH for n in range(math.ceil(instance.asked.horizon_days / DAYS_PER_MONTH))]
+    releases = sorted({job.release_day for job in instance.jobs})
+    return [day for day in dict.fromkeys([pool.start_day, *releases, *months]) if day >= pool.start_day]
+
+
+def _largest(holds: Callable[[float], bool]) -> float:
+    """The largest share, between one that holds (0) and one that does not (1)."""
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+# ---- copies ----------------------------------------------------------------------------------------------------------
+
+
+def stretches(
+    instance: ProcureInstance, run: Mapping[int, Place], times: Mapping[int, Times]
+) -> tuple[ScheduledStretch, ...]:
+    """Every job's times on a copy of each of its pools: the one it had if that is free, else the first free one."""
     found: list[ScheduledStretch] = []
-    for start, end in sorted({(x.start, x.end) for x in pieces}):
-        lanes: dict[int, _Lane] = {}
-        common = _Lane(start, end)
-        here = [x for x in pieces if x.start == start]
-        several = [x for x in here if len(held_of(instance, x.place)) > 1]
-        for piece in several:
-            for copy, a, b in common.fill(piece.days):
-                held = held_of(instance, piece.place)
-                found += _on_each(piece.job, piece.place, dict.fromkeys(held, copy), a, b)
-                for p in held:
-                    lanes.setdefault(p, _Lane(start, end)).taken.setdefault(copy, []).append((a, b))
-        for piece in (x for x in here if x not in several):
-            (p,) = held_of(instance, piece.place)
-            for copy, a, b in lanes.setdefault(p, _Lane(start, end)).fill(piece.days):
-                found += _on_each(piece.job, piece.place, {p: copy}, a, b)
-    return found
+    for p in sorted({p for place in run.values() for p in place}):
+        free_from: dict[int, float] = {}
+        had: dict[int, int] = {}
+        pieces = sorted((a, b, j) for j, place in run.items() if p in place for a, b in times[j])
+        for start, end, j in pieces:
+            copy = 0
+            if not instance.pools[p].hired:
+                free = [c for c in range(len(pieces)) if free_from.get(c, -math.inf) <= start + EPS]
+                copy = had[j] if had.get(j) in free else free[0]
+            free_from[copy], had[j] = end, copy
+            found.append(ScheduledStretch(j, p, copy, start, end))
+    return tuple(sorted(found, key=lambda s: (s.start, s.job, s.pool)))
 
 
-def _joined(found: Sequence[ScheduledStretch]) -> list[ScheduledStretch]:
-    """Stretches that follow one another without a break, as one."""
-    joined: list[ScheduledStretch] = []
-    for s in sorted(found, key=lambda s: (s.job, s.pool, s.copy, s.start)):
-        last = joined[-1] if joined else None
-        if last and (last.job, last.pool, last.copy) == (s.job, s.pool, s.copy) and abs(last.end - s.start) <= EPS:
-            joined[-1] = ScheduledStretch(s.job, s.pool, s.copy, last.start, s.end)
-        else:
-            joined.append(s)
-    return joined
+# ---- money by month --------------------------------------------------------------------------------------------------
+
+
+def month_share(pool: SupplyPool, month: int) -> float:
+    """Share of a month (from 0) for which a pool is held."""
+    a, b = month * DAYS_PER_MONTH, (month + 1) * DAYS_PER_MONTH
+    return max(0.0, min(b, pool.start_day + pool.held_days) - max(a, pool.start_day)) / DAYS_PER_MONTH
+
+
+def held_in_months(instance: ProcureInstance, hold: Mapping[int, int], last: float) -> list[float]:
+    """US dollars that what is held costs in each month until a day."""
+    return [
+        sum(month_share(instance.pools[p], n) * instance.pools[p].month_usd * x for p, x in hold.items())
+        for n in range(int(last / DAYS_PER_MONTH) + 1)
+    ]
+
+
+def most_in_a_month(instance: ProcureInstance, solution: ProgramSolution) -> float:
+    """US dollars spent in the dearest month, without capital; of a dated instance."""
+    ends = [instance.pools[p].start_day + instance.pools[p].held_days for p in solution.hold]
+    months = held_in_months(instance, solution.hold, max([solution.done, *ends]))
+    for n in range(len(months)):
+        a, b = n * DAYS_PER_MONTH, (n + 1) * DAYS_PER_MONTH
+        for s in solution.calendar:
+            months[n] += max(0.0, min(b, s.end) - max(a, s.start)) * instance.pools[s.pool].day_usd
+    return max(months)
+
+
+def dated(instance: ProcureInstance, solution: ProgramSolution) -> ProcureInstance:
+    """The instance with its pools as an answer holds them: from the day on which it takes them."""
+    pools = [
+        pool.starting(solution.starts[p]) if p in solution.starts else pool for p, pool in enumerate(instance.pools)
+    ]
+    return replace(instance, pools=pools)

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from planner.procurement.throughput.column import Place
 
 ROUNDING = 1e-12
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Days of a job on its pools in one span."""
+@dataclass(frozen=True, slots=True)
+class ScheduledStretch:
+    """One job on one copy of a pool without a break. A job on several pools has one for each, at the same time."""
 
     job: int
-    place: Place
+    pool: int
+    copy: int
     start: float
     end: float
-    days: float
 
 
 @dataclass(frozen=True)
 class ProgramSolution:
-    """What is held, which job runs where, and what that comes to."""
+    """What is held, which job runs where and when, and what that comes to."""
 
     hold: dict[int, int]
+    """Pool -> copies that are held, or work at a time where they are owned."""
     run: dict[int, Place]
     """Job -> the pools that it runs on, at once."""
-    work: dict[int, float]
-    """Job -> days that it runs."""
-    pieces: tuple[Piece, ...]
-    """By span, where the program had to say; empty for jobs on hired pools that may start at once."""
+    calendar: tuple[ScheduledStretch, ...]
+    """By start."""
     value: float
     bound: float
     """No answer is better than this."""
@@ -38,15 +38,22 @@ class ProgramSolution:
     cost: float
     tokens: float
     """In millions."""
-    by_month: bool = False
-    """Whether the pieces say when each month's work is done, as a monthly limit needs it."""
-    latest: float | None = None
-    """The variant's own last day."""
+    starts: Mapping[int, float] = field(default_factory=dict)
+    """Pool -> the day from which it is held, where that is later than it could be."""
 
     @property
     def pools(self) -> list[int]:
         """Every pool that is held or works, in order."""
         return sorted({*self.hold, *(p for place in self.run.values() for p in place)})
+
+    @property
+    def done(self) -> float:
+        """The day on which all is done."""
+        return max(s.end for s in self.calendar)
+
+    def finish(self, job: int) -> float:
+        """The day on which a job is done."""
+        return max(s.end for s in self.calendar if s.job == job)
 
     def jobs_on(self, pool: int) -> int:
         """How many jobs run on a pool, alone or with others."""

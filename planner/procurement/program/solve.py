@@ -6,15 +6,31 @@ import math
 from dataclasses import dataclass, replace
 
 from planner.base.errors import NoAnswer
-from planner.procurement.program.model import FAR, ProcureInstance, ProcureProgram, ProcureVariant, build, monthly_limit
-from planner.procurement.program.schedule import calendar, makespan, most_in_a_month
-from planner.procurement.program.solution import Piece, ProgramSolution
+from planner.procurement.program.cuts import charge, forbid, on_first_days
+from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, monthly_limit
+from planner.procurement.program.model import ProcureProgram, build, name, own_watts
+from planner.procurement.program.schedule import (
+    Arranged,
+    Choice,
+    arranged,
+    dated,
+    first_days,
+    held_in_months,
+    most_in_a_month,
+    stretches,
+)
+from planner.procurement.program.sequence import EPS
+from planner.procurement.program.solution import ProgramSolution
 from planner.solver import GAP, Outcome, SolverName, Status
 
 TIME_LIMIT_S = 60.0
 SHORTEST_STEP = 1e-4
 """Relative width to which the earliest completion is narrowed down."""
 RATIO_ROUNDS = 12
+ROUNDS = 400
+"""Of asking for an order, and forbidding what has none."""
+HALVINGS = 12
+"""Of the search for how much of the work beyond a job's tokens has room."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,46 +55,153 @@ def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings
     if limit is None or variant.minimise == "monthly":
         return _solved(instance, variant, settings)
     without = _solved(instance, replace(variant, dropped=variant.dropped | {"monthly"}), settings)
-    if without is None or most_in_a_month(instance, without, calendar(instance, without)) <= limit:
+    if without is None or most_in_a_month(dated(instance, without), without) <= limit:
         return without
     return _solved(instance, variant, settings)
 
 
 def _solved(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> ProgramSolution | None:
+    """Asks the program, then for an order of what it chose, until that has one."""
     program = build(instance, variant)
     if len({j for j, _ in program.run}) < len(instance.jobs):
         return None  # some job fits nowhere in its window
-    outcome = program.problem.solve(gap=settings.gap, time_limit_s=settings.time_limit_s, solver=settings.solver)
-    if outcome.status is Status.INFEASIBLE:
-        return None
-    if not outcome.status.found:
-        raise NoAnswer(f"no answer was found in {settings.time_limit_s:g} s, and none was excluded; allow more time")
-    return replace(
-        _solution_of(program, instance, outcome),
-        latest=variant.latest,
-        by_month=monthly_limit(instance.asked, variant) is not None,
+    proven, dates = math.inf, set[int]()
+    for n in range(ROUNDS):
+        outcome = program.problem.solve(gap=settings.gap, time_limit_s=settings.time_limit_s, solver=settings.solver)
+        if outcome.status is Status.INFEASIBLE:
+            return None
+        if not outcome.status.found:
+            raise NoAnswer(
+                f"no answer was found in {settings.time_limit_s:g} s, and none was excluded; allow more time"
+            )
+        choice = _choice(instance, variant, program, outcome)
+        found, choice = _ordered(instance, variant, program, choice)
+        if not (_corrected(program, instance, choice, found, outcome, n) or _dated(program, instance, choice, dates)):
+            return _solution_of(program, instance, replace(outcome, bound=min(outcome.bound, proven)), choice, found)
+        if not found.proven or not all(each.proven for each in found.collisions):
+            proven = min(proven, outcome.bound)
+    raise NoAnswer(
+        f"in {ROUNDS} rounds no order of the jobs was found, and none was excluded; give fewer jobs or choices"
     )
 
 
-def _solution_of(program: ProcureProgram, instance: ProcureInstance, outcome: Outcome) -> ProgramSolution:
+def _choice(instance: ProcureInstance, variant: ProcureVariant, program: ProcureProgram, outcome: Outcome) -> Choice:
     value = outcome.value
-    hold = {p: n for p, x in program.hold.items() if (n := round(value(x))) > 0}
     run = {j: place for (j, place), x in program.run.items() if value(x) > 0.5}
-    pieces = tuple(
-        Piece(j, place, *program.spans[t], days)
-        for (j, place, t), day in program.day.items()
-        if run.get(j) == place and (days := value(day)) > 1e-9
-    )
-    return ProgramSolution(
-        hold,
+    hold = {p: n for p, x in program.hold.items() if (n := round(value(x))) > 0}
+    return Choice(
         run,
         {j: value(program.work[j, place]) for j, place in run.items()},
-        pieces,
-        outcome.objective,
+        hold,
+        {p: max(0.0, value(x)) / hold[p] for p, x in program.late.items() if p in hold},
+        _most(instance, variant, program, outcome),
+    )
+
+
+def _most(
+    instance: ProcureInstance, variant: ProcureVariant, program: ProcureProgram, outcome: Outcome
+) -> dict[str, float]:
+    """How much there is of what is sought: of nodes owned as many as power allows, not only as many as must work."""
+    found = {each: float(round(outcome.value(x))) for each, x in program.most.items()}
+    limit = instance.asked.limits.power
+    if limit is None or variant.minimise == "power":
+        return found
+    spare = variant.moved.get("power", limit) - outcome.value(program.use["power"])
+    watts = own_watts(instance)
+    for each in program.shared:
+        if each.name in found and each.name in watts:
+            more = min(each.capacity - found[each.name], math.floor(spare / watts[each.name] + EPS))
+            found[each.name] += max(0.0, more)
+            spare -= max(0.0, more) * watts[each.name]
+    return found
+
+
+def _ordered(
+    instance: ProcureInstance, variant: ProcureVariant, program: ProcureProgram, choice: Choice
+) -> tuple[Arranged, Choice]:
+    """A calendar of what was chosen; where work beyond the tokens has no room, with as much of it as has."""
+    limit = monthly_limit(instance.asked, variant)
+    months = None
+    if limit is not None and "monthly" not in variant.dropped:
+        held = held_in_months(instance, choice.hold, max(job.deadline_day for job in instance.jobs) + FAR)
+        months = [limit - usd for usd in held]
+    found = arranged(instance, variant, program.shared, choice, months)
+    least = {j: program.days[j, place] for j, place in choice.run.items()}
+    if not found.collisions or variant.per_million_tokens <= 0:
+        return found, choice
+
+    def worked(share: float) -> Choice:
+        return replace(choice, days={j: least[j] + share * (choice.days[j] - least[j]) for j in least})
+
+    low, high, best = 0.0, 1.0, arranged(instance, variant, program.shared, worked(0.0), months)
+    if best.collisions:
+        return best, choice
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        trial = arranged(instance, variant, program.shared, worked(middle), months)
+        low, high, best = (low, middle, best) if trial.collisions else (middle, high, trial)
+    return replace(best, proven=False), worked(low)
+
+
+def _corrected(
+    program: ProcureProgram, instance: ProcureInstance, choice: Choice, found: Arranged, outcome: Outcome, n: int
+) -> bool:
+    """Whether the program had to be told something of the order."""
+    for m, collision in enumerate(found.collisions):
+        forbid(program, instance, choice, collision, f"{n}_{m}")
+    told = bool(found.collisions)
+    for m, (jobs, usd) in enumerate(found.lost_usd.items()):
+        paid = sum(
+            outcome.value(x) * instance.jobs[j].restart_days * sum(instance.pools[p].day_usd for p in place)
+            for (j, place), x in program.pause.items()
+            if j in jobs
+        )
+        if paid < usd * (1 - 1e-6) - 1e-2:
+            charge(program, instance, choice, jobs, usd, f"{n}_{m}")
+            told = True
+    return told
+
+
+def _dated(program: ProcureProgram, instance: ProcureInstance, choice: Choice, dates: set[int]) -> bool:
+    """Whether a purchase had to be told on which days it may begin."""
+    told = False
+    for p, late in choice.late.items():
+        pool = instance.pools[p]
+        days = [day - pool.start_day for day in first_days(instance, pool)]
+        if pool.term_days or p in dates or any(abs(day - late) <= EPS for day in days):
+            continue
+        dates.add(p)
+        on_first_days(program, p, sorted(day for day in days if day > 0), pool.copies)
+        told = True
+    return told
+
+
+def _solution_of(
+    program: ProcureProgram, instance: ProcureInstance, outcome: Outcome, choice: Choice, found: Arranged
+) -> ProgramSolution:
+    """The answer, with what it comes to as the calendar has it: its pauses, and its work beyond the tokens."""
+    values = dict(outcome.values)
+    for j, place in choice.run.items():
+        if (j, place) in program.pause:
+            values[f"pause_{name(j, place)}"] = float(len(found.times[j]) - 1)
+        for x in program.work[j, place].coefficients:
+            if x.startswith("work_"):
+                values[x] = choice.days[j]
+    value = replace(outcome, values=values).value
+    calendar = stretches(instance, choice.run, found.times)
+    copies = {p: 1 + max(s.copy for s in calendar if s.pool == p) for place in choice.run.values() for p in place}
+    owned = {p: n for p, n in copies.items() if instance.pools[p].way == "own"}
+    starts = {p: day for p, day in found.starts.items() if day > instance.pools[p].start_day + EPS}
+    return ProgramSolution(
+        {**choice.hold, **owned},
+        dict(choice.run),
+        calendar,
+        value(program.problem.objective),
         outcome.bound,
-        {name: value(expression) for name, expression in program.use.items()},
+        {each: value(expression) for each, expression in program.use.items()},
         value(program.cost),
         value(program.tokens),
+        starts,
     )
 
 
@@ -104,7 +227,7 @@ def _earliest(instance: ProcureInstance, variant: ProcureVariant, settings: Sett
     found = solve(instance, variant, settings)
     if found is None:
         return None
-    low, high, asked_low = _no_earlier(instance, variant), makespan(instance, found), False
+    low, high, asked_low = _no_earlier(instance, variant), found.done, False
     while high - low > SHORTEST_STEP * high:
         # The best thinkable is often reached: it is asked first, then the middle.
         middle = (low + high) / 2 if asked_low else low
@@ -113,7 +236,7 @@ def _earliest(instance: ProcureInstance, variant: ProcureVariant, settings: Sett
         if trial is None:
             low = middle
         else:
-            found, high = trial, min(middle, makespan(instance, trial))
+            found, high = trial, min(middle, trial.done)
     return replace(found, value=high, bound=min(low, high))
 
 

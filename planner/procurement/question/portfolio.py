@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from planner.base import units
 from planner.base.typed import missing, reads
+from planner.cost.goodput import RESTART_S
 from planner.question import amounts
 from planner.question.asked import PlanOptions
 from planner.question.ownership import OwnershipTable
@@ -112,6 +113,10 @@ class Job:
     """Whether the question named it; else it is the horizon."""
     priority: int = 0
     """Of two with one deadline the higher goes first."""
+    interruptible: bool = False
+    """Whether it may be paused where another job needs its nodes."""
+    restart_days: float = RESTART_S / DAY_S
+    """Lost at each pause, until it works again."""
     min_tokens_per_s: float = 0.0
 
     @property

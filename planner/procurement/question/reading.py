@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field
 from planner.base.errors import ClusterwrightError, nearest
 from planner.base.typed import Finding, Misfit, keeps, keys, missing, reads, wrong
 from planner.catalog import Catalog
+from planner.cost.goodput import RESTART_S
 from planner.models import workload
 from planner.procurement.question.portfolio import (
     PRICE,
@@ -33,6 +34,7 @@ from planner.question.ownership import OwnershipTable
 from planner.question.training import Integer, TrainingTable
 from planner.question.typed_file import TypedFile, opened
 from planner.question.values import (
+    DAY_S,
     TABLE,
     Days,
     Delay,
@@ -90,6 +92,8 @@ def _timed(table: JobTable) -> Iterator[tuple[str, str]]:
     """What is wrong with the times of a workload, whatever the horizon."""
     if table.samples is not None and table.tokens is not None:
         yield "samples", "give tokens or samples, not both"
+    if table.restart is not None and not table.interruptible:
+        yield "restart", "counts only for a job that may be paused: interruptible = true"
     if table.deadline is not None and table.deadline <= table.release:
         yield "deadline", "is not after the release"
     elif table.deadline is not None and table.every is not None:
@@ -107,6 +111,8 @@ class JobTable(TrainingTable):
     release: Delay = 0.0
     every: Days | None = None
     priority: Integer = 0
+    interruptible: bool = False
+    restart: Delay | None = None
     min_throughput: TokensPerSecond = 0.0
 
 
@@ -227,6 +233,8 @@ def _job(table: JobTable, horizon: float) -> Iterator[Job]:
             deadline_day=end,
             given_deadline=table.deadline is not None or table.every is not None,
             priority=table.priority,
+            interruptible=table.interruptible,
+            restart_days=RESTART_S / DAY_S if table.restart is None else table.restart,
             min_tokens_per_s=table.min_throughput,
         )
 

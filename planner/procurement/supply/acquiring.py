@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -127,7 +128,7 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way
             joined = catalogs.cluster(catalog, candidate.node, count, candidate.fabric, region)
             base = replace(joined, node=replace(joined.node, nics=candidate.nics or joined.node.nics))
             if way != "buy":
-                yield _rented(asked, candidate, way, base, quote)
+                yield from _rented(asked, candidate, way, base, quote)
                 continue
             for wired, bill, label in wirings_of(candidate, base):
                 yield from bought(catalog, asked, candidate, wired, bill, label, quote)
@@ -141,24 +142,31 @@ def _sold_in(catalog: Catalog, quote: Quote, asked: Portfolio) -> str:
     return asked.regions[0]
 
 
-def _rented(asked: Portfolio, candidate: NodeOption, way: Way, cluster: Cluster, quote: Quote) -> SupplyPool:
-    """Nodes by the hour (`on-demand`, `spot`) or for a term."""
-    count, a_day = cluster.count, money.rent(money.DAY_S, cluster.count, quote.usd)
-    common = {
-        "id": f"{way} {count} x {cluster.node.id}",
-        "way": way,
-        "cluster": cluster,
-        "copies": min(candidate.copies or len(asked.jobs), len(asked.jobs)),
-        "quote": quote,
-        "load": asked.ownership.load,
-        "start_day": candidate.delivery_day,
-        "day_kg": carbon_per_day(asked, cluster, 0.0, count),
-        "at_most": candidate.at_most,
-    }
-    if way in prices.TERM_DAYS:
-        monthly = float(a_day) * DAYS_PER_MONTH
-        term = prices.TERM_DAYS[way]
-        end = candidate.delivery_day + term
-        return SupplyPool(**common, month_usd=monthly, end_day=end, held_days=term, running={"rent": monthly})  # type: ignore[arg-type]
-    preempted = asked.reliability.preemptions_per_node_day / money.DAY_S if way == "spot" else 0.0
-    return SupplyPool(**common, day_usd=float(a_day), preemptions_per_node_s=preempted)  # type: ignore[arg-type]
+def _rented(asked: Portfolio, candidate: NodeOption, way: Way, cluster: Cluster, quote: Quote) -> Iterator[SupplyPool]:
+    """Nodes by the hour (`on-demand`, `spot`), or for a term, and for as many terms as the horizon has room for."""
+    count, a_day = cluster.count, float(money.rent(money.DAY_S, cluster.count, quote.usd))
+    pool = SupplyPool(
+        id=f"{way} {count} x {cluster.node.id}",
+        way=way,
+        cluster=cluster,
+        copies=min(candidate.copies or len(asked.jobs), len(asked.jobs)),
+        quote=quote,
+        load=asked.ownership.load,
+        start_day=candidate.delivery_day,
+        day_kg=carbon_per_day(asked, cluster, 0.0, count),
+        at_most=candidate.at_most,
+    )
+    if way not in prices.TERM_DAYS:
+        preempted = asked.reliability.preemptions_per_node_day / money.DAY_S if way == "spot" else 0.0
+        yield replace(pool, day_usd=a_day, preemptions_per_node_s=preempted)
+        return
+    monthly, term = a_day * DAYS_PER_MONTH, prices.TERM_DAYS[way]
+    for n in range(1, math.ceil((asked.horizon_days - candidate.delivery_day) / term - 1e-9) + 1):
+        yield replace(
+            pool,
+            id=pool.id if n == 1 else f"{pool.id} for {n} terms",
+            month_usd=monthly,
+            end_day=candidate.delivery_day + n * term,
+            held_days=n * term,
+            running={"rent": monthly},
+        )

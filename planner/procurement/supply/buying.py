@@ -125,6 +125,7 @@ def bought(
             held_days=held,
             colocated=not office,
             fixed_charge=whole,
+            day_charge=0.0 if asked.charge == "cash" else whole / held,
             restart_s=RESTART_S if spares else asked.reliability.restart_without_spares_s,
             at_most=candidate.at_most,
         )

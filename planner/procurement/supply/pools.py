@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from planner.cost import money
 from planner.cost.goodput import RESTART_S
 from planner.procurement.question.portfolio import NodeOption
 from planner.procurement.supply.power import joules_per_day, pue
-from planner.procurement.supply.prices import Quote
+from planner.procurement.supply.prices import TERM_DAYS, Quote
 from planner.question.values import DAYS_PER_MONTH
 from planner.schema.hardware import Cluster, Node
 
@@ -68,6 +68,8 @@ class SupplyPool:
     """For which `month_usd` is due; a term is paid whole, even beyond the horizon."""
     fixed_charge: float = 0.0
     """What holding it adds to the cost that is minimised, without what is paid by month or day."""
+    day_charge: float = 0.0
+    """Of which so much for each day that it is held, where a purchase is charged by its days."""
     restart_s: float = RESTART_S
     preemptions_per_node_s: float = 0.0
     at_most: int | None = None
@@ -99,8 +101,23 @@ class SupplyPool:
 
     @property
     def hired(self) -> bool:
-        """Paid by the hour, a cluster for each job; anything else is held, and jobs share it."""
+        """Paid by the hour, a cluster for each job."""
         return self.way in ("on-demand", "spot")
+
+    @property
+    def held(self) -> bool:
+        """Bought or reserved: paid for whether it is used or not, and jobs share its copies."""
+        return not self.hired and self.way != "own"
+
+    @property
+    def term_days(self) -> float:
+        """Of what is reserved: it ends so long after it began."""
+        return self.held_days if self.way in TERM_DAYS else 0.0
+
+    @property
+    def idle_usd(self) -> float:
+        """US dollars that a day costs on which it is there: less if what is bought is bought a day later."""
+        return 0.0 if self.term_days else self.month_usd / DAYS_PER_MONTH + self.day_charge
 
     @property
     def capital(self) -> float:
@@ -116,6 +133,18 @@ class SupplyPool:
     def held_usd(self) -> float:
         """US dollars that holding it costs beside what is paid at once."""
         return self.month_usd * self.held_days / DAYS_PER_MONTH
+
+    def starting(self, day: float) -> SupplyPool:
+        """The same from another day on: a term ends so much later, what is bought stays to the end of the horizon."""
+        later = day - self.start_day
+        if self.term_days:
+            return replace(self, start_day=day, end_day=self.end_day + later)
+        return replace(
+            self,
+            start_day=day,
+            held_days=self.held_days - later,
+            fixed_charge=self.fixed_charge - later * self.day_charge,
+        )
 
     @property
     def family(self) -> str:

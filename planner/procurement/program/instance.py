@@ -1,0 +1,107 @@
+"""A question made computable, the ways to turn it, its limits by name, and when a job may run where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from planner.procurement.question.portfolio import Job, Portfolio
+from planner.procurement.supply.pools import SupplyPool
+from planner.procurement.throughput.column import Column, Place
+
+FAR = 40 * 365.25
+"""Days: a deadline that no longer limits anything."""
+
+
+@dataclass(frozen=True)
+class ProcureInstance:
+    """A question made computable: jobs, pools and the columns that join them."""
+
+    asked: Portfolio
+    pools: Sequence[SupplyPool]
+    columns: Sequence[Column]
+    standing: Mapping[str, float] = field(default_factory=dict)
+    """Limit -> what of it machines owned already take, whether they work or not."""
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs."""
+        return self.asked.jobs
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcureVariant:
+    """The instance turned a little: what is minimised, which limits are off or moved, what is forbidden."""
+
+    minimise: str = "cost"
+    """cost, carbon, the name of a limit whose use is minimised, or nothing where any answer will do."""
+    per_million_tokens: float = 0.0
+    """US dollars that a million tokens are worth: with it, jobs may run on beyond their tokens."""
+    dropped: frozenset[str] = frozenset()
+    moved: Mapping[str, float] = field(default_factory=dict)
+    """Limit -> its value in place of the question's."""
+    cut: tuple[frozenset[str], ...] = ()
+    """Families of earlier answers: exactly these must not be used again."""
+    without: frozenset[str] = frozenset()
+    """Ways to come by nodes that are closed."""
+    latest: float | None = None
+    """Day by which every job must be done."""
+    scale: float = 1.0
+    """On the work of every job."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A named limit as it stands in the program."""
+
+    name: str
+    value: float
+    unit: str
+
+
+def limits(asked: Portfolio, pools: Sequence[SupplyPool]) -> list[Limit]:
+    """The limits that the question names, in the order in which they are told."""
+    given = asked.limits
+    units = {"budget": "USD", "capital": "USD", "monthly": "USD", "power": "W", "racks": "", "switch_ports": "",
+             "carbon": "kg"}  # fmt: skip
+    found = [
+        Limit(name, getattr(given, name), unit) for name, unit in units.items() if getattr(given, name) is not None
+    ]
+    most = {pool.offer: pool.at_most for pool in pools if pool.at_most is not None and pool.way != "own"}
+    found += [Limit(f"quantity:{offer}", float(count), "") for offer, count in sorted(most.items())]
+    found += [Limit(f"deadline:{job.name}", job.deadline_day, "d") for job in asked.jobs if job.given_deadline]
+    return found + (
+        [Limit("horizon", asked.horizon_days, "d")] if not all(j.given_deadline for j in asked.jobs) else []
+    )
+
+
+def deadline(job: Job, variant: ProcureVariant) -> float:
+    """The day by which a job must be done under a variant."""
+    name = f"deadline:{job.name}" if job.given_deadline else "horizon"
+    day = FAR if name in variant.dropped else variant.moved.get(name, job.deadline_day)
+    return day if variant.latest is None else min(day, variant.latest)
+
+
+def window(instance: ProcureInstance, j: int, place: Place, variant: ProcureVariant) -> tuple[float, float]:
+    """From when to when a job may run where all of these pools are there; a term may begin at any later day."""
+    job, pools = instance.jobs[j], [instance.pools[p] for p in place]
+    start = max(job.release_day, *(pool.start_day for pool in pools))
+    ends = [pool.last_day for pool in pools if not (pool.term_days and moves(instance, pool, variant))]
+    return start, min([deadline(job, variant), *ends])
+
+
+def moves(instance: ProcureInstance, pool: SupplyPool, variant: ProcureVariant) -> bool:
+    """Whether a pool may start later than on its delivery: not under a monthly limit, whose months count its days."""
+    return pool.held and monthly_limit(instance.asked, variant) is None
+
+
+def monthly_limit(asked: Portfolio, variant: ProcureVariant) -> float | None:
+    """What may be spent in a month under a variant; None where that is not limited."""
+    if "monthly" in variant.dropped and variant.minimise != "monthly":
+        return None
+    return variant.moved.get("monthly", asked.limits.monthly) if asked.limits.monthly is not None else None
+
+
+def moved(variant: ProcureVariant, name: str, value: float) -> ProcureVariant:
+    """The variant with one limit moved."""
+    return replace(variant, moved={**variant.moved, name: value})

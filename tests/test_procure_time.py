@@ -1,0 +1,64 @@
+"""Nodes over time: every order of every assignment finds what the program finds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant
+from planner.procurement.program.solution import ProgramSolution
+from planner.procurement.program.solve import Settings, best
+from planner.procurement.throughput.column import Column
+from tests.procuring import bought, hired, job, portfolio
+from tests.sequencing import least_cost, scarce_instance
+
+SETTINGS = Settings(gap=1e-9)
+SEEDS = range(320)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_agrees_with_every_order_of_every_assignment(part: int) -> None:
+    answered = queued = 0
+    for seed in SEEDS[part::4]:
+        instance = scarce_instance(seed)
+        wanted = least_cost(instance)
+        found = best(instance, ProcureVariant(), "cost", SETTINGS)
+        assert (found is None) == math.isinf(wanted), seed
+        if found is not None:
+            answered += 1
+            queued += _queues(instance, found)
+            assert found.value == pytest.approx(wanted, rel=1e-6), seed
+            assert found.bound <= wanted * (1 + 1e-6), seed
+    assert answered > 40 and queued > 8
+
+
+def _queues(instance: ProcureInstance, found: ProgramSolution) -> bool:
+    """Whether some job waits for its nodes."""
+    first = {s.job: s.start for s in reversed(found.calendar)}
+    return any(day > instance.jobs[j].release_day + 1e-6 for j, day in first.items())
+
+
+def test_a_purchase_waits_for_its_job_and_not_for_the_end_of_the_plan() -> None:
+    released = job(0, 100.0, 40.0)
+    pool = bought(0, 1e5, 3_000.0)
+    for given, day in ((True, 3 * 365.25 / 12 - 365.25 / 12), (False, 40.0)):
+        # Of 20 days of work: with a deadline the last month in which it can be done, without one as soon as it may.
+        asked = portfolio((replace(released, deadline_day=85.0 if given else 100.0, given_deadline=given),))
+        instance = ProcureInstance(asked, [pool], [Column(0, 0, 20.0, 1e3)])
+        found = best(instance, ProcureVariant(), "cost", SETTINGS)
+        assert found is not None and found.starts == {0: pytest.approx(day)}
+        assert found.cost == pytest.approx(1e5 + 3_000.0 * (100.0 - day) / (365.25 / 12))
+
+
+def test_a_term_begins_when_its_job_does_and_is_renewed_for_one_that_is_longer() -> None:
+    late = (job(0, 95.0, 50.0),)
+    term = replace(hired(0, 0.0), way="reserved-1y", month_usd=900.0, copies=1)
+    terms = [replace(term, id=f"{n}", held_days=40.0 * n, end_day=40.0 * n) for n in (1, 2)]
+    columns = [[Column(0, p, days, 1e3) for p in (0, 1)] for days in (30.0, 44.0)]
+    asked = (ProcureInstance(portfolio(late), terms, each) for each in columns)
+    short, long = (best(instance, ProcureVariant(), "cost", SETTINGS) for instance in asked)
+    assert short is not None and short.run == {0: (0,)} and short.starts == {0: 50.0}
+    assert long is not None and long.run == {0: (1,)} and long.cost == pytest.approx(2 * short.cost)
+    assert long.starts.get(1, 0.0) + 80.0 >= long.done
