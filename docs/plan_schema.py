@@ -10,7 +10,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "planner" / "schema"
-SOURCES = [SCHEMA / f"plan{part}.py" for part in ("_machines", "_layout", "_communication", "_prediction", "")]
+SOURCES = [
+    SCHEMA / f"plan{part}.py" for part in ("_machines", "_layout", "_communication", "_prediction", "_measured", "")
+]
 """Of a plan's records, the plan itself last."""
 PROCUREMENT = SCHEMA / "procurement.py"
 STUDY = SCHEMA / "study.py"

@@ -9,7 +9,19 @@ from pathlib import Path
 PAGE = Path(__file__).resolve().parent / "python.md"
 FUNCTIONS = re.compile(r"(<!-- functions -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
 ORDER = (
-    *("plan", "estimate", "procure", "design", "compare", "explain", "export", "validate", "calibrate", "load"),
+    *(
+        "plan",
+        "estimate",
+        "procure",
+        "design",
+        "compare",
+        "explain",
+        "export",
+        "validate",
+        "calibrate",
+        "learn",
+        "load",
+    ),
     *("plan_images", "cluster", "node", "accelerator", "model"),
 )
 

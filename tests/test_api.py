@@ -27,8 +27,8 @@ from planner.schema.study import StudyResult
 ROOT = Path(__file__).resolve().parent.parent
 SURFACE = [
     *("Accelerator", "Cluster", "ClusterwrightError", "Model", "NoAnswer", "Node", "WrongQuestion", "__version__"),
-    *("accelerator", "calibrate", "cluster", "compare", "design", "estimate", "explain", "export", "load", "model"),
-    *("node", "plan", "plan_images", "procure", "validate"),
+    *("accelerator", "calibrate", "cluster", "compare", "design", "estimate", "explain", "export", "learn", "load"),
+    *("model", "node", "plan", "plan_images", "procure", "validate"),
 ]
 ASKED = ("plan", "estimate", "procure", "design", "compare", "explain", "export", "validate", "calibrate", "load")
 SMALL = {"batch": 64, "pin": {"cp": 1, "micro": 1}}

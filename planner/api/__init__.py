@@ -4,7 +4,7 @@ from planner.api.buying import design, procure
 from planner.api.documents import compare, export, load
 from planner.api.plans import Axes, estimate, plan, plan_images
 from planner.api.records import accelerator, cluster, model, node
-from planner.api.runs import calibrate, validate
+from planner.api.runs import calibrate, learn, validate
 
 __all__ = [
     "Axes",
@@ -15,6 +15,7 @@ __all__ = [
     "design",
     "estimate",
     "export",
+    "learn",
     "load",
     "model",
     "node",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner import planning
+from planner.api import learning
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.models import families, workload
@@ -26,6 +27,7 @@ from planner.question.asked import (
 from planner.schema.images import ImagePlan
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
+from planner.site import folder
 
 
 def plan(
@@ -46,8 +48,9 @@ def plan(
         from planner.hetero import run as mixed_planning
 
         return mixed_planning.plan(*pooled_request(model, cluster, options), progress)
+    there = folder.named(options.site)
     known, wanted = request(model, cluster, options)
-    return planning.plan(known, wanted, progress)
+    return planning.plan(known, wanted, progress) if there is None else learning.plan(there, known, wanted, progress)
 
 
 def _by_goodput(
@@ -70,7 +73,7 @@ def _by_goodput(
     return batches.by_goodput(of, wanted, noise)
 
 
-OF_IMAGES = ("fabric", "region", "batch", "precision", "oom_risk", "accelerators", "link", "catalog", "top")
+OF_IMAGES = ("fabric", "region", "batch", "precision", "oom_risk", "accelerators", "link", "catalog", "site", "top")
 """What a question about images may say; all else is about transformers, or about money and time to train."""
 
 
@@ -95,7 +98,7 @@ def images(network: str, cluster: Named | Sequence[Named], options: PlanOptions)
                 f"--{name.replace('_', '-')}: {network} is trained data-parallel, by images; "
                 "that takes --batch, --precision, --oom-risk, --accelerators, --link, --fabric and --catalog"
             )
-    known, named = load(options.catalog), listed(cluster)
+    known, named = load(options.catalog, options.site), listed(cluster)
     if not named and options.accelerators is None:
         raise WrongQuestion("on what? --cluster dgx-a100-40gb:4, or --accelerators A100:4,V100:8")
     bases = _bases(known, named, options)

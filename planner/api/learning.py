@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from planner import document
+from planner import document, planning
 from planner.base.errors import WrongQuestion
-from planner.base.units import format_seconds
-from planner.catalog import load
-from planner.schema.plan import Plan, PlanSet
+from planner.base.units import format_percent, format_seconds
+from planner.catalog import Catalog, load
+from planner.question.request import Request
+from planner.schema.plan import Plan, PlanSet, SiteSection
 from planner.site import folder, journal, learning, measuring
+from planner.site import runs as site_runs
 from planner.site.folder import Site
 from planner.site.learning import LearntRow
 
@@ -29,6 +31,10 @@ class Lesson:
 
     site: Site
     rows: tuple[LearntRow, ...]
+    plans: tuple[Plan, ...] = ()
+    """The set that the runs are of, in its order; what is not run yet of it is next."""
+    source: str = ""
+    """The file that holds it."""
     fit: dict[str, Any] | None
     """The document of the fit to the whole journal; None where nothing of it can be predicted."""
 
@@ -51,12 +57,18 @@ class Lesson:
             yield f"more than {DOUBTFUL:g} times off: is that the configuration that ran? (--plan FILE --rank N)"
 
     def judgement(self) -> str:
-        """``3 runs, 1 framework: error before 14.0 %, after 4.2 % (each run held out)``."""
-        return judgement(self.fit)
+        """What the journal says of predictions now."""
+        return judgement(section(self.site, self.fit))
 
     def next(self) -> list[str]:
         """What to do with it."""
-        return [f"clusterwright plan ... --site {self.site.folder}"]
+        again = f"clusterwright plan ... --site {self.site.folder}     (plans ranked with it)"
+        known = site_runs.of_site(self.site)
+        open_ones = [plan.rank for plan in self.plans if known.measured(plan) is None and not known.ran_out(plan)]
+        if not open_ones:
+            return [again]
+        run = f"run plan {open_ones[0]} of {self.source}: the first that has not been"
+        return [f"{run} (clusterwright export {self.source} --rank {open_ones[0]} ...)", again]
 
     def document(self) -> dict[str, Any]:
         """All of it as JSON types."""
@@ -78,21 +90,31 @@ class Lesson:
         }
 
 
-def judgement(fit: dict[str, Any] | None) -> str:
-    """What a fit to a journal says of its error."""
-    if fit is None:
-        return "no run of the journal can be predicted yet; the built-in efficiencies stay"
-    count, frameworks = fit["rows"], fit["frameworks"]
-    held = f"after {_percent(fit['left_out'])} (each run held out)"
-    after = held if count > 1 else "one run alone cannot be held out"
-    return (
-        f"{count:,} run{'' if count == 1 else 's'}, {frameworks} framework{'' if frameworks == 1 else 's'}: "
-        f"error before {_percent(fit['before'])}, {after}"
+def section(
+    there: Site, fit: dict[str, Any] | None, out_of_memory: Sequence[str] = (), next_rank: int | None = None
+) -> SiteSection:
+    """What a site's runs say of its predictions, by the document of the fit to them."""
+    return SiteSection(
+        name=there.profile.name,
+        runs=fit["rows"] if fit else 0,
+        frameworks=fit["frameworks"] if fit else 0,
+        error_before=fit["before"]["mape"] if fit else None,
+        error_after=fit["left_out"]["mape"] if fit and fit["rows"] > 1 else None,
+        out_of_memory=tuple(out_of_memory),
+        next_rank=next_rank,
     )
 
 
-def _percent(errors: dict[str, float]) -> str:
-    return f"{100 * errors['mape']:.1f} %"
+def judgement(site: SiteSection) -> str:
+    """``lab: 3 runs, 1 framework: error before 14.0 %, after 4.2 % (each run held out)``."""
+    if site.error_before is None:
+        return f"{site.name}: no run that can be predicted yet; the built-in efficiencies stay"
+    runs = f"{site.runs:,} run{'' if site.runs == 1 else 's'}"
+    frameworks = f"{site.frameworks} framework{'' if site.frameworks == 1 else 's'}"
+    after = "one run alone cannot be held out"
+    if site.error_after is not None:
+        after = f"after {format_percent(site.error_after)} (each run held out)"
+    return f"{site.name}: {runs}, {frameworks}: error before {format_percent(site.error_before)}, {after}"
 
 
 def of_site(site: Path | None) -> Site:
@@ -136,7 +158,8 @@ def lesson(
         seconds = None if step_time is None else measuring.seconds(step_time)
         found = [measuring.of_value(seconds, plans[0] if plans else None, said, there.profile.name)]
     rows, fit = learning.learn(there, found, known)
-    return Lesson(site=there, rows=tuple(rows), fit=fit)
+    every = () if plan is None else _plans(plan, None)
+    return Lesson(site=there, rows=tuple(rows), fit=fit, plans=every if len(every) > 1 else (), source=str(plan))
 
 
 def _plans(path: Path | None, rank: int | None) -> tuple[Plan, ...]:
@@ -155,6 +178,33 @@ def _beside(log: Path) -> tuple[Plan, ...]:
     """The plan next to a log, where ``export`` left one."""
     path = log.parent / BESIDE
     return _plans(path, None) if path.is_file() else ()
+
+
+def plan(there: Site, known: Catalog, wanted: Request, progress: planning.Progress | None = None) -> PlanSet:
+    """As :func:`planner.planning.plan`, with what a site has measured.
+
+    Raises:
+        WrongQuestion: the question allows no layout, or the site's files cannot be read.
+        NoAnswer: no plan fits or keeps the limits.
+    """
+    runs = site_runs.of_site(there)
+    found = planning.plan(known, wanted, progress, runs)
+    unmeasured = next((each.rank for each in found.plans if each.measured is None), None)
+    excluded = [learning.described(row) for row in runs.out_of_memory(wanted)]
+    return replace(found, site=section(there, learning.latest(there), excluded, unmeasured))
+
+
+def refitted(site: Path | None) -> tuple[Site, dict[str, Any]]:
+    """A site and the document of a new fit of its catalog to its whole journal.
+
+    Raises:
+        WrongQuestion: no site, or no run in its journal that can be predicted.
+    """
+    there = of_site(site)
+    fit = learning.fitted(there, load(site=there.folder))
+    if fit is None:
+        raise WrongQuestion(f"{there.runs}: no run that can be predicted (clusterwright validate --site gives reasons)")
+    return there, fit
 
 
 def shared(site: Path | None) -> str:

@@ -64,6 +64,7 @@ def plan(
     oom_risk: float | str = "5 %",
     waive: str | Sequence[str] = (),
     catalog: str | Path | None = None,
+    site: str | Path | None = None,
     accelerators: str | Mapping[str, int] | None = None,
     link: str | Sequence[str] = (),
     pin: str | Sequence[str] | Axes = (),
@@ -99,6 +100,7 @@ def plan(
         oom_risk: Chance of running out of memory that a plan may have: ``0.05`` or ``"5 %"``.
         waive: Names of rules to drop.
         catalog: Folder of your own hardware over the built-in catalog.
+        site: Folder of a site: its fitted catalog is used, and plans that it has run are ranked by that.
         accelerators: ``{"A100": 4, "V100": 8}`` or ``"A100:4,V100:8"``, in place of clusters.
         link: Between two pools: ``"a/b=25 Gbit/s"``.
         pin: Axes to hold or bound: ``{"tp": 8, "pp": "1..4"}`` or ``"tp=8,pp=1..4"``.
@@ -123,7 +125,8 @@ def plan(
         fabric=fabric, region=region, batch=batch, seq=seq, tokens=tokens, mtp_layers=mtp_layers, method=method,
         rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer, runtime=runtime,
         precision=_joined(precision), price=price, basis=basis, oom_risk=oom_risk, waive=_texts(waive),
-        catalog=_folder(catalog), accelerators=_counted(accelerators), link=_texts(link), pin=_texts(pin),
+        catalog=_folder(catalog), site=_folder(site), pin=_texts(pin),
+        accelerators=_counted(accelerators), link=_texts(link),
         objective=objective, noise_scale=noise_scale, deadline=deadline, max_cost=max_cost, launchable=launchable,
         top=top, all=all,
     )  # fmt: skip
@@ -153,6 +156,7 @@ def estimate(
     oom_risk: float | str = "5 %",
     waive: str | Sequence[str] = (),
     catalog: str | Path | None = None,
+    site: str | Path | None = None,
     **axes: Unpack[Axes],
 ) -> PlanSet:
     """One configuration as given, whether it fits or not: a set of one plan. An axis that is not given is neutral.
@@ -170,7 +174,7 @@ def estimate(
         fabric=fabric, region=region, batch=batch, seq=seq, tokens=tokens, mtp_layers=mtp_layers, method=method,
         rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer, runtime=runtime,
         precision=precision, price=price, basis=basis, oom_risk=oom_risk, waive=_texts(waive),
-        catalog=_folder(catalog),
+        catalog=_folder(catalog), site=_folder(site),
     )  # fmt: skip
     given = (*_texts(settings), *_texts(axes))
     return planning.estimate(*pinned_request(records.as_model(model), records.as_clusters(cluster), given, options))

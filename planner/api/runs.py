@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ def validate(
     by: Literal["source", "model", "accelerator"] = "source",
     oom_risk: float | str = "5 %",
     catalog: str | Path | None = None,
+    site: str | Path | None = None,
 ) -> Report:
     """How far predictions are from measured runs: a table of every run, ``document`` with the errors of groups.
 
@@ -29,6 +30,7 @@ def validate(
         by: What runs are grouped by.
         oom_risk: Chance of running out of memory at which runs are called infeasible.
         catalog: Folder of your own hardware or calibration over the built-in catalog.
+        site: Folder of a site, whose fitted catalog is used.
 
     Raises:
         WrongQuestion: the file cannot be read as runs.
@@ -39,7 +41,9 @@ def validate(
     """
     from planner.calibration import run
 
-    document, per_run = run.validate(load(_path(catalog)), Path(runs).expanduser(), by, parse_risk(oom_risk))
+    document, per_run = run.validate(
+        load(_path(catalog), _path(site)), Path(runs).expanduser(), by, parse_risk(oom_risk)
+    )
     overall = document["overall"]
     error = "" if overall["mape"] is None else f", {overall['mape']:.1%} off on average"
     return Report(
@@ -93,6 +97,45 @@ def calibrate(
         document=document,
         summary=f"{document['rows']:,} rows fitted; {', '.join(document['files'])}",
         table=tuple(table_of),
+    )
+
+
+@entry
+def learn(
+    logs: str | Path | Sequence[str | Path] = (),
+    *,
+    site: str | Path | None = None,
+    plan: str | Path | None = None,
+    rank: int | None = None,
+    set: str | Sequence[str] = (),
+    step_time: str | None = None,
+    oom: bool = False,
+) -> Report:
+    """Reads step times out of training logs into a site's journal and adapts its predictions to them.
+
+    Args:
+        logs: Training logs.
+        site: Folder of the site (or the environment variable ``CLUSTERWRIGHT_SITE``).
+        plan: A plan or a set of plans: what ran, where the logs do not say it.
+        rank: Which plan of a set.
+        set: Columns of ``docs/runs.md`` that neither says: ``"accelerator=H100-SXM5-80GB"``.
+        step_time: In place of logs, a time: ``"4.31s"``.
+        oom: In place of logs: the plan ran out of memory.
+
+    Raises:
+        WrongQuestion: no site, a log that says too little, or a plan of another run.
+
+    >>> learn("train.log", plan="plan.json", site="my-site")  # doctest: +SKIP
+    """
+    from planner.api import learning
+
+    several = [logs] if isinstance(logs, str | Path) else logs
+    found = learning.lesson(
+        [Path(log).expanduser() for log in several], plan=_path(plan), rank=rank,
+        given=(set,) if isinstance(set, str) else set, step_time=step_time, oom=oom, site=_path(site),
+    )  # fmt: skip
+    return Report(
+        document=found.document(), summary=found.judgement(), table=tuple(dict(row.measured.row) for row in found.rows)
     )
 
 

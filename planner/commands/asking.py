@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from planner.base import writing
+from planner.commands import sited
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -86,6 +87,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="DIR",
         help="Your own hardware, added to the built-in catalog.",
     ),
+    sited.option,
     click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report."),
     output(),
 )

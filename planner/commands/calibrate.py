@@ -11,7 +11,11 @@ import click
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "-o", "output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Catalog folder to write to."
+    "-o",
+    "output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Catalog folder to write to; a site has its own.",
 )
 @click.option(
     "--cross-validate/--no-cross-validate",
@@ -21,8 +25,10 @@ import click
 )
 @click.option(
     "--site",
-    is_flag=True,
-    help="FILE holds a few runs of one site: adapt the built-in efficiencies to them, with a strong prior.",
+    is_flag=False,
+    flag_value="",
+    metavar="[DIR]",
+    help="Adapt the built-in efficiencies, with a strong prior, to runs of one site: FILE, or the journal in DIR.",
 )
 @click.option("--measure", is_flag=True, help="Time kernels on this machine instead (needs PyTorch).")
 @click.option(
@@ -41,7 +47,7 @@ import click
 @click.option("--device", default="auto", show_default=True, metavar="NAME", help="Device to time: cuda, cuda:1, cpu.")
 @click.option("--tiny", is_flag=True, help="A few small kernels only, to see that it works.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
-def calibrate(file: Path | None, output: Path, as_json: bool, **fitted: Any) -> None:
+def calibrate(file: Path | None, output: Path | None, site: str | None, as_json: bool, **fitted: Any) -> None:
     """Fit the few physical efficiencies to the measured runs in FILE and write them as a catalog overlay.
 
     Nominal figures are never touched. The fit starts from the priors of the built-in catalog, so that the same file
@@ -52,6 +58,7 @@ def calibrate(file: Path | None, output: Path, as_json: bool, **fitted: Any) -> 
     \b
       clusterwright calibrate benchmarks/data/measured_runs.csv --table benchmarks/data/gemm_measured.csv -o my-catalog
       clusterwright calibrate my-runs.csv --site -o my-catalog
+      clusterwright calibrate --site my-site
       clusterwright calibrate --measure -o my-catalog
       clusterwright calibrate --collectives nccl.csv --accelerator H100-SXM5-80GB -o my-catalog
       clusterwright plan llama3-8b --cluster dgx-h100:4 --catalog my-catalog
@@ -61,12 +68,32 @@ def calibrate(file: Path | None, output: Path, as_json: bool, **fitted: Any) -> 
     from planner.calibration import run
     from planner.commands.screen import render
 
+    if site and site.endswith(".csv") and file is None:
+        file, site = Path(site), ""  # the file behind the flag
+    if site:
+        if file is not None or output is not None:
+            raise click.UsageError("--site DIR fits that folder's journal and writes to its catalog: drop FILE and -o")
+        _of_site(Path(site), as_json)
+        return
+    if output is None:
+        raise click.UsageError("Missing option '-o': the catalog folder to write to.")
     bar = partial(render.progress, quiet=as_json)
-    document = run.calibrate(file, output, progress=bar, **fitted)
+    document = run.calibrate(file, output, site=site is not None, progress=bar, **fitted)
     if as_json:
         render.json(document)
     else:
         _SHOWN[document["kind"]](document, output)
+
+
+def _of_site(folder: Path, as_json: bool) -> None:
+    from planner.api import learning
+    from planner.commands.screen import render
+
+    site, document = learning.refitted(folder)
+    if as_json:
+        render.json(document)
+    else:
+        _show_runs(document, site.catalog, f"--site {folder}")
 
 
 def _show_kernels(document: dict[str, Any], output: Path) -> None:
@@ -104,7 +131,7 @@ def _show_collectives(document: dict[str, Any], output: Path) -> None:
     render.labelled("Next", f"--catalog {output}     ({', '.join(document['files'])})")
 
 
-def _show_runs(document: dict[str, Any], output: Path) -> None:
+def _show_runs(document: dict[str, Any], output: Path, use: str = "") -> None:
     from planner.commands.screen import render
 
     moved = [m for m in document["factors"] if abs(m["factor"] - 1) > 0.02]
@@ -124,7 +151,7 @@ def _show_runs(document: dict[str, Any], output: Path) -> None:
             render.labelled(label, f"{held}, {what}")
     for index, each in enumerate(document.get("skipped", [])):
         render.labelled("" if index else "Skipped", each)
-    render.labelled("Next", f"--catalog {output}     ({', '.join(document['files'])})")
+    render.labelled("Next", f"{use or f'--catalog {output}'}     ({', '.join(document['files'])})")
 
 
 _SHOWN = {

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from planner.commands import asking
+from planner.commands import asking, sited
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--by",
     type=click.Choice(["source", "model", "accelerator"]),
@@ -26,6 +26,7 @@ from planner.commands import asking
     metavar="DIR",
     help="Your own hardware or calibration, added to the built-in catalog.",
 )
+@sited.option
 @click.option(
     "--oom-risk",
     default="5 %",
@@ -34,24 +35,39 @@ from planner.commands import asking
     help="OOM probability at which runs are predicted infeasible, in addition to 50 %.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
-def validate(file: Path, by: str, output: Path | None, catalog: Path | None, oom_risk: str, as_json: bool) -> None:
+def validate(
+    file: Path | None,
+    by: str,
+    output: Path | None,
+    catalog: Path | None,
+    site: Path | None,
+    oom_risk: str,
+    as_json: bool,
+) -> None:
     """Predict every measured run in FILE as it was configured, and print the errors.
 
     FILE is a CSV with the columns of benchmarks/data/measured_runs.csv; add rows of your own runs the same way.
     Nothing is searched: missing values of a row are inferred by stated rules. A run that cannot be predicted counts as
-    not covered.
+    not covered. Without FILE, the runs are those of --site.
 
     \b
       clusterwright validate benchmarks/data/measured_runs.csv
       clusterwright validate my-runs.csv --by model -o per-run.csv
+      clusterwright validate --site my-site
     """  # noqa: D301 - click reads the control character itself
     from planner.base import writing
     from planner.calibration import run
     from planner.catalog import load
     from planner.commands.screen import render
     from planner.question.asked import parse_risk
+    from planner.site import folder
 
-    document, per_run = run.validate(load(catalog), file, by, parse_risk(oom_risk))
+    there = folder.named(site)
+    if file is None and there is None:
+        raise click.UsageError("Missing argument 'FILE': a CSV of measured runs, or --site DIR.")
+    runs = file if file is not None or there is None else there.runs
+    assert runs is not None
+    document, per_run = run.validate(load(catalog, site), runs, by, parse_risk(oom_risk))
     if output is not None:
         writing.write(output, per_run, replace=True)
     if as_json:

@@ -127,8 +127,14 @@ def _compared(objective: str, best: Plan, other: Plan) -> tuple[str, float, floa
     """What the other plan has more of, and how much of it each takes for all tokens."""
     if objective != "time" and best.money.usd_total is not None and other.money.usd_total is not None:
         # All nodes are of one kind: energy goes with money.
-        return "more energy" if objective == "energy" else "dearer", best.money.usd_total, other.money.usd_total
-    return "slower", best.money.days, other.money.days
+        words = "more energy" if objective == "energy" else "dearer"
+        return words, _as_measured(best, best.money.usd_total), _as_measured(other, other.money.usd_total)
+    return "slower", _as_measured(best, best.money.days), _as_measured(other, other.money.days)
+
+
+def _as_measured(plan: Plan, predicted: float) -> float:
+    """What grows with the step time, with the measured one of a plan that was run."""
+    return predicted * plan.measured.step_time_s / plan.prediction.step_time_s if plan.measured else predicted
 
 
 def _grown(best: Plan, other: Plan) -> str:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer
 from planner.catalog import Catalog
-from planner.planning import answer, explain, infeasible
+from planner.planning import answer, explain, infeasible, measured
+from planner.planning.measured import MeasuredRuns
 from planner.question.prepared import Prepared, prepare, problem
 from planner.question.request import Request
 from planner.schema.plan import FrontPoint, Plan, PlanSet, SearchSection
@@ -24,8 +25,11 @@ Progress = Callable[[str, float], AbstractContextManager[Callable[[int], None]]]
 """Given what is done and how many units of it, a context that yields ``advance(n)``."""
 
 
-def plan(catalog: Catalog, request: Request, progress: Progress | None = None) -> PlanSet:
-    """Searches the request's whole space and returns its best plans, verified.
+def plan(
+    catalog: Catalog, request: Request, progress: Progress | None = None, runs: MeasuredRuns | None = None
+) -> PlanSet:
+    """Searches the request's whole space and returns its best plans, verified; those that a site has run by what was
+    measured.
 
     Raises:
         WrongQuestion: the question allows no layout.
@@ -33,14 +37,22 @@ def plan(catalog: Catalog, request: Request, progress: Progress | None = None) -
     """
     started, cpu = time.perf_counter(), time.process_time()
     prepared = prepare(catalog, request)
-    asked = problem(prepared, request.top)
+    extra = len(runs.pins(prepared.request)) if runs else 0
+    asked = problem(prepared, request.top + extra)
     with progress("search", asked.candidates) if progress else nullcontext() as advance:
         found = Bounded(front=True).search(asked, advance)
     if not found.best:
         raise NoAnswer(infeasible.nothing_fits(catalog, prepared, found))
-    plans = tuple(answer.plan(prepared, candidate, rank) for rank, candidate in enumerate(found.best, 1))
+    section = _search_section(prepared, found)
+    if runs is None:
+        plans = tuple(answer.plan(prepared, candidate, rank) for rank, candidate in enumerate(found.best, 1))
+    else:
+        candidates, plans = measured.ranked(catalog, prepared, found.best, runs)
+        if candidates[0] != found.best[0]:
+            section = replace(section, near_duplicates=1)  # of the plan that is predicted to be best
+        found = replace(found, best=candidates)
     result = PlanSet(
-        search=_search_section(prepared, found),
+        search=section,
         plans=plans,
         reasons=explain.reasons(prepared, found, plans),
         front=_front(catalog, prepared, found),

@@ -90,6 +90,8 @@ class PlanOptions:
     noise_scale: float | str | None = None
     """Gradient noise scale, or critical batch size, in sequences: of several batches, that of most goodput is best."""
     catalog: Path | None = None
+    site: Path | None = None
+    """Folder of a site: its catalog stands over the built-in one, and plans that it has run are ranked by that."""
 
 
 def listed(named: Named | Sequence[Named]) -> list[Named]:
@@ -114,7 +116,7 @@ def pooled_request(
     """
     if recorded := [rule.name for rule in RULES if rule.recorded and rule.name in asked.waive]:
         raise WrongQuestion(f"--waive {recorded[0]}: with nodes of one kind only, not over several pools")
-    known = load(asked.catalog)
+    known = load(asked.catalog, asked.site)
     bases = _bases(known, listed(named), asked)
     called = pools.names(bases)
     given = pools.prices(asked.price, called) if asked.price is not None else {}
@@ -186,7 +188,7 @@ def request(
     model: str | Model, named: Named | Sequence[Named], asked: PlanOptions, *, known: Catalog | None = None
 ) -> tuple[Catalog, Request]:
     """The catalog (read unless given) and the request that a question means."""
-    known = known or load(asked.catalog)
+    known = known or load(asked.catalog, asked.site)
     base, counts = placed(known, named, asked)
     runtime, release = _runtime(known, asked.runtime, base.accelerator)
     found = model if isinstance(model, Model) else workload.model(model)

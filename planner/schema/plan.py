@@ -28,6 +28,7 @@ from planner.schema.plan_layout import (
     ZeroStage,
 )
 from planner.schema.plan_machines import ClusterSection, DimensionSection, ExpandedPool, FabricSection, Pool, PoolLink
+from planner.schema.plan_measured import MeasuredSection, SiteSection
 from planner.schema.plan_prediction import (
     Energy,
     ExpandedSection,
@@ -60,6 +61,7 @@ __all__ = [
     "Group",
     "GroupStage",
     "Interval",
+    "MeasuredSection",
     "MemorySection",
     "Money",
     "Overlap",
@@ -76,6 +78,7 @@ __all__ = [
     "RuntimeSection",
     "Schedule",
     "SearchSection",
+    "SiteSection",
     "Stage",
     "WorkloadSection",
     "ZeroScope",
@@ -175,6 +178,9 @@ class Plan(Document):
     """Rules of division that the question waived and this plan breaks: heads_divide, kv_heads_divide, hidden_divides.
     It is priced as if parts were equal, and nothing launches it. Only in such documents."""
 
+    measured: MeasuredSection | None = None
+    """Only in documents of a site that has run this plan; all else of the document is predicted."""
+
     def rows(self) -> list[dict[str, Any]]:
         """One row: how it is cut, what is predicted, what it costs."""
         return [tables.plan_row(self)]
@@ -239,6 +245,8 @@ class PlanSet(Answer[Plan]):
     front: tuple[FrontPoint, ...]
     meta: dict[str, Any]
     """Times and host: all that differs between two runs of one question."""
+    site: SiteSection | None = None
+    """Only in documents of a site."""
 
     def parts(self) -> tuple[Plan, ...]:
         """The plans, best first."""

@@ -148,6 +148,8 @@ ABSENT = (
     "pools",
     "preemptions_per_node_s",
     "restart_s",
+    "measured",
+    "site",
 )
 """Keys that documents leave out where they have no value: of what few have."""
 

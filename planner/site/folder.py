@@ -30,6 +30,11 @@ class Site:
         return self.folder / RUNS
 
     @property
+    def fit(self) -> Path:
+        """What the last fit to the journal found."""
+        return self.folder / "fit.json"
+
+    @property
     def catalog(self) -> Path:
         """The site's own hardware and what was fitted to its runs: a catalog folder."""
         return self.folder / CATALOG

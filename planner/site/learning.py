@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from planner.calibration import run as calibration
@@ -12,6 +15,7 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import reading
 from planner.calibration.runs.run import Run
 from planner.catalog import Catalog
+from planner.models import files
 from planner.performance.efficiency import Efficiencies
 from planner.site import journal
 from planner.site.folder import Site
@@ -59,7 +63,22 @@ def fitted(site: Site, catalog: Catalog) -> dict[str, Any] | None:
     runs = reading.read(site.runs, catalog)
     if not any(run.measured and run.covered and run.variants for run in runs):
         return None
-    return calibration.fit_site(site.runs, site.catalog, catalog)
+    found = calibration.fit_site(site.runs, site.catalog, catalog)
+    files.write(site.fit, json.dumps({**found, "journal": _digest(site.runs)}, indent=2) + "\n", replace=True)
+    return found
+
+
+def latest(site: Site) -> dict[str, Any] | None:
+    """The document of the last fit to the journal; None where there is none, or the journal has changed since."""
+    try:
+        found = json.loads(site.fit.read_text(encoding="utf-8"))
+        return found if found["journal"] == _digest(site.runs) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def _predicted(runs: Sequence[Run], catalog: Catalog) -> list[float | None]:

@@ -70,8 +70,22 @@ def show(found: PlanSet) -> None:
     _memory(best)
     _reasons(found)
     _counts(found)
+    _site(found)
     _search(found)
     _assumes(best)
+
+
+def _site(found: PlanSet) -> None:
+    """What the site's own runs say: of predictions, of plans that ran out of memory, of what to run next."""
+    from planner.api.learning import judgement
+
+    if found.site is None:
+        return
+    lines = [judgement(found.site)]
+    lines += [f"excluded, ran out of memory: {each}" for each in found.site.out_of_memory]
+    if found.site.next_rank is not None:
+        lines.append(f"next to run: #{found.site.next_rank}, the first that has not been")
+    render.labelled("Site", *lines)
 
 
 def _mixed(found: PlanSet) -> None:
@@ -129,6 +143,9 @@ def _how_sure(plans: Sequence[Plan]) -> None:
     rivals = [p for p in plans[1:] if _nodes(p) == _nodes(first) or len(first.cluster.pools) > 1]
     close = [other.rank for other in rivals if not compare(first, other).distinguishable]
     span = f"80 % interval of #1: {_seconds(interval.low)} to {_seconds(interval.high)}"
+    if first.measured is not None:
+        runs = first.measured.runs
+        span = f"#1 was measured: {_seconds(first.measured.step_time_s)}, {runs} run{'' if runs == 1 else 's'}"
     if close:
         span = f"{_ranks([first.rank, *close])} are not distinguishable ({span})"
     render.text(f"  {span}")
@@ -174,9 +191,19 @@ def _ranking(plans: Sequence[Plan]) -> None:
     tokens = format_count(plans[0].workload.tokens)
     headers = ["#", *(["nodes"] if several else []), *(["batch"] if batches else []), *(["prec"] if precisions else [])]
     headers += ["TP", "PP", *(name.upper() for name in shown), "DP", "micro", "ZeRO", "recompute"]
-    headers += ["step", "tokens/s", "MFU", "memory/GPU", f"{tokens} tokens", "cost"]
-    rows = [[*_degrees(p, shown, several, batches, precisions), *_figures(p)] for p in plans]
-    align = "r" * (len(headers) - 7) + "l" + "r" * 6
+    measured = any(p.measured for p in plans)
+    headers += [
+        "step",
+        *(["measured"] if measured else []),
+        "tokens/s",
+        "MFU",
+        "memory/GPU",
+        f"{tokens} tokens",
+        "cost",
+    ]
+    rows = [[*_degrees(p, shown, several, batches, precisions), *_figures(p, measured)] for p in plans]
+    behind = 6 + measured
+    align = "r" * (len(headers) - behind - 1) + "l" + "r" * behind
     least = ("ZeRO", "tokens/s", "MFU", "DP", "VPP", *(("memory/GPU",) if several else ()), "cost")
     drop = [name for name in least if name in headers]
     render.table(headers, rows, align=align, priority=drop)
@@ -201,11 +228,13 @@ def _days(value: float) -> str:
     return f"{value:,.1f} d" if value >= 1 else format_seconds(value * _DAY)
 
 
-def _figures(plan: Plan) -> list[str]:
+def _figures(plan: Plan, measured: bool) -> list[str]:
+    """What is predicted of a plan, and its measurement behind the step where any plan of the table has one."""
     found, money = plan.prediction, plan.money
     held = f"{found.memory.total_bytes / 2**30:.1f} / {found.memory.capacity_bytes / 2**30:.0f} GiB"
     return [
         _seconds(found.step_time_s),
+        *([_seconds(plan.measured.step_time_s) if plan.measured else "-"] if measured else []),
         format_count(found.tokens_per_s),
         format_percent(found.mfu),
         held,

@@ -1,0 +1,38 @@
+"""What a site has measured, as records of the documents of its plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.schema.record import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredSection(Record):
+    """The runs of a site that followed this plan: same model, machines, framework, degrees, micro-batch, precision,
+    ZeRO stage and recomputation.
+    """
+
+    runs: int
+    step_time_s: float
+    """Median of the runs."""
+    memory_bytes: float | None
+    """Largest peak that a run logged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteSection(Record):
+    """What the runs of a site did to a set of plans."""
+
+    name: str
+    runs: int
+    """That its efficiencies are fitted to."""
+    frameworks: int
+    error_before: float | None
+    """Mean error of the built-in efficiencies on those runs, a fraction."""
+    error_after: float | None
+    """The same of a fit to the others of them."""
+    out_of_memory: tuple[str, ...]
+    """Plans left out because they ran out of memory there."""
+    next_rank: int | None
+    """The first plan that has not been run: whose run tells most."""

@@ -1,0 +1,126 @@
+"""A site's journal as what it knows of plans: which were run, how fast they were, and which ran out of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from planner.base.errors import WrongQuestion
+from planner.question.request import Request
+from planner.schema.plan import MeasuredSection, Plan
+from planner.site import cells, journal
+from planner.site.folder import Site
+from planner.space.axes import Pins, parse_pins
+
+_AXES = {
+    **{axis: axis for axis in ("tp", "pp", "vpp", "cp", "ep", "etp")},
+    "micro": "micro_batch",
+    "zero": "zero_stage",
+    "precision": "precision",
+}
+"""Axis of a plan -> column."""
+
+
+def of_site(site: Site) -> SiteRuns:
+    """What a site's journal holds.
+
+    Raises:
+        WrongQuestion: the journal cannot be read.
+    """
+    return SiteRuns(tuple(journal.read(site.runs)))
+
+
+@dataclass(frozen=True)
+class SiteRuns:
+    """The rows of a journal by the plan that they are of."""
+
+    rows: tuple[journal.Row, ...]
+
+    @cached_property
+    def _by_key(self) -> Mapping[Hashable, Sequence[journal.Row]]:
+        found: dict[Hashable, list[journal.Row]] = {}
+        for row in self.rows:
+            found.setdefault(cells.key(row), []).append(row)
+        return found
+
+    def key(self, plan: Plan) -> Hashable:
+        """What plans share that one run measures."""
+        return cells.key(cells.of_plan(plan))
+
+    def measured(self, plan: Plan) -> MeasuredSection | None:
+        """The runs that followed the plan."""
+        rows = self._by_key.get(self.key(plan), ())
+        times = [time for row in rows if (time := _number(row, "step_time_s"))]
+        if not times:
+            return None
+        peaks = [peak * 1e9 for row in rows if (peak := _number(row, "memory_gb_per_gpu"))]
+        return MeasuredSection(runs=len(times), step_time_s=median(times), memory_bytes=max(peaks, default=None))
+
+    def ran_out(self, plan: Plan) -> bool:
+        """Whether the plan ran out of memory, and never ran."""
+        return _only_ran_out(self._by_key.get(self.key(plan), ()))
+
+    def out_of_memory(self, request: Request) -> list[journal.Row]:
+        """The configurations that would answer a request, and ran out of memory whenever they were run."""
+        return [row for row in self.relevant(request) if _only_ran_out(self._by_key[cells.key(row)])]
+
+    def relevant(self, request: Request) -> list[journal.Row]:
+        """The rows that answer a request, the first of each configuration."""
+        return [
+            rows[0]
+            for rows in self._by_key.values()
+            if _answers(rows[0], request)
+            and all(request.pins.allow(axis, rows[0][column]) for axis, column in _AXES.items() if rows[0].get(column))
+        ]
+
+    def pins(self, request: Request) -> list[Pins]:
+        """The configurations of runs that answer the request."""
+        found = []
+        for row in self.relevant(request):
+            texts = [f"{axis}={row[column]}" for axis, column in _AXES.items() if row.get(column)]
+            try:
+                found.append(parse_pins([*texts, *_recompute(row)]))
+            except WrongQuestion:
+                continue  # a row with a value that no plan has is told by `validate`
+        return found
+
+
+def _only_ran_out(rows: Sequence[journal.Row]) -> bool:
+    return any(row.get("metric") == "oom" for row in rows) and not any(_number(row, "step_time_s") for row in rows)
+
+
+def _number(row: journal.Row, column: str) -> float | None:
+    try:
+        value = float(row.get(column, ""))
+    except ValueError:
+        return None
+    return value if 0 < value < float("inf") else None
+
+
+def _recompute(row: journal.Row) -> list[str]:
+    """``block:N`` layers of a stage as the share that a plan states."""
+    policy, _, blocks = row.get("activation_recompute", "").partition(":")
+    if not blocks:
+        return [f"recompute={policy}"] if policy else []
+    chunks = float(row.get("pp", 1)) * float(row.get("vpp", 1))
+    return [f"recompute=block:{min(1.0, float(blocks) * chunks / float(row['layers'])):g}"] if "layers" in row else []
+
+
+def _answers(row: journal.Row, request: Request) -> bool:
+    """Whether a row is of the work, the machines and the framework of a request."""
+    work, cluster = request.workload, request.cluster
+    shape = {"layers": work.model.layers, "hidden": work.model.hidden, "heads": work.model.heads}
+    same = all(row.get(column, str(value)) == str(value) for column, value in shape.items())
+    counts = {str(count * cluster.node.accelerators) for count in request.counts}
+    return (
+        same
+        and (row.get("model") == work.model.id or "layers" in row)
+        and row.get("task", "pretrain") == work.method.kind
+        and row.get("accelerator") == cluster.accelerator.id
+        and row.get("num_accelerators") in counts
+        and row.get("seq_len") == str(work.sequence)
+        and row.get("global_batch_seqs") in {str(batch) for batch in request.batches}
+        and row.get("runtime", "").partition("@")[0] == request.runtime.id
+    )
