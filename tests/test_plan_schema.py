@@ -33,7 +33,8 @@ plan_schema = _plan_schema()
 LATER = {
     "MemorySection": {"oom_risk", "oom_chance", "expanded"},
     "FabricSection": {"dimensions"},
-    "Plan": {"communication_choice", "waived", "placement"},
+    "Plan": {"communication_choice", "waived", "placement", "measured"},
+    "PlanSet": {"site"},
     "WorkloadSection": {"mtp_layers"},
     "RuntimeSection": {"balances_head", "offload_needs_zero"},
     "Pool": {"offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},

@@ -23,7 +23,10 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert main(["init", "site", "lab"]) == 0
 
     def asked(*more: str, site: bool = True) -> dict[str, Any]:
-        assert main(["plan", *ASKED, *more, "--json", "-o", "plans.json", *(["--site", "lab"] if site else [])]) == 0
+        assert (
+            main(["plan", *ASKED, *more, "--json", "-o", "plans.json", "--force", *(["--site", "lab"] if site else [])])
+            == 0
+        )
         text = capsys.readouterr().out
         found: dict[str, Any] = json.loads(text[text.index("{\n") :])
         return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import hashlib
 import io
 import os
@@ -11,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from planner.base import locking
 from planner.base.errors import WrongQuestion
 
 COLUMNS = (
@@ -82,12 +82,12 @@ def add(path: Path, rows: Sequence[Row]) -> list[Row]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    file = os.open(path, os.O_RDWR | os.O_APPEND)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file
-    finally:
-        os.close(file)
+    with locking.held(path):
+        file = os.open(path, os.O_RDWR | os.O_APPEND)
+        try:
+            yield file
+        finally:
+            os.close(file)
 
 
 def _header(path: Path) -> list[str]:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from planner.base import writing
 from planner.calibration import run as calibration
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import reading
 from planner.calibration.runs.run import Run
 from planner.catalog import Catalog
-from planner.models import files
 from planner.performance.efficiency import Efficiencies
 from planner.site import journal
 from planner.site.folder import Site
@@ -64,7 +64,7 @@ def fitted(site: Site, catalog: Catalog) -> dict[str, Any] | None:
     if not any(run.measured and run.covered and run.variants for run in runs):
         return None
     found = calibration.fit_site(site.runs, site.catalog, catalog)
-    files.write(site.fit, json.dumps({**found, "journal": _digest(site.runs)}, indent=2) + "\n", replace=True)
+    writing.write(site.fit, json.dumps({**found, "journal": _digest(site.runs)}, indent=2) + "\n", replace=True)
     return found
 
 
