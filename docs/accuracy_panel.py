@@ -41,7 +41,7 @@ def our_plan(known: Catalog, job: KnownJob, precision: str) -> JobPlan:
         cluster=run.cluster,
         counts=(run.cluster.count,),
         batches=(run.workload.batch,),
-        runtime=known.runtime(run.runtime),
+        runtime=known.runtime(run.runtime).at(run.year),
         release=run.year,
         pins=parse_pins([f"precision={precision}", job.held]),
         top=1,

@@ -45,14 +45,14 @@ def request(
     """A question; what is left out is the model's default, all nodes, the newest release."""
     joined = cluster(on) if isinstance(on, str) else on
     framework = CATALOG.runtime(runtime)
-    what = workload(model, **(trained or {}))
+    what, release = workload(model, **(trained or {})), release or framework.releases[-1]
     return Request(
         workload=what,
         cluster=joined,
         counts=counts or (joined.count,),
         batches=batches or (what.batch,),
-        runtime=framework,
-        release=release or framework.releases[-1],
+        runtime=framework.at(release),
+        release=release,
         pins=parse_pins([pins]),
         **more,
     )

@@ -223,6 +223,37 @@ def test_experts_stay_whole_or_are_split_as_all_else():
     assert values(rows_of("mixtral-8x7b", "dgx-h100:1", batches=(8,), pins="etp=4"), "tp") == [4]
 
 
+@pytest.mark.parametrize("runtime", CATALOG.runtimes)
+def test_since_names_what_a_runtime_has(runtime):
+    known = CATALOG.runtime(runtime)
+    for what in known.since:
+        axis, _, value = what.partition("=")
+        values = known.zero_scope if axis == "zero_scope" else known.axes[axis]
+        assert not value or value in map(str, values), what
+
+
+def test_an_old_release_lacks_what_came_later():
+    """Megatron-LM of 2021 interleaved; sequence and context parallelism, selective recomputation came after it."""
+    found = options_of(prepared("gpt3-175b", "dgx-a100-80gb:64", runtime="megatron-core", release="2021"))
+    assert {o.recompute.name for *_, o in found} == {"none", "full"}
+    assert {o.sharding.zero for *_, o in found} == {0}
+    assert not any(o.tensor.sequence_parallel or o.tensor.overlap or o.sharding.overlap or o.offload for *_, o in found)
+    rows = prepared("gpt3-175b", "dgx-a100-80gb:64", runtime="megatron-core", release="2021").blocks
+    assert {int(cp) for b in rows for cp in b.rows["cp"]} == {1} and any((b.rows["vpp"] > 1).any() for b in rows)
+    newer = options_of(prepared("gpt3-175b", "dgx-a100-80gb:64", runtime="megatron-core", release="2022"))
+    assert {o.recompute.name for *_, o in newer} >= {"selective"}
+    assert any(o.tensor.sequence_parallel for *_, o in newer) and not any(o.tensor.overlap for *_, o in newer)
+
+
+@pytest.mark.parametrize(
+    ("pins", "since"),
+    [("cp=2", "2023.10"), ("recompute=selective", "2022.05"), ("sequence_parallel=on,tp=8", "2022.04")],
+)
+def test_what_came_later_is_told_with_its_date(pins, since):
+    with pytest.raises(WrongQuestion, match=f"megatron-core can since {since}; ask for a newer release"):
+        prepared("gpt3-175b", "dgx-a100-80gb:64", runtime="megatron-core", release="2021", pins=pins)
+
+
 def test_a_runtime_removes_what_it_cannot_express():
     rows = rows_of("llama3-8b", "dgx-h100:2", batches=(16,), runtime="fsdp")
     assert all(values(rows, axis) == [1] for axis in ("tp", "pp", "vpp", "cp", "ep"))

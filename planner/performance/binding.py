@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -14,7 +13,7 @@ from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network,
 from planner.cost.software import Software
 from planner.models.parameters import lora_parameters, parameters
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
-from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime
+from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime, dated
 from planner.schema.workload import Model, Window, Workload
 
 Found = TypeVar("Found")
@@ -139,10 +138,9 @@ def maturity(reached: AcceleratorEfficiency, release: str) -> float:
     """What a runtime's release reaches of the mature software's rates: ``exp(-drift (matured - release))``, at most
     1.
     """
-    named = re.match(r"(\d{4})(?:\.(\d\d))?$", release)
-    if named is None:
+    date = dated(release)
+    if date is None:
         return 1.0
-    date = float(named[1]) + ((float(named[2]) - 0.5) / 12 if named[2] else 0.5)
     return math.exp(-reached.drift * max(0.0, reached.matured - max(date, reached.drift_from)))
 
 

@@ -328,7 +328,8 @@ def _runtime(known: Catalog, text: str | None, part: Accelerator) -> tuple[Runti
     if part.vendor not in runtime.vendors:
         others = f"these do: {', '.join(able)}" if able else "no runtime in the catalog does (--catalog)"
         raise WrongQuestion(f"{name} does not run on {part.id} ({part.vendor}); {others}")
-    return runtime, release or runtime.releases[-1]
+    release = release or runtime.releases[-1]
+    return runtime.at(release), release
 
 
 def _pins(asked: PlanOptions) -> Pins:

@@ -6,7 +6,8 @@ another source, and stands in :mod:`planner.schema.efficiency`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
@@ -198,6 +199,14 @@ class Region(Entry):
     """Power usage effectiveness: facility power over IT power."""
 
 
+def dated(release: str) -> float | None:
+    """A release as a year: the middle of the month that its name says, or of the year; None if it says neither."""
+    named = re.match(r"(\d{4})(?:\.(\d\d))?$", release)
+    if named is None:
+        return None
+    return float(named[1]) + ((float(named[2]) - 0.5) / 12 if named[2] else 0.5)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Runtime(Entry):
     """A training framework: what it supports, fuses and overlaps. What a runtime cannot express is not searched."""
@@ -212,6 +221,9 @@ class Runtime(Entry):
     """Dated releases, oldest first; the newest is the default."""
     axes: dict[str, tuple[int | str | bool, ...] | Literal["any"]]
     """Axis -> the values it can express, or "any"; an axis that is missing is fixed at its neutral value."""
+    since: dict[str, Annotated[str, Field(pattern=r"^20\d\d\.(0[1-9]|1[0-2])$")]] = field(default_factory=dict)
+    """Year and month since when it can express an axis, or a value of it (``cp``, ``recompute=selective``): earlier
+    releases cannot."""
     uneven_stages: bool
     """Whether pipeline stages may hold different numbers of layers."""
     offload_needs_zero: tuple[Literal[0, 1, 2, 3], ...] = ()
@@ -268,6 +280,23 @@ class Runtime(Entry):
     def known_as(self) -> tuple[str, ...]:
         """Names under which its efficiencies may stand, its own first."""
         return (self.id, self.measured_as) if self.measured_as else (self.id,)
+
+    def lacks(self, release: str) -> tuple[str, ...]:
+        """What of `since` a release is too old for."""
+        then = dated(release)
+        return () if then is None else tuple(what for what, date in self.since.items() if (dated(date) or 0.0) > then)
+
+    def at(self, release: str) -> Runtime:
+        """The runtime as of a release: axes and values that came later are missing."""
+        if not (late := self.lacks(release)):
+            return self
+        axes = {
+            axis: values if values == "any" else tuple(v for v in values if f"{axis}={v}" not in late)
+            for axis, values in self.axes.items()
+            if axis not in late
+        }
+        scopes = tuple(scope for scope in self.zero_scope if f"zero_scope={scope}" not in late)
+        return replace(self, axes=axes, zero_scope=scopes)
 
 
 @dataclass(frozen=True, kw_only=True)

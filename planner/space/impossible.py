@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.performance.binding import can_train_in
+from planner.schema.hardware import Runtime
 from planner.space.axes import CHOICES, LAYOUT_AXES, OPTION_AXES, RANK_ORDERS, Bound, Pins
 from planner.space.grid import Block, blocks
 from planner.space.layouts import Question, divisors, layouts
@@ -95,6 +96,8 @@ def _why(question: Question, axis: str) -> str:
     model, ranks = setting.workload.model, setting.cluster.accelerators
     known = setting.runtime.axes.get(axis, (1,))
     if axis in ("tp", "pp", "vpp", "cp", "ep", "etp") and known != "any" and not _some(bound, known):
+        if since := _since(setting.runtime, axis, bound):
+            return since
         return f"{setting.runtime.id} {'cannot split so' if known == (1,) else 'takes no such value'}. "
     if axis in ("ep", "etp") and model.moe is None:
         return _hint(question, "experts_divide")
@@ -113,6 +116,12 @@ def _why(question: Question, axis: str) -> str:
     if axis == "cp" and _some(bound, divisors(ranks)) and not _some(bound, (2**i for i in range(32))):
         return "context parallelism goes by powers of two. "
     return f"{ranks:,} accelerators don't split that way. "
+
+
+def _since(runtime: Runtime, axis: str, bound: Bound) -> str:
+    """When a runtime began to be able to do what a pin asks, if this release of it is too old; else empty."""
+    late = [runtime.since[what] for what in (axis, *(f"{axis}={v}" for v in bound.values)) if what in runtime.since]
+    return f"{runtime.id} can since {max(late)}; ask for a newer release (--runtime). " if late else ""
 
 
 def _against_tp(question: Question, bound: Bound) -> str:
@@ -209,6 +218,8 @@ def _why_not_option(question: Question, axis: str) -> str:
     known = runtime.zero_scope if axis == "zero_scope" else runtime.axes.get(axis, ("none", False, 0, RANK_ORDERS[0]))
     kinds = Bound(tuple(name.partition(":")[0] for name in bound.values))
     if known != "any" and not _some(kinds, known):
+        if since := _since(runtime, axis, kinds):
+            return since
         return f"{runtime.id} cannot do that. "
     if axis == "sequence_parallel" and bound.allows(False):
         return "mixtures need it with tp above 1. "
