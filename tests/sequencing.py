@@ -40,10 +40,10 @@ def scarce_instance(seed: int) -> ProcureInstance:
     jobs = tuple(_job(r, n) for n in range(r.choice((2, 3, 3, 4))))
     asked = replace(portfolio(jobs), owned=(Owned(node=OWN, count=r.choice((4, 5, 6))),))
     pools = [
-        _pool("own", OWN, 2, day_usd=r.uniform(10, 50)),
-        _pool("own", OWN, 4, day_usd=r.uniform(30, 90)),
-        _pool("on-demand", QUOTA, 3, day_usd=r.uniform(500, 1500), at_most=6),
-        _pool("on-demand", QUOTA, 6, day_usd=r.uniform(1000, 3000), at_most=6),
+        hire("own", OWN, 2, day_usd=r.uniform(10, 50)),
+        hire("own", OWN, 4, day_usd=r.uniform(30, 90)),
+        hire("on-demand", QUOTA, 3, day_usd=r.uniform(500, 1500), at_most=6),
+        hire("on-demand", QUOTA, 6, day_usd=r.uniform(1000, 3000), at_most=6),
         replace(bought(0, r.uniform(2e4, 9e4), 0.0, r.uniform(10, 50)), start_day=(day := r.choice((0.0, 20.0))),
                 held_days=HORIZON - day),
         *(_term(n, price) for price in (r.uniform(2e4, 6e4),) for n in (1, 2)),
@@ -65,15 +65,17 @@ def _job(r: random.Random, n: int) -> Job:
     return job(n, min(HORIZON, release + r.choice((25.0, 40.0, 60.0, 95.0))), release)
 
 
-def _pool(way: str, node: str, count: int, **more: object) -> SupplyPool:
+def hire(way: str, node: str, count: int, **more: object) -> SupplyPool:
+    """Nodes that are owned, or can be had by the day or for a term."""
     where = cluster(CATALOG, node, count, None, "us")
     offer = f"own {node}" if way == "own" else node
-    return SupplyPool(id=f"{way} {count}", way=way, cluster=where, copies=4, offer=offer, **more)  # type: ignore[arg-type]
+    given = {"copies": 4, "offer": offer} | more
+    return SupplyPool(id=f"{way} {count}", way=way, cluster=where, **given)  # type: ignore[arg-type]
 
 
 def _term(n: int, price: float) -> SupplyPool:
     days = 40.0 * n
-    pool = _pool("reserved-1y", TERM, 2, month_usd=price / 40 * 365.25 / 12, held_days=days, end_day=days)
+    pool = hire("reserved-1y", TERM, 2, month_usd=price / 40 * 365.25 / 12, held_days=days, end_day=days)
     return replace(pool, id=f"{n} terms", copies=1)
 
 

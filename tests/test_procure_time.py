@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from planner.procurement.program import infeasible, marginal
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant
 from planner.procurement.program.solution import ProgramSolution
-from planner.procurement.program.solve import Settings, best
+from planner.procurement.program.solve import Settings, best, solve
 from planner.procurement.throughput.column import Column
 from tests.procuring import bought, hired, job, portfolio
-from tests.sequencing import least_cost, scarce_instance
+from tests.sequencing import QUOTA, hire, least_cost, scarce_instance
 
 SETTINGS = Settings(gap=1e-9)
 SEEDS = range(320)
@@ -62,3 +63,35 @@ def test_a_term_begins_when_its_job_does_and_is_renewed_for_one_that_is_longer()
     assert short is not None and short.run == {0: (0,)} and short.starts == {0: 50.0}
     assert long is not None and long.run == {0: (1,)} and long.cost == pytest.approx(2 * short.cost)
     assert long.starts.get(1, 0.0) + 80.0 >= long.done
+
+
+def test_advice_names_the_least_that_suffices() -> None:
+    told = 0
+    for seed in SEEDS:
+        whole = scarce_instance(seed)
+        instance = replace(whole, columns=[c for c in whole.columns if whole.pools[c.pool].hired])
+        if told >= 4 or {c.job for c in instance.columns} != set(range(len(whole.jobs))):
+            continue
+        if best(instance, ProcureVariant(), "cost", SETTINGS) is not None:
+            continue
+        found = infeasible.conflict(instance, SETTINGS)
+        for name, value in found.relaxed.items():
+            kind, enough = name.partition(":")[0], ProcureVariant(moved={name: value * (1 + 1e-9)})
+            less = value - 1 if kind == "quantity" else value * (1 - 2e-3)
+            within = infeasible.reaching(instance, value)
+            assert best(within, enough, "cost", SETTINGS) is not None, (seed, name)
+            assert best(within, ProcureVariant(moved={name: less}), "cost", SETTINGS) is None, (seed, name)
+            told += kind == "quantity"
+        assert solve(instance, ProcureVariant(scale=found.work * (1 - 1e-9)), SETTINGS) is not None, seed
+    assert told >= 3
+
+
+def test_more_of_a_quota_sees_clusters_that_it_does_not_allow_yet() -> None:
+    # Five nodes take 30 days at 500 USD, six take 10 at 600; five can be had.
+    jobs = (job(0, 60.0),)
+    pools = [hire("on-demand", QUOTA, n, day_usd=100.0 * n, at_most=5) for n in (5, 6)]
+    instance = ProcureInstance(portfolio(jobs), pools, [Column(0, 0, 30.0, 1e3), Column(0, 1, 10.0, 3e3)])
+    first = best(instance, ProcureVariant(), "cost", SETTINGS)
+    assert first is not None and first.run == {0: (0,)}
+    (worth,) = [x for x in marginal.marginal_values(instance, first, SETTINGS) if x.limit == f"quantity:{QUOTA}"]
+    assert worth.gain == pytest.approx(15_000.0 - 6_000.0)

@@ -203,6 +203,13 @@ def _misstated(found: Procurement) -> dict[str, tuple[str, Procurement]]:
         ),
         "other terms of maintenance": ("prices_are_those_of_pools", with_owner(maintenance=0.05)),
         "staff that nobody pays": ("prices_are_those_of_pools", with_owner(staff_usd_per_accelerator_year=100.0)),
+        "a later start for the same money": (
+            "pools_are_there_as_long_as_is_paid", with_pool(start_day=pool.start_day + 1)
+        ),
+        "a pause that is none": (
+            "jobs_are_done",
+            _with(found, n, workloads=(replace(a.workloads[0], pauses=1, restart_days=0.1), *a.workloads[1:])),
+        ),
         "fewer months": ("bill_has_what_is_used", with_pool(held_days=pool.held_days / 2)),
         "capital in the wrong column of a year": ("years_are_of_the_bill", with_cost(by_year=(moved, *years[1:]))),
         "a kind left out": ("bill_adds_up", with_cost(by_kind=dict(list(a.cost.by_kind.items())[1:]))),

@@ -76,8 +76,9 @@ def pose(catalog: Catalog, asked: Portfolio, progress: Progress | None = None) -
         if not any(c.job == j for c in columns):
             reasons = "\n".join(f"  {why}" for why in speeds.why_not(job)[:4])
             least = f" at {job.min_tokens_per_s:,.0f} tokens/s" if job.min_tokens_per_s else ""
+            number = sum(pool.available for pool in offered)
             raise NoAnswer(
-                f"{job.name}: {job.called} trains{least} on none of the {len(offered)} candidates.\n{reasons}".rstrip()
+                f"{job.name}: {job.called} trains{least} on none of the {number} candidates.\n{reasons}".rstrip()
             )
     whole = ProcureInstance(asked, offered, columns, standing(catalog, asked))
     return Posed(_pruned(whole), _pruned(whole, across=True), speeds, mixtures, columns)
@@ -120,16 +121,16 @@ def procure(
             bound=first.bound * sign,
             value=first.value * sign,
             unit=document.UNITS[asked.objective],
-            method="integer program over precomputed plans",
-            pools=len(instance.pools),
-            columns=sum(not c.other_pools for c in posed.columns),
+            method="integer program over precomputed plans and orders of jobs, each on one pool to its end",
+            pools=sum(pool.available for pool in instance.pools),
+            columns=sum(not c.other_pools and instance.pools[c.pool].available for c in posed.columns),
             mixed_columns=sum(bool(c.other_pools) for c in posed.columns),
             mixed_gap=posed.mixtures.gap,
         ),
         alternatives=alternatives,
         binding=_binding(alternatives[0], gains),
         marginal_values=gains,
-        break_even=breakeven.break_evens(asked, instance.pools),
+        break_even=breakeven.break_evens(asked, [pool for pool in instance.pools if pool.available]),
         sensitivity=tuple(_sensitivity(catalog, posed, settings)) if depth.sensitivity else (),
         apart=_apart(posed, found[0], settings),
         stale_prices=tuple(_stale(asked, instance, alternatives)),
@@ -322,7 +323,13 @@ def conflict_message(asked: Portfolio, found: infeasible.Conflict) -> str:
     if not found.limits:
         cooled = asked.hall.cooling_per_rack
         hot = f" [hall] cooling_per_rack = {format_power(cooled)} excludes what draws more." if cooled else ""
-        return f"no answer exists even without the limits: a job does not fit on anything within its time.{hot}"
+        if found.nowhere:
+            named = ", ".join(found.nowhere)
+            return f"no answer exists even without the limits: nothing that can be had does {named} in any time.{hot}"
+        return (
+            "no answer exists even without the limits: each job fits somewhere alone, and all together they do not fit "
+            f"on what can be had (copies, owned, delivery within the horizon).{hot}"
+        )
     lines = [f"no way to do all of it: {named} conflict{'s' if len(found.limits) == 1 else ''} with the work"]
     # Another conflict may stand behind this one: only what was solved is promised.
     if found.relaxed.keys() == set(found.limits):
@@ -330,11 +337,12 @@ def conflict_message(asked: Portfolio, found: infeasible.Conflict) -> str:
     lines[0] += "."
     ways = [
         f"{_named(name)} {_format_limit(name, _enough(name, value, money), money)}"
+        + (" (and a horizon as long)" if name.startswith("deadline:") and value > asked.horizon_days else "")
         for name, value in found.relaxed.items()
     ]
-    if 0 < found.work < 1:
-        tokens = sum(job.tokens for job in asked.jobs) * found.work
-        ways.append(f"{found.work:.0%} of the work ({format_count(tokens)} tokens)")
+    if share := math.floor(100 * found.work) / 100:
+        tokens = sum(job.tokens for job in asked.jobs) * share
+        ways.append(f"{share:.0%} of the work ({format_count(tokens)} tokens)")
     if ways:
         lines.append(f"Any one of these is enough: {'; '.join(ways)}.")
     behind = [_named(name) for name in found.limits if name not in found.relaxed]

@@ -9,8 +9,10 @@ from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVa
 from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.program.solve import Settings, solve
 
-HALVINGS = 14
-"""Of a bisection: the amount of work that fits is known to 1 in 16,000."""
+HALVINGS = 7
+"""Of a bisection: the share of the work that fits is known to 1 in 128, and told in whole percents."""
+DOUBLINGS = 5
+"""Of the horizon, until there is an answer: some thirty times as long is no remedy."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +24,16 @@ class Conflict:
     """Limit -> what it would have to be, the others as they are; missing where that is not enough."""
     work: float
     """Share of every job's work that fits under all limits."""
+    nowhere: tuple[str, ...] = ()
+    """Where no limit is to blame: jobs that fit nowhere, even alone."""
 
 
 def conflict(instance: ProcureInstance, settings: Settings) -> Conflict:
     """The smallest set that deleting limits one by one leaves."""
     kept = smallest(instance, [limit.name for limit in limits(instance.asked, instance.pools)], settings)
     relaxed = {name: value for name in kept if (value := _least(instance, name, settings)) is not None}
-    return Conflict(tuple(kept), relaxed, _work_that_fits(instance, settings))
+    nowhere = () if kept else tuple(_nowhere(instance, settings))
+    return Conflict(tuple(kept), relaxed, _work_that_fits(instance, settings), nowhere)
 
 
 def smallest(instance: ProcureInstance, names: Sequence[str], settings: Settings) -> list[str]:
@@ -36,36 +41,67 @@ def smallest(instance: ProcureInstance, names: Sequence[str], settings: Settings
     kept = list(names)
     for name in names:
         without = frozenset(names) - frozenset(kept) | {name}
-        if _feasible(instance, ProcureVariant(dropped=without), settings) is None:
+        if solve(instance, ProcureVariant(minimise="", dropped=without), settings) is None:
             kept.remove(name)
     return kept
 
 
-def _feasible(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> ProgramSolution | None:
-    return solve(instance, variant, settings)
+def _nowhere(instance: ProcureInstance, settings: Settings) -> list[str]:
+    """Jobs that nothing which can be had does in any time."""
+    names = frozenset(limit.name for limit in limits(instance.asked, instance.pools))
+    found = []
+    for j, job in enumerate(instance.jobs):
+        columns = [replace(c, job=0) for c in instance.columns if c.job == j]
+        alone = replace(instance, asked=replace(instance.asked, jobs=(job,)), columns=columns)
+        if not columns or solve(alone, ProcureVariant(minimise="", dropped=names), settings) is None:
+            found.append(job.name)
+    return found
 
 
 def _least(instance: ProcureInstance, name: str, settings: Settings) -> float | None:
     """The least (or earliest) value of a limit under which the others can hold."""
-    off = ProcureVariant(dropped=frozenset({name}))
     if name == "horizon" or name.startswith("deadline:"):
-        return _earliest(instance, off, name, settings)
-    found = solve(instance, replace(off, minimise=name), settings)
+        return _earliest(instance, name, settings)
+    found = solve(instance, ProcureVariant(minimise=name, dropped=frozenset({name})), settings)
     return None if found is None else found.use[name]
 
 
-def _earliest(instance: ProcureInstance, off: ProcureVariant, name: str, settings: Settings) -> float | None:
-    """The day on which a job could be done, by bisection on its deadline."""
-    found = solve(instance, off, settings)
-    if found is None:
-        return None
+def _earliest(instance: ProcureInstance, name: str, settings: Settings) -> float | None:
+    """The day on which a job could be done, by bisection on its deadline (or on the horizon, which reaches as far)."""
     jobs = [n for n, job in enumerate(instance.jobs) if name in ("horizon", f"deadline:{job.name}")]
-    low, high = min(instance.jobs[n].deadline_day for n in jobs), _done(found, jobs)
+
+    def by(day: float) -> float | None:
+        found = solve(reaching(instance, day), ProcureVariant(minimise="", moved={name: day}), settings)
+        return None if found is None else _done(found, jobs)
+
+    low = high = min(instance.jobs[n].deadline_day for n in jobs)
+    done = None
+    for _ in range(DOUBLINGS):
+        low, high = high, min(2 * high, FAR)
+        if (done := by(high)) is not None:
+            break
+    if done is None:
+        return None
+    high = done
     while high - low > 1e-3 * high:
         middle = (low + high) / 2
-        trial = solve(instance, ProcureVariant(moved={name: middle}), settings)
-        low, high = (middle, high) if trial is None else (low, min(middle, _done(trial, jobs)))
-    return min(high, FAR)
+        done = by(middle)
+        low, high = (middle, high) if done is None else (low, min(middle, done))
+    return high
+
+
+def reaching(instance: ProcureInstance, day: float) -> ProcureInstance:
+    """The instance with a horizon that reaches to a day: what is bought is there, and paid for, as long."""
+    later = day - instance.asked.horizon_days
+    if later <= 0:
+        return instance
+    pools = [
+        replace(q, held_days=q.held_days + later, fixed_charge=q.fixed_charge + later * q.day_charge)
+        if q.way == "buy"
+        else q
+        for q in instance.pools
+    ]
+    return replace(instance, pools=pools, asked=replace(instance.asked, horizon_days=day))
 
 
 def _done(found: ProgramSolution, jobs: Sequence[int]) -> float:
@@ -76,6 +112,6 @@ def _work_that_fits(instance: ProcureInstance, settings: Settings) -> float:
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        trial = solve(instance, ProcureVariant(scale=middle), settings)
+        trial = solve(instance, ProcureVariant(minimise="", scale=middle), settings)
         low, high = (low, middle) if trial is None else (middle, high)
     return low

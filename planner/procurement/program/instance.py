@@ -95,6 +95,16 @@ def moves(instance: ProcureInstance, pool: SupplyPool, variant: ProcureVariant) 
     return pool.held and monthly_limit(instance.asked, variant) is None
 
 
+def too_large(instance: ProcureInstance, variant: ProcureVariant, place: Place) -> bool:
+    """Whether one of these pools has more nodes than can be had of its offer."""
+    for pool in (instance.pools[p] for p in place):
+        name = f"quantity:{pool.offer}"
+        if pool.way != "own" and pool.at_most is not None and name not in variant.dropped:
+            if pool.nodes > variant.moved.get(name, pool.at_most):
+                return True
+    return False
+
+
 def monthly_limit(asked: Portfolio, variant: ProcureVariant) -> float | None:
     """What may be spent in a month under a variant; None where that is not limited."""
     if "monthly" in variant.dropped and variant.minimise != "monthly":

@@ -27,6 +27,7 @@ from planner.procurement.program.instance import (
     limits,
     monthly_limit,
     moves,
+    too_large,
     window,
 )
 from planner.procurement.program.resources import Resource, resources
@@ -80,7 +81,7 @@ def build(instance: ProcureInstance, variant: ProcureVariant) -> ProcureProgram:
 def _variables(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
     more = variant.per_million_tokens > 0
     for c in instance.columns:
-        if any(instance.pools[p].way in variant.without for p in c.place):
+        if any(instance.pools[p].way in variant.without for p in c.place) or too_large(instance, variant, c.place):
             continue
         start, end = window(instance, c.job, c.place, variant)
         days = c.days * variant.scale

@@ -23,6 +23,8 @@ LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
 """Sizes that are tried where the question names none."""
 MOST_ACCELERATORS = 4096
 """In one cluster, where the question names no other bound."""
+MORE = 4
+"""Times as many nodes as can be had: what that would bring is looked at."""
 
 
 def pools(catalog: Catalog, asked: Portfolio) -> list[SupplyPool]:
@@ -98,11 +100,14 @@ def standing(catalog: Catalog, asked: Portfolio) -> dict[str, float]:
     return taken
 
 
-def _sizes(node: Node, counts: tuple[int, ...], at_most: int | None, least: int) -> list[int]:
-    """Sizes to try: those named, or the ladder up to the most (which is tried, too)."""
+def _sizes(node: Node, counts: tuple[int, ...], at_most: int | None, least: int, beyond: int = 1) -> list[int]:
+    """Sizes to try: those named, or the ladder up to the most (which is tried, too), and up to `beyond` times as many,
+    for what more of it would bring.
+    """
     most = at_most if at_most is not None else max(1, MOST_ACCELERATORS // node.accelerators)
-    tried = counts or tuple(sorted({n for n in LADDER if n <= most} | ({at_most} if at_most else set())))
-    sizes = [n for n in tried if least <= n <= most]
+    asked = {at_most, at_most + 1} if at_most and beyond > 1 else {at_most} if at_most else set()
+    tried = counts or tuple(sorted({n for n in LADDER if n <= most * beyond} | asked))
+    sizes = [n for n in tried if least <= n and (n <= most or beyond > 1)]
     return [n for n in sizes if n == 1 or node.fabric is not None]
 
 
@@ -116,10 +121,9 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way
     node = catalog.node(candidate.node)
     if candidate.nics is not None:
         node = replace(node, nics=candidate.nics)
-    counts = _sizes(
-        replace(node, fabric=candidate.fabric or node.fabric), candidate.counts, candidate.at_most, candidate.min_order
-    )
-    if not counts:
+    linked = replace(node, fabric=candidate.fabric or node.fabric)
+    counts = _sizes(linked, candidate.counts, candidate.at_most, candidate.min_order, MORE if candidate.at_most else 1)
+    if not counts or counts[0] > (candidate.at_most or counts[0]):
         raise WrongQuestion(f"{candidate.node}: no size from {candidate.min_order} to {candidate.at_most} is available")
     elsewhere = asked.regions if way == "buy" else (_sold_in(catalog, quote, asked),)
     regions = candidate.regions or elsewhere

@@ -90,6 +90,11 @@ class SupplyPool:
         return self.cluster.count + self.spares
 
     @property
+    def available(self) -> bool:
+        """Whether so many nodes can be had; more than that are looked at for what they would bring."""
+        return self.way == "own" or self.at_most is None or self.nodes <= self.at_most
+
+    @property
     def pue(self) -> float:
         """Facility power over IT power where it stands."""
         return pue(self.cluster)

@@ -223,7 +223,7 @@ def _places(asked: Portfolio, pools: Sequence[SupplyPool], table: MixedPools) ->
 def _by_size(pools: Sequence[SupplyPool], offer: str) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for p, pool in enumerate(pools):
-        if pool.offer == offer:
+        if pool.offer == offer and pool.available:
             found.setdefault(pool.cluster.count, []).append(p)
     return found
 
