@@ -307,7 +307,8 @@ def _assumes(found: Procurement) -> None:
         "Search",
         f"{sure.pools:,} purchase options, {sure.columns:,} precomputed plans"
         f"{mixed if sure.mixed_columns else ''}; "
-        f"best of those in which jobs stay where they are; bound {sure.bound:,.6g} {sure.unit}, proven gap {format_percent(sure.gap, 2)}",
+        "best of those in which jobs stay where they are; "
+        f"bound {sure.bound:,.6g} {sure.unit}, proven gap {format_percent(sure.gap, 2)}",
     )
 
 
