@@ -325,10 +325,10 @@ def conflict_message(asked: Portfolio, found: infeasible.Conflict) -> str:
         hot = f" [hall] cooling_per_rack = {format_power(cooled)} excludes what draws more." if cooled else ""
         if found.nowhere:
             named = ", ".join(found.nowhere)
-            return f"no answer exists even without the limits: nothing that can be had does {named} in any time.{hot}"
+            return f"no answer exists even without the limits: nothing available does {named} in any time.{hot}"
         return (
             "no answer exists even without the limits: each job fits somewhere alone, and all together they do not fit "
-            f"on what can be had (copies, owned, delivery within the horizon).{hot}"
+            f"on what is available (copies, owned, delivery within the horizon).{hot}"
         )
     lines = [f"no way to do all of it: {named} conflict{'s' if len(found.limits) == 1 else ''} with the work"]
     # Another conflict may stand behind this one: only what was solved is promised.
