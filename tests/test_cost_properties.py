@@ -89,10 +89,13 @@ MORE = {
 }
 
 
+MUCH = (1.2, 7.0)
+"""Factors: one that leaves the best plan what it is, mostly, and one that moves it."""
+
+
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("of", MORE)
-@settings(PATIENT, max_examples=4)
-@given(factor=st.floats(1.0, 8.0))
+@pytest.mark.parametrize("factor", MUCH)
 def test_more_never_slows_the_optimum(question, of, factor):
     known, (record, names) = asked(question).figures, MORE[of]
 
@@ -107,19 +110,17 @@ def test_more_never_slows_the_optimum(question, of, factor):
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-@settings(PATIENT, max_examples=4)
-@given(factor=st.floats(1.0, 8.0))
+@pytest.mark.parametrize("factor", MUCH)
 def test_more_memory_never_slows_the_optimum(question, factor):
     problem = asked(question)
     at_most(optimum(problem, capacity=problem.capacity * factor).time, best_as_it_is(question))
 
 
 @pytest.mark.parametrize("of", ["scaleup_latency", "nic_latency", "base"])
-@settings(PATIENT, max_examples=4)
-@given(factor=st.floats(0.01, 1.0))
+@pytest.mark.parametrize("factor", MUCH)
 def test_less_latency_never_slows_the_optimum(of, factor):
     known = asked("mixture").figures
-    network = replace(known.network, **{of: getattr(known.network, of) * factor})
+    network = replace(known.network, **{of: getattr(known.network, of) / factor})
     at_most(optimum(asked("mixture"), replace(known, network=network)).time, best_as_it_is("mixture"))
 
 

@@ -35,7 +35,7 @@ SETTINGS = Settings(gap=1e-9)
 @pytest.mark.parametrize(
     ("objective", "seeds", "more"),
     [
-        ("cost", 200, {}),
+        ("cost", 100, {}),
         ("carbon", 60, {"third": True}),
         ("time", 30, {"third": True}),
         ("cost", 60, {"third": True}),
