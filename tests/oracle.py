@@ -261,7 +261,7 @@ def kernel(p):
     twice = 1.0 + s.cross_share
     work = 2.0 * t * s.heads * (s.qk_dim + s.v_dim) / p.layout.tp * twice
     if p.stack.fused_attention > 0:
-        block = s.sequence / p.layout.cp
+        block = s.sequence if s.context_exchanged else s.sequence / p.layout.cp
         rate = d.attention_rate * p.stack.attention / (1.0 + d.attention_half / block)
         forward = work * s.attended / rate
         return forward, 2.5 * d.attention_backward * forward
@@ -322,15 +322,29 @@ def context_parallel(p):
     cp = p.layout.cp
     if cp <= 1:
         return 0.0, 0.0
+    if p.shape.context_exchanged:
+        return exchanged(p), exchanged(p)
+    if p.shape.context_gathered:
+        once = gather(p, cp * p.device.element * tokens(p) * kv_width(p), group(p, cp, p.layout.tp))
+        return once, 2.0 * once
     once = (cp - 1.0) * send(p, p.device.element * tokens(p) * kv_width(p), p.layout.tp, cp)
     beside = times(kernel(p), 1.0 - 1.0 / cp)
     share, toll = p.stack.cp_overlap, p.device.collective_share
     return shows(once, beside[0], share, toll), shows(2.0 * once, beside[1], share, toll)
 
 
+def exchanged(p):
+    """Two all-to-alls over cp: queries, keys and values before the kernel, its output behind."""
+    s, tp = p.shape, p.layout.tp
+    widths = s.heads * s.qk_dim / tp + kv_width(p), s.heads * s.v_dim / tp
+    return sum(all_to_all(p, p.device.element * tokens(p) * w, group(p, p.layout.cp, tp), 1.0) for w in widths)
+
+
 def joining(p):
     """Every further step of the ring adds what it found: one number read, another read and written in 32 bit."""
     s, tp = p.shape, p.layout.tp
+    if s.context_exchanged or s.context_gathered:
+        return 0.0, 0.0
     widths = s.heads * s.v_dim / tp, s.heads * s.qk_dim / tp + kv_width(p)
     each = (p.layout.cp - 1.0) * tokens(p) * (p.device.element + 4.0 + 4.0) / p.device.memory_rate
     return times(widths, each)
@@ -370,7 +384,8 @@ def parts(p, moe):
         "ep": times(expert_parallel(p, plus(matrices, kernel(p), vector)), moe),
     }
     forward, backward = plus(*found.values())
-    around_the_ring = 5.0 * (p.layout.cp - 1.0)  # kernel, copy, send, receive, correction
+    ring = not p.shape.context_exchanged and not p.shape.context_gathered
+    around_the_ring = 5.0 * ring * (p.layout.cp - 1.0)  # kernel, copy, send, receive, correction
     floor_ = (st.kernels_per_layer + around_the_ring + moe * st.expert_launches) * d.launch
     host = st.layer_overhead + (st.tp_host if p.layout.tp > 1 else 0.0)
     late = max(floor_ - forward, 0.0) + host, max(1.6 * floor_ - backward, 0.0) + 2.0 * host

@@ -36,6 +36,7 @@ LATER = {
     "Plan": {"communication_choice", "waived", "placement", "measured"},
     "PlanSet": {"site"},
     "WorkloadSection": {"mtp_layers"},
+    "Parallelism": {"cp_algorithm"},
     "RuntimeSection": {"balances_head", "offload_needs_zero"},
     "Pool": {"offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},
     "PoolBought": {"offer"},
@@ -129,7 +130,7 @@ def _unknown(record: dict[str, Any]) -> None:
     record["no_such_key"] = 1
 
 
-ADDED = {"zone", "offered", "links", "groups", "prices", "gap"}
+ADDED = {"zone", "offered", "links", "groups", "prices", "gap", "cp_algorithm"}
 """Keys that version 1 gained later: documents written before them are still read."""
 
 

@@ -43,6 +43,8 @@ POD = setting(on="tpu-v5p-4:16", runtime="maxtext")
 TURNS = setting("llama4-maverick")
 """48 layers, every second a mixture."""
 EVEN = setting(runtime="fsdp")
+WINDOWED, SINKS = setting("mistral-7b"), setting("gpt-oss-20b")
+"""A window of 4,096 in sequences of 8,192; 8 key/value heads with sinks."""
 VOLTA = setting(on="dgx-v100:2")
 LONG = setting(sequence=1_048_576)
 
@@ -63,6 +65,9 @@ ALLOWS = [
     ),
     ("context_chunk", LLAMA, [{"cp": 1}, {"cp": 8}], [{"cp": 16}]),
     ("context_chunk", GPT2, [{"cp": 1}], [{"cp": 2}]),
+    ("context_heads", LLAMA, [{"cp": 1}, {"cp": 16, "tp": 8}], []),
+    ("context_heads", WINDOWED, [{"cp": 16, "tp": 8}], []),
+    ("context_heads", SINKS, [{"cp": 8}, {"cp": 4, "tp": 2}, {"tp": 16}], [{"cp": 16}, {"cp": 2, "tp": 8}]),
     ("context_kernel", LLAMA, [{"cp": 1}, {"cp": 8}], []),
     ("context_kernel", VOLTA, [{"cp": 1}], [{"cp": 2}]),
     ("experts_divide", MIXTURE, [{"ep": 1}, {"ep": 8}], [{"ep": 3}, {"ep": 16}]),

@@ -169,13 +169,26 @@ def _tensor(grid: Grid) -> Iterator[tuple[Call, str]]:
 
 
 def _context(grid: Grid) -> Iterator[tuple[Call, str]]:
-    """A send per other rank forward, twice as many backward, beside the attention kernel."""
-    network, layout = grid.network, grid.layout
+    """A send per other rank forward, twice as many backward, beside the attention kernel; or what stands for them
+    (:func:`compute.context_exchange`, :func:`compute.context_gather`).
+    """
+    network, layout, s = grid.network, grid.layout, grid.shape
     hops = float(layout.cp) - 1.0
     if hops <= 0:
         return
     size = compute.activation_bytes(grid, compute.kv_width(grid))
     g = collectives.group(network, layout.cp, layout.tp)
+    if s.context_exchanged:
+        for width in (s.heads * s.qk_dim / layout.tp + compute.kv_width(grid), s.heads * s.v_dim / layout.tp):
+            part = compute.activation_bytes(grid, width)
+            once = collectives.all_to_all(network, part, g)
+            yield _call(grid, EXCHANGE, "cp", "cp", g, part, once), "both"
+        return
+    if s.context_gathered:
+        once = collectives.gather(network, layout.cp * size, g)
+        yield _call(grid, GATHER, "cp", "cp", g, layout.cp * size, once), "both"
+        yield _call(grid, SCATTER, "cp", "cp", g, layout.cp * size, once), "backward"
+        return
     one = _hop(grid, "cp", "cp", size, layout.tp, layout.cp)
     one = replace(one, ranks=round(float(g.n)), inside=round(float(g.inside)))
     yield _times(one, hops), "forward"

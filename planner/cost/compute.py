@@ -181,12 +181,14 @@ def attention_kernel(grid: Grid) -> LayerPart:
     """Scores and their product with the values.
 
     Fused: ``2 tokens attended heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half cp / s)``: a
-    context-parallel rank works on blocks of s / cp tokens; the backward pass does 2.5 times as many at a lower rate.
+    context-parallel rank works on blocks of s / cp tokens (on whole sequences where heads are exchanged); the backward
+    pass does 2.5 times as many at a lower rate.
     Unfused: whole scores as products, and ~6.5 passes forward and ~11 backward over them in memory.
     """
     s, d, layout, stack = grid.shape, grid.device, grid.layout, grid.stack
     work = 2.0 * tokens(grid) * s.heads * (s.qk_dim + s.v_dim) / layout.tp * (1.0 + s.cross_share)
-    rate = d.attention_rate * stack.attention / (1.0 + d.attention_half * layout.cp / s.sequence)
+    blocks = np.where(s.context_exchanged > 0, 1.0, layout.cp)
+    rate = d.attention_rate * stack.attention / (1.0 + d.attention_half * blocks / s.sequence)
     fused = work * s.attended / rate
     scores = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
     whole = work * s.attended_full / d.matrix_rate_16
@@ -352,17 +354,46 @@ def context_parallel(grid: Grid, kernel: LayerPart) -> LayerPart:
     """Keys and values passed round the context-parallel ring during the attention kernel.
 
     The first step has nothing to wait for, the last nothing to send: (cp - 1) / cp of the kernel can hide transfers.
+    What is exchanged or gathered instead is needed before the kernel starts: nothing hides it.
     """
-    network, layout = grid.network, grid.layout
+    network, layout, s = grid.network, grid.layout, grid.shape
+    apart = context_exchange(grid).scaled(s.context_exchanged) + context_gather(grid).scaled(s.context_gathered)
     size = activation_bytes(grid, kv_width(grid))
     ring = collectives.group(network, layout.cp, layout.tp)
     once = (layout.cp - 1.0) * collectives.send(network, size, layout.tp, ring.n)
     window = (layout.cp - 1.0) / layout.cp
     share, toll = grid.stack.cp_overlap, grid.device.collective_share
-    return LayerPart(
-        (layout.cp > 1) * overlap.shown(once, window * kernel.forward, share, toll),
-        (layout.cp > 1) * overlap.shown(2.0 * once, window * kernel.backward, share, toll),
+    passed = LayerPart(
+        overlap.shown(once, window * kernel.forward, share, toll),
+        overlap.shown(2.0 * once, window * kernel.backward, share, toll),
     )
+    return (passed.scaled(_ring(grid)) + apart).scaled(layout.cp > 1)
+
+
+def _ring(grid: Grid) -> Figure:
+    """1 where keys and values go round a ring."""
+    return 1.0 - grid.shape.context_exchanged - grid.shape.context_gathered
+
+
+def context_exchange(grid: Grid) -> LayerPart:
+    """All-to-all of queries, keys and values before the kernel and of its output behind it, their gradients backward
+    (TransformerEngine, attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndQKVOA2A).
+    """
+    ranks, s, tp = collectives.group(grid.network, grid.layout.cp, grid.layout.tp), grid.shape, grid.layout.tp
+    before = activation_bytes(grid, s.heads * s.qk_dim / tp + kv_width(grid))
+    behind = activation_bytes(grid, s.heads * s.v_dim / tp)
+    seconds = sum(collectives.all_to_all(grid.network, size, ranks) for size in (before, behind))
+    return LayerPart(seconds, seconds)
+
+
+def context_gather(grid: Grid) -> LayerPart:
+    """Keys and values of all ranks gathered forward, again backward, where their gradients are scattered
+    (TransformerEngine, as above, AttnFuncWithCPAndKVAllGather).
+    """
+    ranks = collectives.group(grid.network, grid.layout.cp, grid.layout.tp)
+    size = grid.layout.cp * activation_bytes(grid, kv_width(grid))
+    once = collectives.gather(grid.network, size, ranks)
+    return LayerPart(once, 2.0 * once)
 
 
 def joining(grid: Grid) -> LayerPart:
@@ -372,7 +403,7 @@ def joining(grid: Grid) -> LayerPart:
     values backward (TransformerEngine, attention/dot_product_attention/context_parallel.py).
     """
     layout, s = grid.layout, grid.shape
-    added = (layout.cp - 1.0) * tokens(grid) * (grid.device.element + 8.0) / grid.device.memory_rate
+    added = _ring(grid) * (layout.cp - 1.0) * tokens(grid) * (grid.device.element + 8.0) / grid.device.memory_rate
     outputs = s.heads * s.v_dim / layout.tp
     return LayerPart(added * outputs, added * (s.heads * s.qk_dim / layout.tp + kv_width(grid)))
 
@@ -446,7 +477,7 @@ def _total(values: list[Figure]) -> Figure:
 def _floored(grid: Grid, parts: dict[str, LayerPart], selective: Figure, moe: Figure) -> Layer:
     """Adds what the CPU's launching takes beyond the kernels themselves, and the layer's fixed overhead."""
     forward, backward = _total([p.forward for p in parts.values()]), _total([p.backward for p in parts.values()])
-    ring = RING_KERNELS * (grid.layout.cp - 1.0)
+    ring = RING_KERNELS * _ring(grid) * (grid.layout.cp - 1.0)
     floor = (grid.stack.kernels_per_layer + ring + moe * grid.stack.expert_launches) * grid.device.launch
     fixed = grid.stack.layer_overhead + (grid.layout.tp > 1) * grid.stack.tp_host
     late = LayerPart(np.maximum(floor - forward, 0.0) + fixed, np.maximum(1.6 * floor - backward, 0.0) + 2.0 * fixed)

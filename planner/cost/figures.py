@@ -89,6 +89,10 @@ class Shape:
     shared_ffn: Figure
     biased_experts: Figure = 0.0
     """1 if experts have biases and a function that clamps what it reads (gpt-oss)."""
+    context_exchanged: Figure = 0.0
+    """1 if context-parallel ranks exchange heads for the whole sequence (all-to-all) ..."""
+    context_gathered: Figure = 0.0
+    """... or gather all keys and values; neither: these go round a ring."""
     dropout: Figure
     """1 if dropout masks are kept."""
     embedding_parameters: Figure

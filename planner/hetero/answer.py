@@ -19,6 +19,7 @@ from planner.hetero.groups import (
     sequences_per_pool,
 )
 from planner.hetero.problem import PreparedPools
+from planner.models import context
 from planner.question.request import Request
 from planner.schema import plan as schema
 
@@ -136,6 +137,7 @@ def _parallelism(prepared: PreparedPools, groups: Sequence[schema.Group], *,
         sequence_parallel=sequence_parallel,
         zero_stage=zero,
         zero_scope="full",
+        cp_algorithm=context.algorithm(prepared.request.workload) if any(s.cp > 1 for s in every) else None,
         stages=tuple(
             schema.Stage(pool=s.pool, layers=s.layers, tp=s.tp, dp=main.copies * main.width) for s in main.stages
         ),

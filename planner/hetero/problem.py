@@ -45,6 +45,7 @@ ONE_POOL_RULES = (
     "tp_in_domain",
     "sequence_divides",
     "context_chunk",
+    "context_heads",
     "context_kernel",
     "experts_divide",
     "expert_ranks",

@@ -128,6 +128,8 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield "every node needs as many accelerators (num_processes is divided by num_machines)"
     if engine != "FSDP" and (p.tp > 1 or p.cp > 1):
         yield f"tensor and context parallelism go with FSDP2 (ZeRO-2 or 3), not with {engine}"
+    if p.cp_algorithm not in (None, "p2p"):
+        yield f"its context parallelism is a ring, the model's attention needs {p.cp_algorithm}"
     if engine == "DEEPSPEED":
         yield from deepspeed.refuses(plan)
     if engine == "FSDP":

@@ -34,6 +34,7 @@ TOP_LEVEL = (
     "sequence_parallel_size",
     "activation_checkpointing",
     "communication_data_type",
+    "seq_parallel_communication_data_type",
     "prescale_gradients",
     "gradient_predivide_factor",
     "sparse_gradients",

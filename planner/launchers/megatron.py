@@ -71,6 +71,7 @@ def _parallelism(plan: Plan) -> Iterator[str]:
     elif p.vpp > 1:
         yield from ("--num-virtual-stages-per-pipeline-rank", str(p.vpp))
     yield from ("--context-parallel-size", str(p.cp))
+    yield from ("--cp-comm-type", p.cp_algorithm or "p2p") if p.cp > 1 else ()
     yield from ("--expert-model-parallel-size", str(p.ep)) if p.ep > 1 else ()
     yield from ("--expert-tensor-parallel-size", str(p.etp)) if plan.workload.shape.get("moe") else ()
     yield from ("--sequence-parallel",) if p.sequence_parallel else ()

@@ -11,6 +11,7 @@ from planner.base.errors import WrongQuestion
 from planner.cost.algorithms import HOPS, OPERATIONS, PROTOCOLS, CollectiveLibrary, Protocol
 from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network, NetworkDimension, Shape, Stack
 from planner.cost.software import Software
+from planner.models import context
 from planner.models.parameters import lora_parameters, parameters
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime, dated
@@ -97,6 +98,8 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
         expert_ffn=moe.ffn if moe else 0,
         shared_ffn=moe.shared_ffn if moe else 0,
         biased_experts=float(moe is not None and moe.expert_bias),
+        context_exchanged=float(context.algorithm(workload) == "a2a"),
+        context_gathered=float(context.algorithm(workload) == "all_gather"),
         dropout=float(model.dropout),
         embedding_parameters=counted.embedding + counted.positions + counted.extra,
         head_parameters=counted.head or counted.embedding,

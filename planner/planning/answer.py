@@ -10,6 +10,7 @@ from planner import cost, document
 from planner.cost import hierarchy, memory, pipeline, sharding
 from planner.cost.figures import Grid
 from planner.document import FullestStage, PoolInUse, Solution, Spread
+from planner.models import context
 from planner.question.joined import JobPool, Pools
 from planner.question.prepared import Prepared
 from planner.schema import plan as schema
@@ -95,6 +96,7 @@ def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema
         sequence_parallel=options.tensor.sequence_parallel,
         zero_stage=zero,
         zero_scope=options.sharding.scope,
+        cp_algorithm=context.algorithm(prepared.request.workload) if layout["cp"] > 1 else None,
         stages=tuple(schema.Stage(pool=0, layers=n, tp=layout["tp"], dp=layout["dp"]) for n in layers),
     )
 

@@ -9,6 +9,8 @@ from pydantic import Field
 
 from planner.schema.record import Record
 
+ContextAlgorithm = Literal["p2p", "a2a", "all_gather"]
+"""How context-parallel ranks share a sequence (:mod:`planner.models.context`), in Transformer Engine's words."""
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"]
 Schedule = Literal["none", "1f1b", "interleaved-1f1b"]
 ZeroStage = Literal[0, 1, 2, 3]
@@ -95,6 +97,8 @@ class Parallelism(Record):
     zero_stage: ZeroStage
     zero_scope: ZeroScope
     stages: tuple[Stage, ...]
+    cp_algorithm: ContextAlgorithm | None = None
+    """How context-parallel ranks share a sequence; None without them (and in documents older than the field: p2p)."""
     groups: tuple[Group, ...] = ()
     """Pipelines of a plan over several pools; empty where all are identical."""
 

@@ -155,6 +155,7 @@ def _hint(question: Question, rule: str) -> str:
         "layers_deal": f"{w.layers} layers cannot be split evenly. ",
         "layer_for_every_chunk": f"there are {w.layers} layers. ",
         "sequence_divides": f"a sequence of {w.sequence:,} doesn't divide by 2 cp and tp. ",
+        "context_heads": f"{model.kv_heads} key/value heads don't divide by tp x cp: sinks need whole ones. ",
         "context_kernel": f"{question.setting.runtime.id} has no kernel for it on {cluster.accelerator.id}. ",
         "experts_divide": f"{model.moe.experts} experts don't divide by it. "
         if model.moe

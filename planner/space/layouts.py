@@ -91,7 +91,7 @@ def _of_count(question: Question, count: int, batch: int, experts: int) -> Rows:
     rows = _cross(rows, "tp", _allowed(question, "tp", ranks))
     rows = _apply(rows, question, ("heads_divide", "kv_heads_divide", "hidden_divides", "tp_in_domain"))
     rows = _cross(rows, "cp", _allowed(question, "cp", [d for d in ranks if d & (d - 1) == 0]))
-    rows = _apply(rows, question, ("sequence_divides", "context_chunk", "context_kernel"))
+    rows = _apply(rows, question, ("sequence_divides", "context_chunk", "context_heads", "context_kernel"))
     rows = _cross(rows, "pp", _allowed(question, "pp", [d for d in ranks if d <= layers]))
     rows = _keep(rows, n % (rows["tp"] * rows["cp"] * rows["pp"]) == 0)
     rows["dp"] = n // (rows["tp"] * rows["cp"] * rows["pp"])

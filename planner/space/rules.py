@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.models import context
 from planner.performance import binding
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Workload
@@ -77,6 +78,12 @@ def _context_chunk(c: Columns, s: RuleSetting) -> Mask:
 
 def _context_kernel(c: Columns, s: RuleSetting) -> Mask:
     return np.asarray((c["cp"] == 1) | (s.cluster.accelerator.generation not in s.runtime.fused_attention_not_on))
+
+
+def _context_heads(c: Columns, s: RuleSetting) -> Mask:
+    own = np.maximum(s.workload.model.kv_heads // c["tp"], 1)
+    exchanged = context.algorithm(s.workload) == "a2a"
+    return np.asarray((c["cp"] == 1) | (not exchanged) | (own % c["cp"] == 0))
 
 
 def _experts(c: Columns, s: RuleSetting) -> Mask:
@@ -146,6 +153,7 @@ RULES = (
     Rule("tp_in_domain", "tensor parallelism stays inside one scale-up domain", _domain, waivable=True),
     Rule("sequence_divides", "the sequence divides by 2 cp, and a context-parallel chunk by tp", _sequence),
     Rule("context_chunk", "a context-parallel chunk has at least 1,024 tokens", _context_chunk, waivable=True),
+    Rule("context_heads", "a rank's key/value heads divide by cp where ranks exchange heads", _context_heads),
     Rule("context_kernel", "context parallelism needs a kernel for the accelerator's generation", _context_kernel),
     Rule("experts_divide", "experts divide by ep", _experts),
     Rule("expert_ranks", "tp x cp x dp divides by ep x etp", _expert_ranks),

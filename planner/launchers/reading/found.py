@@ -30,6 +30,8 @@ class FoundOptions:
     """Sequences of all steps, where it says so."""
     degrees: tuple[int, int] | None = None
     """(replicas, shards) that have to make up the data-parallel ranks with those of cp; -1: all that are left."""
+    cp_algorithm: str | None = None
+    """How context-parallel ranks share a sequence, where it says so."""
     differs: Sequence[str] = ()
     """What of it is predicted otherwise."""
     sequence: int | None = None

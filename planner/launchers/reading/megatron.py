@@ -25,21 +25,32 @@ _REFUSED = {
     "decoder-num-layers": "an encoder and a decoder",
 }
 """Options that change shape or sharding, and have no field of a plan."""
-_READ = (
-    frozenset(
-        """tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size expert-model-parallel-size
-    expert-tensor-parallel-size num-virtual-stages-per-pipeline-rank num-layers-per-virtual-pipeline-stage
-    pipeline-model-parallel-layout sequence-parallel tp-comm-overlap overlap-grad-reduce overlap-param-gather
-    no-overlap-p2p-communication use-tp-pp-dp-mapping use-distributed-optimizer num-distributed-optimizer-instances
-    use-megatron-fsdp data-parallel-sharding-strategy recompute-granularity recompute-method recompute-num-layers
-    recompute-modules optimizer-cpu-offload optimizer-offload-fraction use-precision-aware-optimizer micro-batch-size
-    global-batch-size seq-length bf16 fp16 fp8-format fp8-recipe train-iters finetune pretrained-checkpoint
-    accumulate-allreduce-grads-in-fp32 recompute-activations decoder-first-pipeline-num-layers
-    decoder-last-pipeline-num-layers use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward train-samples
-    no-gradient-accumulation-fusion ckpt-format no-bias-dropout-fusion mtp-num-layers""".split()
-    )
-    | megatron_model.READ
-)
+_READ = {
+    *megatron_model.READ,
+    *("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size", "cp-comm-type"),
+    *("expert-model-parallel-size", "expert-tensor-parallel-size", "pipeline-model-parallel-layout"),
+    *("num-virtual-stages-per-pipeline-rank", "num-layers-per-virtual-pipeline-stage", "mtp-num-layers"),
+    *("decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers", "sequence-parallel"),
+    *("tp-comm-overlap", "overlap-grad-reduce", "overlap-param-gather", "no-overlap-p2p-communication"),
+    *("use-tp-pp-dp-mapping", "use-distributed-optimizer", "num-distributed-optimizer-instances"),
+    *(
+        "use-megatron-fsdp",
+        "data-parallel-sharding-strategy",
+        "use-torch-fsdp2",
+        "torch-fsdp2-no-reshard-after-forward",
+    ),
+    *(
+        "recompute-granularity",
+        "recompute-method",
+        "recompute-num-layers",
+        "recompute-modules",
+        "recompute-activations",
+    ),
+    *("optimizer-cpu-offload", "optimizer-offload-fraction", "use-precision-aware-optimizer", "ckpt-format"),
+    *("micro-batch-size", "global-batch-size", "seq-length", "train-iters", "train-samples", "bf16", "fp16"),
+    *("fp8-format", "fp8-recipe", "finetune", "pretrained-checkpoint", "accumulate-allreduce-grads-in-fp32"),
+    *("no-gradient-accumulation-fusion", "no-bias-dropout-fusion"),
+}
 
 
 def read(text: str) -> FoundOptions:
@@ -67,6 +78,7 @@ def read(text: str) -> FoundOptions:
         method="finetune" if {"finetune", "pretrained-checkpoint"} & flags.keys() else "pretrain",
         shape=megatron_model.shape(flags),
         shards=number(flags, "num-distributed-optimizer-instances"),
+        cp_algorithm="+".join(flags.get("cp-comm-type", ["p2p"])),
         chunks=chunks,
         differs=() if _wide_gradients(flags) else ("gradients stay in 16 bit with --fp16 alone; predicted in 32 bit",),
         unread=sorted(flags.keys() - _READ),

@@ -258,6 +258,8 @@ def _differences(found: FoundOptions, priced: Any) -> list[str]:
     shards = p.dp * p.cp // found.shards if found.shards else None
     if shards is not None and p.zero_stage and shards not in (p.dp_shard, p.dp_shard // p.cp * p.cp):
         differs.append(f"states are sharded over {shards} ranks; predicted over {p.dp_shard}")
+    if p.cp > 1 and found.cp_algorithm not in (None, p.cp_algorithm):
+        differs.append(f"context-parallel ranks share sequences by {found.cp_algorithm}; predicted by {p.cp_algorithm}")
     return [*differs, *_other_values(found.shape, priced.workload.shape)]
 
 

@@ -23,6 +23,7 @@ exec torchrun \
   --pipeline-model-parallel-size 4 \
   --num-virtual-stages-per-pipeline-rank 4 \
   --context-parallel-size 2 \
+  --cp-comm-type p2p \
   --sequence-parallel \
   --tp-comm-overlap \
   --use-distributed-optimizer \
