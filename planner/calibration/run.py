@@ -178,8 +178,10 @@ def _from_runs(
         widths.append((times, f"{source}, leave-one-lab-out, {date}", f"{intervals.TIME}.csv"))
         held = fitting.memory_widths(frame, efficiencies)
         if held.get("all", intervals.Width(0.0, 0)).runs >= intervals.FEWEST:
-            told = f"{held['all'].runs} runs of {file.name} whose peak was measured, each lab held out in turn, {date}"
-            widths.append((held, told, f"{intervals.MEMORY}.csv"))
+            citation = (
+                f"{held['all'].runs} runs of {file.name} whose peak was measured, each lab held out in turn, {date}"
+            )
+            widths.append((held, citation, f"{intervals.MEMORY}.csv"))
     written = overlay.write_overlay(output, efficiencies, source, date)  # only now: an interrupted fit leaves nothing
     written += [intervals.write(output, *each) for each in widths]
     return fitting.document(found, left_out, left) | {"files": [str(path) for path in written]}

@@ -16,7 +16,7 @@ from planner.cost.collectives import CollectiveGroup
 from planner.cost.compute import Layer, LayerPart
 from planner.cost.evaluate import StepPasses, busiest, passes
 from planner.cost.figures import Figure, Grid
-from planner.cost.sharding import Beside, ShardedState
+from planner.cost.sharding import DataParallelTraffic, ShardedState
 
 REDUCE, GATHER, SCATTER = "all-reduce", "all-gather", "reduce-scatter"
 EXCHANGE, BROADCAST, SEND = "all-to-all", "broadcast", "send-recv"
@@ -230,11 +230,13 @@ def _replicas(grid: Grid, priced: StepPasses) -> Iterator[Call]:
     s = pipeline.stages(grid, priced.layers, priced.ends)
     flow = pipeline.flow(grid, s)
     held = sharding.most_held(grid, s.split)
-    yield from of_replicas(grid, held, sharding.beside(grid, held, s.split.first, flow.forward, flow.backward))
+    yield from of_replicas(
+        grid, held, sharding.data_parallel_traffic(grid, held, s.split.first, flow.forward, flow.backward)
+    )
 
 
-def of_replicas(grid: Grid, held: ShardedState, beside: Beside) -> Iterator[Call]:
-    """Reductions and gathers of what is held, of which :func:`sharding.beside` says what shows."""
+def of_replicas(grid: Grid, held: ShardedState, traffic: DataParallelTraffic) -> Iterator[Call]:
+    """Reductions and gathers of what is held, of which :func:`sharding.data_parallel_traffic` says what shows."""
     reduces: list[Call] = []
     gathers: list[Call] = []
     r = sharding.replicas(grid)
@@ -244,9 +246,9 @@ def of_replicas(grid: Grid, held: ShardedState, beside: Beside) -> Iterator[Call
     ):
         for call in _reduced(grid, name, parameters, g, shards):
             (gathers if call.op == GATHER else reduces).append(call)
-    late = reduces + (gathers if float(beside.gathered_again) > 0 else [])
-    yield from _dealt(late, float(beside.reductions), float(beside.late))
-    yield from _dealt(gathers, float(beside.gathers), float(beside.early))
+    late = reduces + (gathers if float(traffic.gathered_again) > 0 else [])
+    yield from _dealt(late, float(traffic.reductions), float(traffic.late))
+    yield from _dealt(gathers, float(traffic.gathers), float(traffic.early))
 
 
 def _reduced(grid: Grid, name: str, parameters: Figure, g: CollectiveGroup, shards: Figure) -> Iterator[Call]:

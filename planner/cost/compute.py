@@ -447,10 +447,10 @@ def expert_parallel(grid: Grid, work: LayerPart) -> LayerPart:
     routed = dispatch(grid)
     tensor = collectives.gather(network, routed.size * layout.etp, collectives.group(network, layout.etp, 1.0))
     seconds = 2.0 * (routed.once + tensor)
-    beside, toll = grid.stack.ep_overlap, grid.device.collective_share
+    hidden_under, toll = grid.stack.ep_overlap, grid.device.collective_share
     return LayerPart(
-        overlap.shown(seconds, beside * work.forward, 1.0, toll),
-        overlap.shown(seconds, beside * work.backward, 1.0, toll),
+        overlap.shown(seconds, hidden_under * work.forward, 1.0, toll),
+        overlap.shown(seconds, hidden_under * work.backward, 1.0, toll),
     )
 
 

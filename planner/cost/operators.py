@@ -216,7 +216,7 @@ def _experts(grid: Grid, count: float) -> list[Operator]:
     s, layout = grid.shape, grid.layout
     up, down, router = (_product(grid, p, count) for p in compute.expert_shapes(grid))
     size = grid.device.element * compute.tokens(grid) * s.experts_per_token / layout.tp * s.hidden
-    crossing = Collective("all-to-all", "ep", float(size)) if layout.ep > 1 else None
+    exchange = Collective("all-to-all", "ep", float(size)) if layout.ep > 1 else None
     moved = compute.expert_vector_bytes(grid) + compute.shared_bytes(grid)
     apart, rate = compute.biased_experts(grid), float(grid.device.memory_rate)
     own, back = float(apart.forward), float(apart.backward)
@@ -225,8 +225,8 @@ def _experts(grid: Grid, count: float) -> list[Operator]:
         _bound_by_memory(grid, "norm, routing", count, moved),
         *([biases] if own else []),
         router,
-        _with(up, up.name, forward=crossing, inward=crossing),
-        _with(down, down.name, forward=crossing, inward=crossing, weight=_gradients(grid, mixture=True)),
+        _with(up, up.name, forward=exchange, inward=exchange),
+        _with(down, down.name, forward=exchange, inward=exchange, weight=_gradients(grid, mixture=True)),
     ]
 
 
@@ -276,7 +276,7 @@ def recommender(
     input gradient backward. Tables are updated sparsely with their gradients: that traffic is their weight gradient.
     """
     element = float(software.element)
-    crossing = (
+    exchange = (
         Collective("all-to-all", "all", float(recommendation.exchange_bytes(model, element, samples, ranks, by)))
         if ranks > 1
         else None
@@ -290,7 +290,7 @@ def recommender(
         Operator(
             f"{len(model.tables)} tables",
             1,
-            Pass(0.0, float(moved.forward), float(moved.forward) / rate, crossing),
+            Pass(0.0, float(moved.forward), float(moved.forward) / rate, exchange),
             NOTHING,
             Pass(0.0, float(moved.backward), float(moved.backward) / rate),
         )
@@ -301,7 +301,7 @@ def recommender(
         "interaction",
         1,
         Pass(0.0, size, float(joined.forward)),
-        Pass(0.0, 2 * size, float(joined.backward), crossing),
+        Pass(0.0, 2 * size, float(joined.backward), exchange),
         NOTHING,
     )
     bottom = len(model.bottom)

@@ -120,7 +120,7 @@ def exposed(grid: Grid, split: StageSplit, flow: Flow) -> Figure:
     ``overlap x`` that pass, and the last bucket (one layer's share) always shows. Sharded parameters (ZeRO 3) are
     gathered before and reduced after every micro-batch; otherwise once a step.
     """
-    return exposed_beside(grid, most_held(grid, split), split.first, flow.forward, flow.backward)
+    return exposed_traffic(grid, most_held(grid, split), split.first, flow.forward, flow.backward)
 
 
 def most_held(grid: Grid, split: StageSplit) -> ShardedState:
@@ -132,30 +132,32 @@ def most_held(grid: Grid, split: StageSplit) -> ShardedState:
     return ShardedState(dense, experts)
 
 
-def exposed_beside(grid: Grid, held: ShardedState, layers: Figure, forward: Figure, backward: Figure) -> Figure:
+def exposed_traffic(grid: Grid, held: ShardedState, layers: Figure, forward: Figure, backward: Figure) -> Figure:
     """As :func:`exposed`, of `held` parameters beside passes of so many seconds over so many layers."""
-    shown = beside(grid, held, layers, forward, backward)
+    shown = data_parallel_traffic(grid, held, layers, forward, backward)
     return shown.reductions * shown.late + shown.gathers * shown.early
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class DataParallelTraffic:
     """Data-parallel communication of a step, and what of it passes do not hide."""
 
     reductions: Figure
     """Times a step that gradients are reduced (sharded parameters are gathered again before)."""
     late: Figure
-    """Seconds of one that show beside a backward pass."""
+    """Seconds of one that a backward pass does not hide."""
     gathers: Figure
-    """Times that parameters are gathered beside a forward pass."""
+    """Times a step that parameters are gathered while a forward pass runs."""
     early: Figure
-    """Seconds of one that show."""
+    """Seconds of one that the forward pass does not hide."""
     gathered_again: Figure
     """1 if parameters are gathered for the backward pass too (ZeRO 3)."""
 
 
-def beside(grid: Grid, held: ShardedState, layers: Figure, forward: Figure, backward: Figure) -> Beside:
-    """What :func:`exposed` adds up.
+def data_parallel_traffic(
+    grid: Grid, held: ShardedState, layers: Figure, forward: Figure, backward: Figure
+) -> DataParallelTraffic:
+    """The communication whose exposed seconds :func:`exposed` adds up; passes are seconds over `layers` layers.
 
     ``late`` of ``reduce + z3 gather`` beside a backward pass and ``early`` of ``gather`` beside a forward one, as
     :func:`overlap.shown` has it: the last bucket (of as many as layers) is never early enough, and the runtime's share
@@ -175,7 +177,7 @@ def beside(grid: Grid, held: ShardedState, layers: Figure, forward: Figure, back
     early_enough = options.dp_overlap - shown
     late = overlap.shown(reduce + whole * gather, stack.dp_overlap * backward, early_enough, toll)
     early = overlap.shown(gather, stack.dp_overlap * forward, early_enough, toll)
-    return Beside(reductions, late, gathers, early, whole)
+    return DataParallelTraffic(reductions, late, gathers, early, whole)
 
 
 def update(grid: Grid, split: StageSplit) -> Figure:

@@ -159,7 +159,7 @@ def reductions(
 def exposed(setting: BundleSetting, kinds: PipelineTemplates, network: Network, replicas: Array | float) -> Array:
     """Seconds of gradient reductions over all replicas that no backward pass hides, shape (kinds,)."""
     grid, held = replicated(setting, kinds, network, replicas)
-    found = sharding.exposed_beside(grid, held, kinds.layers, kinds.forward, kinds.backward)
+    found = sharding.exposed_traffic(grid, held, kinds.layers, kinds.forward, kinds.backward)
     return np.broadcast_to(np.asarray(found, dtype=float), (len(kinds),))
 
 

@@ -142,7 +142,7 @@ TIME, MEMORY = "time", "memory"
 COLUMNS = ("set", "half_width", "runs", "source")
 
 
-def read(catalog: Catalog, of: str = TIME) -> dict[str, Width]:
+def read(catalog: Catalog, what: str = TIME) -> dict[str, Width]:
     """The widths of every catalog layer, later ones over earlier ones; of step times or of peak memory.
 
     Raises:
@@ -151,7 +151,7 @@ def read(catalog: Catalog, of: str = TIME) -> dict[str, Width]:
     known: dict[str, Width] = {}
     for layer in catalog.layers:
         for path in sorted((layer.folder / FOLDER).glob("*.csv")):
-            if path.name.startswith(MEMORY) != (of == MEMORY):
+            if path.name.startswith(MEMORY) != (what == MEMORY):
                 continue
             with path.open(encoding="utf-8", newline="") as file:
                 for number, row in enumerate(csv.DictReader(file), 2):

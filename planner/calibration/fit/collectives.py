@@ -227,14 +227,14 @@ def entries(
 
 
 def _entry(
-    name: str, cell: CollectiveCell, known: Mapping[str, CollectiveEfficiency], told: str, date: str
+    name: str, cell: CollectiveCell, known: Mapping[str, CollectiveEfficiency], citation: str, date: str
 ) -> CollectiveEfficiency:
     entry = fitted(cell, prior_of(known, cell.accelerator, cell.op))
     if not any(row.accelerator.generation in binding.ADDING for row in cell.rows):
         entry = replace(entry, switch=0.0, switch_step=0.0)
     figures = {field.name: rounded(getattr(entry, field.name)) for field in fields(entry)}
     label = f"{name.split('/')[0]}, {cell.op}"
-    return replace(entry, **{**figures, "id": name, "name": label, "source": told, "date": date, "assumed": {}})
+    return replace(entry, **{**figures, "id": name, "name": label, "source": citation, "date": date, "assumed": {}})
 
 
 class Across:
@@ -303,9 +303,9 @@ def fabric_entries(
         if len(members) >= FEWEST:
             fabric = catalog.fabric(name)
             entry = fitted_fabric(Across(members, catalog, using), fabric_prior(catalog.fabric_efficiencies, fabric))
-            told = f"{len(members)} rows of {source}, {date}"
+            citation = f"{len(members)} rows of {source}, {date}"
             figures = {figure: rounded(getattr(entry, figure)) for figure in ("nic", "hop", "ramp")}
-            found[name] = replace(entry, **figures, id=name, name=fabric.name, source=told, date=date, assumed={})
+            found[name] = replace(entry, **figures, id=name, name=fabric.name, source=citation, date=date, assumed={})
     return found
 
 

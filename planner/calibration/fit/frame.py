@@ -29,7 +29,7 @@ class FramePrediction:
     memory: Array
     fits: NDArray[np.bool_]
     row: NDArray[np.intp]
-    beside: Array
+    outside_allocator: Array
     """Of the memory, bytes beside the framework's allocator: what the allocator's own count leaves out."""
 
 
@@ -165,8 +165,8 @@ class Frame:
         order = np.lexsort((time, ~fits, self.owner))
         _, first = np.unique(self.owner[order], return_index=True)
         row = order[first]
-        beside = np.broadcast_to(grid.stack.resident_bytes, self.owner.shape)
-        return FramePrediction(time[row], memory[row], fits[row], row, beside[row])
+        outside_allocator = np.broadcast_to(grid.stack.resident_bytes, self.owner.shape)
+        return FramePrediction(time[row], memory[row], fits[row], row, outside_allocator[row])
 
 
 def _times(profile: Profile | None, variant: RunVariant) -> Times:

@@ -32,8 +32,8 @@ def write_overlay(folder: Path, found: Efficiencies, source: str, date: str, nam
         path = folder / sub / name
         writing.make_folder(path.parent)
         header = f"# Fitted by `clusterwright calibrate`: {source}, {date}. Do not edit; fit again.\n"
-        told = [files.dump(_sourced(record, source, date)) for record in entries.values()]
-        writing.write(path, "\n".join([header, *told]), replace=True)
+        tables = [files.dump(_sourced(record, source, date)) for record in entries.values()]
+        writing.write(path, "\n".join([header, *tables]), replace=True)
         written.append(path)
     return written
 

@@ -105,7 +105,7 @@ def fit_kernels(
     found = fit(kernels, base, parameters, np.arange(len(rows)), np.ones(len(rows)), rounds=ROUNDS)
     entry = found.efficiencies.accelerators[accelerator.id]
     before, after = (kernels.predict(using).time / kernels.measured - 1.0 for using in (base, found.efficiencies))
-    figures = tuple(_told(found, number, start, entry) for number in range(len(parameters)))
+    figures = tuple(_fitted(found, number, start, entry) for number in range(len(parameters)))
     report = FitReport(len(rows), _by_kind(rows, before, after), figures, found.freedom, float(np.abs(after).mean()))
     return entry, report
 
@@ -134,7 +134,7 @@ def _parameters(rows: Sequence[MeasurementRow], entry: str) -> Iterator[Paramete
         yield Parameter(field, "accelerators", (entry,), field, sd, most)
 
 
-def _told(found: Fit, number: int, start: AcceleratorEfficiency, entry: AcceleratorEfficiency) -> Fitted:
+def _fitted(found: Fit, number: int, start: AcceleratorEfficiency, entry: AcceleratorEfficiency) -> Fitted:
     parameter = found.parameters[number]
     value = _figure(entry, parameter.field)
     return Fitted(

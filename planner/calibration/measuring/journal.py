@@ -153,8 +153,8 @@ def _row(cells: Mapping[str | None, str], where: str) -> MeasurementRow | None:
     seconds = seconds or (kernel.flops / (rate * 1e12) if rate else 0.0)
     if not seconds or not all(counts[name] for name in _NEEDED[kind]):
         return None
-    told = {name: (cells.get(name) or "").strip() for name in ("accelerator", "torch", "date")}
-    return MeasurementRow(kernel=kernel, seconds=seconds, **told)
+    context = {name: (cells.get(name) or "").strip() for name in ("accelerator", "torch", "date")}
+    return MeasurementRow(kernel=kernel, seconds=seconds, **context)
 
 
 def _one_of(cells: Mapping[str | None, str], name: str, known: Sequence[str], where: str) -> str:

@@ -105,7 +105,7 @@ def judged(
 def readings(frame: Frame, found: FramePrediction) -> Array:
     """Predicted peaks as their measurements count them: an allocator's own count leaves out what is beside it."""
     own = np.array([run.in_allocator for run in frame.runs])
-    return np.asarray(found.memory - own * found.beside)
+    return np.asarray(found.memory - own * found.outside_allocator)
 
 
 def memory_residuals(frame: Frame, found: FramePrediction) -> tuple[NDArray[np.intp], Array]:
@@ -243,11 +243,11 @@ def gain(frame: Frame, using: Efficiencies) -> dict[str, Any] | None:
     rows = frame.profiled[np.isfinite(frame.measured[frame.profiled])]
     if not len(rows):
         return None
-    told: dict[str, Any] = {"n": len(rows)}
+    errors_by_name: dict[str, Any] = {"n": len(rows)}
     for name, profiled in (("measured", True), ("modelled", False)):
         errors = Errors.of(frame.predict(using, profiled).time[rows], frame.measured[rows])
-        told[name] = asdict(errors) if errors else None
-    return told
+        errors_by_name[name] = asdict(errors) if errors else None
+    return errors_by_name
 
 
 def inferred(runs: Sequence[Run]) -> dict[str, int]:

@@ -107,8 +107,10 @@ def framework(text: str, runtimes: Mapping[str, Runtime]) -> str | None:
     """The runtime that a framework's published name means: whose word stands first in it, of several the longest; None
     where no runtime is called so.
     """
-    said = text.lower()
-    words = [(-said.index(w), len(w), name) for name, each in runtimes.items() for w in each.called if w in said]
+    lower_case = text.lower()
+    words = [
+        (-lower_case.index(w), len(w), name) for name, each in runtimes.items() for w in each.called if w in lower_case
+    ]
     return max(words)[2] if words else None
 
 

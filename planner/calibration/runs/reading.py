@@ -153,8 +153,8 @@ def _software(row: Mapping[str, str], catalog: Catalog) -> tuple[Runtime, str, l
     if not name:
         name = names.framework(stated, catalog.runtimes) or ""
     if not name:
-        said = (row.get("sharding") or "").lower()
-        name = next((found for word, found in names.SHARDING if word in said and not stated), names.ANY)
+        stated_sharding = (row.get("sharding") or "").lower()
+        name = next((found for word, found in names.SHARDING if word in stated_sharding and not stated), names.ANY)
         guessed.append(f"framework: {name}" + (f" for {stated!r}, which no runtime is called" if stated else ""))
     known = catalog.runtime(name)
     release = row.get("release") or ""

@@ -332,7 +332,9 @@ def _reduced(k: KnownPlan, kind: PipelineTemplates, network: Network, replicas: 
     mine = sharding.ShardedState(float(held.dense[0]), float(held.experts[0]))
     passes = float(kind.forward[0]), float(kind.backward[0])
     one = _scalars(grid)
-    return calls.merged(calls.of_replicas(one, mine, sharding.beside(one, mine, float(kind.layers[0]), *passes)))
+    return calls.merged(
+        calls.of_replicas(one, mine, sharding.data_parallel_traffic(one, mine, float(kind.layers[0]), *passes))
+    )
 
 
 # ---- the plan's own figures ------------------------------------------------------------------------------------------
