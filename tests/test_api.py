@@ -134,7 +134,7 @@ def test_flags_and_keywords_are_called_the_same(name: str) -> None:
     flags -= {"force"} - {*entry._hints(inspect.unwrap(getattr(cw, name)))}  # of -o, which Python has not
     flags -= {"cross_validate"} if name != "calibrate" else set()
     keywords = set(entry._hints(inspect.unwrap(getattr(cw, name))))
-    beside = {"sweep"} if name == "procure" else {"launchable", "objective"} if name == "estimate" else set()
+    beside = {"sweep", "bom"} if name == "procure" else {"launchable", "objective"} if name == "estimate" else set()
     assert flags - keywords <= beside, "a flag that Python lacks"
     positional = {"model", "cluster", "settings", "portfolio", "study", "mine", "best", "plans", "runs", "output"}
     axes = set(planner.api.Axes.__annotations__) if name == "estimate" else set()

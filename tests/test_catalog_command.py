@@ -137,3 +137,15 @@ def test_json_holds_si_figures_and_origins(own: Path) -> None:
     overview = json.loads(run("list", "--json").output)
     assert [kind["kind"] for kind in overview["kinds"]] == list(FOLDERS)
     assert json.loads(run("check", str(own), "--json").output)["problems"] == []
+
+
+def test_old_prices_are_listed_the_oldest_first() -> None:
+    result = run("stale", "--as-of", "2026-11-20", "--json")
+    found = json.loads(result.output)["prices"]
+    ages = [row["age_days"] for row in found if row["age_days"] is not None]
+    assert ages == sorted(ages, reverse=True) and ages[-1] > 365 and {"entry", "source", "date"} <= found[0].keys()
+    fewer = json.loads(run("stale", "--as-of", "2026-11-20", "--days", "900", "--json").output)["prices"]
+    assert 0 < len(fewer) < len(found)
+    assert f"{len(found)} prices older than 365 days" in run("stale", "--as-of", "2026-11-20").output
+    refused = run("stale", "--as-of", "soon")
+    assert isinstance(refused.exception, WrongQuestion) and "--as-of soon: no date" in str(refused.exception)

@@ -180,3 +180,29 @@ def test_a_sweep_of_tokens_per_dollar_has_their_sign_and_the_portfolio_s_money(h
     assert data["currency"]["code"] == "EUR"
     assert all(point["value"] > 1e5 for point in data["points"])
     assert "EUR 50.0k" in run(*line).output
+
+
+def test_the_bill_of_materials_adds_up_to_the_cent(home: Path) -> None:
+    import csv
+
+    result = run(str(lab(home)), "--bom", "-o", str(home / "bom.csv"))
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader((home / "bom.csv").read_text(encoding="utf-8").splitlines()))
+    best_of_all = answered(home).alternatives[0]
+    cents = [round(100 * float(row["usd"])) for row in rows]
+    assert rows[-1]["item"] == "total" and sum(cents[:-1]) == cents[-1] == round(100 * best_of_all.cost.cash_usd)
+    assert [row["item"] for row in rows[:-1]] == [line.item for line in best_of_all.bill_of_materials]
+    assert all(row["source"] for row in rows)
+    assert run(str(lab(home)), "--bom").output.splitlines()[1:] == [
+        line for line in (home / "bom.csv").read_text(encoding="utf-8").splitlines()[1:]
+    ]
+    refused = run(str(lab(home)), "--bom", "--json")
+    assert isinstance(refused.exception, WrongQuestion) and "leave --json" in str(refused.exception)
+
+
+def test_the_headline_says_what_it_rests_on(home: Path) -> None:
+    said = run(str(lab(home)), "--quick").output.splitlines()[1]
+    assert said == "rests on prices older than a year: p5.48xlarge of 2025-11; an assumed rate of preemptions on spot"
+    path = lab(home)
+    path.write_text(path.read_text(encoding="utf-8").replace('as_of = "2026-11-20"', 'as_of = "2025-12-20"'))
+    assert run(str(path), "--quick").output.splitlines()[1] == "rests on an assumed rate of preemptions on spot"

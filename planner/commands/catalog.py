@@ -129,23 +129,18 @@ def import_prices(
     """Read SkyPilot's price lists into a catalog folder of your own.
 
     DIR is ~/.sky/catalogs/v8 or one cloud's folder in it. Only prices of instances that the catalog knows are taken;
-    what cannot be mapped is listed and skipped.
+    what cannot be mapped is listed and skipped. Without SkyPilot, clone github.com/skypilot-org/skypilot-catalog.
 
     \b
       clusterwright catalog import-prices ~/.sky/catalogs/v8 -o my-catalog
       clusterwright plan llama3-8b --cluster p5.48xlarge:8 --catalog my-catalog
     """  # noqa: D301 - click reads the control character itself
-    from datetime import date
-
     from planner.base import writing
     from planner.base.errors import WrongQuestion
     from planner.catalog import load, skypilot
     from planner.commands.screen import render
 
-    try:
-        day = date.fromisoformat(imported_on).isoformat() if imported_on else date.today().isoformat()
-    except ValueError:
-        raise WrongQuestion(f"--date {imported_on}: no date; write for example 2026-11-20") from None
+    day = _day("--date", imported_on)
     found = skypilot.read(folder.expanduser(), load(extra), day)
     if not found.prices:
         raise WrongQuestion(f"{folder}: no price of any instance in the catalog; {len(found.refused)} rows refused")
@@ -167,6 +162,55 @@ def import_prices(
         render.json(document)
         return
     imported(found, output)
+
+
+@catalog.command()
+@click.option("--as-of", metavar="DATE", help="Day on which ages are counted (default: today).")
+@click.option("--days", type=click.IntRange(0), metavar="N", help="Age from which a price is old (default: 365).")
+@CATALOG
+@JSON
+def stale(as_of: str | None, days: int | None, extra: Path | None, as_json: bool) -> None:
+    """List prices that are old, the oldest first.
+
+    Newer ones come from SkyPilot's price lists, on a machine with internet access:
+
+    \b
+      git clone --depth 1 https://github.com/skypilot-org/skypilot-catalog
+      clusterwright catalog import-prices skypilot-catalog/catalogs/v8 -o my-catalog
+      clusterwright catalog stale --catalog my-catalog
+    """  # noqa: D301 - click reads the control character itself
+    from dataclasses import asdict
+
+    from planner.catalog import ages, load
+    from planner.commands.screen import render
+
+    day, most = _day("--as-of", as_of), ages.STALE_DAYS if days is None else days
+    found = ages.stale(load(extra), day, most)
+    if as_json:
+        rows = [asdict(each) for each in found]
+        render.json({"kind": "catalog-stale", "schema_version": 1, "as_of": day, "days": most, "prices": rows})
+        return
+    ages_of = ["" if x.age_days is None else f"{x.age_days:,.0f} d" for x in found]
+    table = [
+        [x.entry, x.basis, f"${x.usd:,.2f}", x.date or "none", age, x.source]
+        for x, age in zip(found, ages_of, strict=True)
+    ]
+    if table:
+        render.table(["entry", "price", "USD", "date", "age", "source"], table, align="llrlrl", folded="source")
+        render.text()
+    render.text(f"{len(found)} prices older than {most} days, without a date, or of a day after {day}")
+
+
+def _day(flag: str, text: str | None) -> str:
+    """A date as ISO text; today where none is given."""
+    from datetime import date
+
+    from planner.base.errors import WrongQuestion
+
+    try:
+        return (date.fromisoformat(text) if text else date.today()).isoformat()
+    except ValueError:
+        raise WrongQuestion(f"{flag} {text}: no date; write for example 2026-11-20") from None
 
 
 def _overview(known: Catalog, as_json: bool) -> None:

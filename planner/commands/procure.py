@@ -52,6 +52,7 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--catalog", type=FILE, metavar="DIR", help="Your own hardware and prices, added to the built-in catalog."
 )
+@click.option("--bom", is_flag=True, help="Only the bill of materials of the best answer, as CSV (with -o to a file).")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
 @asking.output()
 def procure(
@@ -60,6 +61,7 @@ def procure(
     sweep: str | None,
     quick: bool,
     time_limit: float,
+    bom: bool,
     catalog: Path | None,
     as_json: bool,
     output: Path | None,
@@ -74,23 +76,33 @@ def procure(
       clusterwright procure examples/portfolios/pretrain-8b.toml
       clusterwright procure --model llama3-8b --tokens 2T --budget '$5M' --within 60d
       clusterwright procure lab.toml --sweep budget=1M..20M
+      clusterwright procure lab.toml --bom -o bom.csv
     """  # noqa: D301 - click reads the control character itself
+    from planner.base.errors import WrongQuestion
     from planner.catalog import load
     from planner.commands.screen import procure_view, render
     from planner.procurement import run
     from planner.procurement.program.solve import Settings
     from planner.procurement.question import flags as asking
 
+    if bom and (as_json or sweep is not None):
+        raise WrongQuestion("--bom is a table by itself; leave --json and --sweep out")
     known = load(catalog)
     wanted = asking.asked(known, portfolio, asking.Flags(**flags))
     settings = Settings(time_limit_s=time_limit)
-    bar = None if as_json else render.progress
+    bar = None if as_json or bom else render.progress
     if sweep is not None:
         from planner.procurement import sweep as sweeping
 
         procure_view.deliver_sweep(
             sweeping.swept(known, wanted, sweep, settings=settings, progress=bar), as_json=as_json, output=output
         )
+        return
+    if bom:
+        found = run.procure(
+            known, wanted, depth=run.Depth(top=1, marginal=False, sensitivity=False), settings=settings, progress=bar
+        )
+        procure_view.deliver_bill(found, output=output)
         return
     depth = run.Depth(top=top, marginal=not quick, sensitivity=not quick)
     found = run.procure(known, wanted, depth=depth, settings=settings, progress=bar)

@@ -15,6 +15,7 @@ from planner.base.typed import part
 from planner.base.units import format_count, format_power, format_usd
 from planner.base.version import __version__
 from planner.catalog import Catalog
+from planner.catalog.ages import is_stale
 from planner.cost.ownership import resale
 from planner.procurement.answer import breakeven, document
 from planner.procurement.program import infeasible, marginal, pruning
@@ -25,7 +26,7 @@ from planner.procurement.program.solve import USUAL, Settings, best
 from planner.procurement.question.portfolio import Portfolio
 from planner.procurement.supply.acquiring import pools, standing
 from planner.procurement.supply.pools import SupplyPool, offers
-from planner.procurement.supply.prices import OLD_RATE_DAYS, TERM_DAYS, is_stale
+from planner.procurement.supply.prices import OLD_RATE_DAYS, TERM_DAYS
 from planner.procurement.throughput.column import Column
 from planner.procurement.throughput.columns import Throughputs
 from planner.procurement.throughput.several_pools import Mixtures

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from planner.base.units import format_count, format_percent, format_power, format_usd
 from planner.commands.screen import render, report
 
@@ -72,6 +74,8 @@ def _headline(found: Procurement, as_money: Money) -> None:
         f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {as_money(best.cost.total_usd)}, done day "
         f"{best.done_day:.0f} (80 %: {earliest:.0f}-{latest:.0f}), {proven}"
     )
+    if resting := _rests_on(best):
+        render.text(f"rests on {'; '.join(resting)}")
     asked = dict(found.question.limits)
     dates = [name for name in asked if name.startswith("deadline:")]
     if len(dates) > _MOST_NAMED:
@@ -82,6 +86,15 @@ def _headline(found: Procurement, as_money: Money) -> None:
     render.text(
         f"{objective.get(found.question.objective, 'most tokens per dollar')} within {', '.join(limits) or 'no limit'}"
     )
+
+
+def _rests_on(best: Alternative) -> list[str]:
+    """What of the answer is no current price: old ones, and how often spot nodes are taken back."""
+    old = dict.fromkeys(f"{x.node} of {x.price_date or 'no date'}" for x in best.pools if x.stale and x.way != "own")
+    found = [f"prices older than a year: {', '.join(old)}"] if old else []
+    if any(pool.way == "spot" for pool in best.pools):
+        found.append("an assumed rate of preemptions on spot")
+    return found
 
 
 def _accelerators(found: Procurement, best: Alternative) -> int:
@@ -310,6 +323,29 @@ def _assumes(found: Procurement) -> None:
         "best of those in which jobs stay where they are; "
         f"bound {sure.bound:,.6g} {sure.unit}, proven gap {format_percent(sure.gap, 2)}",
     )
+
+
+def deliver_bill(found: Procurement, *, output: Path | None) -> None:
+    """The bill of materials of the best answer as CSV: US dollars, a line each, and the total that they add up to."""
+    import csv
+    import io
+
+    from planner.base import writing
+
+    best, text = found.alternatives[0], io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["pool", "item", "kind", "quantity", "unit", "unit_price_usd", "usd", "price_date", "source"])
+    for x in best.bill_of_materials:
+        quantity = f"{x.count:.10g}"
+        rows.writerow(
+            [x.pool, x.item, x.kind, quantity, x.unit, f"{x.unit_price_usd:.10g}", f"{x.usd:.2f}", x.date, x.source]
+        )
+    rows.writerow(["", "total", "", "", "", "", f"{best.cost.cash_usd:.2f}", found.question.as_of, best.what])
+    if output is None:
+        click.echo(text.getvalue(), nl=False)
+        return
+    writing.write(output, text.getvalue(), replace=True)
+    render.text(f"{output}: {len(best.bill_of_materials)} lines, {_to_the_cent(found, best.cost.cash_usd)} in all")
 
 
 def deliver_sweep(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from planner.catalog.ages import is_stale
 from planner.cost import money
 from planner.cost.ownership import resale, used
 from planner.procurement.program.instance import ProcureInstance, limits
@@ -303,7 +304,7 @@ def _pool(
         switch_ports=pool.switch_ports,
         utilisation=sum(s.end - s.start for s in mine) / there if there > 0 else 0.0,
         price_date=quote.date if quote else "",
-        stale=quote is not None and prices.is_stale(quote.date, asked.as_of),
+        stale=quote is not None and is_stale(quote.date, asked.as_of),
     )
 
 

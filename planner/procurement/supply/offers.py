@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from planner.catalog import Catalog
+from planner.catalog.ages import age_days
 from planner.procurement.question.portfolio import WAYS, NodeOption, Way
-from planner.procurement.supply.prices import age_days, quote
+from planner.procurement.supply.prices import quote
 
 OLDEST_DAYS = 3 * 365.25
 """Purchase prices older than this are of machines that are no longer sold."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
 
 from planner.catalog import Catalog
 from planner.procurement.question.portfolio import NodeOption, Way
@@ -11,10 +10,8 @@ from planner.schema.hardware import Node, Price
 
 BOX_OVER_CARDS = 1.64
 """Price of a server over that of its accelerators (Epoch AI, cost code: A100 1.66, V100 1.69, P100 1.54)."""
-STALE_DAYS = 365
-"""A price older than this is flagged."""
 OLD_RATE_DAYS = 31
-"""So is an exchange rate older than this."""
+"""An exchange rate older than this is flagged."""
 TERM_DAYS = {"reserved-1y": 365.25, "reserved-3y": 3 * 365.25}
 
 
@@ -57,18 +54,3 @@ def _from_cards(catalog: Catalog, node: Node, factor: float) -> Quote | None:
     why = f"{node.accelerators} cards at {card.usd:,.0f} USD, times {BOX_OVER_CARDS} for the box (Epoch's ratio)"
     usd = round(node.accelerators * card.usd * BOX_OVER_CARDS * factor, 2)
     return Quote(usd, card.date, card.source, assumed=why)
-
-
-def age_days(dated: str, as_of: str) -> float | None:
-    """Days from a price's date (a day, a month or a year, from its start) to the question's; None where undated."""
-    parts = [int(part) for part in dated.split("-") if part.isdecimal()]
-    if not parts or not 1990 <= parts[0] <= 2100:
-        return None
-    year, month, day = (*parts, 1, 1)[:3] if len(parts) > 1 else (parts[0], 1, 1)
-    return float((date.fromisoformat(as_of) - date(year, month, day)).days)
-
-
-def is_stale(dated: str, as_of: str, most: float = STALE_DAYS) -> bool:
-    """Whether a price is older than a year (or `most` days), undated, or of a day that is still to come."""
-    age = age_days(dated, as_of)
-    return age is None or not 0 <= age <= most

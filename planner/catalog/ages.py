@@ -1,0 +1,56 @@
+"""How old prices are: what a date says of a day, which are stale, and a list of those that are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+
+from planner.catalog.store import Catalog
+
+STALE_DAYS = 365
+"""A price older than this is flagged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OldPrice:
+    """A price that is stale on some day."""
+
+    entry: str
+    basis: str
+    usd: float
+    date: str
+    age_days: float | None
+    """None where it has no date."""
+    source: str
+
+
+def age_days(dated: str, as_of: str) -> float | None:
+    """Days from a price's date (a day, a month or a year, from its start) to another; None where undated."""
+    parts = [int(part) for part in dated.split("-") if part.isdecimal()]
+    if not parts or not 1990 <= parts[0] <= 2100:
+        return None
+    year, month, day = (*parts, 1, 1)[:3] if len(parts) > 1 else (parts[0], 1, 1)
+    return float((date.fromisoformat(as_of) - date(year, month, day)).days)
+
+
+def is_stale(dated: str, as_of: str, most: float = STALE_DAYS) -> bool:
+    """Whether a price is older than a year (or `most` days), undated, or of a day that is still to come."""
+    age = age_days(dated, as_of)
+    return age is None or not 0 <= age <= most
+
+
+def stale(known: Catalog, as_of: str, most: float = STALE_DAYS) -> list[OldPrice]:
+    """Every price of an accelerator or a node that is older than so many days on a day, the oldest first."""
+    found = [each for each in _prices(known, as_of) if is_stale(each.date, as_of, most)]
+    return sorted(found, key=lambda each: (-(each.age_days or 1e9), each.entry, each.basis))
+
+
+def _prices(known: Catalog, as_of: str) -> Iterator[OldPrice]:
+    listed = [(entry.id, price) for entry in known.accelerators.values() for price in entry.prices]
+    listed += [(entry.id, price) for entry in known.nodes.values() for price in entry.prices]
+    for entry, price in listed:
+        age = age_days(price.date, as_of)
+        yield OldPrice(
+            entry=entry, basis=price.basis, usd=price.usd, date=price.date, age_days=age, source=price.source
+        )
