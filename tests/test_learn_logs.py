@@ -86,7 +86,7 @@ def test_the_summary_of_a_whole_run_is_kept_apart(tmp_path: Path) -> None:
 
 
 def test_megatrons_arguments_become_columns(tmp_path: Path) -> None:
-    said = only_run(written(tmp_path, logs.megatron_arguments(), logs.megatron())).said
+    stated = only_run(written(tmp_path, logs.megatron_arguments(), logs.megatron())).stated
     expected = {"tp": "2", "pp": "1", "num_accelerators": "8", "global_batch_seqs": "128", "micro_batch": "1"}
     expected |= {
         "precision": "bf16",
@@ -95,8 +95,8 @@ def test_megatrons_arguments_become_columns(tmp_path: Path) -> None:
         "kv_heads": "8",
         "gated_mlp": "1",
     }
-    assert said.items() >= expected.items()
-    assert "vpp" not in said
+    assert stated.items() >= expected.items()
+    assert "vpp" not in stated
 
 
 BLOCKS = {"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": 2}
@@ -118,14 +118,14 @@ BLOCKS = {"recompute_granularity": "full", "recompute_method": "block", "recompu
 def test_columns_that_follow_from_arguments(
     tmp_path: Path, other: dict[str, object], column: str, value: str | None
 ) -> None:
-    assert only_run(written(tmp_path, logs.megatron_arguments(**other), logs.megatron())).said.get(column) == value
+    assert only_run(written(tmp_path, logs.megatron_arguments(**other), logs.megatron())).stated.get(column) == value
 
 
 def test_torchtitan_says_mesh_batch_and_device(tmp_path: Path) -> None:
     run = only_run(written(tmp_path, logs.TITAN_HEAD, logs.torchtitan()))
     assert run.device == "NVIDIA H100 80GB HBM3"
     expected = {"tp": "1", "pp": "1", "cp": "1", "zero_stage": "3", "global_batch_seqs": "16", "micro_batch": "2"}
-    assert run.said.items() >= (expected | {"seq_len": "8192"}).items()
+    assert run.stated.items() >= (expected | {"seq_len": "8192"}).items()
 
 
 @pytest.mark.parametrize(
@@ -139,14 +139,14 @@ def test_torchtitan_says_mesh_batch_and_device(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_other_dumps(line: str, pairs: list[tuple[str, str]]) -> None:
-    assert list(arguments.said(line)) == pairs
+    assert list(arguments.stated(line)) == pairs
 
 
 def test_a_setting_that_is_said_twice_differently_is_told_and_left_out(tmp_path: Path) -> None:
     twice = ["  tensor_model_parallel_size ........ 2", "  tensor_model_parallel_size ........ 4"]
     run = only_run(written(tmp_path, twice, logs.megatron()))
     assert run.conflicts == ("tensor_model_parallel_size is 2 and 4",)
-    assert "tp" not in run.said
+    assert "tp" not in run.stated
 
 
 def test_two_configurations_in_one_log_are_two_runs(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_two_configurations_in_one_log_are_two_runs(tmp_path: Path) -> None:
         logs.megatron_arguments(tensor_model_parallel_size=4), logs.megatron(other),
     )  # fmt: skip
     first, second = reading.read(path)
-    assert (first.said["tp"], second.said["tp"]) == ("2", "4")
+    assert (first.stated["tp"], second.stated["tp"]) == ("2", "4")
     assert steady(second.steps)[0].median == pytest.approx(4 * steady(first.steps)[0].median)
 
 
@@ -169,8 +169,8 @@ def test_a_restart_with_the_same_configuration_is_one_run(tmp_path: Path) -> Non
 
 def test_hostile_values_are_not_taken_over(tmp_path: Path) -> None:
     evil = ['  tensor_model_parallel_size ........ =cmd|"/c calc"!A1', "  world_size ........ $(rm -rf /)"]
-    said = only_run(written(tmp_path, evil, logs.megatron())).said
-    assert said.keys() <= {"global_batch_seqs"}
+    stated = only_run(written(tmp_path, evil, logs.megatron())).stated
+    assert stated.keys() <= {"global_batch_seqs"}
 
 
 # ---- which steps count -----------------------------------------------------------------------------------------------

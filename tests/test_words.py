@@ -58,6 +58,13 @@ LABELS = {
 SHARED_NAMES = {"Constraint": "a limit in the document of a plan (schema), and a row of a linear program (solver)"}
 """Public class names that may be defined twice -> why."""
 
+PRIVATE_NAMES = {
+    "told": "what it is (note, reason, message, chosen, ...)",
+    "said": "what it is (options, stated, flags, text, ...)",
+    "unsaid": "what is left to whom",
+    "beside": "what it is (other_pools, traffic, temporary, ...)",
+}
+"""Names that say nothing of what they hold -> what to call it."""
 _WORDS = {word: re.compile(rf"\b(?:{word})\b", re.IGNORECASE) for word in BANNED}
 _LABELS = {label: re.compile(rf"^{label} {{2,}}\S") for label in LABELS}
 _CODE = re.compile(r"`[^`]*`")
@@ -116,6 +123,29 @@ def test_help_is_plain() -> None:
 
 def test_messages_and_reports_are_plain() -> None:
     assert not _found(sentence for path in PACKAGE for sentence in _sentences(path))
+
+
+def _names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of every function, class, parameter, variable and attribute that is defined."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+
+
+def test_names_say_what_they_name() -> None:
+    assert {name for _, name in _names(ast.parse("class A: told = 1\ndef f(said): _beside = 2"))} == {
+        "A", "told", "f", "said", "_beside",
+    }  # fmt: skip
+    assert not [
+        f"{path.relative_to(ROOT)}:{line}: {name}: write {PRIVATE_NAMES[plain]}"
+        for path in PACKAGE
+        for line, name in _names(ast.parse(path.read_text(encoding="utf-8")))
+        if (plain := name.strip("_").lower()) in PRIVATE_NAMES
+    ]
 
 
 def test_a_public_class_name_means_one_class() -> None:

@@ -21,7 +21,7 @@ from planner.site.learning import LearntRow
 DOUBTFUL = 2.0
 """Times that a prediction of what really ran is hardly ever off: 8 of 2,380 published runs are, outside one sweep over
 plans that nobody would run."""
-BESIDE = "plan.json"
+PLAN_FILE = "plan.json"
 """What ``export`` leaves in a plan's folder: next to a log it says what ran."""
 
 
@@ -81,7 +81,7 @@ class Lesson:
                     "new": row.new,
                     "predicted_s": row.predicted_s,
                     "reason": row.reason,
-                    "told": list(row.measured.told),
+                    "told": list(row.measured.notes),
                     "row": dict(row.measured.row),
                 }
                 for row in self.rows
@@ -147,16 +147,18 @@ def lesson(
     there = of_site(site)
     if sum((bool(logs), step_time is not None, oom)) != 1:
         raise WrongQuestion("name one of: LOG..., --step-time TIME, --oom")
-    known, said = load(site=there.folder), measuring.given(given)
+    known, stated = load(site=there.folder), measuring.given(given)
     plans = _plans(plan, rank)
     if logs:
         name = there.profile.name
-        found = [each for log in logs for each in measuring.of_log(log, plans or _beside(log), said, known, name)]
+        found = [
+            each for log in logs for each in measuring.of_log(log, plans or _plan_next_to(log), stated, known, name)
+        ]
     else:
         if len(plans) > 1:
             raise WrongQuestion(f"{plan}: holds {len(plans)} plans; which one ran? --rank N")
         seconds = None if step_time is None else measuring.seconds(step_time)
-        found = [measuring.of_value(seconds, plans[0] if plans else None, said, there.profile.name)]
+        found = [measuring.of_value(seconds, plans[0] if plans else None, stated, there.profile.name)]
     rows, fit = learning.learn(there, found, known)
     every = () if plan is None else _plans(plan, None)
     return Lesson(site=there, rows=tuple(rows), fit=fit, plans=every if len(every) > 1 else (), source=str(plan))
@@ -174,9 +176,9 @@ def _plans(path: Path | None, rank: int | None) -> tuple[Plan, ...]:
     return (document.chosen(found, rank or 1, str(path)),)
 
 
-def _beside(log: Path) -> tuple[Plan, ...]:
+def _plan_next_to(log: Path) -> tuple[Plan, ...]:
     """The plan next to a log, where ``export`` left one."""
-    path = log.parent / BESIDE
+    path = log.parent / PLAN_FILE
     return _plans(path, None) if path.is_file() else ()
 
 

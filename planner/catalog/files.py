@@ -28,7 +28,7 @@ FOLDERS = (
     "fabric_efficiencies",
 )
 """Kinds of entries; a catalog folder holds a folder of TOML files for each, and `prices` with CSV files."""
-BESIDE = ("kernels.csv",)
+OTHER_FILES = ("kernels.csv",)
 """Files that may stand beside them: the measured kernels that an overlay was fitted to."""
 PRICED = {"accelerator": "accelerators", "node": "nodes"}
 PRICE_COLUMNS = ("kind", "id", "basis", "usd", "region", "date", "source", "low", "high", "assumed")
@@ -178,7 +178,7 @@ def misplaced(folder: Path) -> list[FileProblem]:
     known = (*FOLDERS, "prices", "priors", "intervals", "profiles", "parts")
     problems = []
     for path in _visible(folder):
-        if path.name in BESIDE and path.is_file():
+        if path.name in OTHER_FILES and path.is_file():
             continue
         if path.name not in known:
             hint = nearest(path.stem, known)

@@ -228,11 +228,11 @@ def loses(shape: dict[str, Any], tp: int) -> Iterator[Loss]:
     if shape["activation"] is None:
         yield Loss("workload.shape.activation", f"not known of this model: {_activation(shape)} is written")
     if shape["moe"] and shape["moe"]["router"] is None:
-        told = "softmax over the chosen experts and no balancing loss; add one, or experts fill unevenly"
-        yield Loss("workload.shape.moe.router", f"not known of this model: {told}")
+        reason = "softmax over the chosen experts and no balancing loss; add one, or experts fill unevenly"
+        yield Loss("workload.shape.moe.router", f"not known of this model: {reason}")
     elif shape["moe"] and shape["moe"]["router"]["score"] == "softmax" and shape["moe"]["router"]["groups"] > 1:
-        told = "groups are ranked by the sum of their best experts, DeepSeek-V2's by the best one"
-        yield Loss("workload.shape.moe.router.groups", told)
+        reason = "groups are ranked by the sum of their best experts, DeepSeek-V2's by the best one"
+        yield Loss("workload.shape.moe.router.groups", reason)
     yield from positions.unknown(shape, "1e-5")
     yield from _rotary_losses(shape)
     for name in ("extra_parameters", "extra_parameters_per_layer", "token_types"):
@@ -260,5 +260,7 @@ def _rotary_losses(shape: dict[str, Any]) -> Iterator[Loss]:
         if known[name] != fixed:
             yield Loss(f"{field}.{name}", f"has no option: {fixed} holds, the model has {known[name]}")
     if way == "llama3" and known["factor"] != 8:
-        told = f"--rope-scaling-factor {known['factor']:g} is read, but pretrain_gpt.py builds with 8: hand it on there"
-        yield Loss(f"{field}.factor", told)
+        reason = (
+            f"--rope-scaling-factor {known['factor']:g} is read, but pretrain_gpt.py builds with 8: hand it on there"
+        )
+        yield Loss(f"{field}.factor", reason)

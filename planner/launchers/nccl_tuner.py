@@ -150,11 +150,11 @@ def loses(plan: Plan) -> Iterator[Loss]:
             f"rules for {', '.join(unlike)} differ by pool; one table serves all nodes, so NCCL chooses these by itself"
         )
         yield Loss("communication.pools", what)
-    unsaid = sorted(
+    left_to_nccl = sorted(
         {rule.op for rule in plan.communication if rule.backend == "nccl"} - {r.op for r in tuned(plan)} - set(unlike)
     )
-    if unsaid and tuned(plan):
-        yield Loss("communication.op", f"NCCL chooses for {', '.join(unsaid)} by itself, as the plan leaves it")
+    if left_to_nccl and tuned(plan):
+        yield Loss("communication.op", f"NCCL chooses for {', '.join(left_to_nccl)} by itself, as the plan leaves it")
     yield from facts.other_runtime(plan, (plan.runtime.name,))
 
 

@@ -164,10 +164,14 @@ BALANCE = 1e-3
 
 def _moe_body(moe: dict[str, Any]) -> str:
     router = moe["router"] or {"score": "softmax", "normalised": True, "scaling": 1.0, "groups": 1, "bias_rate": 0}
-    said = {"score_func": router["score"], "route_norm": router["normalised"], "route_scale": router["scaling"]}
+    router_options = {
+        "score_func": router["score"],
+        "route_norm": router["normalised"],
+        "route_scale": router["scaling"],
+    }
     if router["groups"] > 1:
-        said |= {"num_expert_groups": router["groups"], "num_limited_groups": router["groups_per_token"]}
-    words = "\n".join(f"                {name}={_word(value)}," for name, value in said.items())
+        router_options |= {"num_expert_groups": router["groups"], "num_limited_groups": router["groups_per_token"]}
+    words = "\n".join(f"                {name}={_word(value)}," for name, value in router_options.items())
     return _MOE_BODY.replace("@ROUTER@", words).replace("@BALANCE@", repr(router["bias_rate"] or BALANCE))
 
 

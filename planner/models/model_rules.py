@@ -47,8 +47,8 @@ def _mixture(model: Model) -> Iterator[str]:
         yield f"moe.every = {moe.every:,}: no layer would be a mixture"
     if (router := moe.router) is not None:
         if moe.experts % router.groups or router.groups_per_token > router.groups:
-            said = f"{router.groups_per_token:,} of {router.groups:,} groups"
-            yield f"moe.router: {said}: groups must divide {moe.experts:,} experts, a token visits at most all"
+            limited = f"{router.groups_per_token:,} of {router.groups:,} groups"
+            yield f"moe.router: {limited}: groups must divide {moe.experts:,} experts, a token visits at most all"
         if (router.balance == "none") != (router.balance_loss == 0):
             yield f"moe.router.balance = {router.balance!r}: balance_loss is {router.balance_loss:g}"
     if moe.shared_gate and not moe.shared_ffn:

@@ -45,8 +45,8 @@ def softmax_router(normalised: bool | None = None) -> Callable[[Reader], Fields]
     """Mixtral's, gpt-oss's and Qwen's: a softmax and a loss over the batch; `norm_topk_prob` says what is left open."""
 
     def read(config: Reader) -> Fields:
-        said = config.flag("norm_topk_prob") if normalised is None else normalised
-        return {"score": "softmax", "normalised": said, **_balanced(config)}
+        is_normalised = config.flag("norm_topk_prob") if normalised is None else normalised
+        return {"score": "softmax", "normalised": is_normalised, **_balanced(config)}
 
     return read
 

@@ -215,13 +215,13 @@ def _stale(asked: Portfolio, instance: ProcureInstance, alternatives: tuple[sche
     if rate.code != "USD" and is_stale(rate.date, asked.as_of, OLD_RATE_DAYS):
         yield f"1 {rate.code}: {rate.usd:g} USD of {rate.date}"
     used = {pool.id for alternative in alternatives for pool in alternative.pools}
-    told_ = set()
+    seen = set()
     for pool in instance.pools:
         quote = pool.quote
         if pool.id in used and quote is not None and is_stale(quote.date, asked.as_of):
             line = f"{pool.node.id} {pool.way}: {quote.usd:,.2f} USD of {quote.date or 'no date'}"
-            if line not in told_:
-                told_.add(line)
+            if line not in seen:
+                seen.add(line)
                 yield line
 
 

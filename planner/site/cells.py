@@ -112,7 +112,7 @@ def _shape(shape: Mapping[str, Any]) -> dict[str, object]:
 
 def of_log(run: LoggedRun, catalog: Catalog) -> dict[str, str]:
     """What a log's own dump of its configuration says; the model by its shape, the accelerator by its driver's name."""
-    row = dict(run.said)
+    row = dict(run.stated)
     if run.runtime:
         row["runtime"] = run.runtime
     if "layers" in row:

@@ -48,12 +48,12 @@ def named(folder: Path | None) -> Site | None:
     """
     if folder is not None:
         return opened(folder, f"--site {folder}")
-    said = os.environ.get(VARIABLE)
-    return opened(Path(said), f"{VARIABLE}={said}") if said else None
+    named_by = os.environ.get(VARIABLE)
+    return opened(Path(named_by), f"{VARIABLE}={named_by}") if named_by else None
 
 
-def opened(folder: Path, said: str) -> Site:
-    """The site in a folder; `said` is how it was named.
+def opened(folder: Path, named_by: str) -> Site:
+    """The site in a folder; `named_by` is how it was named.
 
     Raises:
         WrongQuestion: there is no such folder, it is no site's, or its profile is wrong.
@@ -61,7 +61,7 @@ def opened(folder: Path, said: str) -> Site:
     folder = folder.expanduser()
     if not (folder / PROFILE).is_file():
         what = f"holds no {PROFILE}" if folder.is_dir() else "no such folder"
-        raise WrongQuestion(f"{said}: {what}; make a site with: clusterwright init site {folder}")
+        raise WrongQuestion(f"{named_by}: {what}; make a site with: clusterwright init site {folder}")
     return Site(folder, profile.read(folder / PROFILE))
 
 

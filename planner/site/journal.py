@@ -35,8 +35,8 @@ Row = Mapping[str, str]
 
 def identified(row: Row, site: str) -> dict[str, str]:
     """The row with its id: the same measurement of the same configuration has the same one."""
-    said = "\n".join(f"{column}={row.get(column, '')}" for column in COLUMNS if column not in PRIVATE)
-    return {**row, "id": f"{site}-{hashlib.sha256(said.encode()).hexdigest()[:10]}"}
+    identity = "\n".join(f"{column}={row.get(column, '')}" for column in COLUMNS if column not in PRIVATE)
+    return {**row, "id": f"{site}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}"}
 
 
 def read(path: Path) -> list[dict[str, str]]:

@@ -33,7 +33,7 @@ class Measured:
     """One row for the journal, and how it came about."""
 
     row: Mapping[str, str]
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
     """What was counted and what was not, in words."""
 
 
@@ -57,13 +57,13 @@ def given(texts: Sequence[str]) -> dict[str, str]:
     return row
 
 
-def of_log(path: Path, plans: Sequence[Plan], said: Mapping[str, str], catalog: Catalog, site: str) -> list[Measured]:
+def of_log(path: Path, plans: Sequence[Plan], stated: Mapping[str, str], catalog: Catalog, site: str) -> list[Measured]:
     """The measured rows of a log.
 
     Arguments:
         path: The log.
         plans: What may have run, one or several; of several the one that the log does not contradict.
-        said: Cells that a person states; they stand above the plan's.
+        stated: Cells that a person states; they stand above the plan's.
         catalog: Where names of accelerators and runtimes stand.
         site: Name of the site.
 
@@ -75,7 +75,7 @@ def of_log(path: Path, plans: Sequence[Plan], said: Mapping[str, str], catalog: 
     if not runs:
         known = ", ".join(shape.name for shape in FORMATS)
         raise WrongQuestion(f"{path}: no line of it is a step as one of these prints it: {known}")
-    found = [each for run in runs for each in _of_run(path, run, plans, said, catalog, site)]
+    found = [each for run in runs for each in _of_run(path, run, plans, stated, catalog, site)]
     if not found:
         most = max(len(run.steps) for run in runs)
         raise WrongQuestion(
@@ -84,16 +84,16 @@ def of_log(path: Path, plans: Sequence[Plan], said: Mapping[str, str], catalog: 
     return found
 
 
-def of_value(seconds: float | None, plan: Plan | None, said: Mapping[str, str], site: str) -> Measured:
+def of_value(seconds: float | None, plan: Plan | None, stated: Mapping[str, str], site: str) -> Measured:
     """The row of a time that a person states; None: the run ran out of memory.
 
     Raises:
         WrongQuestion: the plan and what is said do not describe a run.
     """
-    row = {**(cells.of_plan(plan) if plan else {}), **said}
+    row = {**(cells.of_plan(plan) if plan else {}), **stated}
     row |= {"step_time_s": f"{seconds:.6g}"} if seconds else {"metric": "oom"}
-    told = f"{format_seconds(seconds)} a step, as stated" if seconds else "out of memory, as stated"
-    return Measured(row=_completed(row, site, "--step-time" if seconds else "--oom"), told=(told,))
+    notes = f"{format_seconds(seconds)} a step, as stated" if seconds else "out of memory, as stated"
+    return Measured(row=_completed(row, site, "--step-time" if seconds else "--oom"), notes=(notes,))
 
 
 def seconds(text: str) -> float:
@@ -110,17 +110,17 @@ def seconds(text: str) -> float:
 
 
 def _of_run(
-    path: Path, run: LoggedRun, plans: Sequence[Plan], said: Mapping[str, str], catalog: Catalog, site: str
+    path: Path, run: LoggedRun, plans: Sequence[Plan], stated: Mapping[str, str], catalog: Catalog, site: str
 ) -> list[Measured]:
     logged = cells.of_log(run, catalog)
     batches = {str(each.batch) for each in run.steps if each.batch}
     if len(batches) == 1:
         logged["global_batch_seqs"] = batches.pop()
-    base = {**logged, **_planned(path, logged, plans, catalog), **said, **_memory(run)}
-    told = tuple(f"{each}: not taken over" for each in run.conflicts)
+    base = {**logged, **_planned(path, logged, plans, catalog), **stated, **_memory(run)}
+    notes = tuple(f"{each}: not taken over" for each in run.conflicts)
 
     def measured(row: Mapping[str, str], how: str) -> Measured:
-        return Measured(row=_completed({**base, **row}, site, str(path)), told=(how, *told))
+        return Measured(row=_completed({**base, **row}, site, str(path)), notes=(how, *notes))
 
     if run.out_of_memory:
         return [measured({"metric": "oom"}, f"ran out of memory after {len(run.steps):,} logged steps")]

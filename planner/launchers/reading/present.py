@@ -217,7 +217,7 @@ def _same(model: Model, shape: Mapping[str, Any], sequence: int | None) -> bool:
     plain = {field: value for field, value in shape.items() if field not in (*BUILT, *parts)}
     inner = [(have, shape[part]) for part, have in parts.items() if have is not None]
     return all(_fits(model, field, value) for field, value in plain.items()) and all(
-        getattr(have, name) == value for have, said in inner for name, value in said.items() if name != "router"
+        getattr(have, name) == value for have, stated in inner for name, value in stated.items() if name != "router"
     )
 
 
@@ -263,12 +263,14 @@ def _differences(found: FoundOptions, priced: Any) -> list[str]:
     return [*differs, *_other_values(found.shape, priced.workload.shape)]
 
 
-def _other_values(said: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[str]:
+def _other_values(stated: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[str]:
     """What the configuration says otherwise than the library's model of what neither time nor memory depends on."""
-    mine, known = ((shape.get("moe") or {}).get("router") or {} for shape in (said, model))
-    pairs = [(name, name, said, model) for name in BUILT if name != "rotary"]
-    pairs += [(f"rotary.{name}", name, said["rotary"], model.get("rotary") or {}) for name in said.get("rotary") or ()]
+    mine, known = ((shape.get("moe") or {}).get("router") or {} for shape in (stated, model))
+    pairs = [(name, name, stated, model) for name in BUILT if name != "rotary"]
+    pairs += [
+        (f"rotary.{name}", name, stated["rotary"], model.get("rotary") or {}) for name in stated.get("rotary") or ()
+    ]
     pairs += [(f"moe.router.{name}", name, mine, known) for name in mine if known]
-    for told, name, one, other in pairs:
+    for where, name, one, other in pairs:
         if name in one and other.get(name) is not None and one[name] != other[name]:
-            yield f"{told} is {one[name]}; the library's model has {other[name]}, and so has the plan"
+            yield f"{where} is {one[name]}; the library's model has {other[name]}, and so has the plan"

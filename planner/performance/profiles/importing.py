@@ -67,7 +67,7 @@ def imported(
     profiles = []
     for (model_id, part), found in sorted(named.items()):
         known = _asked_model(model) if model else find_model(model_id)
-        notes += _unsaid(found, known, precision, sequence)
+        notes += _assumed(found, known, precision, sequence)
         for kind, members in sorted(_by_kind(found, known, precision, sequence).items()):
             built = _built(known, catalog.accelerator(part), kind, members, notes)
             profiles.append(
@@ -142,7 +142,7 @@ Kind = tuple[str, int, bool, bool]
 """Precision, sequence, sequence parallelism, whether communication is in the times."""
 
 
-def _unsaid(rows: Iterable[ProfileRow], model: Model, precision: str | None, sequence: int | None) -> list[str]:
+def _assumed(rows: Iterable[ProfileRow], model: Model, precision: str | None, sequence: int | None) -> list[str]:
     """What neither the file nor the question says, and what is taken."""
     notes = []
     if precision is None and any(not row.precision for row in rows):

@@ -146,10 +146,10 @@ def _ordered(
 def _corrected(
     program: ProcureProgram, instance: ProcureInstance, choice: Choice, found: Arranged, outcome: Outcome, n: int
 ) -> bool:
-    """Whether the program had to be told something of the order."""
+    """Whether the program got another constraint, or a price, for the order of jobs."""
     for m, collision in enumerate(found.collisions):
         forbid(program, instance, choice, collision, f"{n}_{m}")
-    told = bool(found.collisions)
+    changed = bool(found.collisions)
     for m, (jobs, usd) in enumerate(found.lost_usd.items()):
         paid = sum(
             outcome.value(x) * instance.jobs[j].restart_days * sum(instance.pools[p].day_usd for p in place)
@@ -158,13 +158,13 @@ def _corrected(
         )
         if paid < usd * (1 - 1e-6) - 1e-2:
             charge(program, instance, choice, jobs, usd, f"{n}_{m}")
-            told = True
-    return told
+            changed = True
+    return changed
 
 
 def _dated(program: ProcureProgram, instance: ProcureInstance, choice: Choice, dates: set[int]) -> bool:
-    """Whether a purchase had to be told on which days it may begin."""
-    told = False
+    """Whether a purchase got a constraint on the days on which it may begin."""
+    changed = False
     for p, late in choice.late.items():
         pool = instance.pools[p]
         days = [day - pool.start_day for day in first_days(instance, pool)]
@@ -172,8 +172,8 @@ def _dated(program: ProcureProgram, instance: ProcureInstance, choice: Choice, d
             continue
         dates.add(p)
         on_first_days(program, p, sorted(day for day in days if day > 0), pool.copies)
-        told = True
-    return told
+        changed = True
+    return changed
 
 
 def _solution_of(

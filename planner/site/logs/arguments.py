@@ -84,7 +84,7 @@ _VALUE = re.compile(r"(?!(?:[Nn]one|null|~)$)[A-Za-z0-9][\w.:+-]{0,40}", re.ASCI
 _SWITCHES = {"True": "1", "true": "1", "False": "0", "false": "0"}
 
 
-def said(line: str) -> Iterator[tuple[str, str]]:
+def stated(line: str) -> Iterator[tuple[str, str]]:
     """``(argument, value)`` of everything a line says of a configuration; names as the framework has them."""
     if " .." in line and (found := DOTTED.search(line)):
         yield found[1], found[2]

@@ -173,8 +173,8 @@ def step(found: re.Match[str], at: int | None, batch: int | None, disturbed: boo
     per, seconds = _duration(groups)
     if number_of is None or seconds <= 0:
         return None
-    said = int(groups["batch"]) if "batch" in groups else batch
-    return LoggedStep(number_of, seconds, per, said, disturbed)
+    stated = int(groups["batch"]) if "batch" in groups else batch
+    return LoggedStep(number_of, seconds, per, stated, disturbed)
 
 
 def _duration(groups: dict[str, str]) -> tuple[Per, float]:

@@ -22,7 +22,7 @@ class _Run:
 
     steps: dict[str, list[LoggedStep]] = field(default_factory=dict)
     """By the name of the format."""
-    said: dict[str, str] = field(default_factory=dict)
+    stated: dict[str, str] = field(default_factory=dict)
     conflicts: dict[str, str] = field(default_factory=dict)
     device: str = ""
     memory: float | None = None
@@ -50,12 +50,12 @@ def read(path: Path) -> list[LoggedRun]:
 def _runs(text: Iterable[str]) -> Iterator[_Run]:
     run = _Run()
     for line in text:
-        said = [pair for pair in arguments.said(line) if arguments.known(*pair)]
-        if run.begun and any(run.said.get(name, value) != value for name, value in said):
+        stated = [pair for pair in arguments.stated(line) if arguments.known(*pair)]
+        if run.begun and any(run.stated.get(name, value) != value for name, value in stated):
             yield run  # a configuration that differs is dumped behind its steps
             run = _Run(device=run.device)
-        for name, value in said:
-            if (before := run.said.setdefault(name, value)) != value:
+        for name, value in stated:
+            if (before := run.stated.setdefault(name, value)) != value:
                 run.conflicts[name] = f"{name} is {before} and {value}"
         _noted(run, line)
     yield run
@@ -82,7 +82,7 @@ def _noted(run: _Run, line: str) -> None:
 
 def _step(run: _Run, shape: LogFormat, found: re.Match[str]) -> None:
     total = found.groupdict().get("total")
-    if total is not None and run.said.get("Total optimization steps") not in (None, total):
+    if total is not None and run.stated.get("Total optimization steps") not in (None, total):
         return  # a bar of something else: an evaluation, a download
     made = formats.step(found, run.at, None, run.disturbed)
     if made is None:
@@ -97,12 +97,12 @@ def _step(run: _Run, shape: LogFormat, found: re.Match[str]) -> None:
 def _finished(run: _Run) -> LoggedRun:
     shape = next((each for each in FORMATS if each.name in run.steps), None)
     both = {"Megatron-LM", "DeepSpeed"} <= run.steps.keys()
-    said = {name: value for name, value in run.said.items() if name not in run.conflicts}
+    stated = {name: value for name, value in run.stated.items() if name not in run.conflicts}
     return LoggedRun(
         format=shape.name if shape else "",
         runtime="megatron-deepspeed" if both else shape.runtime if shape else "",
         steps=tuple(run.steps[shape.name]) if shape else (),
-        said=arguments.columns(said),
+        stated=arguments.columns(stated),
         device=run.device,
         memory_bytes=run.memory or None,
         memory_kind=shape.memory_kind if shape and run.memory else "",

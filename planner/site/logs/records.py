@@ -33,7 +33,7 @@ class LoggedRun:
     runtime: str
     """Id of the runtime that prints so."""
     steps: tuple[LoggedStep, ...]
-    said: Mapping[str, str] = field(default_factory=dict)
+    stated: Mapping[str, str] = field(default_factory=dict)
     """Columns of ``docs/runs.md`` that the log's own dump of its configuration fills."""
     device: str = ""
     """The accelerator as its driver calls it, where that is logged."""

@@ -240,7 +240,9 @@ def _alone(asked: Study, best: Point) -> Iterator[Point]:
 
 def _both(asked: Study, best: Point) -> Iterator[Point]:
     steps = [
-        (n, place) for n, axis in enumerate(asked.axes) for place in _beside(axis.ordered, len(axis.values), best[n])
+        (n, place)
+        for n, axis in enumerate(asked.axes)
+        for place in _next_places(axis.ordered, len(axis.values), best[n])
     ]
     for k, (n, place) in enumerate(steps):
         for m, other in steps[k + 1 :]:
@@ -250,6 +252,6 @@ def _both(asked: Study, best: Point) -> Iterator[Point]:
                 yield tuple(here)
 
 
-def _beside(ordered: bool, values: int, place: int) -> list[int]:
+def _next_places(ordered: bool, values: int, place: int) -> list[int]:
     """The places next to one: of names, which have no order, all others."""
     return [near for near in range(values) if near != place and (not ordered or abs(near - place) == 1)]
