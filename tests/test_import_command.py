@@ -271,7 +271,7 @@ def test_what_the_trainer_fills_in_is_told(capsys: pytest.CaptureFixture[str], f
     assert whole["batch"]["global"] == 8 * 16
     assert whole["overlap"]["dp"]
     assert not whole["offload"]["optimizer"]
-    answer = ask(capsys, f"{line} --micro 2")
+    answer = ask(capsys, f"{line} --micro 2 --force")
     assert "per_device_train_batch_size" not in answer.report
     assert json.loads((folder / "mine.json").read_text(encoding="utf-8"))["plans"][0]["batch"]["global"] == 2 * 16
 
