@@ -4,7 +4,8 @@ import importlib
 import json
 import subprocess
 import sys
-from itertools import combinations
+from collections.abc import Iterator
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from benchmarks.spaces import SPACES, Space, posed, tiny, values
 from planner.cost.figures import Array
 from planner.search import bounded, costing
 from planner.search.problem import SearchProblem
-from planner.space.axes import LAYOUT_AXES
+from planner.space.axes import LAYOUT_AXES, Sharding
 from planner.space.grid import OPTION_DIMENSIONS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -112,7 +113,7 @@ def test_no_feasible_candidate_is_below_the_bound(space: Space) -> None:
 @_each_space
 def test_every_option_changes_some_cost_or_memory(space: Space) -> None:
     problem = posed(space.question())
-    told_apart: set[tuple[str, object, object]] = set()
+    distinct: set[tuple[str, object, object]] = set()
     pairs: set[tuple[str, object, object]] = set()
     for index, block in enumerate(problem.blocks):
         arrays = _some_rows(problem, index)
@@ -120,12 +121,28 @@ def test_every_option_changes_some_cost_or_memory(space: Space) -> None:
             for (i, one), (j, other) in combinations(enumerate(getattr(block.axes, axis)), 2):
                 pairs.add((axis, one, other))
                 if any(_differ(array, dimension, i, j) for array in arrays):
-                    told_apart.add((axis, one, other))
+                    distinct.add((axis, one, other))
+    for index, (plain, offloading) in enumerate(pairwise(problem.blocks)):  # apart, as not all ZeRO stages offload
+        shared = [s for s in offloading.axes.sharding if s in plain.axes.sharding]
+        if shared and (plain.axes.offload, offloading.axes.offload) == ((False,), (True,)):
+            pairs.add(("offload", False, True))
+            if any(not np.array_equal(*both) for both in _offloaded(problem, index, shared)):
+                distinct.add(("offload", False, True))
     assert pairs
     assert {axis for axis, *_ in pairs} >= {
         axis for axis, listed in values(problem).items() if _is_option(axis, listed)
     }
-    assert told_apart == pairs
+    assert distinct == pairs
+
+
+def _offloaded(problem: SearchProblem, index: int, shared: list[Sharding]) -> Iterator[tuple[Array, Array]]:
+    """Times, then memories, of a block and of the next, which offloads the optimizer, under the shardings of both."""
+    axis = OPTION_DIMENSIONS.index("sharding")
+    blocks = [_some_rows(problem, each) for each in (index, index + 1)]
+    places = [[problem.blocks[each].axes.sharding.index(s) for s in shared] for each in (index, index + 1)]
+    for found in zip(*blocks, strict=True):
+        one, other = (np.take(array, at, axis) for array, at in zip(found, places, strict=True))
+        yield one, other
 
 
 def _is_option(axis: str, listed: list[object]) -> bool:
