@@ -57,6 +57,9 @@ def _fields(record: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
         yield alias[1] if alias else node.target.id, kind, " ".join(str(said).split())
 
 
+DIGEST_SAYS = "First 16 digits of the SHA-256 of all else in what a file holds; readers say where it differs."
+
+
 def schemas() -> dict[Path, str]:
     """The text of all schemas, with what the records' docstrings say of the fields."""
     from planner import document
@@ -74,7 +77,7 @@ def schemas() -> dict[Path, str]:
         schema = document.json_schema(kind)
         for record in [schema, *schema.get("$defs", {}).values()]:
             for field, described in record["properties"].items():
-                if says := told[record["title"]][field]:
+                if says := told[record["title"]].get(field, DIGEST_SAYS):
                     described["description"] = says
         found[ROOT / "docs" / f"{name}.schema.json"] = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
     return found

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from planner import catalog as catalogs
 from planner import document, launchers, verify
-from planner.base.errors import WrongQuestion
+from planner.base.errors import DocumentChanged, WrongQuestion
 from planner.base.units import format_bytes, format_seconds, format_usd
 from planner.launchers import Bundle, astra_sim
 from planner.planning import by_layer
@@ -32,7 +33,30 @@ def opened(source: Source) -> tuple[Planned, str]:
     """
     if isinstance(source, PlanSet | Plan | Procurement):
         return source, source.kind
-    return document.load_any(Path(source).expanduser()), str(source)
+    found = document.load_any(Path(source).expanduser())
+    warn_of_changes(found, str(source))
+    return found, str(source)
+
+
+def read(path: Path, rank: int = 1) -> Plan:
+    """The plan of that rank in a file.
+
+    Raises:
+        WrongQuestion: it cannot be read, is an offer, or has no such rank.
+    """
+    found = document.load(path)
+    warn_of_changes(found, str(path))
+    return document.chosen(found, rank, str(path))
+
+
+def warn_of_changes(found: Planned, where: str) -> None:
+    """Says which catalogs are not those that a document was made with."""
+    first = found.plans[0] if isinstance(found, PlanSet) and found.plans else found
+    made = {} if isinstance(first, PlanSet) else first.generator.inputs
+    now = {f"catalog {origin}": version for origin, version in catalogs.load().versions().items()}
+    for name in [name for name, version in made.items() if name in now and now[name] != version]:
+        said = f"{where}: the {name.removeprefix('catalog ')} catalog has changed since it was written"
+        warnings.warn(DocumentChanged(f"{said}; the same question again gives today's figures"), stacklevel=3)
 
 
 def narrowed(found: Planned, where: str, *, rank: int | None, workload: str | None, alternative: int | None) -> Planned:

@@ -24,6 +24,10 @@ class NoAnswer(ClusterwrightError):
     exit_code = 1
 
 
+class DocumentChanged(UserWarning):
+    """A document is not what the program wrote, or what it was made from has changed since."""
+
+
 def malformed(error: Exception) -> str:
     """What is wrong with a text that was read, in words that do not name the reader."""
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)

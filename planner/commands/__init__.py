@@ -7,13 +7,15 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
-from planner.base.errors import ClusterwrightError
+from planner.base.errors import ClusterwrightError, DocumentChanged
 from planner.base.version import __version__
 from planner.commands.lazy import LazyCommand, LazyGroup, PipeClosed, usage_message
 from planner.commands.screen import render
@@ -91,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")
     try:
-        with _ends_in_order():
+        with _ends_in_order(), _changes_told():
             code = _run(argv)
         # Buffered output meets a closed pipe or a full disk only when it is flushed: do it where that can be handled.
         sys.stdout.flush()
@@ -120,6 +122,20 @@ def _ends_in_order() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def _changes_told() -> Iterator[None]:
+    """Shows what was edited, and which catalogs have changed, as a line beside the answer."""
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        render.error(str(message)) if category is DocumentChanged else shown(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DocumentChanged)
+        warnings.showwarning = show
+        yield
 
 
 def _discard_output() -> None:

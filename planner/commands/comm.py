@@ -44,12 +44,13 @@ def show(file: Path, rank: int, cluster: tuple[Path, ...], catalog: Path | None,
       clusterwright comm show plan.json
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
-    from planner import document, verify
+    from planner import verify
+    from planner.api import choosing as plans
     from planner.comm import run
     from planner.comm.calls.one_pool import listed
     from planner.commands.screen import comm_view, render
 
-    plan = document.chosen(document.load(file), rank, str(file))
+    plan = plans.read(file, rank)
     verify.check(plan, may_exceed_limits=True)
     known = catalogs.load(catalog)
     own = [catalogs.cluster_from_file(each.expanduser(), known) for each in cluster]
@@ -114,12 +115,13 @@ def choose(
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
     from planner import document, verify
+    from planner.api import choosing as plans
     from planner.base import writing
     from planner.comm import run
     from planner.comm.program import choosing
     from planner.commands.screen import comm_view, render
 
-    plan = document.chosen(document.load(file), rank, str(file))
+    plan = plans.read(file, rank)
     verify.check(plan, may_exceed_limits=True)
     asked = choosing.ChooseOptions(
         most=_at_least_one("--most", most),
@@ -138,7 +140,7 @@ def choose(
     if output is not None:
         writing.write(output, document.as_json(new), replace=True)
     if as_json:
-        render.json(document.dump(new))
+        render.json(document.stamped(new))
     else:
         comm_view.show_choice(new, found, output, cluster)
 

@@ -29,12 +29,11 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
     """  # noqa: D301 - click reads the control character itself
     from dataclasses import asdict
 
-    from planner import document
     from planner.api import choosing
     from planner.commands.screen import render
     from planner.planning import comparison
 
-    plans = [choosing.sound(document.chosen(document.load(file), 1, str(file))) for file in (mine, best)]
+    plans = [choosing.sound(choosing.read(file)) for file in (mine, best)]
     found = comparison.compare(plans[0], plans[1])
     if as_json:
         render.json(asdict(found))

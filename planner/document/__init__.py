@@ -4,7 +4,7 @@ from planner.document.files import chosen, load, load_any, load_document, offere
 from planner.document.money import for_another_run, goodput_of, money_section
 from planner.document.solution import FullestStage, PoolInUse, Solution, Spread
 from planner.document.writer import write
-from planner.schema.record import as_json, dump, json_schema
+from planner.schema.record import as_json, dump, json_schema, stamped
 
 __all__ = [
     "FullestStage",
@@ -23,5 +23,6 @@ __all__ = [
     "money_section",
     "offered",
     "parse",
+    "stamped",
     "write",
 ]

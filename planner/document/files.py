@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.base.errors import WrongQuestion, malformed, nearest
+from planner.base.errors import DocumentChanged, WrongQuestion, malformed, nearest
 from planner.schema import plan as schema
 from planner.schema.images import ImagePlan
 from planner.schema.procurement import Procurement
-from planner.schema.record import _adapter
+from planner.schema.record import DIGEST, _adapter, content_digest
 from planner.schema.study import StudyResult
 
 LARGEST_FILE = 200_000_000
@@ -106,8 +107,11 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type]) -> Any:
             f"{where}: schema_version is {data.get('schema_version')!r:.40}, this program reads "
             f"{schema.SCHEMA_VERSION}; write the plan again with this version (clusterwright plan ... -o FILE)"
         )
+    content = {key: value for key, value in data.items() if key != DIGEST}
+    if data.get(DIGEST, digest := content_digest(content)) != digest:
+        warnings.warn(DocumentChanged(f"{where}: edited since it was written"), stacklevel=2)
     try:
-        return _adapter(kinds[kind]).validate_json(json.dumps(data), strict=True)
+        return _adapter(kinds[kind]).validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
         raise WrongQuestion("\n".join(_format_finding(where, each) for each in error.errors()[:10])) from None
 

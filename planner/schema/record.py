@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -133,6 +134,8 @@ def dump(document: Record) -> dict[str, Any]:
     return _pruned(dumped)
 
 
+DIGEST = "digest"
+"""Key of a written document's digest."""
 ABSENT = (
     "expanded",
     "placement",
@@ -167,12 +170,34 @@ def _pruned(table: dict[str, Any]) -> dict[str, Any]:
 def json_schema(kind: type) -> dict[str, Any]:
     """The JSON Schema of a document's kind: every key is there in what is written, and no other."""
     described: dict[str, Any] = _adapter(kind).json_schema(by_alias=True, mode="serialization")
+    described["properties"][DIGEST] = {"default": None, "title": "Digest", "type": "string"}
     for record in [described, *described.get("$defs", {}).values()]:
         # What a document written before a field existed lacks has no value; all else must be there.
         record["required"] = [key for key, each in record["properties"].items() if each.get("default", "") is not None]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
 
 
+def stamped(document: Record) -> dict[str, Any]:
+    """A document as JSON types with the digest of its content, by which readers see that it was edited."""
+    table = dump(document)
+    return {**table, DIGEST: content_digest(table)}
+
+
+def content_digest(table: Mapping[str, Any]) -> str:
+    """The first 16 digits of the SHA-256 of all but the digest, however it is laid out: ``1.0`` and ``1`` are one."""
+    content = {key: _whole(value) for key, value in table.items() if key != DIGEST}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _whole(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [*map(_whole, value)]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def as_json(document: Record) -> str:
-    """The document's JSON text."""
-    return json.dumps(dump(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """The document's JSON text, with its digest."""
+    return json.dumps(stamped(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

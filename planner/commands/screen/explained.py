@@ -59,7 +59,7 @@ def show(
     found = choosing.narrowed(given, where, rank=rank, workload=workload, alternative=alternative)
     if isinstance(found, Procurement):
         if as_json:
-            render.json(document.dump(found if alternative is None else found.alternatives[alternative - 1]))
+            render.json(document.stamped(found if alternative is None else found.alternatives[alternative - 1]))
         else:
             procure_view.show(found, alternative or 1)
         return
@@ -67,6 +67,6 @@ def show(
     for plan in (chosen,) if as_json else report.printed(found, chosen):
         choosing.sound(plan)
     if as_json:
-        render.json(document.dump(chosen))
+        render.json(document.stamped(chosen))
     else:
         report.explained(found, chosen)

@@ -43,7 +43,7 @@ def hand_over(found: Answer, show: Callable[[Answer], None], *, as_json: bool, o
     if output is not None:
         writing.write(output, document.as_json(found), replace=True)
     if as_json:
-        render.json(document.dump(found))
+        render.json(document.stamped(found))
         return
     show(found)
     render.text()
