@@ -29,9 +29,10 @@ class Answer(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The JSON that was printed, without `meta`."""
+        """The JSON that was printed, without `meta` and its digest."""
         found: dict[str, Any] = json.loads(self.out)
         found.pop("meta", None)
+        found.pop("digest", None)
         return found
 
 

@@ -315,7 +315,7 @@ def test_a_plan_set_is_a_sequence_and_a_table() -> None:
     frame = found.to_frame()
     assert list(frame["rank"]) == [1, 2, 3] and frame["step_time_s"].is_monotonic_increasing
     assert pickle.loads(pickle.dumps(found)) == found
-    assert json.loads(found.to_json()) == document.dump(found)
+    assert json.loads(found.to_json()) == document.stamped(found)
 
 
 def test_a_report_is_plain_and_in_keywords(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

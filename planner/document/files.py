@@ -17,6 +17,8 @@ from planner.schema.study import StudyResult
 
 LARGEST_FILE = 200_000_000
 """Bytes; no plan is larger."""
+LARGEST_STUDY = 2_000_000_000
+"""Bytes of a study with all its trials."""
 
 
 def load(path: Path) -> schema.PlanSet | schema.Plan:
@@ -51,17 +53,17 @@ def load_document(path: Path) -> schema.PlanSet | schema.Plan | Procurement | St
         WrongQuestion: as :func:`load_any`.
     """
     found: schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan = _parsed(
-        _json(path), str(path), {**PLANS, "study": StudyResult, "image-plan": ImagePlan}
+        _json(path, LARGEST_STUDY), str(path), {**PLANS, "study": StudyResult, "image-plan": ImagePlan}
     )
     return found
 
 
-def _json(path: Path) -> object:
+def _json(path: Path, largest: int = LARGEST_FILE) -> object:
     try:
         if not (path.is_file() or path.is_dir() or not path.exists()):
             raise WrongQuestion(f"{path}: not a regular file")
-        if path.stat().st_size > LARGEST_FILE:
-            raise WrongQuestion(f"{path}: larger than {LARGEST_FILE:,} bytes; that is not a plan")
+        if path.stat().st_size > largest:
+            raise WrongQuestion(f"{path}: larger than {largest:,} bytes; that is no document")
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise WrongQuestion(f"{path}: {error.strerror or error}") from None

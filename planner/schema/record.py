@@ -184,8 +184,11 @@ def stamped(document: Record) -> dict[str, Any]:
 
 
 def content_digest(table: Mapping[str, Any]) -> str:
-    """The first 16 digits of the SHA-256 of all but the digest, however it is laid out: ``1.0`` and ``1`` are one."""
-    content = {key: _whole(value) for key, value in table.items() if key != DIGEST}
+    """The first 16 digits of the SHA-256 of all that follows from the question: without ``meta``, the seconds it took.
+
+    How the file is laid out makes no difference, nor whether numbers are written as ``1.0`` or ``1``.
+    """
+    content = {key: _whole(value) for key, value in table.items() if key not in (DIGEST, "meta")}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -16,9 +16,6 @@ from planner.study.program import storing
 from planner.study.program.evaluation import Evaluator
 from planner.study.question.study import Study
 
-LARGEST_FILE = 2_000_000_000
-"""Bytes."""
-
 
 def load(path: Path) -> StudyResult:
     """A study's document from a file.
@@ -26,26 +23,9 @@ def load(path: Path) -> StudyResult:
     Raises:
         WrongQuestion: no such file, or not such a document.
     """
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        if path.stat().st_size > LARGEST_FILE or not path.is_file():
-            raise WrongQuestion(f"{path}: not a file that a study was written to")
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise WrongQuestion(f"{path}: not JSON ({error})") from None
-    if not isinstance(data, dict) or data.get("kind") != "study":
-        kind = data.get("kind") if isinstance(data, dict) else None
-        raise WrongQuestion(f"{path}: kind is {kind!r:.40}; expected study (clusterwright design STUDY.toml -o FILE)")
-    if data.get("schema_version") != 1:
-        raise WrongQuestion(f"{path}: schema_version is {data.get('schema_version')!r:.40}; this program reads 1")
-    try:
-        found: StudyResult = TypeAdapter(StudyResult).validate_python(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise WrongQuestion(f"{path}: {'.'.join(str(x) for x in first['loc'])}: {first['msg']}") from None
+    found = document.load_document(path)
+    if not isinstance(found, StudyResult):
+        raise WrongQuestion(f"{path}: kind is {found.kind!r}; expected study (clusterwright design STUDY.toml -o FILE)")
     return found
 
 
