@@ -23,7 +23,7 @@ Values = Mapping[str, Value]
 
 
 def thinned(values: Sequence[Value], most: int, must: Value) -> list[Value]:
-    """At most so many of the values, evenly, with the ends and one that must be among them."""
+    """At most `most` of the values, evenly spaced, with both ends and the value `must`."""
     if len(values) <= most:
         return list(values)
     places = {round(n * (len(values) - 1) / (most - 1)) for n in range(most)}

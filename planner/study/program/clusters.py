@@ -23,7 +23,7 @@ _REMEMBERED = 4096
 
 
 def each(path: str) -> Literal["accelerator", "node", "port"]:
-    """What there are many of, where a figure has a rate."""
+    """Whether a figure at a dotted path is of an accelerator, a node or a port: what its rate is multiplied by."""
     if path.endswith("nic_bandwidth"):
         return "port"
     return "accelerator" if path.startswith("accelerator.") or path == "node.scaleup.bandwidth" else "node"
@@ -144,7 +144,7 @@ class Clusters:
         return hour.total * found.accelerators
 
     def request(self, workload: StudyWorkload, values: Values) -> Request:
-        """What a workload asks of a point's cluster, without a price of its own making."""
+        """The request that a workload makes on the cluster of a point (axis -> value, SI), with the catalog's price."""
         found, rent = self.cluster(values), self.study.costs.basis
         key = (workload, found.node.id)
         if key not in self._requests:
@@ -153,7 +153,7 @@ class Clusters:
         return replace(self._requests[key], cluster=found, counts=(found.count,))
 
     def priced(self, workload: StudyWorkload, values: Values) -> Request:
-        """The same with the study's price of an hour, as its plans are to say it."""
+        """That request with the study's own price of an hour, which its plans then state."""
         wanted = self.request(workload, values)
         if self.study.costs.basis != "purchase":
             return wanted
@@ -163,7 +163,7 @@ class Clusters:
         return replace(wanted, price=price, sold_as=wanted.cluster.node.id, price_basis="owned")
 
     def measured(self, of: str, values: Values) -> float:
-        """A measure that needs no plan.
+        """A measure that needs no plan: capital (US dollars), power (watts) or accelerators, at a point.
 
         Raises:
             WrongQuestion: it is not known.
@@ -176,7 +176,7 @@ class Clusters:
         return self.power(values) if of == "power" else float(self.cluster(values).accelerators)
 
     def extreme(self, of: str, *, largest: bool) -> float:
-        """The least or the largest that such a measure gets on the axes, found one axis at a time."""
+        """The least or the largest value of a measure that needs no plan over all axes, found one axis at a time."""
         study = self.study
         point, best = [0] * len(study.axes), self.measured(of, study.values(tuple(0 for _ in study.axes)))
         for _ in range(2):

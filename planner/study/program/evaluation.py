@@ -82,17 +82,17 @@ class Evaluator:
         """Plan searches made; the other points needed none."""
 
     def one(self, point: Point) -> PointOutcome:
-        """One point."""
+        """The outcome of one point (its place on every axis)."""
         return self.many([point])[0]
 
     def many(self, points: Sequence[Point], advance: Callable[[int], None] | None = None) -> list[PointOutcome]:
-        """Several points, those of one space side by side."""
+        """The outcomes of several points, in their order; those with one plan space are searched together."""
         return self.valued([self.study.values(point) for point in points], points, advance)
 
     def valued(
         self, values: Sequence[Values], points: Sequence[Point], advance: Callable[[int], None] | None = None
     ) -> list[PointOutcome]:
-        """The same of any values, on the axes' lattice or off it; `points` only names them."""
+        """The outcomes at any values of the axes (SI), also between those listed; `points` only names them."""
         limits = [self._limits(each) for each in values]
         wanted = [each for each, (_, broken, why) in zip(values, limits, strict=True) if not why and _kept(broken)]
         self._search(wanted)
@@ -116,7 +116,7 @@ class Evaluator:
         return self._loose
 
     def bounds(self, values: Sequence[Values]) -> list[dict[str, float]]:
-        """What is violated of each point, as far as that is known without a plan."""
+        """For each point, constraint -> by what share it is exceeded (0 or less: kept), as far as no plan is needed."""
         return [self._limits(each)[1] for each in values]
 
     def allowed(self, point: Point) -> bool:
@@ -125,7 +125,7 @@ class Evaluator:
         return not why and _kept(broken)
 
     def plan_key(self, point: Point) -> Key:
-        """What a point's outcome follows from: the searches that it needs, and what its cluster costs and draws."""
+        """A key that points with the same outcome share: their searches, US dollars of an hour and watts."""
         if point not in self._plan_keys:
             self._plan_keys[point] = self._plan_key_of(self.study.values(point))
         return self._plan_keys[point]
@@ -185,7 +185,7 @@ class Evaluator:
         return self._spaces[key]
 
     def prepared(self, workload: StudyWorkload, values: Values) -> Prepared | str:
-        """A workload's question on a point's cluster; or why there is none."""
+        """A workload's question on a point's cluster, prepared for the search; or why there is none, in words."""
         cluster = self.clusters.cluster(values)
         space = self._space(workload, cluster, values)
         return space if isinstance(space, str) else question.moved(space.prepared, cluster)

@@ -58,7 +58,7 @@ def distributions(study: Study) -> dict[str, Any]:
 
 
 def point(study: Study, params: Mapping[str, Any]) -> Point:
-    """The point that a trial proposes."""
+    """The place on every axis that a trial's parameters (axis -> place or name) mean."""
     return tuple(
         int(params[axis.path]) if axis.ordered else axis.values.index(params[axis.path]) for axis in study.axes
     )
@@ -72,12 +72,12 @@ def _params(study: Study, point: Point) -> dict[str, Any]:
 
 
 def seeded(seed: int, number: int) -> int:
-    """A trial's own seed."""
+    """The seed of trial `number`, derived from the study's."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{number}".encode()).digest()[:4], "big")
 
 
 def ordinal(among: Any, number: int) -> int:
-    """A trial's number when those that were lost are not counted."""
+    """The number of a trial among `among`, from 0, when lost trials are not counted."""
     from optuna.trial import TrialState
 
     lost = among.get_trials(deepcopy=False, states=(TrialState.FAIL,))
@@ -179,7 +179,7 @@ def tried(asked: Study, among: optuna.Study, may: KnownPoints) -> set[Hashable]:
 
 
 def drawn(asked: Study, among: optuna.Study, seed: int, may: KnownPoints) -> dict[str, Any]:
-    """A point at random that may be tried; the last drawn, if none of many may."""
+    """Parameters of a random point that `may` be tried; if none of many draws may, the last drawn."""
     rng, before = random.Random(seed), tried(asked, among, may)
     for _ in range(DRAWS):
         here = tuple(rng.randrange(len(axis.values)) for axis in asked.axes)

@@ -60,7 +60,7 @@ def run(
 def _stored_outcome(
     found: optuna.Study, trial: Any, outcome: PointOutcome, best: float | None, advance: Progress
 ) -> float | None:
-    """Stores an outcome."""
+    """Stores the outcome of a trial and tells Optuna; returns the best first objective so far."""
     names = list(outcome.objectives)
     for name, value in outcome.violations.items():
         trial.set_constraint(name, value)
@@ -78,7 +78,7 @@ def _stored_outcome(
 
 
 def stored(outcome: PointOutcome) -> dict[str, Any]:
-    """What of an outcome a journal keeps."""
+    """The part of an outcome that a journal keeps, as JSON values."""
     return {
         "objectives": outcome.objectives,
         "measures": outcome.measures,
@@ -89,7 +89,7 @@ def stored(outcome: PointOutcome) -> dict[str, Any]:
 
 
 def brief(candidate: Any) -> dict[str, Any]:
-    """A candidate in few words."""
+    """A candidate as :class:`planner.schema.study.Brief` has it: seconds, bytes, layout and options."""
     options = candidate.options
     return {
         "step_time_s": candidate.time,
@@ -106,7 +106,7 @@ def brief(candidate: Any) -> dict[str, Any]:
 
 
 def counted(found: optuna.Study) -> int:
-    """Trials that were begun, those that were lost left out."""
+    """How many trials were begun and not lost."""
     from optuna.trial import TrialState
 
     states = (TrialState.COMPLETE, TrialState.RUNNING)
@@ -114,7 +114,7 @@ def counted(found: optuna.Study) -> int:
 
 
 def release(found: optuna.Study) -> int:
-    """Gives up the trials of workers that are no more; how many those were."""
+    """Marks the running trials of workers that have ended as failed; returns how many."""
     import datetime
 
     from optuna.exceptions import UpdateFinishedTrialError

@@ -104,7 +104,7 @@ def bounded(path: str, value: float) -> float:
 
 
 def known(path: str) -> str:
-    """A path as it is spelt in full.
+    """The dotted path of a figure, spelt in full.
 
     Raises:
         WrongQuestion: no such figure; the message names the nearest.
@@ -144,7 +144,7 @@ def built(catalog: Catalog, base: Base, values: Mapping[str, Value]) -> Cluster:
 
 
 def current(found: Cluster, path: str) -> Value | None:
-    """A figure of a cluster; None where it has none."""
+    """The value (SI) that a cluster has at a dotted path; None where it has none."""
     part, *names = path.split(".")
     if path == "node.scaleup.bandwidth":
         return found.scaleup.bandwidth

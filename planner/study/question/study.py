@@ -87,11 +87,11 @@ class Study:
 
     @property
     def size(self) -> int:
-        """Points of the outer space."""
+        """How many points the axes span."""
         return math.prod(len(axis.values) for axis in self.axes)
 
     def point(self, index: int) -> Point:
-        """The point of that number; the last axis turns fastest."""
+        """The place on every axis of point `index`, from 0; the last axis changes fastest."""
         found: list[int] = []
         for axis in reversed(self.axes):
             index, place = divmod(index, len(axis.values))
