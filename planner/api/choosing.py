@@ -55,8 +55,8 @@ def warn_of_changes(found: Planned, where: str) -> None:
     made = {} if isinstance(first, PlanSet) else first.generator.inputs
     now = {f"catalog {origin}": version for origin, version in catalogs.load().versions().items()}
     for name in [name for name, version in made.items() if name in now and now[name] != version]:
-        said = f"{where}: the {name.removeprefix('catalog ')} catalog has changed since it was written"
-        warnings.warn(DocumentChanged(f"{said}; the same question again gives today's figures"), stacklevel=3)
+        change = f"{where}: the {name.removeprefix('catalog ')} catalog has changed since it was written"
+        warnings.warn(DocumentChanged(f"{change}; the same question again gives today's figures"), stacklevel=3)
 
 
 def narrowed(found: Planned, where: str, *, rank: int | None, workload: str | None, alternative: int | None) -> Planned:
