@@ -653,7 +653,7 @@ def test_an_enumerations_journal_is_held_to_its_question(searched, tmp_path, mon
         (tmp_path / "none.journal", TINY, {"resume": True}, "leave it out to begin"),
         (journal, TINY, {}, "every point is evaluated; name another"),
         (notes, TINY, {}, "not a journal"),
-        ("postgresql://me:secret@host/x", TINY, {}, "--storage host/x: every point"),
+        ("postgresql://me:secret@host/x", TINY, {}, "--storage postgresql://host/x: every point"),
     ]:
         before = Path(place).read_text() if Path(place).exists() else None
         with pytest.raises(WrongQuestion, match=says):
@@ -743,7 +743,7 @@ def test_the_command_refuses_kindly(tmp_path, capsys):
     assert run("design", "merge", str(file)) == 2
     assert "merge what" in capsys.readouterr().err
     assert run("design", "merge", str(file), str(file)) == 2
-    assert "not JSON" in capsys.readouterr().err
+    assert "a document is JSON" in capsys.readouterr().err
 
 
 def test_questions_differ_line_by_line():

@@ -73,7 +73,7 @@ def _json(path: Path, largest: int = LARGEST_FILE) -> object:
         data: object = json.loads(text, parse_constant=_not_finite)
     except json.JSONDecodeError as error:
         raise WrongQuestion(
-            f"{path}:{error.lineno}: {error.msg}; a plan is JSON (clusterwright plan ... -o plan.json)"
+            f"{path}:{error.lineno}: {error.msg}; a document is JSON (clusterwright plan ... -o plan.json)"
         ) from None
     except (ValueError, RecursionError) as error:
         raise WrongQuestion(f"{path}: {malformed(error)}") from None
