@@ -44,12 +44,18 @@ def plan(
     """
     if options.noise_scale is not None:
         return _by_goodput(model, cluster, options, progress)
+    if options.shortlist is None and options.to is not None:
+        raise WrongQuestion("--to names what must start the plans of a shortlist: --shortlist 5")
     if several(cluster, options):
+        if options.shortlist is not None:
+            raise WrongQuestion("--shortlist: of plans on one pool; --top lists those over several")
         from planner.hetero import run as mixed_planning
 
         return mixed_planning.plan(*pooled_request(model, cluster, options), progress)
     there = folder.named(options.site)
     known, wanted = request(model, cluster, options)
+    if options.shortlist is not None:
+        return learning.shortlist(there, known, wanted, options.shortlist, options.to, progress)
     return planning.plan(known, wanted, progress) if there is None else learning.plan(there, known, wanted, progress)
 
 

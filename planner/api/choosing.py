@@ -11,7 +11,7 @@ from planner import catalog as catalogs
 from planner import document, launchers, verify
 from planner.base.errors import DocumentChanged, WrongQuestion
 from planner.base.units import format_bytes, format_seconds, format_usd
-from planner.launchers import Bundle, astra_sim
+from planner.launchers import Bundle, astra_sim, benchmark
 from planner.planning import by_layer
 from planner.schema.hardware import Cluster
 from planner.schema.plan import Plan, PlanSet
@@ -135,21 +135,31 @@ def _fits(plan: Plan) -> None:
 
 
 def bundles(
-    plans: Sequence[Plan], alone: bool, target: str, given: Mapping[str, str], cluster: Cluster | None
+    plans: Sequence[Plan],
+    alone: bool,
+    target: str,
+    given: Mapping[str, str],
+    cluster: Cluster | None,
+    measure: bool = False,
 ) -> tuple[dict[str, Bundle], list[str]]:
     """Folder's name -> its files; and why the plans that a target cannot express are left out (unless all are).
 
-    `cluster` is the plans' own where it is not in the catalog: a simulator needs its figures.
+    `cluster` is the plans' own where it is not in the catalog: a simulator needs its figures. To `measure` them, each
+    is a few steps on mock data, and a script in the folder above runs them in turn.
     """
     if cluster is not None and target != SIMULATOR:
         raise WrongQuestion("--cluster is for astra-sim: launchers find all they need in the plan.")
+    if measure and target == SIMULATOR:
+        raise WrongQuestion("--benchmark: astra-sim runs no training")
     exporters = () if target == SIMULATOR else launchers.parts(target)
     known = catalogs.load()
     made, refused = {}, []
     for plan in plans:
         try:
             made["" if alone else f"rank-{plan.rank}"] = (
-                launchers.bundle(plan, exporters, launchers.of_its_pools(given, plan, plans))
+                launchers.bundle(
+                    plan, exporters, launchers.of_its_pools(given, plan, plans), benchmark.short if measure else None
+                )
                 if exporters
                 else astra_sim.bundle(plan, by_layer.of_plan(known, plan, cluster))
             )
@@ -157,6 +167,8 @@ def bundles(
             refused.append(str(error))
     if not made:
         raise WrongQuestion("\n".join(refused[:1] if len(set(refused)) == 1 else refused))
+    if measure and not alone:
+        made = {"": benchmark.in_turn(list(made), exporters), **made}
     return made, refused
 
 

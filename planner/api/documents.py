@@ -83,6 +83,7 @@ def export(
     alternative: int | None = None,
     set: Mapping[str, str | float] | None = None,
     cluster: Named | None = None,
+    benchmark: bool = False,
     force: bool = False,
 ) -> Exported:
     """A plan, or each plan of a set, as the files of a launcher.
@@ -96,6 +97,7 @@ def export(
         alternative: Of an offer: which (1).
         set: Settings that a plan does not have.
         cluster: The plan's own, for ``"astra-sim"``, where it is not in the catalog.
+        benchmark: Fifty steps on mock data for each plan, and a script that runs them in turn.
         force: Whether a folder that export wrote is replaced.
 
     Raises:
@@ -109,7 +111,8 @@ def export(
     """
     chosen, alone = choosing.launched(plans, rank=rank, workload=workload, alternative=alternative)
     given = {name: str(value) for name, value in (set or {}).items()}
-    bundles, refused = choosing.bundles(chosen, alone, to, given, None if cluster is None else as_cluster(cluster))
+    own = None if cluster is None else as_cluster(cluster)
+    bundles, refused = choosing.bundles(chosen, alone, to, given, own, benchmark)
     if output is not None:
         launchers.write(Path(output).expanduser(), bundles, replace=force)
     return Exported(

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planner import document, planning
+from planner import document, launchers, planning
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_percent, format_seconds
 from planner.catalog import Catalog, load
+from planner.launchers import facts
+from planner.launchers.bundle import refusals, trainers
+from planner.launchers.target import Exporter
+from planner.planning import shortlist as shortlisting
+from planner.planning.shortlist import ShortlistOptions
 from planner.question.request import Request
-from planner.schema.plan import Plan, PlanSet, SiteSection
+from planner.schema.plan import Plan, PlanSet, ShortlistSection, SiteSection
 from planner.site import folder, journal, learning, measuring
 from planner.site import runs as site_runs
 from planner.site.folder import Site
@@ -21,6 +27,8 @@ from planner.site.learning import LearntRow
 DOUBTFUL = 2.0
 """Times that a prediction of what really ran is hardly ever off: 8 of 2,380 published runs are, outside one sweep over
 plans that nobody would run."""
+MOST_LISTED = 30
+"""Plans of a shortlist: more than anybody runs."""
 PLAN_FILE = "plan.json"
 """What ``export`` leaves in a plan's folder: next to a log it says what ran."""
 
@@ -182,7 +190,13 @@ def _plan_next_to(log: Path) -> tuple[Plan, ...]:
     return _plans(path, None) if path.is_file() else ()
 
 
-def plan(there: Site, known: Catalog, wanted: Request, progress: planning.Progress | None = None) -> PlanSet:
+def plan(
+    there: Site,
+    known: Catalog,
+    wanted: Request,
+    progress: planning.Progress | None = None,
+    pick: Callable[[Sequence[Plan]], Sequence[int]] | None = None,
+) -> PlanSet:
     """As :func:`planner.planning.plan`, with what a site has measured.
 
     Raises:
@@ -190,10 +204,52 @@ def plan(there: Site, known: Catalog, wanted: Request, progress: planning.Progre
         NoAnswer: no plan fits or keeps the limits.
     """
     runs = site_runs.of_site(there)
-    found = planning.plan(known, wanted, progress, runs)
+    found = planning.plan(known, wanted, progress, runs, pick)
     unmeasured = next((each.rank for each in found.plans if each.measured is None), None)
     excluded = [learning.described(row) for row in runs.out_of_memory(wanted)]
     return replace(found, site=section(there, learning.latest(there), excluded, unmeasured))
+
+
+def shortlist(
+    there: Site | None,
+    known: Catalog,
+    wanted: Request,
+    count: int,
+    target: str | None,
+    progress: planning.Progress | None = None,
+) -> PlanSet:
+    """The plans to run in turn: of the best, those that differ in degrees or schedule and that a target starts.
+
+    Raises:
+        WrongQuestion: no such target, or not so many plans.
+        NoAnswer: no plan fits, or the target starts none.
+    """
+    if not 1 <= count <= MOST_LISTED:
+        raise WrongQuestion(f"--shortlist {count}: must be from 1 to {MOST_LISTED}")
+    exporters = () if target is None else launchers.parts(target)
+    options = ShortlistOptions(count=count, able=partial(_starts, exporters), measured=())
+    asked = replace(wanted, top=shortlisting.LOOKED_AT)
+
+    def pick(plans: Sequence[Plan]) -> list[int]:
+        return shortlisting.pick(plans, replace(options, measured=[plan for plan in plans if plan.measured]))
+
+    found = (
+        planning.plan(known, asked, progress, None, pick)
+        if there is None
+        else plan(there, known, asked, progress, pick)
+    )
+    about = ShortlistSection(target=target, tied=shortlisting.TIED, regret=shortlisting.regret(found.plans))
+    return replace(found, shortlist=about)
+
+
+def _starts(exporters: Sequence[Exporter], plan: Plan) -> bool:
+    """Whether all parts of a target express a plan; any trainer, where no target is named."""
+    if plan.waived:
+        return False
+    complete = facts.complete(plan)
+    if not exporters:
+        return bool(trainers(complete)[0])
+    return not any(why for exporter in exporters for why in refusals(complete, exporter))
 
 
 def refitted(site: Path | None) -> tuple[Site, dict[str, Any]]:

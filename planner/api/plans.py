@@ -74,6 +74,8 @@ def plan(
     max_cost: float | str | None = None,
     launchable: bool = False,
     top: int = 5,
+    shortlist: int | None = None,
+    to: str | None = None,
     all: bool = False,
     progress: planning.Progress | None = None,
 ) -> PlanSet:
@@ -110,6 +112,8 @@ def plan(
         max_cost: US dollars, or ``"$500k"``.
         launchable: Over several pools, only what a launcher starts as it is.
         top: Plans to return.
+        shortlist: In place of `top`, plans to run in turn: the best with other degrees or schedules.
+        to: Of a shortlist, the target of :func:`export` that must start them.
         all: Plans that differ in switches only, too.
         progress: Given what is done and how many units of it, a context that yields ``advance(n)``.
 
@@ -128,7 +132,7 @@ def plan(
         catalog=_folder(catalog), site=_folder(site), pin=_texts(pin),
         accelerators=_counted(accelerators), link=_texts(link),
         objective=objective, noise_scale=noise_scale, deadline=deadline, max_cost=max_cost, launchable=launchable,
-        top=top, all=all,
+        top=top, shortlist=shortlist, to=to, all=all,
     )  # fmt: skip
     return answers.plan(records.as_model(model), records.as_clusters(cluster), options, progress)
 

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     metavar="FILE.toml",
     help="The plan's cluster, if it came from a file (astra-sim: its nodes and accelerators).",
 )
+@click.option(
+    "--benchmark",
+    is_flag=True,
+    help="Fifty steps on mock data for each plan, and a script that runs them in turn: learn reads what they print.",
+)
 @click.option("--force", is_flag=True, help="Replace a folder that export wrote.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def export(
@@ -39,6 +44,7 @@ def export(
     alternative: int | None,
     given: tuple[str, ...],
     cluster: Path | None,
+    benchmark: bool,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -49,6 +55,7 @@ def export(
     \b
       clusterwright export plan.json --to megatron+slurm
       clusterwright export plan.json --to torchtitan --rank 2 --set save=/checkpoints
+      clusterwright export shortlist.json --to megatron+slurm --benchmark
       clusterwright export offer.json --workload base --to megatron+slurm
       clusterwright export plan.json --to astra-sim
       clusterwright export --to list
@@ -64,7 +71,7 @@ def export(
         raise click.UsageError("Missing argument 'FILE': a plan that clusterwright plan -o FILE wrote.")
     own = None if cluster is None else cluster_from_file(cluster.expanduser(), load())
     plans, alone = choosing.launched(file, rank=rank, workload=workload, alternative=alternative)
-    bundles, refused = choosing.bundles(plans, alone, target, _settings(given), own)
+    bundles, refused = choosing.bundles(plans, alone, target, _settings(given), own, benchmark)
     folder = output or choosing.folder_for(file.name, workload, target)
     launchers.write(folder, bundles, replace=force)
     if as_json:
@@ -92,7 +99,8 @@ def _report(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> Non
 
     for name, bundle in bundles.items():
         render.labelled("Wrote", f"{folder / name}: {', '.join(bundle.files)}")
-    starts = {name: [bundle.start] for name, bundle in bundles.items()}
+    above = {"": bundles[""]} if "" in bundles else bundles
+    starts = {name: [bundle.start] for name, bundle in above.items()}
     missing = {
         name: [f"<{s.name}>: {s.says} (--set {s.name}=...)" for s in bundle.missing] for name, bundle in bundles.items()
     }

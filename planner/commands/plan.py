@@ -37,6 +37,13 @@ from planner.commands.asking import question
     help="Over several pools, only plans that a launcher can run: identical pipelines that fill their nodes.",
 )
 @click.option("--top", type=int, default=5, show_default=True, metavar="K", help="Number of plans to list.")
+@click.option(
+    "--shortlist",
+    type=int,
+    metavar="N",
+    help="Only plans to run in turn: the best with other degrees or schedules (export --benchmark writes their runs).",
+)
+@click.option("--to", metavar="TARGET", help="Of a shortlist, only plans that this target of export starts.")
 @click.option("--all", is_flag=True, help="Also list plans that differ only in switches.")
 def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | None, **asked: Any) -> None:
     """Rank the ways to train MODEL on a cluster.
@@ -47,6 +54,7 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
       clusterwright plan llama3-70b --cluster dgx-h100:16
       clusterwright plan deepseek-v3 --cluster dgx-h100:64..256 --precision fp8 --objective cost
       clusterwright plan llama3-8b --cluster my-cluster.toml --pin tp=1..4 -o plan.json
+      clusterwright plan llama3-8b --cluster dgx-h100:4 --shortlist 5 --to megatron+slurm -o shortlist.json
       clusterwright plan gpt2-xl --cluster dgx-a100-40gb:4 --cluster dgx-v100:8
       clusterwright plan resnet50 --accelerators A100:4,V100:4,RTX6000:8 --batch 1024
     """  # noqa: D301 - click reads the control character itself

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,8 +30,14 @@ class Bundle:
     start: str
 
 
-def bundle(plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str]) -> Bundle:
-    """The files of a plan that has passed :mod:`planner.verify`.
+Changed = Callable[[Exporter, Plan, LaunchJob], LaunchJob]
+"""Given a trainer, a plan and the trainer's job, another job of the same trainer."""
+
+
+def bundle(
+    plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str], changed: Changed | None = None
+) -> Bundle:
+    """The files of a plan that has passed :mod:`planner.verify`, with what the trainer runs `changed`.
 
     Raises:
         WrongQuestion: a setting that no target has, or a plan that one of them cannot express.
@@ -50,6 +56,8 @@ def bundle(plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str]) 
         if exporter.role == "scheduler":
             job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
         job = exporter.emit(plan, job, values)
+        if changed is not None and exporter.role == "trainer":
+            job = changed(exporter, plan, job)
     if start.NAME not in job.files:
         job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
     missing = tuple(s for s in offered.values() if _stands(placeholder(s.name), values, job))

@@ -116,20 +116,21 @@ def _why_not(objective: str, plans: tuple[Plan, ...]) -> tuple[str, ...]:
     lines = []
     for other in plans[1:]:
         words, mine, theirs = _compared(objective, best, other)
-        line = f"#{other.rank} {_difference(best, other)}: {format_percent(theirs / mine - 1.0)} {words}"
+        change = theirs / mine - 1.0
+        line = f"#{other.rank} {_difference(best, other)}: {format_percent(abs(change))} {words[change < 0]}"
         if other.cluster.accelerators == best.cluster.accelerators:
             line += _grown(best, other)
         lines.append(line)
     return tuple(lines)
 
 
-def _compared(objective: str, best: Plan, other: Plan) -> tuple[str, float, float]:
-    """What the other plan has more of, and how much of it each takes for all tokens."""
+def _compared(objective: str, best: Plan, other: Plan) -> tuple[tuple[str, str], float, float]:
+    """What to call more and less of what plans differ in, and how much of it each takes for all tokens."""
     if objective != "time" and best.money.usd_total is not None and other.money.usd_total is not None:
         # All nodes are of one kind: energy goes with money.
-        words = "more energy" if objective == "energy" else "dearer"
+        words = ("more energy", "less energy") if objective == "energy" else ("dearer", "cheaper")
         return words, _as_measured(best, best.money.usd_total), _as_measured(other, other.money.usd_total)
-    return "slower", _as_measured(best, best.money.days), _as_measured(other, other.money.days)
+    return ("slower", "faster"), _as_measured(best, best.money.days), _as_measured(other, other.money.days)
 
 
 def _as_measured(plan: Plan, predicted: float) -> float:

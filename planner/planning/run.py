@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -26,10 +26,14 @@ Progress = Callable[[str, float], AbstractContextManager[Callable[[int], None]]]
 
 
 def plan(
-    catalog: Catalog, request: Request, progress: Progress | None = None, runs: MeasuredRuns | None = None
+    catalog: Catalog,
+    request: Request,
+    progress: Progress | None = None,
+    runs: MeasuredRuns | None = None,
+    pick: Callable[[Sequence[Plan]], Sequence[int]] | None = None,
 ) -> PlanSet:
     """Searches the request's whole space and returns its best plans, verified; those that a site has run by what was
-    measured.
+    measured. `pick` names the places of those to keep, in their order.
 
     Raises:
         WrongQuestion: the question allows no layout.
@@ -51,6 +55,12 @@ def plan(
         if candidates[0] != found.best[0]:
             section = replace(section, near_duplicates=1)  # of the plan that is predicted to be best
         found = replace(found, best=candidates)
+    if pick is not None:
+        places = pick(plans)
+        if not places:
+            raise NoAnswer("no plan is left for a shortlist: all were run, or the target starts none (--to, --pin)")
+        plans = tuple(replace(plans[place], rank=rank) for rank, place in enumerate(places, 1))
+        found = replace(found, best=tuple(found.best[place] for place in places))
     result = PlanSet(
         search=section,
         plans=plans,

@@ -79,6 +79,10 @@ class PlanOptions:
     oom_risk: str | float = "5 %"
     """Largest chance of running out of memory: more than 0, at most 50 % (the median is compared, without slack)."""
     top: int = 5
+    shortlist: int | None = None
+    """Plans to run in turn: of the best, those that differ in degrees or schedule."""
+    to: str | None = None
+    """Of a shortlist, the target that must start them."""
     all: bool = False
     """Plans that differ in switches only, too."""
     launchable: bool = False

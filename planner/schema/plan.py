@@ -28,7 +28,7 @@ from planner.schema.plan_layout import (
     ZeroStage,
 )
 from planner.schema.plan_machines import ClusterSection, DimensionSection, ExpandedPool, FabricSection, Pool, PoolLink
-from planner.schema.plan_measured import MeasuredSection, SiteSection
+from planner.schema.plan_measured import MeasuredSection, ShortlistSection, SiteSection
 from planner.schema.plan_prediction import (
     Energy,
     ExpandedSection,
@@ -78,6 +78,7 @@ __all__ = [
     "RuntimeSection",
     "Schedule",
     "SearchSection",
+    "ShortlistSection",
     "SiteSection",
     "Stage",
     "WorkloadSection",
@@ -247,6 +248,8 @@ class PlanSet(Answer[Plan]):
     """Times and host: all that differs between two runs of one question."""
     site: SiteSection | None = None
     """Only in documents of a site."""
+    shortlist: ShortlistSection | None = None
+    """Only in shortlists."""
 
     def parts(self) -> tuple[Plan, ...]:
         """The plans, best first."""

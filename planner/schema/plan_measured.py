@@ -21,6 +21,20 @@ class MeasuredSection(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShortlistSection(Record):
+    """Why these plans, in this order, are worth running."""
+
+    target: str | None
+    """That all of them can be started with."""
+    tied: float
+    """Relative difference of step times within which plans are ordered by other reasons."""
+    regret: dict[str, float]
+    """Runs of such a list -> how much slower the best of them was than the best plan of its job, on average over
+    published jobs: what the first alone gives away.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class SiteSection(Record):
     """What the runs of a site did to a set of plans."""
 

@@ -153,6 +153,7 @@ ABSENT = (
     "restart_s",
     "measured",
     "site",
+    "shortlist",
 )
 """Keys that documents leave out where they have no value: of what few have."""
 

@@ -39,8 +39,22 @@ CONFIGURATION = (
 """Columns in which two runs of one framework differ, and by which a plan is found in the journal: a model by its shape,
 since copies of it have other names.
 """
-_FREE = ("model", "vocab", "lab", "source", "notes", "etp")
-"""Columns in which a log and a plan may differ: names, padding of the vocabulary, and what dense models ignore."""
+_FREE = (
+    "model",
+    "family",
+    "vocab",
+    "lab",
+    "source",
+    "notes",
+    "etp",
+    "ffn_hidden",
+    "moe_ffn_hidden",
+    "head_dim",
+    "kv_heads",
+)
+"""Columns in which a log and a plan may differ: names, padding of the vocabulary, what dense models ignore, and shapes
+that frameworks state in ways of their own for mixtures and latent attention. Frameworks are compared by their kernels.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +167,19 @@ def contradictions(logged: Cells, planned: Cells, catalog: Catalog) -> list[Cont
     found = [
         Contradiction(column, logged[column], planned[column])
         for column in logged
-        if column not in (*_FREE, "runtime") and column in planned and logged[column] != planned[column]
+        if column not in (*_FREE, "runtime")
+        and column in planned
+        and not _agree(column, logged[column], planned[column])
     ]
     ran, meant = logged.get("runtime", ""), planned.get("runtime", "").partition("@")[0]
     if ran and meant and not _kernels(catalog, ran) & _kernels(catalog, meant):
         found.append(Contradiction("runtime", ran, meant))
     return found
+
+
+def _agree(column: str, logged: str, planned: str) -> bool:
+    """Whether two cells say the same; a sharded mesh does not say whether gathered weights are kept (ZeRO 2) or not."""
+    return logged == planned or (column == "zero_stage" and {logged, planned} == {"2", "3"})
 
 
 def _kernels(catalog: Catalog, runtime: str) -> set[str]:

@@ -17,6 +17,7 @@ from planner.base.units import (
 )
 from planner.commands.screen import render, report_mixed
 from planner.planning.comparison import compare
+from planner.planning.shortlist import LOOKED_AT
 from planner.schema.plan import Plan, PlanSet
 
 if TYPE_CHECKING:
@@ -70,9 +71,25 @@ def show(found: PlanSet) -> None:
     _memory(best)
     _reasons(found)
     _counts(found)
+    _shortlist(found)
     _site(found)
     _search(found)
     _assumes(best)
+
+
+def _shortlist(found: PlanSet) -> None:
+    """What makes a list worth running, in which order, and what running some of it brought elsewhere."""
+    about = found.shortlist
+    if about is None:
+        return
+    starts = f"started by {about.target}" if about.target else "started by a trainer that export knows"
+    each = (f"of {runs} {format_percent(share)}" for runs, share in about.regret.items())
+    render.labelled(
+        "Shortlist",
+        f"with other degrees or schedules, of the best {LOOKED_AT}, {starts}",
+        f"plans within {format_percent(about.tied, 0)}: nearest to a measured one, simplest, cheapest first",
+        f"run in turn, published jobs of the kind were slower than their best plan by: best {', '.join(each)}",
+    )
 
 
 def _site(found: PlanSet) -> None:

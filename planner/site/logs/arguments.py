@@ -76,9 +76,12 @@ COLUMNS = {
 KEPT = (
     *("bf16", "fp16", "fp8", "fp8_format", "precision", "bfloat16_enabled", "fp16_enabled"),
     *("recompute_granularity", "recompute_method", "recompute_num_layers"),
-    *("use_distributed_optimizer", "dp_shard", "group_query_attention", "Total optimization steps"),
+    *("use_distributed_optimizer", "use_megatron_fsdp", "data_parallel_sharding_strategy"),
+    *("dp_shard", "group_query_attention", "Total optimization steps"),
 )
 """Arguments from which columns are derived."""
+FSDP_STAGES = {"optim": "1", "optim_grads": "2", "optim_grads_params": "3"}
+"""Megatron-FSDP's ``--data-parallel-sharding-strategy`` -> ZeRO stage."""
 _VALUE = re.compile(r"(?!(?:[Nn]one|null|~)$)[A-Za-z0-9][\w.:+-]{0,40}", re.ASCII)
 """A number, a switch or a name; nothing that a spreadsheet would take for a formula."""
 _SWITCHES = {"True": "1", "true": "1", "False": "0", "false": "0"}
@@ -128,6 +131,8 @@ def columns(found: Mapping[str, str]) -> dict[str, str]:
     """The columns that a dump of arguments fills: those it names, and those that follow from several."""
     row = {COLUMNS.get(name, name): _SWITCHES.get(value, value) for name, value in found.items() if name not in KEPT}
     row |= _derived(found)
+    if "dp_shard" in found and row.get("pp", "1") != "1":
+        row.pop("micro_batch", None)  # torchtitan hands a pipeline all its micro-batches as one local batch
     if row.get("num_experts") == "0":
         row = {name: value for name, value in row.items() if name not in ("num_experts", "topk", "moe_ffn_hidden")}
     if found.get("group_query_attention") == "False":
@@ -141,6 +146,8 @@ def _derived(found: Mapping[str, str]) -> dict[str, str]:
         row["precision"] = precision
     if "use_distributed_optimizer" in found:
         row["zero_stage"] = "1" if found["use_distributed_optimizer"] == "True" else "0"
+    if found.get("use_megatron_fsdp") == "True":
+        row["zero_stage"] = FSDP_STAGES.get(found.get("data_parallel_sharding_strategy", ""), "")
     if "dp_shard" in found:
         row["zero_stage"] = "3" if found["dp_shard"] != "1" else "0"
     if "tensor_model_parallel_size" in found:

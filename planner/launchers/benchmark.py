@@ -1,0 +1,110 @@
+"""Fifty steps in place of a training run: mock data, no evaluation, no checkpoint, a line about every step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from planner.base.errors import WrongQuestion
+from planner.launchers import slurm, start
+from planner.launchers.bundle import Bundle
+from planner.launchers.target import Exporter, LaunchJob
+from planner.schema.plan import Plan
+
+STEPS = 50
+"""Of which the first few warm up; what is left says the median of a step within a per cent."""
+LIMIT_MIN = 30
+"""Minutes of one plan: start, compilation and the steps. What takes longer hangs."""
+NAME, LOG = "benchmark.sh", "train.log"
+
+_MEGATRON = (
+    *("--load", "--save", "--save-interval", "--train-iters"),
+    *("--data-path", "--tokenizer-type", "--tokenizer-model", "--vocab-size"),
+)
+_TORCHTITAN = ("--checkpoint.folder", "--checkpoint.interval", "--training.steps", "--dataloader.dataset")
+_DROPPED: Mapping[str, Mapping[str, int]] = {
+    "megatron": dict.fromkeys(_MEGATRON, 1),
+    "torchtitan": {"--checkpoint.enable": 0, **dict.fromkeys(_TORCHTITAN, 1)},
+}
+"""Trainer -> options that are left out -> how many words follow each."""
+
+
+def short(trainer: Exporter, plan: Plan, job: LaunchJob) -> LaunchJob:
+    """The job of a trainer with fifty steps on data that need no files.
+
+    Options of Megatron-LM: megatron/training/arguments.py (``--mock-data``; the null tokenizer adds a token of its
+    own); of torchtitan: torchtitan/config (``c4_test`` is in its repository).
+
+    Raises:
+        WrongQuestion: the trainer runs a script of one's own, which decides on its data itself.
+    """
+    if trainer.name not in _DROPPED:
+        able = " and ".join(_DROPPED)
+        raise WrongQuestion(f"--benchmark: {trainer.name} runs a script of your own; {able} have data of their own")
+    head = job.command[: len(job.command) - len(job.argv)]
+    argv = (*_without(job.argv, _DROPPED[trainer.name]), *_added(trainer.name, plan))
+    return replace(job, command=(*head, *argv), argv=argv)
+
+
+def _added(trainer: str, plan: Plan) -> tuple[str, ...]:
+    if trainer == "torchtitan":
+        return ("--training.steps", str(STEPS), "--dataloader.dataset", "c4_test", "--metrics.log_freq", "1")
+    return (
+        *("--mock-data", "--tokenizer-type", "NullTokenizer"),
+        *("--vocab-size", str(int(plan.workload.shape["vocab"]) - 1)),
+        *("--train-iters", str(STEPS), "--eval-iters", "0", "--log-interval", "1", "--log-throughput"),
+    )
+
+
+def _without(words: Sequence[str], dropped: Mapping[str, int]) -> Iterator[str]:
+    skip = 0
+    for word in words:
+        if skip:
+            skip -= 1
+        elif word in dropped:
+            skip = dropped[word]
+        else:
+            yield word
+
+
+def in_turn(folders: Sequence[str], exporters: Sequence[Exporter]) -> Bundle:
+    """The script that runs the plans of several folders one after another, and says which failed and why.
+
+    Raises:
+        WrongQuestion: a scheduler other than Slurm: nothing waits for its jobs.
+    """
+    schedulers = [each.name for each in exporters if each.role == "scheduler"]
+    if schedulers not in ([], ["slurm"]):
+        raise WrongQuestion(f"--benchmark: jobs of {schedulers[0]} are not waited for; slurm's are, or no scheduler")
+    run = f"timeout {60 * LIMIT_MIN} bash {start.NAME} > {LOG} 2>&1"
+    if schedulers:
+        run = f"sbatch --wait --time={LIMIT_MIN} --output={LOG} {slurm.NAME}"
+    script = SCRIPT.format(run=run, log=LOG, calls="\n".join(f"measure {folder}" for folder in folders))
+    said = {"kind": "target", "target": "benchmark", "files": [NAME, "target.json"]}
+    files = {NAME: script, "target.json": json.dumps(said, indent=2) + "\n"}
+    every = "" if schedulers else " on every node, with NODE_RANK and MASTER_ADDR set"
+    return Bundle("+".join(each.name for each in exporters), files, (), (), f"bash {NAME}{every}")
+
+
+SCRIPT = """\
+#!/usr/bin/env bash
+# Runs the plans one after another, a few steps each. Afterwards: clusterwright learn */{log} --site DIR
+cd "$(dirname "$0")" || exit
+failed=0
+
+measure() {{
+  echo "$1: started"
+  if (cd "$1" && {run}); then
+    echo "$1: done"
+  elif grep -qE 'OutOfMemoryError|out of memory|RESOURCE_EXHAUSTED' "$1/{log}" 2> /dev/null; then
+    echo "$1: ran out of memory"
+  else
+    echo "$1: failed; see $1/{log}"
+    failed=1
+  fi
+}}
+
+{calls}
+exit "$failed"
+"""

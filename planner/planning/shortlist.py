@@ -1,0 +1,98 @@
+"""Plans worth running: the top of the ranking without twins, and what running some of them brought elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from planner.schema.plan import Plan
+
+LOOKED_AT = 300
+"""Best plans that a shortlist is taken from: most differ from a better one in recomputation or ZeRO stage only."""
+TIED = 0.03
+"""Relative difference of step times within which the order of plans says nothing: so close, measured times are judged
+equal, too (calibration/report/metrics.py, APART)."""
+REGRET = {
+    False: {1: 0.008, 2: 0.0008, 3: 0.0006, 5: 0.0006},
+    True: {1: 0.1745, 2: 0.0071, 3: 0.0053, 5: 0.0025},
+}
+"""On one node, and on several: how much slower than the best measured plan of a job the best of the first runs of its
+shortlist was, on average over published jobs whose lab no fit had seen (benchmarks/learning.py)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortlistOptions:
+    """What a shortlist is to hold."""
+
+    count: int
+    able: Callable[[Plan], bool]
+    """Whether the launcher starts a plan as it is."""
+    measured: Sequence[Plan] = field(default_factory=tuple)
+    """Plans that were run: near them, predictions are surest."""
+
+
+def pick(plans: Sequence[Plan], options: ShortlistOptions) -> list[int]:
+    """Places of the plans to run, of a ranking: launchable, not run yet, each with other degrees or another schedule.
+
+    Among plans within :data:`TIED` of one another the nearest to what was measured comes first, then the simplest, then
+    the cheapest.
+    """
+    families: dict[Hashable, int] = {}
+    for place, plan in enumerate(plans):
+        if plan.measured is None and family(plan) not in families and options.able(plan):
+            families[family(plan)] = place
+    ordered = [place for tied in _ties(plans, list(families.values())) for place in _sorted(plans, tied, options)]
+    return ordered[: options.count]
+
+
+def family(plan: Plan) -> Hashable:
+    """What twins share: machines, batch, precision, degrees, and whether stages are interleaved."""
+    cut = plan.parallelism
+    machines = tuple((pool.node, pool.count) for pool in plan.cluster.pools)
+    return (machines, plan.batch.global_, plan.precision, cut.tp, cut.pp, cut.cp, cut.ep, cut.etp, cut.vpp > 1)
+
+
+def kinds(plan: Plan) -> int:
+    """How many kinds of parallelism a plan takes besides replicas: what can go wrong when it is first run."""
+    cut = plan.parallelism
+    return sum((cut.tp > 1, cut.pp > 1, cut.vpp > 1, cut.cp > 1, cut.ep > 1, cut.zero_stage > 1))
+
+
+def regret(plans: Sequence[Plan]) -> dict[str, float]:
+    """How much slower than the best plan the best of the first few of such a list was: number of runs -> share."""
+    several = any(pool.count > 1 for pool in plans[0].cluster.pools)
+    return {str(runs): share for runs, share in REGRET[several].items() if runs <= len(plans)}
+
+
+def _ties(plans: Sequence[Plan], places: Sequence[int]) -> Iterator[list[int]]:
+    """Runs of places whose plans are within :data:`TIED` of the first of the run."""
+    tied: list[int] = []
+    for place in places:
+        if tied and _time(plans[place]) > (1.0 + TIED) * _time(plans[tied[0]]):
+            yield tied
+            tied = []
+        tied.append(place)
+    if tied:
+        yield tied
+
+
+def _time(plan: Plan) -> float:
+    """Days to train: plans on other machines or with other batches compare by it."""
+    return plan.money.days
+
+
+def _sorted(plans: Sequence[Plan], tied: Sequence[int], options: ShortlistOptions) -> list[int]:
+    def order(place: int) -> tuple[float, int, float, int]:
+        plan = plans[place]
+        near = min((distance(plan, each) for each in options.measured), default=0.0)
+        return near, kinds(plan), plan.money.usd_total or 0.0, place
+
+    return sorted(tied, key=order)
+
+
+def distance(first: Plan, second: Plan) -> float:
+    """Doublings between two plans, over all degrees and the micro-batch."""
+    axes = ("tp", "pp", "vpp", "cp", "ep", "dp")
+    pairs = [(getattr(first.parallelism, axis), getattr(second.parallelism, axis)) for axis in axes]
+    return sum(abs(math.log2(a / b)) for a, b in [*pairs, (first.batch.micro, second.batch.micro)])
