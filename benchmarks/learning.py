@@ -187,7 +187,7 @@ def _axes(run: Run) -> dict[str, str | int]:
 POLICIES: dict[str, tuple[Policy, int]] = {
     "our ranking": (ranking, 1),
     "our shortlist": (shortlisted, 1),
-    "TPE, told our predictions": (warm_tree, SEEDS),
+    "TPE, given our predictions": (warm_tree, SEEDS),
     "TPE": (tree, SEEDS),
     "random": (drawing, SEEDS),
 }
