@@ -81,8 +81,8 @@ def in_turn(folders: Sequence[str], exporters: Sequence[Exporter]) -> Bundle:
     if schedulers:
         run = f"sbatch --wait --time={LIMIT_MIN} --output={LOG} {slurm.NAME}"
     script = SCRIPT.format(run=run, log=LOG, calls="\n".join(f"measure {folder}" for folder in folders))
-    said = {"kind": "target", "target": "benchmark", "files": [NAME, "target.json"]}
-    files = {NAME: script, "target.json": json.dumps(said, indent=2) + "\n"}
+    listed = {"kind": "target", "target": "benchmark", "files": [NAME, "target.json"]}
+    files = {NAME: script, "target.json": json.dumps(listed, indent=2) + "\n"}
     every = "" if schedulers else " on every node, with NODE_RANK and MASTER_ADDR set"
     return Bundle("+".join(each.name for each in exporters), files, (), (), f"bash {NAME}{every}")
 
