@@ -37,7 +37,7 @@ LATER = {
     "PlanSet": {"site", "shortlist"},
     "WorkloadSection": {"mtp_layers"},
     "Parallelism": {"cp_algorithm"},
-    "RuntimeSection": {"balances_head", "offload_needs_zero"},
+    "RuntimeSection": {"balances_head", "offload_needs_zero", "older"},
     "Pool": {"offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},
     "PoolBought": {"offer"},
     "CommunicationRule": {"ranks", "pools"},

@@ -102,15 +102,18 @@ METHOD, CAUSAL = "workload.method.kind", "workload.shape.causal"
 FP8, NORM_BIAS = "cluster.pools.*.peak_flops.fp8", "workload.shape.norm_bias"
 """A peak that is not used; biases that an RMSNorm lacks anyway."""
 
+OLDER = "runtime.older.step_time_s"
+"""What an older release takes, where it can do what the plan does."""
+
 ALSO = {
-    "dense": {METHOD, CAUSAL, FP8, NORM_BIAS} | {"overlap.tp", "overlap.p2p", "parallelism.rank_order"},
-    "mixture": {METHOD, CAUSAL, FP8, NORM_BIAS}
+    "dense": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS} | {"overlap.tp", "overlap.p2p", "parallelism.rank_order"},
+    "mixture": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
     | {"overlap.p2p", "parallelism.rank_order", "workload.shape.ffn", "workload.shape.mlp_bias"},
     "lora": {CAUSAL, FP8, NORM_BIAS, "parallelism.zero_scope"},
-    "fsdp": {METHOD, CAUSAL, FP8, NORM_BIAS}
+    "fsdp": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
     | {"parallelism.zero_stage", "runtime.bytes_per_parameter.gathers_working_copy"},
-    "tied-stages": {METHOD, CAUSAL, "overlap.p2p", "parallelism.rank_order", "parallelism.zero_scope"},
-    "vision": {METHOD, "workload.shape.embedding_width"},
+    "tied-stages": {OLDER, METHOD, CAUSAL, "overlap.p2p", "parallelism.rank_order", "parallelism.zero_scope"},
+    "vision": {OLDER, METHOD, "workload.shape.embedding_width"},
 }
 """Question -> the same, where that plan does not depend on it: no dense MLP in a model of experts, one node, tp 1."""
 

@@ -28,14 +28,14 @@ def prediction_section(found: Solution) -> schema.Prediction:
 
 
 def _step_interval(found: Solution) -> schema.Interval:
-    spread, known = found.time_spread, "with their source held out of the fit"
+    spread, known = found.time_spread, "predictions of runs of labs left out of the fit"
     if found.heterogeneous:
-        known = "the widest of the pools'; no mixed run among them"
+        known = "the widest of the pools', no mixed run among them"
     modelled = any(each.profile is not None for each in found.pools)
     return schema.Interval(
         low=found.step_time * math.exp(-spread.half_width),
         high=found.step_time * math.exp(spread.half_width),
-        basis=f"80 %: residuals of {spread.runs} runs, {known}{'; layer times modelled' if modelled else ''}",
+        basis=f"80 %: {spread.runs}; from {known}{'; layer times modelled' if modelled else ''}",
     )
 
 

@@ -86,6 +86,8 @@ class Solution:
     fullest: FullestStage
     time_spread: Spread
     memory_spread: Spread
+    older: schema.OlderRelease | None = None
+    """What an older release of the runtime makes of it."""
 
     @property
     def heterogeneous(self) -> bool:

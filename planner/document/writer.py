@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from planner.base.version import __version__
 from planner.cost import money
 from planner.document.conditions import assumptions, constraints
@@ -27,7 +29,7 @@ def write(found: Solution, rank: int) -> schema.Plan:
         generator=schema.Generator(version=__version__, seed=0, inputs=_inputs(found)),
         workload=workload_section(found.request),
         cluster=cluster_section(found),
-        runtime=runtime_section(found.request, found.precision, found.offload),
+        runtime=replace(runtime_section(found.request, found.precision, found.offload), older=found.older),
         parallelism=found.parallelism,
         batch=found.batch,
         precision=found.precision,

@@ -11,6 +11,7 @@ from planner.cost import hierarchy, memory, pipeline, sharding
 from planner.cost.figures import Grid
 from planner.document import FullestStage, PoolInUse, Solution, Spread
 from planner.models import context
+from planner.planning import releases
 from planner.question.joined import JobPool, Pools
 from planner.question.prepared import Prepared
 from planner.schema import plan as schema
@@ -54,8 +55,9 @@ def solution(prepared: Prepared, candidate: Candidate) -> Solution:
         breakdown={name: float(seconds) for name, seconds in cost.breakdown(grid).items() if seconds != 0.0},
         model_flops=float(cost.model_flops(grid)),
         fullest=fullest_stage(prepared, grid, layout["pp"]),
-        time_spread=Spread(prepared.half_width, prepared.comparable),
+        time_spread=releases.time_spread(prepared, candidate),
         memory_spread=Spread(prepared.memory_half_width, prepared.memory_comparable),
+        older=releases.older(prepared, candidate),
     )
 
 

@@ -17,7 +17,7 @@ from planner.question import pools
 from planner.question.joined import Pools
 from planner.question.request import OBJECTIVES, Request
 from planner.schema.families import ConvolutionNetwork
-from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime
+from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
 from planner.schema.workload import Model
 from planner.space.axes import Bound, Pins, parse_pins
 from planner.space.rules import RULES
@@ -220,6 +220,7 @@ def request(
         batches=batches,
         runtime=runtime,
         release=release,
+        older="" if "@" in (asked.runtime or "") else _older(runtime),
         pins=_pins(asked),
         waived=_waived(asked.waive),
         objective=asked.objective,
@@ -334,6 +335,17 @@ def _runtime(known: Catalog, text: str | None, part: Accelerator) -> tuple[Runti
         raise WrongQuestion(f"{name} does not run on {part.id} ({part.vendor}); {others}")
     release = release or runtime.releases[-1]
     return runtime.at(release), release
+
+
+RECENT_YEARS = 2.0
+"""Releases of the last two years are in use beside the newest."""
+
+
+def _older(runtime: Runtime) -> str:
+    """The oldest release of the years before the newest, or else the one before it; empty if there is none."""
+    *earlier, newest = runtime.releases
+    recent = [each for each in earlier if (dated(each) or 0.0) >= (dated(newest) or 0.0) - RECENT_YEARS]
+    return min(recent, key=lambda each: dated(each) or 0.0) if recent else (earlier or [""])[-1]
 
 
 def _pins(asked: PlanOptions) -> Pins:

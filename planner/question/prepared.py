@@ -18,7 +18,7 @@ from planner.performance.profiles import overlay
 from planner.performance.profiles import profile as profiles
 from planner.performance.profiles.profile import Profile
 from planner.question.request import Request, _per_second, _that_progress, goodput_of
-from planner.schema.hardware import Accelerator, Cluster
+from planner.schema.hardware import Accelerator, Cluster, Runtime
 from planner.search.problem import SearchProblem, Target
 from planner.space import impossible
 from planner.space.grid import Block, Figures, blocks
@@ -46,6 +46,10 @@ class Prepared:
     memory_half_width: float
     """Of the 80 % interval of a peak of memory, on a log scale."""
     memory_comparable: str
+    older: Figures | None = None
+    """The same under the request's older release."""
+    plausible: tuple[Figures, ...] = ()
+    """The same under every runtime that one of unknown name may be."""
 
     @property
     def usable(self) -> float:
@@ -91,7 +95,24 @@ def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | Non
     figures = _figures(request, fitted, sorted(kinds), measured, memory[0])
     targets = tuple(_target(request, block) for block in found)
     half, comparable = how_sure(known, request, part)
-    return Prepared(request, fitted, figures, found, targets, half, comparable, measured, unused, *memory)
+    older, plausible = _elsewhere(catalog, request, list(figures.devices)) if not measured else (None, ())
+    sure = (half, comparable, measured, unused, *memory)
+    return Prepared(request, fitted, figures, found, targets, *sure, older, plausible)
+
+
+def _elsewhere(
+    catalog: Catalog, request: Request, precisions: Sequence[str]
+) -> tuple[Figures | None, tuple[Figures, ...]]:
+    """The request's figures under its older release, and under every runtime that its own stands for."""
+
+    def under(runtime: Runtime, release: str) -> Figures:
+        asked = replace(request, runtime=runtime, release=release)
+        return _figures(asked, reached(catalog, request.cluster.accelerator, runtime, release), precisions, {}, 0.0)
+
+    names = [name.partition("@") for name in request.runtime.between]
+    known = [(catalog.runtime(name), release) for name, _, release in names]
+    older = under(request.runtime, request.older) if request.older else None
+    return older, tuple(under(runtime, release or runtime.releases[-1]) for runtime, release in known)
 
 
 def how_sure(known: Mapping[str, intervals.Width], request: Request, part: Accelerator) -> tuple[float, str]:
@@ -148,7 +169,8 @@ def moved(prepared: Prepared, cluster: Cluster) -> Prepared:
     """
     request = replace(prepared.request, cluster=cluster)
     known = (list(prepared.figures.devices), prepared.profiles, prepared.memory_half_width)
-    return replace(prepared, request=request, figures=_figures(request, prepared.reached, *known))
+    figures = _figures(request, prepared.reached, *known)
+    return replace(prepared, request=request, figures=figures, older=None, plausible=())
 
 
 def measured_layers(catalog: Catalog, request: Request, kinds: set[str]) -> tuple[dict[str, Profile], tuple[str, ...]]:

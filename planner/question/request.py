@@ -38,6 +38,8 @@ class Request:
     """Global batches to try."""
     runtime: Runtime
     release: str
+    older: str = ""
+    """An older release whose step time is told beside, where the question states none."""
     pins: Pins = field(default_factory=Pins)
     waived: frozenset[str] = frozenset()
     objective: str = "time"

@@ -215,6 +215,9 @@ class Runtime(Entry):
     """Makers of the accelerators that it runs on."""
     called: tuple[str, ...] = ()
     """Words by which tables of measured runs name it, in lower case; the longest that a row contains decides."""
+    between: tuple[str, ...] = ()
+    """Runtimes (``name`` or ``name@release``) whose traits one that nobody has named may have: how far apart they
+    predict a plan widens its interval."""
     measured_as: str = ""
     """The runtime whose fitted efficiencies hold for it where it has none of its own: the same kernels."""
     releases: Annotated[tuple[str, ...], Field(min_length=1)]

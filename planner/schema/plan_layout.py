@@ -18,11 +18,24 @@ ZeroScope = Literal["full", "node"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class OlderRelease(Record):
+    """What an older release of the runtime makes of a plan, where the question stated none and the newest was taken."""
+
+    release: str
+    step_time_s: float | None
+    """Of the same plan; none where that release lacks something."""
+    lacks: tuple[str, ...]
+    """Axes, or values of one (``zero=3``), that the plan uses and that release does not have."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RuntimeSection(Record):
     """The training framework."""
 
     name: str
     release: str
+    older: OlderRelease | None = None
+    """Only in documents of questions that state no release."""
     bytes_per_parameter: dict[str, float]
     """Held: parameters, gradients. Moved: gradient_wire, parameter_wire. gathers_working_copy: 1 if the sharded fp32
     master copy is gathered in 16 bit layer by layer, so that `parameters` are not held a second time. update: copies of

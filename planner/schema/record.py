@@ -146,6 +146,7 @@ ABSENT = (
     "rotary",
     "mtp_layers",
     "balances_head",
+    "older",
     "offload_needs_zero",
     "network",
     "pools",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from planner.schema.plan import Pool
@@ -87,7 +88,8 @@ def precision_exists(c: Claim) -> Iterator[str]:
 
 
 def hardware_is_not_beaten(c: Claim) -> Iterator[str]:
-    """``step_time >= least FLOPs / peak`` of the precision: an MFU is above 1 only by scores that no kernel computes.
+    """``step_time >= least FLOPs / peak`` of the precision, an older release's too: an MFU is above 1 only by scores
+    that no kernel computes.
 
     The least: LoRA computes no gradients of the base weights (a third less in products), and a kernel may skip what a
     causal mask hides (half of the scores).
@@ -97,10 +99,21 @@ def hardware_is_not_beaten(c: Claim) -> Iterator[str]:
     products = (4.0 if lora else 6.0) * per_token.products
     scores = (3.0 if c.model.causal else 6.0) * per_token.scores
     peak = _all(c, [_peak(pool, c.plan.precision) for pool in c.plan.cluster.pools])
-    flops = c.step_tokens * (products + scores)
-    if flops > c.plan.prediction.step_time_s * peak * (1 + TOLERANCE):
-        seconds = c.plan.prediction.step_time_s
+    flops, older = c.step_tokens * (products + scores), c.plan.runtime.older
+    seconds = min(c.plan.prediction.step_time_s, (older and older.step_time_s) or math.inf)
+    if flops > seconds * peak * (1 + TOLERANCE):
         yield f"{flops:.4g} FLOPs in {seconds:g} s; the peak in {c.plan.precision} is {peak:.4g} FLOP/s"
+
+
+def older_release_is_told(c: Claim) -> Iterator[str]:
+    """It is another release than the plan's; it has a time, at which the hardware is not beaten, or lacks something."""
+    runtime = c.plan.runtime
+    if (old := runtime.older) is None:
+        return
+    if old.release == runtime.release:
+        yield f"the older release is {old.release}, the plan's own"
+    if (old.step_time_s is None) != bool(old.lacks):
+        yield f"release {old.release} lacks {', '.join(old.lacks) or 'nothing'} and takes {old.step_time_s} s"
 
 
 def intervals_are_ordered(c: Claim) -> Iterator[str]:
@@ -128,6 +141,7 @@ CHECKS: tuple[Check, ...] = (
     mfu_follows_from_time,
     precision_exists,
     hardware_is_not_beaten,
+    older_release_is_told,
     intervals_are_ordered,
     measured_times_are_told,
 )

@@ -159,7 +159,8 @@ def _how_sure(plans: Sequence[Plan]) -> None:
     # On more or fewer of the same nodes a rate alone does not say which is better.
     rivals = [p for p in plans[1:] if _nodes(p) == _nodes(first) or len(first.cluster.pools) > 1]
     close = [other.rank for other in rivals if not compare(first, other).distinguishable]
-    span = f"80 % interval of #1: {_seconds(interval.low)} to {_seconds(interval.high)}"
+    reasons = interval.basis.removeprefix("80 %: ").partition("; from ")[0]
+    span = f"80 % interval of #1: {_seconds(interval.low)} to {_seconds(interval.high)}, as for {reasons}"
     if first.measured is not None:
         runs = first.measured.runs
         span = f"#1 was measured: {_seconds(first.measured.step_time_s)}, {runs} run{'' if runs == 1 else 's'}"
@@ -389,3 +390,21 @@ def _assumes(plan: Plan) -> None:
     if figures:
         lines.append(f"unverified defaults: {', '.join(figures)} (--catalog)")
     render.labelled("Assumes", *lines)
+    _release(plan)
+
+
+SAME = 0.0005
+"""Relative difference that no figure on the screen shows."""
+
+
+def _release(plan: Plan) -> None:
+    """Which release was taken where none was asked for, and what an older one makes of the plan."""
+    own, old = plan.runtime, plan.runtime.older
+    if old is None:
+        return
+    note = f"has no {', '.join(old.lacks)}"
+    if old.step_time_s is not None:
+        change = old.step_time_s / plan.prediction.step_time_s - 1.0
+        note = f"this plan takes {_seconds(old.step_time_s)} ({'+' if change >= 0 else ''}{format_percent(change)})"
+        note = "this plan takes as long" if abs(change) < SAME else note
+    render.labelled("Release", f"{own.name} {own.release}, the newest; {old.release}: {note} (--runtime NAME@RELEASE)")

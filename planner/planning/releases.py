@@ -1,0 +1,67 @@
+"""A plan under other software than the question's: an older release of its runtime, or all that one may stand for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from planner import cost
+from planner.document import Spread
+from planner.question.prepared import Prepared
+from planner.schema.plan import OlderRelease
+from planner.search.problem import Candidate
+from planner.space.grid import Figures, single_grid
+
+WITHIN = 1.28
+"""Standard deviations of a normal variable that 80 % lie within, on either side."""
+
+
+def older(prepared: Prepared, candidate: Candidate) -> OlderRelease | None:
+    """What the request's older release makes of a candidate; None where the question states its release."""
+    request = prepared.request
+    if prepared.older is None:
+        return None
+    late = request.runtime.lacks(request.older)
+    lacks = tuple(what for what in used(candidate) if what in late)
+    return OlderRelease(
+        release=request.older, step_time_s=None if lacks else _time(prepared.older, candidate), lacks=lacks
+    )
+
+
+def time_spread(prepared: Prepared, candidate: Candidate) -> Spread:
+    """The interval of a candidate's step time; under a runtime that stands for several, how far apart these predict it
+    (standard deviation of the logarithm) adds to the variance.
+    """
+    half, why = prepared.half_width, prepared.comparable
+    if not prepared.plausible:
+        return Spread(half, why)
+    times = [_time(figures, candidate) for figures in prepared.plausible]
+    apart = WITHIN * float(np.std(np.log(times)))
+    named = ", ".join(prepared.request.runtime.between)
+    return Spread(math.hypot(half, apart), f"{why}, any of {named} ({min(times):.3g} to {max(times):.3g} s)")
+
+
+def used(candidate: Candidate) -> Iterator[str]:
+    """What of a runtime's axes a candidate uses, as `since` names it."""
+    layout, options = candidate.layout, candidate.options
+    yield from (axis for axis in ("tp", "pp", "vpp", "cp", "ep", "etp") if layout[axis] > 1)
+    switches = {
+        "sequence_parallel": options.tensor.sequence_parallel,
+        "tp_overlap": options.tensor.overlap,
+        "dp_overlap": options.sharding.overlap,
+        "p2p_overlap": options.p2p_overlap,
+        "offload=optimizer": options.offload,
+    }
+    yield from (name for name, on in switches.items() if on)
+    yield f"recompute={options.recompute.name.partition(':')[0]}"
+    yield f"zero={options.sharding.zero}"
+    yield f"zero_scope={options.sharding.scope}"
+    yield f"precision={options.precision}"
+    yield f"rank_order={options.rank_order}"
+
+
+def _time(figures: Figures, candidate: Candidate) -> float:
+    """Seconds per step of a candidate by other figures."""
+    return float(cost.evaluate(single_grid(figures, candidate.layout, candidate.options)).time)
