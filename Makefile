@@ -17,7 +17,7 @@ ENDS := $(foreach python,3.11 3.12 3.13,$(python)-lowest $(python)-highest)
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: help demo check test coverage mutants test-real test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
+.PHONY: help demo check test fuzz coverage mutants test-real test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
@@ -29,6 +29,7 @@ help:
 	@echo "make lint    the same without the tests"
 	@echo "make coverage  the tests again, every branch counted; fails below the floors (minutes)"
 	@echo "make mutants  which changes of planner/cost and planner/verify no test notices (hours; MUTANTS='planner.verify.bill*')"
+	@echo "make fuzz    wrong input for everything that is read, for SECONDS (60) with a fixed SEED (0)"
 	@echo "make format  reformat the sources"
 	@echo "make docs    refresh the generated pages and the examples in README.md"
 	@echo "make accuracy refresh docs/accuracy.md, its plots and docs/papers.md (minutes); make calibrate refits the shipped efficiencies"
@@ -56,6 +57,10 @@ coverage: $(VENV)/.installed-dev
 mutants: $(VENV)/.installed-mutants
 	$(BIN)/mutmut run $(MUTANTS)
 	$(BIN)/mutmut results
+
+# For a night: make fuzz SECONDS=28800 SEED=1
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.fuzzing --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0)
 
 # What needs PyTorch or a PostgreSQL server, in an environment of its own: everything else is built and tested without
 # them. The server comes as a wheel and is begun for its test on loopback, behind a password and as another user than root.

@@ -1,0 +1,271 @@
+"""Wrong input for everything that the program reads: ``python -m tests.fuzzing --seconds 60 --seed 0 [READER ...]``.
+
+Each reader has files that are right. What stands in them is replaced, left out and repeated: leaves of a JSON document,
+words and lines of other texts. A wrong file may be refused, never crash (exit 70), hang (10 s) or fill the memory.
+Prints JSON: inputs by reader, and what failed with the file that did it; exits with 1 if anything did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from planner import catalog
+from planner.base.errors import ClusterwrightError
+from planner.commands import DEFECT, main
+
+ROOT = Path(__file__).parents[1]
+HANGS_S = 10.0
+MOST_BYTES = 2_000_000_000
+BATCH = 100
+"""Inputs between two looks at the clock."""
+STRANGE: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 1, 0.5, 2**31, 10**18, 10**400, -(10**30), 1e-308, 1e308, -0.0),
+    *("", " ", "0", "nan", "inf", "-inf", "1e999", "null", "x" * 300, "\u0000", "\ud800", "ü²³", "\u202e"),
+    *("../..", "~", "10 Gbit/s", "5 %", "2026-13-45", "1..2", "$1", "--", "[", "{", "}", "\n", "a=b", "1,2"),
+    *([], {}, [[]], {"": {}}, [None], [1, "x"], {"id": 1}),
+)
+Edit = tuple[int, int, Any]
+"""Where (counted round), how, with what."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One thing that reads: right files of it, and how it is asked."""
+
+    name: str
+    file: str
+    """Where the file stands in its folder."""
+    right: Sequence[str]
+    ask: Callable[[Path], object]
+
+
+class Hang(BaseException):
+    """It took longer than anything may."""
+
+
+# ---- how files are spoiled -------------------------------------------------------------------------------------------
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place in a JSON document: what holds it, and its key."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield value, key
+        yield from places(inner)
+
+
+def spoilt_json(text: str, edits: Sequence[Edit]) -> str:
+    """The document with leaves and branches replaced, left out, or put elsewhere."""
+    document = json.loads(text)
+    for where, how, value in edits:
+        found = [*places(document)]
+        if not found:
+            break
+        holder, key = found[where % len(found)]
+        if how % 4 == 0:
+            del holder[key]
+        elif how % 4 == 1 and isinstance(holder, dict):
+            holder[str(value)] = holder[key]
+        elif how % 4 == 1:
+            holder.insert(0, holder[key])
+        else:
+            holder[key] = value
+    with contextlib.suppress(ValueError):
+        return json.dumps(document)
+    return text
+
+
+def spoilt_text(text: str, edits: Sequence[Edit]) -> str:
+    """The text with words replaced and lines left out, repeated and cut."""
+    for where, how, value in edits:
+        lines = text.splitlines()
+        words = [*re.finditer(r"[^\s=,;:\"'()\[\]{}]+", text)]
+        if how % 4 >= 2 and words:
+            word = words[where % len(words)]
+            text = text[: word.start()] + (value if isinstance(value, str) else json.dumps(value)) + text[word.end() :]
+        elif lines:
+            line = where % len(lines)
+            text = "\n".join([*lines[:line], *([lines[line]] * 2 if how % 2 else []), *lines[line + 1 :], ""])
+    return text
+
+
+# ---- what reads ------------------------------------------------------------------------------------------------------
+
+
+def command(*words: str) -> Callable[[Path], object]:
+    """Asks the command line; FILE is the spoilt one, FOLDER the catalog that it is in."""
+
+    def ask(file: Path) -> int:
+        places = {"FILE": file, "FOLDER": file.parent.parent}
+        if (code := main([str(places.get(word, word)) for word in words])) == DEFECT:
+            raise AssertionError("exit code 70")
+        return code
+
+    return ask
+
+
+def flags(file: Path) -> object:
+    """Asks for an estimate with the words of a file."""
+    return command("estimate", "llama3-8b", *file.read_text(encoding="utf-8", errors="replace").split())(file)
+
+
+def texts(pattern: str) -> list[str]:
+    """What files of the project hold."""
+    return [path.read_text(encoding="utf-8") for path in sorted(ROOT.glob(pattern))]
+
+
+def readers() -> list[Reader]:
+    """All of them."""
+    from planner.catalog import cluster_from_file
+    from planner.models import files, workload
+    from planner.procurement.question import reading as portfolio
+    from planner.site import profile
+    from planner.site.logs import reading as logs
+    from planner.study.question import reading as study
+    from tests import training_logs
+
+    known = catalog.load()
+    configurations = json.loads((ROOT / "tests/data/huggingface_configs.json").read_text(encoding="utf-8"))["models"]
+    runs = (ROOT / "benchmarks/data/measured_runs.csv").read_text(encoding="utf-8").splitlines()
+    collectives = (ROOT / "benchmarks/data/measured_collectives.csv").read_text(encoding="utf-8").splitlines()
+    on = ("--cluster", "dgx-h100:16", "--model", "llama3-8b")
+    return [
+        Reader("plan", "plan.json", texts("tests/golden/plans/1/*.json"), command("explain", "FILE")),
+        Reader("export", "plan.json", texts("tests/golden/plans/1/dense.json"), command(
+            "export", "FILE", "--to", "megatron", "-o", "out", "--force")),
+        Reader("hugging face", "config.json", [json.dumps(each) for each in configurations.values()],
+               command("models", "show", "FILE")),
+        Reader("model", "model.toml", [files.dump(workload.model(m)) for m in ("llama3-8b", "deepseek-v3")],
+               lambda f: workload.model(str(f))),
+        Reader("catalog", "nodes/nodes.toml", texts("hardware_catalog/nodes/*.toml")[:4],
+               command("catalog", "check", "FOLDER")),
+        Reader("cluster", "cluster.toml", ["[cluster]\nnode = 'dgx-h100'\ncount = 4\n"],
+               lambda f: cluster_from_file(f, known)),
+        Reader("portfolio", "portfolio.toml", texts("examples/portfolios/*.toml"), lambda f: portfolio.read(f, known)),
+        Reader("study", "study.toml", texts("examples/studies/*.toml"), lambda f: study.read(f, known)),
+        Reader("site", "site.toml", [profile.TEMPLATE.format(name="x")], profile.read),
+        Reader("runs", "runs.csv", ["\n".join([runs[0], *runs[n : n + 2], ""]) for n in (1, 900, 1500, 2000)],
+               command("validate", "FILE")),
+        Reader("collectives", "table.csv", ["\n".join([*collectives[:4], ""])], command(
+            "comm", "import", "FILE", "--from", "csv", "-o", "table")),
+        Reader("megatron", "start.sh", texts("tests/golden/export/megatron/start.sh"), command(
+            "import", "FILE", "--from", "megatron", *on)),
+        Reader("torchtitan", "start.sh", texts("tests/golden/export/torchtitan*/start.sh"), command(
+            "import", "FILE", "--from", "torchtitan", *on)),
+        Reader("deepspeed", "deepspeed.json", texts("tests/golden/export/deepspeed/*.json"), command(
+            "import", "FILE", "--from", "deepspeed", *on)),
+        Reader("logs", "train.log", ["\n".join([*form([4.0] * 20), ""]) for form, *_ in training_logs.FORMS.values()],
+               logs.read),
+        Reader("flags", "flags", ["--cluster dgx-h100:2 --precision bf16 --batch 64 --seq 4096 tp=2 pp=2 micro=1",
+                             "--cluster dgx-a100-80gb:1 --method lora --rank 8 --optimizer adamw --tokens 1B"], flags),
+    ]  # fmt: skip
+
+
+# ---- running ---------------------------------------------------------------------------------------------------------
+
+
+def edits() -> st.SearchStrategy[list[Edit]]:
+    """One to three ways to spoil a file."""
+    values = st.sampled_from(STRANGE) | st.integers() | st.floats() | st.text(max_size=8)
+    return st.lists(st.tuples(st.integers(0, 10**5), st.integers(0, 3), values), min_size=1, max_size=3)
+
+
+def once(reader: Reader, text: str, folder: Path) -> None:
+    """Asks a reader for one file; raises where it neither answers nor refuses."""
+
+    def late(*_: object) -> None:
+        raise Hang(f"more than {HANGS_S:g} s")
+
+    file = folder / reader.file
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text, encoding="utf-8", errors="surrogatepass")
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, HANGS_S)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            reader.ask(file)
+    except ClusterwrightError:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def batch(reader: Reader, number: int, size: int, folder: Path) -> tuple[int, dict[str, str] | None]:
+    """Asks a reader for `size` spoilt files: how many it was, and the simplest that failed."""
+    count, failed = 0, ""
+    spoil = spoilt_json if reader.file.endswith(".json") else spoilt_text
+
+    @settings(max_examples=size, deadline=None, database=None, suppress_health_check=[*HealthCheck],
+              phases=[Phase.generate, Phase.shrink])  # fmt: skip
+    @seed(number)
+    @given(st.sampled_from(reader.right), edits())
+    def ask(right: str, changes: list[Edit]) -> None:
+        nonlocal count, failed
+        count, failed = count + 1, spoil(right, changes)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            once(reader, failed, folder)
+
+    try:
+        ask()
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return count, {"reader": reader.name, "error": "".join(traceback.format_exception_only(error)), "file": failed}
+    return count, None
+
+
+def fuzz(seconds: float, first: int, chosen: Sequence[Reader], size: int = BATCH) -> dict[str, Any]:
+    """Batches of every reader in turn until the time is over; each once at least."""
+    began, number, counts, failures = time.monotonic(), first, dict.fromkeys((r.name for r in chosen), 0), []
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as place:
+        os.chdir(place)
+        try:
+            while number == first or time.monotonic() - began < seconds:
+                for reader in chosen:
+                    folder = Path(tempfile.mkdtemp(dir=place))
+                    count, failure = batch(reader, number, size, folder)
+                    counts[reader.name] += count
+                    failures += [failure] if failure else []
+                number += 1
+        finally:
+            os.chdir(before)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    if most > MOST_BYTES:
+        failures.append({"reader": "all", "error": f"{most:,} bytes of memory", "file": ""})
+    return {"inputs": sum(counts.values()), "by_reader": counts, "seconds": round(time.monotonic() - began, 1),
+            "peak_bytes": most, "failures": failures}  # fmt: skip
+
+
+if __name__ == "__main__":
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("readers", nargs="*", metavar="READER")
+    asked.add_argument("--seconds", type=float, default=60.0)
+    asked.add_argument("--seed", type=int, default=0)
+    given_ = asked.parse_args()
+    os.environ.setdefault("CLUSTERWRIGHT_DEBUG", "0")
+    every = readers()
+    if strange := {*given_.readers} - {each.name for each in every}:
+        asked.error(f"no reader {', '.join(sorted(strange))}; there are {', '.join(each.name for each in every)}")
+    result = fuzz(given_.seconds, given_.seed, [r for r in every if not given_.readers or r.name in given_.readers])
+    print(json.dumps(result, indent=2))
+    sys.exit(bool(result["failures"]))

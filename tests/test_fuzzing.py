@@ -1,0 +1,57 @@
+"""The fuzzing itself: its right files are right, and what crashes or hangs is found. `make fuzz` runs it for long."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import fuzzing
+
+
+def test_right_files_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else only the first words of a reader would ever be tried."""
+    monkeypatch.chdir(tmp_path)
+    wrong = []
+    for reader in fuzzing.readers():
+        for number, right in enumerate(reader.right):
+            file = tmp_path / f"{reader.name} {number}" / reader.file
+            file.parent.mkdir(parents=True)
+            file.write_text(right, encoding="utf-8")
+            if reader.ask(file) == 2:
+                wrong.append(f"{reader.name} {number}")
+    assert not wrong
+
+
+def found(ask: object, right: str = "a = 1\n", file: str = "x.toml") -> dict[str, str]:
+    reader = fuzzing.Reader("broken", file, [right], ask)  # type: ignore[arg-type]
+    failures = fuzzing.fuzz(0, 0, [reader], size=300)["failures"]
+    return failures[0] if failures else {}
+
+
+def test_a_crash_is_found_with_the_simplest_file() -> None:
+    def ask(file: Path) -> None:
+        if "-1" in json.loads(file.read_text(encoding="utf-8"))["layers"]:
+            raise ZeroDivisionError("of nothing")
+
+    failure = found(ask, '{"layers": "5", "other": [1, {"x": 2}]}', "x.json")
+    assert failure["reader"] == "broken"
+
+
+def test_an_exit_code_of_70_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzing, "main", lambda words: 70)
+    assert "exit code 70" in found(fuzzing.command("explain", "FILE"))["error"]
+
+
+def test_a_hang_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzing, "HANGS_S", 0.2)
+    assert "more than 0.2 s" in found(lambda file: time.sleep(60))["error"]
+
+
+def test_what_is_refused_is_no_failure() -> None:
+    from planner.base.errors import WrongQuestion
+
+    def ask(file: Path) -> None:
+        raise WrongQuestion("not so")
+
+    assert found(ask) == {}
