@@ -43,6 +43,7 @@ STRANGE: tuple[Any, ...] = (
     *("../..", "~", "10 Gbit/s", "5 %", "2026-13-45", "1..2", "$1", "--", "[", "{", "}", "\n", "a=b", "1,2"),
     *([], {}, [[]], {"": {}}, [None], [1, "x"], {"id": 1}),
 )
+COLLECTIVES = "backend,op,ranks,bytes,seconds\ngloo,all-reduce,2,8,1e-5\ngloo,all-reduce,2,1024,2e-5\n"
 Edit = tuple[int, int, Any]
 """Where (counted round), how, with what."""
 
@@ -141,37 +142,39 @@ def readers() -> list[Reader]:
     from planner.site.logs import reading as logs
     from planner.study.question import reading as study
     from tests import training_logs
+    from tests.test_comm_table import NCCL
 
     known = catalog.load()
     configurations = json.loads((ROOT / "tests/data/huggingface_configs.json").read_text(encoding="utf-8"))["models"]
     runs = (ROOT / "benchmarks/data/measured_runs.csv").read_text(encoding="utf-8").splitlines()
-    collectives = (ROOT / "benchmarks/data/measured_collectives.csv").read_text(encoding="utf-8").splitlines()
     on = ("--cluster", "dgx-h100:16", "--model", "llama3-8b")
     return [
         Reader("plan", "plan.json", texts("tests/golden/plans/1/*.json"), command("explain", "FILE")),
         Reader("export", "plan.json", texts("tests/golden/plans/1/dense.json"), command(
             "export", "FILE", "--to", "megatron", "-o", "out", "--force")),
-        Reader("hugging face", "config.json", [json.dumps(each) for each in configurations.values()],
+        Reader("hugging face", "config.json", [json.dumps(each["config"]) for each in configurations.values()],
                command("models", "show", "FILE")),
         Reader("model", "model.toml", [files.dump(workload.model(m)) for m in ("llama3-8b", "deepseek-v3")],
                lambda f: workload.model(str(f))),
         Reader("catalog", "nodes/nodes.toml", texts("hardware_catalog/nodes/*.toml")[:4],
                command("catalog", "check", "FOLDER")),
-        Reader("cluster", "cluster.toml", ["[cluster]\nnode = 'dgx-h100'\ncount = 4\n"],
+        Reader("cluster", "cluster.toml", ["node = 'dgx-h100'\ncount = 4\n"],
                lambda f: cluster_from_file(f, known)),
         Reader("portfolio", "portfolio.toml", texts("examples/portfolios/*.toml"), lambda f: portfolio.read(f, known)),
         Reader("study", "study.toml", texts("examples/studies/*.toml"), lambda f: study.read(f, known)),
         Reader("site", "site.toml", [profile.TEMPLATE.format(name="x")], profile.read),
         Reader("runs", "runs.csv", ["\n".join([runs[0], *runs[n : n + 2], ""]) for n in (1, 900, 1500, 2000)],
                command("validate", "FILE")),
-        Reader("collectives", "table.csv", ["\n".join([*collectives[:4], ""])], command(
-            "comm", "import", "FILE", "--from", "csv", "-o", "table")),
+        Reader("collectives", "table.csv", [COLLECTIVES],
+               command("comm", "import", "FILE", "--from", "csv", "-o", "table")),
+        Reader("nccl-tests", "all_reduce.txt", [NCCL],
+               command("comm", "import", "FILE", "--from", "nccl-tests", "-o", "table")),
         Reader("megatron", "start.sh", texts("tests/golden/export/megatron/start.sh"), command(
             "import", "FILE", "--from", "megatron", *on)),
-        Reader("torchtitan", "start.sh", texts("tests/golden/export/torchtitan*/start.sh"), command(
-            "import", "FILE", "--from", "torchtitan", *on)),
-        Reader("deepspeed", "deepspeed.json", texts("tests/golden/export/deepspeed/*.json"), command(
-            "import", "FILE", "--from", "deepspeed", *on)),
+        Reader("torchtitan", "start.sh", texts("tests/golden/export/torchtitan/start.sh"), command(
+            "import", "FILE", "--from", "torchtitan", "--cluster", "dgx-h100:8", "--model", "llama3-8b")),
+        Reader("deepspeed", "deepspeed.json", texts("tests/golden/export/deepspeed/ds_config.json"), command(
+            "import", "FILE", "--from", "deepspeed", "--cluster", "dgx-h100:4", "--model", "llama3-8b")),
         Reader("logs", "train.log", ["\n".join([*form([4.0] * 20), ""]) for form, *_ in training_logs.FORMS.values()],
                logs.read),
         Reader("flags", "flags", ["--cluster dgx-h100:2 --precision bf16 --batch 64 --seq 4096 tp=2 pp=2 micro=1",

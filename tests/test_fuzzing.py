@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.base.errors import ClusterwrightError
 from tests import fuzzing
 
 
@@ -18,8 +19,12 @@ def test_right_files_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             file = tmp_path / f"{reader.name} {number}" / reader.file
             file.parent.mkdir(parents=True)
             file.write_text(right, encoding="utf-8")
-            if reader.ask(file) == 2:
-                wrong.append(f"{reader.name} {number}")
+            try:
+                code = reader.ask(file)
+            except ClusterwrightError as error:
+                code = str(error)
+            if code == 2 or isinstance(code, str):
+                wrong.append(f"{reader.name} {number}: {code}")
     assert not wrong
 
 

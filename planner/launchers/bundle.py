@@ -126,6 +126,7 @@ def trainers(plan: Plan) -> tuple[tuple[str, ...], str]:
 
     ``torchrun`` starts a script of one's own, which has to do all that a plan says: it does not count.
     """
+    plan = facts.complete(plan)
     refused = {e.name: list(dict.fromkeys(refusals(plan, e))) for e in _trainers()}
     shared = [why for why in next(iter(refused.values())) if all(why in found for found in refused.values())]
     fewest = min(len(found) for found in refused.values())
@@ -135,6 +136,7 @@ def trainers(plan: Plan) -> tuple[tuple[str, ...], str]:
 
 def starts_alike(plan: Plan) -> bool:
     """Whether a trainer would start the plan, were its pipelines of one kind (their layers dealt unevenly)."""
+    plan = facts.complete(plan)
     unlike = set(facts.stages_fill_pools(plan))
     able = [e for e in _trainers() if _allows(e.expresses.get("stages", "any"), "uneven")]
     return bool(unlike) and any(unlike.issuperset(refusals(plan, e)) for e in able)
