@@ -15,7 +15,7 @@ import yaml
 from planner import document
 from planner.base import writing
 from planner.base.errors import WrongQuestion
-from planner.launchers import EXPORTERS, bundle, jobset, parts, torchrun, write
+from planner.launchers import EXPORTERS, bundle, parts, pods, torchrun, write
 from planner.launchers.bundle import refusals
 from planner.launchers.facts import AXES, chunks
 from planner.launchers.start import NAME as START
@@ -559,4 +559,4 @@ def test_a_link_or_a_file_in_the_way_is_left_alone(tmp_path: Path) -> None:
 
 def test_kubernetes_keeps_dollars(tmp_path: Path) -> None:
     script = "echo $$ $(date) $((1+2)) $HOME $$(x) $$$(y)"
-    assert expanded(jobset.container("image", script)["command"][2]) == script
+    assert expanded(pods.container("image", script)["command"][2]) == script

@@ -16,6 +16,7 @@ from planner.planning import by_layer
 from planner.schema.hardware import Cluster
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
+from planner.site.profile import SiteProfile
 from planner.verify import procurement
 
 Planned = PlanSet | Plan | Procurement
@@ -141,11 +142,12 @@ def bundles(
     given: Mapping[str, str],
     cluster: Cluster | None,
     measure: bool = False,
+    site: SiteProfile | None = None,
 ) -> tuple[dict[str, Bundle], list[str]]:
     """Folder's name -> its files; and why the plans that a target cannot express are left out (unless all are).
 
     `cluster` is the plans' own where it is not in the catalog: a simulator needs its figures. To `measure` them, each
-    is a few steps on mock data, and a script in the folder above runs them in turn.
+    is a few steps on mock data, and a script in the folder above runs them in turn. `site` is what all its jobs need.
     """
     if cluster is not None and target != SIMULATOR:
         raise WrongQuestion("--cluster is for astra-sim: launchers find all they need in the plan.")
@@ -158,7 +160,11 @@ def bundles(
         try:
             made["" if alone else f"rank-{plan.rank}"] = (
                 launchers.bundle(
-                    plan, exporters, launchers.of_its_pools(given, plan, plans), benchmark.short if measure else None
+                    plan,
+                    exporters,
+                    launchers.of_its_pools(given, plan, plans),
+                    benchmark.short if measure else None,
+                    site=site,
                 )
                 if exporters
                 else astra_sim.bundle(plan, by_layer.of_plan(known, plan, cluster))

@@ -22,6 +22,7 @@ from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.record import Report
 from planner.schema.study import StudyResult
+from planner.site.folder import named
 
 
 @entry
@@ -83,6 +84,7 @@ def export(
     alternative: int | None = None,
     set: Mapping[str, str | float] | None = None,
     cluster: Named | None = None,
+    site: str | Path | None = None,
     benchmark: bool = False,
     force: bool = False,
 ) -> Exported:
@@ -97,6 +99,7 @@ def export(
         alternative: Of an offer: which (1).
         set: Settings that a plan does not have.
         cluster: The plan's own, for ``"astra-sim"``, where it is not in the catalog.
+        site: The site's folder, whose profile is applied (else that of ``CLUSTERWRIGHT_SITE``).
         benchmark: Fifty steps on mock data for each plan, and a script that runs them in turn.
         force: Whether a folder that export wrote is replaced.
 
@@ -112,7 +115,8 @@ def export(
     chosen, alone = choosing.launched(plans, rank=rank, workload=workload, alternative=alternative)
     given = {name: str(value) for name, value in (set or {}).items()}
     own = None if cluster is None else as_cluster(cluster)
-    bundles, refused = choosing.bundles(chosen, alone, to, given, own, benchmark)
+    known = named(None if site is None else Path(site))
+    bundles, refused = choosing.bundles(chosen, alone, to, given, own, benchmark, known.profile if known else None)
     if output is not None:
         launchers.write(Path(output).expanduser(), bundles, replace=force)
     return Exported(

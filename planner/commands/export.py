@@ -33,6 +33,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Fifty steps on mock data for each plan, and a script that runs them in turn: learn reads what they print.",
 )
+@click.option(
+    "--site",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The site's folder, whose site.toml is applied (or CLUSTERWRIGHT_SITE).",
+)
 @click.option("--force", is_flag=True, help="Replace a folder that export wrote.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def export(
@@ -44,6 +50,7 @@ def export(
     alternative: int | None,
     given: tuple[str, ...],
     cluster: Path | None,
+    site: Path | None,
     benchmark: bool,
     force: bool,
     as_json: bool,
@@ -56,6 +63,7 @@ def export(
       clusterwright export plan.json --to megatron+slurm
       clusterwright export plan.json --to torchtitan --rank 2 --set save=/checkpoints
       clusterwright export shortlist.json --to megatron+slurm --benchmark
+      clusterwright export plan.json --to megatron+jobset --site my-site
       clusterwright export offer.json --workload base --to megatron+slurm
       clusterwright export plan.json --to astra-sim
       clusterwright export --to list
@@ -63,6 +71,7 @@ def export(
     from planner import launchers
     from planner.api import choosing
     from planner.catalog import cluster_from_file, load
+    from planner.site.folder import named
 
     if target == "list":
         _list(as_json)
@@ -71,7 +80,9 @@ def export(
         raise click.UsageError("Missing argument 'FILE': a plan that clusterwright plan -o FILE wrote.")
     own = None if cluster is None else cluster_from_file(cluster.expanduser(), load())
     plans, alone = choosing.launched(file, rank=rank, workload=workload, alternative=alternative)
-    bundles, refused = choosing.bundles(plans, alone, target, _settings(given), own, benchmark)
+    known = named(site)
+    profile = known.profile if known else None
+    bundles, refused = choosing.bundles(plans, alone, target, _settings(given), own, benchmark, profile)
     folder = output or choosing.folder_for(file.name, workload, target)
     launchers.write(folder, bundles, replace=force)
     if as_json:

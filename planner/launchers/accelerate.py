@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import deepspeed, facts, quoting, torchrun
+from planner.launchers import deepspeed, facts, profiles, quoting, torchrun
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Shell, Values
 from planner.schema.plan import Plan
 
@@ -28,7 +29,8 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     settings = configuration(plan, values)
     lint(settings, plan.cluster.accelerators)
     files[NAME] = quoting.yaml(settings)
-    return LaunchJob(
+    return replace(
+        job,
         command=(
             *("accelerate", "launch", "--config_file", NAME, "--machine_rank", Shell("$NODE_RANK")),
             *("--main_process_ip", Shell("$MASTER_ADDR"), "--main_process_port", values["master-port"]),
@@ -176,6 +178,7 @@ EXPORTER = Exporter(
         EnvironmentSetting("layer-class", "class of a transformer block, as the model's code names it"),
         EnvironmentSetting("lr", "learning rate in ds_config.json, which a plan does not choose", "1.0e-4"),
         torchrun.PORT,
+        profiles.EXTRA,
     ),
     emit=emit,
     refuses=refuses,

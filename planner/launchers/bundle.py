@@ -11,10 +11,12 @@ from typing import Any
 from planner import document
 from planner.base.errors import WrongQuestion, nearest
 from planner.base.units import format_seconds
-from planner.launchers import facts, quoting, start, torchrun
+from planner.launchers import facts, profiles, quoting, start, torchrun
+from planner.launchers.profiles import EXTRA
 from planner.launchers.registry import EXPORTERS
 from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, placeholder
 from planner.schema.plan import Plan
+from planner.site.profile import SiteProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,36 +37,63 @@ Changed = Callable[[Exporter, Plan, LaunchJob], LaunchJob]
 
 
 def bundle(
-    plan: Plan, exporters: Sequence[Exporter], given: Mapping[str, str], changed: Changed | None = None
+    plan: Plan,
+    exporters: Sequence[Exporter],
+    given: Mapping[str, str],
+    changed: Changed | None = None,
+    *,
+    site: SiteProfile | None = None,
 ) -> Bundle:
-    """The files of a plan that has passed :mod:`planner.verify`, with what the trainer runs `changed`.
+    """The files of a plan that has passed :mod:`planner.verify`.
+
+    Args:
+        plan: What is launched.
+        exporters: The target.
+        given: Settings; they lead over the site's.
+        site: What every job of the site needs.
+        changed: What makes another job of the trainer's: one that only measures.
 
     Raises:
         WrongQuestion: a setting that no target has, or a plan that one of them cannot express.
     """
-    plan = facts.complete(plan)
+    plan, site = facts.complete(plan), site or SiteProfile()
     offered = _offered(exporters, plan)
-    values = settings(offered, given)
+    values = settings(offered, {**profiles.settings(site, plan, offered), **given})
     _refuse(plan, exporters)
     target = "+".join(exporter.name for exporter in exporters)
     losses = tuple(loss for exporter in exporters for loss in exporter.loses(plan))
     if any(exporter.name == "nccl-tuner" for exporter in exporters):
         losses = tuple(loss for loss in losses if loss != facts.UNTUNED)
     header = _header(plan, target)
-    job = LaunchJob(files={torchrun.PLAN: document.as_json(plan)})
+    job = LaunchJob(
+        files={torchrun.PLAN: document.as_json(plan)},
+        site=site,
+        benchmark=changed is not None,
+        environment=site.environment,
+    )
     for exporter in exporters:
         if exporter.role == "scheduler":
             job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
         job = exporter.emit(plan, job, values)
         if changed is not None and exporter.role == "trainer":
             job = changed(exporter, plan, job)
+        if exporter.role == "trainer":
+            job = _with_extra(job, values)
     if start.NAME not in job.files:
         job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
+    losses = tuple(loss for loss in (*losses, *job.losses) if not (changed and loss.field == "money.days"))
     missing = tuple(s for s in offered.values() if _stands(placeholder(s.name), values, job))
     files = {name: _announced(name, text, missing) for name, text in job.files.items()}
     made = Bundle(target, files, missing, losses, job.start)
     described = _described(plan, exporters, job, made, values)
     return replace(made, files={"README": _readme(plan, made), "target.json": described, **files})
+
+
+def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:
+    """The trainer's command with what is given besides, and what of it contradicts the plan."""
+    extra = profiles.words(values[EXTRA.name])
+    lost = profiles.contradictions(job.argv, extra)
+    return replace(job, command=(*job.command, *extra), argv=(*job.argv, *extra), losses=(*job.losses, *lost))
 
 
 def settings(offered: Mapping[str, EnvironmentSetting], given: Mapping[str, str]) -> dict[str, str]:
@@ -83,13 +112,16 @@ def settings(offered: Mapping[str, EnvironmentSetting], given: Mapping[str, str]
         if not value and offered[name].default is None:
             raise WrongQuestion(f"--set {name}=: is empty; leave it out to fill it in later")
         _check(name, value)
+    for name, value in given.items():
+        if name == EXTRA.name:
+            profiles.words(value)
     defaults = {n: placeholder(n) if s.default is None else s.default for n, s in offered.items()}
     return {**defaults, **given}
 
 
 def _check(name: str, value: str) -> None:
     """A value that a launcher would read as another option, or stop at, is refused here."""
-    if value.startswith("--") and value[2:3].isalpha():
+    if value.startswith("--") and value[2:3].isalpha() and name != EXTRA.name:
         raise WrongQuestion(f"--set {name}={quoting.line(value)}: a launcher would read it as an option")
     if name in ("lr", "rotary-base"):
         try:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion, nearest
-from planner.launchers import facts, start, torchrun
+from planner.launchers import facts, profiles, start, torchrun
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
@@ -67,7 +68,8 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     settings = configuration(plan, values["lr"])
     lint(settings, plan.cluster.accelerators, plan.parallelism.tp * plan.parallelism.pp)
     argv = ("--deepspeed", "--deepspeed_config", NAME)
-    return LaunchJob(
+    return replace(
+        job,
         command=(*start.rendezvous(plan, values), LaunchProgram(values["script"]), *argv),
         argv=argv,
         environment={**job.environment, **plan.env},
@@ -192,6 +194,7 @@ EXPORTER = Exporter(
         torchrun.SCRIPT,
         EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
         torchrun.PORT,
+        profiles.EXTRA,
     ),
     emit=emit,
     refuses=refuses,

@@ -36,10 +36,20 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         "commands": [script],
         "resources": {
             "gpu": {"name": ACCELERATORS[pool.accelerator], "memory": memory, "count": pool.accelerators_per_node},
-            "shm_size": "16GB",
+            "shm_size": SHARED if job.site.container.shared_memory is None else _gigabytes(job),
         },
+        **({"image": job.site.container.image} if job.site.container.image is not None else {}),
+        **({"volumes": list(job.site.container.mounts)} if job.site.container.mounts else {}),
     }
     return replace(job, files={**job.files, NAME: quoting.yaml(task)}, start=f"dstack apply -f {NAME}")
+
+
+SHARED = "16GB"
+"""Of ``/dev/shm``, where the site says nothing: enough for NCCL's buffers of a node."""
+
+
+def _gigabytes(job: LaunchJob) -> str:
+    return f"{(job.site.container.shared_memory or 0) / 2**30:.0f}GB"
 
 
 def refuses(plan: Plan) -> Iterator[str]:

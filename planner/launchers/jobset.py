@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import facts, quoting, start
+from planner.launchers import facts, pods, quoting, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values, of_pool
-from planner.schema.plan import Plan, Pool
+from planner.schema.plan import Plan
 
 NAME = "jobset.yaml"
 
@@ -18,6 +18,7 @@ NAME = "jobset.yaml"
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A JobSet whose pods each are a node: the script travels in the command, with the files that it reads."""
     name = quoting.slug(plan.workload.model)
+    again, lost = pods.restarts(job, values)
     first = 0
     groups = []
     for index, pool in enumerate(plan.cluster.pools):
@@ -26,15 +27,16 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     document = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {"name": name, "namespace": values["namespace"]},
+        "metadata": pods.metadata(job, name, values),
         "spec": {
             "network": {"enableDNSHostnames": True, "subdomain": name},
             "successPolicy": {"operator": "All"},
-            "failurePolicy": {"maxRestarts": 3},
+            "failurePolicy": {"maxRestarts": again},
             "replicatedJobs": groups,
         },
     }
-    return replace(job, files={**job.files, NAME: quoting.yaml(document)}, start=f"kubectl apply -f {NAME}")
+    files, start_with = {**job.files, NAME: quoting.yaml(document)}, f"kubectl apply -f {NAME}"
+    return replace(job, files=files, start=start_with, losses=(*job.losses, *lost))
 
 
 def _group(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, first: int) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def _group(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, fi
     pod = {
         "restartPolicy": "Never",
         **node_selector(plan, index, values),
-        "containers": [{"name": "trainer", **container(values["image"], script), "resources": resources(pool)}],
+        **pods.pod(job, pool, script, values),
     }
     job_template = {
         "parallelism": pool.count,
@@ -58,18 +60,6 @@ def _group(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, fi
         "template": {"spec": pod},
     }
     return {"name": f"pool-{index}", "replicas": 1, "template": {"spec": job_template}}
-
-
-def container(image: str, script: str) -> dict[str, Any]:
-    """Image and command. Kubernetes expands ``$(NAME)`` in a command and reads ``$$`` as ``$``: neither is meant."""
-    return {"image": image, "command": ["bash", "-c", re.sub(r"\$(?=[$(])", "$$", script)]}
-
-
-def resources(pool: Pool) -> dict[str, Any]:
-    """All accelerators of a node."""
-    name = facts.vendor_resource(pool)
-    assert name is not None, "refused before"
-    return {"limits": {name: pool.accelerators_per_node}}
 
 
 LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
-from planner.launchers import facts, megatron_model, positions, start
+from planner.launchers import facts, megatron_model, positions, profiles, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
@@ -34,12 +35,11 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         *_memory(plan),
         *_training(plan, values),
     )
-    return LaunchJob(
+    return replace(
+        job,
         command=(*start.rendezvous(plan, values), LaunchProgram(values["megatron-lm"] + "/pretrain_gpt.py"), *argv),
         argv=argv,
-        environment={**job.environment, **environment(plan), **plan.env},
-        files=job.files,
-        needed=job.needed,
+        environment={**performance(plan), **job.environment, **environment(plan), **plan.env},
     )
 
 
@@ -50,6 +50,20 @@ def environment(plan: Plan) -> dict[str, str]:
         return {CONNECTIONS: "8"}
     older = any("fp4" not in pool.peak_flops for pool in plan.cluster.pools)
     return {CONNECTIONS: "1"} if older and (p.tp > 1 or p.cp > 1) else {}
+
+
+SM_MARGIN = "16"
+"""Multiprocessors that norms leave to communication beside them, as Megatron-Bridge's recipes do (067f987d)."""
+
+
+def performance(plan: Plan) -> dict[str, str]:
+    """What Megatron-Bridge's recipes set and the prediction takes for granted: no memory lost between blocks of other
+    sizes, none held for streams, and processors left to communication where it overlaps.
+    """
+    found = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}
+    if plan.overlap.dp or plan.overlap.tp:
+        found |= dict.fromkeys(("NVTE_FWD_LAYERNORM_SM_MARGIN", "NVTE_BWD_LAYERNORM_SM_MARGIN"), SM_MARGIN)
+    return found
 
 
 def layout(plan: Plan) -> str:
@@ -121,7 +135,9 @@ def recomputed(plan: Plan) -> int:
 def _training(plan: Plan, values: Values) -> Iterator[str]:
     yield from PRECISION[plan.precision]
     yield from ("--cross-entropy-loss-fusion", "--optimizer", "sgd" if _sgd(plan) else "adam")
-    yield from ("--lr", values["lr"], "--train-iters", str(facts.steps(plan)))
+    # Python's collector stops ranks one after the other unless all collect at the same step.
+    yield from ("--manual-gc", "--manual-gc-interval", "100", "--lr", values["lr"])
+    yield from ("--train-iters", str(facts.steps(plan)))
     # Read again where it saves: a job that is started anew goes on, and finds nothing there the first time.
     if plan.workload.method["kind"] == "finetune":
         yield from ("--pretrained-checkpoint", values["load"])
@@ -210,6 +226,7 @@ EXPORTER = Exporter(
         EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
         positions.ROTARY,
         EnvironmentSetting("master-port", "port on node 0", "29500"),
+        profiles.EXTRA,
     ),
     emit=emit,
     refuses=refuses,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import facts, jobset, quoting, start
+from planner.launchers import facts, jobset, pods, quoting, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Values
 from planner.schema.plan import Plan
 
@@ -18,24 +18,25 @@ export MASTER_ADDR="${PET_MASTER_ADDR:-${MASTER_ADDR:?set by the operator}}"
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A PyTorchJob: one node a replica; the operator says which."""
     pool = plan.cluster.pools[0]
-    made = jobset.container(values["image"], _RANKS + start.self_contained(plan, job))
+    again, lost = pods.restarts(job, values)
     # The operator looks for a container of this name.
-    pod = {"containers": [{"name": "pytorch", **made, "resources": jobset.resources(pool)}]}
+    pod = pods.pod(job, pool, _RANKS + start.self_contained(plan, job), values, name="pytorch")
 
     def replicas(count: int) -> dict[str, Any]:
-        return {"replicas": count, "restartPolicy": "OnFailure", "template": {"spec": pod}}
+        return {"replicas": count, "restartPolicy": "OnFailure" if again else "Never", "template": {"spec": pod}}
 
     workers = {"Worker": replicas(pool.count - 1)} if pool.count > 1 else {}
     document = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": {"name": quoting.slug(plan.workload.model), "namespace": values["namespace"]},
+        "metadata": pods.metadata(job, quoting.slug(plan.workload.model), values),
         "spec": {
             "nprocPerNode": str(pool.accelerators_per_node),  # a text here, a number in TrainJob
             "pytorchReplicaSpecs": {"Master": replicas(1), **workers},
         },
     }
-    return replace(job, files={**job.files, NAME: quoting.yaml(document)}, start=f"kubectl apply -f {NAME}")
+    files, start_with = {**job.files, NAME: quoting.yaml(document)}, f"kubectl apply -f {NAME}"
+    return replace(job, files=files, start=start_with, losses=(*job.losses, *lost))
 
 
 EXPORTER = Exporter(

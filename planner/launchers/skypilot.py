@@ -51,6 +51,8 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         resources["infra"] = values["infra"]
     if plan.money.price is not None and plan.money.price.basis == "spot":
         resources["use_spot"] = True
+    if job.site.container.image is not None:
+        resources["image_id"] = f"docker:{job.site.container.image}"
     if pool.count > 1:
         resources["network_tier"] = "best"
     task = {

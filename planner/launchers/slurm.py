@@ -30,7 +30,9 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     if values["gpu-type"] and _unlike(plan):
         each = " ".join(f"--set {of_pool(name, 'gpu-type')}=..." for name in called)
         raise WrongQuestion(f"--set gpu-type: the pools have different accelerators; write {each}")
-    groups = ["\n".join(_request(plan, pool, name, values)) + "\n" for pool, name in zip(pools, called, strict=True)]
+    groups = [
+        "\n".join(_request(plan, job, pool, name, values)) + "\n" for pool, name in zip(pools, called, strict=True)
+    ]
     first = "SLURM_JOB_NODELIST" if len(pools) == 1 else "SLURM_JOB_NODELIST_HET_GROUP_0"
     lines = [
         "#!/usr/bin/env bash",
@@ -39,26 +41,45 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         "",
         f'export MASTER_ADDR="$(scontrol show hostnames "${first}" | head -n 1)"',
         "export SLURM_CPU_BIND=none",
-        f"exec srun {' : '.join(_step(index, pool, len(pools)) for index, pool in enumerate(pools))}",
+        f"exec srun {' : '.join(_step(job, index, pool, len(pools)) for index, pool in enumerate(pools))}",
     ]
     text = "\n".join(lines) + "\n"
     lint(text, [pool.accelerators_per_node for pool in pools])
-    return replace(job, files={**job.files, NAME: text}, start=f"sbatch {NAME}")
+    lost = _no_containers(job)
+    return replace(job, files={**job.files, NAME: text}, start=f"sbatch {NAME}", losses=(*job.losses, *lost))
 
 
-def _request(plan: Plan, pool: Pool, name: str, values: Values) -> Iterator[str]:
+def _no_containers(job: LaunchJob) -> tuple[Loss, ...]:
+    """An image that nothing would start."""
+    if job.site.container.image is None or job.site.slurm.containers:
+        return ()
+    return (Loss("site container.image", 'no container is started unless site.toml says [slurm] containers = "pyxis"'),)
+
+
+def _request(plan: Plan, job: LaunchJob, pool: Pool, name: str, values: Values) -> Iterator[str]:
     """Options of one component; each says its own, so none depends on what Slurm hands on from the first."""
     kind, partition = (values[of_pool(name, setting)] or values[setting] for setting in ("gpu-type", "partition"))
-    yield f"#SBATCH --time={limit(plan)}"
+    yield f"#SBATCH --time={MEASURED if job.benchmark else limit(plan)}"
     if partition:
         yield f"#SBATCH --partition={option(partition)}"
     if values["account"]:
         yield f"#SBATCH --account={option(values['account'])}"
+    yield from _of_site(job)
     yield f"#SBATCH --nodes={pool.count}"
     yield "#SBATCH --ntasks-per-node=1"
     yield f"#SBATCH --gpus-per-node={gpus(kind, name, pool.accelerators_per_node)}"
     yield "#SBATCH --mem=0"
     yield "#SBATCH --exclusive"
+
+
+def _of_site(job: LaunchJob) -> Iterator[str]:
+    """Options that a site's profile says."""
+    slurm = job.site.slurm
+    for name in ("qos", "reservation", "constraint", "switches"):
+        if (value := getattr(slurm, name)) is not None:
+            yield f"#SBATCH --{name}={option(str(value), '&|*()[]')}"
+    if job.site.storage.logs:
+        yield f"#SBATCH --output={option(job.site.storage.logs)}/%x-%j.log"
 
 
 def gpus(kind: str, name: str, count: int) -> str:
@@ -69,6 +90,10 @@ def gpus(kind: str, name: str, count: int) -> str:
 
 GPU_LINE = re.compile(r"#SBATCH --gpus-per-node=(?:(?P<type>(?=[^:]*[A-Za-z])[\w.-]+):)?(?P<count>[1-9]\d*)", re.ASCII)
 """A whole line as sbatch reads it: a type has a letter (Slurm would take it for the number), lists are no type."""
+
+
+NAMED = re.compile(r"#SBATCH --(partition|account|qos|reservation|constraint|output|job-name)=")
+"""Lines whose value is a name of the site's, which may hold any word."""
 
 
 def lint(text: str, counts: Sequence[int]) -> None:
@@ -85,7 +110,11 @@ def lint(text: str, counts: Sequence[int]) -> None:
     if len(components) != len(counts):
         raise WrongQuestion(f"{NAME}: {len(components)} components for {len(counts)} pools")
     for index, (component, count) in enumerate(zip(components, counts, strict=True)):
-        lines = [line for line in component.splitlines() if line.startswith("#SBATCH") and "gpu" in line.lower()]
+        lines = [
+            line
+            for line in component.splitlines()
+            if line.startswith("#SBATCH") and not NAMED.match(line) and "gpu" in line.lower()
+        ]
         if len(lines) != 1:
             raise WrongQuestion(f"{NAME}: component {index} has {len(lines)} lines that ask for GPUs; one is expected")
         found = GPU_LINE.fullmatch(re.sub(r"=<[^<>]*>:", "=filled-in:", lines[0]))
@@ -98,18 +127,33 @@ def lint(text: str, counts: Sequence[int]) -> None:
             raise WrongQuestion(f"{NAME}: {lines[0]}: nodes of component {index} have {count} accelerators")
 
 
-def option(text: str) -> str:
+def option(text: str, more: str = "") -> str:
     """A value on a #SBATCH line, which has no quoting that all versions share: what is no plain name is refused."""
-    if not all(c.isalnum() or c in "._-,/+" for c in text):
-        raise WrongQuestion(f"{quoting.line(text)!r}: letters, digits and . _ - , / + only on a #SBATCH line")
+    if not all(c.isalnum() or c in f"._-,/+{more}" for c in text):
+        signs = " ".join(f"._-,/+{more}")
+        raise WrongQuestion(f"{quoting.line(text)!r}: letters, digits and {signs} only on a #SBATCH line")
     return text
 
 
-def _step(index: int, pool: Pool, pools: int) -> str:
+def _step(job: LaunchJob, index: int, pool: Pool, pools: int) -> str:
     """What ``srun`` starts on one component; SLURM_PROCID counts nodes over all of them."""
     group = f"--het-group={index} " if pools > 1 else ""
     inner = f'NODE_RANK="$SLURM_PROCID" NPROC_PER_NODE={pool.accelerators_per_node} exec bash {start.NAME}'
-    return f"{group}--nodes={pool.count} --ntasks={pool.count} bash -c {quoting.word(inner)}"
+    return f"{group}{_container(job)}--nodes={pool.count} --ntasks={pool.count} bash -c {quoting.word(inner)}"
+
+
+def _container(job: LaunchJob) -> str:
+    """Options of pyxis: the site's image with its mounts, the submitted folder and what it is submitted from."""
+    container = job.site.container
+    if job.site.slurm.containers is None or container.image is None:
+        return ""
+    mounts = quoting.word(",".join(container.mounts)) + "," if container.mounts else ""
+    image = quoting.word(container.image)
+    return f'--container-image={image} --container-mounts={mounts}"$PWD:$PWD" --container-workdir="$PWD" '
+
+
+MEASURED = "0-00:30:00"
+"""Time limit of a job that only measures a few steps: loading and compiling take longer than they."""
 
 
 def limit(plan: Plan) -> str:

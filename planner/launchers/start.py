@@ -51,6 +51,7 @@ def script(plan: Plan, job: LaunchJob, header: str) -> str:
         "set -euo pipefail",
         *asks,
         *quoting.exports(job.environment),
+        *job.site.before,
         "",
         f"exec {quoting.command(job.command)}",
     ]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from planner.schema.plan import Plan
+from planner.site.profile import SiteProfile
 
 Role = Literal["trainer", "environment", "scheduler"]
 Level = Literal["parsed", "validated", "dry-scheduled", "ran-cpu", "ran-gpu"]
@@ -59,6 +60,12 @@ class LaunchJob:
     """Name in the folder -> text."""
     needed: tuple[str, ...] = ()
     """Files that every node reads when it runs."""
+    site: SiteProfile = field(default_factory=SiteProfile)
+    """What every job of the site needs."""
+    benchmark: bool = False
+    """Whether it only measures: a few steps on made-up data, nothing evaluated or saved."""
+    losses: tuple[Loss, ...] = ()
+    """What only turned out while the files were written."""
     start: str = "bash start.sh on every node, with NODE_RANK and MASTER_ADDR set"
     """How a person starts it."""
 

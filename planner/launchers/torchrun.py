@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from planner.launchers import facts, start
+from planner.launchers import facts, profiles, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
@@ -13,10 +14,10 @@ PLAN = "plan.json"
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """``torchrun ... SCRIPT``; the script reads the plan from the file that ``CLUSTERWRIGHT_PLAN`` names."""
-    return LaunchJob(
+    return replace(
+        job,
         command=(*start.rendezvous(plan, values), LaunchProgram(values["script"])),
         environment={**job.environment, **plan.env, "CLUSTERWRIGHT_PLAN": PLAN},
-        files=job.files,
         needed=(*job.needed, PLAN),
     )
 
@@ -35,7 +36,7 @@ EXPORTER = Exporter(
     version="torch 2.13.0",
     role="trainer",
     expresses={"pools": "any"},
-    settings=(SCRIPT, PORT),
+    settings=(SCRIPT, PORT, profiles.EXTRA),
     emit=emit,
     loses=loses,
     level="ran-cpu",

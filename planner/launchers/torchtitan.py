@@ -7,9 +7,10 @@ degree and batch is an option. Written against, and tried on, torchtitan 0.3.0.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from planner.launchers import facts, positions, quoting, start
+from planner.launchers import facts, positions, profiles, quoting, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
@@ -23,7 +24,8 @@ POLICIES = {"none": None, "selective": "SelectiveAC", "full": "FullAC"}
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The module, and the command of one node."""
     argv = ("--module", MODULE, "--config", FUNCTION, *options(plan, values))
-    return LaunchJob(
+    return replace(
+        job,
         command=(*start.rendezvous(plan, values), LaunchProgram("-m"), "torchtitan.train", *argv),
         argv=argv,
         environment={**job.environment, **plan.env, "PYTHONPATH": "."},
@@ -284,6 +286,7 @@ EXPORTER = Exporter(
         EnvironmentSetting("dataset", "data set, by torchtitan's name", "c4"),
         positions.ROTARY,
         EnvironmentSetting("master-port", "port on node 0", "29500"),
+        profiles.EXTRA,
     ),
     emit=emit,
     refuses=refuses,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.launchers import facts, jobset, quoting, start
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Values
+from planner.launchers import facts, jobset, pods, quoting, start
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values
 from planner.schema.plan import Plan
 
 NAME = "trainjob.yaml"
@@ -17,22 +18,30 @@ export MASTER_ADDR="${PET_MASTER_ADDR:?set by the torch runtime}"
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A TrainJob: one node a pod; the torch runtime says which, in ``PET_*``."""
     pool = plan.cluster.pools[0]
-    made = jobset.container(values["image"], _RANKS + start.self_contained(plan, job))
+    made = pods.container(values["image"], _RANKS + start.self_contained(plan, job))
     document = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
-        "metadata": {"name": quoting.slug(plan.workload.model), "namespace": values["namespace"]},
+        "metadata": pods.metadata(job, quoting.slug(plan.workload.model), values),
         "spec": {
             "runtimeRef": {"name": values["runtime"]},
             "trainer": {
                 "numNodes": pool.count,
                 "numProcPerNode": pool.accelerators_per_node,
                 **made,
-                "resourcesPerNode": jobset.resources(pool),
+                "resourcesPerNode": pods.resources(job, pool),
             },
         },
     }
-    return replace(job, files={**job.files, NAME: quoting.yaml(document)}, start=f"kubectl apply -f {NAME}")
+    files, start_with = {**job.files, NAME: quoting.yaml(document)}, f"kubectl apply -f {NAME}"
+    return replace(job, files=files, start=start_with, losses=(*job.losses, *_left_to_the_runtime(job, values)))
+
+
+def _left_to_the_runtime(job: LaunchJob, values: Values) -> Iterator[Loss]:
+    site = job.site
+    if site.container.mounts or site.kubernetes.claims or site.kubernetes.capabilities or site.kubernetes.host_network:
+        why = f"volumes, capabilities and network of pods are those of the runtime {values['runtime']}"
+        yield Loss("site", why)
 
 
 EXPORTER = Exporter(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import facts, jobset, quoting, start
+from planner.launchers import facts, jobset, pods, quoting, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Values
 from planner.schema.plan import Plan
 
@@ -42,11 +42,10 @@ def _task(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, fir
         f"export MASTER_ADDR={name}-pool-0-0.{name}\n"
         f"export NPROC_PER_NODE={pool.accelerators_per_node}\n" + start.self_contained(plan, job)
     )
-    made = jobset.container(values["image"], script)
     pod = {
         "restartPolicy": "Never",
         **jobset.node_selector(plan, index, values),
-        "containers": [{"name": "trainer", **made, "resources": jobset.resources(pool)}],
+        **pods.pod(job, pool, script, values),
     }
     return {"name": f"pool-{index}", "replicas": pool.count, "template": {"spec": pod}}
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from planner.base.typed import reads
 from planner.question.typed_file import TypedFile, opened
@@ -46,6 +46,26 @@ def variables(table: object) -> Mapping[str, str]:
     return dict(table)
 
 
+def claim(text: object) -> str:
+    """``name-of-a-claim:/in/the/container``."""
+    found = word(text)
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?:/[^:,]*", found):
+        raise ValueError(f"{found!r}: write 'name-of-a-claim:/in/the/container'")
+    return found
+
+
+def counts(table: object) -> Mapping[str, int]:
+    """Resources of a node, each by its name."""
+    if not isinstance(table, dict):
+        raise ValueError("expected a table of 'NAME' = COUNT")
+    for name, value in table.items():
+        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9./_-]*[A-Za-z0-9])?", name):
+            raise ValueError(f"{name!r}: not a name of a resource, such as 'rdma/ib'")
+        if type(value) is not int or not 0 < value <= 1000:
+            raise ValueError(f"{name} = {value!r}: must be a whole number from 1 to 1000")
+    return dict(table)
+
+
 Word = Annotated[str, reads(word)]
 
 
@@ -70,6 +90,32 @@ class SlurmProfile:
 
     partition: Word | None = None
     account: Word | None = None
+    qos: Word | None = None
+    reservation: Word | None = None
+    constraint: Word | None = None
+    """Features that nodes need, ``--constraint``."""
+    switches: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
+    """Most leaf switches that a job may be spread over."""
+    containers: Literal["pyxis"] | None = None
+    """What starts the image: ``srun --container-image`` (pyxis and enroot); None: nothing does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubernetesProfile:
+    """What pods are told besides what the plan says."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    namespace: Word | None = None
+    queue: Word | None = None
+    """Of Kueue or Volcano."""
+    claims: tuple[Annotated[str, reads(claim)], ...] = ()
+    """Persistent volume claims, each with where it is mounted."""
+    resources: Annotated[Mapping[str, int], reads(counts)] = field(default_factory=dict)
+    """Of a node, with its accelerators: RDMA devices, EFA interfaces."""
+    capabilities: tuple[Word, ...] = ()
+    """Linux capabilities: RDMA registers memory, which needs ``IPC_LOCK``."""
+    host_network: Annotated[bool, Field(strict=True)] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +138,7 @@ class SiteProfile:
     """As reports and rows of measured runs call it."""
     container: ContainerProfile = field(default_factory=ContainerProfile)
     slurm: SlurmProfile = field(default_factory=SlurmProfile)
+    kubernetes: KubernetesProfile = field(default_factory=KubernetesProfile)
     storage: StorageProfile = field(default_factory=StorageProfile)
     environment: Annotated[Mapping[str, str], reads(variables)] = field(default_factory=dict)
     """Of every process of a job."""
@@ -128,6 +175,19 @@ name = "{name}"                      # as reports and measured runs call this si
 [slurm]
 # partition = "gpu"
 # account = "research"
+# qos = "high"
+# reservation = "maintenance"
+# constraint = "h100&ib"             # features that nodes need
+# switches = 1                       # most leaf switches that a job is spread over
+# containers = "pyxis"               # srun starts the image (pyxis, enroot); without it nothing does
+
+[kubernetes]
+# namespace = "training"
+# queue = "research"                 # of Kueue or Volcano
+# claims = ["shared-data:/checkpoints"]  # persistent volume claims
+# resources = {{ "rdma/ib" = 8 }}      # of a node, with its accelerators; on AWS "vpc.amazonaws.com/efa" = 32
+# capabilities = ["IPC_LOCK"]        # RDMA registers memory
+# host_network = true
 
 [storage]                            # folders that all nodes see
 # checkpoints = "/checkpoints"

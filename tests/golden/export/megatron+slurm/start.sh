@@ -10,6 +10,10 @@ cd "$(dirname "$0")" || exit
 set -euo pipefail
 : "${NODE_RANK:?this node, from 0 to 15}"
 : "${MASTER_ADDR:?address of node 0}"
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+export TORCH_NCCL_AVOID_RECORD_STREAMS=1
+export NVTE_FWD_LAYERNORM_SM_MARGIN=16
+export NVTE_BWD_LAYERNORM_SM_MARGIN=16
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 
 exec torchrun \
@@ -53,6 +57,8 @@ exec torchrun \
   --bf16 \
   --cross-entropy-loss-fusion \
   --optimizer adam \
+  --manual-gc \
+  --manual-gc-interval 100 \
   --lr 1.0e-4 \
   --train-iters 119210 \
   --load '<save>' \

@@ -1,0 +1,69 @@
+"""What a site's profile and ``--set extra-args`` put into every target's files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Container, Mapping, Sequence
+
+from planner.base.errors import WrongQuestion
+from planner.launchers import quoting
+from planner.launchers.target import EnvironmentSetting, LaunchJob, Loss
+from planner.schema.plan import Plan
+from planner.site.profile import SiteProfile
+
+EXTRA = EnvironmentSetting("extra-args", "arguments of the trainer, after those of the plan", "")
+
+
+def settings(site: SiteProfile, plan: Plan, offered: Container[str]) -> Mapping[str, str]:
+    """The settings of a target that a site's profile says."""
+    saved = site.storage.checkpoints
+    found = {
+        "image": site.container.image,
+        "partition": site.slurm.partition,
+        "account": site.slurm.account,
+        "namespace": site.kubernetes.namespace,
+        "queue": site.kubernetes.queue,
+        "save": saved and f"{saved.rstrip('/')}/{quoting.slug(plan.workload.model)}",
+    }
+    return {name: value for name, value in found.items() if value is not None and name in offered}
+
+
+def words(text: str) -> list[str]:
+    """``--set extra-args`` as the words of a command; nothing in them is expanded.
+
+    Raises:
+        WrongQuestion: a quote that does not end.
+    """
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise WrongQuestion(f"--set extra-args={quoting.line(text)}: {error}") from None
+
+
+def contradictions(ours: Sequence[str], extra: Sequence[str]) -> tuple[Loss, ...]:
+    """What of the extra arguments says otherwise than the plan: the last one holds, and the prediction does not."""
+    mine, theirs = _options(ours), _options(extra)
+    return tuple(
+        Loss("extra-args", f"{name} {' '.join(value)} overrides the plan's {' '.join(mine[name]) or name}".rstrip())
+        for name, value in theirs.items()
+        if name in mine and mine[name] != value
+    )
+
+
+def _options(argv: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    name = ""
+    for text in argv:
+        if text.startswith("--"):
+            name, equals, value = text.partition("=")
+            found[name] = [value] if equals else []
+        elif name:
+            found[name].append(text)
+    return found
+
+
+def persistent(job: LaunchJob, path: str) -> bool:
+    """Whether a folder in a pod outlives it: it lies in a mount or a claim of the site."""
+    mounts = [mount.split(":")[1] for mount in job.site.container.mounts]
+    claims = [claim.partition(":")[2] for claim in job.site.kubernetes.claims]
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in (*mounts, *claims))
