@@ -62,20 +62,26 @@ def _runs(text: Iterable[str]) -> Iterator[_Run]:
 
 
 def _noted(run: _Run, line: str) -> None:
+    """Notes what a line says. Most say nothing: a word of each pattern is looked for before the pattern is tried."""
     for shape in FORMATS:
         if shape.hint in line and (found := shape.step.search(line)):
             _step(run, shape, found)
-        if shape.head and (head := shape.head.search(line)):
+        if "[batch=" in line and shape.head and (head := shape.head.search(line)):
             run.at = int(head["step"])
-        if shape.memory and (found := shape.memory.search(line)):
+        if "reserved" in line and shape.memory and (found := shape.memory.search(line)):
             run.memory = max(run.memory or 0.0, formats.memory(found) or 0.0)
     if "emory" in line or "EXHAUSTED" in line:
         run.out_of_memory |= bool(formats.OUT_OF_MEMORY.search(line))
-    if formats.DISTURBED.search(line):
+    if ("val" in line or "check" in line) and formats.DISTURBED.search(line):
         run.disturbed = True
     if "train_steps_per_second" in line and (found := formats.SUMMARY.search(line)):
         rate = formats.number(found["rate"])
         run.whole_run_s = 1.0 / rate if rate else None
+    if "capacity: " in line or "accelerators_name" in line:
+        _device(run, line)
+
+
+def _device(run: _Run, line: str) -> None:
     for pattern in formats.DEVICES:
         run.device = found["device"] if (found := pattern.search(line)) else run.device
 
