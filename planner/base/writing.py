@@ -28,13 +28,9 @@ def write(path: Path, text: str, *, replace: bool = False) -> None:
     Raises:
         WrongQuestion: the file exists (and `replace` is off), or cannot be written.
     """
-    device = _is_device(path)
-    if path.exists() and not replace and not device:
-        raise WrongQuestion(f"{path}: exists already; --force replaces it")
-    if not path.name:
-        raise WrongQuestion(f"{path}: cannot be written: names no file")
+    may_write(path, replace=replace)
     try:
-        if device:
+        if _is_device(path):
             path.write_text(text, encoding="utf-8")
         else:
             _write_beside(path.resolve(), text)
@@ -43,12 +39,18 @@ def write(path: Path, text: str, *, replace: bool = False) -> None:
 
 
 def may_write(path: Path | None, *, replace: bool) -> None:
-    """Says at once, before minutes of work, that a file is there already.
+    """Says at once, before minutes of work, that a file is there already, or that the path is none of a file.
 
     Raises:
-        WrongQuestion: it is, and is not to be replaced.
+        WrongQuestion: it is, and is not to be replaced; or it can't be a file.
     """
-    if path is not None and not replace and path.exists() and not _is_device(path):
+    if path is None or _is_device(path):
+        return
+    if not path.name:
+        raise WrongQuestion(f"{path}: cannot be written: names no file")
+    if path.is_dir():
+        raise WrongQuestion(f"{path}: cannot be written: Is a directory")
+    if path.exists() and not replace:
         raise WrongQuestion(f"{path}: exists already; --force replaces it")
 
 

@@ -43,7 +43,7 @@ def load_any(path: Path) -> schema.PlanSet | schema.Plan | Procurement:
     Raises:
         WrongQuestion: no such file, not JSON (with line), another kind or version of document, unknown or missing keys.
     """
-    return parse(_json(path), str(path))
+    return parse(_json(path, LARGEST_FILE), str(path))
 
 
 def load_document(path: Path) -> schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan:
@@ -58,7 +58,7 @@ def load_document(path: Path) -> schema.PlanSet | schema.Plan | Procurement | St
     return found
 
 
-def _json(path: Path, largest: int = LARGEST_FILE) -> object:
+def _json(path: Path, largest: int) -> object:
     try:
         if not (path.is_file() or path.is_dir() or not path.exists()):
             raise WrongQuestion(f"{path}: not a regular file")
