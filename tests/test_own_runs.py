@@ -224,6 +224,15 @@ def test_what_was_inferred_is_counted(tmp_path, capsys):
     assert "2 x micro-batch: the fastest that fits" in " ".join(capsys.readouterr().out.split())
 
 
+def test_how_states_are_shared_is_read_or_told(tmp_path, capsys):
+    """No stage is silently 0: FSDP has stage 3 only, words of `sharding` count, and what nobody reads is listed."""
+    rows = [{"runtime": "fsdp2@2025", "sharding": "FSDP, ~ZeRO-2"}, {"runtime": "fsdp2@2025"}, {"sharding": "swarm"}]
+    runs = reading.read(wrote(tmp_path, *rows), catalog.load())
+    assert [{v.options.sharding.zero for v in run.variants} for run in runs] == [{2}, {3}, {0, 1}]
+    found = validated(capsys, tmp_path / "mine.csv")["inferred"]
+    assert found["ZeRO stage: 3, as fsdp2 shares"] == 1 and found["sharding 'swarm' was not read"] == 1
+
+
 def test_what_was_inferred_as_often_is_told_in_one_order(tmp_path, capsys):
     """Whatever the order of rows: most often first, then by name (a set's order changes from run to run)."""
     rows = [{"activation_recompute": "", "seq_len": ""}, {"micro_batch": ""}, {"tp": "16"}, {"accelerator": "Gaudi3"}]

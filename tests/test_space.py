@@ -255,7 +255,7 @@ def test_an_old_release_lacks_what_came_later():
     [("cp=2", "2023.10"), ("recompute=selective", "2022.05"), ("sequence_parallel=on,tp=8", "2022.04")],
 )
 def test_what_came_later_is_told_with_its_date(pins, since):
-    with pytest.raises(WrongQuestion, match=f"megatron-core can since {since}; ask for a newer release"):
+    with pytest.raises(WrongQuestion, match=f"megatron-core can do that since {since}; ask for a newer release"):
         prepared("gpt3-175b", "dgx-a100-80gb:64", runtime="megatron-core", release="2021", pins=pins)
 
 

@@ -121,7 +121,7 @@ def _why(question: Question, axis: str) -> str:
 def _since(runtime: Runtime, axis: str, bound: Bound) -> str:
     """When a runtime began to be able to do what a pin asks, if this release of it is too old; else empty."""
     late = [runtime.since[what] for what in (axis, *(f"{axis}={v}" for v in bound.values)) if what in runtime.since]
-    return f"{runtime.id} can since {max(late)}; ask for a newer release (--runtime). " if late else ""
+    return f"{runtime.id} can do that since {max(late)}; ask for a newer release (--runtime). " if late else ""
 
 
 def _against_tp(question: Question, bound: Bound) -> str:

@@ -135,7 +135,7 @@ def variants(
     policies = _modules(work, megatron, _policies(row, inferred), inferred)
     notes = row.get("notes") or ""
     stated = number(row, "sequence_parallel")
-    zeros = _zero_stages(row, megatron, inferred)
+    zeros = _zero_stages(row, known, inferred)
     old = release < "2023"
     interleaves = not old and known.axes.get("vpp") == "any"
     text = (row.get("sharding") or "").lower()
@@ -155,11 +155,18 @@ def variants(
             )
 
 
-def _zero_stages(row: Mapping[str, str], megatron: bool, inferred: list[str]) -> list[int]:
-    """As stated, also in words (``~ZeRO-2``); unstated, none or the optimizer's states shared (which every recipe of
-    Megatron Core does).
+SHARDS = re.compile(r"zero|sdp|ddp|shard|optimizer|replica|data.?parallel|none|node|slice", re.IGNORECASE)
+"""Words by which a row says how states are shared."""
+
+
+def _zero_stages(row: Mapping[str, str], known: Runtime, inferred: list[str]) -> list[int]:
+    """As stated, also in words (``~ZeRO-2``) and where `sharding` says it; unstated, none or the optimizer's states
+    shared (which every recipe of Megatron Core does), or all that the runtime has.
     """
-    text = (row.get("zero_stage") or "").strip()
+    megatron, sharding = MEGATRON in known.known_as, (row.get("sharding") or "").strip()
+    text = (row.get("zero_stage") or "").strip() or (sharding if re.search(r"zero[- ]?[0-3]", sharding, re.I) else "")
+    if sharding and not SHARDS.search(sharding):
+        inferred.append(f"sharding {sharding!r:.60} was not read")
     stated = re.search(r"(?:^|zero[- ]?)([0-3])(?:\.0)?$|zero[- ]?([0-3])", text, re.IGNORECASE)
     if stated:
         stage = int(stated[1] or stated[2])
@@ -169,6 +176,10 @@ def _zero_stages(row: Mapping[str, str], megatron: bool, inferred: list[str]) ->
         return [stage]
     if text:
         inferred.append(f"zero_stage {text!r} was not read")
+    has = known.axes.get("zero", (0,))
+    if has != "any" and 0 not in has:
+        inferred.append(f"ZeRO stage: {has[0]}, as {known.id} shares")
+        return [int(has[0])]
     if not megatron:
         return [0]
     inferred.append("ZeRO stage: 0, or 1 where that does not fit")
