@@ -105,3 +105,14 @@ def test_a_cell_of_measured_runs(capsys: pytest.CaptureFixture[str], column: str
         writer.writeheader()
         writer.writerow({**row, column: "1e308"})
     assert ask(capsys, "validate runs.csv").code in (0, 1, 2)
+
+
+def test_many_wrong_entries_are_read_in_time_in_proportion(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every problem was looked up by walking the whole file: 4,000 wrong entries took more than a minute."""
+    Path("mine/nodes").mkdir(parents=True)
+    entries = 4000
+    text = "\n".join(f'[n{number}]\nname = "x"\nwrong = 1' for number in range(entries))
+    Path("mine/nodes/nodes.toml").write_text(text, encoding="utf-8")
+    answer = ask(capsys, "catalog check mine")
+    assert answer.code == 2
+    assert f"nodes.toml:{3 * entries}: n{entries - 1}.wrong: unknown key" in answer.out + answer.err

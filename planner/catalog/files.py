@@ -66,12 +66,13 @@ class TomlDocument:
 
     def line(self, where: Path_) -> int:
         """The line (from 1) of the deepest part of `where` that stands on a line of its own; 0 if none does."""
-        best, depth = 0, 0
-        for number, place in self._places:
-            common = len(place) if place == where[: len(place)] else 0
-            if common > depth:
-                best, depth = number, common
-        return best
+        parts = (where[:length] for length in range(len(where), 0, -1))
+        return next((self._lines[part] for part in parts if part in self._lines), 0)
+
+    @cached_property
+    def _lines(self) -> dict[Path_, int]:
+        """The first line of every path."""
+        return {place: number for number, place in reversed(self._places)}
 
     @cached_property
     def _places(self) -> list[tuple[int, Path_]]:
