@@ -131,3 +131,21 @@ def test_torchtitan_builds_the_router() -> None:
 def test_torchtitans_module_refuses_other_blocks(shape: dict[str, Any]) -> None:
     other = replace(SHARDED, workload=replace(SHARDED.workload, shape={**SHARDED.workload.shape, **shape}))
     assert "written for decoders like Llama 3 and Qwen 3" in why_not(other, "torchtitan")
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "target", "starts"),
+    [
+        ("TPU-v5p", "megatron", False),
+        ("Gaudi3", "megatron", False),
+        ("Gaudi3", "deepspeed", True),
+        ("MI300X", "megatron", True),
+        ("MI300X", "nccl-tuner", False),
+        ("Trainium2", "torchtitan", False),
+        ("of-our-own", "megatron", True),
+    ],
+)
+def test_plans_go_where_their_launcher_runs(accelerator: str, target: str, starts: bool) -> None:
+    pools = tuple(replace(pool, accelerator=accelerator) for pool in DENSE.cluster.pools)
+    there = replace(DENSE, cluster=replace(DENSE.cluster, pools=pools))
+    assert ("it runs on accelerators of" not in why_not(there, target)) == starts

@@ -386,7 +386,7 @@ def test_pods_ask_for_the_resource_of_their_vendor(accelerator: str, resource: s
     (pool,) = DENSE.cluster.pools
     whole = replace(DENSE, cluster=replace(DENSE.cluster, pools=(replace(pool, accelerator=accelerator),)))
     for scheduler in ("jobset", "trainjob", "pytorchjob", "volcano"):
-        made = bundle(whole, parts(f"megatron+{scheduler}"), given(f"megatron+{scheduler}"))
+        made = bundle(whole, parts(f"torchrun+{scheduler}"), given(f"torchrun+{scheduler}"))
         assert f"{resource}: 8" in made.files[f"{scheduler}.yaml"]
         unknown = replace(whole, cluster=replace(whole.cluster, pools=(replace(pool, accelerator="Dojo-D1"),)))
         assert "no Kubernetes resource is known for Dojo-D1" in why_not(unknown, scheduler)
@@ -522,7 +522,7 @@ OTHER = ("tpu-v5e", "TPU-v5e")
 def test_each_pool_asks_for_its_own_gpus(
     pools: tuple[tuple[str, str], ...], more: dict[str, str], types: list[str | None], partitions: list[str]
 ) -> None:
-    made = bundle(on_pools(*pools), parts("megatron+slurm"), given("megatron+slurm") | more)
+    made = bundle(on_pools(*pools), parts("torchrun+slurm"), given("torchrun+slurm") | more)
     components = made.files["job.sbatch"].split("#SBATCH hetjob\n")
     lines = [f"#SBATCH --gpus-per-node={kind + ':' if kind else ''}8" for kind in types]
     for number, (component, line) in enumerate(zip(components, lines, strict=True)):

@@ -362,7 +362,7 @@ def test_gradients_in_16_bit_are_told() -> None:
     """``--fp16`` alone keeps them so, and a plan counts 32 bit."""
     text = "--num-layers 32 --micro-batch-size 1 --global-batch-size 64 --fp16"
     (told,) = reading.read("megatron", text).differs
-    assert told == "gradients stay in 16 bit with --fp16 alone; predicted in 32 bit"
+    assert told == "gradients stay in 16 bit; predicted in 32 bit"
     for other in (f"{text} --accumulate-allreduce-grads-in-fp32", text.replace("--fp16", "--bf16")):
         found = reading.read("megatron", other)
         assert not found.differs and not found.unread
@@ -416,6 +416,25 @@ def test_the_mlps_function_is_read(flags: str, activation: str | None) -> None:
     said = MINE.replace("--swiglu", flags).replace(" --disable-bias-linear ", " " if "bias" not in flags else "  ")
     said = said if "disable" not in flags else f"{said} --disable-bias-linear"
     assert reading.read("megatron", said).shape["activation"] == activation
+
+
+def test_an_option_and_its_value_in_one_quoted_word_are_read() -> None:
+    script = f'FP8=("--fp8-format hybrid" "--fp8-recipe tensorwise")\n{MINE} ${{FP8[@]}}'
+    assert reading.read("megatron", script).precision == "fp8"
+
+
+def test_gradients_reduced_in_16_bit_are_told() -> None:
+    assert reading.read("megatron", f"{MINE} --grad-reduce-in-bf16").differs
+    assert not reading.read("megatron", MINE).differs
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["--zero-stage 1", "--checkpoint-activations", "--num-key-value-heads 8", "--fp4-format e2m1", "--optimizer muon"],
+)
+def test_what_changes_memory_and_is_not_understood_is_refused_by_name(flag: str) -> None:
+    with pytest.raises(WrongQuestion, match=flag.split()[0]):
+        reading.read("megatron", f"{MINE} {flag}")
 
 
 def test_a_router_is_read() -> None:

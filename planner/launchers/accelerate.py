@@ -125,6 +125,7 @@ def lint(settings: Mapping[str, Any], world: int, where: str = NAME) -> None:
 def refuses(plan: Plan) -> Iterator[str]:
     """What the chosen engine excludes."""
     p, engine = plan.parallelism, route(plan)
+    yield from facts.runs_on(plan, "nvidia", "amd", "intel")
     yield from facts.stages_fill_pools(plan)
     if facts.per_node(plan) is None:
         yield "every node needs as many accelerators (num_processes is divided by num_machines)"

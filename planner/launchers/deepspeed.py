@@ -145,6 +145,7 @@ def lint(settings: Mapping[str, Any], world: int, model_parallel: int, where: st
 def refuses(plan: Plan) -> Iterator[str]:
     """Combinations that DeepSpeed's engines exclude."""
     p = plan.parallelism
+    yield from facts.runs_on(plan, "nvidia", "amd", "intel")
     yield from facts.stages_fill_pools(plan)
     if p.pp > 1 and p.zero_stage >= 2:
         yield f"its pipeline engine goes with ZeRO 0 or 1, not {p.zero_stage}"

@@ -92,6 +92,24 @@ RESOURCES = {
 """Kubernetes resource of a vendor's device plugin -> how names of its accelerators begin."""
 
 
+MAKERS = {
+    "nvidia": RESOURCES["nvidia.com/gpu"],
+    "amd": ("MI",),
+    "intel": ("Gaudi",),
+    "google": ("TPU",),
+    "aws": ("Trainium",),
+}
+"""Maker of an accelerator -> how its names begin."""
+
+
+def runs_on(plan: Plan, *makers: str) -> Iterator[str]:
+    """A launcher whose kernels are of other makers cannot start there; what nobody knows is let through."""
+    for index, pool in enumerate(plan.cluster.pools):
+        maker = next((name for name, begins in MAKERS.items() if pool.accelerator.startswith(begins)), None)
+        if maker is not None and maker not in makers:
+            yield f"{pool.accelerator} (pool {index}): it runs on accelerators of {' and '.join(makers)}"
+
+
 def vendor_resource(pool: Pool) -> str | None:
     """The Kubernetes resource that a pool's accelerators are; None where no device plugin is known."""
     return next((name for name, begins in RESOURCES.items() if pool.accelerator.startswith(begins)), None)

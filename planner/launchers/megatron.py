@@ -160,6 +160,7 @@ def _sgd(plan: Plan) -> bool:
 def refuses(plan: Plan) -> Iterator[str]:
     """What ``validate_args`` or a layer would stop at, and what has no flag."""
     p, shape = plan.parallelism, plan.workload.shape
+    yield from facts.runs_on(plan, "nvidia", "amd")
     yield from facts.stages_fill_pools(plan)
     on_stages = {stage.pool for group in p.groups for stage in group.stages if stage.cp > 1}
     for index, pool in enumerate(plan.cluster.pools if p.cp > 1 else ()):

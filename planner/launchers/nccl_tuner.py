@@ -95,6 +95,7 @@ def environment(plan: Plan) -> dict[str, str]:
 
 def refuses(plan: Plan) -> Iterator[str]:
     """Tokens that the plugin would turn into others, rows that NCCL would ignore, and sizes that no row covers."""
+    yield from facts.runs_on(plan, "nvidia")
     rules = tuned(plan)
     if not rules:
         yield "the plan has no communication rules for NCCL (clusterwright comm choose)"

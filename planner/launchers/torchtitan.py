@@ -188,6 +188,7 @@ def _made(name: str | None, settings: str = "") -> str:
 def refuses(plan: Plan) -> Iterator[str]:
     """Shapes that the module cannot build, and meshes that torchtitan has no name for."""
     p, shape = plan.parallelism, plan.workload.shape
+    yield from facts.runs_on(plan, "nvidia", "amd")
     yield from facts.stages_fill_pools(plan)
     yield from facts.mesh_is_whole(plan)
     plain = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,7 +63,7 @@ def options(words: Sequence[str], known: Collection[str]) -> Options:
     """
     found: Options = {}
     name = None
-    for word in words:
+    for word in (part for text in words for part in _split(text)):
         if script.holds_options(word):
             raise WrongQuestion(f"{word}: the text does not set it; write its options out")
         if word.startswith("--") and len(word) > 2:
@@ -77,6 +78,11 @@ def options(words: Sequence[str], known: Collection[str]) -> Options:
         if left is not None:
             raise WrongQuestion(f"--{name} {left}: its value is not in the text; write the value")
     return found
+
+
+def _split(text: str) -> Sequence[str]:
+    """An option with its value in one quoted word, which a script takes apart again when it starts the command."""
+    return text.split() if re.match(r"--[a-z0-9-]+\s", text) else (text,)
 
 
 _ENDS = ("|", "||", "&", "&&", ";", ">", ">>", "2>&1", "&>", "2>")

@@ -23,6 +23,17 @@ _REFUSED = {
     "expert-model-parallel-degree": "an option that Megatron-LM does not have (--expert-model-parallel-size)",
     "encoder-num-layers": "an encoder",
     "decoder-num-layers": "an encoder and a decoder",
+    "zero-stage": "an option of Megatron-DeepSpeed (--use-distributed-optimizer, or --from deepspeed)",
+    "deepspeed": "Megatron-DeepSpeed",
+    "deepspeed_config": "Megatron-DeepSpeed",
+    "deepspeed-activation-checkpointing": "an option of Megatron-DeepSpeed (--recompute-granularity)",
+    "checkpoint-activations": "an option of Megatron-DeepSpeed (--recompute-granularity)",
+    "num-key-value-heads": "an option of Megatron-DeepSpeed (--num-query-groups)",
+    "ds-sequence-parallel-size": "an option of Megatron-DeepSpeed (--context-parallel-size)",
+    "moe-expert-parallel-size": "an option of Megatron-DeepSpeed (--expert-model-parallel-size)",
+    "pad-vocab-size-to": "a vocabulary padded by hand (--vocab-size with --make-vocab-size-divisible-by)",
+    "fp4-format": "4-bit products",
+    "cpu-offloading": "activations in host memory",
 }
 """Options that change shape or sharding, and have no field of a plan."""
 _READ = {
@@ -33,23 +44,13 @@ _READ = {
     *("decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers", "sequence-parallel"),
     *("tp-comm-overlap", "overlap-grad-reduce", "overlap-param-gather", "no-overlap-p2p-communication"),
     *("use-tp-pp-dp-mapping", "use-distributed-optimizer", "num-distributed-optimizer-instances"),
-    *(
-        "use-megatron-fsdp",
-        "data-parallel-sharding-strategy",
-        "use-torch-fsdp2",
-        "torch-fsdp2-no-reshard-after-forward",
-    ),
-    *(
-        "recompute-granularity",
-        "recompute-method",
-        "recompute-num-layers",
-        "recompute-modules",
-        "recompute-activations",
-    ),
-    *("optimizer-cpu-offload", "optimizer-offload-fraction", "use-precision-aware-optimizer", "ckpt-format"),
-    *("micro-batch-size", "global-batch-size", "seq-length", "train-iters", "train-samples", "bf16", "fp16"),
-    *("fp8-format", "fp8-recipe", "finetune", "pretrained-checkpoint", "accumulate-allreduce-grads-in-fp32"),
-    *("no-gradient-accumulation-fusion", "no-bias-dropout-fusion"),
+    *("use-megatron-fsdp", "data-parallel-sharding-strategy", "use-torch-fsdp2"),
+    *("torch-fsdp2-no-reshard-after-forward", "recompute-granularity", "recompute-method"),
+    *("recompute-num-layers", "recompute-modules", "recompute-activations", "optimizer-cpu-offload"),
+    *("optimizer-offload-fraction", "use-precision-aware-optimizer", "ckpt-format", "micro-batch-size"),
+    *("global-batch-size", "seq-length", "train-iters", "train-samples", "bf16", "fp16", "fp8-format"),
+    *("fp8-recipe", "finetune", "pretrained-checkpoint", "accumulate-allreduce-grads-in-fp32"),
+    *("grad-reduce-in-bf16", "optimizer", "no-gradient-accumulation-fusion", "no-bias-dropout-fusion"),
 }
 
 
@@ -64,6 +65,8 @@ def read(text: str) -> FoundOptions:
         raise WrongQuestion("--from megatron: no option of Megatron-LM in it (--tensor-model-parallel-size ...)")
     for name in flags.keys() & _REFUSED.keys():
         raise WrongQuestion(f"--{name}: {_REFUSED[name]} cannot be taken over; leave it out to see the rest priced")
+    if (kind := flags.get("optimizer", ["adam"])) not in (["adam"], ["sgd"]):
+        raise WrongQuestion(f"--optimizer {' '.join(kind):.40}: choose adam or sgd; others keep other states")
     chunks = _chunks(flags)
     return FoundOptions(
         runtime=RUNTIME,
@@ -80,7 +83,7 @@ def read(text: str) -> FoundOptions:
         shards=number(flags, "num-distributed-optimizer-instances"),
         cp_algorithm="+".join(flags.get("cp-comm-type", ["p2p"])),
         chunks=chunks,
-        differs=() if _wide_gradients(flags) else ("gradients stay in 16 bit with --fp16 alone; predicted in 32 bit",),
+        differs=() if _wide_gradients(flags) else ("gradients stay in 16 bit; predicted in 32 bit",),
         unread=sorted(flags.keys() - _READ),
     )
 
@@ -193,7 +196,11 @@ def _precision(flags: Options) -> str:
 
 
 def _wide_gradients(flags: Options) -> bool:
-    """Whether gradients are kept in 32 bit: ``--fp16`` alone does not, all others do by themselves."""
+    """Whether gradients are kept in 32 bit: ``--fp16`` alone does not, all others do by themselves unless told."""
+    return "grad-reduce-in-bf16" not in flags and _wide_by_itself(flags)
+
+
+def _wide_by_itself(flags: Options) -> bool:
     return _precision(flags) != "fp16" or "accumulate-allreduce-grads-in-fp32" in flags
 
 
