@@ -39,6 +39,7 @@ SWITCHES = {
     "zero_scope": "full|node",
     "dp_overlap": "off|on",
     "p2p_overlap": "off|on",
+    "ep_overlap": "off|on",
     "rank_order": "tp-cp-ep-dp-pp|tp-cp-ep-pp-dp",
     "offload": "none|optimizer",
 }

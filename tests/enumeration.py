@@ -93,7 +93,11 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
         names += ["block:0.25", "block:0.5", "block:0.75"]
     replicas, staged = layout["dp"] * layout["cp"] > 1, layout["pp"] > 1
     precision = next(p for p in ("bf16", "fp16", "fp32") if _has(request, p))
-    for policy in (n for n in names if pins.allow("recompute", n)):
+    beside = layout["ep"] > 1 and layout["batch"] // layout["dp"] // layout["micro"] > 1
+    beside = beside and (layout["pp"] == 1 or layout["vpp"] > 1) and request.workload.mtp_layers < 2
+    overlaps = [o for o in values("ep_overlap", False) if beside or not o]
+    pairs = [(n, o) for n in names for o in overlaps if not (o and (n == "full" or n.startswith("block")))]
+    for policy, exchanges in (pair for pair in pairs if pins.allow("recompute", pair[0])):
         for tensor in _tensor(request, layout["tp"], values):
             for place in values("offload", "none", ("none", "optimizer")):
                 able = runtime.offload_needs_zero if place == "optimizer" else ()
@@ -110,6 +114,7 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
                                 p2p,
                                 order == orders[1],
                                 place == "optimizer",
+                                ep_overlap=exchanges,
                             )
 
 

@@ -350,19 +350,23 @@ def joining(p):
     return times(widths, each)
 
 
-def expert_parallel(p, beside):
-    """Dispatch and combine: all-to-all over ep, gather over etp; a share of the layer's own work `beside` them hides
-    them.
+def exchange(p):
+    """Dispatch and combine of a pass: all-to-all over ep, gather over etp.
 
-    Of k copies bound for d domains d (1 - (1 - 1/d)^k) differ.
+    Of k copies bound for d domains d (1 - (1 - 1/d)^k) differ, which some dispatchers know.
     """
     s, cut = p.shape, p.layout
     g = group(p, cut.ep, cut.etp)
     size = p.device.element * tokens(p) * s.experts_per_token / cut.tp * s.hidden * p.stack.expert_imbalance
     k, d = max(s.experts_per_token, 1.0), max(g.n / g.inside, 1.0)
-    distinct = d * (1.0 - (1.0 - 1.0 / d) ** k) / k
-    once = all_to_all(p, size, g, min(distinct, 1.0)) + gather(p, size * cut.etp, group(p, cut.etp, 1.0))
-    return tuple(shows(2.0 * once, p.stack.ep_overlap * each, 1.0, p.device.collective_share) for each in beside)
+    crossing = min(d * (1.0 - (1.0 - 1.0 / d) ** k) / k, 1.0) if p.stack.dispatch_once else 1.0
+    return 2.0 * (all_to_all(p, size, g, crossing) + gather(p, size * cut.etp, group(p, cut.etp, 1.0)))
+
+
+def expert_parallel(p, beside):
+    """What shows of exchanges: where they overlap, another micro-batch's opposite pass runs beside them."""
+    share = p.stack.ep_overlap if p.options.ep_overlap else 0.0
+    return tuple(shows(exchange(p), each, share, p.device.collective_share) for each in reversed(beside))
 
 
 def parts(p, moe):
@@ -604,10 +608,20 @@ def transfer(p):
     return shows(2.0 * cut.vpp * once, cut.vpp * sum(passes(p, p.shape.moe_share)), share, 0.0)
 
 
+def hidden_exchange(p, moe):
+    """Seconds that a layer takes longer without another micro-batch beside its exchanges."""
+    apart = SimpleNamespace(**{**vars(p), "options": SimpleNamespace(**{**vars(p.options), "ep_overlap": 0.0})})
+    return sum(plus(*parts(apart, moe).values())) - sum(plus(*parts(p, moe).values()))
+
+
 def step_time(p):
     """All micro-batches on the slowest stage, the others' once over vpp; then data parallelism and the update."""
     stages = deal(p)
     priced = {moe: layer(p, moe) for moe in {0.0, p.shape.moe_share}}
+    if p.options.ep_overlap:
+        # While the pipeline fills and drains nothing is beside exchanges: in pp of a step's micro-batches.
+        share = min(p.layout.pp * p.layout.dp * p.layout.micro / p.layout.batch, 1.0) / 2.0
+        priced = {moe: plus(each, [share * hidden_exchange(p, moe)] * 2) for moe, each in priced.items()}
     seconds = []
     for i, layers in enumerate(stages):
         parts = [priced[moe] for moe in layers]
@@ -677,6 +691,8 @@ def in_flight(p, stage):
     count = cut.pp - stage
     if cut.vpp > 1:
         count = (2.0 * (cut.pp - stage - 1.0) + (cut.vpp - 1.0) * cut.pp + 1.0) / cut.vpp
+    if p.options.ep_overlap:
+        count += 1.0 / cut.vpp
     return min(count, cut.batch / (cut.dp * cut.micro))
 
 

@@ -156,6 +156,14 @@ def test_interleaving_on_two_stages_needs_overlap() -> None:
     assert "overlapped transfers" in why_not(replace(whole, overlap=replace(whole.overlap, p2p=False)), "megatron")
 
 
+def test_experts_exchanges_overlap_where_the_plan_says_so() -> None:
+    case = Case("megatron-core", "mixtral-8x7b", "dgx-h100:4", "ep=8 pp=2 vpp=4 ep_overlap=on")
+    on, flag = plan(case), "--overlap-moe-expert-parallel-comm"
+    off = replace(on, overlap=replace(on.overlap, ep=None))
+    assert flag in argv(on) and flag not in argv(off)
+    assert environment(on)["CUDA_DEVICE_MAX_CONNECTIONS"] == "32"
+
+
 OSS = plan(Case("megatron-core", "gpt-oss-20b", "dgx-h100:2", "ep=4"))
 
 

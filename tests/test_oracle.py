@@ -132,6 +132,7 @@ def candidates(draw, name: str):
         draw(flag),
         draw(flag),
         draw(flag),
+        ep_overlap=draw(flag),
     )
     return layout | {"batch": batch, "nodes": nodes}, options
 
@@ -193,7 +194,8 @@ def test_leading_layers_beyond_the_first_chunk(zero, micro_batches):
             )
             grid = single_grid(figures, layout, options)
             found, expected = cost.evaluate(grid), oracle.cost(oracle.plan(grid))
-            assert 1 - EXACT <= float(found.time) / expected.time <= 1.02
+            # A layer's share of the deal: experts exchange beside nothing, a dense layer not at all.
+            assert 1 - EXACT <= float(found.time) / expected.time <= 1.03
             assert 1 - EXACT <= float(found.memory) / expected.memory <= 1.07
             seen += [(pp, vpp)]
     assert len(seen) >= 4

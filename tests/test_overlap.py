@@ -100,18 +100,18 @@ def hides_at_most(shown: LayerPart, alone: LayerPart, window: LayerPart) -> None
 @PATIENT
 @given(data=st.data(), slower=st.sampled_from([1.0, 30.0]))
 def test_within_a_layer_no_more_hides_than_the_work_beside_it(name, data, slower):
-    """Tensor parallelism beside products, context parallelism beside attention, experts beside the whole layer: also
-    where links are so slow that there is far more to hide.
+    """Tensor parallelism beside products, context parallelism beside attention, experts beside another micro-batch's
+    opposite pass: also where links are so slow that there is far more to hide.
     """
     grid = network(data.draw(grids(name)), slower, "nic", "scaleup", "scaleup_reduce", "pair")
-    grid = with_options(grid, tp_overlap=True)
+    grid = with_options(grid, tp_overlap=True, ep_overlap=True)
     found = body(grid)
     open_ = body(replace(grid, stack=replace(grid.stack, tp_overlap=0.0, cp_overlap=0.0, ep_overlap=0.0)))
     kernel = compute.attention_kernel(grid)
     work = found["matrix"] + kernel + found["vector"]
     hides_at_most(found["tp"], open_["tp"], found["matrix"])
     hides_at_most(found["cp"], open_["cp"], kernel.scaled(1.0 - 1.0 / grid.layout.cp))
-    hides_at_most(found["ep"], open_["ep"], work.scaled(grid.stack.ep_overlap))
+    hides_at_most(found["ep"], open_["ep"], LayerPart(work.backward, work.forward))
 
 
 @every_family
@@ -175,6 +175,39 @@ def test_widening_an_expert_group_never_speeds_a_layer_that_compute_bounds(name,
     one, wider = (compute.layers(with_layout(grid, ep=ep))[1] for ep in (cut.ep, 2 * cut.ep))
     at_most(one.forward + one.backward, wider.forward + wider.backward)
     at_most(one.parts["ep"].forward, wider.parts["ep"].forward)
+
+
+# ---- experts' exchanges ----------------------------------------------------------------------------------------------
+
+
+@every_mixture
+@PATIENT
+@given(data=st.data())
+def test_exchanges_that_overlap_never_take_longer_and_hide_only_beside_another_micro_batch(name, data):
+    """What hides is given back by the passes that run alone: with as many micro-batches as stages, all of it."""
+    grid = with_options(data.draw(grids(name)), recompute_layers=0.0, p2p_overlap=False)
+    on, off = (with_options(grid, ep_overlap=value) for value in (True, False))
+    at_most(cost.evaluate(on).time, cost.evaluate(off).time)
+    at_most(cost.evaluate(off).memory, cost.evaluate(on).memory)
+    each = grid.layout.dp * grid.layout.micro * grid.layout.pp
+    few_on, few_off = (with_layout(each_of, batch=each) for each_of in (on, off))
+    assert float(terms(few_on).flow.time) == pytest.approx(float(terms(few_off).flow.time))
+
+
+@every_mixture
+def test_without_the_option_nothing_runs_beside_exchanges(name):
+    grid = single_grid(figures_of(name), *_plain(name))
+    grid = with_layout(grid, ep=2, dp=2)
+    exchanged = compute.expert_exchange(grid) * grid.shape.moe_share
+    assert body(grid)["ep"].forward == pytest.approx(exchanged)
+
+
+def test_a_plain_all_to_all_sends_every_copy():
+    """Of four copies over two nodes about 1.875 domains are meant: a dispatcher that forwards sends 0.46875 of them."""
+    grid = with_layout(single_grid(figures_of("windows"), *_plain("windows")), ep=16, dp=16)
+    plain, once = (replace(grid, stack=replace(grid.stack, dispatch_once=value)) for value in (0.0, 1.0))
+    slow = [network(each, 1e6, "nic") for each in (plain, once)]
+    assert compute.dispatch(slow[1]).once / compute.dispatch(slow[0]).once == pytest.approx(0.46875, rel=1e-3)
 
 
 # ---- gpt-oss's experts -----------------------------------------------------------------------------------------------

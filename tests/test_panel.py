@@ -72,10 +72,10 @@ def test_a_job_that_cannot_be_predicted_is_refused(tmp_path, known):
 
 # ---- what is claimed -------------------------------------------------------------------------------------------------
 
-REACHED = {"dense": (0.96, 1.04), "moe": (0.89, 1.05)}
+REACHED = {"dense": (0.96, 1.04), "moe": (0.93, 1.05)}
 """Geometric means of our best plans over what was measured of the published ones. Asked for: 0.97-1.04 and 0.95-1.05.
-Dense reaches 0.962, mixtures 0.896 (bounds rounded out): gpt-oss, a quarter of them, is predicted a third too fast
-under any plan; without it they reach 0.98."""
+Dense reaches 0.960, mixtures 0.937 (bounds rounded out): gpt-oss, a quarter of them, is predicted a fifth too fast
+under any plan."""
 
 
 @pytest.mark.parametrize("family", sorted(REACHED))
@@ -94,7 +94,7 @@ def test_whoever_claims_more_than_was_ever_measured_has_been_looked_at(judged):
 def test_claims_do_not_grow(judged):
     found = panel.claims(judged)
     assert len(found) <= 21, "of 59; another is an exploit to look at"
-    assert max(each.claim for each in found) <= 1.75  # gpt-oss on H100, whose published plan is predicted 0.69
+    assert max(each.claim for each in found) <= 1.47  # gpt-oss on H100, whose published plan is predicted 0.80
 
 
 def test_reasons_are_not_kept_for_what_nobody_claims(judged):
@@ -125,7 +125,6 @@ def test_deepseek_on_h100_keeps_expert_groups_small_and_stages_many(precision):
     assert best.zero_stage < 3
 
 
-@pytest.mark.xfail(strict=True, reason="the head and the multi-token module weigh on the last stage of every cut")
 def test_nor_does_its_multi_token_module_drive_it_to_zero_3():
     best = first("deepseek-v3", "dgx-h100:128", precision="fp8", batch=8192, mtp_layers=1).parallelism
     assert best.pp > 1 and best.zero_stage < 3

@@ -42,6 +42,7 @@ LATER = {
     "PoolBought": {"offer"},
     "CommunicationRule": {"ranks", "pools"},
     "CallChoice": {"pools"},
+    "Overlap": {"ep"},
 }
 """Record -> fields of schema version 1 that documents written before they existed do not have."""
 

@@ -108,7 +108,7 @@ OLDER = "runtime.older.step_time_s"
 ALSO = {
     "dense": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS} | {"overlap.tp", "overlap.p2p", "parallelism.rank_order"},
     "mixture": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
-    | {"overlap.p2p", "parallelism.rank_order", "workload.shape.ffn", "workload.shape.mlp_bias"},
+    | {"overlap.ep", "overlap.p2p", "parallelism.rank_order", "workload.shape.ffn", "workload.shape.mlp_bias"},
     "lora": {CAUSAL, FP8, NORM_BIAS, "parallelism.zero_scope"},
     "fsdp": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
     | {"parallelism.zero_stage", "runtime.bytes_per_parameter.gathers_working_copy"},
@@ -364,6 +364,10 @@ NONSENSE: list[tuple[str, dict[str, Any], str]] = [
         {"parallelism.zero_scope": "node", "parallelism.zero_stage": 0},
         "shards of a node where nothing is sharded",
     ),
+    ("dense", {"overlap.ep": True}, "overlapped exchanges of experts without exchanges"),
+    ("mixture", {"overlap.ep": True, "recompute.layers_fraction": 0.5}, "with whole layers recomputed"),
+    ("mixture", {"overlap.ep": True, "workload.mtp_layers": 2}, "several modules of multi-token prediction"),
+    ("mixture", {"overlap.ep": True, "parallelism.pp": 2, "parallelism.vpp": 1}, "not interleaved"),
     ("dense", {"cluster.pools.0.peak_flops.bf16": 0.0}, "does not compute in bf16"),
     ("dense", {"generator.inputs.profile h100": "0123abcd"}, "no assumption states that layer times were measured"),
     ("dense", {"constraints.1.name": "expanded memory"}, "expanded memory limits what the plan does not know"),

@@ -37,6 +37,7 @@ class Axes(TypedDict, total=False):
     tp_overlap: bool | str
     dp_overlap: bool | str
     p2p_overlap: bool | str
+    ep_overlap: bool | str
     rank_order: str
     offload: str
     placement: str

@@ -106,9 +106,13 @@ def _times(call: Call, count: Figure, shown: Figure = 1.0, factor: Figure = 1.0)
 
 def _layers(grid: Grid, priced: StepPasses) -> Iterator[Call]:
     """Those of the busiest stage."""
-    busy = busiest(grid, pipeline.stages(grid, priced.layers, priced.ends))
+    s = pipeline.stages(grid, priced.layers, priced.ends)
+    busy = busiest(grid, s)
     steps = pipeline.micro_batches(grid.layout)
-    yield from of_layers(grid, priced, steps * busy.layers, steps * busy.at_start * busy.leading)
+    found = list(of_layers(grid, priced, steps * busy.layers, steps * busy.at_start * busy.leading))
+    shown = sum(call.exposed_s for call in found if call.cause == "ep")
+    more = 1.0 + float(steps * busy.layers * s.body.alone) / shown if shown > 0 else 1.0
+    yield from (replace(c, exposed_s=c.exposed_s * more) if c.cause == "ep" else c for c in found)
 
 
 def of_layers(grid: Grid, priced: StepPasses, body: Figure, leading: Figure) -> Iterator[Call]:

@@ -427,30 +427,38 @@ class Dispatch:
 def dispatch(grid: Grid) -> Dispatch:
     """Token copies to the experts' ranks, or back.
 
-    Copies of one token bound for the same domain cross the NIC once: of k copies over d domains about
-    ``d (1 - (1 - 1/d)^k)`` are distinct.
+    A plain all-to-all sends every copy. Dispatchers that forward within a domain (DeepEP, HybridEP) let copies of one
+    token bound for it cross the NIC once: of k copies over d domains about ``d (1 - (1 - 1/d)^k)`` are distinct.
     """
     network, layout, s = grid.network, grid.layout, grid.shape
     ranks = collectives.group(network, layout.ep, layout.etp)
     per_token = np.maximum(s.experts_per_token, 1.0)
     size = grid.device.element * tokens(grid) * s.experts_per_token / layout.tp * s.hidden * grid.stack.expert_imbalance
     domains = np.maximum(ranks.n / ranks.inside, 1.0)
-    distinct = domains * (1.0 - (1.0 - 1.0 / domains) ** per_token) / per_token
-    return Dispatch(ranks, size, collectives.all_to_all(network, size, ranks, np.minimum(distinct, 1.0)))
+    distinct = np.minimum(domains * (1.0 - (1.0 - 1.0 / domains) ** per_token) / per_token, 1.0)
+    crossing = np.where(grid.stack.dispatch_once > 0, distinct, 1.0)
+    return Dispatch(ranks, size, collectives.all_to_all(network, size, ranks, crossing))
 
 
-def expert_parallel(grid: Grid, work: LayerPart) -> LayerPart:
-    """Dispatch and combine of token copies over expert-parallel ranks, and a gather over expert-tensor ranks; what
-    hides does so behind a share of the layer's own `work`: shared experts, chunks of routed ones.
+def expert_exchange(grid: Grid) -> Figure:
+    """Seconds of a pass's dispatch and combine of token copies over expert-parallel ranks, with their gathers over
+    expert-tensor ranks, alone.
     """
     network, layout = grid.network, grid.layout
     routed = dispatch(grid)
     tensor = collectives.gather(network, routed.size * layout.etp, collectives.group(network, layout.etp, 1.0))
-    seconds = 2.0 * (routed.once + tensor)
-    hidden_under, toll = grid.stack.ep_overlap, grid.device.collective_share
+    return 2.0 * (routed.once + tensor)
+
+
+def expert_parallel(grid: Grid, work: LayerPart, seconds: Figure) -> LayerPart:
+    """What shows of experts' exchanges that take so many `seconds` a pass.
+
+    With the option on, a forward pass's run beside another micro-batch's backward `work` on the same layer, and the
+    other way round (Megatron-LM d98e8a64, core/pipeline_parallel/combined_1f1b.py); else nothing runs beside them.
+    """
+    share, toll = grid.options.ep_overlap * grid.stack.ep_overlap, grid.device.collective_share
     return LayerPart(
-        overlap.shown(seconds, hidden_under * work.forward, 1.0, toll),
-        overlap.shown(seconds, hidden_under * work.backward, 1.0, toll),
+        overlap.shown(seconds, work.backward, share, toll), overlap.shown(seconds, work.forward, share, toll)
     )
 
 
@@ -465,6 +473,8 @@ class Layer:
     """To compute again what selective recomputation drops."""
     parts: dict[str, LayerPart]
     """What both passes are made of; left out where only totals are needed."""
+    hidden: Figure = 0.0
+    """Seconds that both passes take longer where no other micro-batch runs beside them."""
 
 
 def _total(values: list[Figure]) -> Figure:
@@ -474,14 +484,18 @@ def _total(values: list[Figure]) -> Figure:
     return total
 
 
-def _floored(grid: Grid, parts: dict[str, LayerPart], selective: Figure, moe: Figure) -> Layer:
-    """Adds what the CPU's launching takes beyond the kernels themselves, and the layer's fixed overhead."""
+def _floored(grid: Grid, parts: dict[str, LayerPart], selective: Figure, moe: Figure, hidden: LayerPart) -> Layer:
+    """Adds what the CPU's launching takes beyond the kernels themselves, and the layer's fixed overhead; what is hidden
+    of exchanges would partly hide behind the CPU.
+    """
     forward, backward = _total([p.forward for p in parts.values()]), _total([p.backward for p in parts.values()])
     ring = RING_KERNELS * _ring(grid) * (grid.layout.cp - 1.0)
     floor = (grid.stack.kernels_per_layer + ring + moe * grid.stack.expert_launches) * grid.device.launch
     fixed = grid.stack.layer_overhead + (grid.layout.tp > 1) * grid.stack.tp_host
     late = LayerPart(np.maximum(floor - forward, 0.0) + fixed, np.maximum(1.6 * floor - backward, 0.0) + 2.0 * fixed)
-    return Layer(forward + late.forward, backward + late.backward, selective, parts | {"launch": late})
+    alone = np.maximum(hidden.forward - np.maximum(floor - forward, 0.0), 0.0)
+    alone = alone + np.maximum(hidden.backward - np.maximum(1.6 * floor - backward, 0.0), 0.0)
+    return Layer(forward + late.forward, backward + late.backward, selective, parts | {"launch": late}, alone)
 
 
 def layers(grid: Grid) -> tuple[Layer, Layer]:
@@ -489,7 +503,7 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
     s, stack = grid.shape, grid.stack
     share = s.moe_share
     kernel = attention_kernel(grid)
-    ring, joined = context_parallel(grid, kernel), joining(grid)
+    ring, joined, exchange = context_parallel(grid, kernel), joining(grid), expert_exchange(grid)
     projections = attention_products(grid)
     dense = dense_mlp_products(grid, s.ffn)
     shared = dense_mlp_products(grid, s.shared_ffn)
@@ -503,13 +517,14 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
         matrix = projections + dense.scaled(1.0 - moe) + (shared + routed).scaled(moe)
         vector = _element_wise(grid, attention_bytes + (1.0 - moe) * dense_bytes + moe * routed_bytes)
         vector = vector + apart.scaled(moe)
+        experts = expert_parallel(grid, matrix + kernel + vector, exchange)
         parts = {
             "matrix": matrix,
             "attention": kernel + joined,
             "vector": vector,
             "tp": tensor_parallel(grid, 2.0 - moe * (s.shared_ffn <= 0), matrix),
             "cp": ring,
-            "ep": expert_parallel(grid, matrix + kernel + vector).scaled(moe),
+            "ep": experts.scaled(moe),
         }
         activation = width * ((1.0 - moe) * s.ffn + moe * (s.shared_ffn + s.experts_per_token * s.expert_ffn))
         again = (
@@ -521,7 +536,8 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
             / grid.device.memory_rate
             + stack.drops_linear * stack.selective_recompute * matrix.forward
         )
-        return _floored(grid, parts, again, moe)
+        hidden = LayerPart(exchange - experts.forward, exchange - experts.backward).scaled(moe)
+        return _floored(grid, parts, again, moe, hidden)
 
     return build(0.0 * share), build(share)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ class StepPasses:
         def take(figure: Figure) -> Figure:
             return figure[..., rows] if np.ndim(figure) and figure.shape[-1] > 1 else figure
 
-        layers = [Layer(take(x.forward), take(x.backward), take(x.selective), {}) for x in self.layers]
+        layers = [Layer(take(x.forward), take(x.backward), take(x.selective), {}, take(x.hidden)) for x in self.layers]
         ends = [LayerPart(take(x.forward), take(x.backward)) for x in self.ends]
         return StepPasses((layers[0], layers[1]), (ends[0], ends[1]))
 
@@ -50,7 +50,8 @@ def _stashing(grid: Grid, layers: tuple[Layer, Layer]) -> tuple[Layer, Layer]:
         kept = memory.layer_activations(grid, moe).kept * grid.stack.activation_factor
         part = LayerPart(*hierarchy.stash(grid, kept, layer.forward, layer.backward))
         parts = layer.parts | {"expanded": part}
-        found.append(Layer(layer.forward + part.forward, layer.backward + part.backward, layer.selective, parts))
+        forward, backward = layer.forward + part.forward, layer.backward + part.backward
+        found.append(replace(layer, forward=forward, backward=backward, parts=parts))
     return found[0], found[1]
 
 
@@ -164,6 +165,7 @@ def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]
     parts["recompute"] = steps * (n * s.body.again + at_start * lead * s.leading.again)
     parts["embedding"] = steps * at_start * (s.embedding.forward + s.embedding.backward)
     parts["logits"] = steps * busy.at_end * (s.head.forward + s.head.backward)
+    parts["ep"] = parts["ep"] + steps * n * s.body.alone
     parts["p2p"] = steps * s.transfer
     parts["bubble"] = (t.flow.total - t.flow.slowest) / layout.vpp
     parts["dp"] = t.exposed

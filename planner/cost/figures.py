@@ -253,6 +253,8 @@ class Stack:
     p2p_overlap: Figure
     cp_overlap: Figure
     ep_overlap: Figure
+    dispatch_once: Figure = 0.0
+    """1 if copies of one token bound for the same domain cross the NIC once."""
     grouped_matrix: Figure
     expert_imbalance: Figure
     low_precision_cast: Figure
@@ -304,6 +306,8 @@ class Options:
     """1: shards span one scale-up domain, replicas the rest (hybrid sharding)."""
     dp_overlap: Figure
     p2p_overlap: Figure
+    ep_overlap: Figure = 0.0
+    """1: experts' exchanges run beside another micro-batch's passes."""
     pp_inner: Figure
     """Rank order: 0 tp-cp-ep-dp-pp (stages far apart), 1 tp-cp-ep-pp-dp."""
     offload: Figure

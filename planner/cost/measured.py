@@ -138,7 +138,7 @@ def _scaled(layer: Layer, factor: LayerPart, communication: Figure) -> Layer:
     forward, backward = (
         sum((getattr(part, way) for part in parts.values()), start=0.0) for way in ("forward", "backward")
     )
-    return Layer(forward, backward, layer.selective * factor.forward, parts)
+    return Layer(forward, backward, layer.selective * factor.forward, parts, layer.hidden)
 
 
 def update_factor(grid: Grid) -> Figure:

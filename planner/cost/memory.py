@@ -160,7 +160,8 @@ def in_flight(grid: Grid, split: StageSplit) -> tuple[Figure, Figure, Figure]:
     """Micro-batches whose activations the first, a middle and the last stage hold, in units of all their layers.
 
     1F1B: stage i holds ``min(M, pp - i)``. Interleaved: ``pp (1 + (pp - 1) / (pp vpp))`` on the first, two chunk-passes
-    fewer a stage. The middle stage is the first without leading dense layers.
+    fewer a stage. The middle stage is the first without leading dense layers. Where experts' exchanges overlap, one
+    chunk-pass more is made ahead.
     """
     layout = grid.layout
     steps = micro_batches(layout)
@@ -169,6 +170,8 @@ def in_flight(grid: Grid, split: StageSplit) -> tuple[Figure, Figure, Figure]:
     index = whole_stage(grid.shape, layout, split)
     second = first - index * np.where(interleaved, 2.0 / layout.vpp, 1.0)
     last = np.where(interleaved, layout.pp * (layout.vpp - 1.0) / layout.vpp + 1.0 / layout.vpp, 1.0)
+    ahead = grid.options.ep_overlap / layout.vpp
+    first, second, last = first + ahead, second + ahead, last + ahead
     return np.minimum(first, steps), np.minimum(np.maximum(second, 1.0), steps), np.minimum(last, steps)
 
 

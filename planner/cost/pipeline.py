@@ -143,14 +143,25 @@ class LayerTime:
     backward: Figure
     again: Figure
     """Of the backward pass: seconds that recompute."""
+    alone: Figure = 0.0
+    """Of both passes: seconds of experts' exchanges that another micro-batch hides in some steps, in the others not."""
 
 
 def layer_time(grid: Grid, layer: Layer) -> LayerTime:
-    """``again = r forward + (1 - r) selective``, with r the share of layers recomputed in full."""
+    """``again = r forward + (1 - r) selective``, with r the share of layers recomputed in full.
+
+    Passes that fill and drain the pipeline have no other micro-batch beside them. Stage i starts with ``2 (pp - 1 - i)
+    + (vpp - 1) pp + 1`` forward passes of a chunk and ends with as many backward ones (Megatron-LM d98e8a64,
+    core/pipeline_parallel/schedules.py, get_pp_rank_microbatches): pp micro-batches of a step on average, one without a
+    pipeline.
+    """
     options = grid.options
     share = options.recompute_layers
     again = share * layer.forward + options.recompute_selective * (1.0 - share) * layer.selective
-    return LayerTime(layer.forward, layer.backward + again, again)
+    if not np.any(options.ep_overlap):
+        return LayerTime(layer.forward, layer.backward + again, again)
+    alone = np.minimum(grid.layout.pp / micro_batches(grid.layout), 1.0) * layer.hidden
+    return LayerTime(layer.forward + 0.5 * alone, layer.backward + 0.5 * alone + again, again, alone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,12 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 
 
 def environment(plan: Plan) -> dict[str, str]:
-    """``CUDA_DEVICE_MAX_CONNECTIONS``: 1 for tensor or context parallelism before Blackwell, never 1 for FSDP."""
+    """``CUDA_DEVICE_MAX_CONNECTIONS``: 1 for tensor or context parallelism before Blackwell, never 1 for FSDP, and many
+    where experts' exchanges run beside another micro-batch.
+    """
     p = plan.parallelism
+    if plan.overlap.ep:
+        return {CONNECTIONS: "32"}
     if p.zero_stage >= 2:
         return {CONNECTIONS: "8"}
     older = any("fp4" not in pool.peak_flops for pool in plan.cluster.pools)
@@ -92,6 +96,7 @@ def _parallelism(plan: Plan) -> Iterator[str]:
     yield from ("--use-tp-pp-dp-mapping",) if p.rank_order == "tp-cp-ep-pp-dp" else ()
     yield from ("--tp-comm-overlap",) if plan.overlap.tp else ()
     yield from ("--no-overlap-p2p-communication",) if p.vpp > 1 and not plan.overlap.p2p else ()
+    yield from ("--overlap-moe-expert-parallel-comm",) if plan.overlap.ep else ()
     yield from _sharding(plan)
 
 

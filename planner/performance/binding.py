@@ -411,6 +411,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation
         p2p_overlap=reached.p2p_overlap,
         cp_overlap=reached.cp_overlap,
         ep_overlap=reached.ep_overlap,
+        dispatch_once=reached.dispatch_once,
         grouped_matrix=reached.grouped_matrix,
         expert_imbalance=reached.expert_imbalance,
         low_precision_cast=reached.low_precision_cast,

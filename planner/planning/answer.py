@@ -47,7 +47,12 @@ def solution(prepared: Prepared, candidate: Candidate) -> Solution:
             layers_fraction=options.recompute.layers,
             selective=bool(options.recompute.selective),
         ),
-        overlap=schema.Overlap(tp=options.tensor.overlap, dp=options.sharding.overlap, p2p=options.p2p_overlap),
+        overlap=schema.Overlap(
+            tp=options.tensor.overlap,
+            dp=options.sharding.overlap,
+            p2p=options.p2p_overlap,
+            ep=options.ep_overlap or None,
+        ),
         offload=options.offload,
         placement=None if grid.expanded is None else asdict(options.placement),
         waived=broken(layout, RuleSetting(request.workload, request.cluster, request.runtime)),

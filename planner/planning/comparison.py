@@ -133,7 +133,8 @@ def _named(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "precision", plan.precision
     yield "recompute", _of_groups(plan, "recompute") or plan.recompute.policy
     yield "sequence parallel", _word(p.sequence_parallel)
-    yield "overlap TP / DP / p2p", " / ".join(_word(o) for o in (plan.overlap.tp, plan.overlap.dp, plan.overlap.p2p))
+    on = plan.overlap
+    yield "overlap TP / DP / p2p / EP", " / ".join(_word(bool(o)) for o in (on.tp, on.dp, on.p2p, on.ep))
     yield "rank order", p.rank_order
     yield "offload", "optimizer" if plan.offload.get("optimizer") else "none"
     yield "placement", MemoryPlacement(**(plan.placement or {})).name

@@ -382,6 +382,7 @@ def configuration(wanted: Request, given: Pins) -> Pins:
         "zero": "1" if has("zero", 1) else str(next(iter(axes.get("zero", (0,))))),
         "zero_scope": "full",
         "dp_overlap": "on" if has("dp_overlap", True) else "off",
+        "ep_overlap": "off",
         "offload": "none",
         "placement": "none",
         "rank_order": "tp-cp-ep-dp-pp",

@@ -73,7 +73,9 @@ class RuntimeEfficiency(Entry):
     cp_overlap: float
     """Share of context-parallel transfers that are sent early enough to hide beside the attention kernel."""
     ep_overlap: float
-    """Share of a mixture layer's own work that dispatch and combine can hide behind."""
+    """Share of experts' exchanges hidden beside another micro-batch when overlap is on."""
+    dispatch_once: float = 0.0
+    """1 where copies of one token bound for the same domain cross the NIC once (DeepEP, HybridEP)."""
     grouped_matrix: float = 0.9
     """Factor on matrix rates of grouped (expert) products."""
     expert_launches: float = 600.0

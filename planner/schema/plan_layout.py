@@ -143,4 +143,6 @@ class Overlap(Record):
 
     tp: bool
     dp: bool
+    ep: bool | None = None
+    """Experts' exchanges while another micro-batch computes; only in documents where they are."""
     p2p: bool

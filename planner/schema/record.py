@@ -148,6 +148,7 @@ ABSENT = (
     "balances_head",
     "older",
     "offload_needs_zero",
+    "ep",
     "network",
     "pools",
     "preemptions_per_node_s",

@@ -115,17 +115,32 @@ def _hits(
     )
 
 
+def _kinds(problem: SearchProblem) -> dict[tuple[str, str], int]:
+    """A number for every precision with every recomputation policy that some block has."""
+    pairs = (pair for block in problem.blocks for pair in _pairs(block))
+    return {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+
+
+def _pairs(block: Block) -> list[tuple[str, str]]:
+    return [(precision, policy.name) for precision in block.axes.precision for policy in block.axes.recompute]
+
+
 def _variant_of(problem: SearchProblem, index: int, flat: NDArray[np.intp]) -> NDArray[np.int64]:
     """A number that near-duplicates share: same degrees, precision and recomputation. Without folding, all differ."""
     block = problem.blocks[index]
     if not problem.fold:
         return flat.astype(np.int64) + sum(b.size for b in problem.blocks[:index])
+    kinds = _kinds(problem)
+    numbers = np.array([kinds[pair] for pair in _pairs(block)], dtype=np.int64)
     switches = math.prod(block.axes.shape[2:])
-    kind = flat // (switches * block.height)
-    return (block.family[flat % block.height] * math.prod(block.axes.shape[:2]) + kind).astype(np.int64)
+    kind = numbers[flat // (switches * block.height)]
+    return (block.family[flat % block.height] * len(kinds) + kind).astype(np.int64)
 
 
 def near_duplicates(problem: SearchProblem, index: int, flat: int) -> int:
     """Candidates that fold into the one given, itself included."""
-    family = problem.blocks[index].family[flat % problem.blocks[index].height]
-    return sum(int(np.count_nonzero(b.family == family)) * math.prod(b.axes.shape[2:]) for b in problem.blocks)
+    block = problem.blocks[index]
+    family = block.family[flat % block.height]
+    pair = _pairs(block)[flat // (math.prod(block.axes.shape[2:]) * block.height)]
+    like = (b for b in problem.blocks if pair in _pairs(b))
+    return sum(int(np.count_nonzero(b.family == family)) * math.prod(b.axes.shape[2:]) for b in like)

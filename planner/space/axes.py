@@ -25,6 +25,7 @@ OPTION_AXES = (
     "zero_scope",
     "dp_overlap",
     "p2p_overlap",
+    "ep_overlap",
     "rank_order",
     "offload",
     "placement",
@@ -154,6 +155,7 @@ class OptionAxes:
     pp_inner: bool
     offload: bool
     placement: MemoryPlacement = NOWHERE
+    ep_overlap: bool = False
 
     @property
     def rank_order(self) -> RankOrder:
@@ -207,7 +209,7 @@ class Pins:
 
 
 _SWITCH = {"1": "on", "true": "on", "yes": "on", "on": "on", "0": "off", "false": "off", "no": "off", "off": "off"}
-_SWITCHES = ("sequence_parallel", "tp_overlap", "dp_overlap", "p2p_overlap")
+_SWITCHES = ("sequence_parallel", "tp_overlap", "dp_overlap", "p2p_overlap", "ep_overlap")
 CHOICES = {
     "precision": ("bf16", "fp16", "fp8", "mxfp8", "fp32"),
     "zero": ("0", "1", "2", "3"),

@@ -57,7 +57,17 @@ from planner.space.layouts import Rows
 ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
 WIRED = "wired"
 """A row's machine, where `Figures` holds several networks (or networks and devices) as columns."""
-OPTION_DIMENSIONS = ("precision", "recompute", "tensor", "sharding", "p2p_overlap", "pp_inner", "offload", "placement")
+OPTION_DIMENSIONS = (
+    "precision",
+    "recompute",
+    "tensor",
+    "sharding",
+    "p2p_overlap",
+    "pp_inner",
+    "offload",
+    "placement",
+    "ep_overlap",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,8 @@ class GridAxes:
     pp_inner: tuple[bool, ...]
     offload: tuple[bool, ...]
     placement: tuple[MemoryPlacement, ...] = (NOWHERE,)
+    ep_overlap: tuple[bool, ...] = (False,)
+    """One value a block: with it, other layouts and options exist."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -148,7 +160,9 @@ def precisions(cluster: Cluster, runtime: Runtime, pins: Pins) -> tuple[str, ...
 
 
 def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, pins: Pins) -> Iterator[Block]:
-    """The classes of the space, largest questions first answered: tp > 1?, dp cp > 1?, pp: none, plain, interleaved."""
+    """The classes of the space, largest questions first answered: do experts' exchanges overlap?, tp > 1?, dp cp > 1?,
+    pp: none, plain, interleaved.
+    """
     policies, kinds = _policies(runtime, pins), precisions(cluster, runtime, pins)
     replicated, tensor = rows["dp"] * rows["cp"] > 1, rows["tp"] > 1
     stages = np.where(rows["pp"] == 1, 0, np.where(rows["vpp"] == 1, 1, 2))
@@ -158,23 +172,41 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
         for name in ("none", "optimizer")
         if name in _strings(runtime, "offload", ("none",)) and pins.allow("offload", name)
     )
-    for has_tensor, has_replicas, stage in product((False, True), (False, True), (0, 1, 2)):
+    able = exchanges_overlap(rows, workload)
+    overlaps = _on(runtime, pins, "ep_overlap", (False, True))
+    for overlap, has_tensor, has_replicas, stage in product(overlaps, (False, True), (False, True), (0, 1, 2)):
         mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage)
+        if overlap:
+            mask &= able
         if not mask.any():
             continue
+        kept = tuple(p for p in policies if not overlap or not p.layers)
         for shardings, offloaded in _sharded(runtime, pins, has_replicas, stage > 0, offloads):
             axes = GridAxes(
                 kinds,
-                policies,
+                kept,
                 tuple(_tensor_modes(workload, runtime, pins, has_tensor)),
                 shardings,
                 tuple(_on(runtime, pins, "p2p_overlap", (False, True) if stage == 2 else (False,))),
                 tuple(_orders(runtime, pins, has_replicas and stage > 0)),
                 offloaded,
                 placements(cluster, pins),
+                (overlap,),
             )
             if all(axes.shape):
                 yield Block({name: column[mask] for name, column in rows.items()}, axes, family[mask])
+
+
+def exchanges_overlap(rows: Rows, workload: Workload) -> NDArray[np.bool_]:
+    """Layouts in which experts' exchanges can run beside another micro-batch: there are some, two micro-batches,
+    pipelines are interleaved, and there is one module of multi-token prediction at most.
+
+    Nor may whole layers be recomputed (Megatron-LM d98e8a64, core/transformer/transformer_config.py,
+    overlap_moe_expert_parallel_comm).
+    """
+    several = rows["batch"] >= 2 * rows["dp"] * rows["micro"]
+    chunks = (rows["pp"] == 1) | (rows["vpp"] > 1)
+    return np.asarray((rows["ep"] > 1) & several & chunks & (workload.mtp_layers <= 1))
 
 
 def placements(cluster: Cluster, pins: Pins) -> tuple[MemoryPlacement, ...]:
@@ -310,6 +342,7 @@ def open_grid(figures: Figures, block: Block) -> Grid:
             zero_in_node=_along([s.scope == "node" for s in axes.sharding], 3),
             dp_overlap=_along([s.overlap for s in axes.sharding], 3),
             p2p_overlap=_along(axes.p2p_overlap, 4),
+            ep_overlap=_along(axes.ep_overlap, 8),
             pp_inner=_along(axes.pp_inner, 5),
             offload=_along(axes.offload, 6),
             **_shares(axes) if figures.expanded is not None else {},
@@ -383,6 +416,7 @@ def as_figures(options: OptionAxes) -> OptionFigures:
         zero_in_node=float(options.sharding.scope == "node"),
         dp_overlap=float(options.sharding.overlap),
         p2p_overlap=float(options.p2p_overlap),
+        ep_overlap=float(options.ep_overlap),
         pp_inner=float(options.pp_inner),
         offload=float(options.offload),
         **{f"expanded_{kind}": getattr(options.placement, kind) for kind in PLACED},

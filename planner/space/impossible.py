@@ -205,6 +205,8 @@ def _spelt(block: Block, axis: str) -> list[str]:
             return [switch[sharding.overlap] for sharding in axes.sharding]
         case "p2p_overlap":
             return [switch[value] for value in axes.p2p_overlap]
+        case "ep_overlap":
+            return [switch[value] for value in axes.ep_overlap]
         case "rank_order":
             return [RANK_ORDERS[value] for value in axes.pp_inner]
     return ["optimizer" if value else "none" for value in axes.offload]
@@ -233,6 +235,7 @@ def _why_not_option(question: Question, axis: str) -> str:
         "sequence_parallel": "that goes with tp above 1. ",
         "tp_overlap": "that goes with sequence parallelism. ",
         "p2p_overlap": "that goes with interleaving (vpp above 1). ",
+        "ep_overlap": "that goes with ep and micro-batches above 1, vpp too if pp is, and no whole layer recomputed. ",
         "zero": "with a pipeline, zero 2 and 3 don't go. ",
         "zero_scope": "that goes with zero above 0 and dp above 1. ",
         "rank_order": "that goes with pp and dp above 1. ",

@@ -197,12 +197,14 @@ def _most_in_16_bit(c: Claim, layer: LayerShape) -> float:
 
 
 def activations_are_possible(c: Claim) -> Iterator[str]:
-    """Between the stored inputs alone and everything, of at most ``pp + (pp - 1) / vpp`` micro-batches in flight."""
+    """Between the stored inputs alone and everything, of at most ``pp + (pp - 1) / vpp`` micro-batches in flight, and
+    one chunk more where experts' exchanges overlap.
+    """
     p, m = c.plan.parallelism, c.plan.prediction.memory
     if not 0 <= m.stage < len(c.placed):
         return
     least = least_activations(c, m.stage)
-    flying = min(c.micro_batches, p.pp + (p.pp - 1) / p.vpp)
+    flying = min(c.micro_batches, p.pp + (p.pp - 1 + bool(c.plan.overlap.ep)) / p.vpp)
     most = sum(_most_of_layer(c, layer) for layer in c.placed[m.stage]) + c.tokens * c.model.hidden
     held = m.activations_bytes + (m.expanded.activations_bytes if m.expanded else 0.0)
     if not least * (1 - TOLERANCE) <= held <= FRAGMENTATION * flying * most:

@@ -149,7 +149,9 @@ def shards_span_replicas(c: Claim) -> Iterator[str]:
 
 
 def switches_go_together(c: Claim) -> Iterator[str]:
-    """What has no meaning alone: sequence parallelism and its overlap need tp, a scope ZeRO, p2p overlap chunks."""
+    """What has no meaning alone: sequence parallelism and its overlap need tp, a scope ZeRO, p2p overlap chunks, and
+    experts' exchanges another micro-batch: :func:`exchanges_run_beside`.
+    """
     p, overlap = c.plan.parallelism, c.plan.overlap
     if p.sequence_parallel and p.tp == 1:
         yield "sequence parallelism at tp 1"
@@ -161,10 +163,27 @@ def switches_go_together(c: Claim) -> Iterator[str]:
         yield "overlapped data parallelism with one replica"
     if overlap.p2p and p.vpp == 1:
         yield "overlapped transfers between stages without interleaving"
+    if overlap.ep:
+        yield from exchanges_run_beside(c)
     if p.zero_scope == "node" and (p.zero_stage == 0 or p.dp * p.cp == 1):
         yield "shards of a node where nothing is sharded"
     if p.rank_order != "tp-cp-ep-dp-pp" and (p.pp == 1 or p.dp * p.cp == 1):
         yield f"rank order {p.rank_order} without both stages and replicas"
+
+
+def exchanges_run_beside(c: Claim) -> Iterator[str]:
+    """Experts' exchanges overlap where there are some, with two micro-batches, chunks if there are stages, at most one
+    module of multi-token prediction, and no layer recomputed whole.
+    """
+    p = c.plan.parallelism
+    wrong = {
+        "without exchanges (ep 1)": p.ep == 1,
+        "with one micro-batch": c.micro_batches < 2,
+        "over stages that are not interleaved": p.pp > 1 and p.vpp == 1,
+        "with several modules of multi-token prediction": (c.plan.workload.mtp_layers or 0) > 1,
+        "with whole layers recomputed": c.plan.recompute.layers_fraction > 0,
+    }
+    yield from (f"overlapped exchanges of experts {why}" for why, is_so in wrong.items() if is_so)
 
 
 def recomputation_is_named(c: Claim) -> Iterator[str]:

@@ -140,6 +140,7 @@ def variants(
     interleaves = not old and known.axes.get("vpp") == "any"
     text = (row.get("sharding") or "").lower()
     scope = "node" if "in node" in text or "within slice" in text else "full"
+    exchanges = _exchanges_overlap(row, notes, inferred)
     for layout in _degrees(row, work, n, inferred, interleaves, known):
         tensor = TensorMode(
             bool(stated) if stated is not None else layout["tp"] > 1,
@@ -151,8 +152,25 @@ def variants(
             sharding = Sharding(zero, scope, not old)  # type: ignore[arg-type]
             yield RunVariant(
                 layout,
-                OptionAxes(precision, policy, tensor, sharding, layout["vpp"] > 1 and not old, False, False),
+                OptionAxes(
+                    precision,
+                    policy,
+                    tensor,
+                    sharding,
+                    layout["vpp"] > 1 and not old,
+                    pp_inner=False,
+                    offload=False,
+                    ep_overlap=exchanges and not policy.layers,
+                ),
             )
+
+
+def _exchanges_overlap(row: Mapping[str, str], notes: str, inferred: list[str]) -> bool:
+    """Whether experts' exchanges run beside another micro-batch: as the notes say, else not."""
+    stated = re.search(r"expert exchanges (do not )?overlap", notes)
+    if stated is None and (whole(row, "ep", 1) or 1) > 1:
+        inferred.append("expert exchanges: not overlapped")
+    return stated is not None and not stated[1]
 
 
 SHARDS = re.compile(r"zero|sdp|ddp|shard|optimizer|replica|data.?parallel|none|node|slice", re.IGNORECASE)

@@ -174,6 +174,7 @@ def _options(plan: Plan) -> OptionAxes:
         tensor=TensorMode(p.sequence_parallel, plan.overlap.tp),
         sharding=Sharding(p.zero_stage, p.zero_scope, plan.overlap.dp),
         p2p_overlap=plan.overlap.p2p,
+        ep_overlap=bool(plan.overlap.ep),
         pp_inner=p.rank_order == RANK_ORDERS[1],
         placement=MemoryPlacement(**plan.placement) if plan.placement else MemoryPlacement(),
         offload=bool(plan.offload.get("optimizer")),

@@ -43,6 +43,7 @@ _READ = {
     *("num-virtual-stages-per-pipeline-rank", "num-layers-per-virtual-pipeline-stage", "mtp-num-layers"),
     *("decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers", "sequence-parallel"),
     *("tp-comm-overlap", "overlap-grad-reduce", "overlap-param-gather", "no-overlap-p2p-communication"),
+    "overlap-moe-expert-parallel-comm",
     *("use-tp-pp-dp-mapping", "use-distributed-optimizer", "num-distributed-optimizer-instances"),
     *("use-megatron-fsdp", "data-parallel-sharding-strategy", "use-torch-fsdp2"),
     *("torch-fsdp2-no-reshard-after-forward", "recompute-granularity", "recompute-method"),
@@ -111,6 +112,8 @@ def _settings(flags: Options, chunks: int | None) -> dict[str, object]:
         found["tp_overlap"] = "on"
     elif found["sequence_parallel"] == "on":
         found["tp_overlap"] = "off"
+    if mixture:
+        found["ep_overlap"] = _switch("overlap-moe-expert-parallel-comm" in flags)
     if vpp > 1:
         found["p2p_overlap"] = _switch("no-overlap-p2p-communication" not in flags)
     if zero and (number(flags, "num-distributed-optimizer-instances") or 1) > 1:
