@@ -318,3 +318,8 @@ def test_damaged_gzip_is_told(tmp_path: Path) -> None:
 
 def test_a_log_of_something_else_holds_no_run(tmp_path: Path) -> None:
     assert reading.read(written(tmp_path, ["Hello", "iteration 5 of nothing", "tps: lots"])) == []
+
+
+def test_a_straggler_lies_beyond_three_quartile_ranges() -> None:
+    (found,) = steady(steps([9.0, *[4.0, 4.1] * 10, 4.44, 5.0]))
+    assert (found.left_out, found.steps) == ({"warm-up": 1, "stragglers": 1}, 21)

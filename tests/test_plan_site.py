@@ -178,3 +178,17 @@ def test_wrong_questions(ask: Answers, capsys: pytest.CaptureFixture[str], argum
     capsys.readouterr()
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("field", "value"), [("step_time_s", 0.0), ("step_time_s", -1.0), ("runs", 0)])
+def test_an_impossible_measurement_in_a_file_is_refused(
+    ask: Answers, capsys: pytest.CaptureFixture[str], field: str, value: float
+) -> None:
+    ask("--top", "1")
+    learn(1, "--step-time", "5s")
+    found = ask("--top", "1")
+    found["plans"][0]["measured"][field] = value
+    Path("edited.json").write_text(json.dumps(found))
+    capsys.readouterr()
+    assert main(["explain", "edited.json"]) == 2
+    assert f"plans.0.measured.{field}: Input should be greater than" in capsys.readouterr().err

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from planner.schema.record import Record
 
@@ -13,10 +16,10 @@ class MeasuredSection(Record):
     ZeRO stage and recomputation.
     """
 
-    runs: int
-    step_time_s: float
+    runs: Annotated[int, Field(ge=1)]
+    step_time_s: Annotated[float, Field(gt=0)]
     """Median of the runs."""
-    memory_bytes: float | None
+    memory_bytes: Annotated[float, Field(gt=0)] | None
     """Largest peak that a run logged."""
 
 
