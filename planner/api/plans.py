@@ -62,6 +62,7 @@ def plan(
     precision: str | Sequence[str] | None = None,
     price: float | str | None = None,
     basis: Basis = "on-demand",
+    vendor: str | None = None,
     oom_risk: float | str = "5 %",
     waive: str | Sequence[str] = (),
     catalog: str | Path | None = None,
@@ -100,6 +101,7 @@ def plan(
         precision: ``"bf16"``, ``"fp8"``, ... or several to choose from.
         price: US dollars per accelerator-hour, or ``"$2.10/h"``.
         basis: Which of the catalog's prices.
+        vendor: Whose; the node's own unless said, else the median of current offers of its accelerator.
         oom_risk: Chance of running out of memory that a plan may have: ``0.05`` or ``"5 %"``.
         waive: Names of rules to drop.
         catalog: Folder of your own hardware over the built-in catalog.
@@ -129,7 +131,7 @@ def plan(
     options = PlanOptions(
         fabric=fabric, region=region, batch=batch, seq=seq, tokens=tokens, mtp_layers=mtp_layers, method=method,
         rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer, runtime=runtime,
-        precision=_joined(precision), price=price, basis=basis, oom_risk=oom_risk, waive=_texts(waive),
+        precision=_joined(precision), price=price, basis=basis, vendor=vendor, oom_risk=oom_risk, waive=_texts(waive),
         catalog=_folder(catalog), site=_folder(site), pin=_texts(pin),
         accelerators=_counted(accelerators), link=_texts(link),
         objective=objective, noise_scale=noise_scale, deadline=deadline, max_cost=max_cost, launchable=launchable,
@@ -158,6 +160,7 @@ def estimate(
     precision: str | None = None,
     price: float | str | None = None,
     basis: Basis = "on-demand",
+    vendor: str | None = None,
     oom_risk: float | str = "5 %",
     waive: str | Sequence[str] = (),
     catalog: str | Path | None = None,
@@ -178,7 +181,7 @@ def estimate(
     options = PlanOptions(
         fabric=fabric, region=region, batch=batch, seq=seq, tokens=tokens, mtp_layers=mtp_layers, method=method,
         rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer, runtime=runtime,
-        precision=precision, price=price, basis=basis, oom_risk=oom_risk, waive=_texts(waive),
+        precision=precision, price=price, basis=basis, vendor=vendor, oom_risk=oom_risk, waive=_texts(waive),
         catalog=_folder(catalog), site=_folder(site),
     )  # fmt: skip
     given = (*_texts(settings), *_texts(axes))

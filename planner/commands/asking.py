@@ -73,6 +73,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         show_default=True,
         help="Which of the catalog's prices to use.",
     ),
+    click.option("--vendor", metavar="NAME", help="Whose price (default: the node's own, else the median of all)."),
     click.option(
         "--oom-risk",
         default="5 %",

@@ -9,6 +9,7 @@ from planner.cost import money
 from planner.cost.goodput import GoodputEstimate, PoolFailures, basis, joint_goodput
 from planner.document.solution import PoolInUse, Solution
 from planner.question.joined import JobPool
+from planner.question.market import MarketPrice
 from planner.question.request import goodput_over
 from planner.schema import plan as schema
 
@@ -50,6 +51,7 @@ def _price(pool: JobPool) -> schema.PriceUsed | None:
         date=pool.price.date,
         source=pool.price.source,
         assumed=pool.price.assumed,
+        offers=pool.price.offers if isinstance(pool.price, MarketPrice) else None,
     )
 
 

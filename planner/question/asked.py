@@ -13,7 +13,7 @@ from planner.base.errors import WrongQuestion, nearest
 from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.cost import risk
 from planner.models import workload
-from planner.question import pools
+from planner.question import market, pools
 from planner.question.joined import Pools
 from planner.question.request import OBJECTIVES, Request
 from planner.schema.families import ConvolutionNetwork
@@ -76,6 +76,7 @@ class PlanOptions:
     price: float | str | None = None
     """Per accelerator-hour, in place of the catalog's."""
     basis: str = "on-demand"
+    vendor: str | None = None
     oom_risk: str | float = "5 %"
     """Largest chance of running out of memory: more than 0, at most 50 % (the median is compared, without slack)."""
     top: int = 5
@@ -437,7 +438,9 @@ def parse_risk(text: str | float) -> float:
 
 
 def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None, str]:
-    """Per node-hour: the one given, the node's own, or that of the cloud instance that stands in for it."""
+    """Per node-hour: the one given, a vendor's, the node's own, or the median of current offers of its accelerator;
+    where no offer is current, that of the cloud instance that stands in for it.
+    """
     if asked.basis not in PRICE_BASES:
         raise WrongQuestion(f"--basis {asked.basis}: choose {', '.join(PRICE_BASES)}")
     if asked.price is not None:
@@ -445,13 +448,17 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
         assert each is not None
         given = Price(basis="on-demand", usd=each * node.accelerators, date="", source="--price")
         return given, node.id
-    for entry in (node, known.nodes.get(node.rented_as or "")):
-        if entry is None or entry.accelerators != node.accelerators:
-            continue
-        for price in entry.prices:
-            if price.basis == asked.basis:
-                return price, entry.id
-    return None, ""
+    offers = market.current_offers(known, node.accelerator, asked.basis)
+    if asked.vendor is not None:
+        price, sold_as = market.of_vendor(asked.vendor, node, asked.basis, offers)
+        return market.compared(price, offers), sold_as
+    entries = [node, known.nodes.get(node.rented_as or "")]
+    for entry in entries[:1] if offers else entries:
+        if entry is not None and entry.accelerators == node.accelerators:
+            for price in entry.prices:
+                if price.basis == asked.basis:
+                    return market.compared(price, offers), entry.id
+    return (market.compared(market.median_price(node, asked.basis, offers), offers), node.id) if offers else (None, "")
 
 
 def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Sequence[Named]) -> dict[str, str]:

@@ -31,6 +31,7 @@ from planner.schema.plan_layout import (
 from planner.schema.plan_machines import ClusterSection, DimensionSection, ExpandedPool, FabricSection, Pool, PoolLink
 from planner.schema.plan_measured import MeasuredSection, ShortlistSection, SiteSection
 from planner.schema.plan_prediction import (
+    ComparableOffers,
     Energy,
     ExpandedSection,
     Goodput,
@@ -50,6 +51,7 @@ __all__ = [
     "ClusterSection",
     "CommunicationChoice",
     "CommunicationRule",
+    "ComparableOffers",
     "Constraint",
     "DimensionSection",
     "Energy",

@@ -85,6 +85,18 @@ class Goodput(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ComparableOffers(Record):
+    """Current prices of an hour of one accelerator, the cheapest of each provider. US dollars per accelerator-hour."""
+
+    providers: tuple[str, ...]
+    low_usd: float
+    median_usd: float
+    high_usd: float
+    oldest: str
+    """Date of the oldest of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PriceUsed(Record):
     """The price that money was computed from."""
 
@@ -96,6 +108,8 @@ class PriceUsed(Record):
     date: str
     source: str
     assumed: str
+    offers: ComparableOffers | None = None
+    """What else an hour of the accelerator is sold for."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from planner.base.units import (
 from planner.commands.screen import render, report_mixed
 from planner.planning.comparison import compare
 from planner.planning.shortlist import LOOKED_AT
-from planner.schema.plan import Plan, PlanSet
+from planner.schema.plan import Plan, PlanSet, PriceUsed
 
 if TYPE_CHECKING:
     from planner.schema.images import ImagePlan
@@ -370,6 +370,19 @@ _IN_WORDS = ("calibrate", "profile import")
 """What may change an assumption that needs its reason to be understood."""
 
 
+def _offered(plan: Plan, price: PriceUsed) -> list[str]:
+    """What the run would cost at the cheapest and the dearest current offer of the same accelerator."""
+    offers, run, each = price.offers, plan.money, plan.cluster.pools[0].accelerators_per_node
+    if offers is None or run.usd_total is None or run.prices or len(offers.providers) < 2:
+        return []
+    low, high = (run.usd_total * usd * each / price.usd_per_hour for usd in (offers.low_usd, offers.high_usd))
+    return [
+        f"{len(offers.providers)} providers sell this accelerator at {format_usd(offers.low_usd)} to "
+        f"{format_usd(offers.high_usd)} an hour (median {format_usd(offers.median_usd)}): {format_usd(low)} to "
+        f"{format_usd(high)} for this run"
+    ]
+
+
 def _assumes(plan: Plan) -> None:
     """Choices made where the question left them open, each with its flag; money and failures; unverified figures."""
     g, price, energy = plan.money.goodput, plan.money.price, plan.energy
@@ -379,7 +392,9 @@ def _assumes(plan: Plan) -> None:
     if price is not None:
         listed = [f"{price.node} {price.basis} {format_usd(price.usd_per_hour)}/h", price.region, price.date]
         others = [f"{p.node} {format_usd(p.usd_per_hour)}/h" for p in plan.money.prices[1:]]
-        lines.append(f"{', '.join(x for x in (*listed, *others) if x)} (--price, --basis)")
+        median = [price.source] if price.source.startswith("median of") else []
+        lines.append(f"{', '.join(x for x in (*listed, *median, *others) if x)} (--price, --basis, --vendor)")
+        lines += _offered(plan, price)
     else:
         lines.append("no price in the catalog for this node (--price)")
     if energy.power_w is not None and energy.usd is not None:

@@ -1,0 +1,90 @@
+"""What an hour of an accelerator costs: the current offers of the catalog, one of each provider, and their median."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from planner.base.errors import WrongQuestion
+from planner.catalog import Catalog
+from planner.catalog.ages import is_stale
+from planner.schema.hardware import Node, Price
+from planner.schema.plan import ComparableOffers
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarketPrice(Price):
+    """A price with those that it can be compared to."""
+
+    offers: ComparableOffers
+
+
+@dataclass(frozen=True, slots=True)
+class HourlyOffer:
+    """The cheapest current price of a provider for an hour of an accelerator."""
+
+    node: Node
+    price: Price
+
+    @property
+    def usd(self) -> float:
+        """Of one accelerator."""
+        return float(self.price.usd) / self.node.accelerators
+
+
+def current_offers(known: Catalog, accelerator: str, basis: str) -> dict[str, HourlyOffer]:
+    """Provider -> its cheapest price that is at most a year older than the newest of any node."""
+    listed = [(node, price) for node in known.nodes.values() for price in node.prices if price.basis == basis]
+    newest = max((price.date for node in known.nodes.values() for price in node.prices), default="")
+    day = "-".join([*newest.split("-"), "01", "01"][:3])
+    found: dict[str, HourlyOffer] = {}
+    for node, price in listed:
+        offer = HourlyOffer(node, price)
+        if node.accelerator == accelerator and not is_stale(price.date, day):
+            found[node.provider] = min(found.get(node.provider, offer), offer, key=lambda each: each.usd)
+    return found
+
+
+def compared(price: Price, offers: dict[str, HourlyOffer]) -> Price:
+    """The price, with the spread of the offers where there are any."""
+    if not offers:
+        return price
+    each = sorted(offer.usd for offer in offers.values())
+    spread = ComparableOffers(
+        providers=tuple(sorted(offers)),
+        low_usd=each[0],
+        median_usd=median(each),
+        high_usd=each[-1],
+        oldest=min(offer.price.date for offer in offers.values()),
+    )
+    return MarketPrice(
+        basis=price.basis, usd=price.usd, region=price.region, date=price.date, source=price.source,
+        assumed=price.assumed, offers=spread,
+    )  # fmt: skip
+
+
+def median_price(node: Node, basis: str, offers: dict[str, HourlyOffer]) -> Price:
+    """Of a node-hour, at the median of the offers of its accelerator."""
+    usd = round(median(offer.usd for offer in offers.values()) * node.accelerators, 2)
+    return Price(
+        basis=basis,  # type: ignore[arg-type]
+        usd=usd,
+        date=min(offer.price.date for offer in offers.values()),
+        source=f"median of current offers: {', '.join(sorted(offers))}",
+    )
+
+
+def of_vendor(vendor: str, node: Node, basis: str, offers: dict[str, HourlyOffer]) -> tuple[Price, str]:
+    """The price of a node-hour at one provider, and what is sold.
+
+    Raises:
+        WrongQuestion: it has no current price for that accelerator; the message names those that have.
+    """
+    for provider, offer in offers.items():
+        if provider.lower() == vendor.lower():
+            usd = round(offer.usd * node.accelerators, 2)
+            price = Price(basis=offer.price.basis, usd=usd, region=offer.price.region, date=offer.price.date,
+                          source=offer.price.source, assumed=offer.price.assumed)  # fmt: skip
+            return price, offer.node.id
+    have = f"there are {', '.join(sorted(offers))}" if offers else "nobody has; give --price"
+    raise WrongQuestion(f"--vendor {vendor}: no current {basis} price of {node.accelerator}; {have}")
