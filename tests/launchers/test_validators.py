@@ -77,7 +77,8 @@ def values_of_megatron(plan: Plan) -> Values:
         "moe_layers": mixed if mixed and not all(mixed) else None,
         "windows": megatron_model.windowed(shape) if window and window["every"] > 1 else None,
         "window": [window["size"] - 1, 0] if window else None,
-        "model": of_record(shape, plan.workload.sequence),
+        "model": of_record(facts.complete(plan).workload.shape, plan.workload.sequence)
+        | {"cp_comm_type": p.cp_algorithm or "p2p"},
     }
 
 
