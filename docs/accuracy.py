@@ -395,7 +395,7 @@ recomputation, for `clusterwright validate steps.csv --catalog DIR` to judge.
 
 Clocks that fall under power limits, stragglers beyond a growth with scale, data loading, network congestion by other
 jobs, kernels' differences between library versions, CUDA graphs, activation offload, expert imbalance beyond a
-constant; overlap of expert all-to-all with another micro-batch's compute.
+constant.
 """
 
 

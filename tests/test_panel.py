@@ -72,9 +72,9 @@ def test_a_job_that_cannot_be_predicted_is_refused(tmp_path, known):
 
 # ---- what is claimed -------------------------------------------------------------------------------------------------
 
-REACHED = {"dense": (0.96, 1.04), "moe": (0.93, 1.05)}
+REACHED = {"dense": (0.96, 1.04), "moe": (0.94, 1.05)}
 """Geometric means of our best plans over what was measured of the published ones. Asked for: 0.97-1.04 and 0.95-1.05.
-Dense reaches 0.960, mixtures 0.937 (bounds rounded out): gpt-oss, a quarter of them, is predicted a fifth too fast
+Dense reaches 0.964, mixtures 0.949 (bounds rounded out): gpt-oss, a quarter of them, is predicted a fifth too fast
 under any plan."""
 
 
