@@ -276,5 +276,6 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     assert "one for the same already" in refused(capsys, "comm choose plan.json --table mine.csv --table theirs.csv")
     broken = json.loads(Path("ruled.json").read_text(encoding="utf-8"))
     broken["communication"][0]["pools"] = [7]
+    del broken["digest"]
     Path("broken.json").write_text(json.dumps(broken), encoding="utf-8")
     assert "there is no such pool as 8" in refused(capsys, "comm show broken.json")

@@ -100,7 +100,7 @@ def corrupted(value: object, chance: random.Random) -> object:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
-        return chance.choice([value * 2 + 1, value * (1 + 1e-9) + 1e-9, -value - 1, value + 1])
+        return chance.choice([value * 2 + 1, value * (1 + 1e-9) + 1e-9, -value - 1, value * 3 + 2])
     if isinstance(value, str):
         return chance.choice([value + " ", value[:-1] + "x", value.upper() + "y"])
     return chance.choice([0, "x", [1], {"a": 1}])

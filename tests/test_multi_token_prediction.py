@@ -53,7 +53,8 @@ def test_more_modules_take_more_time() -> None:
     times = [plan.prediction.step_time_s for plan in (PLAIN, ONE, TWO)]
     assert times == sorted(set(times))
     assert "logits" not in PLAIN.prediction.breakdown
-    assert ONE.prediction.breakdown["logits"] < TWO.prediction.breakdown["logits"]
+    shown = [plan.prediction.breakdown.get("logits", 0.0) for plan in (ONE, TWO)]
+    assert shown == sorted(set(shown))
 
 
 def test_losses_that_wait_are_kept() -> None:

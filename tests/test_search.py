@@ -188,8 +188,8 @@ def test_where_nothing_fits_the_leanest_is_told_whatever_the_chunks(monkeypatch)
 
 
 def test_ties_go_to_the_earlier_block_option_and_row():
-    """A runtime that overlaps nothing: its switches change nothing, and only the declared order decides."""
-    problem = replace(space("unfused"), fold=False, top=60)
+    """Switches change nothing in some layouts: then only the declared order decides."""
+    problem = replace(space("pinned"), fold=False, top=60)
     for strategy in (Exhaustive(), Bounded()):
         found = [(c.value, c.block, c.flat) for c in strategy.search(problem).best]
         assert len({value for value, _, _ in found}) < 40

@@ -94,6 +94,8 @@ INPUTS = {
     # A region's price and carbon of electricity are not in the plan.
     "energy.carbon_kg",
     "energy.usd",
+    # What an hour is sold for elsewhere: only that the least, the median and the most are in order.
+    "money.price.offers.high_usd",
 }
 """Leaves of which some change goes unseen in every plan: pure inputs, from which no other figure is derived again."""
 
@@ -105,12 +107,19 @@ FP8, NORM_BIAS = "cluster.pools.*.peak_flops.fp8", "workload.shape.norm_bias"
 OLDER = "runtime.older.step_time_s"
 """What an older release takes, where it can do what the plan does."""
 
+SEVERAL = {"money.price.offers.low_usd", "money.price.offers.median_usd"}
+"""Where several providers sell the accelerator: of one, they are its price."""
+
 ALSO = {
-    "dense": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS} | {"overlap.tp", "overlap.p2p", "parallelism.rank_order"},
+    "dense": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
+    | SEVERAL
+    | {"overlap.tp", "overlap.p2p", "parallelism.rank_order"},
     "mixture": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
+    | SEVERAL
     | {"overlap.ep", "overlap.p2p", "parallelism.rank_order", "workload.shape.ffn", "workload.shape.mlp_bias"},
-    "lora": {CAUSAL, FP8, NORM_BIAS, "parallelism.zero_scope"},
+    "lora": {CAUSAL, FP8, NORM_BIAS, "parallelism.zero_scope"} | SEVERAL,
     "fsdp": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
+    | SEVERAL
     | {"parallelism.zero_stage", "runtime.bytes_per_parameter.gathers_working_copy"},
     "tied-stages": {OLDER, METHOD, CAUSAL, "overlap.p2p", "parallelism.rank_order", "parallelism.zero_scope"},
     "vision": {OLDER, METHOD, "workload.shape.embedding_width"},

@@ -82,6 +82,14 @@ def dollars_follow_from_days(c: Claim) -> Iterator[str]:
         yield "tokens_per_usd is missing"
 
 
+def offers_are_in_order(c: Claim) -> Iterator[str]:
+    """``0 < low <= median <= high`` of what an hour is sold for, by one provider or more."""
+    offers = c.plan.money.price.offers if c.plan.money.price else None
+    if offers and not (offers.providers and 0.0 < offers.low_usd <= offers.median_usd <= offers.high_usd):
+        ends = f"{offers.low_usd:g}, {offers.median_usd:g} and {offers.high_usd:g}"
+        yield f"offers of {len(offers.providers)} providers: {ends} are not in order"
+
+
 def energy_follows_from_power(c: Claim) -> Iterator[str]:
     """``energy = power days 86400``; dollars and carbon are known where energy is."""
     energy = c.plan.energy
@@ -114,6 +122,7 @@ CHECKS: tuple[Check, ...] = (
     goodput_follows_from_failures,
     interruptions_follow_from_pools,
     dollars_follow_from_days,
+    offers_are_in_order,
     energy_follows_from_power,
     power_is_in_reach,
 )
