@@ -433,3 +433,34 @@ def test_load_a_document_again(tmp_path: Path, tmp_path_factory: pytest.TempPath
         file.write_text(each.to_json(), encoding="utf-8")
         assert cw.load(file) == each == cw.load(str(file))
         assert pickle.loads(pickle.dumps(each)) == each
+
+
+@pytest.mark.parametrize(
+    ("name", "keyword", "says"),
+    [
+        ("plan", {"tp": 8}, 'pin={"tp": ...}'),
+        ("plan", {"nodes": 2}, 'cluster="dgx-h100:2"'),
+        ("plan", {"sequence": 8192}, "did you mean seq=?"),
+        ("procure", {"deadline": "30 d"}, "did you mean within=?"),
+    ],
+)
+def test_what_others_call_a_keyword_is_known(name: str, keyword: dict[str, object], says: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        getattr(cw, name)(model="llama3-8b", **keyword)
+    assert says in str(caught.value)
+
+
+def test_a_changed_node_is_another_cluster() -> None:
+    node = cw.node("dgx-h100")
+    whole, half = (
+        cw.estimate("llama3-8b", cw.cluster(each, 2), tp=4) for each in (node, replace(node, accelerators=4, nics=4))
+    )
+    assert "clusters" in cw.compare(whole, half).questions
+    with pytest.raises(cw.WrongQuestion, match=r"cluster\(node, 2, accelerator="):
+        cw.cluster(replace(node, accelerator=cw.accelerator("H100-SXM5-80GB")), 2)
+
+
+def test_what_does_not_fit_says_so_and_a_text_is_no_file() -> None:
+    assert "does not fit into 80.0 GiB" in repr(cw.estimate("llama3.1-405b", "dgx-h100:1", tp=8))
+    with pytest.raises(cw.WrongQuestion, match="a JSON text where a file's name is expected"):
+        cw.load("{}")

@@ -122,6 +122,14 @@ def test_stated_times_and_memory_that_ran_out(site: Path, planned: Path, capsys:
     assert "out of memory, as stated" in capsys.readouterr().out
 
 
+def test_a_time_that_no_machine_reaches_is_refused(
+    site: Path, planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert learn("--step-time", "1 ms", "--plan", str(planned), "--rank", "1") == 2
+    assert "of the peak rate; at the peak it takes" in capsys.readouterr().err
+    assert not rows(site)
+
+
 def test_a_log_that_ends_without_memory_is_such_a_row(site: Path) -> None:
     end = ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."]
     assert learn(log("train.log", logs.megatron_arguments(), end), "--set", H100, "--set", "runtime=megatron-core") == 0

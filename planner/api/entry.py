@@ -55,12 +55,34 @@ def _check(function: Callable[..., Any], args: Sequence[object], keywords: Mappi
     hints = _hints(function)
     for name in keywords:
         if name not in hints:
-            near = nearest(name, hints)
-            hint = f"did you mean {near[0]}=?" if near else f"there are {', '.join(hints)}"
-            raise TypeError(f"{function.__name__}() has no keyword {name!r}; {hint}")
+            raise TypeError(f"{function.__name__}() has no keyword {name!r}; {_instead(name, hints)}")
     for name, value in [*zip(hints, args, strict=False), *keywords.items()]:
         if not _fits(value, hints[name]):
             raise WrongQuestion(f"{name}={value!r:.80}: must be {_described(hints[name], value)}")
+
+
+OTHERWISE = {
+    "sequence": "seq",
+    "deadline": "within",
+    "within": "deadline",
+    "global_batch": "batch",
+    "gpus": "accelerators",
+}
+"""What people call a keyword that has another name here."""
+
+
+def _instead(name: str, hints: Mapping[str, Any]) -> str:
+    """What to write in place of a keyword that a function lacks."""
+    from planner.space.axes import AXES
+
+    if name == "nodes" and "cluster" in hints:
+        return 'the number stands in the cluster: cluster="dgx-h100:2"'
+    if "pin" in hints and name in AXES:
+        return f'axes are fixed by pin={{"{name}": ...}}'
+    if (other := OTHERWISE.get(name)) in hints:
+        return f"did you mean {other}=?"
+    near = nearest(name, hints)
+    return f"did you mean {near[0]}=?" if near else f"there are {', '.join(hints)}"
 
 
 def _fits(value: object, hint: Any) -> bool:

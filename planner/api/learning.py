@@ -23,6 +23,7 @@ from planner.site import folder, journal, learning, measuring
 from planner.site import runs as site_runs
 from planner.site.folder import Site
 from planner.site.learning import LearntRow
+from planner.site.measuring import Measured
 
 DOUBTFUL = 2.0
 """Times that a prediction of what really ran is hardly ever off: 8 of 2,380 published runs are, outside one sweep over
@@ -167,9 +168,25 @@ def lesson(
             raise WrongQuestion(f"{plan}: holds {len(plans)} plans; which one ran? --rank N")
         seconds = None if step_time is None else measuring.seconds(step_time)
         found = [measuring.of_value(seconds, plans[0] if plans else None, stated, there.profile.name)]
+    _possible(found, plans)
     rows, fit = learning.learn(there, found, known)
     every = () if plan is None else _plans(plan, None)
     return Lesson(site=there, rows=tuple(rows), fit=fit, plans=every if len(every) > 1 else (), source=str(plan))
+
+
+def _possible(found: Sequence[Measured], plans: Sequence[Plan]) -> None:
+    """Refuses what no machine of the plans can do: ``MFU = MFU of the plan x its time / the measured one`` above 2, as
+    MFU counts the masked half of attention, too.
+    """
+    least = min((p.prediction.mfu * p.prediction.step_time_s for p in plans if p.prediction.mfu), default=0.0)
+    for each in found:
+        time = float(each.row.get("step_time_s") or 0.0)
+        if 0.0 < time < least / 2:
+            share = format_percent(least / time, 0)
+            raise WrongQuestion(
+                f"{each.row['id']}: {format_seconds(time)} a step is {share} of the peak rate; at the peak it takes "
+                f"{format_seconds(least)}. Nothing was written: is that the plan that ran?"
+            )
 
 
 def _plans(path: Path | None, rank: int | None) -> tuple[Plan, ...]:

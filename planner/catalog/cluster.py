@@ -112,6 +112,10 @@ def joined(
     """As :func:`cluster`, of records instead of ids."""
     if not _is_count(count):
         raise WrongQuestion(f"{node.id}:{count}: the number of nodes must be from 1 to {LARGEST:,}")
+    if not isinstance(node.accelerator, str):  # a record, which replace() takes without a word
+        raise WrongQuestion(
+            f"node {node.id!r}: accelerator is an id; give the record to cluster(node, {count}, accelerator=...)"
+        )
     if node.accelerator not in catalog.accelerators:
         near = nearest(node.accelerator, catalog.accelerators)
         hint = f" Did you mean {', '.join(near)}?" if near else ""

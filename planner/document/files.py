@@ -59,6 +59,8 @@ def load_document(path: Path) -> schema.PlanSet | schema.Plan | Procurement | St
 
 
 def _json(path: Path, largest: int) -> object:
+    if str(path).lstrip().startswith("{"):
+        raise WrongQuestion("a JSON text where a file's name is expected; write it to a file first")
     try:
         if not (path.is_file() or path.is_dir() or not path.exists()):
             raise WrongQuestion(f"{path}: not a regular file")

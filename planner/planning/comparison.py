@@ -106,8 +106,15 @@ def _questions(first: Plan, second: Plan) -> Iterator[str]:
     yield from (what for what, one, other in pairs if one != other)
 
 
-def _machines(plan: Plan) -> tuple[tuple[str, int], ...]:
-    return tuple((pool.node, pool.count) for pool in plan.cluster.pools)
+def _machines(plan: Plan) -> tuple[object, ...]:
+    """What stands in the cluster, by its figures: a changed node keeps its name."""
+    return tuple(
+        (
+            *(pool.node, pool.count, pool.accelerator, pool.accelerators_per_node, pool.accelerator_memory_bytes),
+            *(pool.scaleup_bytes_per_s, pool.nics_per_node, pool.nic_bytes_per_s, *sorted(pool.peak_flops.items())),
+        )
+        for pool in plan.cluster.pools
+    )
 
 
 def _network(plan: Plan) -> tuple[object, ...]:

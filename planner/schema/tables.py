@@ -48,6 +48,8 @@ def plan_title(plan: Plan) -> str:
     cut, found = plan.parallelism, plan.prediction
     degrees = " ".join(f"{axis.upper()}{getattr(cut, axis)}" for axis in ("tp", "pp", "cp", "dp"))
     held = format_bytes(found.memory.total_bytes)
+    if found.memory.total_bytes > found.memory.capacity_bytes:
+        held += f", does not fit into {format_bytes(found.memory.capacity_bytes)}"
     return f"{plan.workload.model} on {_machines(plan)}: {degrees}, {format_seconds(found.step_time_s)} a step, {held}"
 
 

@@ -164,6 +164,8 @@ def _how_sure(plans: Sequence[Plan]) -> None:
     if first.measured is not None:
         runs = first.measured.runs
         span = f"#1 was measured: {_seconds(first.measured.step_time_s)}, {runs} run{'' if runs == 1 else 's'}"
+    if any(plan.measured for plan in plans):
+        span += "; tokens/s, MFU, days and cost stay those predicted, as do --deadline and --max-cost"
     if close:
         span = f"{_ranks([first.rank, *close])} are not distinguishable ({span})"
     render.text(f"  {span}")
