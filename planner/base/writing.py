@@ -66,9 +66,10 @@ def make_folder(folder: Path) -> None:
         raise WrongQuestion(f"{folder}: cannot be written: {error.strerror or error}") from None
 
 
-def put_folder(target: Path, fill: Callable[[Path], None]) -> None:
+def put_folder(target: Path, fill: Callable[[Path], None], last: str = "") -> None:
     """Puts what `fill` writes into a new folder in the place of `target`, which may be one: both are exchanged in one
-    step. Where the file system can't, or one stands in the folder, it stays and its files are exchanged one by one.
+    step. Where the file system can't, or one stands in the folder, it stays and its files are exchanged one by one, the
+    one called `last` at the end.
 
     Raises:
         OSError: it cannot be written; `target` is as it was.
@@ -83,7 +84,7 @@ def put_folder(target: Path, fill: Callable[[Path], None]) -> None:
             if not target.exists():
                 made.rename(target)
             elif target.samefile(Path.cwd()) or not _exchanged(made, target):
-                _move_files(made, target)
+                _move_files(made, target, last)
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
@@ -141,13 +142,13 @@ def _exchanged(one: Path, other: Path) -> bool:
     return False
 
 
-def _move_files(made: Path, target: Path) -> None:
+def _move_files(made: Path, target: Path, last: str) -> None:
     """Moves what stands in a folder out of the way and the new files in; puts everything back if that fails."""
     old = made / ".old"
     old.mkdir()
     moved: list[tuple[Path, Path]] = []
     try:
-        for source, place in _moves(made, target, old):
+        for source, place in _moves(made, target, old, last):
             source.rename(place)
             moved.append((source, place))
     except BaseException:
@@ -156,6 +157,10 @@ def _move_files(made: Path, target: Path) -> None:
         raise
 
 
-def _moves(made: Path, target: Path, old: Path) -> Iterator[tuple[Path, Path]]:
+def _moves(made: Path, target: Path, old: Path, last: str) -> Iterator[tuple[Path, Path]]:
     yield from ((path, old / path.name) for path in sorted(target.iterdir()))
-    yield from ((path, target / path.name) for path in sorted(made.iterdir()) if path != old)
+    yield from ((path, target / path.name) for path in _ordered(made, last) if path != old)
+
+
+def _ordered(folder: Path, last: str) -> list[Path]:
+    return sorted(folder.iterdir(), key=lambda path: (path.name == last, path.name))

@@ -14,7 +14,7 @@ from planner.launchers.bundle import Bundle
 
 EXECUTABLE = (".sh", ".sbatch")
 TARGET_FILE = "target.json"
-"""What makes a folder one of ours; it comes last, so a folder without it is not finished."""
+"""What makes a folder one of ours; where files are moved one by one it comes last."""
 
 
 def write(folder: Path, bundles: Mapping[str, Bundle], *, replace: bool = False) -> None:
@@ -37,7 +37,7 @@ def write(folder: Path, bundles: Mapping[str, Bundle], *, replace: bool = False)
     try:
         if target.exists():
             _refuse(folder, [*target.iterdir()], replace)
-        writing.put_folder(target, fill)
+        writing.put_folder(target, fill, TARGET_FILE)
     except OSError as error:
         raise WrongQuestion(f"{folder}: cannot be written: {error.strerror or error}") from None
 
