@@ -82,7 +82,7 @@ def add(path: Path, rows: Sequence[Row]) -> list[Row]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    with locking.held(path):
+    with locking.Lock(path):
         file = os.open(path, os.O_RDWR | os.O_APPEND)
         try:
             yield file
