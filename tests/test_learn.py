@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner import document
+from planner.calibration import run
 from planner.calibration.runs import reading
 from planner.catalog import load
 from planner.commands import main
@@ -122,6 +123,15 @@ def test_stated_times_and_memory_that_ran_out(site: Path, planned: Path, capsys:
     assert "out of memory, as stated" in capsys.readouterr().out
 
 
+def test_repetitions_of_one_configuration_are_held_out_together(site: Path, planned: Path) -> None:
+    """A twin in the fit would say how well a run predicts itself."""
+    for time in ("30s", "31s"):
+        assert learn("--step-time", time, "--plan", str(planned), "--rank", "1") == 0
+    fit = run.fit_site(site / "runs.csv", site / "again", load())
+    assert fit["rows"] == 2
+    assert fit["left_out"]["mape"] == pytest.approx(fit["before"]["mape"])
+
+
 def test_a_time_that_no_machine_reaches_is_refused(
     site: Path, planned: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,7 +159,7 @@ def test_three_runs_say_how_far_off_predictions_are(site: Path, capsys: pytest.C
         name = log(f"{tp}.log", arguments, logs.megatron([factor * time for time in logs.STEADY]))
         assert learn(name, "--set", H100) == 0
     out = capsys.readouterr().out
-    assert "3 runs, 1 framework: error before" in out and "(each run held out)" in out
+    assert "3 runs, 1 framework: error before" in out and "(each configuration held out)" in out
     assert (site / "catalog" / "runtime_efficiencies" / "site.toml").is_file()
     assert learn("--json", "3.log") == 2
     fit = json.loads(_json(capsys, "1.log"))["fit"]

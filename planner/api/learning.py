@@ -115,14 +115,14 @@ def section(
 
 
 def judgement(site: SiteSection) -> str:
-    """``lab: 3 runs, 1 framework: error before 14.0 %, after 4.2 % (each run held out)``."""
+    """``lab: 3 runs, 1 framework: error before 14.0 %, after 4.2 % (each configuration held out)``."""
     if site.error_before is None:
         return f"{site.name}: no run that can be predicted yet; the built-in efficiencies stay"
     runs = f"{site.runs:,} run{'' if site.runs == 1 else 's'}"
     frameworks = f"{site.frameworks} framework{'' if site.frameworks == 1 else 's'}"
     after = "one run alone cannot be held out"
     if site.error_after is not None:
-        after = f"after {format_percent(site.error_after)} (each run held out)"
+        after = f"after {format_percent(site.error_after)} (each configuration held out)"
     return f"{site.name}: {runs}, {frameworks}: error before {format_percent(site.error_before)}, {after}"
 
 

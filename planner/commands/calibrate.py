@@ -143,7 +143,7 @@ def _show_runs(document: dict[str, Any], output: Path, use: str = "") -> None:
     for label, key, what in (
         ("Before", "before", "with the built-in efficiencies"),
         ("Error", "fit", "on the runs fitted"),
-        ("", "left_out", "each run held out" if "before" in document else "each lab held out"),
+        ("", "left_out", "each configuration held out" if "before" in document else "each lab held out"),
     ):
         errors = document.get(key)
         if errors:

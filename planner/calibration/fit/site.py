@@ -76,11 +76,13 @@ def changed(found: Fit, shipped: Efficiencies) -> Efficiencies:
 
 
 def held_out(frame: Frame, shipped: Efficiencies) -> Array:
-    """Predicted seconds of each run of a frame, by a fit to the site's others; NaN where none was measured."""
-    rows = np.flatnonzero(np.isfinite(frame.measured))
+    """Predicted seconds of each run of a frame, by a fit to the site's other configurations; NaN where none was
+    measured. Repetitions are left out together: what is predicted alike before the fit is one configuration.
+    """
+    rows, before = np.flatnonzero(np.isfinite(frame.measured)), frame.predict(shipped).time
     predicted = np.full(len(frame.runs), np.nan)
     for row in rows:
-        others = rows[rows != row]
+        others = rows[before[rows] != before[row]]
         using = adapted(frame, shipped, others).efficiencies if len(others) else shipped
         predicted[row] = frame.predict(using).time[row]
     return predicted
