@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from docs.case_study_ground import CATALOG, FACTORS, GB, INTER, INTRA, RATES, SIZES, pods, table
-from planner.cost import recommendation
+from planner.cost import recommender
 from planner.cost.hierarchy import Far
-from planner.cost.recommendation import Sharding
+from planner.cost.recommender import Sharding
 from planner.models import families
 from planner.performance import binding
 from planner.performance.efficiency import reached, runtime_keys
@@ -62,8 +62,8 @@ def served(
     device = binding.device(on.accelerator, fitted.accelerator, "fp16")
     reach = float(fitted.accelerator.memory) * float(software.gather)
     far = Far(spilt, 0.0, rate * GB * reach, float(concurrent)) if spilt else None
-    time = recommendation.step_time(model, device, network, software, float(ranks * SAMPLES), float(ranks), by, far)
-    return Served(recommendation.rank_bytes(model, ranks, by) / GB, float(time))
+    time = recommender.step_time(model, device, network, software, float(ranks * SAMPLES), float(ranks), by, far)
+    return Served(recommender.rank_bytes(model, ranks, by) / GB, float(time))
 
 
 def sharding() -> tuple[str, dict[str, Any]]:

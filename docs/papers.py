@@ -17,7 +17,7 @@ import numpy as np
 from planner import api, catalog
 from planner.base import writing
 from planner.catalog.cluster import cluster
-from planner.cost import algorithms, convolution, recommendation
+from planner.cost import algorithms, convolution, recommender
 from planner.cost.algorithms import OPERATIONS, CollectiveLibrary, Protocol
 from planner.cost.collectives import group
 from planner.cost.figures import Network
@@ -94,7 +94,7 @@ def _recommender(case: Mapping[str, Any]) -> tuple[float, float, str]:
     model = families.recommender(case["model"])
     ranks = float(made.accelerators)
     step, still = (
-        float(recommendation.step_time(model, device, network, software, float(case["batch"]), ranks))
+        float(recommender.step_time(model, device, network, software, float(case["batch"]), ranks))
         for network in (links, free(links))
     )
     return step, 1.0 - still / step, "all-to-all of embedding vectors, all-reduce of MLPs"

@@ -11,10 +11,10 @@ from typing import Literal
 
 import numpy as np
 
-from planner.cost import collectives, compute, convolution, recommendation, sharding
+from planner.cost import collectives, compute, convolution, recommender, sharding
 from planner.cost.compute import Product
 from planner.cost.figures import Device, Figure, Grid, Layout, Network
-from planner.cost.recommendation import Sharding
+from planner.cost.recommender import Sharding
 from planner.cost.software import Software
 from planner.schema.families import ConvolutionNetwork, Recommender
 
@@ -127,7 +127,7 @@ def _bound_by_memory(grid: Grid, name: str, count: float, size: Figure) -> Opera
 # ---- transformers ----------------------------------------------------------------------------------------------------
 
 
-def transformer(grid: Grid) -> tuple[Operator, ...]:
+def of_transformer(grid: Grid) -> tuple[Operator, ...]:
     """Layers of a transformer of scalars: embedding, the blocks' layers, logits.
 
     Tensor-parallel ranks reduce after the output and the down projection forward, and before the query/key/value and
@@ -233,7 +233,7 @@ def _experts(grid: Grid, count: float) -> list[Operator]:
 # ---- convolutional networks ------------------------------------------------------------------------------------------
 
 
-def network(
+def of_network(
     model: ConvolutionNetwork, device: Device, software: Software, images: float, ranks: float
 ) -> tuple[Operator, ...]:
     """Layers of a convolutional network, `images` on each of `ranks` data-parallel ranks; each with the normalisation
@@ -267,7 +267,7 @@ def network(
 # ---- recommenders ----------------------------------------------------------------------------------------------------
 
 
-def recommender(
+def of_recommender(
     model: Recommender, device: Device, software: Software, samples: float, ranks: float, by: Sharding
 ) -> tuple[Operator, ...]:
     """Layers of a recommender, `samples` on each of `ranks` ranks, tables sharded `by`.
@@ -277,13 +277,13 @@ def recommender(
     """
     element = float(software.element)
     exchange = (
-        Collective("all-to-all", "all", float(recommendation.exchange_bytes(model, element, samples, ranks, by)))
+        Collective("all-to-all", "all", float(recommender.exchange_bytes(model, element, samples, ranks, by)))
         if ranks > 1
         else None
     )
-    moved = recommendation.gather_bytes(model, element, samples, ranks, by)
+    moved = recommender.gather_bytes(model, element, samples, ranks, by)
     rate = float(device.memory_rate) * float(software.gather)
-    index = float(recommendation.index_bytes(model, samples, ranks, by))
+    index = float(recommender.index_bytes(model, samples, ranks, by))
     asked = Collective("all-to-all", "all", index) if ranks > 1 and index else None
     rows = [Operator("indices", 1, Pass(0.0, index, 0.0, asked), NOTHING, NOTHING)] if asked else []
     rows += [
@@ -295,7 +295,7 @@ def recommender(
             Pass(0.0, float(moved.backward), float(moved.backward) / rate),
         )
     ]
-    joined = recommendation.interaction(model, device, software, samples)
+    joined = recommender.interaction(model, device, software, samples)
     size = float(joined.forward) * float(device.memory_rate)
     middle = Operator(
         "interaction",
@@ -305,17 +305,15 @@ def recommender(
         NOTHING,
     )
     bottom = len(model.bottom)
-    for i, layer in enumerate(recommendation.dense_layers(model)):
+    for i, layer in enumerate(recommender.dense_layers(model)):
         if i == bottom:
             rows.append(middle)
         rows.append(_dense(layer, device, software, samples, ranks))
     return tuple(rows)
 
 
-def _dense(
-    layer: recommendation.DenseLayer, device: Device, software: Software, samples: float, ranks: float
-) -> Operator:
-    passes = recommendation.dense_by_pass(layer, device, software, samples)
+def _dense(layer: recommender.DenseLayer, device: Device, software: Software, samples: float, ranks: float) -> Operator:
+    passes = recommender.dense_by_pass(layer, device, software, samples)
     flops = 2.0 * samples * layer.inputs * layer.outputs
     element = float(software.element)
     around = samples * layer.outputs * element * float(software.vector)

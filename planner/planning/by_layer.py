@@ -10,7 +10,7 @@ from planner.catalog import Catalog, cluster
 from planner.cost import operators
 from planner.cost.figures import Device, Grid, Layout, Network
 from planner.cost.operators import Operator
-from planner.cost.recommendation import Sharding
+from planner.cost.recommender import Sharding
 from planner.models import families
 from planner.models.workload import library, model, workload
 from planner.performance import binding
@@ -89,7 +89,14 @@ def _transformer(catalog: Catalog, work: Workload, on: Cluster, asked: LayerOpti
     micro = asked.micro or 1
     grid = grid_of(catalog, work, on, runtime, runtime.releases[-1], asked, micro)
     return Layered(
-        shape.id, shape.family, "sequences", micro, operators.transformer(grid), grid.device, grid.network, grid.layout
+        shape.id,
+        shape.family,
+        "sequences",
+        micro,
+        operators.of_transformer(grid),
+        grid.device,
+        grid.network,
+        grid.layout,
     )
 
 
@@ -115,7 +122,7 @@ def of_plan(catalog: Catalog, plan: Plan, own: Cluster | None = None) -> Layered
     work = replace(workload(read(w.shape), sequence=w.sequence), mtp_layers=w.mtp_layers or 0)
     runtime, on = catalog.runtime(plan.runtime.name), _place(catalog, plan, own)
     grid = grid_of(catalog, work, on, runtime, plan.runtime.release, asked, asked.micro)
-    layers = operators.transformer(grid)
+    layers = operators.of_transformer(grid)
     if p.pp == p.cp == 1 and not p.groups:
         _refuse_others(plan, layers)
     return Layered(w.model, work.model.family, "sequences", asked.micro, layers, grid.device, grid.network, grid.layout)
@@ -229,12 +236,12 @@ def _other(catalog: Catalog, name: str, on: Cluster, asked: LayerOptions) -> Lay
     network = replace(binding.network(on, fitted.accelerator), accelerators=float(asked.dp))
     micro = asked.micro or (256 if family == "cnn" else 4096)
     if family == "cnn":
-        found = operators.network(families.network(name), device, software, float(micro), float(asked.dp))
+        found = operators.of_network(families.network(name), device, software, float(micro), float(asked.dp))
     else:
         if asked.tables == "column" and asked.dp > families.recommender(name).embedding:
             width = families.recommender(name).embedding
             raise WrongQuestion(f"--tables column: {asked.dp} ranks and {width} columns; use at most {width}, or row")
-        found = operators.recommender(
+        found = operators.of_recommender(
             families.recommender(name), device, software, float(micro), float(asked.dp), asked.tables
         )
     unit = "images" if family == "cnn" else "samples"

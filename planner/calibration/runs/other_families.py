@@ -12,7 +12,7 @@ from planner.calibration.runs import names
 from planner.calibration.runs.cells import number
 from planner.calibration.runs.run import NotStated, Run
 from planner.catalog import Catalog
-from planner.cost import convolution, recommendation
+from planner.cost import convolution, recommender
 from planner.cost.figures import Array, Device, Network, stacked
 from planner.cost.software import Software
 from planner.models import families
@@ -99,8 +99,8 @@ def stepper(model: str, family: str) -> Callable[[Device, Network, Software, Arr
     if family == "cnn":
         layers = convolution.layers(families.network(model))
         return lambda *figures: np.asarray(convolution.step_time(layers, *figures))
-    recommender = families.recommender(model)
-    return lambda *figures: np.asarray(recommendation.step_time(recommender, *figures))
+    described = families.recommender(model)
+    return lambda *figures: np.asarray(recommender.step_time(described, *figures))
 
 
 def predict(runs: Sequence[Run], using: Efficiencies) -> Array:
