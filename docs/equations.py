@@ -34,9 +34,9 @@ class Row:
     source: str
 
 
-def rooms() -> list[dict[str, Any]]:
-    """The rooms of the page, in order, as ``docs/equations.toml`` lists them."""
-    listed: list[dict[str, Any]] = _written()["room"]
+def modules() -> list[dict[str, Any]]:
+    """The modules of the page, in order, as ``docs/equations.toml`` lists them."""
+    listed: list[dict[str, Any]] = _written()["module"]
     return listed
 
 
@@ -66,19 +66,19 @@ def formulas(docstring: str) -> tuple[str, ...]:
     return tuple(code for code in _CODE.findall(docstring) if _COMPUTES.search(code))
 
 
-def rows(room: Mapping[str, Any]) -> list[Row]:
-    """A room's functions with a formula, in the order of its file."""
+def rows(module: Mapping[str, Any]) -> list[Row]:
+    """A module's functions with a formula, in the order of its file."""
     found = []
-    for name, docstring in documented(ROOT / room["path"]).items():
-        added = room.get("functions", {}).get(name, {})
+    for name, docstring in documented(ROOT / module["path"]).items():
+        added = module.get("functions", {}).get(name, {})
         what, equations = (
-            _said(docstring) if name in room.get("whole", ()) else (summary(docstring), _listed(docstring))
+            _said(docstring) if name in module.get("whole", ()) else (summary(docstring), _listed(docstring))
         )
         if "equation" in added:
             written = added["equation"]
             equations = (f"`{written}`", *(code for code in equations if code.strip("`") not in written))
         if equations:
-            found.append(Row(name, _plain(added.get("what", what)), equations, added.get("source", room["source"])))
+            found.append(Row(name, _plain(added.get("what", what)), equations, added.get("source", module["source"])))
     return found
 
 
@@ -104,13 +104,13 @@ def _plain(text: str) -> str:
 
 def page() -> str:
     """The whole page."""
-    return HEADER + _written()["intro"] + "".join(_section(room) for room in rooms())
+    return HEADER + _written()["intro"] + "".join(_section(module) for module in modules())
 
 
-def _section(room: Mapping[str, Any]) -> str:
-    lines = [_line(row) for row in rows(room)]
+def _section(module: Mapping[str, Any]) -> str:
+    lines = [_line(row) for row in rows(module)]
     return (
-        f"\n## {room['title']}\n\n`{room['path']}`. {room['symbols']}.\n\n"
+        f"\n## {module['title']}\n\n`{module['path']}`. {module['symbols']}.\n\n"
         "| equation | what it is | function | source |\n|---|---|---|---|\n" + "".join(lines)
     )
 

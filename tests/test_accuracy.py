@@ -19,7 +19,7 @@ from planner.calibration.measuring import tables
 from planner.calibration.report import metrics, validation
 from planner.calibration.runs import names, reading
 from planner.commands import main
-from planner.cost.compute import product_time
+from planner.cost.products import product_time
 from planner.performance import binding, intervals
 from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from planner import commands
 from planner.base.errors import WrongQuestion
 from planner.catalog import cluster
-from planner.cost import compute, convolution, recommender
-from planner.cost.compute import reads
+from planner.cost import convolution, products, recommender, transformer
 from planner.cost.figures import Device
 from planner.cost.operators import traffic
+from planner.cost.products import reads
 from planner.models import families
 from planner.models.workload import library, workload
 from planner.planning.by_layer import LayerOptions, grid_of, layered
@@ -60,8 +60,8 @@ def test_a_product_takes_its_bytes_or_its_work():
         | {"inner_half": 0.0, "quantisation": 0.0}
     )
     big, thin = (8192.0, 8192.0, 8192.0), (16.0, 8192.0, 8192.0)
-    assert float(compute.product_time(plain, *big)) == pytest.approx(2 * 8192.0**3 / 1e14)
-    assert float(compute.product_time(plain, *thin)) == pytest.approx(float(traffic(plain, *thin)) / 1e12)
+    assert float(products.product_time(plain, *big)) == pytest.approx(2 * 8192.0**3 / 1e14)
+    assert float(products.product_time(plain, *thin)) == pytest.approx(float(traffic(plain, *thin)) / 1e12)
     assert [float(x) for x in reads(plain, *thin)] == [1.0, 1.0]
 
 
@@ -77,9 +77,9 @@ def test_layers_of_a_transformer_add_up_to_its_cost(name):
     grid = grid_of(
         CATALOG, workload(name), cluster(CATALOG, "dgx-h100", 1), runtime, runtime.releases[-1], LayerOptions(dp=2), 1
     )
-    leading, body = compute.layers(grid)
+    leading, body = transformer.layers(grid)
     first, rest = float(grid.shape.leading_dense), float(grid.shape.layers - grid.shape.leading_dense)
-    head, embedding = compute.head(grid), compute.embedding(grid)
+    head, embedding = transformer.head(grid), transformer.embedding(grid)
     forward = sum(first * leading.parts[x].forward + rest * body.parts[x].forward for x in COMPUTED)
     backward = sum(first * leading.parts[x].backward + rest * body.parts[x].backward for x in COMPUTED)
     ours = [sum(x.count * getattr(x, way).seconds for x in found.layers) for way in ("forward", "inward", "weight")]

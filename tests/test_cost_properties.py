@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from planner import cost
 from planner.catalog import Catalog
-from planner.cost import collectives, compute, memory, money, pipeline, sharding
+from planner.cost import collectives, memory, money, pipeline, sharding
+from planner.cost.activations import region_bytes
 from planner.cost.collectives import group
 from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
@@ -484,7 +485,7 @@ def test_message_sizes(name, data):
     grid = data.draw(grids(name))
     tokens = grid.layout.micro * grid.shape.sequence / grid.layout.cp
     element = 4 if FAMILIES[name].precision == "fp32" else 2
-    assert compute.region_bytes(grid) == element * tokens * grid.shape.hidden
+    assert region_bytes(grid) == element * tokens * grid.shape.hidden
     whole = sharding.gradient_bytes(grid, 1e6)
     each = max(grid.stack.gradient_wire, element)
     assert whole == pytest.approx(1e6 * each * grid.shape.trained, rel=1e-15)

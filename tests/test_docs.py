@@ -93,15 +93,15 @@ def test_every_equation_of_the_cost_model_is_on_the_page(path: Path) -> None:
     texts = generate.equations.documented(path)
     found = {name for name, text in texts.items() if "=" in text or generate.equations.formulas(text)}
     found -= {"Stages.first"}  # says for which pp it is the only stage
-    rooms = {room["path"]: room for room in generate.equations.rooms()}
-    room = rooms.get(path.relative_to(ROOT).as_posix())
-    assert found == set() if room is None else found <= {row.name for row in generate.equations.rows(room)}
+    modules = {module["path"]: module for module in generate.equations.modules()}
+    module = modules.get(path.relative_to(ROOT).as_posix())
+    assert found == set() if module is None else found <= {row.name for row in generate.equations.rows(module)}
 
 
-@pytest.mark.parametrize("room", generate.equations.rooms(), ids=lambda room: room["path"])
-def test_every_name_on_the_equations_page_exists(room: dict[str, Any]) -> None:
-    known = generate.equations.documented(ROOT / room["path"])
-    rows = generate.equations.rows(room)
-    assert {*room.get("functions", {}), *room.get("whole", ())} <= set(known)
-    assert {*room.get("functions", {}), *room.get("whole", ())} <= {row.name for row in rows}
+@pytest.mark.parametrize("module", generate.equations.modules(), ids=lambda module: module["path"])
+def test_every_name_on_the_equations_page_exists(module: dict[str, Any]) -> None:
+    known = generate.equations.documented(ROOT / module["path"])
+    rows = generate.equations.rows(module)
+    assert {*module.get("functions", {}), *module.get("whole", ())} <= set(known)
+    assert {*module.get("functions", {}), *module.get("whole", ())} <= {row.name for row in rows}
     assert all(row.what and row.equations and row.source for row in rows)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner import api, verify
-from planner.cost import compute, elements, memory, pipeline, sharding
+from planner.cost import activations, attention, elements, experts, memory, pipeline, sharding, transformer
 from planner.cost.figures import Grid
 from planner.schema.plan import Plan
 from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
@@ -23,8 +23,8 @@ def grid(precision: str, runtime: str = "megatron-core", zero: int = 0) -> Grid:
 
 
 @pytest.mark.parametrize("size", [
-    compute.region_bytes, compute.embedding_bytes, compute.attention_vector_bytes, pipeline.transfer_bytes,
-    lambda of: compute.mlp_vector_bytes(of, of.shape.ffn), lambda of: compute.dispatch(of).size,
+    activations.region_bytes, transformer.embedding_bytes, attention.vector_bytes, pipeline.transfer_bytes,
+    lambda of: transformer.mlp_vector_bytes(of, of.shape.ffn), lambda of: experts.dispatch(of).size,
     lambda of: memory.layer_activations(replace(of, shape=replace(of.shape, dropout=0.0)), 0.0).kept,
 ])  # fmt: skip
 def test_what_is_moved_is_twice_as_wide(size) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from planner import cost
-from planner.cost import compute, memory, pipeline, sharding
-from planner.cost.compute import NOTHING
+from planner.cost import memory, pipeline, sharding, transformer
+from planner.cost.activations import region_bytes
 from planner.cost.figures import Grid, Layout, Options, Shape
+from planner.cost.products import NOTHING
 from planner.space import axes
 from planner.space.grid import single_grid
 from tests.cases import figures
@@ -194,7 +195,7 @@ def test_korthikanti_table_5_order(case):
 def test_libra_message_sizes(case):
     shape = gpt_block(hidden=case["hidden"], layers=case["layers"], sequence=case["sequence"])
     grid = grid_of(shape, {"tp": case["tp"], "micro": case["micro"]}, runtime=("deepspeed", "2022"))
-    assert compute.region_bytes(grid) == case["activation_bytes"]
+    assert region_bytes(grid) == case["activation_bytes"]
     first, _, _ = sharding.stage_parameters(grid, pipeline.split(grid.shape, grid.layout))
     assert sharding.gradient_bytes(grid, first.dense) == case["gradient_bytes"]
 
@@ -223,7 +224,7 @@ def test_bubble(pp, vpp, rounds):
     grid = grid_of(gpt_block(hidden=4096, heads=32, layers=pp * vpp * 2), {"pp": pp, "vpp": vpp, "batch": m})
     # Transfers wholly hidden, nothing at the ends.
     grid = replace(grid, stack=replace(grid.stack, p2p_overlap=1.0), options=replace(grid.options, p2p_overlap=1.0))
-    flow = pipeline.flow(grid, pipeline.stages(grid, compute.layers(grid), (NOTHING, NOTHING)))
+    flow = pipeline.flow(grid, pipeline.stages(grid, transformer.layers(grid), (NOTHING, NOTHING)))
     ideal = m * flow.slowest
     assert (flow.time - ideal) / ideal == pytest.approx((pp - 1) / (m * vpp), rel=1e-12)
 

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from planner import cost
-from planner.cost import compute, overlap, pipeline
-from planner.cost.compute import LayerPart
+from planner.cost import activations, attention, experts, overlap, pipeline, transformer
 from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
+from planner.cost.products import LayerPart
 from planner.space.grid import single_grid
 from tests.test_cost_properties import _plain, at_most, grids, with_layout, with_options
 from tests.test_oracle import FAMILIES, figures_of
@@ -86,7 +86,7 @@ def test_no_step_is_faster_where_more_bytes_move(name, data, factor):
 
 
 def body(grid: Grid) -> dict[str, LayerPart]:
-    return compute.layers(grid)[1].parts
+    return transformer.layers(grid)[1].parts
 
 
 def hides_at_most(shown: LayerPart, alone: LayerPart, window: LayerPart) -> None:
@@ -107,7 +107,7 @@ def test_within_a_layer_no_more_hides_than_the_work_beside_it(name, data, slower
     grid = with_options(grid, tp_overlap=True, ep_overlap=True)
     found = body(grid)
     open_ = body(replace(grid, stack=replace(grid.stack, tp_overlap=0.0, cp_overlap=0.0, ep_overlap=0.0)))
-    kernel = compute.attention_kernel(grid)
+    kernel = attention.kernel(grid)
     work = found["matrix"] + kernel + found["vector"]
     hides_at_most(found["tp"], open_["tp"], found["matrix"])
     hides_at_most(found["cp"], open_["cp"], kernel.scaled(1.0 - 1.0 / grid.layout.cp))
@@ -121,7 +121,7 @@ def test_between_stages_and_replicas_no_more_hides_than_passes_last(name, data, 
     grid = network(data.draw(grids(name)), slower, "nic", "scaleup", "scaleup_reduce", "pair")
     on, off = (with_options(grid, dp_overlap=value, p2p_overlap=value) for value in (True, False))
     one, other = terms(on), terms(off)
-    layer = compute.layers(grid)[1]
+    layer = transformer.layers(grid)[1]
     passed = other.stages.transfer - one.stages.transfer
     assert -TINY <= passed <= grid.layout.vpp * (layer.forward + layer.backward) * (1 + 1e-9)
     # At most every micro-batch's passes, forward and backward, on the first stage.
@@ -143,7 +143,7 @@ def test_splitting_a_sequence_at_equal_tokens_a_rank_never_pays(name, data):
     grid = data.draw(grids(name))
     assume(grid.layout.dp % 2 == 0)
     split = with_layout(grid, cp=2 * grid.layout.cp, dp=grid.layout.dp / 2, micro=2 * grid.layout.micro)
-    assert np.isclose(compute.tokens(split), compute.tokens(grid))
+    assert np.isclose(activations.tokens(split), activations.tokens(grid))
     one, two = cost.evaluate(grid), cost.evaluate(split)
     at_most(one.steady, two.steady)
     if not grid.options.pp_inner:
@@ -172,7 +172,7 @@ def test_widening_an_expert_group_never_speeds_a_layer_that_compute_bounds(name,
     cut = grid.layout
     ranks = cut.tp * cut.cp * cut.dp
     assume(ranks % (2 * cut.ep * cut.etp) == 0 and grid.shape.experts % (2 * cut.ep) == 0)
-    one, wider = (compute.layers(with_layout(grid, ep=ep))[1] for ep in (cut.ep, 2 * cut.ep))
+    one, wider = (transformer.layers(with_layout(grid, ep=ep))[1] for ep in (cut.ep, 2 * cut.ep))
     at_most(one.forward + one.backward, wider.forward + wider.backward)
     at_most(one.parts["ep"].forward, wider.parts["ep"].forward)
 
@@ -198,7 +198,7 @@ def test_exchanges_that_overlap_never_take_longer_and_hide_only_beside_another_m
 def test_without_the_option_nothing_runs_beside_exchanges(name):
     grid = single_grid(figures_of(name), *_plain(name))
     grid = with_layout(grid, ep=2, dp=2)
-    exchanged = compute.expert_exchange(grid) * grid.shape.moe_share
+    exchanged = experts.exchange(grid) * grid.shape.moe_share
     assert body(grid)["ep"].forward == pytest.approx(exchanged)
 
 
@@ -207,7 +207,7 @@ def test_a_plain_all_to_all_sends_every_copy():
     grid = with_layout(single_grid(figures_of("windows"), *_plain("windows")), ep=16, dp=16)
     plain, once = (replace(grid, stack=replace(grid.stack, dispatch_once=value)) for value in (0.0, 1.0))
     slow = [network(each, 1e6, "nic") for each in (plain, once)]
-    assert compute.dispatch(slow[1]).once / compute.dispatch(slow[0]).once == pytest.approx(0.46875, rel=1e-3)
+    assert experts.dispatch(slow[1]).once / experts.dispatch(slow[0]).once == pytest.approx(0.46875, rel=1e-3)
 
 
 # ---- gpt-oss's experts -----------------------------------------------------------------------------------------------
@@ -216,8 +216,8 @@ def test_a_plain_all_to_all_sends_every_copy():
 def test_biased_experts_move_what_their_kernels_read_and_write():
     """One copy of 2,880 inner and outer elements of two bytes: clamps 46,080 and bias 34,560 bytes forward."""
     grid = single_grid(figures_of("windows"), *_plain("windows"))
-    copies, rate = compute.routed_copies(grid), grid.device.memory_rate / grid.stack.vector
-    found = compute.biased_experts(grid)
+    copies, rate = experts.routed_copies(grid), grid.device.memory_rate / grid.stack.vector
+    found = experts.biased(grid)
     assert found.forward == pytest.approx(copies * (46_080 + 34_560) / rate)
     assert found.backward == pytest.approx(copies * (57_600 + 46_080) / rate)
 
@@ -230,4 +230,4 @@ def test_only_8_bit_products_fuse_biased_experts(low_precision, fused):
         device=replace(grid.device, low_precision=low_precision),
         stack=replace(grid.stack, fused_experts=1.0),
     )
-    assert (compute.biased_experts(grid).forward == 0.0) == fused
+    assert (experts.biased(grid).forward == 0.0) == fused

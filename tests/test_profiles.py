@@ -16,7 +16,7 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.report import validation
 from planner.calibration.runs import reading
 from planner.commands import main
-from planner.cost import compute, measured
+from planner.cost import measured, transformer
 from planner.cost.figures import Grid, Times, stacked
 from planner.cost.measured import LayerTable, Point
 from planner.performance.efficiency import Efficiencies
@@ -191,7 +191,7 @@ def test_communication_that_was_not_timed_is_added(profile):
     whole, without = (
         cost.passes(single_grid(with_profile(t), layout(4, 8), options())).layers[1] for t in (profile.table, apart)
     )
-    modelled = compute.layers(single_grid(figures("opt-350m", ON, "deepspeed"), layout(4, 8), options()))[1]
+    modelled = transformer.layers(single_grid(figures("opt-350m", ON, "deepspeed"), layout(4, 8), options()))[1]
     assert float(without.forward - whole.forward) == pytest.approx(float(modelled.parts["tp"].forward))
 
 

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import collectives, compute, pipeline, sharding
+from planner.cost import attention, collectives, experts, pipeline, sharding, transformer
+from planner.cost.activations import activation_bytes, region_bytes
 from planner.cost.collectives import CollectiveGroup
-from planner.cost.compute import Layer, LayerPart
 from planner.cost.evaluate import StepPasses, busiest, passes
 from planner.cost.figures import Figure, Grid
+from planner.cost.products import LayerPart
 from planner.cost.sharding import DataParallelTraffic, ShardedState
+from planner.cost.transformer import Layer
 
 REDUCE, GATHER, SCATTER = "all-reduce", "all-gather", "reduce-scatter"
 EXCHANGE, BROADCAST, SEND = "all-to-all", "broadcast", "send-recv"
@@ -120,7 +122,7 @@ def of_layers(grid: Grid, priced: StepPasses, body: Figure, leading: Figure) -> 
     ones, and `leading` dense ones of a model whose others have experts.
     """
     share = grid.shape.moe_share
-    first, second = compute.layers(grid)
+    first, second = transformer.layers(grid)
     for count, layer, moe in ((body, second, share), (leading, first, 0.0 * share)):
         regions = 2.0 - moe * (grid.shape.shared_ffn <= 0)
         calls = [
@@ -154,16 +156,16 @@ def _measured(grid: Grid, priced: StepPasses, cause: str) -> LayerPart:
     """What measured layer times made of a cause, over the model's own."""
     if grid.measured is None:
         return LayerPart(1.0, 1.0)
-    used, own = priced.layers[1].parts[cause], compute.layers(grid)[1].parts[cause]
+    used, own = priced.layers[1].parts[cause], transformer.layers(grid)[1].parts[cause]
     return LayerPart(
         *(getattr(used, way) / np.where(getattr(own, way) > 0, getattr(own, way), 1.0) for way in LayerPart.__slots__)
     )
 
 
 def _tensor(grid: Grid) -> Iterator[tuple[Call, str]]:
-    """An all-reduce each way of a region, or a gather and a scatter (:func:`compute.tensor_parallel_alone`)."""
+    """An all-reduce each way of a region, or a gather and a scatter (:func:`transformer.tensor_parallel_alone`)."""
     g = collectives.group(grid.network, grid.layout.tp, 1.0)
-    size = compute.region_bytes(grid)
+    size = region_bytes(grid)
     if float(grid.options.sequence_parallel) <= 0:
         yield _call(grid, REDUCE, "tp", "tp", g, size, collectives.all_reduce(grid.network, size, g)), "both"
         return
@@ -174,17 +176,17 @@ def _tensor(grid: Grid) -> Iterator[tuple[Call, str]]:
 
 def _context(grid: Grid) -> Iterator[tuple[Call, str]]:
     """A send per other rank forward, twice as many backward, beside the attention kernel; or what stands for them
-    (:func:`compute.context_exchange`, :func:`compute.context_gather`).
+    (:func:`attention.context_exchange`, :func:`attention.context_gather`).
     """
     network, layout, s = grid.network, grid.layout, grid.shape
     hops = float(layout.cp) - 1.0
     if hops <= 0:
         return
-    size = compute.activation_bytes(grid, compute.kv_width(grid))
+    size = activation_bytes(grid, attention.kv_width(grid))
     g = collectives.group(network, layout.cp, layout.tp)
     if s.context_exchanged:
-        for width in (s.heads * s.qk_dim / layout.tp + compute.kv_width(grid), s.heads * s.v_dim / layout.tp):
-            part = compute.activation_bytes(grid, width)
+        for width in (s.heads * s.qk_dim / layout.tp + attention.kv_width(grid), s.heads * s.v_dim / layout.tp):
+            part = activation_bytes(grid, width)
             once = collectives.all_to_all(network, part, g)
             yield _call(grid, EXCHANGE, "cp", "cp", g, part, once), "both"
         return
@@ -206,9 +208,9 @@ def _hop(grid: Grid, group: str, cause: str, size: Figure, stride: Figure, n: Fi
 
 
 def _experts(grid: Grid) -> Iterator[tuple[Call, str]]:
-    """Dispatch and combine each way, and a gather over expert-tensor ranks (:func:`compute.expert_parallel`)."""
+    """Dispatch and combine each way, and a gather over expert-tensor ranks (:func:`experts.exposed`)."""
     network, layout = grid.network, grid.layout
-    routed = compute.dispatch(grid)
+    routed = experts.dispatch(grid)
     yield _times(_call(grid, EXCHANGE, "ep", "ep", routed.ranks, routed.size, routed.once), 2.0), "both"
     g = collectives.group(network, layout.etp, 1.0)
     size = routed.size * layout.etp

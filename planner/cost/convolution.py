@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.cost import collectives
-from planner.cost.compute import LayerPart, product_time
 from planner.cost.figures import Array, Device, Figure, Network
+from planner.cost.products import LayerPart, product_time
 from planner.cost.software import Software, exposed, stretched
 from planner.schema.families import ConvolutionNetwork, ConvolutionStage
 

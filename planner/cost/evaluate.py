@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import compute, hierarchy, measured, memory, pipeline, sharding
-from planner.cost.compute import Layer, LayerPart
+from planner.cost import hierarchy, measured, memory, pipeline, sharding, transformer
 from planner.cost.figures import Figure, Grid
 from planner.cost.memory import Memory
 from planner.cost.pipeline import Flow, Stages
+from planner.cost.products import LayerPart
+from planner.cost.transformer import Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class StepPasses:
 
 def passes(grid: Grid) -> StepPasses:
     """Prices both kinds of layer, the embedding and the head: as modelled, or as measured where that is known."""
-    modelled = compute.layers(grid), (compute.embedding(grid), compute.head(grid))
+    modelled = transformer.layers(grid), (transformer.embedding(grid), transformer.head(grid))
     layers, ends = measured.overridden(grid, *modelled)
     return StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import compute, elements
-from planner.cost.compute import Layer, LayerPart
+from planner.cost import elements, transformer
 from planner.cost.figures import Figure, Grid, Times
+from planner.cost.products import LayerPart
+from planner.cost.transformer import Layer
 
 COMPUTE = ("matrix", "attention", "vector", "launch")
 """Parts of a layer that a profile times whatever else it times."""
@@ -109,13 +110,13 @@ def overridden(
     if grid.measured is None:
         return layers, ends
     times, reference = grid.measured.times, profiled(grid)
-    body = compute.layers(reference)[1].parts
+    body = transformer.layers(reference)[1].parts
     timed = LayerPart(
         sum(body[name].forward for name in COMPUTE) + times.communication * body["tp"].forward,
         sum(body[name].backward for name in COMPUTE) + times.communication * body["tp"].backward,
     )
     factor = LayerPart(_factor(times.forward, timed.forward), _factor(times.backward, timed.backward))
-    first, last = compute.embedding(reference), compute.head(reference)
+    first, last = transformer.embedding(reference), transformer.head(reference)
     found = tuple(_scaled(layer, factor, times.communication) for layer in layers)
     return (found[0], found[1]), (
         _times(ends[0], times.embedding_forward, times.embedding_backward, first),

@@ -11,7 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import compute, elements, hierarchy
+from planner.cost import elements, hierarchy
+from planner.cost.activations import sequence_shard, tokens
+from planner.cost.attention import kv_width
+from planner.cost.experts import routed_copies
 from planner.cost.figures import Figure, Grid
 from planner.cost.pipeline import StageSplit, leading_layers, micro_batches, whole_stage
 from planner.cost.sharding import Replicas, ShardedState, replicas, stage_parameters
@@ -32,7 +35,7 @@ class Activations:
 
 def hidden_shard(grid: Grid) -> Figure:
     """Ranks that share a stored hidden state."""
-    return np.where(grid.stack.shards_hidden > 0, grid.layout.tp, compute.sequence_shard(grid))
+    return np.where(grid.stack.shards_hidden > 0, grid.layout.tp, sequence_shard(grid))
 
 
 def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -> Activations:
@@ -49,15 +52,15 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     """
     s, layout, options, stack = grid.shape, grid.layout, grid.options, grid.stack
     fused = stack.fused_attention if fused is None else fused
-    t, wide = compute.tokens(grid), elements.wide(grid)
+    t, wide = tokens(grid), elements.wide(grid)
     shard = hidden_shard(grid)
     cast = grid.device.low_precision * stack.keeps_cast_inputs
     norms = 4.0 * wide * t * s.hidden / shard
     inputs = (4.0 * wide - 2.0 * cast + 2.0 * s.dropout) * t * s.hidden / shard
-    heads = 2.0 * wide * t * (2.0 * s.heads * np.maximum(s.qk_dim, s.v_dim) / layout.tp + compute.kv_width(grid))
+    heads = 2.0 * wide * t * (2.0 * s.heads * np.maximum(s.qk_dim, s.v_dim) / layout.tp + kv_width(grid))
     attention = (heads - cast * t * s.heads * s.v_dim / layout.tp) * (1.0 + s.cross_share)
     scores = (1.0 - fused) * (4.0 * wide + s.dropout) * t * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
-    copies = compute.routed_copies(grid)
+    copies = routed_copies(grid)
     before, after = 2.0 * wide * (1.0 + s.gated), 2.0 * wide - cast
     dense = t * s.ffn / layout.tp
     shared = t * s.shared_ffn / layout.tp
@@ -71,7 +74,7 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     dropped = stack.drops_scores * scores + stack.drops_activation * after * inner + stack.drops_norms * norms
     dropped = dropped + stack.drops_linear * 0.5 * linear - stack.unread_outputs * 2.0 * wide * t * s.hidden / shard
     dropped = dropped + stack.drops_kernel * after * t * s.heads * s.v_dim / layout.tp * (1.0 + s.cross_share)
-    expanded = s.heads * s.qk_dim / layout.tp + compute.kv_width(grid) - s.query_rank - s.kv_rank
+    expanded = s.heads * s.qk_dim / layout.tp + kv_width(grid) - s.query_rank - s.kv_rank
     modules = (s.kv_rank > 0) * 2.0 * wide * t * np.maximum(expanded, 0.0)
     modules = modules + (1.0 - stack.drops_activation) * after * inner
     share = options.recompute_layers
@@ -179,14 +182,14 @@ def loss(grid: Grid) -> Figure:
     """Bytes that turning logits into the loss and its gradient takes at most: ``t V / tp`` times those of one logit."""
     tp, stack = grid.layout.tp, grid.stack
     each = np.where(tp > 1, stack.logit_bytes_split, stack.logit_bytes)
-    return compute.tokens(grid) * grid.shape.vocab / tp * elements.logit_bytes(grid, each)
+    return tokens(grid) * grid.shape.vocab / tp * elements.logit_bytes(grid, each)
 
 
 def waiting_losses(grid: Grid) -> Figure:
     """Bytes that losses of multi-token prediction keep while the model's own is computed, whose backward pass comes
     first: each ``t V / tp`` numbers in fp32, or all that a logit takes where that is less.
     """
-    kept = _WAITING * compute.tokens(grid) * grid.shape.vocab / grid.layout.tp
+    kept = _WAITING * tokens(grid) * grid.shape.vocab / grid.layout.tp
     return (grid.shape.losses - 1.0) * np.minimum(loss(grid), kept)
 
 
@@ -229,7 +232,7 @@ def passing(grid: Grid, full: Figure) -> Passing:
     of a layer that is computed again.
     """
     s, options = grid.shape, grid.options
-    unit, t = gathered_parameters(grid), compute.tokens(grid)
+    unit, t = gathered_parameters(grid), tokens(grid)
     wire = (options.zero >= 3) * elements.parameter_wire(grid)
     in_pieces = options.sequence_parallel * options.tp_overlap
     again = (options.recompute_layers > 0) * full
@@ -246,7 +249,7 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, Memory, Memory]:
     """Memory of the first stage, the fullest middle one and the last; the accelerator must hold the largest."""
     s, layout, stack = grid.shape, grid.layout, grid.stack
     body, leading = layer_activations(grid, s.moe_share), layer_activations(grid, 0.0)
-    t, comes, r = compute.tokens(grid), passing(grid, body.full), replicas(grid)
+    t, comes, r = tokens(grid), passing(grid, body.full), replicas(grid)
     within = (comes.always + comes.layer) * stack.activation_factor
     at_end = (comes.always + np.maximum(comes.layer, comes.loss)) * stack.activation_factor
     alone = layout.pp <= 1

@@ -11,9 +11,10 @@ from typing import Literal
 
 import numpy as np
 
-from planner.cost import collectives, compute, convolution, recommender, sharding
-from planner.cost.compute import Product
+from planner.cost import attention, collectives, convolution, experts, products, recommender, sharding, transformer
+from planner.cost.activations import region_bytes, tokens
 from planner.cost.figures import Device, Figure, Grid, Layout, Network
+from planner.cost.products import Product
 from planner.cost.recommender import Sharding
 from planner.cost.software import Software
 from planner.schema.families import ConvolutionNetwork, Recommender
@@ -83,13 +84,13 @@ class Operator:
 
 def traffic(device: Device, m: Figure, n: Figure, k: Figure, written: Figure = None) -> Figure:
     """Bytes that a product moves, ``e (r_1 m k + r_2 k n) + written m n``: the bytes term of the one product model."""
-    first, second = compute.reads(device, m, n, k)
+    first, second = products.reads(device, m, n, k)
     written = device.element if written is None else written
     return device.element * (first * m * k + second * k * n) + written * m * n
 
 
 def _product(grid: Grid, p: Product, count: float, scale: float = 1.0) -> Operator:
-    found, added = compute.by_pass(grid, p), compute.gradient_traffic(grid)
+    found, added = products.by_pass(grid, p), products.gradient_traffic(grid)
     flops = float(2.0 * p.m * p.n * p.k * p.groups) * scale
     groups = float(p.groups) * scale
 
@@ -138,7 +139,7 @@ def of_transformer(grid: Grid) -> tuple[Operator, ...]:
     dense = float(s.leading_dense) + (float(s.layers) - float(s.leading_dense)) * (1.0 - float(s.moe_share))
     mixed = float(s.layers) - dense
     region = _region(grid)
-    found = [_bound_by_memory(grid, "embedding", 1, compute.embedding_bytes(grid))]
+    found = [_bound_by_memory(grid, "embedding", 1, transformer.embedding_bytes(grid))]
     found += _attention(grid, float(s.layers), region)
     if dense > 0:
         found += _mlp(grid, s.ffn, dense, region, "", _gradients(grid, mixture=False))
@@ -147,8 +148,8 @@ def of_transformer(grid: Grid) -> tuple[Operator, ...]:
     if mixed:
         found += _experts(grid, mixed)
     found = [replace(x, first=round(dense)) if x.count == mixed != float(s.layers) else x for x in found]
-    head = _product(grid, compute.head_shape(grid), float(s.losses))
-    passes = float(compute.loss_bytes(grid))
+    head = _product(grid, transformer.head_shape(grid), float(s.losses))
+    passes = float(transformer.loss_bytes(grid))
     each = Pass(0.0, passes, passes / float(grid.device.memory_rate))
     found += [head, Operator("loss", float(s.losses), each, each, NOTHING)]
     return tuple(found)
@@ -158,7 +159,7 @@ def _region(grid: Grid) -> Collective | None:
     if grid.layout.tp <= 1:
         return None
     kind: Kind = "gather-scatter" if grid.options.sequence_parallel else "all-reduce"
-    return Collective(kind, "tp", float(compute.region_bytes(grid)))
+    return Collective(kind, "tp", float(region_bytes(grid)))
 
 
 def _gradients(grid: Grid, *, mixture: bool) -> Collective | None:
@@ -176,12 +177,12 @@ def _gradients(grid: Grid, *, mixture: bool) -> Collective | None:
 def _attention(grid: Grid, count: float, region: Collective | None) -> list[Operator]:
     s = grid.shape
     scale = 1.0 + float(s.cross_share)
-    first, *middle, last = (p for p in compute.attention_shapes(grid) if float(p.m * p.n * p.k))
+    first, *middle, last = (p for p in attention.shapes(grid) if float(p.m * p.n * p.k))
     products = [_with(_product(grid, first, count, scale), first.name, inward=region)]
     products += [_product(grid, p, count, scale) for p in middle]
     output = _with(_product(grid, last, count, scale), last.name, forward=region)
     return [
-        _bound_by_memory(grid, "norm, rotary", count, compute.attention_vector_bytes(grid)),
+        _bound_by_memory(grid, "norm, rotary", count, attention.vector_bytes(grid)),
         *products,
         _scores(grid, count),
         output,
@@ -192,11 +193,13 @@ def _scores(grid: Grid, count: float) -> Operator:
     """Attention's scores and their product with the values: queries, keys, values read, outputs written; what a ring's
     steps found is joined.
     """
-    s, t = grid.shape, float(compute.tokens(grid))
-    kernel = compute.attention_kernel(grid) + compute.joining(grid)
+    s, t = grid.shape, float(tokens(grid))
+    kernel = attention.kernel(grid) + attention.joining(grid)
     flops = 2.0 * t * float(s.heads * (s.qk_dim + s.v_dim) / grid.layout.tp * (1.0 + s.cross_share) * s.attended)
     moved = (
-        float(grid.device.element) * t * float(s.heads * (s.qk_dim + s.v_dim) / grid.layout.tp + compute.kv_width(grid))
+        float(grid.device.element)
+        * t
+        * float(s.heads * (s.qk_dim + s.v_dim) / grid.layout.tp + attention.kv_width(grid))
     )
     forward = Pass(flops, moved, float(kernel.forward))
     return Operator("attention", count, forward, Pass(2.5 * flops, 2.0 * moved, float(kernel.backward)), NOTHING)
@@ -205,20 +208,20 @@ def _scores(grid: Grid, count: float) -> Operator:
 def _mlp(
     grid: Grid, width: Figure, count: float, region: Collective | None, kind: str, gradients: Collective | None
 ) -> list[Operator]:
-    up, down = (_product(grid, p, count) for p in compute.mlp_shapes(grid, width))
+    up, down = (_product(grid, p, count) for p in transformer.mlp_shapes(grid, width))
     found = [_with(up, f"{kind}up", inward=region), _with(down, f"{kind}down", forward=region, weight=gradients)]
     if kind:
         return found
-    return [_bound_by_memory(grid, "norm, activation", count, compute.mlp_vector_bytes(grid, width)), *found]
+    return [_bound_by_memory(grid, "norm, activation", count, transformer.mlp_vector_bytes(grid, width)), *found]
 
 
 def _experts(grid: Grid, count: float) -> list[Operator]:
     s, layout = grid.shape, grid.layout
-    up, down, router = (_product(grid, p, count) for p in compute.expert_shapes(grid))
-    size = grid.device.element * compute.tokens(grid) * s.experts_per_token / layout.tp * s.hidden
+    up, down, router = (_product(grid, p, count) for p in experts.shapes(grid))
+    size = grid.device.element * tokens(grid) * s.experts_per_token / layout.tp * s.hidden
     exchange = Collective("all-to-all", "ep", float(size)) if layout.ep > 1 else None
-    moved = compute.expert_vector_bytes(grid) + compute.shared_bytes(grid)
-    apart, rate = compute.biased_experts(grid), float(grid.device.memory_rate)
+    moved = experts.vector_bytes(grid) + experts.shared_bytes(grid)
+    apart, rate = experts.biased(grid), float(grid.device.memory_rate)
     own, back = float(apart.forward), float(apart.backward)
     biases = Operator("biases, clamps", count, Pass(0.0, own * rate, own), Pass(0.0, back * rate, back), NOTHING)
     return [

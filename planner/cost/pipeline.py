@@ -12,9 +12,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from planner.cost import collectives, compute, overlap
-from planner.cost.compute import Layer, LayerPart
+from planner.cost import collectives, overlap
+from planner.cost.activations import activation_bytes
 from planner.cost.figures import Figure, Grid, Layout, Shape
+from planner.cost.products import LayerPart
+from planner.cost.transformer import Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ def transfer(grid: Grid, layer: Layer) -> Figure:
 
 def transfer_bytes(grid: Grid) -> Figure:
     """Bytes of one transfer: ``e tokens h / tp``."""
-    return compute.activation_bytes(grid, grid.shape.hidden) / grid.layout.tp
+    return activation_bytes(grid, grid.shape.hidden) / grid.layout.tp
 
 
 LEAVING = 0.5

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import compute, elements, measured, memory, pipeline, sharding
+from planner.cost import elements, measured, memory, pipeline, sharding, transformer
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Options
 from planner.cost.pipeline import StageSplit
@@ -191,9 +191,9 @@ def _with_policies(grid: Grid, policies: Sequence[Recompute]) -> Grid:
     return replace(grid, layout=layout, options=replace(options, **shares))
 
 
-def _column(layer: compute.Layer) -> compute.Layer:
+def _column(layer: transformer.Layer) -> transformer.Layer:
     forward, backward, selective = (np.reshape(x, (-1, 1)) for x in (layer.forward, layer.backward, layer.selective))
-    return compute.Layer(forward, backward, selective, {})
+    return transformer.Layer(forward, backward, selective, {})
 
 
 def _parameters(grid: Grid, lead: int) -> tuple[Array, Array, Array, Array, Array]:

@@ -68,7 +68,7 @@ def layer(model: Model, tp: int, tokens: int, dtype: str) -> Iterator[Kernel]:
     """The products of one layer's forward and backward pass on one tensor-parallel rank.
 
     Query/key/value, output, up (with gate) and down projections: forward ``(t, n, k)``, input gradient ``(t, k, n)``,
-    weight gradient ``(k, n, t)``, as :func:`planner.cost.compute.trained_product` prices them.
+    weight gradient ``(k, n, t)``, as :func:`planner.cost.products.trained_product` prices them.
     """
     queries, kv = model.heads * model.head_dim // tp, max(model.kv_heads // tp, 1) * model.head_dim
     inner = model.ffn // tp

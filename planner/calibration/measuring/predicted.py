@@ -25,8 +25,9 @@ from planner.calibration.measuring.journal import (
     MeasurementRow,
 )
 from planner.cost import collectives
-from planner.cost.compute import attention_kernel, product_time
+from planner.cost.attention import kernel as attention_kernel
 from planner.cost.figures import Array, Device, Figure, Grid, Layout, Network, Options, Shape, Stack
+from planner.cost.products import product_time
 from planner.performance import binding
 from planner.performance.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency

@@ -1,0 +1,128 @@
+"""Attention of one layer: projections, kernel, element-wise traffic, and what context parallelism adds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.cost import collectives, elements, overlap, products
+from planner.cost.activations import activation_bytes, cast_bytes, input_cast_bytes, sequence_shard, tokens
+from planner.cost.figures import Figure, Grid
+from planner.cost.products import LayerPart, Product
+
+
+def kv_width(grid: Grid) -> Figure:
+    """Width of keys and values on one rank: heads are replicated once tp exceeds them."""
+    return np.maximum(grid.shape.kv_heads / grid.layout.tp, 1.0) * (grid.shape.qk_dim + grid.shape.v_dim)
+
+
+def shapes(grid: Grid) -> tuple[Product, ...]:
+    """Products around attention: query/key/value in one, or through latents, and the output projection."""
+    s, tp, t = grid.shape, grid.layout.tp, tokens(grid)
+    queries = s.heads * s.qk_dim / tp
+    latent = s.kv_rank > 0
+    first = np.where(latent, s.query_rank + s.kv_rank, queries + kv_width(grid))
+    return (
+        Product("qkv", t, first, s.hidden),
+        Product("queries up", t, queries * latent, np.where(s.query_rank > 0, s.query_rank, s.hidden)),
+        Product("keys, values up", t, s.kv_up / tp, s.kv_latent),
+        Product("output", t, s.hidden, s.heads * s.v_dim / tp),
+    )
+
+
+def matrix(grid: Grid) -> LayerPart:
+    """Projections around attention: query/key/value in one product, or through latents, and the output projection."""
+    return products.trained(grid, shapes(grid)).scaled(1.0 + grid.shape.cross_share)
+
+
+def kernel(grid: Grid) -> LayerPart:
+    """Scores and their product with the values.
+
+    Fused: ``2 tokens attended heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half cp / s)``: a
+    context-parallel rank works on blocks of s / cp tokens (on whole sequences where heads are exchanged); the backward
+    pass does 2.5 times as many at a lower rate.
+    Unfused: whole scores as products, and ~6.5 passes forward and ~11 backward over them in memory.
+    """
+    s, d, layout, stack = grid.shape, grid.device, grid.layout, grid.stack
+    work = 2.0 * tokens(grid) * s.heads * (s.qk_dim + s.v_dim) / layout.tp * (1.0 + s.cross_share)
+    blocks = np.where(s.context_exchanged > 0, 1.0, layout.cp)
+    rate = d.attention_rate * stack.attention / (1.0 + d.attention_half * blocks / s.sequence)
+    fused = work * s.attended / rate
+    scores = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
+    whole = work * s.attended_full / d.matrix_rate_16
+    return LayerPart(
+        np.where(stack.fused_attention > 0, fused, whole + 6.5 * scores / d.memory_rate),
+        np.where(
+            stack.fused_attention > 0, fused * 2.5 * d.attention_backward, 2.0 * whole + 11.0 * scores / d.memory_rate
+        ),
+    )
+
+
+def vector_bytes(grid: Grid) -> Figure:
+    """Norm and residual (5 e h a token), rotary embedding (2 e bytes per query and key element), casts of inputs."""
+    s, wide = grid.shape, elements.wide(grid)
+    rotary = 4.0 * (s.heads * s.qk_dim / grid.layout.tp + 0.5 * kv_width(grid))
+    casts = input_cast_bytes(grid) + cast_bytes(grid, s.heads * s.v_dim / grid.layout.tp)
+    return wide * tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + rotary) + casts
+
+
+def context_parallel(grid: Grid, kernel: LayerPart) -> LayerPart:
+    """Keys and values passed round the context-parallel ring during the attention kernel.
+
+    The first step has nothing to wait for, the last nothing to send: (cp - 1) / cp of the kernel can hide transfers.
+    What is exchanged or gathered instead is needed before the kernel starts: nothing hides it.
+    """
+    network, layout, s = grid.network, grid.layout, grid.shape
+    apart = context_exchange(grid).scaled(s.context_exchanged) + context_gather(grid).scaled(s.context_gathered)
+    size = activation_bytes(grid, kv_width(grid))
+    ring = collectives.group(network, layout.cp, layout.tp)
+    once = (layout.cp - 1.0) * collectives.send(network, size, layout.tp, ring.n)
+    window = (layout.cp - 1.0) / layout.cp
+    share, toll = grid.stack.cp_overlap, grid.device.collective_share
+    passed = LayerPart(
+        overlap.shown(once, window * kernel.forward, share, toll),
+        overlap.shown(2.0 * once, window * kernel.backward, share, toll),
+    )
+    return (passed.scaled(ring_share(grid)) + apart).scaled(layout.cp > 1)
+
+
+def ring_share(grid: Grid) -> Figure:
+    """1 where keys and values go round a ring."""
+    return 1.0 - grid.shape.context_exchanged - grid.shape.context_gathered
+
+
+def context_exchange(grid: Grid) -> LayerPart:
+    """All-to-all of queries, keys and values before the kernel and of its output behind it, their gradients backward
+    (TransformerEngine, attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndQKVOA2A).
+    """
+    ranks, s, tp = collectives.group(grid.network, grid.layout.cp, grid.layout.tp), grid.shape, grid.layout.tp
+    before = activation_bytes(grid, s.heads * s.qk_dim / tp + kv_width(grid))
+    behind = activation_bytes(grid, s.heads * s.v_dim / tp)
+    seconds = sum(collectives.all_to_all(grid.network, size, ranks) for size in (before, behind))
+    return LayerPart(seconds, seconds)
+
+
+def context_gather(grid: Grid) -> LayerPart:
+    """Keys and values of all ranks gathered forward, again backward, where their gradients are scattered
+    (TransformerEngine, as above, AttnFuncWithCPAndKVAllGather).
+    """
+    ranks = collectives.group(grid.network, grid.layout.cp, grid.layout.tp)
+    size = grid.layout.cp * activation_bytes(grid, kv_width(grid))
+    once = collectives.gather(grid.network, size, ranks)
+    return LayerPart(once, 2.0 * once)
+
+
+def joining(grid: Grid) -> LayerPart:
+    """What a ring's further steps found, joined to what the first did: ``(cp - 1) tokens width (e + 8)`` bytes.
+
+    A step's output is read (e), the sum read and written in fp32: outputs forward, gradients of queries, keys and
+    values backward (TransformerEngine, attention/dot_product_attention/context_parallel.py).
+    """
+    layout, s = grid.layout, grid.shape
+    added = ring_share(grid) * (layout.cp - 1.0) * tokens(grid) * (grid.device.element + 8.0) / grid.device.memory_rate
+    outputs = s.heads * s.v_dim / layout.tp
+    return LayerPart(added * outputs, added * (s.heads * s.qk_dim / layout.tp + kv_width(grid)))
+
+
+RING_KERNELS = 5.0
+"""Launches of a further step of the ring each way: the attention kernel, a copy of keys and values, a send, a receive,
+the correction of what was found (TransformerEngine, as above)."""

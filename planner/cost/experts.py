@@ -1,0 +1,130 @@
+"""Routed experts of one layer: grouped products, element-wise traffic, and what expert parallelism exchanges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost import collectives, elements, overlap, products
+from planner.cost.activations import sequence_shard, tokens
+from planner.cost.collectives import CollectiveGroup
+from planner.cost.figures import Figure, Grid
+from planner.cost.products import LayerPart, Product
+
+
+def routed_copies(grid: Grid) -> Figure:
+    """Token copies that one rank's experts work on: ``tokens experts_per_token etp / tp``, times the imbalance."""
+    return tokens(grid) * grid.shape.experts_per_token * grid.layout.etp / grid.layout.tp * grid.stack.expert_imbalance
+
+
+def shapes(grid: Grid) -> tuple[Product, ...]:
+    """Products of the routed experts that a rank holds, and of the router."""
+    s, layout = grid.shape, grid.layout
+    local = np.maximum(s.experts / layout.ep, 1.0)
+    rows = routed_copies(grid) / local
+    inner = s.expert_ffn / layout.etp
+    rate = grid.device.matrix_rate * grid.stack.grouped_matrix
+    return (
+        Product("experts up", rows, (1.0 + s.gated) * inner, s.hidden, local, rate),
+        Product("experts down", rows, s.hidden, inner, local, rate),
+        Product("router", tokens(grid) / layout.tp, s.experts, s.hidden, 1.0, grid.device.matrix_rate_16),
+    )
+
+
+def matrix(grid: Grid) -> LayerPart:
+    """Grouped products of the routed experts that a rank holds, and the router."""
+    return products.trained(grid, shapes(grid))
+
+
+def vector_bytes(grid: Grid) -> Figure:
+    """Norm and residual, permuting copies to experts and back (8 h a copy) and casting them, the activation function.
+
+    ``tokens 10 h / shard + copies (r (8 h + 4 c (h + f / etp)) + (4 + 2 gated) f / etp)`` in 16 bit, with r how often a
+    runtime's kernels move a copy, and c its casts; twice as much in 32.
+    """
+    s, wide = grid.shape, elements.wide(grid)
+    copies = routed_copies(grid)
+    inner = s.expert_ffn / grid.layout.etp
+    casts = grid.device.low_precision * grid.stack.low_precision_cast * 4.0 * (s.hidden + inner)
+    own = wide * tokens(grid) * 10.0 * s.hidden / sequence_shard(grid)
+    moved = grid.stack.routed_vector * (wide * 8.0 * s.hidden + casts)
+    return own + copies * (moved + wide * (4.0 + 2.0 * s.gated) * inner)
+
+
+CLAMPED = LayerPart(16.0, 20.0)
+"""Bytes of an inner element that clamping moves forward and backward beside the fused function: both halves are read
+and clamped, then joined; gradients the same way back (Megatron-LM d98e8a64, core/fusions/fused_bias_geglu.py,
+weighted_bias_quick_geglu_impl)."""
+
+
+BIASED = LayerPart(12.0, 16.0)
+"""Bytes of an output element that the second product's bias moves: bias times probability is written, added expert by
+expert, and the pieces are joined; backward its gradient and the probability's are written and summed up (the same,
+core/transformer/moe/experts.py, TEGroupedMLP._apply_bias). The first product adds its own (TransformerEngine)."""
+
+
+def biased(grid: Grid) -> LayerPart:
+    """Seconds that experts' biases and clamped function take as kernels of their own:
+    ``copies (clamped f / etp + biased h)`` bytes in 16 bit.
+
+    None where 8-bit products fuse them (the same, TEGroupedMLP._is_fused_impl_supported: its kernel is for mxfp8).
+    """
+    apart = grid.shape.biased_experts * (1.0 - grid.stack.fused_experts * grid.device.low_precision)
+    rate = grid.device.memory_rate / grid.stack.vector / elements.wide(grid)
+    each = apart * routed_copies(grid) / rate
+    return CLAMPED.scaled(each * grid.shape.expert_ffn / grid.layout.etp) + BIASED.scaled(each * grid.shape.hidden)
+
+
+def shared_bytes(grid: Grid) -> Figure:
+    """What the function of shared experts moves in addition to the routed ones: ``e tokens f / tp``."""
+    return grid.device.element * tokens(grid) * grid.shape.shared_ffn / grid.layout.tp
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """One all-to-all of token copies."""
+
+    ranks: CollectiveGroup
+    size: Figure
+    """Bytes that a rank sends."""
+    once: Figure
+    """Seconds."""
+
+
+def dispatch(grid: Grid) -> Dispatch:
+    """Token copies to the experts' ranks, or back.
+
+    A plain all-to-all sends every copy. Dispatchers that forward within a domain (DeepEP, HybridEP) let copies of one
+    token bound for it cross the NIC once: of k copies over d domains about ``d (1 - (1 - 1/d)^k)`` are distinct.
+    """
+    network, layout, s = grid.network, grid.layout, grid.shape
+    ranks = collectives.group(network, layout.ep, layout.etp)
+    per_token = np.maximum(s.experts_per_token, 1.0)
+    size = grid.device.element * tokens(grid) * s.experts_per_token / layout.tp * s.hidden * grid.stack.expert_imbalance
+    domains = np.maximum(ranks.n / ranks.inside, 1.0)
+    distinct = np.minimum(domains * (1.0 - (1.0 - 1.0 / domains) ** per_token) / per_token, 1.0)
+    crossing = np.where(grid.stack.dispatch_once > 0, distinct, 1.0)
+    return Dispatch(ranks, size, collectives.all_to_all(network, size, ranks, crossing))
+
+
+def exchange(grid: Grid) -> Figure:
+    """Seconds of a pass's dispatch and combine of token copies over expert-parallel ranks, with their gathers over
+    expert-tensor ranks, alone.
+    """
+    network, layout = grid.network, grid.layout
+    routed = dispatch(grid)
+    tensor = collectives.gather(network, routed.size * layout.etp, collectives.group(network, layout.etp, 1.0))
+    return 2.0 * (routed.once + tensor)
+
+
+def exposed(grid: Grid, work: LayerPart, seconds: Figure) -> LayerPart:
+    """What shows of experts' exchanges that take so many `seconds` a pass.
+
+    With the option on, a forward pass's run beside another micro-batch's backward `work` on the same layer, and the
+    other way round (Megatron-LM d98e8a64, core/pipeline_parallel/combined_1f1b.py); else nothing runs beside them.
+    """
+    share, toll = grid.options.ep_overlap * grid.stack.ep_overlap, grid.device.collective_share
+    return LayerPart(
+        overlap.shown(seconds, work.backward, share, toll), overlap.shown(seconds, work.forward, share, toll)
+    )

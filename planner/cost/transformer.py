@@ -1,0 +1,170 @@
+"""Time of one transformer layer on one accelerator, and of what stands before the first and behind the last.
+
+Everything here is per micro-batch. `tokens` are those a tensor-parallel group works on, ``micro sequence / cp``. A
+layer's time is kept in named parts, each a forward and a backward share, so that a breakdown adds up to the total by
+construction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost import attention, collectives, elements, experts, overlap, products
+from planner.cost.activations import cast_bytes, input_cast_bytes, moved, region_bytes, sequence_shard, tokens
+from planner.cost.figures import Figure, Grid
+from planner.cost.products import LayerPart, Product
+
+
+def mlp_shapes(grid: Grid, width: Figure) -> tuple[Product, ...]:
+    """Products of an MLP of inner `width`, split over tensor-parallel ranks."""
+    s, t = grid.shape, tokens(grid)
+    inner = width / grid.layout.tp
+    return Product("up", t, (1.0 + s.gated) * inner, s.hidden), Product("down", t, s.hidden, inner)
+
+
+def mlp(grid: Grid, width: Figure) -> LayerPart:
+    """Up (and gate) and down projections of an MLP of inner `width`, split over tensor-parallel ranks."""
+    return products.trained(grid, mlp_shapes(grid, width))
+
+
+def mlp_vector_bytes(grid: Grid, width: Figure) -> Figure:
+    """Norm and residual, the activation function (3 e or 2 e bytes per inner element), casts of inputs."""
+    s, wide = grid.shape, elements.wide(grid)
+    inner = width / grid.layout.tp
+    casts = input_cast_bytes(grid) + cast_bytes(grid, inner)
+    return wide * tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + (4.0 + 2.0 * s.gated) * inner) + casts
+
+
+def tensor_parallel_alone(grid: Grid) -> Figure:
+    """Seconds of one tensor-parallel region's communication in one pass.
+
+    Without sequence parallelism an all-reduce; with it a gather before and a scatter after; what is gathered in low
+    precision was cast before: half the bytes.
+    """
+    network, layout, options = grid.network, grid.layout, grid.options
+    ranks = collectives.group(network, layout.tp, 1.0)
+    size = region_bytes(grid)
+    reduce = collectives.all_reduce(network, size, ranks)
+    scatter = (2.0 - 0.5 * grid.device.low_precision) * collectives.gather(network, size, ranks)
+    return np.where(options.sequence_parallel > 0, scatter, reduce)
+
+
+def tensor_parallel(grid: Grid, blocks: Figure, matrix: LayerPart) -> LayerPart:
+    """Communication of `blocks` tensor-parallel regions (attention and MLP are two) each way, of which overlap hides
+    what runs during the matrix products that it feeds.
+    """
+    seconds = blocks * tensor_parallel_alone(grid)
+    share, toll = grid.options.tp_overlap * grid.stack.tp_overlap, grid.device.collective_share
+    return LayerPart(
+        overlap.shown(seconds, matrix.forward, share, toll), overlap.shown(seconds, matrix.backward, share, toll)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One kind of layer. Seconds per micro-batch."""
+
+    forward: Figure
+    backward: Figure
+    """Nothing recomputed."""
+    selective: Figure
+    """To compute again what selective recomputation drops."""
+    parts: dict[str, LayerPart]
+    """What both passes are made of; left out where only totals are needed."""
+    hidden: Figure = 0.0
+    """Seconds that both passes take longer where no other micro-batch runs beside them."""
+
+
+def _total(values: list[Figure]) -> Figure:
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+def _floored(grid: Grid, parts: dict[str, LayerPart], selective: Figure, moe: Figure, hidden: LayerPart) -> Layer:
+    """Adds what the CPU's launching takes beyond the kernels themselves, and the layer's fixed overhead; what is hidden
+    of exchanges would partly hide behind the CPU.
+    """
+    forward, backward = _total([p.forward for p in parts.values()]), _total([p.backward for p in parts.values()])
+    ring = attention.RING_KERNELS * attention.ring_share(grid) * (grid.layout.cp - 1.0)
+    floor = (grid.stack.kernels_per_layer + ring + moe * grid.stack.expert_launches) * grid.device.launch
+    fixed = grid.stack.layer_overhead + (grid.layout.tp > 1) * grid.stack.tp_host
+    late = LayerPart(np.maximum(floor - forward, 0.0) + fixed, np.maximum(1.6 * floor - backward, 0.0) + 2.0 * fixed)
+    alone = np.maximum(hidden.forward - np.maximum(floor - forward, 0.0), 0.0)
+    alone = alone + np.maximum(hidden.backward - np.maximum(1.6 * floor - backward, 0.0), 0.0)
+    return Layer(forward + late.forward, backward + late.backward, selective, parts | {"launch": late}, alone)
+
+
+def layers(grid: Grid) -> tuple[Layer, Layer]:
+    """The model's leading layer (dense MLP) and its body layer (dense, mixture, or the mean of both)."""
+    s, stack = grid.shape, grid.stack
+    share = s.moe_share
+    kernel = attention.kernel(grid)
+    ring, joined, exchange = attention.context_parallel(grid, kernel), attention.joining(grid), experts.exchange(grid)
+    projections = attention.matrix(grid)
+    dense = mlp(grid, s.ffn)
+    shared = mlp(grid, s.shared_ffn)
+    routed = experts.matrix(grid)
+    attention_bytes = attention.vector_bytes(grid)
+    dense_bytes = mlp_vector_bytes(grid, s.ffn)
+    routed_bytes, apart = experts.vector_bytes(grid) + experts.shared_bytes(grid), experts.biased(grid)
+    width = (1.0 + s.gated) * grid.device.element * tokens(grid) / grid.layout.tp
+
+    def build(moe: Figure) -> Layer:
+        matrix = projections + dense.scaled(1.0 - moe) + (shared + routed).scaled(moe)
+        vector = moved(grid, attention_bytes + (1.0 - moe) * dense_bytes + moe * routed_bytes)
+        vector = vector + apart.scaled(moe)
+        exchanged = experts.exposed(grid, matrix + kernel + vector, exchange)
+        parts = {
+            "matrix": matrix,
+            "attention": kernel + joined,
+            "vector": vector,
+            "tp": tensor_parallel(grid, 2.0 - moe * (s.shared_ffn <= 0), matrix),
+            "cp": ring,
+            "ep": exchanged.scaled(moe),
+        }
+        activation = width * ((1.0 - moe) * s.ffn + moe * (s.shared_ffn + s.experts_per_token * s.expert_ffn))
+        again = (
+            stack.drops_scores * kernel.forward
+            + (
+                stack.drops_activation * activation
+                + stack.drops_norms * 8.0 * elements.wide(grid) * tokens(grid) * s.hidden / sequence_shard(grid)
+            )
+            / grid.device.memory_rate
+            + stack.drops_linear * stack.selective_recompute * matrix.forward
+        )
+        hidden = LayerPart(exchange - exchanged.forward, exchange - exchanged.backward).scaled(moe)
+        return _floored(grid, parts, again, moe, hidden)
+
+    return build(0.0 * share), build(share)
+
+
+def head_shape(grid: Grid) -> Product:
+    """The product that makes logits, in 16 bit at least."""
+    s = grid.shape
+    return Product("logits", tokens(grid), s.vocab / grid.layout.tp, s.hidden, 1.0, grid.device.matrix_rate_16)
+
+
+def loss_bytes(grid: Grid) -> Figure:
+    """Memory traffic of the loss over logits, each way."""
+    each = grid.device.element + elements.logit_bytes(grid, grid.stack.logit_copies)
+    return tokens(grid) * grid.shape.vocab / grid.layout.tp * each
+
+
+def head(grid: Grid) -> LayerPart:
+    """Logits and the loss over them, on the last stage; again for each multi-token prediction module."""
+    passes = loss_bytes(grid) / grid.device.memory_rate
+    return (products.trained_product(grid, head_shape(grid)) + LayerPart(passes, passes)).scaled(grid.shape.losses)
+
+
+def embedding(grid: Grid) -> LayerPart:
+    """Looking up and scattering rows, on the first stage."""
+    return moved(grid, embedding_bytes(grid))
+
+
+def embedding_bytes(grid: Grid) -> Figure:
+    """Memory traffic of looking up rows: ``3 e tokens h``."""
+    return elements.wide(grid) * 6.0 * tokens(grid) * grid.shape.hidden / sequence_shard(grid)
