@@ -438,9 +438,7 @@ def parse_risk(text: str | float) -> float:
 
 
 def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None, str]:
-    """Per node-hour: the one given, a vendor's, the node's own, or the median of current offers of its accelerator;
-    where no offer is current, that of the cloud instance that stands in for it.
-    """
+    """Per node-hour: the one given, a vendor's, or the market's (:func:`planner.question.market.hourly_price`)."""
     if asked.basis not in PRICE_BASES:
         raise WrongQuestion(f"--basis {asked.basis}: choose {', '.join(PRICE_BASES)}")
     if asked.price is not None:
@@ -448,17 +446,11 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
         assert each is not None
         given = Price(basis="on-demand", usd=each * node.accelerators, date="", source="--price")
         return given, node.id
-    offers = market.current_offers(known, node.accelerator, asked.basis)
     if asked.vendor is not None:
+        offers = market.current_offers(known, node.accelerator, asked.basis)
         price, sold_as = market.of_vendor(asked.vendor, node, asked.basis, offers)
         return market.compared(price, offers), sold_as
-    entries = [node, known.nodes.get(node.rented_as or "")]
-    for entry in entries[:1] if offers else entries:
-        if entry is not None and entry.accelerators == node.accelerators:
-            for price in entry.prices:
-                if price.basis == asked.basis:
-                    return market.compared(price, offers), entry.id
-    return (market.compared(market.median_price(node, asked.basis, offers), offers), node.id) if offers else (None, "")
+    return market.hourly_price(known, node, asked.basis)
 
 
 def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Sequence[Named]) -> dict[str, str]:

@@ -1,7 +1,12 @@
-"""What an hour of an accelerator costs: the current offers of the catalog, one of each provider, and their median."""
+"""The price of a node, to buy it or for an hour of it: one rule for every command.
+
+A node that is listed has its newest price. One that nobody lists by the hour has the median of the current offers of
+its accelerator, one of each provider; one that nobody lists for sale, the price of its accelerators and of a box.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -10,6 +15,9 @@ from planner.catalog import Catalog
 from planner.catalog.ages import is_stale
 from planner.schema.hardware import Node, Price
 from planner.schema.plan import ComparableOffers
+
+BOX_OVER_CARDS = 1.64
+"""Price of a server over that of its accelerators (Epoch AI, cost code: A100 1.66, V100 1.69, P100 1.54)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +40,41 @@ class HourlyOffer:
         return float(self.price.usd) / self.node.accelerators
 
 
+def hourly_price(known: Catalog, node: Node, basis: str) -> tuple[Price | None, str]:
+    """US dollars for an hour of a node, and what is sold for that; None where nobody sells its accelerator so.
+
+    The node's own newest price, else the median of current offers of its accelerator; where no offer is current, the
+    price of the cloud instance that stands in for it.
+    """
+    offers = current_offers(known, node.accelerator, basis)
+    instance = known.nodes.get(node.rented_as or "")
+    for entry in (node,) if offers or instance is None else (node, instance):
+        if entry.accelerators == node.accelerators and (own := newest(entry.prices, basis)):
+            return compared(own, offers), entry.id
+    return (compared(median_price(node, basis, offers), offers), node.id) if offers else (None, "")
+
+
+def purchase_price(known: Catalog, node: Node) -> Price | None:
+    """US dollars to buy a node: its own newest price, else that of its cards and a box; None where neither is known."""
+    own = newest(node.prices, "purchase")
+    card = newest(known.accelerator(node.accelerator).prices, "purchase")
+    if own is not None or card is None or node.kind == "cloud":
+        return own
+    why = f"{node.accelerators} cards at {card.usd:,.0f} USD, times {BOX_OVER_CARDS} for the box (Epoch's ratio)"
+    usd = round(node.accelerators * card.usd * BOX_OVER_CARDS, 2)
+    return Price(basis="purchase", usd=usd, date=card.date, source=card.source, assumed=why)
+
+
+def newest(prices: Sequence[Price], basis: str) -> Price | None:
+    """The newest price of a kind; None where there is none."""
+    return max((price for price in prices if price.basis == basis), key=lambda price: price.date, default=None)
+
+
 def current_offers(known: Catalog, accelerator: str, basis: str) -> dict[str, HourlyOffer]:
     """Provider -> its cheapest price that is at most a year older than the newest of any node."""
     listed = [(node, price) for node in known.nodes.values() for price in node.prices if price.basis == basis]
-    newest = max((price.date for node in known.nodes.values() for price in node.prices), default="")
-    day = "-".join([*newest.split("-"), "01", "01"][:3])
+    latest = max((price.date for node in known.nodes.values() for price in node.prices), default="")
+    day = "-".join([*latest.split("-"), "01", "01"][:3])
     found: dict[str, HourlyOffer] = {}
     for node, price in listed:
         offer = HourlyOffer(node, price)

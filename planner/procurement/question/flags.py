@@ -14,7 +14,7 @@ from planner.catalog import Catalog
 from planner.catalog.files import TomlDocument
 from planner.procurement.question.portfolio import WAYS, NodeOption, Portfolio
 from planner.procurement.question.reading import portfolio
-from planner.procurement.supply.offers import everything
+from planner.procurement.supply.offers import USUAL, everything
 from planner.procurement.supply.pools import offers
 from planner.question.asked import digest
 from planner.question.typed_file import TypedFile, opened
@@ -123,8 +123,9 @@ def _narrowed(catalog: Catalog, file: TypedFile, flags: Flags) -> Portfolio:
         if way not in WAYS:
             raise WrongQuestion(f"--ways {flags.ways}: {way!r} is none of {', '.join(WAYS)}")
     ways = tuple(way for way in WAYS if way in named)
-    if flags.ways and "candidates" not in file.document.data:  # all that has a price, in ways that are not usual, too
-        found = replace(found, candidates=everything(catalog, found.as_of, ways))
+    if (flags.ways or flags.node) and "candidates" not in file.document.data:  # what was named, in any way named
+        tried = ways if flags.ways else USUAL
+        found = replace(found, candidates=everything(catalog, found.as_of, tried, flags.node))
     kept: dict[str, NodeOption] = {}
     for name, candidate in zip(offers(found.candidates), found.candidates, strict=True):
         left = tuple(way for way in candidate.ways if way in ways)

@@ -15,9 +15,8 @@ from planner.procurement.supply import prices
 from planner.procurement.supply.buying import bought, racks_filled, wirings_of
 from planner.procurement.supply.pools import SupplyPool, offers
 from planner.procurement.supply.power import carbon_per_day, energy_per_day, node_power, pue
-from planner.procurement.supply.prices import Quote
 from planner.question.values import DAYS_PER_MONTH
-from planner.schema.hardware import Cluster, Node
+from planner.schema.hardware import Cluster, Node, Price
 
 LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 """Sizes that are tried where the question names none."""
@@ -112,10 +111,11 @@ def _sizes(node: Node, counts: tuple[int, ...], at_most: int | None, least: int,
 
 
 def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way) -> Iterator[SupplyPool]:
-    quote = prices.quote(catalog, candidate, way, asked.price_factor)
+    quote, sold_as = prices.quote(catalog, candidate, way, asked.price_factor)
     if quote is None:
         raise WrongQuestion(
-            f"{candidate.node} has no {'purchase' if way == 'buy' else way} price in the catalog; give one: "
+            f"{candidate.node} has no {prices.basis_of(way)} price in the catalog, "
+            f"and its accelerator no current one; give one: "
             f'price = {{ amount = "{"$300k" if way == "buy" else "$40/h"}", date = "{asked.as_of}" }}'
         )
     node = catalog.node(candidate.node)
@@ -132,13 +132,13 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way
             joined = catalogs.cluster(catalog, candidate.node, count, candidate.fabric, region)
             base = replace(joined, node=replace(joined.node, nics=candidate.nics or joined.node.nics))
             if way != "buy":
-                yield from _rented(asked, candidate, way, base, quote)
+                yield from (replace(p, sold_as=sold_as) for p in _rented(asked, candidate, way, base, quote))
                 continue
             for wired, bill, label in wirings_of(candidate, base):
                 yield from bought(catalog, asked, candidate, wired, bill, label, quote)
 
 
-def _sold_in(catalog: Catalog, quote: Quote, asked: Portfolio) -> str:
+def _sold_in(catalog: Catalog, quote: Price, asked: Portfolio) -> str:
     """The first region of a price that the catalog knows, else the portfolio's."""
     for name in (part.strip() for part in quote.region.split(",")):
         if name in catalog.regions:
@@ -146,7 +146,7 @@ def _sold_in(catalog: Catalog, quote: Quote, asked: Portfolio) -> str:
     return asked.regions[0]
 
 
-def _rented(asked: Portfolio, candidate: NodeOption, way: Way, cluster: Cluster, quote: Quote) -> Iterator[SupplyPool]:
+def _rented(asked: Portfolio, candidate: NodeOption, way: Way, cluster: Cluster, quote: Price) -> Iterator[SupplyPool]:
     """Nodes by the hour (`on-demand`, `spot`), or for a term, and for as many terms as the horizon has room for."""
     count, a_day = cluster.count, float(money.rent(money.DAY_S, cluster.count, quote.usd))
     pool = SupplyPool(

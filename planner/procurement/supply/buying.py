@@ -20,8 +20,7 @@ from planner.procurement.question.portfolio import NodeOption, Portfolio
 from planner.procurement.supply.parts import BillPart, parts
 from planner.procurement.supply.pools import Item, SupplyPool
 from planner.procurement.supply.power import carbon_per_day, energy_per_day, node_power, pue
-from planner.procurement.supply.prices import Quote
-from planner.schema.hardware import Cluster
+from planner.schema.hardware import Cluster, Price
 from planner.schema.workload import Model
 
 DRAIN = 0.1
@@ -77,7 +76,7 @@ def bought(
     cluster: Cluster,
     bill: wiring.Bill,
     wiring: str,
-    quote: Quote,
+    quote: Price,
 ) -> Iterator[SupplyPool]:
     """The cluster bought with and without spares."""
     several = cluster.count > 1
@@ -157,7 +156,7 @@ def _items(
     cluster: Cluster,
     bill: wiring.Bill,
     wiring: str,
-    quote: Quote,
+    quote: Price,
     nodes: int,
     known: dict[str, BillPart],
 ) -> Iterator[Item]:

@@ -10,9 +10,9 @@ from planner.cost import money
 from planner.cost.goodput import RESTART_S
 from planner.procurement.question.portfolio import NodeOption
 from planner.procurement.supply.power import joules_per_day, pue
-from planner.procurement.supply.prices import TERM_DAYS, Quote
+from planner.procurement.supply.prices import TERM_DAYS
 from planner.question.values import DAYS_PER_MONTH
-from planner.schema.hardware import Cluster, Node
+from planner.schema.hardware import Cluster, Node, Price
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,10 @@ class SupplyPool:
     """How many of it can be held; jobs move freely between equal ones."""
     spares: int = 0
     wiring: str = ""
-    quote: Quote | None = None
+    quote: Price | None = None
+    """Of one node: to buy it, or for an hour of it."""
+    sold_as: str = ""
+    """The catalog's node whose price that is."""
     items: tuple[Item, ...] = ()
     """What is paid at once."""
     month_usd: float = 0.0

@@ -1,56 +1,32 @@
-"""Which price holds for a node and a way of coming by it, how old it is, and what was assumed where none is listed."""
+"""Which price holds for a candidate and a way of coming by it: its own, else the one that every command takes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from planner.catalog import Catalog
 from planner.procurement.question.portfolio import NodeOption, Way
-from planner.schema.hardware import Node, Price
+from planner.question import market
+from planner.schema.hardware import Price, PriceBasis
 
-BOX_OVER_CARDS = 1.64
-"""Price of a server over that of its accelerators (Epoch AI, cost code: A100 1.66, V100 1.69, P100 1.54)."""
 OLD_RATE_DAYS = 31
 """An exchange rate older than this is flagged."""
 TERM_DAYS = {"reserved-1y": 365.25, "reserved-3y": 3 * 365.25}
 
 
-@dataclass(frozen=True, slots=True)
-class Quote:
-    """A price of one node: to buy it, or for an hour of it."""
-
-    usd: float
-    date: str
-    source: str
-    region: str = ""
-    assumed: str = ""
+def basis_of(way: Way) -> PriceBasis:
+    """The kind of price that a way of coming by nodes is paid at."""
+    return "purchase" if way == "buy" else way
 
 
-def quote(catalog: Catalog, candidate: NodeOption, way: Way, factor: float = 1.0) -> Quote | None:
-    """The price of a node under one way; None where the catalog has none."""
-    if candidate.price is not None:
-        return Quote(candidate.price.usd, candidate.price.date, candidate.price.source)
+def quote(catalog: Catalog, candidate: NodeOption, way: Way, factor: float = 1.0) -> tuple[Price | None, str]:
+    """The price of one node, to buy it or for an hour of it, and what is sold for that; None where nobody sells it."""
+    given, basis = candidate.price, basis_of(way)
+    if given is not None:
+        return Price(basis=basis, usd=given.usd, date=given.date, source=given.source), candidate.node
     node = catalog.node(candidate.node)
-    basis = "purchase" if way == "buy" else way
-    listed = _newest(node.prices, basis)
-    if listed is None and way == "buy":
-        return _from_cards(catalog, node, factor)
-    return None if listed is None else _scaled(listed, factor)
-
-
-def _newest(prices: tuple[Price, ...], basis: str) -> Price | None:
-    return max((p for p in prices if p.basis == basis), key=lambda p: p.date, default=None)
-
-
-def _scaled(price: Price, factor: float) -> Quote:
-    return Quote(price.usd * factor, price.date, price.source, price.region, price.assumed)
-
-
-def _from_cards(catalog: Catalog, node: Node, factor: float) -> Quote | None:
-    """A box that is only listed by its accelerators: their price times what a server adds."""
-    card = _newest(catalog.accelerator(node.accelerator).prices, "purchase")
-    if card is None or node.kind == "cloud":
-        return None
-    why = f"{node.accelerators} cards at {card.usd:,.0f} USD, times {BOX_OVER_CARDS} for the box (Epoch's ratio)"
-    usd = round(node.accelerators * card.usd * BOX_OVER_CARDS * factor, 2)
-    return Quote(usd, card.date, card.source, assumed=why)
+    if way == "buy":
+        listed, sold_as = market.purchase_price(catalog, node), node.id
+    else:
+        listed, sold_as = market.hourly_price(catalog, node, basis)
+    return (None if listed is None else replace(listed, usd=listed.usd * factor)), sold_as

@@ -24,7 +24,7 @@ from planner.procurement.throughput.column import Column, Key, machine, wiring, 
 from planner.question.asked import request
 from planner.question.prepared import prepare, problem
 from planner.question.request import Request, goodput_of
-from planner.schema.hardware import Cluster, Price
+from planner.schema.hardware import Cluster
 from planner.schema.plan import Plan
 from planner.search.each import best_of_each
 from planner.search.problem import Candidate
@@ -158,23 +158,12 @@ class Throughputs:
         job, pool = self._jobs[column.job], self._pools[column.pool]
         candidate = self._candidate(column.job, column.pool)
         assert candidate is not None
-        quote = pool.quote
-        price = None
-        if quote is not None and pool.hired:
-            price = Price(
-                basis="spot" if pool.way == "spot" else "on-demand",
-                usd=quote.usd,
-                date=quote.date,
-                source=quote.source,
-                region=quote.region,
-                assumed=quote.assumed,
-            )
         wanted = replace(
             self._request(job, pool),
             cluster=pool.cluster,
             counts=(pool.cluster.count,),
-            price=price,
-            sold_as=pool.node.id,
+            price=pool.quote if pool.hired else None,
+            sold_as=pool.sold_as,
         )
         wanted = replace(wanted, workload=replace(wanted.workload, tokens=job.tokens))
         return answer.plan(prepare(self._catalog, wanted), candidate, 1)

@@ -10,6 +10,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.ownership import hourly_cost
+from planner.question import market
 from planner.question.asked import request
 from planner.question.request import Request
 from planner.schema.hardware import Cluster, Price
@@ -109,12 +110,12 @@ class Clusters:
                 rate.per_unit * _number(found, rate) * float(axes.current(found, rate.path) or 0)
                 for rate in costs.rates
             )
-        bought = [price.usd for price in found.node.prices if price.basis == "purchase"]
-        if not bought:
+        bought = market.purchase_price(self.catalog, found.node)
+        if bought is None:
             raise WrongQuestion(
                 f'the catalog has no price to buy {found.node.id} at; state one: [costs] accelerator = "$30,000"'
             )
-        return max(bought[0] * found.count + self._beyond(costs.rates, values, found), 0.0)
+        return max(bought.usd * found.count + self._beyond(costs.rates, values, found), 0.0)
 
     def hourly_usd(self, values: Values) -> float:
         """US dollars for an hour of the whole cluster: rent, or what owning costs.
