@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
+from planner.base.errors import WrongQuestion
 from planner.commands import asking
 
 
@@ -26,6 +28,9 @@ from planner.commands import asking
 @click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 1T.")
 @click.option("--precision", metavar="P", help="Precision, where it does not state it.")
 @click.option("--recompute", metavar="POLICY", help="none, selective or full, where it does not state it.")
+@click.option("--run-script", is_flag=True, help="Run the script in a sandbox and read what it starts (Linux).")
+@click.option("--arg", "arguments", multiple=True, metavar="WORD", help="Argument that the script is started with.")
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Variable that the script finds set.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan instead of the report.")
 @asking.output("Write the plan to a file.")
 def import_(
@@ -35,13 +40,17 @@ def import_(
     model: str | None,
     micro: int | None,
     recompute: str | None,
+    run_script: bool,
+    arguments: tuple[str, ...],
+    variables: tuple[str, ...],
     as_json: bool,
     output: Path | None,
     **asked: str | int | None,
 ) -> int:
     """Read CONFIGURATION, a command line or a file with one (deepspeed: its JSON file), into a plan with predictions.
 
-    A command line is one word, in quotes. Exits with 1 if it does not fit.
+    A command line is one word, in quotes. A script is read, not run: where it leaves open what it starts, --run-script
+    runs it without network, rights or files of yours but its own folder. Exits with 1 if the plan does not fit.
 
     \b
       clusterwright import train.sh --from megatron --cluster dgx-h100:16 -o mine.json
@@ -52,7 +61,10 @@ def import_(
     from planner.launchers import reading
 
     pinned = {} if recompute is None else {"recompute": recompute}
-    found = reading.plan(source, configuration, cluster, model=model, micro=micro, pinned=pinned, **asked)
+    started = reading.Started(arguments, dict(map(_variable, variables)), run_script)
+    found = reading.plan(
+        source, configuration, cluster, model=model, micro=micro, pinned=pinned, started=started, **asked
+    )
     report.deliver(found.plans, as_json=as_json, output=output)
     if not as_json:
         render.labelled("Assumes", *found.assumed)
@@ -60,3 +72,10 @@ def import_(
         if found.unread:
             render.labelled("Ignored", f"{', '.join(found.unread)}: a plan has no field for these")
     return 0 if found.plans.search.feasible else 1
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise WrongQuestion(f"--env {text:.40}: NAME=VALUE is expected")
+    return name, value

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from planner.launchers.reading.present import SOURCES, Present, plan, read
+from planner.launchers.reading.present import SOURCES, Present, Started, plan, read
 
-__all__ = ["SOURCES", "Present", "plan", "read"]
+__all__ = ["SOURCES", "Present", "Started", "plan", "read"]

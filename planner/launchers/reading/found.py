@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import script
 
 Options = dict[str, list[str]]
 """Option without its dashes -> its values."""
@@ -44,49 +42,18 @@ class FoundOptions:
     """Fields of a model, where the configuration has them."""
     model: str | None = None
     """Id of a model that the configuration names."""
+    ranks: int | None = None
+    """Processes that the command starts, where it says so."""
     shards: int | None = None
     """Ranks that share the sharded states, where it says so."""
     chunks: Sequence[int] | None = None
     """Layers of every pipeline chunk, where they are dealt by hand."""
+    layers_per_chunk: int | None = None
+    """Layers of every pipeline chunk, where it says that rather than the chunks of a rank."""
     unread: Sequence[str] = ()
     """Options that were not taken over."""
     assumed: Sequence[str] = ()
     """What it leaves to others, and what was put in its place."""
-
-
-def options(words: Sequence[str], known: Collection[str]) -> Options:
-    """``--name value ...`` and ``--name=value`` as a mapping; words before the first option are left out.
-
-    Raises:
-        WrongQuestion: a variable that is not set in the script, where one of the `known` options has its value or
-            where options may stand.
-    """
-    found: Options = {}
-    name = None
-    for word in (part for text in words for part in _split(text)):
-        if script.holds_options(word):
-            raise WrongQuestion(f"{word}: the text does not set it; write its options out")
-        if word.startswith("--") and len(word) > 2:
-            name, equals, value = word[2:].partition("=")
-            found[name] = [value] if equals else []
-        elif word in _ENDS:
-            name = None
-        elif name is not None:
-            found[name].append(word)
-    for name in found.keys() & known:
-        left = next((value for value in found[name] if script.open_variable(value)), None)
-        if left is not None:
-            raise WrongQuestion(f"--{name} {left}: its value is not in the text; write the value")
-    return found
-
-
-def _split(text: str) -> Sequence[str]:
-    """An option with its value in one quoted word, which a script takes apart again when it starts the command."""
-    return text.split() if re.match(r"--[a-z0-9-]+\s", text) else (text,)
-
-
-_ENDS = ("|", "||", "&", "&&", ";", ">", ">>", "2>&1", "&>", "2>")
-"""Words that end a command or its options."""
 
 
 def measure(found: Options, name: str, default: float, *, zero: bool = False) -> float:

@@ -6,8 +6,9 @@ import re
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import megatron_model
-from planner.launchers.reading.found import FoundOptions, Options, degree, number, options
-from planner.launchers.reading.script import words
+from planner.launchers.reading.command import command
+from planner.launchers.reading.found import FoundOptions, Options, degree, number
+from planner.launchers.reading.shell.script import Script
 from planner.schema.workload import MOST_LAYERS
 
 RUNTIME = "megatron-core"
@@ -55,14 +56,15 @@ _READ = {
 }
 
 
-def read(text: str) -> FoundOptions:
+def read(script: Script) -> FoundOptions:
     """A command line, or a script with one.
 
     Raises:
         WrongQuestion: it says nothing, or something that no plan can say.
     """
-    flags = options(words(text), _READ)
-    if not _READ & flags.keys():
+    started = command(script, _READ | _REFUSED.keys())
+    flags = started.options if started else {}
+    if started is None or not _READ & flags.keys():
         raise WrongQuestion("--from megatron: no option of Megatron-LM in it (--tensor-model-parallel-size ...)")
     for name in flags.keys() & _REFUSED.keys():
         raise WrongQuestion(f"--{name}: {_REFUSED[name]} cannot be taken over; leave it out to see the rest priced")
@@ -83,6 +85,8 @@ def read(text: str) -> FoundOptions:
         shape=megatron_model.shape(flags),
         shards=number(flags, "num-distributed-optimizer-instances"),
         cp_algorithm="+".join(flags.get("cp-comm-type", ["p2p"])),
+        ranks=started.ranks,
+        assumed=started.assumed,
         chunks=chunks,
         differs=() if _wide_gradients(flags) else ("gradients stay in 16 bit; predicted in 32 bit",),
         unread=sorted(flags.keys() - _READ),

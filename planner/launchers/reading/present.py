@@ -6,7 +6,7 @@ import math
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,16 +16,17 @@ from planner.base.errors import WrongQuestion
 from planner.launchers import facts
 from planner.launchers.reading import deepspeed, megatron, torchtitan
 from planner.launchers.reading.found import FoundOptions
+from planner.launchers.reading.shell import sandbox
+from planner.launchers.reading.shell.script import Script, script
 from planner.models import files, model_rules, workload
 from planner.question.asked import PlanOptions, pinned_request, request
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 
-SOURCES: dict[str, Callable[[str], FoundOptions]] = {
-    "megatron": megatron.read,
-    "torchtitan": torchtitan.read,
-    "deepspeed": deepspeed.read,
-}
+COMMANDS: dict[str, Callable[[Script], FoundOptions]] = {"megatron": megatron.read, "torchtitan": torchtitan.read}
+FILES: dict[str, Callable[[str], FoundOptions]] = {"deepspeed": deepspeed.read}
+SOURCES = (*COMMANDS, *FILES)
+"""What a configuration may be for: a command or a script with one, or a file of its own format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,34 @@ class Present:
     assumed: Sequence[str]
 
 
-def read(source: str, text: str) -> FoundOptions:
-    """What a configuration says; `text` is a command, or names a file with one."""
-    return SOURCES[source](_text(text))
+@dataclass(frozen=True, slots=True)
+class Started:
+    """How a script is started: its arguments, its variables, and whether it is run (in a sandbox) or only read."""
+
+    arguments: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    run: bool = False
+
+
+AS_IT_IS = Started()
+"""Without arguments, and only read."""
+
+
+def read(source: str, text: str, started: Started = AS_IT_IS) -> FoundOptions:
+    """What a configuration says; `text` is a command, or names a file with one.
+
+    Raises:
+        WrongQuestion: it cannot be read.
+    """
+    if source not in COMMANDS:
+        if started != AS_IT_IS:
+            raise WrongQuestion(f"--from {source}: a file, not a script: --run-script, --arg and --env say nothing")
+        return FILES[source](_text(text))
+    if not started.run:
+        return COMMANDS[source](script(_text(text), started.arguments, started.environment))
+    if not Path(text).is_file():
+        raise WrongQuestion("--run-script: needs the name of a script")
+    return COMMANDS[source](sandbox.ran(Path(text), started.arguments, started.environment))
 
 
 def _text(text: str) -> str:
@@ -68,6 +94,7 @@ def plan(
     model: str | None = None,
     micro: int | None = None,
     pinned: Mapping[str, str] = MappingProxyType({}),
+    started: Started = AS_IT_IS,
     **asked: Any,
 ) -> Present:
     """The configuration priced on a cluster.
@@ -79,16 +106,17 @@ def plan(
         model: Id or file; where the configuration has the shape, it is not needed.
         micro: Sequences of a forward pass, where the configuration leaves them to others.
         pinned: Axes that the configuration does not say, or that are to be other than it says.
+        started: How a script is started, and whether it may be run.
         asked: What the configuration does not say (seq, tokens, region, ...), as ``estimate`` takes it.
 
     Raises:
         WrongQuestion: it cannot be read, or no plan can say it.
     """
-    found = _with_micro(read(source, text), micro, source)
+    found = _with_micro(read(source, text, started), micro, source)
     with tempfile.TemporaryDirectory() as folder:
         name = _model(found, model, source, Path(folder))
         found = replace(found, assumed=[*found.assumed, *_vocabulary(found, model, name)])
-        found = _batched(_interleaved(found, source, _text(text), name), source, _ranks(found, name, cluster, asked))
+        found = _batched(_interleaved(found, name), source, _ranks(found, name, cluster, asked))
         priced = _priced(found, name, cluster, pinned, asked)
     best = priced.plans[0]
     if source == "deepspeed":
@@ -240,19 +268,21 @@ def _table(found: FoundOptions) -> dict[str, Any]:
     }
 
 
-def _interleaved(found: FoundOptions, source: str, text: str, model: str) -> FoundOptions:
+def _interleaved(found: FoundOptions, model: str) -> FoundOptions:
     """Torchtitan says layers of a chunk rather than chunks of a rank."""
-    each = torchtitan.layers_per_chunk(text) if source == "torchtitan" else None
-    if each is None:
+    if found.layers_per_chunk is None:
         return found
     pp = int(str(found.settings["pp"]))
-    return replace(found, settings={**found.settings, "vpp": max(workload.model(model).layers // pp // each, 1)})
+    chunks = workload.model(model).layers // pp // found.layers_per_chunk
+    return replace(found, settings={**found.settings, "vpp": max(chunks, 1)})
 
 
 def _differences(found: FoundOptions, priced: Any) -> list[str]:
     """Where the plan had to differ from the configuration."""
     p = priced.parallelism
     differs = list(found.differs)
+    if found.ranks is not None and found.ranks != priced.cluster.accelerators:
+        differs.append(f"the command starts {found.ranks:,} ranks; predicted on {priced.cluster.accelerators:,}")
     if found.chunks is not None and list(found.chunks) != facts.chunks(priced):
         differs.append(f"stages hold {list(found.chunks)} layers; predicted as {facts.chunks(priced)}")
     shards = p.dp * p.cp // found.shards if found.shards else None

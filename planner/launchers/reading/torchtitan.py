@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading.found import FoundOptions, Options, degree, number, options
-from planner.launchers.reading.script import words
+from planner.launchers.reading.command import command
+from planner.launchers.reading.found import FoundOptions, Options, degree, number
+from planner.launchers.reading.shell.script import Script
 
 RUNTIME = "fsdp2"
 _P, _T = "parallelism.", "training."
@@ -18,15 +19,16 @@ _READ = {
 }
 
 
-def read(text: str) -> FoundOptions:
+def read(script: Script) -> FoundOptions:
     """A command line, or a script with one. Recomputation and 8-bit formats stand in a module and are not read.
 
     Raises:
         WrongQuestion: it says nothing, or something that no plan can say.
     """
-    flags = options(words(text), _READ)
-    if not _READ & flags.keys():
+    started = command(script, _READ)
+    if started is None:
         raise WrongQuestion("--from torchtitan: no option of torchtitan in it (--training.seq_len ...)")
+    flags = started.options
     replicate = degree(flags, f"{_P}data_parallel_replicate_degree")
     tp, pp = degree(flags, f"{_P}tensor_parallel_degree"), degree(flags, f"{_P}pipeline_parallel_degree")
     settings: dict[str, object] = {
@@ -59,7 +61,9 @@ def read(text: str) -> FoundOptions:
         steps=number(flags, f"{_T}steps"),
         model=(flags.get("config") or [""])[0].replace("_", "-") or None,
         shards=replicate if replicate > 1 else None,
-        chunks=None,
+        ranks=started.ranks,
+        assumed=started.assumed,
+        layers_per_chunk=number(flags, f"{_P}pipeline_parallel_layers_per_stage"),
         unread=sorted(flags.keys() - _READ),
     )
 
@@ -77,8 +81,3 @@ def _micro(flags: Options, pp: int) -> int:
     if pp > 1:
         return degree(flags, f"{_P}pipeline_parallel_microbatch_size")
     return degree(flags, f"{_T}local_batch_size", 8)
-
-
-def layers_per_chunk(text: str) -> int | None:
-    """What ``pipeline_parallel_layers_per_stage`` says."""
-    return number(options(words(text), _READ), f"{_P}pipeline_parallel_layers_per_stage")

@@ -1,0 +1,136 @@
+"""The training command among those that a script may start, and its options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from planner.base.errors import WrongQuestion
+from planner.launchers.reading.found import Options
+from planner.launchers.reading.shell.expansion import holds_options, open_variable
+from planner.launchers.reading.shell.script import Script, Words
+
+_LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed")
+"""Modules behind ``-m`` that start the training program rather than being it."""
+_PER_NODE = ("nproc_per_node", "nproc-per-node", "num_gpus", "gpus-per-node")
+_NODES = ("nnodes", "num_nodes")
+_WHOLE = ("num_processes",)
+_OF_ADDRESSES = re.compile(r"MASTER_|.*(_RANK|_KEY|_TOKEN|_ID|_ADDR|_PORT)$")
+"""Variables that say where a job runs, or who runs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingCommand:
+    """A training command.
+
+    Attributes:
+        options: Of the training program: name without dashes -> its values; the last of several holds.
+        ranks: Processes that it starts, where it says so.
+        assumed: What the script leaves to others, and what was taken.
+    """
+
+    options: Options
+    ranks: int | None = None
+    assumed: tuple[str, ...] = ()
+
+
+def command(script: Script, known: Collection[str]) -> TrainingCommand | None:
+    """The command with one of the `known` options; None where there is none.
+
+    Raises:
+        WrongQuestion: several that differ in such an option, or one with a variable that the script does not set
+            where such an option has its value or where options may stand.
+    """
+    found: list[Words] = []
+    for way in script.ways:
+        found += [words for words in way if _names(_arguments(words)[1]).intersection(known) and words not in found]
+    if not found:
+        return None
+    read = [options(_arguments(words)[1], known) for words in found]
+    _refuse_several(read, known)
+    ranks = {_ranks(options(_arguments(words)[0], ())) for words in found}
+    return TrainingCommand(read[0], ranks.pop() if len(ranks) == 1 else None, tuple(_assumed(script)))
+
+
+def _refuse_several(read: Sequence[Options], known: Collection[str]) -> None:
+    first, *others = read
+    for other in others:
+        differ = sorted(name for name in known if first.get(name) != other.get(name))
+        if differ:
+            one, two = (_written(differ[0], each) for each in (first, other))
+            more = f" (and in {', '.join(f'--{name}' for name in differ[1:4])})" if differ[1:] else ""
+            raise WrongQuestion(
+                f"the script may start commands with {one} and with {two}{more}: set the variable that decides in the "
+                "script, or read what it starts with --run-script"
+            )
+
+
+def _written(name: str, found: Options) -> str:
+    return " ".join([f"--{name}", *found[name]])[:60] if name in found else f"no --{name}"
+
+
+def _assumed(script: Script) -> Iterator[str]:
+    taken = {
+        name: text
+        for name, text in script.defaults.items()
+        if re.fullmatch(r"[\w.+-]{1,40}", text) and not name.isdigit() and not _OF_ADDRESSES.match(name)
+    }
+    if taken:
+        yield f"the script's own defaults: {', '.join(f'{name} {text}' for name, text in taken.items())}"
+    for name in script.unread:
+        yield f"{name:.80}: the script reads it in its midst, and it was not read (--run-script does)"
+
+
+def _arguments(words: Words) -> tuple[Words, Words]:
+    """(the launcher's words, the training program's) of a command."""
+    for place, word in enumerate(words):
+        module = place and words[place - 1] == "-m" and word not in _LAUNCHERS
+        if module or (word.endswith(".py") and not (place and words[place - 1].startswith("--"))):
+            return words[:place], words[place + 1 :]
+    return (), words
+
+
+def _names(words: Sequence[str]) -> set[str]:
+    return {word[2:].partition("=")[0] for word in words if word.startswith("--")}
+
+
+def options(words: Sequence[str], known: Collection[str]) -> Options:
+    """``--name value ...`` and ``--name=value`` as a mapping; words before the first option are left out.
+
+    Raises:
+        WrongQuestion: a variable that is not set in the script, where one of the `known` options has its value or
+            where options may stand.
+    """
+    found: Options = {}
+    name = None
+    for word in words:
+        if known and holds_options(word):
+            raise WrongQuestion(
+                f"{word}: the text does not set it; write its options out, or read what it starts (--run-script)"
+            )
+        if word.startswith("--") and len(word) > 2:
+            name, equals, value = word[2:].partition("=")
+            found[name] = [value] if equals else []
+        elif name is not None:
+            found[name].append(word)
+    for name in found.keys() & set(known):
+        left = next((value for value in found[name] if open_variable(value)), None)
+        if left is not None:
+            raise WrongQuestion(
+                f"--{name} {left:.60}: its value is not in the text; write the value, or read what the script starts "
+                "(--run-script)"
+            )
+    return found
+
+
+def _ranks(launcher: Mapping[str, Sequence[str]]) -> int | None:
+    def stated(names: Sequence[str]) -> int | None:
+        values = [launcher[name][0] for name in names if launcher.get(name)]
+        return int(values[0]) if values and re.fullmatch(r"[1-9]\d{0,6}", values[0]) else None
+
+    if (whole := stated(_WHOLE)) is not None:
+        return whole
+    each = stated(_PER_NODE)
+    nodes = stated(_NODES) if any(name in launcher for name in _NODES) else 1
+    return None if each is None or nodes is None else each * nodes

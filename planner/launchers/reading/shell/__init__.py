@@ -1,0 +1,1 @@
+"""Shell scripts as the commands that they start: read without running, or run in a sandbox."""

@@ -1,0 +1,253 @@
+"""A shell script as the commands that it may start: its own variables put in, nothing ever run.
+
+Where a branch hangs on what only a shell knows, both ways are followed.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from planner.base.errors import WrongQuestion
+from planner.launchers.reading.shell import conditions
+from planner.launchers.reading.shell.expansion import Expander, Value
+from planner.launchers.reading.shell.lexing import tokens
+from planner.launchers.reading.shell.syntax import Body, Branch, Case, Command, Function, Loop, Statement, parsed
+
+Words = tuple[str, ...]
+MOST_WAYS = 64
+"""Ways through a script's branches."""
+MOST_STEPS = 50_000
+"""Statements on all of them: loops and functions may repeat."""
+DEEPEST = 20
+"""Functions and scripts inside a script."""
+_ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=(?P<value>.*)", re.DOTALL)
+_PASTED = re.compile(r"\s*(--\w|\S+\.py\s)")
+"""Beginning of a text that is options alone, or a program with them."""
+_DECLARES = {"export", "declare", "local", "readonly", "typeset"}
+_ENDS = {"exit", "return"}
+_INNER = {"bash", "sh", "sbatch", "srun", "qsub"}
+"""Commands that run a here-document; of the first two ``-c`` is a script."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a script may start.
+
+    Attributes:
+        ways: Commands with options, as their words, one tuple for every way through the branches.
+        defaults: Variables that it leaves to others, and its own default for each.
+        unread: Files that it would read in its midst.
+    """
+
+    ways: tuple[tuple[Words, ...], ...]
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way through the branches so far."""
+
+    values: Mapping[str, Value]
+    commands: tuple[Words, ...] = ()
+    ended: bool = False
+
+
+def script(text: str, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Script:
+    """Commands of a text: a script, or one command.
+
+    Args:
+        text: A shell script, or a command line as a log or a page shows it.
+        arguments: What the script is started with; where there are none, ``$1`` is not known.
+        environment: Variables that are set before it starts.
+
+    Raises:
+        WrongQuestion: no script, or one that grows without end.
+    """
+    if _PASTED.match(text):
+        return Script(((_pasted(text),),))
+    reader = _Reader()
+    ways = reader.run(parsed(text), [_Way({**(environment or {}), **_given(arguments)})], 0)
+    return Script(tuple(dict.fromkeys(way.commands for way in ways)), reader.defaults, tuple(reader.unread))
+
+
+def _given(arguments: Sequence[str]) -> dict[str, Value]:
+    places: dict[str, Value] = {str(place): word for place, word in enumerate(arguments[:9], 1)}
+    return {**places, "@": tuple(arguments), "*": " ".join(arguments), "#": str(len(arguments))}
+
+
+def _pasted(text: str) -> Words:
+    """Options, or a program and its options, as a log or a page shows them: no shell has a say."""
+    try:
+        return tuple(shlex.split(text.replace("\\\n", " "), comments=True))
+    except ValueError as error:
+        raise WrongQuestion(f"not a command: {error}") from None
+
+
+class _Reader:
+    """What is common to all ways: functions, defaults taken, files not read."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, Body] = {}
+        self.defaults: dict[str, str] = {}
+        self.unread: dict[str, None] = {}
+        self.steps = 0
+
+    def run(self, body: Body, ways: Sequence[_Way], depth: int) -> list[_Way]:
+        """The ways behind some statements."""
+        if depth > DEEPEST:
+            raise WrongQuestion("not a command: a function or a script that starts itself")
+        for statement in body:
+            self.steps += len(ways)
+            ways = _distinct(after for way in ways for after in self.step(statement, way, depth))
+            if len(ways) > MOST_WAYS or self.steps > MOST_STEPS:
+                raise WrongQuestion("too many branches to follow; --run-script runs the script in a sandbox instead")
+        return [*ways]
+
+    def step(self, statement: Statement, way: _Way, depth: int) -> Iterable[_Way]:
+        if way.ended:
+            return [way]
+        if isinstance(statement, Command):
+            return self.command(statement, way, depth)
+        if isinstance(statement, Function):
+            self.functions[statement.name] = statement.body
+            return [way]
+        if isinstance(statement, Loop):
+            return self.loop(statement, way, depth)
+        return self.branched(statement, statement.parts, way, depth)
+
+    def branched(
+        self, statement: Branch | Case, parts: Sequence[tuple[object, Body]], way: _Way, depth: int
+    ) -> list[_Way]:
+        """The ways through the parts of a branch, from the first that may hold."""
+        if not parts:
+            return [way]
+        (test, body), *rest = parts
+        found: list[_Way] = []
+        tested = (
+            self.run(test, [way], depth + 1) if isinstance(statement, Branch) and isinstance(test, tuple) else [way]
+        )
+        for each in tested:
+            known = self.holds(test, statement, each, depth)
+            if known is not False:
+                found += self.run(body, [each], depth + 1)
+            if known is not True:
+                found += self.branched(statement, rest, each, depth)
+        return found
+
+    def holds(self, test: object, statement: Branch | Case, way: _Way, depth: int) -> bool | None:
+        """Whether a part of a branch is run; None where only a shell knows."""
+        if way.ended:
+            return None
+        if isinstance(statement, Case):
+            patterns = [str(pattern) for pattern in test] if isinstance(test, tuple) else []
+            return conditions.matches(statement.word, patterns, way.values, self.defaults)
+        return self.condition(test, way, depth) if isinstance(test, tuple) else True
+
+    def condition(self, body: Body, way: _Way, depth: int) -> bool | None:
+        if len(body) == 1 and isinstance(body[0], Command):
+            return conditions.holds(body[0].words, way.values, self.defaults)
+        if len(body) == 1 and isinstance(body[0], Branch) and depth < DEEPEST:  # a && b, a || b
+            parts = [
+                (True if test is None else self.condition(test, way, depth + 1), then) for test, then in body[0].parts
+            ]
+            first, then = parts[0]
+            if first is None:
+                return None
+            if first:
+                return self.condition(then, way, depth + 1) if then else True
+            return self.condition(parts[1][1], way, depth + 1) if len(parts) > 1 else False
+        return None
+
+    def loop(self, statement: Loop, way: _Way, depth: int) -> Iterable[_Way]:
+        if statement.name is None:
+            known = self.condition(statement.condition, way, depth)
+            skipped = known is statement.until and known is not None
+            return [way] if skipped else [way, *self.run(statement.body, [way], depth + 1)]
+        items = [word for raw in statement.words for word in self.expander(way).fields(raw)]
+        ways = [way]
+        for item in items:
+            ways = [replace(each, values={**each.values, statement.name: item}) for each in ways]
+            ways = self.run(statement.body, ways, depth + 1)
+        return ways
+
+    def expander(self, way: _Way) -> Expander:
+        return Expander(way.values, defaults=self.defaults)
+
+    def command(self, statement: Command, way: _Way, depth: int) -> Iterable[_Way]:
+        raw = [*statement.words]
+        if raw and raw[0] in _DECLARES:
+            raw = [word for word in raw[1:] if not word.startswith("-")]
+        while raw and (found := _ASSIGNED.fullmatch(raw[0])):
+            way = self.assigned(found, way)
+            raw = raw[1:]
+        words = [word for text in raw for word in self.expander(way).fields(text)]
+        if not words or statement.words[0] in _DECLARES:
+            return [way]
+        if words[0] in _ENDS:
+            return [replace(way, ended=True)]
+        if words[0] == "unset":
+            return [replace(way, values={name: value for name, value in way.values.items() if name not in words})]
+        if words[0] in (".", "source") and len(words) > 1:
+            self.unread[words[1]] = None
+            return [way]
+        if (inner := self.inner(words, statement, way)) is not None:
+            return self.run(parsed(inner), [way], depth + 1)
+        if words[0] in self.functions:
+            return self.called(words, way, depth)
+        started = any(word.startswith("--") for word in words) and words[0] not in ("echo", "printf", "cat")
+        return [replace(way, commands=(*way.commands, tuple(words)))] if started else [way]
+
+    def inner(self, words: Sequence[str], statement: Command, way: _Way) -> str | None:
+        """The script inside a command: ``eval``, ``bash -c``, or a here-document."""
+        if words[0] == "eval":
+            return " ".join(words[1:])
+        shells = [place for place, word in enumerate(words) if word.rpartition("/")[2] in ("bash", "sh")]
+        for place in shells:
+            options = [at for at in range(place + 1, len(words) - 1) if words[at].startswith("-")]
+            if text := next((words[at + 1] for at in options if re.fullmatch(r"-[a-z]*c", words[at])), None):
+                return text
+        if statement.document is None or not _INNER & {word.rpartition("/")[2] for word in words}:
+            return None
+        if statement.literal:
+            return statement.document
+        return self.expander(way).text('"' + statement.document.replace('"', '\\"') + '"')
+
+    def called(self, words: Sequence[str], way: _Way, depth: int) -> Iterable[_Way]:
+        """A function of the script with its arguments, which are gone behind it."""
+        given = _given(words[1:])
+        kept = {name: value for name, value in way.values.items() if name.isdigit() or name in "@*#"}
+        outer = {name: value for name, value in way.values.items() if name not in kept}
+        inside = self.run(self.functions[words[0]], [replace(way, values={**outer, **given})], depth + 1)
+        return [
+            replace(each, values={**{n: v for n, v in each.values.items() if n not in given}, **kept}, ended=way.ended)
+            for each in inside
+        ]
+
+    def assigned(self, found: re.Match[str], way: _Way) -> _Way:
+        name, text = found["name"], found["value"]
+        value: Value
+        if text.startswith("(") and text.endswith(")"):
+            filled = self.expander(way)
+            written = [token.text for token in tokens(text[1:-1]) if token.kind == "word"]
+            value = tuple(word for raw in written for word in filled.fields(raw))
+        else:
+            value = self.expander(way).text(text)
+        before = way.values.get(name, ()) if found["more"] else ()
+        if isinstance(value, tuple):
+            value = (*((before,) if isinstance(before, str) else before), *value)
+        elif isinstance(before, str):
+            value = before + value
+        return replace(way, values={**way.values, name: value})
+
+
+def _distinct(ways: Iterable[_Way]) -> list[_Way]:
+    """Ways that differ; of those that have ended, what they set does not matter."""
+    found: dict[object, _Way] = {}
+    for way in ways:
+        values = () if way.ended else tuple(sorted(way.values.items(), key=lambda item: item[0]))
+        found.setdefault((values, way.commands, way.ended), way)
+    return [*found.values()]

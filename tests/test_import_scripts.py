@@ -1,0 +1,240 @@
+"""Scripts that start a training command: what their branches, variables and functions make of it, read and run."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from planner.base.errors import WrongQuestion
+from planner.launchers import reading
+from planner.launchers.reading.shell import sandbox
+from planner.launchers.reading.shell.expansion import Expander, computed
+from planner.launchers.reading.shell.script import script
+from tests.asking import ask
+
+START = "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py"
+
+
+def started(text: str) -> list[str]:
+    """The one command of a script."""
+    (way,) = {commands for commands in script(text).ways if commands}
+    (words,) = way
+    return [*words]
+
+
+@pytest.mark.parametrize(
+    ("raw", "fields"),
+    [
+        ('"${A[@]}"', ["--x 1", "--y"]),
+        ("${A[@]}", ["--x", "1", "--y"]),
+        ('"${A[1]}"', ["--y"]),
+        ('x$S"y z"', ["x", "a", "b", "y z"]),
+        ("$E", []),
+        ('"$E"', [""]),
+        ("$((N * 2 + $N))", ["24"]),
+        ("$((N / 3))", ["2"]),
+        ("$((N / 0))", ["$((N / 0))"]),
+        ("$((Z + 1))", ["$((Z + 1))"]),
+        ('"${Q:-4}"', ["4"]),
+        ("${E-4}", []),
+        ("${E:-4}", ["4"]),
+        ("${N:+yes}", ["yes"]),
+        ("$Z/checkpoints", ["$Z/checkpoints"]),
+        ("$(ls -l)", ["$(ls -l)"]),
+        ("'$N'", ["$N"]),
+        ("${N%%8}", ["${N%%8}"]),
+    ],
+)
+def test_words_are_those_of_a_shell(raw: str, fields: list[str]) -> None:
+    values = {"A": ("--x 1", "--y"), "S": " a  b ", "E": "", "N": "8"}
+    assert Expander(values).fields(raw) == fields
+
+
+def test_the_words_are_bashs_own() -> None:
+    """The same script through bash: every word, also where quotes, arrays and sums meet."""
+    text = """
+N=8; S=" a  b "; A=("--x 1" --y)  # a comment with 'quotes
+A+=( # another
+  --z "$((N * (2 + 3) % 7))" --w$S
+)
+if [[ "$N" == 8 && -z "$UNSET" ]]; then A+=(--then "${UNSET:-d e}" ${UNSET2:-f g}); else A+=(--else); fi
+case "$N" in 1|2) A+=(--few) ;; [0-9]) A+=(--digit) ;; *) A+=(--many) ;; esac
+for i in 1 2; do A+=("--loop$i"); done
+give() { A+=("--given=$1" "$#"); }
+give 'one two' three
+run ${A[@]} "${A[@]}" pre"$N"'$N'\\$N "$@"
+"""
+    real = subprocess.run(
+        ["bash", "-c", f"run() {{ printf '%s\\n' \"$@\"; }}\n{text}"], capture_output=True, text=True, check=True
+    )
+    assert started(text)[1:] == real.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("-7 / 2", -3), ("-7 % 2", -1), ("2 ** 99", None), ("1 + x", None), ("(1", None), ("010", 10)]
+)
+def test_sums_are_whole(text: str, number: int | None) -> None:
+    assert computed(text) == number
+
+
+BRANCHED = f"""
+FP8=${{FP8:-0}}
+if [ "$MODE" = big ]; then TP=8; else TP=4; fi
+ARGS=(--num-layers 4 --micro-batch-size 1)
+if [ $FP8 -eq 1 ]; then ARGS+=(--fp8-format hybrid); fi
+if [ -f /data/corpus ]; then ARGS+=(--data-path /data/corpus); else ARGS+=(--mock-data); fi
+if [ -z "$1" ] && [ ! -d /checkpoints ]; then echo usage; exit 1; fi
+{START} --tensor-model-parallel-size $TP "${{ARGS[@]}}"
+"""
+
+
+def test_branches_that_differ_in_what_matters_are_refused() -> None:
+    with pytest.raises(WrongQuestion) as caught:
+        reading.read("megatron", BRANCHED)
+    assert "with --tensor-model-parallel-size 8 and with --tensor-model-parallel-size 4" in str(caught.value)
+    assert "--run-script" in str(caught.value)
+
+
+def test_a_variable_decides() -> None:
+    """The other branches differ only in data, or start nothing."""
+    for mode, tp in (("big", 8), ("small", 4)):
+        found = reading.read("megatron", BRANCHED, reading.Started(environment={"MODE": mode}))
+        assert (found.settings["tp"], found.precision, found.ranks) == (tp, "fp32", 16)
+    assert found.assumed == ("the script's own defaults: FP8 0",)
+    wide = reading.Started(environment={"MODE": "big", "FP8": "1"})
+    assert reading.read("megatron", BRANCHED, wide).precision == "fp8"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'CMD="{START} --num-layers 6"\neval $CMD',
+        f'CMD="{START} --num-layers 6"\n$CMD | tee log.txt 2>&1 &',
+        f'sbatch <<EOF\n#!/bin/bash\n#SBATCH --nodes=2\nsrun bash -c "cd x; {START} --num-layers ${{N:-6}}"\nEOF\n',
+        f"run() {{\n  {START} --num-layers $1\n}}\nrun 6 || exit 1",
+        f"while [[ $# -gt 0 ]]; do case $1 in --n) N=$2; shift 2 ;; *) exit 1 ;; esac; done\n{START} --num-layers 6",
+        f"export N=6 && mkdir -p logs && {START} \\\n  --num-layers $N > logs/$(date +%s).txt",
+    ],
+)
+def test_commands_inside_others_are_found(text: str) -> None:
+    words = [words for way in script(text).ways for words in way]
+    assert words and all("6" in each[each.index("--num-layers") + 1 :] for each in words)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("if true; then x", "elif or else or fi is missing before ''"),
+        ("echo 'x", "' in line 1 is not closed"),
+        ("A=(1 2", "( in line 1 is not closed"),
+        ("case x in", "esac is missing"),
+        ("f() { f; }\nf", "starts itself"),
+        ("\n".join(f'if [ -f /{n} ]; then A="${{A}}{n}"; fi' for n in range(9)), "too many branches"),
+        ("if a; then " * 99, "nested too deeply"),
+        ('x "$(' + '"$(' * 99, "nested too deeply"),
+        ("\n".join(f"{START} --num-layers {n}" for n in (1, 2)), "with --num-layers 1 and with --num-layers 2"),
+        (f"{START} --num-layers $((X * 2))", "--num-layers $((X * 2)): its value is not in the text"),
+    ],
+)
+def test_what_is_no_script_is_told(text: str, says: str) -> None:
+    with pytest.raises(WrongQuestion) as caught:
+        reading.read("megatron", text)
+    assert says in str(caught.value)
+
+
+def test_files_that_a_script_reads_in_its_midst_are_told() -> None:
+    found = reading.read("megatron", f"source common.sh\n{START} --num-layers 6")
+    assert found.assumed[0].startswith("common.sh: the script reads it in its midst")
+
+
+def sandboxed() -> bool:
+    try:
+        sandbox.ran(Path(__file__).parent / "data" / "start.sh")
+    except WrongQuestion as error:
+        return "this system" not in str(error) and "util-linux" not in str(error)
+    return True
+
+
+needs_sandbox = pytest.mark.skipif(not sandboxed(), reason="no namespaces for this user")
+RUN = """
+source common.sh
+mkdir -p /checkpoints made
+echo x > made/file || exit 3
+echo "$0" > seen.txt
+[ -f pretrain_gpt.py ] || exit 4
+srun --mpi=pmix bash -c "python -m torch.distributed.run --nproc_per_node 4 pretrain_gpt.py --num-layers $LAYERS $*"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "common.sh").write_text("LAYERS=$((2 * ${HALF:-3}))\n", encoding="utf-8")
+    (tmp_path / "pretrain_gpt.py").write_text("", encoding="utf-8")
+    (tmp_path / "run.sh").write_text(RUN, encoding="utf-8")
+    return tmp_path
+
+
+@needs_sandbox
+def test_a_script_that_is_run_shows_what_it_starts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = reading.read("megatron", "run.sh", reading.Started(["--micro-batch-size", "2"], {"HALF": "5"}, run=True))
+    assert (found.settings["micro"], found.ranks) == (2, 4)
+    (words,) = sandbox.ran(folder / "run.sh").ways[0]
+    assert words[words.index("--num-layers") + 1] == "6"
+    assert sorted(path.name for path in folder.iterdir()) == ["common.sh", "pretrain_gpt.py", "run.sh"]
+    answer = ask(capsys, "import run.sh --from megatron --cluster dgx-h100:1 --run-script --env HALF")
+    assert (answer.code, "--env HALF: NAME=VALUE is expected" in answer.err) == (2, True)
+
+
+@needs_sandbox
+def test_a_script_that_is_run_reaches_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No network, no files of others, no rights, none of its changes."""
+    outside = folder / "outside"
+    outside.mkdir()
+    inside = folder / "inside"
+    inside.mkdir()
+    hostile = f"""
+touch {outside}/x /usr/x; mount -o remount,rw,bind /usr; touch /usr/x; rm -rf {inside}/keep; rm -rf /usr/bin/env
+torchrun --seen "$(ls {outside} {folder} /root /etc 2>&1 | tr '\\n' ' ')" --net "$(cat /proc/net/dev | grep -c eth)" \\
+  --rights "$(grep CapEff /proc/self/status)" --usr "$(ls /usr/x 2>&1)" --key "$SECRET"
+"""
+    (inside / "hostile.sh").write_text(hostile, encoding="utf-8")
+    (inside / "keep").write_text("", encoding="utf-8")
+    monkeypatch.chdir(inside)
+    monkeypatch.setenv("SECRET", "s")
+    (words,) = sandbox.ran(inside / "hostile.sh").ways[0]
+    said = dict(zip(words[1::2], words[2::2], strict=True))
+    assert "cannot access" in said["--seen"] and "common.sh" not in said["--seen"] and "shadow" not in said["--seen"]
+    assert said["--net"] == "0" and said["--key"] == ""
+    assert said["--rights"].split() == ["CapEff:", "0" * 16]
+    assert "cannot access" in said["--usr"]
+    assert (inside / "keep").exists() and not [*outside.iterdir()] and not Path("/usr/x").exists()
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("echo no >&2; exit 7", "starts nothing that trains (it ended with 7: no)"),
+        ("while :; do :; done", "it took too long"),
+        ("yes > /tmp/much", "starts nothing that trains"),
+    ],
+)
+def test_a_script_that_starts_nothing_is_told(
+    text: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "SECONDS", 2)
+    (folder / "bad.sh").write_text(text, encoding="utf-8")
+    with pytest.raises(WrongQuestion) as caught:
+        sandbox.ran(folder / "bad.sh")
+    assert says in str(caught.value)
+
+
+def test_where_there_is_no_sandbox_nothing_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(folder))
+    with pytest.raises(WrongQuestion, match="needs Linux with unshare"):
+        sandbox.ran(folder / "run.sh")
+    with pytest.raises(WrongQuestion, match="needs the name of a script"):
+        reading.read("megatron", "--num-layers 2", reading.Started(run=True))
+    with pytest.raises(WrongQuestion, match="a file, not a script"):
+        reading.read("deepspeed", "{}", reading.Started(run=True))
