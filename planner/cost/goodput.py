@@ -50,6 +50,22 @@ def basis(restart_s: float) -> str:
     return f"MTBF 3.1 h per 16,384 accelerators (Llama 3 405B, 2024), {assumed}"
 
 
+def wall_time_deviation(seconds: Figure, good: GoodputEstimate) -> Figure:
+    """Standard deviation of the seconds that a run takes, expected to take so many: ``sqrt(T / M E[L^2]) / fraction``.
+
+    Interruptions come independently, each loses ``L = R + U(0, tau)``, so ``E[L^2] = R^2 + R tau + tau^2 / 3``; what a
+    stretch of time loses varies as a compound Poisson sum, and the time to the end by that over the progress made.
+    """
+    squared = good.restart**2 + good.restart * good.interval + good.interval**2 / 3.0
+    return np.sqrt(seconds / good.mtbf * squared) / good.fraction
+
+
+def failure_rate(fraction: Figure, blocks: Figure, restart: Figure) -> Figure:
+    """Interruptions a second at which so much of the time trains: ``x^2`` of ``R x^2 + sqrt(2 C) x = 1 - fraction``."""
+    root = np.sqrt(2.0 * blocks)
+    return ((np.sqrt(root**2 + 4.0 * restart * (1.0 - fraction)) - root) / (2.0 * restart)) ** 2
+
+
 def joint_goodput(pools: Sequence[PoolFailures], blocks: Figure) -> GoodputEstimate:
     """Goodput of a job on several pools: whatever interrupts one of them interrupts the job.
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 
 from planner.schema import tables
-from planner.schema.plan import Assumption, Constraint, Generator, Plan
+from planner.schema.plan import Assumption, ComparableOffers, Constraint, Generator, Plan
 from planner.schema.record import Answer, Document, Record
 
 Pipelines = Annotated[
@@ -131,6 +131,19 @@ class Year(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PriceRange(Record):
+    """The total if everything rented were paid at other current offers of its accelerators. US dollars."""
+
+    low_usd: float
+    median_usd: float
+    high_usd: float
+    offers: int
+    """Providers that sell the accelerators so, in all pools."""
+    oldest: str
+    """Date of the oldest of their prices."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cost(Record):
     """What it costs. US dollars."""
 
@@ -147,6 +160,8 @@ class Cost(Record):
     """What the nodes that are bought would fetch at the end of the horizon: an estimate, no part of any total."""
     by_kind: dict[str, float]
     by_year: tuple[Year, ...]
+    range: PriceRange | None = None
+    """Where anything is rented that more than one provider sells."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +205,8 @@ class PoolBought(Record):
     price_date: str
     stale: bool
     """Whether the price is older than a year, undated, or of a day still to come."""
+    offers: ComparableOffers | None = None
+    """What an hour of its accelerator is sold for in the same way, where it is rented at the catalog's price."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +217,26 @@ class Stretch(Record):
     copy: int
     start_day: float
     end_day: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpotRisk(Record):
+    """What a job on machines that may be taken back costs and takes: expected, and in nine of ten runs. Only failures
+    and preemptions vary here: how far the step time may be off is in the finish's interval.
+    """
+
+    preemptions_per_node_day: float
+    """As the question assumes."""
+    interruptions: float
+    """Expected during the job, failures of its machines included."""
+    finish_90_day: float
+    usd: float
+    """Rent of the job, expected."""
+    usd_90: float
+    on_demand_usd: float | None
+    """Rent of the same nodes on demand, which nobody takes back; None where nobody sells them so."""
+    break_even_per_node_day: float | None
+    """Preemptions above which on demand is cheaper; 0 where it always is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +264,8 @@ class JobDone(Record):
     pauses: int = 0
     schedule: tuple[Stretch, ...]
     plan: Plan
+    spot: SpotRisk | None = None
+    """Where any of its pools may be taken back."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

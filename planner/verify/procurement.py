@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from planner.schema.plan import Plan
 from planner.schema.procurement import Alternative, JobDone, PoolBought, PoolGroup, Procurement, ProcureOptions
-from planner.verify import bill
+from planner.verify import bill, rented
 from planner.verify.bill import DAYS_PER_MONTH, HIRED, days_of, watts_of
 from planner.verify.document import LARGEST, beyond, numbers
 from planner.verify.finding import Violation, findings, same
@@ -414,6 +414,7 @@ FIRST: tuple[Check, ...] = (numbers_are_possible, names_are_known)
 """What must hold before anything is derived."""
 CHECKS: tuple[Check, ...] = (
     *bill.CHECKS,
+    *rented.CHECKS,
     value_is_of_the_objective,
     prices_have_their_age,
     jobs_are_done,

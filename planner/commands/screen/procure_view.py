@@ -55,6 +55,8 @@ def show(found: Procurement, rank: int = 1) -> None:
     render.text()
     _calendar(found.alternatives[rank - 1])
     _bill(found.alternatives[rank - 1], as_money, lambda usd: _to_the_cent(found, usd))
+    _offers(found.alternatives[rank - 1], as_money)
+    _spot(found.alternatives[rank - 1], as_money)
     render.text()
     _binding(found, as_money)
     _single_pools(found, as_money)
@@ -232,6 +234,35 @@ def _bill(best: Alternative, as_money: Money, each: Money) -> None:
     years = [f"year {year.year} {as_money(year.total_usd)}" for year in best.cost.by_year if year.total_usd]
     if len(years) > 1:
         render.labelled("By year", ", ".join(years))
+
+
+def _offers(best: Alternative, as_money: Money) -> None:
+    """What the same hours cost at other current offers."""
+    if (spread := best.cost.range) is not None:
+        render.labelled(
+            "Price range",
+            f"{as_money(spread.low_usd)} to {as_money(spread.high_usd)} in all at other current offers of what is "
+            f"rented (median {as_money(spread.median_usd)}, {spread.offers} offers, the oldest of {spread.oldest})",
+        )
+
+
+def _spot(best: Alternative, as_money: Money) -> None:
+    """What jobs on machines that may be taken back risk, the dearest first."""
+    risky = sorted((job for job in best.workloads if job.spot), key=lambda job: -job.spot.usd if job.spot else 0.0)
+    lines = []
+    for job in risky[:_MOST_NAMED]:
+        assert job.spot is not None
+        risk, even = job.spot, job.spot.break_even_per_node_day
+        instead = f"on demand {as_money(risk.on_demand_usd or 0.0)}"
+        cheaper = "" if even is None else f"; {instead}, cheaper above {even:.2g} preemptions"
+        lines.append(
+            f"{job.name}: {as_money(risk.usd)}, done day {job.finish_day:,.1f} expected; 90 % of runs "
+            f"{as_money(risk.usd_90)}, day {risk.finish_90_day:,.1f}, at {risk.preemptions_per_node_day:g} "
+            f"preemptions a node and day (assumed){cheaper}"
+        )
+    if len(risky) > _MOST_NAMED:
+        lines.append(f"and {len(risky) - _MOST_NAMED} more jobs in the document (--json)")
+    render.labelled("Spot", *lines)
 
 
 def _binding(found: Procurement, as_money: Money) -> None:

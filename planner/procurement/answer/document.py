@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from planner.catalog.ages import is_stale
 from planner.cost import money
 from planner.cost.ownership import resale, used
+from planner.procurement.answer.ranges import offers_of, price_range
+from planner.procurement.answer.spot import spot_risk
 from planner.procurement.program.instance import ProcureInstance, limits
 from planner.procurement.program.schedule import dated, most_in_a_month
 from planner.procurement.program.sequence import EPS
@@ -149,9 +151,10 @@ def _cost(
     cash = round(sum(line.usd for line in bill), 2)
     capital = round(sum(line.usd for line in bill if line.kind in CAPITAL), 2)
     charged = round(sum(instance.pools[p].fixed_charge * n for p, n in solution.hold.items()), 2)
+    total = round(cash - capital + charged, 2)
     kinds = dict.fromkeys(line.kind for line in bill)
     return schema.Cost(
-        total_usd=round(cash - capital + charged, 2),
+        total_usd=total,
         cash_usd=cash,
         capital_usd=capital,
         charged_usd=charged,
@@ -159,6 +162,7 @@ def _cost(
         resale_usd=round(_resale(instance, solution), 2),
         by_kind={kind: round(sum(line.usd for line in bill if line.kind == kind), 2) for kind in kinds},
         by_year=_years(instance, bill, stretches),
+        range=price_range({pool.id: pool for pool in instance.pools}, bill, total),
     )
 
 
@@ -263,6 +267,9 @@ def _job(
             schema.Stretch(pool=instance.pools[s.pool].id, copy=s.copy, start_day=s.start, end_day=s.end) for s in mine
         ),
         plan=plan,
+        spot=spot_risk(
+            [instance.pools[p] for p in place], plan, end, instance.asked.reliability.preemptions_per_node_day
+        ),
     )
 
 
@@ -305,6 +312,7 @@ def _pool(
         utilisation=sum(s.end - s.start for s in mine) / there if there > 0 else 0.0,
         price_date=quote.date if quote else "",
         stale=quote is not None and is_stale(quote.date, asked.as_of),
+        offers=offers_of(pool),
     )
 
 

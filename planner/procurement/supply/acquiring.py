@@ -132,10 +132,20 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way
             joined = catalogs.cluster(catalog, candidate.node, count, candidate.fabric, region)
             base = replace(joined, node=replace(joined.node, nics=candidate.nics or joined.node.nics))
             if way != "buy":
-                yield from (replace(p, sold_as=sold_as) for p in _rented(asked, candidate, way, base, quote))
+                undisturbed = _on_demand(catalog, asked, candidate) if way == "spot" else None
+                for pool in _rented(asked, candidate, way, base, quote):
+                    yield replace(pool, sold_as=sold_as, on_demand_usd=undisturbed)
                 continue
             for wired, bill, label in wirings_of(candidate, base):
                 yield from bought(catalog, asked, candidate, wired, bill, label, quote)
+
+
+def _on_demand(catalog: Catalog, asked: Portfolio, spot: NodeOption) -> float | None:
+    """US dollars for an hour of a node that nobody takes back: the question's own price, else the catalog's."""
+    stated = [c for c in asked.candidates if c.node == spot.node and c.price and c.ways == ("on-demand",)]
+    candidate = stated[0] if stated else replace(spot, price=None)
+    quote, _ = prices.quote(catalog, candidate, "on-demand", asked.price_factor)
+    return None if quote is None else quote.usd
 
 
 def _sold_in(catalog: Catalog, quote: Price, asked: Portfolio) -> str:

@@ -75,6 +75,8 @@ class SupplyPool:
     """Of which so much for each day that it is held, where a purchase is charged by its days."""
     restart_s: float = RESTART_S
     preemptions_per_node_s: float = 0.0
+    on_demand_usd: float | None = None
+    """Of spot: an hour of one node that nobody takes back; None where nobody sells it."""
     at_most: int | None = None
     """Nodes that can be had of `offer`."""
     offer: str = ""
