@@ -44,6 +44,7 @@ LATER = {
     "CommunicationRule": {"ranks", "pools"},
     "CallChoice": {"pools"},
     "Overlap": {"ep"},
+    "Reasons": {"other_software"},
 }
 """Record -> fields of schema version 1 that documents written before they existed do not have."""
 

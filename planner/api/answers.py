@@ -49,9 +49,11 @@ def plan(
     if several(cluster, options):
         if options.shortlist is not None:
             raise WrongQuestion("--shortlist: of plans on one pool; --top lists those over several")
+        from planner.hetero import dependence
         from planner.hetero import run as mixed_planning
 
-        return mixed_planning.plan(*pooled_request(model, cluster, options), progress)
+        asked = pooled_request(model, cluster, options)
+        return dependence.with_other_software(*asked, mixed_planning.plan(*asked, progress), progress)
     there = folder.named(options.site)
     known, wanted = request(model, cluster, options)
     if options.shortlist is not None:

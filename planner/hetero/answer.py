@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from planner import cost, document
 from planner.cost.figures import Layout
 from planner.document import PoolInUse, Solution
-from planner.hetero import stages
+from planner.hetero import releases, stages
 from planner.hetero.breakdown import breakdown
 from planner.hetero.bundles import MixedPlan
 from planner.hetero.groups import (
@@ -64,14 +64,13 @@ def solution(prepared: PreparedPools, found: MixedPlan) -> Solution:
     batch, used = prepared.setting.offer.batch, _pools_in_order(prepared, found)
     place = {pool: i for i, pool in enumerate(used)}
     groups = tuple(group_section(prepared, group, place) for group in found.groups)
-    splits_tensors = any(s.tp > 1 for g in groups for s in g.stages)
-    switches = prepared.switches
+    parallelism, overlap = _parallelism(prepared, groups), _overlap(prepared, groups)
     return Solution(
         request=prepared.request,
         question=prepared.pools,
         pools=tuple(_pool(prepared, pool, found.nodes[pool]) for pool in used),
         precision=prepared.precision,
-        parallelism=_parallelism(prepared, groups, sequence_parallel=splits_tensors and switches.sequence_parallel),
+        parallelism=parallelism,
         batch=schema.Batch(
             global_=batch,
             micro=max(g.micro for g in groups),
@@ -79,17 +78,14 @@ def solution(prepared: PreparedPools, found: MixedPlan) -> Solution:
             per_pool=sequences_per_pool(groups, len(used)),
         ),
         recompute=recompute_section(groups),
-        overlap=schema.Overlap(
-            tp=splits_tensors and switches.sequence_parallel and switches.tp_overlap,
-            dp=prepared.setting.dp_overlap,
-            p2p=False,
-        ),
+        overlap=overlap,
         step_time=found.time,
         breakdown=breakdown(prepared, found),
         model_flops=_model_flops(prepared, batch),
         fullest=fullest_stage(prepared, found, place),
         time_spread=max((prepared.time_spreads[pool] for pool in used), key=lambda spread: spread.half_width),
         memory_spread=prepared.memory_spread,
+        older=releases.older(prepared, found, parallelism, overlap),
     )
 
 
@@ -115,8 +111,16 @@ def _pool(prepared: PreparedPools, pool: int, nodes: int) -> PoolInUse:
     )
 
 
-def _parallelism(prepared: PreparedPools, groups: Sequence[schema.Group], *,
-                 sequence_parallel: bool) -> schema.Parallelism:  # fmt: skip
+def _overlap(prepared: PreparedPools, groups: Sequence[schema.Group]) -> schema.Overlap:
+    splits_tensors, switches = any(s.tp > 1 for g in groups for s in g.stages), prepared.switches
+    return schema.Overlap(
+        tp=splits_tensors and switches.sequence_parallel and switches.tp_overlap,
+        dp=prepared.setting.dp_overlap,
+        p2p=False,
+    )
+
+
+def _parallelism(prepared: PreparedPools, groups: Sequence[schema.Group]) -> schema.Parallelism:
     """The largest degrees of any stage; stages are those of the group with most of the batch."""
     every = [stage for group in groups for stage in group.stages]
     main, depth = max(groups, key=lambda g: g.sequences), max(len(g.stages) for g in groups)
@@ -134,7 +138,7 @@ def _parallelism(prepared: PreparedPools, groups: Sequence[schema.Group], *,
         dp_shard=shards if zero else 1,
         rank_order="tp-cp-ep-dp-pp",
         schedule="none" if depth == 1 else "1f1b",
-        sequence_parallel=sequence_parallel,
+        sequence_parallel=prepared.switches.sequence_parallel and any(s.tp > 1 for s in every),
         zero_stage=zero,
         zero_scope="full",
         cp_algorithm=context.algorithm(prepared.request.workload) if any(s.cp > 1 for s in every) else None,

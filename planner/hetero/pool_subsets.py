@@ -12,6 +12,7 @@ from planner.catalog import Catalog
 from planner.cost.goodput import RESTART_S
 from planner.hetero import answer, launchable, pipelines, problem, search
 from planner.hetero.answer import step_value, value_of
+from planner.hetero.bundles import MixedPlan
 from planner.question.joined import JobPool, Pools
 from planner.question.request import Request, preemptions, restart
 from planner.schema.plan import Plan, SearchSection
@@ -78,7 +79,7 @@ def identical_pipelines(catalog: Catalog, request: Request, pools: Pools, batch:
     """Mixed plans for one batch with pipelines of one kind: all of them are priced, on every set of pools that one can
     span and on any of their nodes, once with each policy of recomputation, which all stages then share.
     """
-    kept = [PreparedCache(catalog, request, pools, batch, policies=(each,)) for each in problem.able_policies(request)]
+    kept = [PreparedCache(catalog, request, pools, batch, policies=each) for each in _policies(request)]
     plans: list[tuple[float, Plan]] = []
     errors: dict[frozenset[str], ClusterwrightError] = {}
     done: list[frozenset[str]] = []
@@ -102,6 +103,35 @@ def identical_pipelines(catalog: Catalog, request: Request, pools: Pools, batch:
         if doc := answer.kept(prepared, mixed):
             plans.append((value_of(request, doc), doc))
     return Searched(tuple(plans), 0.0, sum(each.kinds for each in kept), tuple(errors.items()), tuple(done))
+
+
+def best_on(catalog: Catalog, request: Request, pools: Pools, part: Sequence[JobPool]) -> Plan | None:
+    """The best plan that uses all of some pools, and only these, of several; None where there is none."""
+    found: list[tuple[float, Plan]] = []
+    for batch in request.batches:
+        for policies in _policies(request):
+            try:
+                prepared, _ = PreparedCache(catalog, request, pools, batch, policies=policies).prepared(part)
+            except ClusterwrightError:
+                continue
+            exact = tuple(prepared.pools.all.index(p) for p in part)
+            docs = [answer.kept(prepared, mixed) for mixed in _exactly(prepared, exact)]
+            found += [(value_of(request, doc), doc) for doc in docs if doc]
+    return min(found, key=lambda entry: entry[0])[1] if found else None
+
+
+def _policies(request: Request) -> list[tuple[Recompute, ...]]:
+    """Policies of recomputation that are searched together: where pipelines are all of one kind, each by itself."""
+    return [(each,) for each in problem.able_policies(request)] if request.launchable else [()]
+
+
+def _exactly(prepared: problem.PreparedPools, exact: tuple[int, ...]) -> list[MixedPlan]:
+    """The best plan on just these pools, if there is one."""
+    if prepared.request.launchable:
+        mixed = launchable.best(prepared, exact)
+        return [] if mixed is None else [mixed]
+    found = search.search(prepared.setting, sets=[exact]).best
+    return [mixed for mixed in found if {pool for pool, count in enumerate(mixed.nodes) if count} == set(exact)]
 
 
 def _no_kind(part: Sequence[JobPool]) -> str:

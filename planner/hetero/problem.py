@@ -77,6 +77,8 @@ class PreparedPools:
     """Layer times measured elsewhere that hold on each pool."""
     layer_times: tuple[tuple[str, ...], ...]
     """For each pool, which measured layer times are used, which are not and why, in words."""
+    older: tuple[Figures, ...]
+    """Of every pool under the request's older release; none where it has none, or layer times were measured."""
 
 
 def fine(each: Sequence[JobPool]) -> bool:
@@ -110,7 +112,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
     depth = min(max(*alone, 2 * max(together, default=1), 1), layers)
     spread = Spread(*intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id))
     known = intervals.read(catalog)
-    widths = tuple(Spread(*how_sure(known, request, p.cluster.accelerator)) for p in each)
+    widths = tuple(Spread(*how_sure(known, request, p.cluster.accelerator, precision)) for p in each)
     tables = tuple(
         stages.priced(
             f,
@@ -155,7 +157,14 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
         setting,
         tuple(used.get(precision) for used, _ in profiled),
         layer_times,
+        () if any(tables_of) or not request.older else _older(catalog, request, each, precision),
     )
+
+
+def _older(catalog: Catalog, request: Request, each: Sequence[JobPool], precision: str) -> tuple[Figures, ...]:
+    asked = replace(request, release=request.older)
+    found = [resolve_efficiency(catalog, asked, pool.cluster.accelerator) for pool in each]
+    return tuple(_figures(asked, pool, reached, precision, {}) for pool, reached in zip(each, found, strict=True))
 
 
 ONLY: tuple[tuple[str, tuple[object, ...]], ...] = (

@@ -34,7 +34,7 @@ def time_spread(prepared: Prepared, candidate: Candidate) -> Spread:
     """The interval of a candidate's step time; under a runtime that stands for several, how far apart these predict it
     (standard deviation of the logarithm) adds to the variance.
     """
-    half, why = prepared.half_width, prepared.comparable
+    half, why = prepared.sure[candidate.options.precision]
     if not prepared.plausible:
         return Spread(half, why)
     times = [_time(figures, candidate) for figures in prepared.plausible]

@@ -35,10 +35,8 @@ class Prepared:
     figures: Figures
     blocks: tuple[Block, ...]
     targets: tuple[Target, ...]
-    half_width: float
-    """Of the 80 % interval of a step time, on a log scale."""
-    comparable: str
-    """The set of measured runs that it comes from."""
+    sure: Mapping[str, tuple[float, str]]
+    """By precision: half-width of the 80 % interval of a step time, on a log scale, and what it rests on."""
     profiles: Mapping[str, Profile]
     """Layer times measured elsewhere that hold here, by precision."""
     unused: tuple[str, ...]
@@ -94,10 +92,9 @@ def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | Non
     memory = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id)
     figures = _figures(request, fitted, sorted(kinds), measured, memory[0])
     targets = tuple(_target(request, block) for block in found)
-    half, comparable = how_sure(known, request, part)
+    sure = {name: how_sure(known, request, part, name) for name in kinds}
     older, plausible = _elsewhere(catalog, request, list(figures.devices)) if not measured else (None, ())
-    sure = (half, comparable, measured, unused, *memory)
-    return Prepared(request, fitted, figures, found, targets, *sure, older, plausible)
+    return Prepared(request, fitted, figures, found, targets, sure, measured, unused, *memory, older, plausible)
 
 
 def _elsewhere(
@@ -115,14 +112,16 @@ def _elsewhere(
     return older, tuple(under(runtime, release or runtime.releases[-1]) for runtime, release in known)
 
 
-def how_sure(known: Mapping[str, intervals.Width], request: Request, part: Accelerator) -> tuple[float, str]:
+def how_sure(
+    known: Mapping[str, intervals.Width], request: Request, part: Accelerator, precision: str
+) -> tuple[float, str]:
     """Half-width of the 80 % interval of a step time on some accelerator, log scale, and the runs it comes from."""
     work = request.workload
     return spread.half_width(
         known,
         spread.Situation(
             generation=part.generation,
-            precision=str(asked.values[0]) if (asked := request.pins.bounds.get("precision")) else "bf16",
+            precision=precision,
             kind="moe" if work.model.moe else "dense",
             runtime=request.runtime.measured_as or request.runtime.id,
             method=work.method.kind,
@@ -134,6 +133,7 @@ def how_sure(known: Mapping[str, intervals.Width], request: Request, part: Accel
 def resolve_efficiency(catalog: Catalog, request: Request, part: Accelerator) -> Efficiency:
     """What the request's runtime reaches on some accelerator; its notes say where no training run was measured."""
     found = reached(catalog, part, request.runtime, request.release)
+    found = replace(found, runtime=replace(found.runtime, **request.supposed))
     if intervals.measured(intervals.read(catalog), part.generation):
         return found
     note = f"no transformer's training run was fitted on {part.generation}: its interval is as wide as for unseen ones"

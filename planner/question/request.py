@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,9 @@ class Request:
     release: str
     older: str = ""
     """An older release whose step time is told beside, where the question states none."""
+    supposed: Mapping[str, Any] = field(default_factory=dict)
+    """Traits of the runtime (:class:`~planner.schema.efficiency.RuntimeEfficiency`) taken to be other than the
+    catalog says, to see what depends on them."""
     pins: Pins = field(default_factory=Pins)
     waived: frozenset[str] = frozenset()
     objective: str = "time"

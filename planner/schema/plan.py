@@ -227,6 +227,23 @@ class FrontPoint(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OtherSoftware(Record):
+    """Software as plausible as that assumed, under which other pools than the first plan's are the better choice."""
+
+    supposed: str
+    """What is otherwise, in words."""
+    uses: tuple[str, ...]
+    """Nodes of each pool in use, then: ``8 x dgx-a100-40gb``."""
+    step_time_s: float
+    """Of the best plan on them."""
+    own_uses: tuple[str, ...]
+    """The same of the best plan on the pools that the first plan uses."""
+    own_step_time_s: float
+    own_more: float
+    """How much more of the objective (time, money, energy) these take, as a fraction."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reasons(Record):
     """Why the first plan is first."""
 
@@ -234,6 +251,8 @@ class Reasons(Record):
     gains: dict[str, float]
     """Resource -> relative change of the step time at +10 % of it."""
     why_not: tuple[str, ...]
+    other_software: tuple[OtherSoftware, ...] | None = None
+    """What the choice of pools depends on; only in documents of questions over several pools of which it was tried."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -156,6 +156,7 @@ ABSENT = (
     "measured",
     "site",
     "shortlist",
+    "other_software",
 )
 """Keys that documents leave out where they have no value: of what few have."""
 

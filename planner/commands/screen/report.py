@@ -119,6 +119,7 @@ def _mixed(found: PlanSet) -> None:
     _time(best)
     _memory(best)
     _reasons(found)
+    report_mixed.depends(found, _seconds)
     if best.parallelism.groups:
         report_mixed.starts(best)
     report_mixed.search(found)

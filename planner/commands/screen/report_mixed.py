@@ -106,6 +106,19 @@ def starts(plan: Plan) -> None:
     render.labelled("Launchers", launchers)
 
 
+def depends(found: PlanSet, seconds: object) -> None:
+    """The software under which other pools than the first plan's are the better choice, with both figures."""
+    assert callable(seconds)
+    lost = {"time": "time", "energy": "energy"}.get(found.search.objective, "cost")
+    lines = []
+    for each in found.reasons.other_software or ():
+        then, own = " + ".join(each.uses), " + ".join(each.own_uses)
+        steps = f"{then} {seconds(each.step_time_s)}, {own} {seconds(each.own_step_time_s)}"
+        lines.append(f"{each.supposed}: {steps} ({format_percent(each.own_more)} more {lost})")
+    if lines:
+        render.labelled("Depends on", *lines)
+
+
 def search(found: PlanSet) -> None:
     """How the answer was found and how much better another could be."""
     s = found.search

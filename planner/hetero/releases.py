@@ -1,0 +1,68 @@
+"""What an older release of the runtime makes of a mixed plan: the same pipelines with the same shares of the batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from planner.hetero import bundles, pipelines, problem, stages
+from planner.hetero.bundles import MixedPlan
+from planner.hetero.groups import found_pipeline, one_config
+from planner.hetero.layer_split import LayerSplit
+from planner.hetero.pipelines import PipelineTemplates
+from planner.hetero.problem import PreparedPools
+from planner.schema.plan import OlderRelease, Overlap, Parallelism
+
+
+def older(prepared: PreparedPools, found: MixedPlan, parallelism: Parallelism, overlap: Overlap) -> OlderRelease | None:
+    """What the request's older release makes of a plan; None where the question states its release."""
+    request = prepared.request
+    if not prepared.older:
+        return None
+    late = request.runtime.lacks(request.older)
+    lacks = tuple(what for what in _used(prepared, parallelism, overlap) if what in late)
+    return OlderRelease(release=request.older, step_time_s=None if lacks else _time(prepared, found), lacks=lacks)
+
+
+def _used(prepared: PreparedPools, parallelism: Parallelism, overlap: Overlap) -> Iterator[str]:
+    """What of a runtime's axes a plan uses, as `since` names it."""
+    yield from (axis for axis in ("tp", "pp", "cp", "ep") if getattr(parallelism, axis) > 1)
+    switches = {"sequence_parallel": parallelism.sequence_parallel, "tp_overlap": overlap.tp, "dp_overlap": overlap.dp}
+    yield from (name for name, on in switches.items() if on)
+    yield from sorted({f"recompute={stage.recompute}" for group in parallelism.groups for stage in group.stages})
+    yield f"zero={parallelism.zero_stage}"
+    yield f"precision={prepared.precision}"
+
+
+def _time(prepared: PreparedPools, found: MixedPlan) -> float:
+    """Seconds of a step of the same groups by the older release's figures."""
+    kinds = pipelines.joined([_repriced(prepared, group.kind) for group in found.groups])
+    setting = replace(prepared.setting, kinds=kinds, stack=problem.joint_stack(prepared.older))
+    on = bundles.together(setting, kinds, np.array([group.copies for group in found.groups]))
+    factor = bundles.straggler_factor_on(setting, setting.network_of(on.pools))
+    shown = bundles.reductions(
+        setting, kinds, on.pools, on.replicas, on.replicas_per_domain, spans_pools=on.spans_pools
+    )
+    steps = np.array([float(group.micro_batches) for group in found.groups])
+    return float(np.max(bundles.kind_time(setting, kinds, factor, steps, shown)))
+
+
+def _repriced(prepared: PreparedPools, kind: int) -> PipelineTemplates:
+    """A kind of pipelines (its row among the templates) by the older release's figures: as deep, as cut, as dealt."""
+    chain, rows, split, _ = found_pipeline(prepared, kind)
+    tables, depth = list(prepared.tables), int(split.layers.shape[-1])
+    for (pool, _), row in zip(chain, rows, strict=True):
+        way, policies = one_config(prepared, pool, row), prepared.tables[pool].policies
+        tables[pool] = stages.priced(
+            prepared.older[pool], way, prepared.switches, prepared.precision, policies, depth, math.inf
+        )
+    first = [np.array([0]) for _ in chain]
+    costs = pipelines.chain_costs(chain, first, tables, prepared.links)
+    times = costs.each * split.layers[..., None] + costs.fixed
+    taken = np.take_along_axis(times, split.policy[..., None], axis=-1)[..., 0]
+    again = LayerSplit(split.layers, split.policy, taken.max(-1), taken.sum(-1))
+    index = int(prepared.setting.kinds.chain[kind])
+    return pipelines.columns(index, chain, first, prepared.setting.kinds.usage[[kind]], tables, again)
