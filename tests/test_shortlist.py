@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,16 @@ def listed() -> PlanSet:
 @cache
 def ranked() -> tuple[Plan, ...]:
     return cw.plan("llama3-8b", "dgx-h100:2", batch=128, top=60).plans
+
+
+RUN: dict[str, Any] = {
+    "runs": 1,
+    "ran_out": 0,
+    "step_time_s": 1.0,
+    "predicted_s": 1.0,
+    "half_width": 0.03,
+    "memory_bytes": None,
+}
 
 
 def options(count: int = 5, **more: object) -> ShortlistOptions:
@@ -73,7 +84,7 @@ def test_near_what_was_measured_comes_first_among_ties() -> None:
 
 
 def test_what_was_run_or_cannot_be_started_is_left_out() -> None:
-    run = replace(ranked()[0], measured=MeasuredSection(runs=1, step_time_s=1.0, memory_bytes=None))
+    run = replace(ranked()[0], measured=MeasuredSection(**RUN))
     plans = (run, *ranked()[1:])
     assert 0 not in shortlist.pick(plans, options(60))
     able = shortlist.pick(ranked(), options(60, able=lambda plan: plan.parallelism.tp == 1))
@@ -126,7 +137,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     stub.parent.mkdir()
     stub.write_text(STUB)
     stub.chmod(0o755)
-    (tmp_path / "a.log").write_text("\n".join(logs.megatron()))
+    (tmp_path / "a.log").write_text("\n".join(logs.megatron([3.5 * time for time in logs.STEADY])))
     return tmp_path / "trial"
 
 
@@ -147,7 +158,7 @@ def test_runs_go_on_when_one_fails_and_are_learned_from(
     assert isinstance(first, Plan) and isinstance(second, Plan)
     keys = {cells.key(cells.of_plan(plan)): plan for plan in again.plans}
     measured = keys[cells.key(cells.of_plan(first))].measured
-    assert measured is not None and measured.step_time_s == 4.0
+    assert measured is not None and measured.step_time_s == 14.0
     assert cells.key(cells.of_plan(second)) not in keys
 
 

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planner import document, launchers, planning
+from planner import document, launchers, planning, verify
 from planner.base.errors import WrongQuestion
-from planner.base.units import format_percent, format_seconds
+from planner.base.units import format_many, format_percent, format_seconds
 from planner.catalog import Catalog, load
 from planner.launchers import facts
 from planner.launchers.bundle import refusals, trainers
@@ -24,6 +24,7 @@ from planner.site import runs as site_runs
 from planner.site.folder import Site
 from planner.site.learning import LearntRow
 from planner.site.measuring import Measured
+from planner.site.runs import SiteRuns
 
 DOUBTFUL = 2.0
 """Times that a prediction of what really ran is hardly ever off: 8 of 2,380 published runs are, outside one sweep over
@@ -99,31 +100,34 @@ class Lesson:
         }
 
 
-def section(
-    there: Site, fit: dict[str, Any] | None, out_of_memory: Sequence[str] = (), next_rank: int | None = None
-) -> SiteSection:
-    """What a site's runs say of its predictions, by the document of the fit to them."""
+def section(there: Site, fit: dict[str, Any] | None, **about: Any) -> SiteSection:
+    """What a site's runs say of its predictions, by the document of the fit to them; `about` the plans at hand."""
     return SiteSection(
         name=there.profile.name,
         runs=fit["rows"] if fit else 0,
         frameworks=fit["frameworks"] if fit else 0,
-        error_before=fit["before"]["mape"] if fit else None,
+        error_before=fit["before"]["mape"] if fit and fit["rows"] else None,
         error_after=fit["left_out"]["mape"] if fit and fit["rows"] > 1 else None,
-        out_of_memory=tuple(out_of_memory),
-        next_rank=next_rank,
+        changed=learning.changed(there, fit),
+        **{"out_of_memory": (), "next_rank": None, "fastest_run": None} | about,
     )
 
 
 def judgement(site: SiteSection) -> str:
     """``lab: 3 runs, 1 framework: error before 14.0 %, after 4.2 % (each configuration held out)``."""
+    if site.changed:
+        since = (
+            f"since the fit to {format_many(site.runs, 'run')}, which predicts" if site.runs else "without a fit to it"
+        )
+        return f"{site.name}: runs.csv has changed {since}; clusterwright calibrate --site DIR fits again"
     if site.error_before is None:
         return f"{site.name}: no run that can be predicted yet; the built-in efficiencies stay"
-    runs = f"{site.runs:,} run{'' if site.runs == 1 else 's'}"
-    frameworks = f"{site.frameworks} framework{'' if site.frameworks == 1 else 's'}"
     after = "one run alone cannot be held out"
     if site.error_after is not None:
         after = f"after {format_percent(site.error_after)} (each configuration held out)"
-    return f"{site.name}: {runs}, {frameworks}: error before {format_percent(site.error_before)}, {after}"
+        after += "; no better yet: rely on what was measured" if site.error_after > site.error_before else ""
+    of = f"{format_many(site.runs, 'run')}, {format_many(site.frameworks, 'framework')}"
+    return f"{site.name}: {of}: error before {format_percent(site.error_before)}, {after}"
 
 
 def of_site(site: Path | None) -> Site:
@@ -175,13 +179,11 @@ def lesson(
 
 
 def _possible(found: Sequence[Measured], plans: Sequence[Plan]) -> None:
-    """Refuses what no machine of the plans can do: ``MFU = MFU of the plan x its time / the measured one`` above 2, as
-    MFU counts the masked half of attention, too.
-    """
-    least = min((p.prediction.mfu * p.prediction.step_time_s for p in plans if p.prediction.mfu), default=0.0)
+    """Refuses what no machine of the plans can do: the matrix products alone take longer at the peak rate."""
+    least = min((verify.least_step_time(plan) for plan in plans), default=0.0)
     for each in found:
         time = float(each.row.get("step_time_s") or 0.0)
-        if 0.0 < time < least / 2:
+        if 0.0 < time < least:
             share = format_percent(least / time, 0)
             raise WrongQuestion(
                 f"{each.row['id']}: {format_seconds(time)} a step is {share} of the peak rate; at the peak it takes "
@@ -207,6 +209,20 @@ def _plan_next_to(log: Path) -> tuple[Plan, ...]:
     return _plans(path, None) if path.is_file() else ()
 
 
+def estimate(known: Catalog, wanted: Request, site: Path | None) -> PlanSet:
+    """As :func:`planner.planning.estimate`, with what a site has measured where one is named.
+
+    Raises:
+        WrongQuestion: the configuration is not legal, or the site's files cannot be read.
+        NoAnswer: it does not fit into expanded memory.
+    """
+    there = folder.named(site)
+    if there is None:
+        return planning.estimate(known, wanted)
+    found = planning.estimate(known, wanted, site_runs.of_site(there))
+    return replace(found, site=section(there, learning.latest(there)))
+
+
 def plan(
     there: Site,
     known: Catalog,
@@ -222,9 +238,20 @@ def plan(
     """
     runs = site_runs.of_site(there)
     found = planning.plan(known, wanted, progress, runs, pick)
-    unmeasured = next((each.rank for each in found.plans if each.measured is None), None)
-    excluded = [learning.described(row) for row in runs.out_of_memory(wanted)]
-    return replace(found, site=section(there, learning.latest(there), excluded, unmeasured))
+    about = section(
+        there,
+        learning.latest(there),
+        out_of_memory=tuple(learning.described(row) for row in runs.out_of_memory(wanted)),
+        next_rank=next((each.rank for each in found.plans if each.measured is None), None),
+        fastest_run=None if any(each.measured for each in found.plans) else _fastest(runs, wanted),
+    )
+    return replace(found, site=about)
+
+
+def _fastest(runs: SiteRuns, wanted: Request) -> str | None:
+    """The fastest configuration that answers a request and was run, in words."""
+    found = runs.fastest(wanted)
+    return None if found is None else f"{learning.described(found[0])}: {format_seconds(found[1])} a step"
 
 
 def shortlist(

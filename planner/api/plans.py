@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, TypedDict, Unpack
 
 from planner import planning
-from planner.api import answers, records
+from planner.api import answers, learning, records
 from planner.api.entry import entry
 from planner.question.asked import Named, PlanOptions, pinned_request
 from planner.schema.images import ImagePlan
@@ -185,7 +185,8 @@ def estimate(
         catalog=_folder(catalog), site=_folder(site),
     )  # fmt: skip
     given = (*_texts(settings), *_texts(axes))
-    return planning.estimate(*pinned_request(records.as_model(model), records.as_clusters(cluster), given, options))
+    asked = pinned_request(records.as_model(model), records.as_clusters(cluster), given, options)
+    return learning.estimate(*asked, options.site)
 
 
 @entry

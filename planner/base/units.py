@@ -167,3 +167,8 @@ def format_risk(fraction: float) -> str:
 def format_percent(fraction: float, places: int = 1) -> str:
     """A fraction as per cent: ``46.9 %``."""
     return f"{100 * fraction:.{places}f} %"
+
+
+def format_many(count: int, what: str) -> str:
+    """``1 run``, ``1,200 runs``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

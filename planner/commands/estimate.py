@@ -26,10 +26,11 @@ def estimate(
       clusterwright estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5
       clusterwright estimate llama3-8b --cluster dgx-a100-80gb:1 --runtime fsdp2 micro=2 recompute=full
     """  # noqa: D301 - click reads the control character itself
-    from planner import planning
+    from planner.api import learning
     from planner.commands.screen import report
     from planner.question.asked import PlanOptions, pinned_request
 
-    found = planning.estimate(*pinned_request(model, cluster, settings, PlanOptions(**asked)))
+    options = PlanOptions(**asked)
+    found = learning.estimate(*pinned_request(model, cluster, settings, options), options.site)
     report.deliver(found, as_json=as_json, output=output)
     return 0 if found.search.feasible else 1

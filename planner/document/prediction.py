@@ -31,6 +31,8 @@ def _step_interval(found: Solution) -> schema.Interval:
     spread, known = found.time_spread, "predictions of runs of labs left out of the fit"
     if found.heterogeneous:
         known = "the widest of the pools', no mixed run among them"
+    if found.measured is not None:
+        known = "what the site has measured"
     modelled = any(each.profile is not None for each in found.pools)
     return schema.Interval(
         low=found.step_time * math.exp(-spread.half_width),

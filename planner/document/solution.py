@@ -78,9 +78,9 @@ class Solution:
     waived: tuple[str, ...] = ()
     """Rules of division that the plan breaks."""
     step_time: float
-    """Seconds."""
+    """Seconds: predicted, or measured."""
     breakdown: Mapping[str, float]
-    """Seconds of a step by cause; they add up to `step_time`."""
+    """Seconds of a step by cause; they add up to the predicted step time."""
     model_flops: float
     """Of a step."""
     fullest: FullestStage
@@ -88,6 +88,8 @@ class Solution:
     memory_spread: Spread
     older: schema.OlderRelease | None = None
     """What an older release of the runtime makes of it."""
+    measured: schema.MeasuredSection | None = None
+    """The runs that `step_time` was measured in, and what was predicted in its place."""
 
     @property
     def heterogeneous(self) -> bool:

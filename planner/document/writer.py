@@ -45,6 +45,7 @@ def write(found: Solution, rank: int) -> schema.Plan:
         constraints=constraints(found, prediction.memory, run),
         assumptions=assumptions(found),
         waived=found.waived or None,
+        measured=found.measured,
     )
 
 

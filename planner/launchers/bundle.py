@@ -224,7 +224,7 @@ def _header(plan: Plan, target: str) -> str:
     return (
         f"{plan.workload.name} on {plan.cluster.name}: {target}, plan {plan.rank}\n"
         f"TP {p.tp}, PP {p.pp}, VPP {p.vpp}, CP {p.cp}, EP {p.ep}, DP {p.dp}, ZeRO-{p.zero_stage}, {plan.precision}, "
-        f"{format_seconds(plan.prediction.step_time_s)} a step predicted"
+        f"{format_seconds(plan.prediction.step_time_s)} a step {'measured' if plan.measured else 'predicted'}"
     )
 
 
@@ -248,11 +248,11 @@ def _announced(name: str, text: str, missing: Sequence[EnvironmentSetting]) -> s
 
 def _readme(plan: Plan, made: Bundle) -> str:
     """Four lines."""
-    step = format_seconds(plan.prediction.step_time_s)
+    step = f"{format_seconds(plan.prediction.step_time_s)} a step {'measured' if plan.measured else 'predicted'}"
     fill = ", ".join(f"{placeholder(s.name)} ({s.says})" for s in made.missing)
     lost = "; ".join(f"{loss.field} ({loss.why})" for loss in made.losses)
     lines = (
-        f"{plan.workload.name} on {plan.cluster.name} with {made.target}: {step} a step predicted.",
+        f"{plan.workload.name} on {plan.cluster.name} with {made.target}: {step}.",
         f"Start: {made.start}",
         f"Fill in: {fill or 'nothing'}{' (clusterwright export --set NAME=VALUE)' if fill else ''}",
         f"Not taken over: {lost or 'nothing'}",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 
 from planner import cost, document
+from planner.base.units import format_many
 from planner.cost import hierarchy, memory, pipeline, sharding
 from planner.cost.figures import Grid
 from planner.document import FullestStage, PoolInUse, Solution, Spread
 from planner.models import context
 from planner.planning import releases
+from planner.planning.site_runs import MeasuredRuns
 from planner.question.joined import JobPool, Pools
 from planner.question.prepared import Prepared
 from planner.schema import plan as schema
@@ -20,9 +22,21 @@ from planner.space.grid import single_grid
 from planner.space.rules import RuleSetting, broken
 
 
-def plan(prepared: Prepared, candidate: Candidate, rank: int) -> schema.Plan:
-    """Everything that is known of one candidate, as the plan of that rank (from 1)."""
-    return document.write(solution(prepared, candidate), rank)
+def plan(prepared: Prepared, candidate: Candidate, rank: int, runs: MeasuredRuns | None = None) -> schema.Plan:
+    """Everything that is known of one candidate, as the plan of that rank (from 1).
+
+    Of one that a site has run, the step time is the measurement, and so is all that follows from it.
+    """
+    predicted = solution(prepared, candidate)
+    found = document.write(predicted, rank)
+    measured = runs.measured(found) if runs else None
+    return found if measured is None else document.write(_as_measured(predicted, measured), rank)
+
+
+def _as_measured(predicted: Solution, measured: schema.MeasuredSection) -> Solution:
+    """The solution with its measured step time, and the interval that its runs leave."""
+    spread = Spread(measured.half_width, f"{format_many(measured.runs, 'run')} of this plan")
+    return replace(predicted, step_time=measured.step_time_s, time_spread=spread, measured=measured)
 
 
 def solution(prepared: Prepared, candidate: Candidate) -> Solution:
@@ -119,17 +133,15 @@ def fullest_stage(prepared: Prepared, grid: Grid, pp: int) -> FullestStage:
     return FullestStage(stage=stage, pool=0, held=found[index], expanded_capacity=capacity)
 
 
-def front_point(prepared: Prepared, candidate: Candidate) -> schema.FrontPoint:
-    """One point of the front, short."""
-    layout = candidate.layout
-    run = document.money_section(solution(prepared, candidate))
-    degrees = " ".join(f"{axis.upper()}{layout[axis]}" for axis in ("tp", "pp", "cp", "ep", "dp") if layout[axis] > 1)
-    policy = candidate.options.recompute.name
+def front_point(found: schema.Plan) -> schema.FrontPoint:
+    """A plan as one point of the front, short."""
+    cut, policy = found.parallelism, found.recompute.policy
+    degrees = " ".join(f"{axis.upper()}{n}" for axis in ("tp", "pp", "cp", "ep", "dp") if (n := getattr(cut, axis)) > 1)
     return schema.FrontPoint(
         label=f"{degrees or 'one rank'}{'' if policy == 'none' else f', recompute {policy}'}",
-        accelerators=layout["nodes"] * prepared.request.cluster.node.accelerators,
-        step_time_s=candidate.time,
-        days=run.days,
-        usd_total=run.usd_total,
-        memory_bytes=candidate.memory,
+        accelerators=found.cluster.accelerators,
+        step_time_s=found.prediction.step_time_s,
+        days=found.money.days,
+        usd_total=found.money.usd_total,
+        memory_bytes=found.prediction.memory.total_bytes,
     )

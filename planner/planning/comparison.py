@@ -80,12 +80,8 @@ def compare(first: Plan, second: Plan) -> Comparison:
 
 
 def _rates(plan: Plan) -> tuple[float, float]:
-    """The 80 % interval of tokens per second; the prediction alone where a plan states none, the measurement where it
-    was run.
-    """
+    """The 80 % interval of tokens per second; the prediction alone where a plan states none."""
     rate, time = plan.prediction.tokens_per_s, plan.prediction.step_time_s
-    if plan.measured is not None:
-        return (rate * time / plan.measured.step_time_s,) * 2
     interval = plan.prediction.intervals.get("step_time_s")
     return (rate, rate) if interval is None else (rate * time / interval.high, rate * time / interval.low)
 

@@ -74,7 +74,7 @@ def _binds(best: Plan, gained: dict[str, float]) -> tuple[str, ...]:
     ]
     parts = best.prediction.breakdown
     largest = max(parts, key=lambda name: parts[name])
-    lines.append(f"{largest} ({format_percent(parts[largest] / best.prediction.step_time_s, 0)} of the step)")
+    lines.append(f"{largest} ({format_percent(parts[largest] / best.predicted_s, 0)} of the step)")
     return tuple(lines)
 
 
@@ -129,13 +129,8 @@ def _compared(objective: str, best: Plan, other: Plan) -> tuple[tuple[str, str],
     if objective != "time" and best.money.usd_total is not None and other.money.usd_total is not None:
         # All nodes are of one kind: energy goes with money.
         words = ("more energy", "less energy") if objective == "energy" else ("dearer", "cheaper")
-        return words, _as_measured(best, best.money.usd_total), _as_measured(other, other.money.usd_total)
-    return ("slower", "faster"), _as_measured(best, best.money.days), _as_measured(other, other.money.days)
-
-
-def _as_measured(plan: Plan, predicted: float) -> float:
-    """What grows with the step time, with the measured one of a plan that was run."""
-    return predicted * plan.measured.step_time_s / plan.prediction.step_time_s if plan.measured else predicted
+        return words, best.money.usd_total, other.money.usd_total
+    return ("slower", "faster"), best.money.days, other.money.days
 
 
 def _grown(best: Plan, other: Plan) -> str:

@@ -11,13 +11,14 @@ from planner.catalog import Catalog, cluster
 from planner.cost import hierarchy, memory, pipeline
 from planner.models.parameters import parameters
 from planner.models.workload import workload
-from planner.planning import answer
-from planner.question.prepared import Prepared, prepare, problem
+from planner.planning import answer, measured
+from planner.planning.measured import Ranking
+from planner.planning.site_runs import MeasuredRuns
+from planner.question.prepared import Prepared, prepare
 from planner.question.request import Request
 from planner.schema.plan import FrontPoint
 from planner.schema.workload import Workload
-from planner.search.bounded import Bounded
-from planner.search.problem import Candidate, SearchResult
+from planner.search.problem import Candidate
 from planner.space.grid import single_grid
 
 _DAY = 86400.0
@@ -34,11 +35,13 @@ def overflowing(prepared: Prepared, placed: Candidate) -> str:
     )
 
 
-def nothing_fits(catalog: Catalog, prepared: Prepared, found: SearchResult) -> str:
-    """What binds when no plan is feasible, and the smallest change that would help."""
-    request = prepared.request
+def nothing_fits(catalog: Catalog, prepared: Prepared, ranking: Ranking, runs: MeasuredRuns | None = None) -> str:
+    """What binds when no plan is feasible, and the smallest change that would help; with what a site has measured."""
+    request, found = prepared.request, ranking.found
+    if found.feasible and request.deadline_s is None and request.max_cost_usd is None:
+        return "every plan that is predicted to fit has run out of memory at this site; try a lower --oom-risk"
     if found.feasible:
-        return _beyond_limits(catalog, request)
+        return _beyond_limits(catalog, request, runs)
     w, accelerator, asked = request.workload, request.cluster.accelerator, request.cluster
     closest = found.closest
     lines = [
@@ -69,31 +72,31 @@ def _states(workload: Workload) -> str:
     return f"; weights and {workload.optimizer.id} states alone are {format_bytes(held)}"
 
 
-def _beyond_limits(catalog: Catalog, request: Request) -> str:
+def _beyond_limits(catalog: Catalog, request: Request, runs: MeasuredRuns | None) -> str:
     """Plans fit into memory and break a limit: the least that each limit, or the question, must give."""
     limits = [
         f"a deadline of {format_seconds(request.deadline_s)}" if request.deadline_s is not None else "",
         f"a budget of {format_usd(request.max_cost_usd)}" if request.max_cost_usd is not None else "",
     ]
-    ways = [*_later(catalog, request), *_dearer(catalog, request)]
+    ways = [*_later(catalog, request, runs), *_dearer(catalog, request, runs)]
     if not ways:
         # Neither limit can be kept alone.
-        fastest = _least(catalog, replace(request, max_cost_usd=None, deadline_s=None), "time")
-        cheapest = _least(catalog, replace(request, max_cost_usd=None, deadline_s=None), "cost")
+        fastest = _least(catalog, replace(request, max_cost_usd=None, deadline_s=None), "time", runs)
+        cheapest = _least(catalog, replace(request, max_cost_usd=None, deadline_s=None), "cost", runs)
         if fastest and cheapest:
             ways = list(dict.fromkeys((_paid(fastest), _paid(cheapest))))
     for count in _growing(request.cluster.count):
-        if _least(catalog, _on(request, count), request.objective):
+        if _least(catalog, _on(request, count), request.objective, runs):
             ways.append(_nodes(request, count))
             break
     suggestion = f"\nWhat would do: {'; or '.join(ways)}." if ways else ""
     return f"No plan keeps {' and '.join(limit for limit in limits if limit)}.{suggestion}"
 
 
-def _later(catalog: Catalog, request: Request) -> list[str]:
+def _later(catalog: Catalog, request: Request, runs: MeasuredRuns | None) -> list[str]:
     if request.deadline_s is None:
         return []
-    point = _least(catalog, replace(request, deadline_s=None), "time")
+    point = _least(catalog, replace(request, deadline_s=None), "time", runs)
     kept = " within the budget" if request.max_cost_usd is not None else ""
     return (
         [f"{format_seconds(point.days * _DAY)} at the fastest{kept} (--deadline '{_days_up(point.days)}')"]
@@ -102,10 +105,10 @@ def _later(catalog: Catalog, request: Request) -> list[str]:
     )
 
 
-def _dearer(catalog: Catalog, request: Request) -> list[str]:
+def _dearer(catalog: Catalog, request: Request, runs: MeasuredRuns | None) -> list[str]:
     if request.max_cost_usd is None:
         return []
-    point = _least(catalog, replace(request, max_cost_usd=None), "cost")
+    point = _least(catalog, replace(request, max_cost_usd=None), "cost", runs)
     if point is None or point.usd_total is None:
         return []
     kept = " within the deadline" if request.deadline_s is not None else ""
@@ -125,14 +128,14 @@ def _days_up(days: float) -> str:
     return f"{math.ceil(days * _DAY)} s"
 
 
-def _least(catalog: Catalog, request: Request, objective: str) -> FrontPoint | None:
+def _least(catalog: Catalog, request: Request, objective: str, runs: MeasuredRuns | None = None) -> FrontPoint | None:
     """The best plan by an objective that keeps the request's limits, if there is one."""
     try:
         prepared = prepare(catalog, replace(request, objective=objective))
     except ClusterwrightError:
         return None
-    best = Bounded().search(problem(prepared, 1)).best
-    return answer.front_point(prepared, best[0]) if best else None
+    best = measured.search(catalog, prepared, runs, top=1).plans
+    return answer.front_point(best[0]) if best else None
 
 
 def _what_fits(catalog: Catalog, request: Request) -> list[str]:

@@ -1,85 +1,110 @@
-"""Plans in the order of what is known of them: by their measurement, and without those that ran out of memory."""
+"""A search whose answer is in the order of what is known: a plan that a site has run has the step time that it took.
+
+All that follows from a step time (rank, tokens per second, days, dollars, limits) follows from the measured one, since
+it is put in place of the predicted one where a candidate becomes a plan (:func:`planner.planning.answer.plan`), and
+nowhere else. What ran out of memory is no plan.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from planner.base.errors import ClusterwrightError, NoAnswer
+from planner.base.errors import ClusterwrightError
 from planner.catalog import Catalog
 from planner.planning import answer
+from planner.planning.site_runs import MeasuredRuns
 from planner.question.prepared import Prepared, prepare, problem
 from planner.question.request import Request
-from planner.schema.plan import MeasuredSection, Plan
+from planner.schema.plan import Plan
 from planner.search.bounded import Bounded
-from planner.search.problem import Candidate
+from planner.search.problem import Candidate, SearchResult
 from planner.space.axes import Pins
 
-
-class MeasuredRuns(Protocol):
-    """What a site knows of plans."""
-
-    def pins(self, request: Request) -> Sequence[Pins]:
-        """The configurations of runs that answer the request."""
-        ...
-
-    def key(self, plan: Plan) -> Hashable:
-        """What plans share that one run measures."""
-        ...
-
-    def measured(self, plan: Plan) -> MeasuredSection | None:
-        """The runs that followed the plan."""
-        ...
-
-    def ran_out(self, plan: Plan) -> bool:
-        """Whether the plan ran out of memory, and never ran."""
-        ...
+LIMITS = ("deadline", "budget")
+"""Constraints that a measured step time may keep or break against the prediction."""
+ROUNDING = 1e-9
+"""Share of a limit by which a plan may seem to break it: the search multiplies in another order."""
+WIDER = 4
+"""Times as many plans are searched where too many of those found are none: they ran out of memory, or were slow."""
 
 
-def ranked(
-    catalog: Catalog, prepared: Prepared, found: Sequence[Candidate], runs: MeasuredRuns
-) -> tuple[tuple[Candidate, ...], tuple[Plan, ...]]:
-    """The best of what was found and of what was measured: of a measured plan the objective is as its step time was.
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What was found, and its best as plans, best first: `found.best` holds their candidates as they were predicted."""
+
+    found: SearchResult
+    plans: tuple[Plan, ...]
+    as_predicted: bool = True
+    """Whether the first is the one that is predicted to be best."""
+
+
+def search(
+    catalog: Catalog,
+    prepared: Prepared,
+    runs: MeasuredRuns | None = None,
+    *,
+    top: int,
+    front: bool = False,
+    advance: Callable[[int], None] | None = None,
+) -> Ranking:
+    """The best `top` plans of a prepared question.
 
     Arguments:
         catalog: Where the question was prepared from.
         prepared: The question.
-        found: Candidates of the search, best first, more than are asked for.
-        runs: What was measured.
-
-    Raises:
-        NoAnswer: every plan of the search has run out of memory.
+        runs: What was measured, if anything.
+        top: How many.
+        front: Whether to find the front of objective against memory, too.
+        advance: Told how many candidates have been dealt with.
     """
-    pairs: dict[Hashable, tuple[Candidate, Plan]] = {}
-    for candidate in (*_run(catalog, prepared.request, runs), *found):
-        plan = answer.plan(prepared, candidate, 1)
-        pairs.setdefault(runs.key(plan), (candidate, replace(plan, measured=runs.measured(plan))))
-    best = sorted((pair for pair in pairs.values() if not runs.ran_out(pair[1])), key=_value)
-    if not best:
-        raise NoAnswer("every plan that is predicted to fit has run out of memory at this site; try a lower --oom-risk")
-    kept = best[: prepared.request.top]
-    plans = tuple(replace(plan, rank=rank) for rank, (_, plan) in enumerate(kept, 1))
-    return tuple(candidate for candidate, _ in kept), plans
+    if runs is None:
+        found = Bounded(front=front).search(problem(prepared, top), advance)
+        plans = tuple(answer.plan(prepared, candidate, rank) for rank, candidate in enumerate(found.best, 1))
+        return Ranking(found, plans)
+    own, wanted = list(_run(catalog, prepared.request, runs)), top + len(runs.pins(prepared.request))
+    while True:
+        found = Bounded(front=front).search(problem(prepared, wanted), advance)
+        ranking = _ranked(prepared, found, own, runs, top)
+        if len(ranking.plans) == top or len(found.best) < wanted:
+            return ranking
+        wanted, advance = WIDER * wanted, None
+
+
+def _ranked(prepared: Prepared, found: SearchResult, own: Sequence[Candidate], runs: MeasuredRuns, top: int) -> Ranking:
+    """The best of what was found and of what was run, by the objective at the step time that is known."""
+    pairs = [(candidate, answer.plan(prepared, candidate, 1, runs)) for candidate in found.best]
+    there = {runs.key(plan) for _, plan in pairs}
+    more = [(candidate, answer.plan(prepared, candidate, 1, runs)) for candidate in own]
+    pairs += [pair for pair in more if runs.key(pair[1]) not in there]
+    able = [pair for pair in pairs if not runs.ran_out(pair[1]) and _keeps_limits(pair[1])]
+    kept = sorted(able, key=_value)[:top]
+    return Ranking(
+        found=replace(found, best=tuple(candidate for candidate, _ in kept)),
+        plans=tuple(replace(plan, rank=rank) for rank, (_, plan) in enumerate(kept, 1)),
+        as_predicted=bool(kept and found.best) and kept[0][0] == found.best[0],
+    )
 
 
 def _value(pair: tuple[Candidate, Plan]) -> float:
-    """The objective, with the measured step time in place of the predicted one."""
+    """The objective, which grows with the step time."""
     candidate, plan = pair
-    ratio = plan.measured.step_time_s / candidate.time if plan.measured else 1.0
-    return candidate.value * ratio
+    return candidate.value * plan.prediction.step_time_s / candidate.time
 
 
-def _run(catalog: Catalog, request: Request, runs: MeasuredRuns) -> list[Candidate]:
-    """The candidates that were run, in the switches predicted to be fastest."""
-    found: list[Candidate] = []
+def _keeps_limits(plan: Plan) -> bool:
+    """Whether the deadline and the budget hold, by the step time that is known."""
+    return all(each.slack >= -ROUNDING * each.limit for each in plan.constraints if each.name in LIMITS)
+
+
+def _run(catalog: Catalog, request: Request, runs: MeasuredRuns) -> Iterator[Candidate]:
+    """The candidates that were run, in the switches predicted to be fastest; limits are for what they took."""
+    free = replace(request, top=1, deadline_s=None, max_cost_usd=None)
     for pins in runs.pins(request):
         if not all(request.pins.allow(axis, bound) for axis, bound in pins.bounds.items()):
             continue
-        bounds = {**request.pins.bounds, **pins.bounds}
         try:
-            own = prepare(catalog, replace(request, pins=Pins(bounds), top=1))
+            own = prepare(catalog, replace(free, pins=Pins({**request.pins.bounds, **pins.bounds})))
         except ClusterwrightError:
             continue  # what was run is not legal under the pins of this question
-        found += Bounded().search(problem(own, 1)).best
-    return found
+        yield from Bounded().search(problem(own, 1)).best

@@ -10,16 +10,18 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from planner import verify
-from planner.base.errors import ClusterwrightError, NoAnswer
+from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.planning import answer, explain, infeasible, measured
-from planner.planning.measured import MeasuredRuns
+from planner.planning.measured import Ranking
+from planner.planning.site_runs import MeasuredRuns
 from planner.question.prepared import Prepared, prepare, problem
 from planner.question.request import Request
 from planner.schema.plan import FrontPoint, Plan, PlanSet, SearchSection
 from planner.search.bounded import Bounded
 from planner.search.costing import near_duplicates
 from planner.search.problem import SearchResult
+from planner.verify.prediction import hardware_is_not_beaten
 
 Progress = Callable[[str, float], AbstractContextManager[Callable[[int], None]]]
 """Given what is done and how many units of it, a context that yields ``advance(n)``."""
@@ -41,20 +43,12 @@ def plan(
     """
     started, cpu = time.perf_counter(), time.process_time()
     prepared = prepare(catalog, request)
-    extra = len(runs.pins(prepared.request)) if runs else 0
-    asked = problem(prepared, request.top + extra)
-    with progress("search", asked.candidates) if progress else nullcontext() as advance:
-        found = Bounded(front=True).search(asked, advance)
-    if not found.best:
-        raise NoAnswer(infeasible.nothing_fits(catalog, prepared, found))
-    section = _search_section(prepared, found)
-    if runs is None:
-        plans = tuple(answer.plan(prepared, candidate, rank) for rank, candidate in enumerate(found.best, 1))
-    else:
-        candidates, plans = measured.ranked(catalog, prepared, found.best, runs)
-        if candidates[0] != found.best[0]:
-            section = replace(section, near_duplicates=1)  # of the plan that is predicted to be best
-        found = replace(found, best=candidates)
+    with progress("search", problem(prepared, 1).candidates) if progress else nullcontext() as advance:
+        ranking = measured.search(catalog, prepared, runs, top=request.top, front=True, advance=advance)
+    if not ranking.plans:
+        raise NoAnswer(infeasible.nothing_fits(catalog, prepared, ranking, runs))
+    section = _search_section(prepared, ranking)
+    found, plans = ranking.found, ranking.plans
     if pick is not None:
         places = pick(plans)
         if not places:
@@ -65,7 +59,7 @@ def plan(
         search=section,
         plans=plans,
         reasons=explain.reasons(prepared, found, plans),
-        front=_front(catalog, prepared, found),
+        front=_front(catalog, prepared, found, runs),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),
             "cpu_s": round(time.process_time() - cpu, 3),
@@ -87,25 +81,29 @@ def best(catalog: Catalog, request: Request) -> tuple[Plan, SearchSection]:
         NoAnswer: layouts exist, and none fits into memory or within the limits; the message says what would.
     """
     prepared = prepare(catalog, replace(request, top=1))
-    found = Bounded().search(problem(prepared, 1))
-    if not found.best:
-        raise NoAnswer(infeasible.nothing_fits(catalog, prepared, found))
-    return answer.plan(prepared, found.best[0], 1), _search_section(prepared, found)
+    ranking = measured.search(catalog, prepared, top=1)
+    if not ranking.plans:
+        raise NoAnswer(infeasible.nothing_fits(catalog, prepared, ranking))
+    return ranking.plans[0], _search_section(prepared, ranking)
 
 
 def _second_opinion(plan: Plan, *, may_exceed_limits: bool = False) -> None:
     """Checks a plan by code that never saw the search; what it finds is a defect of this program, not of the
-    question.
+    question. Only a measurement may be wrong by itself.
     """
     try:
         verify.check(plan, may_exceed_limits=may_exceed_limits)
     except verify.Inconsistent as error:
+        if plan.measured and all(each.name == hardware_is_not_beaten.__name__ for each in error.violations):
+            raise WrongQuestion(f"the site's journal holds a run that cannot be: {error}; see runs.csv") from None
         raise AssertionError(f"plan {plan.rank} does not hold: {error}") from error
 
 
-def _search_section(prepared: Prepared, found: SearchResult) -> SearchSection:
-    request = prepared.request
-    variants = near_duplicates(problem(prepared, 1), found.best[0].block, found.best[0].flat) if request.fold else 1
+def _search_section(prepared: Prepared, ranking: Ranking) -> SearchSection:
+    request, found = prepared.request, ranking.found
+    variants = 1
+    if request.fold and ranking.as_predicted:
+        variants = near_duplicates(problem(prepared, 1), found.best[0].block, found.best[0].flat)
     return SearchSection(
         candidates=found.candidates,
         feasible=found.feasible,
@@ -117,22 +115,31 @@ def _search_section(prepared: Prepared, found: SearchResult) -> SearchSection:
     )
 
 
-def _front(catalog: Catalog, prepared: Prepared, found: SearchResult) -> tuple[FrontPoint, ...]:
+def _front(
+    catalog: Catalog, prepared: Prepared, found: SearchResult, runs: MeasuredRuns | None
+) -> tuple[FrontPoint, ...]:
     """Over several counts the best of each count; on one count, faster against leaner."""
     if len(prepared.request.counts) == 1:
-        return tuple(answer.front_point(prepared, candidate) for candidate in found.front)
+        plans = [answer.plan(prepared, candidate, 1, runs) for candidate in found.front]
+        points = [answer.front_point(plan) for plan in plans if runs is None or not runs.ran_out(plan)]
+        return tuple(point for point in points if not any(_beats(other, point) for other in points))
     points = []
     for count in prepared.request.counts:
         try:
             alone = prepare(catalog, replace(prepared.request, counts=(count,), top=1))
         except ClusterwrightError:
             continue
-        points += [answer.front_point(alone, candidate) for candidate in Bounded().search(problem(alone, 1)).best]
+        points += map(answer.front_point, measured.search(catalog, alone, runs, top=1).plans)
     return tuple(points)
 
 
-def estimate(catalog: Catalog, request: Request) -> PlanSet:
-    """One pinned configuration, predicted whether it fits or not.
+def _beats(one: FrontPoint, other: FrontPoint) -> bool:
+    """Whether one is faster and leaner: a measurement may have moved either."""
+    return one.step_time_s < other.step_time_s and one.memory_bytes < other.memory_bytes
+
+
+def estimate(catalog: Catalog, request: Request, runs: MeasuredRuns | None = None) -> PlanSet:
+    """One pinned configuration, predicted whether it fits or not; measured, where a site has run it.
 
     Raises:
         WrongQuestion: the configuration is not legal, or leaves more than switches open.
@@ -142,7 +149,7 @@ def estimate(catalog: Catalog, request: Request) -> PlanSet:
     found = Bounded().search(everything)
     if not math.isfinite(found.best[0].memory):
         raise NoAnswer(infeasible.overflowing(prepared, found.best[0]))
-    plans = (answer.plan(prepared, found.best[0], 1),)
+    plans = (answer.plan(prepared, found.best[0], 1, runs),)
     _second_opinion(plans[0], may_exceed_limits=True)
     fits = found.best[0].memory <= prepared.usable
     reasons = explain.reasons(prepared, found, plans)
@@ -150,7 +157,11 @@ def estimate(catalog: Catalog, request: Request) -> PlanSet:
         reasons = replace(reasons, why_not=explain.remedies(catalog, request, found.best[0]))
     return PlanSet(
         # What was left open (overlap switches) is not for comparison.
-        search=replace(_search_section(prepared, found), feasible=found.candidates if fits else 0, near_duplicates=1),
+        search=replace(
+            _search_section(prepared, Ranking(found, plans)),
+            feasible=found.candidates if fits else 0,
+            near_duplicates=1,
+        ),
         plans=plans,
         reasons=reasons,
         front=(),

@@ -184,7 +184,12 @@ class Plan(Document):
     It is priced as if parts were equal, and nothing launches it. Only in such documents."""
 
     measured: MeasuredSection | None = None
-    """Only in documents of a site that has run this plan; all else of the document is predicted."""
+    """Only in documents of a site that has run this plan: its step time, and all that follows from it, is measured."""
+
+    @property
+    def predicted_s(self) -> float:
+        """Seconds that a step is predicted to take, measured or not."""
+        return self.measured.predicted_s if self.measured else self.prediction.step_time_s
 
     def rows(self) -> list[dict[str, Any]]:
         """One row: how it is cut, what is predicted, what it costs."""

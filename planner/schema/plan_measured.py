@@ -17,8 +17,15 @@ class MeasuredSection(Record):
     """
 
     runs: Annotated[int, Field(ge=1)]
+    """That trained."""
+    ran_out: Annotated[int, Field(ge=0)]
+    """Further runs of it, which ran out of memory."""
     step_time_s: Annotated[float, Field(gt=0)]
-    """Median of the runs."""
+    """Median of the runs: the plan's step time, from which its days, dollars and joules follow."""
+    predicted_s: Annotated[float, Field(gt=0)]
+    """What the site's efficiencies predict in its place; the breakdown adds up to it."""
+    half_width: Annotated[float, Field(gt=0)]
+    """Of the 80 % interval of a step, on a log scale: how far steps, and runs, were apart."""
     memory_bytes: Annotated[float, Field(gt=0)] | None
     """Largest peak that a run logged."""
 
@@ -51,5 +58,9 @@ class SiteSection(Record):
     """The same of a fit to the others of them."""
     out_of_memory: tuple[str, ...]
     """Plans left out because they ran out of memory there."""
+    fastest_run: str | None
+    """The fastest plan that was run, where none of the set was."""
+    changed: bool
+    """Whether the journal has changed since the fit to it, which is still in force."""
     next_rank: int | None
     """The first plan that has not been run: whose run tells most."""

@@ -56,11 +56,12 @@ class Interval(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction(Record):
-    """What the step is predicted to take."""
+    """What the step is predicted to take; of a plan that was measured, what it took."""
 
     step_time_s: float
+    """Of a plan that was measured (:class:`planner.schema.plan.MeasuredSection`), the measurement."""
     breakdown: dict[str, float]
-    """Cause -> seconds; adds up to `step_time_s`."""
+    """Cause -> predicted seconds; adds up to the predicted step time."""
     tokens_per_s: float
     mfu: float
     """Model FLOP utilisation: FLOPs as in Narayanan et al. 2021 over the dense peak of the precision."""

@@ -77,6 +77,7 @@ def plan_row(plan: Plan) -> dict[str, Any]:
         "step_time_s": found.step_time_s,
         "step_time_low_s": interval.low if interval else None,
         "step_time_high_s": interval.high if interval else None,
+        "measured_runs": plan.measured.runs if plan.measured else None,
         "tokens_per_s": found.tokens_per_s,
         "mfu": found.mfu,
         "memory_bytes": found.memory.total_bytes,

@@ -21,6 +21,9 @@ from planner.site import journal
 from planner.site.folder import Site
 from planner.site.measuring import Measured
 
+FITTED = "site"
+"""Name of the files in a site's catalog that its fit writes (:func:`planner.calibration.run.fit_site`)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearntRow:
@@ -59,22 +62,35 @@ def learn(site: Site, found: Sequence[Measured], catalog: Catalog) -> tuple[list
 
 
 def fitted(site: Site, catalog: Catalog) -> dict[str, Any] | None:
-    """A fit of the site's catalog to its whole journal; None where the journal holds nothing to fit to."""
+    """A fit of the site's catalog to its whole journal; None where the journal holds nothing to fit to: what an
+    earlier fit has left is taken back.
+    """
+    digest = _digest(site.runs)  # before the fit: rows that others add meanwhile are not in it
     runs = reading.read(site.runs, catalog)
     if not any(run.measured and run.covered and run.variants for run in runs):
+        for path in (*site.catalog.glob(f"*/{FITTED}.toml"), *site.catalog.glob(f"*/{FITTED}.csv")):
+            path.unlink(missing_ok=True)
+        nothing = {"rows": 0, "frameworks": 0, "before": None, "left_out": None, "journal": digest}
+        writing.write(site.fit, json.dumps(nothing, indent=2) + "\n", replace=True)
         return None
-    found = calibration.fit_site(site.runs, site.catalog, catalog)
-    writing.write(site.fit, json.dumps({**found, "journal": _digest(site.runs)}, indent=2) + "\n", replace=True)
+    found = {**calibration.fit_site(site.runs, site.catalog, catalog), "journal": digest}
+    writing.write(site.fit, json.dumps(found, indent=2) + "\n", replace=True)
     return found
 
 
 def latest(site: Site) -> dict[str, Any] | None:
-    """The document of the last fit to the journal; None where there is none, or the journal has changed since."""
+    """The document of the last fit to the journal; None where there is none."""
     try:
         found = json.loads(site.fit.read_text(encoding="utf-8"))
-        return found if found["journal"] == _digest(site.runs) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return None
+    whole = isinstance(found, dict) and {"rows", "frameworks", "before", "left_out", "journal"} <= found.keys()
+    return found if whole else None
+
+
+def changed(site: Site, fit: Mapping[str, Any] | None) -> bool:
+    """Whether the journal has changed since a fit to it, so that predictions follow what it no longer says."""
+    return bool(fit["journal"] != _digest(site.runs) if fit else journal.read(site.runs))
 
 
 def _digest(path: Path) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
+from statistics import fmean, median, pstdev
 
 from planner.base.errors import WrongQuestion
 from planner.question.request import Request
@@ -21,6 +22,12 @@ _AXES = {
     "precision": "precision",
 }
 """Axis of a plan -> column."""
+UNSTATED = 0.03
+"""Spread of a run that states none (interquartile range over median): that far apart, published repetitions count as
+equal (calibration/report/metrics.py, APART).
+"""
+WITHIN = 1.28
+"""Standard deviations of a normal variable that 80 % lie within, on either side."""
 
 
 def of_site(site: Site) -> SiteRuns:
@@ -52,11 +59,18 @@ class SiteRuns:
     def measured(self, plan: Plan) -> MeasuredSection | None:
         """The runs that followed the plan."""
         rows = self._by_key.get(self.key(plan), ())
-        times = [time for row in rows if (time := _number(row, "step_time_s"))]
+        times = _times(rows)
         if not times:
             return None
         peaks = [peak * 1e9 for row in rows if (peak := _number(row, "memory_gb_per_gpu"))]
-        return MeasuredSection(runs=len(times), step_time_s=median(times), memory_bytes=max(peaks, default=None))
+        return MeasuredSection(
+            runs=len(times),
+            ran_out=sum(row.get("metric") == "oom" for row in rows),
+            step_time_s=median(times),
+            predicted_s=plan.prediction.step_time_s,
+            half_width=_half_width([row for row in rows if _number(row, "step_time_s")]),
+            memory_bytes=max(peaks, default=None),
+        )
 
     def ran_out(self, plan: Plan) -> bool:
         """Whether the plan ran out of memory, and never ran."""
@@ -65,6 +79,12 @@ class SiteRuns:
     def out_of_memory(self, request: Request) -> list[journal.Row]:
         """The configurations that would answer a request, and ran out of memory whenever they were run."""
         return [row for row in self.relevant(request) if _only_ran_out(self._by_key[cells.key(row)])]
+
+    def fastest(self, request: Request) -> tuple[journal.Row, float] | None:
+        """The configuration that answers a request and trains on most sequences per second, and seconds of its step."""
+        times = {cells.key(row): _times(self._by_key[cells.key(row)]) for row in self.relevant(request)}
+        known = [(row, median(times[cells.key(row)])) for row in self.relevant(request) if times[cells.key(row)]]
+        return min(known, key=lambda each: each[1] / float(each[0]["global_batch_seqs"]), default=None)
 
     def relevant(self, request: Request) -> list[journal.Row]:
         """The rows that answer a request, the first of each configuration."""
@@ -88,7 +108,21 @@ class SiteRuns:
 
 
 def _only_ran_out(rows: Sequence[journal.Row]) -> bool:
-    return any(row.get("metric") == "oom" for row in rows) and not any(_number(row, "step_time_s") for row in rows)
+    return any(row.get("metric") == "oom" for row in rows) and not _times(rows)
+
+
+def _times(rows: Sequence[journal.Row]) -> list[float]:
+    return [time for row in rows if (time := _number(row, "step_time_s"))]
+
+
+def _half_width(rows: Sequence[journal.Row]) -> float:
+    """Of the 80 % interval of a step, on a log scale: variances of steps and of the runs' medians add up.
+
+    A normal variable has an interquartile range of 1.349 standard deviations.
+    """
+    steps = [(_number(row, "step_time_spread") or UNSTATED) / 1.349 for row in rows]
+    runs = pstdev(math.log(float(row["step_time_s"])) for row in rows)
+    return WITHIN * math.hypot(math.sqrt(fmean(each**2 for each in steps)), runs)
 
 
 def _number(row: journal.Row, column: str) -> float | None:

@@ -55,6 +55,13 @@ class Inconsistent(ClusterwrightError):
         super().__init__("\n".join(str(violation) for violation in violations))
 
 
+def least_step_time(plan: Plan) -> float:
+    """Seconds that a step takes at least: its matrix products at the peak rate, as a bound on measurements."""
+    claim = Claim(plan, read(plan.workload.shape))
+    peak = prediction.peak_rate(claim)
+    return prediction.least_flops(claim, scores=False) / peak if peak else 0.0
+
+
 def violations(plan: Plan) -> list[Violation]:
     """Everything in a plan that cannot be, in the order of the checks; empty for a plan that holds.
 

@@ -14,10 +14,26 @@ PEAK_OF = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4"
 
 
 def time_adds_up(c: Claim) -> Iterator[str]:
-    """``step_time = sum(breakdown)``, all causes at least 0."""
-    prediction = c.plan.prediction
-    yield from unless_same("step_time_s", prediction.step_time_s, sum(prediction.breakdown.values()))
+    """``step_time = sum(breakdown)``, all causes at least 0; of a measured plan the predicted step time."""
+    prediction, measured = c.plan.prediction, c.plan.measured
+    predicted = ("measured.predicted_s", measured.predicted_s) if measured else ("step_time_s", prediction.step_time_s)
+    yield from unless_same(*predicted, sum(prediction.breakdown.values()))
     yield from (f"{cause} takes {seconds:g} s" for cause, seconds in prediction.breakdown.items() if seconds < 0)
+
+
+def measurement_is_the_step_time(c: Claim) -> Iterator[str]:
+    """The step time of a plan that was run is the measurement, and its interval ``exp(+- half_width)`` around it."""
+    prediction, measured = c.plan.prediction, c.plan.measured
+    if measured is None:
+        return
+    yield from unless_same("step_time_s", prediction.step_time_s, measured.step_time_s)
+    if interval := prediction.intervals.get("step_time_s"):
+        yield from unless_same(
+            "the interval's low end", interval.low, measured.step_time_s * math.exp(-measured.half_width)
+        )
+        yield from unless_same(
+            "the interval's high end", interval.high, measured.step_time_s * math.exp(measured.half_width)
+        )
 
 
 def causes_have_a_reason(c: Claim) -> Iterator[str]:
@@ -92,17 +108,26 @@ def hardware_is_not_beaten(c: Claim) -> Iterator[str]:
     that no kernel computes.
 
     The least: LoRA computes no gradients of the base weights (a third less in products), and a kernel may skip what a
-    causal mask hides (half of the scores).
+    causal mask hides (half of the scores); of a run that was measured, what the borders of documents hide (all scores).
     """
-    per_token = work(c.model, c.plan.workload.sequence, c.plan.workload.mtp_layers or 0)
-    lora = c.plan.workload.method["kind"] == "lora"
-    products = (4.0 if lora else 6.0) * per_token.products
-    scores = (3.0 if c.model.causal else 6.0) * per_token.scores
-    peak = _all(c, [_peak(pool, c.plan.precision) for pool in c.plan.cluster.pools])
-    flops, older = c.step_tokens * (products + scores), c.plan.runtime.older
+    older = c.plan.runtime.older
     seconds = min(c.plan.prediction.step_time_s, (older and older.step_time_s) or math.inf)
+    flops, peak = least_flops(c, scores=c.plan.measured is None), peak_rate(c)
     if flops > seconds * peak * (1 + TOLERANCE):
         yield f"{flops:.4g} FLOPs in {seconds:g} s; the peak in {c.plan.precision} is {peak:.4g} FLOP/s"
+
+
+def least_flops(c: Claim, *, scores: bool) -> float:
+    """FLOPs of a step that no kernel can leave out; without `scores`, of attention's none."""
+    per_token = work(c.model, c.plan.workload.sequence, c.plan.workload.mtp_layers or 0)
+    products = (4.0 if c.plan.workload.method["kind"] == "lora" else 6.0) * per_token.products
+    masked = (3.0 if c.model.causal else 6.0) * per_token.scores
+    return c.step_tokens * (products + (masked if scores else 0.0))
+
+
+def peak_rate(c: Claim) -> float:
+    """FLOP/s of the whole cluster in the plan's precision."""
+    return _all(c, [_peak(pool, c.plan.precision) for pool in c.plan.cluster.pools])
 
 
 def older_release_is_told(c: Claim) -> Iterator[str]:
@@ -135,6 +160,7 @@ def measured_times_are_told(c: Claim) -> Iterator[str]:
 
 CHECKS: tuple[Check, ...] = (
     time_adds_up,
+    measurement_is_the_step_time,
     causes_have_a_reason,
     tokens_follow_from_time,
     flops_are_counted,

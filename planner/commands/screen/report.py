@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from planner.base.units import (
     format_bytes,
     format_count,
+    format_many,
     format_percent,
     format_power,
     format_risk,
@@ -100,6 +101,7 @@ def _site(found: PlanSet) -> None:
         return
     lines = [judgement(found.site)]
     lines += [f"excluded, ran out of memory: {each}" for each in found.site.out_of_memory]
+    lines += [f"fastest run, behind these plans: {found.site.fastest_run}"] if found.site.fastest_run else []
     if found.site.next_rank is not None:
         lines.append(f"next to run: #{found.site.next_rank}, the first that has not been")
     render.labelled("Site", *lines)
@@ -161,15 +163,12 @@ def _how_sure(plans: Sequence[Plan]) -> None:
     rivals = [p for p in plans[1:] if _nodes(p) == _nodes(first) or len(first.cluster.pools) > 1]
     close = [other.rank for other in rivals if not compare(first, other).distinguishable]
     reasons = interval.basis.removeprefix("80 %: ").partition("; from ")[0]
-    span = f"80 % interval of #1: {_seconds(interval.low)} to {_seconds(interval.high)}, as for {reasons}"
-    if first.measured is not None:
-        runs = first.measured.runs
-        span = f"#1 was measured: {_seconds(first.measured.step_time_s)}, {runs} run{'' if runs == 1 else 's'}"
-    if any(plan.measured for plan in plans):
-        span += "; tokens/s, MFU, days and cost stay those predicted, as do --deadline and --max-cost"
+    span = f"{_seconds(interval.low)} to {_seconds(interval.high)}, {'in' if first.measured else 'as for'} {reasons}"
     if close:
-        span = f"{_ranks([first.rank, *close])} are not distinguishable ({span})"
-    render.text(f"  {span}")
+        which = _ranks([first.rank, *close])
+        render.text(f"  {which} are not distinguishable: their 80 % intervals overlap (#1: {span})")
+    else:
+        render.text(f"  80 % interval of #1: {span}")
 
 
 def _nodes(plan: Plan) -> list[tuple[str, int]]:
@@ -215,7 +214,7 @@ def _ranking(plans: Sequence[Plan]) -> None:
     measured = any(p.measured for p in plans)
     headers += [
         "step",
-        *(["measured"] if measured else []),
+        *(["runs"] if measured else []),
         "tokens/s",
         "MFU",
         "memory/GPU",
@@ -250,12 +249,12 @@ def _days(value: float) -> str:
 
 
 def _figures(plan: Plan, measured: bool) -> list[str]:
-    """What is predicted of a plan, and its measurement behind the step where any plan of the table has one."""
+    """What is known of a plan, and in how many runs its step was measured where any plan of the table was."""
     found, money = plan.prediction, plan.money
     held = f"{found.memory.total_bytes / 2**30:.1f} / {found.memory.capacity_bytes / 2**30:.0f} GiB"
     return [
         _seconds(found.step_time_s),
-        *([_seconds(plan.measured.step_time_s) if plan.measured else "-"] if measured else []),
+        *([f"{plan.measured.runs:,}" if plan.measured else "-"] if measured else []),
         format_count(found.tokens_per_s),
         format_percent(found.mfu),
         held,
@@ -275,10 +274,23 @@ _NAMES = {
 
 
 def _time(plan: Plan) -> None:
-    step = plan.prediction.step_time_s
+    step = plan.predicted_s
     parts = sorted(plan.prediction.breakdown.items(), key=lambda item: -item[1])
     listed = [f"{_NAMES.get(name, name)} {format_percent(s / step)}" for name, s in parts if s / step >= 0.0005]
-    render.labelled("Step time", f"{_seconds(step)}: " + "  ".join(listed))
+    predicted = " predicted" if plan.measured else ""
+    render.labelled("Step time", *_measured(plan), f"{_seconds(step)}{predicted}: {'  '.join(listed)}")
+
+
+def _measured(plan: Plan) -> list[str]:
+    """What the runs of a plan were; nothing of one that was not run."""
+    known = plan.measured
+    if known is None:
+        return []
+    off = known.predicted_s / known.step_time_s - 1.0
+    line = f"{_seconds(known.step_time_s)} measured in {format_many(known.runs, 'run')} (prediction {100 * off:+.0f} %)"
+    peak = f"; peak {format_bytes(known.memory_bytes)}" if known.memory_bytes else ""
+    out = f"; {format_many(known.ran_out, 'further run')} ran out of memory" if known.ran_out else ""
+    return [f"{line}{peak}{out}"]
 
 
 def _memory(plan: Plan) -> None:
@@ -422,7 +434,7 @@ def _release(plan: Plan) -> None:
         return
     note = f"has no {', '.join(old.lacks)}"
     if old.step_time_s is not None:
-        change = old.step_time_s / plan.prediction.step_time_s - 1.0
+        change = old.step_time_s / plan.predicted_s - 1.0
         note = f"this plan takes {_seconds(old.step_time_s)} ({'+' if change >= 0 else ''}{format_percent(change)})"
         note = "this plan takes as long" if abs(change) < SAME else note
     render.labelled("Release", f"{own.name} {own.release}, the newest; {old.release}: {note} (--runtime NAME@RELEASE)")
