@@ -21,6 +21,9 @@ if TYPE_CHECKING:
         estimate,
         export,
         learn,
+        list_accelerators,
+        list_models,
+        list_nodes,
         load,
         model,
         node,
@@ -52,6 +55,9 @@ __all__ = [
     "explain",
     "export",
     "learn",
+    "list_accelerators",
+    "list_models",
+    "list_nodes",
     "load",
     "model",
     "node",
@@ -72,7 +78,9 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Loads what is asked for when it first is: importing the package stays instant."""
     if name not in __all__:
-        raise AttributeError(f"module 'planner' has no attribute {name!r}")
+        near = [known for known in __all__ if name.lower().rstrip("s") in known]
+        hint = f"; did you mean {', '.join(near)}?" if near and name[0] != "_" else ""
+        raise AttributeError(f"module 'planner' has no attribute {name!r}{hint}")
     return getattr(import_module(_HOMES.get(name, "planner.api")), name)
 
 

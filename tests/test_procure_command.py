@@ -84,7 +84,7 @@ def test_the_report_is_one_screen_with_its_reasons(home: Path) -> None:
 
 def test_the_short_form_answers_with_the_same_document(tmp_path: Path) -> None:
     out = tmp_path / "offer.json"
-    flags = ("--model", "llama3-8b", "--tokens", "50B", "--budget", "$1M", "--within", "60d", "--node", "p5.48xlarge")
+    flags = ("--model", "llama3-8b", "--tokens", "50B", "--budget", "$1M", "--deadline", "60d", "--node", "p5.48xlarge")
     found = run(*flags, "--quick", "--json", "-o", str(out), "--as-of", "2026-11-20")
     assert found.exit_code == 0, found.output
     data = json.loads(found.output)
@@ -147,9 +147,9 @@ def test_break_even_is_rent_over_what_owning_saves(home: Path) -> None:
 def test_more_time_costs_no_more_in_the_short_form() -> None:
     known = load()
     costs = []
-    for within in ("20d", "100d", "360d"):
+    for deadline in ("20d", "100d", "360d"):
         flags = asking.Flags(
-            model="llama3-8b", tokens="300B", within=within, node=("hgx-h100",), ways="buy", as_of="2026-11-20"
+            model="llama3-8b", tokens="300B", deadline=deadline, node=("hgx-h100",), ways="buy", as_of="2026-11-20"
         )
         posed = procuring.pose(known, asking.asked(known, None, flags))
         found = best(posed.lean, ProcureVariant(), "cost")

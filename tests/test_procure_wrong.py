@@ -121,7 +121,7 @@ def test_wrong_portfolios_are_told_in_one_message(
         (("--model", "llama3-8b", "--budget", "5M"), "--budget: '5M' has no currency; write for example '$5M'"),
         (("--model", "llama3-8b", "--power", "400"), "--power: '400': no unit"),
         (("--model", "llama3-8b", "--region", "mars"), "--region: no region 'mars'"),
-        (("--model", "llama3-8b", "--within", "0d"), "--within: '0d': must be more than nothing"),
+        (("--model", "llama3-8b", "--within", "0d"), "--deadline: '0d': must be more than nothing"),
         (("--model", "llama3-8b", "--tokens", "abc"), "--tokens: 'abc' is not a quantity"),
         (("--model", "llama3-8b", "--within", "60"), "no unit"),
         (("--model", "llama3-8b", "--ways", "steal"), "'steal' is none of"),
@@ -138,7 +138,7 @@ def test_wrong_flags(line: tuple[str, ...], said: str, capsys: pytest.CaptureFix
     ("flag", "said"),
     [
         (("--budget", "abc"), "--budget: 'abc' has no currency; write for example '$5M'"),
-        (("--within", "400d"), "--within: is past the horizon of 183 days\n"),
+        (("--deadline", "400d"), "--deadline: is past the horizon of 183 days\n"),
         (("--region", "mars"), "--region: no region 'mars'"),
         (("--as-of", "never"), "--as-of: 'never' is no date"),
     ],

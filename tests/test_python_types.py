@@ -22,12 +22,16 @@ from planner.schema.plan import Plan, PlanSet
 plans = cw.plan("llama3-8b", "dgx-h100:2", batch=64, tokens=1e12, pin={"tp": 8}, catalog=Path("own"), deadline="30 d")
 assert_type(plans, PlanSet)
 assert_type(plans[0], Plan)
+plans[:2].to_frame().plot()
+assert_type(cw.list_nodes()[0].accelerators, int)
+cw.plan(cw.list_models()[0], cw.node("dgx-h100"), batch=[64, 128], pin={"tp": [4, 8]})
+cw.procure(model="llama3-8b", node=cw.node("dgx-h100"))
 assert_type([plan.prediction.mfu for plan in plans], list[float])
 assert_type(planner.estimate("llama3-8b", "dgx-h100:2", tp=8, recompute="full"), PlanSet)
 part = replace(cw.accelerator("H100-SXM5-80GB"), memory=1e11)
 mixed = cw.plan("llama3-8b", [cw.cluster("dgx-h100", 2, accelerator=part), "dgx-a100-80gb:1"], price=2.1)
 cw.export(mixed, "megatron", "out", rank=1, set={"lr": 1e-4})
-cw.procure("lab.toml", within="60 d", node=["hgx-h100"])[0].to_frame().plot()
+cw.procure("lab.toml", deadline="60 d", node=["hgx-h100"])[0].to_frame().plot()
 cw.procure(model=replace(cw.model("llama3-8b"), layers=40), tokens=1e12)
 cw.design("study.toml", shard=(1, 4))[0].to_json()
 cw.design("study.toml", merge=["shard-1.json", Path("shard-2.json")])
@@ -41,6 +45,8 @@ WRONG = [
     'cw.plan("llama3-8b", 16)',
     'cw.estimate("llama3-8b", "dgx-h100:2", ttp=8)',
     'cw.estimate("llama3-8b", "dgx-h100:2", tp=8.5)',
+    'cw.plan("llama3-8b", "dgx-h100:2", batch=["64"])',
+    'cw.list_nodes("h100")',
     'cw.plan_images("resnet50", batch="256")',
     'cw.procure(buget="$5M")',
     'cw.design(3)',

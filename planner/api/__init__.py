@@ -2,6 +2,7 @@
 
 from planner.api.buying import design, procure
 from planner.api.documents import compare, export, load
+from planner.api.listing import list_accelerators, list_models, list_nodes
 from planner.api.plans import Axes, estimate, plan, plan_images
 from planner.api.records import accelerator, cluster, model, node
 from planner.api.runs import calibrate, learn, validate
@@ -16,6 +17,9 @@ __all__ = [
     "estimate",
     "export",
     "learn",
+    "list_accelerators",
+    "list_models",
+    "list_nodes",
     "load",
     "model",
     "node",

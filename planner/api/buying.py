@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Literal
 
 from planner import planning
 from planner.api import records
-from planner.api.entry import entry
+from planner.api.entry import between, entry
+from planner.base.errors import WrongQuestion
 from planner.catalog import load
+from planner.question.asked import digest
+from planner.schema.hardware import Node
 from planner.schema.procurement import Procurement
 from planner.schema.study import StudyResult
 from planner.schema.workload import Model
@@ -28,9 +32,9 @@ def procure(
     precision: str | None = None,
     budget: float | str | None = None,
     power: float | str | None = None,
-    within: float | str | None = None,
+    deadline: float | str | None = None,
     objective: Literal["time", "cost", "tokens-per-dollar", "carbon"] | None = None,
-    node: str | Sequence[str] = (),
+    node: str | Node | Sequence[str | Node] = (),
     ways: str | Sequence[str] | None = None,
     region: str | None = None,
     as_of: str | date | None = None,
@@ -47,14 +51,14 @@ def procure(
         model: An id, a file, or a record (:func:`planner.model`, changed with ``replace``).
         tokens: To train on: ``2e12`` or ``"2T"``.
         method: What of the model is trained.
-        batch: Sequences of a step.
+        batch: Sequences of a step, one number.
         seq: Tokens per sequence.
         precision: ``"bf16"``, ``"fp8"``, ...
         budget: US dollars, or ``"$5M"``.
         power: For machines that are bought: watts, or ``"400 kW"``.
-        within: When it must be done: seconds, or ``"60 d"``.
+        deadline: When it must be done: seconds, or ``"60 d"``.
         objective: What is best; least cost unless said.
-        node: Only these nodes.
+        node: Only these nodes: ids, or records.
         ways: ``"buy"``, ``"on-demand"``, ``"spot"``, ``"reserved-1y"``, ``"reserved-3y"``.
         region: Where machines of your own stand.
         as_of: Day from which the age of prices counts; today unless said.
@@ -75,17 +79,22 @@ def procure(
     from planner.procurement.program.solve import Settings
     from planner.procurement.question import flags
 
-    known = load(None if catalog is None else Path(catalog).expanduser())
+    between("top", top, 1, 20)
+    between("time_limit", time_limit, 1, 1e9)
+    nodes = [node] if isinstance(node, str | Node) else node
+    own = [records.checked(each) for each in nodes if isinstance(each, Node)]
+    known = load(None if catalog is None else Path(catalog).expanduser()).holding(own)
     given = flags.Flags(
         model=None if model is None else records.as_model(model),
         tokens=None if tokens is None else str(tokens), method=method,
         batch=None if batch is None else str(batch), seq=seq, precision=precision, budget=_with(budget, "USD"),
-        power=_with(power, "W"), within=_with(within, "s"), objective=objective,
+        power=_with(power, "W"), deadline=_with(deadline, "s"), objective=objective,
         ways=ways if ways is None or isinstance(ways, str) else ",".join(ways),
-        node=(node,) if isinstance(node, str) else tuple(node), region=region,
+        node=tuple(each.id if isinstance(each, Node) else each for each in nodes), region=region,
         as_of=as_of.isoformat() if isinstance(as_of, date) else as_of,
     )  # fmt: skip
     asked = flags.asked(known, None if portfolio is None else Path(portfolio).expanduser(), given)
+    asked = replace(asked, inputs={**asked.inputs, **{f"node {each.id}": digest(each) for each in own}})
     depth = run.Depth(top=top, marginal=not quick, sensitivity=not quick)
     return run.procure(known, asked, depth=depth, settings=Settings(time_limit_s=time_limit), progress=progress)
 
@@ -131,6 +140,10 @@ def design(
     from planner.study import run
     from planner.study.question import reading
 
+    between("workers", workers, 1, 256)
+    between("trials", trials, 1, 1_000_000)
+    if shard is not None and not 1 <= shard[0] <= shard[1]:
+        raise WrongQuestion(f"shard={shard}: must be (i, n) with i from 1 to n, for example (3, 16)")
     known = load(None if catalog is None else Path(catalog).expanduser())
     asked = reading.read(Path(study).expanduser(), known)
     if merge:

@@ -78,7 +78,8 @@ def narrowed(found: Planned, where: str, *, rank: int | None, workload: str | No
         raise WrongQuestion(f"{where}: --rank is of a set of plans; this is an offer (--alternative N)")
     count = len(found.alternatives)
     if alternative is not None and not 1 <= alternative <= count:
-        raise WrongQuestion(f"{where}: no alternative {alternative}; it holds {count} (--alternative 1..{count})")
+        most = "" if count == 1 else f" to {count}"
+        raise WrongQuestion(f"{where}: no alternative {alternative}; it holds {count}: --alternative 1{most}")
     procurement.check(found)
     return found if workload is None else document.offered(found, workload, alternative or 1, where)
 

@@ -12,11 +12,10 @@ from planner import document, launchers
 from planner.api import choosing
 from planner.api.choosing import Source
 from planner.api.entry import entry
-from planner.api.records import as_cluster
+from planner.api.records import Machines, as_cluster
 from planner.launchers import Bundle
 from planner.planning import comparison
 from planner.planning.comparison import Comparison
-from planner.question.asked import Named
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
@@ -83,7 +82,7 @@ def export(
     workload: str | None = None,
     alternative: int | None = None,
     set: Mapping[str, str | float] | None = None,
-    cluster: Named | None = None,
+    cluster: Machines | None = None,
     site: str | Path | None = None,
     benchmark: bool = False,
     force: bool = False,

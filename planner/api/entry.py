@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -27,14 +28,23 @@ def entry(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def checked(*args: P.args, **keywords: P.kwargs) -> R:
-        _check(function, args, keywords)
+        _names(function, keywords)
+        hints = _hints(function)
+        given = [_checked(name, value, hints[name]) for name, value in zip(hints, args, strict=False)]
+        named = {name: _checked(name, value, hints[name]) for name, value in keywords.items()}
         try:
-            return function(*args, **keywords)
+            return function(*given, *args[len(given) :], **named)  # type: ignore[arg-type]
         except ClusterwrightError as error:
-            error.args = (in_keywords(str(error)),)
+            error.args = (in_keywords(str(error), frozenset(n for n, hint in hints.items() if hint is bool)),)
             raise
 
     return checked
+
+
+def between(name: str, value: float | None, least: float, most: float) -> None:
+    """Refuses a number that is not from `least` to `most`."""
+    if value is not None and not least <= value <= most:
+        raise WrongQuestion(f"{name}={value}: must be from {least:,.0f} to {most:,.0f}")
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
@@ -51,19 +61,36 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     return found
 
 
-def _check(function: Callable[..., Any], args: Sequence[object], keywords: Mapping[str, object]) -> None:
+def _names(function: Callable[..., Any], keywords: Mapping[str, object]) -> None:
     hints = _hints(function)
     for name in keywords:
         if name not in hints:
             raise TypeError(f"{function.__name__}() has no keyword {name!r}; {_instead(name, hints)}")
-    for name, value in [*zip(hints, args, strict=False), *keywords.items()]:
-        if not _fits(value, hints[name]):
-            raise WrongQuestion(f"{name}={value!r:.80}: must be {_described(hints[name], value)}")
+
+
+def _checked(name: str, value: object, hint: Any) -> Any:
+    """An argument in plain types, if it is of its annotation's."""
+    value = _plain(value)
+    if not _fits(value, hint):
+        raise WrongQuestion(f"{name}={value!r:.80}: must be {_described(hint, value)}")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy and their like as Python's own."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value))
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, int | float) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 OTHERWISE = {
     "sequence": "seq",
-    "deadline": "within",
     "within": "deadline",
     "global_batch": "batch",
     "gpus": "accelerators",
@@ -131,24 +158,27 @@ _FLAG = re.compile(
     re.MULTILINE,
 )
 """A flag with what looks like its value: quoted, before punctuation, or no plain word."""
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
-def in_keywords(message: str) -> str:
-    """A message with keywords in place of flags.
+def in_keywords(message: str, switches: Container[str] = ()) -> str:
+    """A message with keywords in place of flags; `switches` are those that are on or off.
 
     >>> in_keywords("--cluster dgx-h100: how many? Write dgx-h100:16")
     "cluster='dgx-h100': how many? Write dgx-h100:16"
     >>> in_keywords("give one (--price '$2.10/h' per accelerator) or another --basis, or ask for less (--seq 4096)")
     "give one (price='$2.10/h' per accelerator) or another basis, or ask for less (seq=4096)"
+    >>> in_keywords("choose another (-o DIR), or --force to replace it", {"force"})
+    'choose another (output=DIR), or force=True to replace it'
     """
-    return _FLAG.sub(_keyword, message).replace("-o DIR", "output=DIR")
+    return _FLAG.sub(lambda found: _keyword(found, switches), message).replace("-o DIR", "output=DIR")
 
 
-def _keyword(found: re.Match[str]) -> str:
+def _keyword(found: re.Match[str], switches: Container[str]) -> str:
     name, value = found["name"], found["value"]
     if name is None:
         return found[0]
     name = name.replace("-", "_")
     if value is None:
-        return name
-    return f"{name}={value if value[0] == chr(39) or value.isdecimal() else repr(value)}"
+        return f"{name}=True" if name in switches else name
+    return f"{name}={value if value[0] == chr(39) or _NUMBER.fullmatch(value) else repr(value)}"

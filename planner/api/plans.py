@@ -9,7 +9,8 @@ from typing import Literal, TypedDict, Unpack
 from planner import planning
 from planner.api import answers, learning, records
 from planner.api.entry import entry
-from planner.question.asked import Named, PlanOptions, pinned_request
+from planner.api.records import Machines
+from planner.question.asked import PlanOptions, pinned_request
 from planner.schema.images import ImagePlan
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model, Target
@@ -20,19 +21,19 @@ Objective = Literal["time", "cost", "energy", "tokens-per-dollar"]
 
 
 class Axes(TypedDict, total=False):
-    """Axes of a plan. A text may hold several values (``"1|2"``) or a range (``"1..8"``) where several are tried."""
+    """Axes of a plan. Several values to try are a list, a text (``"1|2"``) or a range (``"1..8"``)."""
 
-    tp: int | str
-    pp: int | str
-    vpp: int | str
-    cp: int | str
-    ep: int | str
-    etp: int | str
-    dp: int | str
-    micro: int | str
-    zero: int | str
+    tp: int | str | Sequence[int]
+    pp: int | str | Sequence[int]
+    vpp: int | str | Sequence[int]
+    cp: int | str | Sequence[int]
+    ep: int | str | Sequence[int]
+    etp: int | str | Sequence[int]
+    dp: int | str | Sequence[int]
+    micro: int | str | Sequence[int]
+    zero: int | str | Sequence[int]
     zero_scope: str
-    recompute: str
+    recompute: str | Sequence[str]
     sequence_parallel: bool | str
     tp_overlap: bool | str
     dp_overlap: bool | str
@@ -46,11 +47,11 @@ class Axes(TypedDict, total=False):
 @entry
 def plan(
     model: str | Path | Model,
-    cluster: Named | Sequence[Named] = (),
+    cluster: Machines | Sequence[Machines] = (),
     *,
     fabric: str | None = None,
     region: str | None = None,
-    batch: int | str | None = None,
+    batch: int | str | Sequence[int] | None = None,
     seq: int | None = None,
     tokens: float | str | None = None,
     mtp_layers: int = 0,
@@ -85,11 +86,11 @@ def plan(
 
     Args:
         model: An id, a file (TOML, or a Hugging Face ``config.json``), or the record.
-        cluster: ``dgx-h100:16``, ``dgx-h100:8..64`` to try several counts, a file, or the record; several make one job
-            of several pools.
+        cluster: ``dgx-h100:16``, ``dgx-h100:8..64`` to try several counts, a file, or the record (a node's: one of it);
+            several make one job of several pools.
         fabric: Id of the network between nodes.
         region: Id of where it runs.
-        batch: Sequences of a step; ``"256..1024"`` tries several.
+        batch: Sequences of a step; ``[256, 768]`` or ``"256..1024"`` tries several.
         seq: Tokens per sequence.
         tokens: To train on: ``1e12`` or ``"1T"``.
         mtp_layers: Multi-token prediction modules.
@@ -108,7 +109,7 @@ def plan(
         site: Folder of a site: its fitted catalog is used, and plans that it has run are ranked by that.
         accelerators: ``{"A100": 4, "V100": 8}`` or ``"A100:4,V100:8"``, in place of clusters.
         link: Between two pools: ``"a/b=25 Gbit/s"``.
-        pin: Axes to hold or bound: ``{"tp": 8, "pp": "1..4"}`` or ``"tp=8,pp=1..4"``.
+        pin: Axes to hold or bound: ``{"tp": [4, 8], "pp": "1..4"}`` or ``"tp=8,pp=1..4"``.
         objective: What is best.
         noise_scale: Gradient noise scale in sequences.
         deadline: Longest training time: seconds, or ``"30 d"``.
@@ -129,10 +130,10 @@ def plan(
     16
     """
     options = PlanOptions(
-        fabric=fabric, region=region, batch=batch, seq=seq, tokens=tokens, mtp_layers=mtp_layers, method=method,
-        rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer, runtime=runtime,
-        precision=_joined(precision), price=price, basis=basis, vendor=vendor, oom_risk=oom_risk, waive=_texts(waive),
-        catalog=_folder(catalog), site=_folder(site), pin=_texts(pin),
+        fabric=fabric, region=region, batch=_several(batch), seq=seq, tokens=tokens, mtp_layers=mtp_layers,
+        method=method, rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer,
+        runtime=runtime, precision=_joined(precision), price=price, basis=basis, vendor=vendor, oom_risk=oom_risk,
+        waive=_texts(waive), catalog=_folder(catalog), site=_folder(site), pin=_texts(pin),
         accelerators=_counted(accelerators), link=_texts(link),
         objective=objective, noise_scale=noise_scale, deadline=deadline, max_cost=max_cost, launchable=launchable,
         top=top, shortlist=shortlist, to=to, all=all,
@@ -143,7 +144,7 @@ def plan(
 @entry
 def estimate(
     model: str | Path | Model,
-    cluster: Named,
+    cluster: Machines,
     settings: str | Sequence[str] = (),
     *,
     fabric: str | None = None,
@@ -192,7 +193,7 @@ def estimate(
 @entry
 def plan_images(
     model: str,
-    cluster: Named | Sequence[Named] = (),
+    cluster: Machines | Sequence[Machines] = (),
     *,
     fabric: str | None = None,
     region: str | None = None,
@@ -229,7 +230,13 @@ def _texts(given: str | Sequence[str] | Axes) -> tuple[str, ...]:
 
 
 def _spelling(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return "|".join(map(_spelling, value))
     return ("off", "on")[value] if isinstance(value, bool) else str(value)
+
+
+def _several(given: int | str | Sequence[int] | None) -> int | str | None:
+    return given if given is None or isinstance(given, int | str) else _spelling(given)
 
 
 def _joined(given: str | Sequence[str] | None) -> str | None:

@@ -9,13 +9,16 @@ from typing import TypeVar
 
 from planner import catalog as catalogs
 from planner.api.entry import entry
+from planner.base import typed
 from planner.base.errors import WrongQuestion
 from planner.models import model_rules, workload
 from planner.question.asked import Named, PlanOptions, listed, placed
 from planner.schema.hardware import Accelerator, Cluster, Node
 from planner.schema.workload import Model
 
-Record = TypeVar("Record", Cluster, Model)
+Machines = Named | Node
+"""What a question may be about: a cluster by name, file or record; a node's record is one of it."""
+Record = TypeVar("Record", Cluster, Model, Node)
 
 
 @entry
@@ -113,14 +116,17 @@ def as_model(given: str | Path | Model) -> str | Model:
     return found
 
 
-def as_clusters(given: Named | Sequence[Named]) -> list[Named]:
+def as_clusters(given: Machines | Sequence[Machines]) -> list[Named]:
     """Clusters as a question takes them; changed records checked."""
-    return [checked(each) if isinstance(each, Cluster) else each for each in listed(given)]
+    every = [given] if isinstance(given, Node) else listed(given)  # type: ignore[arg-type]
+    whole = [cluster(each, 1) if isinstance(each, Node) else each for each in every]
+    return [checked(each) if isinstance(each, Cluster) else each for each in whole]
 
 
-def as_cluster(given: Named) -> Cluster:
+def as_cluster(given: Machines) -> Cluster:
     """One cluster of the catalog, of a file, or as it is."""
-    return given if isinstance(given, Cluster) else placed(catalogs.load(), given, PlanOptions())[0]
+    (found,) = as_clusters(given)
+    return found if isinstance(found, Cluster) else placed(catalogs.load(), found, PlanOptions())[0]
 
 
 def checked(record: Record) -> Record:
@@ -129,15 +135,16 @@ def checked(record: Record) -> Record:
     Raises:
         WrongQuestion: what is wrong, a line for each field.
     """
-    from pydantic import TypeAdapter, ValidationError
-
     kind = type(record)
     try:
-        found: Record = TypeAdapter(kind).validate_python(asdict(record), context={"si": True})
-    except ValidationError as error:
-        lines = [f"{'.'.join(map(str, each['loc']))}={each['input']!r}: {each['msg']}" for each in error.errors()]
-        raise WrongQuestion("\n".join(f"{kind.__name__.lower()}.{line}" for line in lines)) from None
-    return found
+        return typed.record(kind, asdict(record), {"si": True})
+    except typed.Misfit as error:
+        lines = [f"{_dotted(kind.__name__.lower(), *each.where)}{each.assigned}" for each in error.found]
+        raise WrongQuestion("\n".join(lines)) from None
+
+
+def _dotted(*where: str | int) -> str:
+    return ".".join(map(str, where)) + " "
 
 
 def _catalog(folder: str | Path | None) -> catalogs.Catalog:

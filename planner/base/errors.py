@@ -34,6 +34,10 @@ def malformed(error: Exception) -> str:
 
 
 def nearest(name: str, choices: Iterable[str]) -> list[str]:
-    """Up to three of the choices that are spelt most like the name, best first; upper and lower case are one."""
+    """Up to three of the choices that are spelt most like the name, best first, else the shortest that hold it; upper
+    and lower case are one.
+    """
     spelling = {choice.lower(): choice for choice in choices}
-    return [spelling[match] for match in difflib.get_close_matches(name.lower(), spelling, n=3, cutoff=0.6)]
+    alike = difflib.get_close_matches(name.lower(), spelling, n=3, cutoff=0.6)
+    holding = sorted((choice for choice in spelling if len(name) > 1 and name.lower() in choice), key=len)
+    return [spelling[match] for match in alike or holding[:3]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -50,6 +50,12 @@ class Catalog:
 
     layers: tuple[CatalogLayer, ...]
     """Weakest first: an entry of a later one replaces that of an earlier one."""
+
+    def holding(self, nodes: Iterable[Node]) -> Catalog:
+        """The same catalog with these nodes in place of those with their ids."""
+        found = replace(self)
+        found.__dict__["nodes"] = {**self.nodes, **{node.id: node for node in nodes}}
+        return found
 
     @cached_property
     def accelerators(self) -> Mapping[str, Accelerator]:

@@ -22,7 +22,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--precision", metavar="P", help="bf16, fp16, fp8, mxfp8 (default: 16 bit).")
 @click.option("--budget", metavar="USD", help="Total budget, e.g. '$5M'.")
 @click.option("--power", metavar="W", help="Power limit of purchased machines, at the plug, e.g. 400kW.")
-@click.option("--within", "--deadline", "within", metavar="TIME", help="Deadline, e.g. 60d.")
+@click.option("--deadline", "--within", "deadline", metavar="TIME", help="Deadline, e.g. 60d.")
 @click.option(
     "--objective",
     type=click.Choice(["time", "cost", "tokens-per-dollar", "carbon"]),
@@ -74,7 +74,7 @@ def procure(
 
     \b
       clusterwright procure examples/portfolios/pretrain-8b.toml
-      clusterwright procure --model llama3-8b --tokens 2T --budget '$5M' --within 60d
+      clusterwright procure --model llama3-8b --tokens 2T --budget '$5M' --deadline 60d
       clusterwright procure lab.toml --sweep budget=1M..20M
       clusterwright procure lab.toml --bom -o bom.csv
     """  # noqa: D301 - click reads the control character itself

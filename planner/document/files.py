@@ -136,10 +136,10 @@ def chosen(document: schema.PlanSet | schema.Plan, rank: int, where: str) -> sch
         return document
     if not document.plans:
         raise WrongQuestion(f"{where}: no plan in it")
-    if not 1 <= rank <= len(document.plans):
-        raise WrongQuestion(
-            f"{where}: no plan of rank {rank}; it holds {len(document.plans)} (--rank 1..{len(document.plans)})"
-        )
+    count = len(document.plans)
+    if not 1 <= rank <= count:
+        most = "" if count == 1 else f" to {count}"
+        raise WrongQuestion(f"{where}: no plan of rank {rank}; it holds {count}: --rank 1{most}")
     return document.plans[rank - 1]
 
 

@@ -209,7 +209,8 @@ def _user_folders(extra: Path | None) -> list[Path]:
 
 def _from_path(path: Path, chosen: str) -> Model:
     if not path.is_file():
-        raise WrongQuestion(f"{path}: no such file; a model is an id (clusterwright models list) or such a file")
+        hint = _did_you_mean(path.name, list(library()))
+        raise WrongQuestion(f"{path}: no such file; a model is an id (clusterwright models list) or such a file.{hint}")
     if path.suffix == ".json":
         from planner.models import huggingface
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
+from planner.schema import tables
 from planner.schema.plan import Group, Plan
 from planner.schema.record import Answer
 from planner.space.axes import MemoryPlacement
@@ -22,6 +23,8 @@ _COUNTED = ("pipelines", "sequences")
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison(Answer[tuple[str, str, str]]):
     """What changes from the first plan to the second."""
+
+    shown = ("plan", *tables.PLAN_SHOWN[1:])
 
     kind: Literal["comparison"] = "comparison"
 
@@ -39,14 +42,20 @@ class Comparison(Answer[tuple[str, str, str]]):
     """Tokens per second, second over first."""
     distinguishable: bool
     """Whether the 80 % intervals of their rates lie apart."""
+    plans: tuple[Plan, Plan]
+    """The two."""
 
     def parts(self) -> Sequence[tuple[str, str, str]]:
         """The axes that differ."""
         return self.differing
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each axis that differs."""
-        return [dict(zip(("axis", "first", "second"), each, strict=True)) for each in self.differing]
+        """A row for each of the two: every axis and figure in a column, units in its name."""
+        return [{"plan": n, **tables.plan_row(each)} for n, each in zip(("first", "second"), self.plans, strict=True)]
+
+    def rows_of(self, parts: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
+        """An axis with both values as people read them."""
+        return [dict(zip(("axis", "first", "second"), each, strict=True)) for each in parts]
 
     def title(self) -> str:
         """How much faster the second is, and whether that can be told."""
@@ -76,6 +85,7 @@ def compare(first: Plan, second: Plan) -> Comparison:
         usd=None if paid[0] is None or paid[1] is None else paid[1] * share - paid[0],
         tokens=second.prediction.tokens_per_s / first.prediction.tokens_per_s,
         distinguishable=a[1] < b[0] or b[1] < a[0],
+        plans=(first, second),
     )
 
 

@@ -18,7 +18,8 @@ from planner.question.joined import Pools
 from planner.question.request import OBJECTIVES, Request
 from planner.schema.families import ConvolutionNetwork
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
-from planner.schema.workload import Model
+from planner.schema.one_line import spelled
+from planner.schema.workload import Model, Workload
 from planner.space.axes import Bound, Pins, parse_pins
 from planner.space.rules import RULES
 
@@ -56,7 +57,7 @@ class PlanOptions:
     fabric: str | None = None
     region: str | None = None
     batch: int | str | None = None
-    """Sequences; ``256..1024`` to try several."""
+    """Sequences; ``256..1024`` or ``256|768`` to try several."""
     seq: int | None = None
     """Tokens per sequence."""
     mtp_layers: int = 0
@@ -198,17 +199,7 @@ def request(
     runtime, release = _runtime(known, asked.runtime, base.accelerator)
     found = model if isinstance(model, Model) else workload.model(model)
     batches = _batches(found, asked.batch)
-    asked_workload = workload.workload(
-        found,
-        sequence=asked.seq,
-        batch=batches[-1],
-        tokens=asked.tokens,
-        method=asked.method,
-        rank=asked.rank,
-        targets=asked.targets,
-        optimizer=asked.optimizer,
-        mtp_layers=asked.mtp_layers,
-    )
+    asked_workload = _workload(found, batches[-1], asked)
     price, sold_as = _price(known, base.node, asked)
     if asked.objective not in OBJECTIVES:
         raise WrongQuestion(f"--objective {asked.objective}: choose {', '.join(OBJECTIVES)}")
@@ -237,6 +228,19 @@ def request(
         inputs=_inputs(known, found, named),
         assumptions=_left_open(asked, base, found, runtime),
     )
+
+
+def _workload(model: Model, batch: int, asked: PlanOptions) -> Workload:
+    """What is trained; a figure that cannot be is named by its flag."""
+    try:
+        return workload.workload(
+            model, sequence=asked.seq, batch=batch, tokens=asked.tokens, method=asked.method, rank=asked.rank,
+            targets=asked.targets, optimizer=asked.optimizer, mtp_layers=asked.mtp_layers,
+        )  # fmt: skip
+    except WrongQuestion as error:
+        figure, is_figure, reason = str(error).partition(" = ")
+        flag = f"--{'seq' if figure == 'sequence' else figure} {reason}"
+        raise WrongQuestion(flag if is_figure else figure) from None
 
 
 def pinned_request(
@@ -297,11 +301,12 @@ def _placed(known: Catalog, found: Cluster, asked: PlanOptions) -> tuple[Cluster
     return found, (found.count,)
 
 
-def _range(flag: str, text: int | str, body: str) -> tuple[int, ...]:
+def _range(flag: str, text: int | str, body: str, example: str = "16, or 8..64 to try several") -> tuple[int, ...]:
     """``16`` or ``8..64``: the values to try, ascending."""
     match = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", body.replace(",", ""))
     if match is None or int(match[1]) < 1:
-        raise WrongQuestion(f"{flag} {text}: {body!r} is not a count; write 16, or 8..64 to try several")
+        shown = repr(text) if " " in str(text) else text
+        raise WrongQuestion(f"{flag} {shown}: {body!r} is not a count; write {example}")
     low = int(match[1])
     high = int(match[2]) if match[2] else low
     if high < low:
@@ -314,10 +319,13 @@ def _range(flag: str, text: int | str, body: str) -> tuple[int, ...]:
 
 
 def _batches(model: Model, text: int | str | None) -> tuple[int, ...]:
-    """The model's own batch, the one asked for, or doublings over a range."""
+    """The model's own batch, the one asked for, those of a list, or doublings over a range."""
     if text is None:
         return (model.batch,)
-    values = _range("--batch", text, str(text))
+    written = "256 (sequences; tokens over the length of one), or 256..1024 or '256|768' to try several"
+    if "|" in str(text):
+        return tuple(sorted({v for part in str(text).split("|") for v in _range("--batch", text, part, written)}))
+    values = _range("--batch", text, str(text), written)
     return tuple(
         v for v in values if len(values) == 1 or v in (values[0], values[-1]) or (v // values[0]).bit_count() == 1
     )
@@ -456,18 +464,19 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
 def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Sequence[Named]) -> dict[str, str]:
     """What the answer depends on, hashed."""
     found = {f"catalog {origin}": digest for origin, digest in known.versions().items()}
-    found[f"model {model.id}"] = digest(repr(model).encode())
+    found[f"model {model.id}"] = digest(model)
     for place, each in enumerate(listed(named), 1):
         if isinstance(each, Cluster):
-            found[f"cluster {each.name or f'{each.node.id}#{place}'}"] = digest(repr(each).encode())
+            found[f"cluster {each.name or f'{each.node.id}#{place}'}"] = digest(each)
         elif (path := Path(each).expanduser()).suffix == ".toml" and path.is_file():
             found[f"cluster {path.name}"] = digest(path.read_bytes())
     return found
 
 
-def digest(content: bytes) -> str:
-    """The first 16 digits of its SHA-256."""
-    return hashlib.sha256(content).hexdigest()[:16]
+def digest(content: object) -> str:
+    """The first 16 digits of the SHA-256 of a file's bytes, or of a record with all its fields."""
+    data = content if isinstance(content, bytes) else spelled(content).encode()
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:

@@ -128,7 +128,9 @@ def accelerator(known: Catalog, name: str) -> str:
 
     exact = [entry for entry in known.accelerators if plain(entry) == plain(name)]
     begins = [entry for entry in known.accelerators if re.match(rf"{re.escape(name)}(-|$)", entry, re.IGNORECASE)]
-    begins = begins or [entry for entry in known.accelerators if plain(name) and plain(entry).startswith(plain(name))]
+    # A10 is no A100: a number ends where it ends.
+    start = plain(name) + (r"(?!\d)" if name[-1:].isdigit() else "")
+    begins = begins or [entry for entry in known.accelerators if plain(name) and re.match(start, plain(entry))]
     held = [node.accelerator for node in known.nodes.values()]
     usual = [entry for entry in begins if "SXM" in entry and entry in held]
     for chosen in (exact, usual, [entry for entry in begins if entry in held]):

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
+from planner.schema.one_line import OneLine
 from planner.schema.quantities import (
     STRICT,
     Bandwidth,
@@ -37,7 +38,7 @@ PriceBasis = Literal["purchase", "on-demand", "spot", "reserved-1y", "reserved-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(OneLine):
     """What every catalog entry carries: id, name, where its figures were read, and which of them nobody could read."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -303,7 +304,7 @@ class Runtime(Entry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
+class Cluster(OneLine):
     """Nodes of one kind on one fabric. Mixed clusters are several of these."""
 
     name: str = ""

@@ -5,6 +5,7 @@ SI units.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -67,9 +68,9 @@ class ImagePlan(Answer[ImagePool]):
         """The pools that take part."""
         return self.pools
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each pool."""
-        return [vars(pool) for pool in self.pools]
+    def rows_of(self, parts: Sequence[ImagePool]) -> list[dict[str, Any]]:
+        """The fields of each pool."""
+        return [vars(pool) for pool in parts]
 
     def title(self) -> str:
         """What is trained on what, and how fast."""

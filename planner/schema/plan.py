@@ -6,6 +6,7 @@ assumption is in it, so that it can be checked (:mod:`planner.verify`), explaine
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -283,9 +284,9 @@ class PlanSet(Answer[Plan]):
         """The plans, best first."""
         return self.plans
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each plan."""
-        return [tables.plan_row(plan) for plan in self.plans]
+    def rows_of(self, parts: Sequence[Plan]) -> list[dict[str, Any]]:
+        """How each plan is cut, what is predicted, what it costs."""
+        return [tables.plan_row(plan) for plan in parts]
 
     def title(self) -> str:
         """How many plans, and the best."""

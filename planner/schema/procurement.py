@@ -5,6 +5,7 @@ SI units but for what people buy by: days, US dollars, kilowatt-hours, kilograms
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -369,9 +370,9 @@ class Procurement(Answer[Alternative]):
         """The alternatives, best first."""
         return self.alternatives
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each alternative."""
-        return [tables.alternative_row(each) for each in self.alternatives]
+    def rows_of(self, parts: Sequence[Alternative]) -> list[dict[str, Any]]:
+        """What each alternative is, costs and takes."""
+        return [tables.alternative_row(each) for each in parts]
 
     def title(self) -> str:
         """How many alternatives, and the best."""

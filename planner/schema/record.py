@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
 
 from pydantic import ConfigDict
 
 from planner.schema import tables
+from planner.schema.one_line import OneLine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +23,7 @@ _STRICT = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=Tr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(OneLine):
     """Base of everything in a document: unknown keys are refused."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -60,6 +61,31 @@ class Document(Record):
         return f"<p>{escape(self.title())}</p>{tables.as_html(self.rows(), self.shown)}"
 
 
+class Parts(tuple[Part, ...]):
+    """Some parts of an answer, or records of the catalog: a tuple that is also a table."""
+
+    table: list[dict[str, Any]]
+
+    def __new__(cls, parts: Iterable[Part], table: list[dict[str, Any]]) -> Self:
+        """A row of the table for each part."""
+        made = super().__new__(cls, parts)
+        made.table = table
+        return made
+
+    def __reduce__(self) -> tuple[type, tuple[tuple[Part, ...], list[dict[str, Any]]]]:
+        """For pickles: what it is made of."""
+        return type(self), (tuple(self), self.table)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A tidy frame: a row for each part, SI units named behind the columns."""
+        import pandas as pd
+
+        return pd.DataFrame(self.table)
+
+    def _repr_html_(self) -> str:
+        return tables.as_html(self.table)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Answer(Document, Generic[Part]):
     """A document with parts, best first: ``answer[0]``, ``len(answer)``, ``for part in answer``."""
@@ -67,6 +93,14 @@ class Answer(Document, Generic[Part]):
     def parts(self) -> Sequence[Part]:
         """What there is to choose from."""
         raise NotImplementedError
+
+    def rows_of(self, parts: Sequence[Part]) -> list[dict[str, Any]]:
+        """A row for each of these parts."""
+        raise NotImplementedError
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each part."""
+        return self.rows_of(self.parts())
 
     def __len__(self) -> int:
         return len(self.parts())
@@ -77,8 +111,10 @@ class Answer(Document, Generic[Part]):
     @overload
     def __getitem__(self, place: int) -> Part: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Part]: ...
-    def __getitem__(self, place: int | slice) -> Part | Sequence[Part]:
+    def __getitem__(self, place: slice) -> Parts[Part]: ...
+    def __getitem__(self, place: int | slice) -> Part | Parts[Part]:
+        if isinstance(place, slice):
+            return Parts(some := self.parts()[place], self.rows_of(some))
         return self.parts()[place]
 
 
@@ -96,9 +132,9 @@ class Report(Answer[dict[str, Any]]):
         """The rows of the table."""
         return self.table
 
-    def rows(self) -> list[dict[str, Any]]:
-        """The table."""
-        return list(self.table)
+    def rows_of(self, parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The rows themselves."""
+        return list(parts)
 
     def title(self) -> str:
         """The summary."""

@@ -5,6 +5,7 @@ SI units but for what people count by: US dollars, millions of tokens.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -230,7 +231,12 @@ class StudyResult(Answer[DesignPoint]):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each point that was tried."""
-        return tables.trial_rows(self, UNITS)
+        return tables.trial_rows(self, self.trials, UNITS)
+
+    def rows_of(self, parts: Sequence[DesignPoint]) -> list[dict[str, Any]]:
+        """The rows of the trials that these points were."""
+        tried = {trial.number: trial for trial in self.trials}
+        return tables.trial_rows(self, [tried[point.number] for point in parts], UNITS)
 
     def title(self) -> str:
         """How many points were tried, and the best."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from planner.schema.plan import Plan
     from planner.schema.procurement import Alternative
     from planner.schema.record import Document
-    from planner.schema.study import StudyResult
+    from planner.schema.study import StudyResult, Trial
 
 SUFFIX = {
     "bytes": "bytes",
@@ -132,11 +132,11 @@ def axes(values: Mapping[str, float | int | str]) -> str:
     return ", ".join(f"{axis} {value}" for axis, value in shown.items())
 
 
-def trial_rows(found: StudyResult, measured: Mapping[str, str]) -> list[dict[str, Any]]:
-    """A row for each point that was tried: its axes, its objectives and measures; `measured` has the units of these."""
+def trial_rows(found: StudyResult, trials: Iterable[Trial], measured: Mapping[str, str]) -> list[dict[str, Any]]:
+    """A row for each of these trials: its axes, its objectives and measures; `measured` has the units of these."""
     units = {axis.path: axis.unit for axis in found.question.axes} | dict(measured)
     rows = []
-    for trial in found.trials:
+    for trial in trials:
         figures = {_column(name, units): v for name, v in {**trial.axes, **trial.measures, **trial.objectives}.items()}
         rows.append({"number": trial.number, "feasible": trial.feasible, **figures, "why": trial.why})
     return rows

@@ -42,7 +42,7 @@ class Flags:
     precision: str | None = None
     budget: str | None = None
     power: str | None = None
-    within: str | None = None
+    deadline: str | None = None
     objective: str | None = None
     ways: str | None = None
     node: Sequence[str] = ()
@@ -69,7 +69,7 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
     if path is None and flags.model is None:
         raise WrongQuestion(
             "what for? Give a portfolio file, or --model and --tokens: "
-            "clusterwright procure --model llama3-8b --tokens 2T --budget '$5M' --within 60d"
+            "clusterwright procure --model llama3-8b --tokens 2T --budget '$5M' --deadline 60d"
         )
     for node in flags.node:
         catalog.node(node)
@@ -86,7 +86,7 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
     wanted = _narrowed(catalog, TypedFile(document=TomlDocument(found.path, found.text, data), flags=by_flag), flags)
     if not isinstance(flags.model, Model):
         return wanted
-    return replace(wanted, inputs={**wanted.inputs, f"model {flags.model.id}": digest(repr(flags.model).encode())})
+    return replace(wanted, inputs={**wanted.inputs, f"model {flags.model.id}": digest(flags.model)})
 
 
 def _overridden(data: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], dict[Where, str]]:
@@ -99,10 +99,10 @@ def _overridden(data: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], dic
         if value is not None:
             by_flag[where] = flag
             data = _with(data, where, value)
-    if flags.within is not None:
+    if flags.deadline is not None:
         rows = listed(data.get("workloads", []))
-        data["workloads"] = [{**row, "deadline": flags.within} if isinstance(row, dict) else row for row in rows]
-        by_flag |= {("workloads", n, "deadline"): "--within" for n in range(len(rows))}
+        data["workloads"] = [{**row, "deadline": flags.deadline} if isinstance(row, dict) else row for row in rows]
+        by_flag |= {("workloads", n, "deadline"): "--deadline" for n in range(len(rows))}
     return data, by_flag
 
 
@@ -148,10 +148,10 @@ def _narrowed(catalog: Catalog, file: TypedFile, flags: Flags) -> Portfolio:
 
 def _horizon(flags: Flags) -> str:
     """A year, so that more time never costs more; what is needed by a later day has until then."""
-    if flags.within is None:
+    if flags.deadline is None:
         return DEFAULT_HORIZON
     try:
-        return flags.within if span(flags.within) > span(DEFAULT_HORIZON) else DEFAULT_HORIZON
+        return flags.deadline if span(flags.deadline) > span(DEFAULT_HORIZON) else DEFAULT_HORIZON
     except UnitError:
         return DEFAULT_HORIZON  # the deadline's own reading says what is wrong
 
