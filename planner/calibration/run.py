@@ -48,7 +48,10 @@ def validate(catalog: Catalog, file: Path, by: str, oom_risk: float) -> tuple[di
     times = other_families.predict(others, using)
     widths, memory = intervals.read(catalog), intervals.read(catalog, intervals.MEMORY)
     judgement = validation.judged(found, frame, frame.predict(using), widths, others, times, memory)
-    document = validation.report(judgement, by, oom_risk) | {"profiles": validation.gain(frame, using)}
+    document = validation.report(judgement, by, oom_risk) | {
+        "profiles": validation.gain(frame, using),
+        "unread_columns": list(reading.unread_columns(file)),
+    }
     return document, validation.per_run(judgement)
 
 

@@ -118,6 +118,10 @@ def _show(document: dict[str, Any], output: Path | None) -> None:
         render.labelled("Profile", f"{gain['n']:,} runs that a profile holds for: {'; '.join(errors)}")
     for index, (rule, count) in enumerate(document["inferred"].items()):
         render.labelled("" if index else "Inferred", f"{count:,} x {rule}")
+    if unread := document["unread_columns"]:
+        render.labelled(
+            "Not read", f"column{'s' * (len(unread) > 1)} {', '.join(unread)} (docs/runs.md has those that are)"
+        )
     for index, each in enumerate(document["not_covered"][:8]):
         render.labelled("" if index else "Not covered", f"{each['n']:,} x {each['source']}: {each['reason']}")
     if output is not None:

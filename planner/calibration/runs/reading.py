@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
-from planner.calibration.runs import impossible, names
+from planner.calibration.runs import columns, dates, impossible, names
 from planner.calibration.runs.cells import Unpredictable, number, required, whole
 from planner.calibration.runs.run import Run
 from planner.calibration.runs.trained import model_of, step_time
-from planner.calibration.runs.variants import by_deepspeed, gradients, mode_of, variants
+from planner.calibration.runs.variants import by_deepspeed, gradients, mode_of, stated_options, variants
 from planner.catalog import Catalog
 from planner.models.workload import library, workload
 from planner.schema.hardware import Cluster, Runtime
@@ -43,11 +43,25 @@ def read(path: Path, catalog: Catalog) -> list[Run]:
             missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
             if missing:
                 raise WrongQuestion(f"{path}: no column {', '.join(missing)}; see docs/runs.md for the columns")
+            _unread(path, reader.fieldnames or ())
             return [run_of(row, catalog) for row in reader]
     except UnicodeDecodeError as error:
         raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
     except (OSError, csv.Error) as error:
         raise WrongQuestion(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def unread_columns(path: Path) -> tuple[str, ...]:
+    """The columns of a runs CSV that :func:`read` reads and that it knows nothing of."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return _unread(path, csv.DictReader(file).fieldnames or ())
+
+
+def _unread(path: Path, names_: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return columns.unread(names_)
+    except WrongQuestion as error:
+        raise WrongQuestion(f"{path}: {error}") from None
 
 
 def run_of(row: Mapping[str, str], catalog: Catalog) -> Run:
@@ -108,6 +122,9 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     if run.family not in ("dense", "moe"):
         return _other(run, row, catalog, accelerator, n)
     known, date, inferred = _software(row, catalog)
+    guessed = any(each.startswith("release ") for each in inferred)
+    if why := "" if guessed else dates.contradiction(known, date, stated_options(row)):
+        raise Unpredictable(why)
     model = model_of(row, known.dropout)
     if why := impossible.cut(model, n, {name: whole(row, name) for name in ("tp", "pp", "ep")}):
         raise Unpredictable(why)
@@ -119,8 +136,10 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     if run.base == "deepseek-v3" and "w/o mtp" not in (row.get("notes") or "").lower():
         work = replace(work, mtp_layers=1)
         inferred.append("one multi-token prediction module, as its recipe trains")
-    cluster = _cluster(row, catalog, accelerator, n)
-    readings = tuple(variants(row, work, n, known, year, cluster.accelerator, inferred))
+    inferred.append(f"optimizer: {optimizer}")
+    cluster = _cluster(row, catalog, accelerator, n, inferred)
+    late = dates.late(known, date)
+    readings = tuple(variants(row, work, n, known, year, late, cluster.accelerator, inferred))
     if not readings:
         raise Unpredictable("no legal plan under what is stated")
     return replace(
@@ -178,7 +197,7 @@ def _other(run: Run, row: Mapping[str, str], catalog: Catalog, accelerator: str,
     repeated = row.get("metric") == "time_to_train_min"
     if repeated and not number(row, "step_time_s"):
         raise Unpredictable("time to train is no throughput")
-    cluster = _cluster(row, catalog, accelerator, n)
+    cluster = _cluster(row, catalog, accelerator, n, [])
     known = replace(run, accelerators=n, cluster=cluster, repeated=repeated)
     try:
         return encoders.filled(known, row, catalog) if run.family == "encoder" else other_families.filled(known, row)
@@ -189,8 +208,10 @@ def _other(run: Run, row: Mapping[str, str], catalog: Catalog, accelerator: str,
 # ---- what it ran on --------------------------------------------------------------------------------------------------
 
 
-def _cluster(row: Mapping[str, str], catalog: Catalog, accelerator: str, n: int) -> Cluster:
-    """The usual node of that accelerator, with the accelerators and ports per node that the row states."""
+def _cluster(row: Mapping[str, str], catalog: Catalog, accelerator: str, n: int, inferred: list[str]) -> Cluster:
+    """The usual node of that accelerator, with the accelerators and ports per node that the row states; what is taken
+    of the usual node is added to `inferred`.
+    """
     part = catalog.accelerator(accelerator)
     name = names.NODES.get(accelerator)
     if name is None:
@@ -207,6 +228,9 @@ def _cluster(row: Mapping[str, str], catalog: Catalog, accelerator: str, n: int)
         node = replace(node, nics=max(1, node.nics * per_node // node.accelerators))
     if ports and node.kind != "rack" and "Storage" not in network and "Management" not in network:
         node = replace(node, nics=int(ports[1]), nic_bandwidth=int(ports[2]) * 1e9 / 8)
+    elif node.kind != "rack" and n > per_node:
+        unread = f"inter_node_network {network!r:.60} was not read, " if network else ""
+        inferred.append(f"{unread}ports: those of a usual {name}")
     fabric = catalog.fabric(node.fabric or "infiniband-ndr")
     if fabric.kind == "ici":
         fabric = replace(fabric, leaf_nodes=_slice(row, fabric.leaf_nodes * node.accelerators, n) // per_node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -87,14 +87,20 @@ def _degrees(
     tp, pp, cp = (whole(row, name) for name in ("tp", "pp", "cp"))
     if tp is None or pp is None:
         raise Unpredictable("tp and pp are not stated")
+    unstated = ("cp", *(("ep",) if work.model.moe else ()))
+    inferred += [f"{name}: 1" for name in unstated if whole(row, name) is None]
     cp = cp or 1
     dp = n // (tp * pp * cp)
     if dp * tp * pp * cp != n:
         raise Unpredictable(f"tp {tp} x pp {pp} x cp {cp} does not divide {n} accelerators")
+    if whole(row, "dp", dp) != dp:
+        raise Unpredictable(f"dp {whole(row, 'dp')}, but {n} accelerators by tp {tp} x pp {pp} x cp {cp} are {dp}")
     if work.batch % dp:
         raise Unpredictable(f"batch {work.batch} does not divide by dp {dp}")
     ep = whole(row, "ep", 1) or 1
     etp = whole(row, "etp") or (1 if ep > 1 or not work.model.moe else tp)
+    if work.model.moe and whole(row, "etp") is None:
+        inferred.append("etp: 1" if ep > 1 else "etp: as tp")
     each, micro = work.batch // dp, whole(row, "micro_batch")
     if micro and known.micro_batch_per_device:
         micro *= tp * cp
@@ -120,10 +126,13 @@ def variants(
     n: int,
     known: Runtime,
     release: str,
+    late: Collection[str],
     part: Accelerator,
     inferred: list[str],
 ) -> Iterator[RunVariant]:
     """Every layout and set of options that what a row states allows; what is inferred is added to `inferred`.
+
+    What is `late`, as `since` names it, the run's framework had not yet: nothing unstated is taken to be that.
 
     Raises:
         Unpredictable: the accelerator lacks the precision, or the degrees contradict one another.
@@ -134,16 +143,18 @@ def variants(
         raise Unpredictable(f"{part.id} has no matrix rate in {precision}")
     policies = _modules(work, megatron, _policies(row, inferred), inferred)
     notes = row.get("notes") or ""
-    stated = number(row, "sequence_parallel")
+    shares = _sequence_parallel(row, "sequence_parallel" in late, inferred)
     zeros = _zero_stages(row, known, inferred)
     old = release < "2023"
     interleaves = not old and known.axes.get("vpp") == "any"
     text = (row.get("sharding") or "").lower()
     scope = "node" if "in node" in text or "within slice" in text else "full"
     exchanges = _exchanges_overlap(row, notes, inferred)
+    if n > 1:
+        inferred.append(f"communication overlaps compute: {'no' if old else 'yes'}")
     for layout in _degrees(row, work, n, inferred, interleaves, known):
         tensor = TensorMode(
-            bool(stated) if stated is not None else layout["tp"] > 1,
+            layout["tp"] > 1 if shares is None else shares,
             layout["tp"] > 1
             and not old
             and (runtime != "fsdp2" or "async tp" in notes.lower() or "asynctp" in notes.lower()),
@@ -163,6 +174,29 @@ def variants(
                     ep_overlap=exchanges and not policy.layers,
                 ),
             )
+
+
+def _sequence_parallel(row: Mapping[str, str], late: bool, inferred: list[str]) -> bool | None:
+    """As stated; unstated, not before the framework had it, and then where tensors are split (None)."""
+    stated = number(row, "sequence_parallel")
+    if stated is None and (text := (row.get("sequence_parallel") or "").strip()):
+        raise Unpredictable(f"sequence_parallel {text!r}: 0 and 1 are known")
+    if stated is None and (whole(row, "tp") or 1) > 1:
+        inferred.append("sequence parallelism: not there yet" if late else "sequence parallelism: on")
+    return bool(stated) if stated is not None else False if late else None
+
+
+def stated_options(row: Mapping[str, str]) -> dict[str, str]:
+    """What a row states of options, as `since` names them -> the cell that says so."""
+    degrees = {axis: whole(row, axis, 1) or 1 for axis in ("tp", "pp", "vpp", "cp", "ep", "etp")}
+    found = {axis: f"{axis} {degree}" for axis, degree in degrees.items() if degree > 1}
+    if number(row, "sequence_parallel"):
+        found["sequence_parallel"] = "sequence_parallel 1"
+    cells = {"recompute": "activation_recompute", "zero": "zero_stage", "precision": "precision"}
+    for axis, column in cells.items():
+        if text := (row.get(column) or "").strip():
+            found[f"{axis}={text.partition(':')[0]}"] = f"{column} {text}"
+    return found
 
 
 def _exchanges_overlap(row: Mapping[str, str], notes: str, inferred: list[str]) -> bool:
@@ -199,6 +233,7 @@ def _zero_stages(row: Mapping[str, str], known: Runtime, inferred: list[str]) ->
         inferred.append(f"ZeRO stage: {has[0]}, as {known.id} shares")
         return [int(has[0])]
     if not megatron:
+        inferred.append("ZeRO stage: 0")
         return [0]
     inferred.append("ZeRO stage: 0, or 1 where that does not fit")
     return [0, 1]

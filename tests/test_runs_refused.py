@@ -1,0 +1,126 @@
+"""What a runs file may not silently mean: columns by other names, options before their time, unread cells."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from planner import catalog
+from planner.base.errors import WrongQuestion
+from planner.calibration.runs import columns, dates, reading
+from planner.calibration.runs.run import Run
+from planner.commands import main
+from tests.test_own_runs import validated, wrote
+
+CATALOG = catalog.load()
+MEGATRON = CATALOG.runtime("megatron-core")
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Callable[..., Run]:
+    """A run of one row with some cells changed."""
+    return lambda **cells: reading.read(wrote(tmp_path, {"runtime": "", **cells}), CATALOG)[0]
+
+
+# ---- columns ---------------------------------------------------------------------------------------------------------
+
+
+def test_columns_that_nobody_reads_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = wrote(tmp_path, {"mfu": "0.41", "operator": "me"})
+    assert validated(capsys, path)["unread_columns"] == ["mfu", "operator"]
+    assert main(["validate", str(path)]) == 0
+    assert "columns mfu, operator (docs/runs.md" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("Sequence Parallel", "sequence_parallel"), ("micro_batches", "micro_batch"), ("zero-stage", "zero_stage"),
+     ("step_time", "step_time_s"), ("activation_recomputation", "activation_recompute")],
+)  # fmt: skip
+def test_a_column_by_another_name_is_refused(written: str, meant: str) -> None:
+    present = [name for name in columns.READ if name != meant]
+    with pytest.raises(WrongQuestion, match=f"is it {meant}"):
+        columns.unread([*present, written])
+    assert columns.unread([*present, meant]) == ()
+    assert columns.unread([*present, meant, written]) == (written,), "nothing is lost where the column itself is there"
+
+
+def test_published_files_have_no_column_that_is_not_known() -> None:
+    for name in ("measured_runs", "sailor_runs"):
+        path = Path(__file__).parent.parent / "benchmarks" / "data" / f"{name}.csv"
+        assert reading.unread_columns(path) == ()
+
+
+def test_a_misspelt_column_ends_validate_and_calibrate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = wrote(tmp_path, {})
+    path.write_text(path.read_text(encoding="utf-8").replace("step_time_s", "step_times"), encoding="utf-8")
+    for command in (["validate", str(path)], ["calibrate", str(path), "-o", str(tmp_path / "out")]):
+        assert main(command) == 2
+        assert "'step_times': is it step_time_s?" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+# ---- dates -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (
+            {"sequence_parallel": "1", "tp": "2"},
+            "sequence_parallel 1: megatron-core has sequence_parallel since",
+        ),
+        ({"activation_recompute": "selective"}, "activation_recompute selective: megatron-core"),
+        ({"zero_stage": "3"}, "zero_stage 3: megatron-core has zero=3 since 2025.02, the run is of 2021"),
+        ({"cp": "2"}, "cp 2: megatron-core has cp since 2023.10"),
+        ({"precision": "fp8"}, "precision fp8: megatron-core has precision=fp8 since 2022.12"),
+    ],
+)
+def test_an_option_before_its_time_is_refused(one: Callable[..., Run], cells: dict[str, str], said: str) -> None:
+    old = one(framework="Megatron-LM", framework_date="2021", **cells)
+    assert not old.covered and said in old.reason and "framework_date" in old.reason
+    assert said not in one(framework="Megatron-LM", framework_date="2025.06", **cells).reason
+    assert said not in one(framework="Megatron-LM", **cells).reason, "an unstated date contradicts nothing"
+
+
+def test_within_the_year_or_month_of_an_option_nothing_is_contradicted() -> None:
+    for date, there in (("2021", False), ("2022.03", False), ("2022", True), ("2022.04", True)):
+        assert ("sequence_parallel" not in dates.late(MEGATRON, date)) == there
+    assert dates.late(MEGATRON, "last spring") == ()
+
+
+def test_what_is_not_stated_is_not_taken_to_be_ahead_of_its_time(one: Callable[..., Run]) -> None:
+    for date, shared, said in (("2021", False, "not there yet"), ("2024", True, "on")):
+        run = one(framework="Megatron-LM", framework_date=date, tp="2", sequence_parallel="")
+        assert {v.options.tensor.sequence_parallel for v in run.variants} == {shared}, run.reason
+        assert f"sequence parallelism: {said}" in run.inferred
+
+
+# ---- cells -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [({"sequence_parallel": "yes"}, "sequence_parallel 'yes': 0 and 1"), ({"dp": "3"}, "dp 3, but 8 accelerators by")],
+)
+def test_a_cell_that_says_something_else_is_refused(one: Callable[..., Run], cells: dict[str, str], said: str) -> None:
+    assert said in one(**cells).reason
+
+
+def test_every_guess_is_listed(one: Callable[..., Run]) -> None:
+    """A row that states nothing but what it must: every axis of its plan is told."""
+    open_cells = ("cp", "vpp", "micro_batch", "zero_stage", "activation_recompute", "precision")
+    run = one(**dict.fromkeys(open_cells, ""), tp="2", pp="2", num_accelerators="32", inter_node_network="fast")
+    assert run.covered, run.reason
+    starts = (
+        *(
+            "framework",
+            "release",
+            "optimizer",
+            "inter_node_network 'fast' was not read, ports",
+            "precision",
+            "recompute",
+        ),
+        *("sequence parallelism", "ZeRO stage", "communication overlaps", "cp", "micro-batch", "vpp"),
+    )
+    assert [start for start in starts if not any(each.startswith(start) for each in run.inferred)] == []
