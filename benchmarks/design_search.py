@@ -28,7 +28,7 @@ import numpy as np
 from benchmarks import measure
 from planner import catalog as catalogs
 from planner.catalog.files import TomlDocument
-from planner.question.prepared import problem
+from planner.question.search_problem import problem
 from planner.search import costing
 from planner.study import run
 from planner.study.answer import document as answer

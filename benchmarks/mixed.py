@@ -25,8 +25,8 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog, load
 from planner.hetero import bundles, problem, run
 from planner.question import pools as pooled
-from planner.question.asked import PlanOptions, pooled_request
-from planner.question.joined import JobPool, Pools
+from planner.question.job_pools import JobPool, Pools
+from planner.question.reading import PlanOptions, pooled_request
 from planner.question.request import Request
 from planner.schema.hardware import Price
 from planner.schema.plan import PlanSet

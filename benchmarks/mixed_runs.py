@@ -30,8 +30,8 @@ from planner.catalog import load
 from planner.hetero import bundles, layer_split, pipelines, problem, stages
 from planner.hetero.problem import PreparedPools
 from planner.performance.profiles import importing, overlay
-from planner.question.asked import PlanOptions, pooled_request
-from planner.question.joined import Pools
+from planner.question.job_pools import Pools
+from planner.question.reading import PlanOptions, pooled_request
 from planner.space.axes import NO_RECOMPUTE
 
 DATA = Path(__file__).with_name("data")

@@ -25,7 +25,7 @@ from planner.procurement.program.solve import Settings, best
 from planner.procurement.question.portfolio import Job, Limits, NodeOption, Portfolio, StatedPrice
 from planner.procurement.supply.acquiring import pools
 from planner.procurement.throughput.columns import Throughputs
-from planner.question.asked import PlanOptions
+from planner.question.reading import PlanOptions
 from planner.schema.hardware import Node
 
 NODES, SIZES = 60, (2, 8, 32, 128)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.catalog import Catalog
-from planner.question.asked import PlanOptions
-from planner.question.asked import request as request_
-from planner.question.prepared import prepare, problem
+from planner.question.reading import PlanOptions
+from planner.question.reading import request as request_
 from planner.question.request import Request
+from planner.question.search_problem import prepare, problem
 from planner.search.problem import SearchProblem
 from planner.space.axes import LAYOUT_AXES
 from planner.space.grid import OPTION_DIMENSIONS

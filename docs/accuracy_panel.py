@@ -17,8 +17,8 @@ from planner.calibration.report.panel import JobPlan, JudgedJob, KnownJob
 from planner.calibration.runs import reading
 from planner.catalog import Catalog
 from planner.performance.efficiency import Efficiencies
-from planner.question.prepared import prepare, problem
 from planner.question.request import Request
+from planner.question.search_problem import prepare, problem
 from planner.search.bounded import Bounded
 from planner.space.axes import parse_pins
 from planner.space.grid import single_grid

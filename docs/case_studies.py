@@ -37,8 +37,8 @@ from docs.case_study_ground import (
 )
 from planner.cost import memory, pipeline
 from planner.models.workload import workload
-from planner.question.prepared import prepare
 from planner.question.request import Request
+from planner.question.search_problem import prepare
 from planner.schema.hardware import Cluster
 from planner.search.problem import Candidate
 from planner.space.axes import parse_pins

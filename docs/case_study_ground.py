@@ -9,8 +9,8 @@ from functools import cache
 
 from planner import catalog
 from planner.models.workload import workload
-from planner.question.prepared import prepare, problem
 from planner.question.request import Request
+from planner.question.search_problem import prepare, problem
 from planner.schema.hardware import Cluster
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate

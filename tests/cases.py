@@ -7,8 +7,8 @@ from planner import catalog
 from planner.models.workload import workload
 from planner.performance import binding
 from planner.performance.efficiency import reached
-from planner.question.prepared import Prepared, prepare, problem
 from planner.question.request import Request
+from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import Cluster
 from planner.search.problem import SearchProblem
 from planner.space.axes import parse_pins

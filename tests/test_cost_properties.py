@@ -18,7 +18,7 @@ from planner.cost.figures import Grid
 from planner.models.parameters import parameters
 from planner.models.workload import library, workload
 from planner.performance import binding
-from planner.question.prepared import prepare, problem
+from planner.question.search_problem import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, SearchProblem
 from planner.space.axes import OptionAxes, Sharding, TensorMode, recompute

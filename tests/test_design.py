@@ -21,8 +21,8 @@ from planner import api, catalog, document
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog.files import FileProblem, TomlDocument, read_document
 from planner.commands import main
-from planner.question.asked import PlanOptions, request
-from planner.question.prepared import prepare, problem
+from planner.question.reading import PlanOptions, request
+from planner.question.search_problem import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.machines import Machine, best_on_each, on
 from planner.study import merge

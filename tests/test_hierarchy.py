@@ -12,7 +12,7 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.cost import hierarchy, memory, pipeline
 from planner.cost.hierarchy import Far
 from planner.planning.run import estimate, plan
-from planner.question.asked import configuration
+from planner.question.reading import configuration
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
 from planner.space.axes import NOWHERE, PLACEMENTS, placement

@@ -13,7 +13,7 @@ from planner.cost import convolution
 from planner.models import families
 from planner.performance import binding
 from planner.performance.efficiency import Efficiencies
-from planner.question.asked import PlanOptions, pooled_request
+from planner.question.reading import PlanOptions, pooled_request
 from planner.runtime.shares import of_plan
 from planner.schema.images import ImagePlan
 from planner.uneven import filling, images

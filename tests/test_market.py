@@ -13,7 +13,7 @@ from planner.catalog import load
 from planner.catalog.files import TomlDocument
 from planner.procurement.question.portfolio import Job, NodeOption, Portfolio
 from planner.procurement.supply.acquiring import pools
-from planner.question.asked import PRICE_BASES, PlanOptions, request
+from planner.question.reading import PRICE_BASES, PlanOptions, request
 from planner.schema.hardware import Price
 from planner.schema.plan import Plan
 from planner.study.program.clusters import Clusters

@@ -27,8 +27,8 @@ from planner.hetero.assignment import Columns, Offer
 from planner.hetero.groups import found_pipeline, stage_memory
 from planner.hetero.problem import PreparedPools
 from planner.question import pools as pooled
-from planner.question.asked import PlanOptions, pooled_request
-from planner.question.joined import Pools, default_link, merged
+from planner.question.job_pools import Pools, default_link, merged
+from planner.question.reading import PlanOptions, pooled_request
 from planner.schema.plan import PlanSet
 from planner.space.axes import OptionAxes, Sharding, TensorMode
 from planner.space.grid import single_grid

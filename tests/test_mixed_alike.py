@@ -20,7 +20,7 @@ from planner.hetero.bundles import MixedPlan
 from planner.hetero.problem import PreparedPools
 from planner.launchers import facts
 from planner.launchers.bundle import trainers
-from planner.question.asked import PlanOptions, pooled_request
+from planner.question.reading import PlanOptions, pooled_request
 from planner.schema.plan import Plan
 from tests.asking import ask
 

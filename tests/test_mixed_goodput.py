@@ -11,8 +11,8 @@ from planner.base.errors import NoAnswer
 from planner.catalog import Catalog
 from planner.cost.goodput import ACCELERATOR_MTBF_S
 from planner.hetero import answer, problem, run, search
-from planner.question.asked import PlanOptions, pooled_request
-from planner.question.joined import JobPool, Pools, default_link
+from planner.question.job_pools import JobPool, Pools, default_link
+from planner.question.reading import PlanOptions, pooled_request
 from planner.question.request import Request, goodput_of, goodput_over
 from planner.schema.plan import Plan
 

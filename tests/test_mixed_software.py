@@ -8,7 +8,7 @@ import pytest
 
 from planner import api, document
 from planner.hetero import answer, bundles, dependence, problem, releases
-from planner.question.asked import PlanOptions, pooled_request
+from planner.question.reading import PlanOptions, pooled_request
 from planner.schema.plan import PlanSet
 from tests.asking import ask
 

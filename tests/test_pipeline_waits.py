@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from planner.hetero import layer_split, pipelines, problem
-from planner.question.asked import PlanOptions, pooled_request
+from planner.question.reading import PlanOptions, pooled_request
 from tests.one_forward_one_backward import program, seconds
 
 

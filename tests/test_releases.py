@@ -6,7 +6,7 @@ import pytest
 
 from planner import api, verify
 from planner.planning import releases
-from planner.question.asked import PlanOptions, request
+from planner.question.reading import PlanOptions, request
 from planner.schema.plan import Plan
 from planner.search.bounded import Bounded
 from tests.cases import problem_of

@@ -13,8 +13,8 @@ from planner import cost
 from planner.base.errors import WrongQuestion
 from planner.cost import risk
 from planner.performance import intervals
-from planner.question.asked import parse_risk
-from planner.question.prepared import problem
+from planner.question.reading import parse_risk
+from planner.question.search_problem import problem
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
 from tests import oracle

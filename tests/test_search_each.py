@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from planner.base.errors import ClusterwrightError
-from planner.question.asked import PlanOptions, request
-from planner.question.prepared import prepare, problem
+from planner.question.reading import PlanOptions, request
+from planner.question.search_problem import prepare, problem
 from planner.search.bounded import Bounded, survey
 from planner.search.costing import table
 from planner.search.each import best_of_each, fastest

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.base.errors import WrongQuestion
-from planner.question.prepared import prepare
+from planner.question.search_problem import prepare
 from planner.space.axes import (
     FULL,
     NO_RECOMPUTE,

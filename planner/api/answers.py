@@ -12,7 +12,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.models import families, workload
 from planner.question import pools
-from planner.question.asked import (
+from planner.question.reading import (
     Named,
     PlanOptions,
     _bases,

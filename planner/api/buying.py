@@ -13,7 +13,7 @@ from planner.api import records
 from planner.api.entry import between, entry
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
-from planner.question.asked import digest
+from planner.question.reading import digest
 from planner.schema.hardware import Node
 from planner.schema.procurement import Procurement
 from planner.schema.study import StudyResult

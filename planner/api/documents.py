@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from planner import document, launchers
-from planner.api import choosing
-from planner.api.choosing import Source
+from planner.api import plan_sources
 from planner.api.entry import entry
+from planner.api.plan_sources import Source
 from planner.api.records import Machines, as_cluster
 from planner.launchers import Bundle
 from planner.planning import comparison
@@ -60,8 +60,8 @@ def compare(mine: str | Path | PlanSet | Plan, best: str | Path | PlanSet | Plan
 
 def _first(source: str | Path | PlanSet | Plan) -> Plan:
     if isinstance(source, PlanSet | Plan):
-        return choosing.sound(document.chosen(source, 1, source.kind))
-    return choosing.sound(document.chosen(document.load(Path(source).expanduser()), 1, str(source)))
+        return plan_sources.sound(document.chosen(source, 1, source.kind))
+    return plan_sources.sound(document.chosen(document.load(Path(source).expanduser()), 1, str(source)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -111,11 +111,11 @@ def export(
     >>> "job.sbatch" in written.bundles[""].files
     True
     """
-    chosen, alone = choosing.launched(plans, rank=rank, workload=workload, alternative=alternative)
+    chosen, alone = plan_sources.launched(plans, rank=rank, workload=workload, alternative=alternative)
     given = {name: str(value) for name, value in (set or {}).items()}
     own = None if cluster is None else as_cluster(cluster)
     known = named(None if site is None else Path(site))
-    bundles, refused = choosing.bundles(chosen, alone, to, given, own, benchmark, known.profile if known else None)
+    bundles, refused = plan_sources.bundles(chosen, alone, to, given, own, benchmark, known.profile if known else None)
     if output is not None:
         launchers.write(Path(output).expanduser(), bundles, replace=force)
     return Exported(

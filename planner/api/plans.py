@@ -10,7 +10,7 @@ from planner import planning
 from planner.api import answers, learning, records
 from planner.api.entry import entry
 from planner.api.records import Machines
-from planner.question.asked import PlanOptions, pinned_request
+from planner.question.reading import PlanOptions, pinned_request
 from planner.schema.images import ImagePlan
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model, Target

@@ -12,7 +12,7 @@ from planner.api.entry import entry
 from planner.base import typed
 from planner.base.errors import WrongQuestion
 from planner.models import model_rules, workload
-from planner.question.asked import Named, PlanOptions, listed, placed
+from planner.question.reading import Named, PlanOptions, listed, placed
 from planner.schema.hardware import Accelerator, Cluster, Node
 from planner.schema.workload import Model
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from planner.api.entry import entry
 from planner.catalog import load
-from planner.question.asked import parse_risk
+from planner.question.reading import parse_risk
 from planner.schema.record import Report
 
 

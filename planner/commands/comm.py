@@ -45,7 +45,7 @@ def show(file: Path, rank: int, cluster: tuple[Path, ...], catalog: Path | None,
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
     from planner import verify
-    from planner.api import choosing as plans
+    from planner.api import plan_sources as plans
     from planner.comm import run
     from planner.comm.calls.one_pool import listed
     from planner.commands.screen import comm_view, render
@@ -115,7 +115,7 @@ def choose(
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
     from planner import document, verify
-    from planner.api import choosing as plans
+    from planner.api import plan_sources as plans
     from planner.base import writing
     from planner.comm import run
     from planner.comm.program import choosing

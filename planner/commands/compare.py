@@ -27,11 +27,11 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
       clusterwright plan llama3-70b --cluster dgx-h100:16 -o best.json
       clusterwright compare mine.json best.json
     """  # noqa: D301 - click reads the control character itself
-    from planner.api import choosing
+    from planner.api import plan_sources
     from planner.commands.screen import render
     from planner.planning import comparison
 
-    plans = [choosing.sound(choosing.read(file)) for file in (mine, best)]
+    plans = [plan_sources.sound(plan_sources.read(file)) for file in (mine, best)]
     found = comparison.compare(plans[0], plans[1])
     if as_json:
         render.json({name: value for name, value in vars(found).items() if name != "plans"})
@@ -59,7 +59,7 @@ def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
 
 def _answer(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[tuple[str, str]]:
     """Label and line of each sentence of the answer."""
-    from planner.api.choosing import too_large
+    from planner.api.plan_sources import too_large
     from planner.base.units import format_count, format_percent, format_seconds, format_usd
     from planner.planning.comparison import TOKENS
 

@@ -28,7 +28,7 @@ def estimate(
     """  # noqa: D301 - click reads the control character itself
     from planner.api import learning
     from planner.commands.screen import report
-    from planner.question.asked import PlanOptions, pinned_request
+    from planner.question.reading import PlanOptions, pinned_request
 
     options = PlanOptions(**asked)
     found = learning.estimate(*pinned_request(model, cluster, settings, options), options.site)

@@ -69,7 +69,7 @@ def export(
       clusterwright export --to list
     """  # noqa: D301 - click reads the control character itself
     from planner import launchers
-    from planner.api import choosing
+    from planner.api import plan_sources
     from planner.catalog import cluster_from_file, load
     from planner.site.folder import named
 
@@ -79,11 +79,11 @@ def export(
     if file is None:
         raise click.UsageError("Missing argument 'FILE': a plan that clusterwright plan -o FILE wrote.")
     own = None if cluster is None else cluster_from_file(cluster.expanduser(), load())
-    plans, alone = choosing.launched(file, rank=rank, workload=workload, alternative=alternative)
+    plans, alone = plan_sources.launched(file, rank=rank, workload=workload, alternative=alternative)
     known = named(site)
     profile = known.profile if known else None
-    bundles, refused = choosing.bundles(plans, alone, target, _settings(given), own, benchmark, profile)
-    folder = output or choosing.folder_for(file.name, workload, target)
+    bundles, refused = plan_sources.bundles(plans, alone, target, _settings(given), own, benchmark, profile)
+    folder = output or plan_sources.folder_for(file.name, workload, target)
     launchers.write(folder, bundles, replace=force)
     if as_json:
         _as_json(folder, bundles, refused)

@@ -60,7 +60,7 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
     """  # noqa: D301 - click reads the control character itself
     from planner.api import answers
     from planner.commands.screen import images_view, render, report
-    from planner.question.asked import PlanOptions
+    from planner.question.reading import PlanOptions
 
     options = PlanOptions(**asked)
     if answers.counts_images(model):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from planner.cost import money
 from planner.cost.goodput import GoodputEstimate, PoolFailures, basis, joint_goodput
 from planner.document.solution import PoolInUse, Solution
-from planner.question.joined import JobPool
+from planner.question.job_pools import JobPool
 from planner.question.market import MarketPrice
 from planner.question.request import goodput_over
 from planner.schema import plan as schema

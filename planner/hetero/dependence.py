@@ -18,9 +18,9 @@ from planner.hetero import run
 from planner.hetero.answer import value_of
 from planner.hetero.pool_subsets import MANY, best_on
 from planner.planning import Progress
-from planner.question.joined import LinkBetween, Pools, default_link, merged, ports
-from planner.question.prepared import resolve_efficiency
+from planner.question.job_pools import LinkBetween, Pools, default_link, merged, ports
 from planner.question.request import Request
+from planner.question.search_problem import resolve_efficiency
 from planner.schema.plan import OtherSoftware, Plan, PlanSet
 from planner.space.grid import precisions
 

@@ -22,10 +22,10 @@ from planner.hetero.stages import Priced, StageConfigs, Switches
 from planner.performance import binding, intervals
 from planner.performance.efficiency import Efficiency
 from planner.performance.profiles.profile import Profile
-from planner.question import joined as pools
-from planner.question.joined import JobPool, Pools
-from planner.question.prepared import how_sure, measured_layers, resolve_efficiency
+from planner.question import job_pools as pools
+from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request, goodput_over
+from planner.question.search_problem import how_sure, measured_layers, resolve_efficiency
 from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Bound, Recompute
 from planner.space.grid import Figures, precisions
 from planner.space.rules import RULES

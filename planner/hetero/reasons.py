@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from planner.base.units import format_percent
 from planner.hetero.answer import value_of
 from planner.hetero.pool_subsets import Searched
-from planner.question.joined import JobPool, Pools
+from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request, goodput_over
 from planner.schema.plan import Plan, Reasons
 

@@ -14,7 +14,7 @@ from planner.catalog import Catalog
 from planner.hetero import reasons
 from planner.hetero.answer import value_of
 from planner.hetero.pool_subsets import Alone, Searched, any_pipelines, identical_pipelines, steps_decide
-from planner.question.joined import JobPool, Pools, merged
+from planner.question.job_pools import JobPool, Pools, merged
 from planner.question.request import Request, preemptions, restart
 from planner.schema.plan import Plan, PlanSet, SearchSection
 

@@ -14,8 +14,8 @@ from planner.document import FullestStage, PoolInUse, Solution, Spread
 from planner.models import context
 from planner.planning import releases
 from planner.planning.site_runs import MeasuredRuns
-from planner.question.joined import JobPool, Pools
-from planner.question.prepared import Prepared
+from planner.question.job_pools import JobPool, Pools
+from planner.question.search_problem import Prepared
 from planner.schema import plan as schema
 from planner.search.problem import Candidate
 from planner.space.grid import single_grid

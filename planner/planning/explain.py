@@ -9,8 +9,8 @@ from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_percent, format_seconds
 from planner.catalog import Catalog
 from planner.cost.figures import Grid
-from planner.question.prepared import Prepared, prepare, problem
 from planner.question.request import Request
+from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.plan import Plan, Reasons
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, SearchResult

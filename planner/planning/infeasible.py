@@ -14,8 +14,8 @@ from planner.models.workload import workload
 from planner.planning import answer, measured
 from planner.planning.measured import Ranking
 from planner.planning.site_runs import MeasuredRuns
-from planner.question.prepared import Prepared, prepare
 from planner.question.request import Request
+from planner.question.search_problem import Prepared, prepare
 from planner.schema.plan import FrontPoint
 from planner.schema.workload import Workload
 from planner.search.problem import Candidate

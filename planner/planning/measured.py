@@ -14,8 +14,8 @@ from planner.base.errors import ClusterwrightError
 from planner.catalog import Catalog
 from planner.planning import answer
 from planner.planning.site_runs import MeasuredRuns
-from planner.question.prepared import Prepared, prepare, problem
 from planner.question.request import Request
+from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.plan import Plan
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, SearchResult

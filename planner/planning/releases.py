@@ -9,7 +9,7 @@ import numpy as np
 
 from planner import cost
 from planner.document import Spread
-from planner.question.prepared import Prepared
+from planner.question.search_problem import Prepared
 from planner.schema.plan import OlderRelease
 from planner.search.problem import Candidate
 from planner.space.grid import Figures, single_grid

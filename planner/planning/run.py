@@ -15,8 +15,8 @@ from planner.catalog import Catalog
 from planner.planning import answer, explain, infeasible, measured
 from planner.planning.measured import Ranking
 from planner.planning.site_runs import MeasuredRuns
-from planner.question.prepared import Prepared, prepare, problem
 from planner.question.request import Request
+from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.plan import FrontPoint, Plan, PlanSet, SearchSection
 from planner.search.bounded import Bounded
 from planner.search.costing import near_duplicates

@@ -9,7 +9,7 @@ from dataclasses import replace
 from planner.base import units
 from planner.base.errors import WrongQuestion, nearest
 from planner.catalog import Catalog, cluster
-from planner.question.joined import JobPool, LinkBetween, Pools, part_of
+from planner.question.job_pools import JobPool, LinkBetween, Pools, part_of
 from planner.schema.hardware import Cluster, Node, Price
 
 

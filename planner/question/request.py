@@ -15,7 +15,7 @@ from planner.cost.goodput import CHECKPOINT_PAUSE_S, RESTART_S, GoodputEstimate,
 from planner.cost.money import HOUR_S
 from planner.models.parameters import parameters
 from planner.performance import binding
-from planner.question.joined import JobPool
+from planner.question.job_pools import JobPool
 from planner.schema.hardware import Cluster, Price, Runtime
 from planner.schema.workload import Workload
 from planner.space.axes import Pins

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, InstanceOf
 
 from planner.base.typed import missing, reads
 from planner.models import workload
-from planner.question.asked import PlanOptions
+from planner.question.reading import PlanOptions
 from planner.question.values import TABLE, Several
 from planner.schema.workload import Model
 

@@ -19,7 +19,7 @@ from planner.cost.software import Software, stretched
 from planner.models import families
 from planner.performance import binding, intervals
 from planner.performance.efficiency import Efficiencies
-from planner.question.joined import JobPool, Pools, joint
+from planner.question.job_pools import JobPool, Pools, joint
 from planner.question.request import OOM_RISK
 from planner.uneven.node_times import Array, Nodes, nodes
 

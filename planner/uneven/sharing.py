@@ -12,7 +12,7 @@ from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.cost import convolution
 from planner.models import families
-from planner.question.joined import JobPool, Pools, merged
+from planner.question.job_pools import JobPool, Pools, merged
 from planner.question.request import OOM_RISK
 from planner.schema.images import ImagePlan, ImagePool
 from planner.schema.plan import Assumption, Generator

@@ -29,8 +29,8 @@ from planner.hetero.layer_split import LayerSplit, StageCosts
 from planner.hetero.pipelines import Chain, PipelineTemplates
 from planner.hetero.problem import joint_stack
 from planner.hetero.stages import Priced, StageConfigs, Switches
-from planner.question import joined as pools
-from planner.question.joined import JobPool, LinkBetween, Pools, part_of
+from planner.question import job_pools as pools
+from planner.question.job_pools import JobPool, LinkBetween, Pools, part_of
 from planner.schema.hardware import Cluster
 from planner.schema.plan import Group, Plan
 from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import redirect_stdout
 
 from planner import document
-from planner.api import choosing
-from planner.api.choosing import Source
+from planner.api import plan_sources
 from planner.api.entry import entry, in_keywords
+from planner.api.plan_sources import Source
 from planner.commands.screen import procure_view, render, report
 from planner.schema.procurement import Procurement
 
@@ -55,8 +55,8 @@ def show(
     as_json: bool = False,
 ) -> None:
     """Prints the report, or the document as JSON."""
-    given, where = choosing.opened(source)
-    found = choosing.narrowed(given, where, rank=rank, workload=workload, alternative=alternative)
+    given, where = plan_sources.opened(source)
+    found = plan_sources.narrowed(given, where, rank=rank, workload=workload, alternative=alternative)
     if isinstance(found, Procurement):
         if as_json:
             render.json(document.stamped(found if alternative is None else found.alternatives[alternative - 1]))
@@ -65,7 +65,7 @@ def show(
         return
     chosen = document.chosen(found, 1 if rank is None else rank, where)
     for plan in (chosen,) if as_json else report.printed(found, chosen):
-        choosing.sound(plan)
+        plan_sources.sound(plan)
     if as_json:
         render.json(document.stamped(chosen))
     else:

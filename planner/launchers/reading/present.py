@@ -19,7 +19,7 @@ from planner.launchers.reading.found import FoundOptions
 from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Script, script
 from planner.models import files, model_rules, workload
-from planner.question.asked import PlanOptions, pinned_request, request
+from planner.question.reading import PlanOptions, pinned_request, request
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 

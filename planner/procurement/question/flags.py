@@ -16,7 +16,7 @@ from planner.procurement.question.portfolio import WAYS, NodeOption, Portfolio
 from planner.procurement.question.reading import portfolio
 from planner.procurement.supply.offers import USUAL, everything
 from planner.procurement.supply.pools import offers
-from planner.question.asked import digest
+from planner.question.reading import digest
 from planner.question.typed_file import TypedFile, opened
 from planner.question.values import span
 from planner.schema.workload import Model

@@ -16,8 +16,8 @@ from planner.base import units
 from planner.base.typed import missing, reads
 from planner.cost.goodput import RESTART_S
 from planner.question import amounts
-from planner.question.asked import PlanOptions
-from planner.question.ownership import OwnershipTable
+from planner.question.ownership_table import OwnershipTable
+from planner.question.reading import PlanOptions
 from planner.question.values import (
     DAY_S,
     TABLE,

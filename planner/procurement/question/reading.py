@@ -30,7 +30,7 @@ from planner.procurement.question.portfolio import (
 )
 from planner.procurement.supply.offers import everything
 from planner.procurement.supply.pools import offers
-from planner.question.ownership import OwnershipTable
+from planner.question.ownership_table import OwnershipTable
 from planner.question.training import Integer, TrainingTable
 from planner.question.typed_file import TypedFile, opened
 from planner.question.values import (

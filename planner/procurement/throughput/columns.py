@@ -21,9 +21,9 @@ from planner.planning import answer
 from planner.procurement.question.portfolio import Job
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column, Key, machine, wiring, work
-from planner.question.asked import request
-from planner.question.prepared import prepare, problem
+from planner.question.reading import request
 from planner.question.request import Request, goodput_of
+from planner.question.search_problem import prepare, problem
 from planner.schema.hardware import Cluster
 from planner.schema.plan import Plan
 from planner.search.each import best_of_each

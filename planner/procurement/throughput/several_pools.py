@@ -19,9 +19,9 @@ from planner.procurement.question.portfolio import Job, MixedPools, Portfolio
 from planner.procurement.supply.pools import SupplyPool, offers
 from planner.procurement.throughput.column import Column, Key, Place, machine, wiring, work
 from planner.question import pools as pooled
-from planner.question.asked import request_over
-from planner.question.joined import JobPool as Part
-from planner.question.joined import LinkBetween, Pools, default_link
+from planner.question.job_pools import JobPool as Part
+from planner.question.job_pools import LinkBetween, Pools, default_link
+from planner.question.reading import request_over
 from planner.schema.plan import Plan
 
 MOST_SEARCHES = 64

@@ -11,7 +11,7 @@ from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.ownership import hourly_cost
 from planner.question import market
-from planner.question.asked import request
+from planner.question.reading import request
 from planner.question.request import Request
 from planner.schema.hardware import Cluster, Price
 from planner.schema.study import Rate, Value

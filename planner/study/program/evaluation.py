@@ -16,9 +16,9 @@ from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.figures import Array
-from planner.question import prepared as question
-from planner.question.prepared import Prepared, prepare, problem
+from planner.question import search_problem as question
 from planner.question.request import goodput_of
+from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import Cluster
 from planner.search.bounded import Bounded
 from planner.search.machines import Machine, best_on_each, needs

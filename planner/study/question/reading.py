@@ -17,8 +17,8 @@ from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.typed import Finding, Misfit, Where, did_you_mean, keeps, keys, knows, missing, reads, record, wrong
 from planner.catalog import Catalog
 from planner.catalog.files import TomlDocument
-from planner.question.asked import PlanOptions
-from planner.question.ownership import OwnershipTable
+from planner.question.ownership_table import OwnershipTable
+from planner.question.reading import PlanOptions
 from planner.question.training import TrainingTable
 from planner.question.typed_file import TypedFile, opened
 from planner.question.values import TABLE, Positive, QuestionContext, Several, positive, quantity, whole

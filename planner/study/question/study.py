@@ -11,7 +11,7 @@ from pydantic import ConfigDict
 
 from planner.base.typed import reads
 from planner.cost.ownership import Ownership
-from planner.question.asked import PlanOptions
+from planner.question.reading import PlanOptions
 from planner.question.values import TABLE, FabricId, NodeId, RegionId, whole
 from planner.schema.study import UNITS, Axis, Rate, Value
 

@@ -14,7 +14,7 @@ from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.cost import risk
 from planner.models import workload
 from planner.question import market, pools
-from planner.question.joined import Pools
+from planner.question.job_pools import Pools
 from planner.question.request import OBJECTIVES, Request
 from planner.schema.families import ConvolutionNetwork
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
