@@ -54,6 +54,11 @@ def test_the_median_of_the_cheapest_current_offer_of_each_provider() -> None:
     assert price.node == "dgx-h100" and price.source.startswith("median of current offers")
 
 
+def test_a_vendor_besides_a_price_is_refused() -> None:
+    with pytest.raises(WrongQuestion, match="vendor='nebius': two prices of one node; keep one"):
+        _plan("dgx-h100:2", vendor="nebius", price="$2/h")
+
+
 def test_an_instance_has_its_own_price_and_a_vendor_may_be_named() -> None:
     own, named = _plan("p5.48xlarge:2").money.price, _plan("dgx-h100:2", vendor="nebius").money.price
     assert own is not None and own.node == "p5.48xlarge" and own.usd_per_hour == pytest.approx(55.04)

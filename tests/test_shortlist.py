@@ -104,7 +104,11 @@ def test_a_shortlist_says_what_it_is() -> None:
         ({"to": "megatron"}, WrongQuestion, "to names what must start the plans of a shortlist"),
         ({"shortlist": 0}, WrongQuestion, "shortlist=0: must be from 1 to 30"),
         ({"shortlist": 2, "to": "slrum"}, WrongQuestion, "no target 'slrum'"),
-        ({"shortlist": 2, "to": "deepspeed", "pin": "cp=2"}, NoAnswer, "no plan is left for a shortlist"),
+        (
+            {"shortlist": 2, "to": "deepspeed", "pin": "cp=2", "runtime": "megatron-core"},
+            NoAnswer,
+            "no plan is left for a shortlist",
+        ),
         ({"shortlist": 2, "accelerators": "A100:4,V100:4"}, WrongQuestion, "shortlist: of plans on one pool"),
     ],
 )
@@ -112,6 +116,17 @@ def test_wrong_questions(asked: dict[str, object], error: type[Exception], messa
     cluster = () if "accelerators" in asked else "dgx-h100:1"
     with pytest.raises(error, match=message):
         cw.plan("llama3-8b", cluster, batch=64, **asked)  # type: ignore[arg-type]
+
+
+def test_a_target_that_is_a_framework_has_its_plans_ranked(capsys: pytest.CaptureFixture[str]) -> None:
+    found = cw.plan("llama3-8b", "dgx-h100:1", batch=64, shortlist=2, to="torchtitan+slurm")
+    assert {plan.runtime.name for plan in found} == {"fsdp2"}
+    asked = ["plan", "llama3-8b", "--cluster", "dgx-h100:1", "--batch", "64", "--shortlist", "1", "--to", "torchtitan"]
+    assert main([*asked, "--runtime", "megatron-core"]) == 0
+    said = capsys.readouterr().out
+    assert "started by torchtitan, which runs fsdp2: predicted is megatron-core (--runtime fsdp2)" in said
+    assert main(asked) == 0
+    assert "which runs" not in capsys.readouterr().out
 
 
 # ---- running it ------------------------------------------------------------------------------------------------------
@@ -160,6 +175,14 @@ def test_runs_go_on_when_one_fails_and_are_learned_from(
     measured = keys[cells.key(cells.of_plan(first))].measured
     assert measured is not None and measured.step_time_s == 14.0
     assert cells.key(cells.of_plan(second)) not in keys
+
+
+def test_nothing_is_started_while_a_placeholder_stands(trial: Path) -> None:
+    script = trial / "rank-2" / "start.sh"
+    script.write_text(script.read_text().replace("/opt/megatron", "<megatron-lm>"))
+    found = subprocess.run(["bash", "benchmark.sh"], cwd=trial, capture_output=True, text=True)
+    assert (found.returncode, "started" in found.stdout) == (2, False)
+    assert "rank-2/start.sh" in found.stdout and "<megatron-lm>" in found.stdout and "fill these in" in found.stderr
 
 
 def words(folder: Path) -> list[str]:

@@ -48,6 +48,7 @@ def test_a_full_profile_is_read(made: Path) -> None:
         ('nme = "x"', ":1: nme: unknown key; did you mean name?"),
         ('name = ""', ":1: name: '': must be some text"),
         ('[container]\nmounts = ["/a/b"]', ":2: container.mounts: '/a/b': write '/on/the/node:/in/the/container'"),
+        ('[container]\nmounts = "/a:/b"', ":2: container.mounts: '/a:/b': must be a list, as [...]"),
         ('[container]\nshared_memory = "64"', ":2: container.shared_memory"),
         ('[environment]\n"A B" = "1"', ":1: environment: 'A B': letters, digits and _ only"),
         ('[environment]\nA = "1\\nrm"', ":1: environment: '1\\nrm': must be one line of printable text"),
@@ -65,6 +66,11 @@ def test_nothing_that_is_there_is_overwritten(made: Path, capsys: pytest.Capture
     assert main(["init", "site", str(made)]) == 2
     assert "site.toml: exists already; nothing was written" in capsys.readouterr().err
     assert not (made / "runs.csv").exists()
+
+
+def test_a_file_for_a_folder_names_the_folder(made: Path) -> None:
+    with pytest.raises(Exception, match=re.escape(f"site.toml: a file; name the folder that holds it: {made}")):
+        folder.opened(made / "site.toml", "--site x/site.toml")
 
 
 def test_a_folder_that_is_no_site_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

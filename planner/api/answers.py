@@ -54,6 +54,8 @@ def plan(
 
         asked = pooled_request(model, cluster, options)
         return dependence.with_other_software(*asked, mixed_planning.plan(*asked, progress), progress)
+    if options.shortlist is not None and options.runtime is None:
+        options = replace(options, runtime=learning.runtime_of(options.to))
     there = folder.named(options.site)
     known, wanted = request(model, cluster, options)
     if options.shortlist is not None:

@@ -282,8 +282,20 @@ def shortlist(
         if there is None
         else plan(there, known, asked, progress, pick)
     )
-    about = ShortlistSection(target=target, tied=shortlisting.TIED, regret=shortlisting.regret(found.plans))
+    about = ShortlistSection(
+        target=target, runtime=runtime_of(target), tied=shortlisting.TIED, regret=shortlisting.regret(found.plans)
+    )
     return replace(found, shortlist=about)
+
+
+def runtime_of(target: str | None) -> str | None:
+    """The framework that a target of ``export`` runs; None where there is no target, or it starts any script.
+
+    Raises:
+        WrongQuestion: no such target.
+    """
+    parts = () if target is None else launchers.parts(target)
+    return next((each.runtime for each in parts if each.runtime), None)
 
 
 def _starts(exporters: Sequence[Exporter], plan: Plan) -> bool:

@@ -33,6 +33,8 @@ KINDS = {
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "finite_number": "must be a finite number",
+    "tuple_type": "must be a list, as [...]",
+    "list_type": "must be a list, as [...]",
 }
 """What a value of the wrong type must be."""
 

@@ -111,7 +111,8 @@ def _report(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> Non
     for name, bundle in bundles.items():
         render.labelled("Wrote", f"{folder / name}: {', '.join(bundle.files)}")
     above = {"": bundles[""]} if "" in bundles else bundles
-    starts = {name: [bundle.start] for name, bundle in above.items()}
+    where = "in each folder: " if len(above) > 1 else ""
+    starts = {name: [f"{where}{bundle.start}"] for name, bundle in above.items()}
     missing = {
         name: [f"<{s.name}>: {s.says} (--set {s.name}=...)" for s in bundle.missing] for name, bundle in bundles.items()
     }

@@ -80,7 +80,8 @@ def in_turn(folders: Sequence[str], exporters: Sequence[Exporter]) -> Bundle:
     run = f"timeout {60 * LIMIT_MIN} bash {start.NAME} > {LOG} 2>&1"
     if schedulers:
         run = f"sbatch --wait --time={LIMIT_MIN} --output={LOG} {slurm.NAME}"
-    script = SCRIPT.format(run=run, log=LOG, calls="\n".join(f"measure {folder}" for folder in folders))
+    names = "|".join(dict.fromkeys(setting.name for each in exporters for setting in each.settings))
+    script = SCRIPT.format(run=run, log=LOG, names=names, calls="\n".join(f"measure {folder}" for folder in folders))
     listed = {"kind": "target", "target": "benchmark", "files": [NAME, "target.json"]}
     files = {NAME: script, "target.json": json.dumps(listed, indent=2) + "\n"}
     every = "" if schedulers else " on every node, with NODE_RANK and MASTER_ADDR set"
@@ -92,6 +93,12 @@ SCRIPT = """\
 # Runs the plans one after another, a few steps each. Afterwards: clusterwright learn */{log} --site DIR
 cd "$(dirname "$0")" || exit
 failed=0
+
+# What export could not know stands in the files as <name>.
+if grep -rHnE --include='*.s[hb]*' '^(#SBATCH|[^#]).*<({names})>' rank-*; then
+  echo "fill these in first: clusterwright export ... --set NAME=VALUE" >&2
+  exit 2
+fi
 
 measure() {{
   echo "$1: started"

@@ -174,6 +174,7 @@ EXPORTER = Exporter(
     title="DeepSpeed with a script of your own",
     version="0.19.8",
     role="trainer",
+    runtime="deepspeed",
     expresses={
         "tp": "any",
         "pp": "any",

@@ -210,6 +210,7 @@ EXPORTER = Exporter(
     title="Megatron-LM pretrain_gpt.py",
     version="core_v0.16.1",
     role="trainer",
+    runtime="megatron-core",
     expresses={
         **dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "stages", "pools", "sequence_parallel"), "any"),
         "zero": (0, 1, 2, 3),

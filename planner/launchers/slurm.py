@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
+from planner.base.units import format_many
 from planner.launchers import dstack, facts, quoting, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values, of_pool, placeholder
 from planner.schema.plan import Plan, Pool
@@ -171,7 +172,8 @@ def loses(plan: Plan) -> Iterator[Loss]:
     if _hours(plan) > LONGEST_H:
         jobs = math.ceil(_hours(plan) / LONGEST_H)
         yield Loss(
-            "money.days", f"a job ends after {LONGEST_H // 24} days; submit it {jobs} times (--dependency=singleton)"
+            "money.days",
+            f"a job ends after {LONGEST_H // 24} days; submit it {format_many(jobs, 'time')} (--dependency=singleton)",
         )
 
 

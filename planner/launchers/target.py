@@ -107,6 +107,8 @@ class Exporter:
     level: Level
     validated_by: str
     """What the level was reached with."""
+    runtime: str | None = None
+    """Id of the runtime that a trainer is; None: it runs a script of one's own, on any."""
 
 
 def placeholder(name: str) -> str:

@@ -267,6 +267,7 @@ EXPORTER = Exporter(
     title="torchtitan",
     version="0.3.0",
     role="trainer",
+    runtime="fsdp2",
     expresses={
         **dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "stages", "pools"), "any"),
         "etp": (1,),

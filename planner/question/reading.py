@@ -450,6 +450,8 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
     if asked.basis not in PRICE_BASES:
         raise WrongQuestion(f"--basis {asked.basis}: choose {', '.join(PRICE_BASES)}")
     if asked.price is not None:
+        if asked.vendor is not None:
+            raise WrongQuestion(f"--price {asked.price} --vendor {asked.vendor}: two prices of one node; keep one")
         each = _positive("--price", asked.price, "price per hour")
         assert each is not None
         given = Price(basis="on-demand", usd=each * node.accelerators, date="", source="--price")

@@ -36,6 +36,8 @@ class ShortlistSection(Record):
 
     target: str | None
     """That all of them can be started with."""
+    runtime: str | None
+    """The framework that the target runs; None: any."""
     tied: float
     """Relative difference of step times within which plans are ordered by other reasons."""
     regret: dict[str, float]

@@ -59,6 +59,8 @@ def opened(folder: Path, named_by: str) -> Site:
         WrongQuestion: there is no such folder, it is no site's, or its profile is wrong.
     """
     folder = folder.expanduser()
+    if folder.is_file():
+        raise WrongQuestion(f"{named_by}: a file; name the folder that holds it: {folder.parent}")
     if not (folder / PROFILE).is_file():
         what = f"holds no {PROFILE}" if folder.is_dir() else "no such folder"
         raise WrongQuestion(f"{named_by}: {what}; make a site with: clusterwright init site {folder}")

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion, nearest
-from planner.base.units import format_seconds
+from planner.base.units import format_many, format_seconds
 from planner.catalog import Catalog
 from planner.schema.plan import Plan
 from planner.site import cells, journal
@@ -123,7 +123,7 @@ def _of_run(
         return Measured(row=_completed({**base, **row}, site, str(path)), notes=(how, *notes))
 
     if run.out_of_memory:
-        return [measured({"metric": "oom"}, f"ran out of memory after {len(run.steps):,} logged steps")]
+        return [measured({"metric": "oom"}, f"ran out of memory after {format_many(len(run.steps), 'logged step')}")]
     counted = steady(run.steps)
     if not counted and run.whole_run_s:
         row = {"step_time_s": f"{run.whole_run_s:.6g}", "grade": "B"}

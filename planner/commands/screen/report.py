@@ -84,6 +84,9 @@ def _shortlist(found: PlanSet) -> None:
     if about is None:
         return
     starts = f"started by {about.target}" if about.target else "started by a trainer that export knows"
+    predicted = found.plans[0].runtime.name
+    if about.runtime not in (None, predicted):
+        starts += f", which runs {about.runtime}: predicted is {predicted} (--runtime {about.runtime})"
     each = (f"of {runs} {format_percent(share)}" for runs, share in about.regret.items())
     render.labelled(
         "Shortlist",

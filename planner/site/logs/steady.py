@@ -72,7 +72,7 @@ def _of_one(batch: int | None, steps: Sequence[LoggedStep], first: bool) -> Stea
     limit = max(SLOW * middle, high + FAR * (high - low))
     counted = [time for time in times if time <= limit]
     if stragglers := len(times) - len(counted):
-        left_out["stragglers"] = stragglers
+        left_out["straggling"] = stragglers
     low, high = quantiles(counted, n=4)[::2]
     middle = median(counted)
     return Steady(
