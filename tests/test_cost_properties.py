@@ -377,7 +377,7 @@ def test_everything_is_finite_and_positive(name, data):
         assert figure > 0
     assert found.exposed >= 0
     ranks = grid.layout.tp * grid.layout.pp * grid.layout.cp * grid.layout.dp
-    assert cost.model_flops(grid) / found.time / grid.device.peak / ranks < 2
+    assert cost.utilisation(cost.model_flops(grid), found.time, grid.device.peak * ranks) < 2
 
 
 def test_the_breakdown_of_whole_spaces():

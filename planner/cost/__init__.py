@@ -1,6 +1,6 @@
 """The one cost model: pure functions from figures to figures, broadcasting over whatever the figures are."""
 
-from planner.cost.evaluate import StepCost, StepPasses, breakdown, evaluate, model_flops, passes
+from planner.cost.evaluate import StepCost, StepPasses, breakdown, evaluate, model_flops, passes, utilisation
 from planner.cost.figures import Device, Grid, Layout, Network, Options, Shape, Stack
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "evaluate",
     "model_flops",
     "passes",
+    "utilisation",
 ]

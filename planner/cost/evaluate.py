@@ -205,3 +205,14 @@ def model_flops(grid: Grid) -> Figure:
     scores = s.layers * scores * (1.0 + s.cross_share)
     per_token = 2.0 * (2.0 + s.weight_gradient) * products + 6.0 * scores
     return grid.layout.batch * s.sequence * per_token
+
+
+def utilisation(flops: float, seconds: float, peak: float) -> float:
+    """Model FLOPs utilisation (MFU): ``flops / seconds / peak``.
+
+    Arguments:
+        flops: Of a step, :func:`model_flops`.
+        seconds: Of a step.
+        peak: Dense FLOP/s of all accelerators together, in the precision of the products.
+    """
+    return flops / seconds / peak

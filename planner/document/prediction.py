@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from planner.cost import risk
+from planner.cost import risk, utilisation
 from planner.document.solution import FullestStage, Solution
 from planner.schema import plan as schema
 
@@ -17,7 +17,7 @@ def prediction_section(found: Solution) -> schema.Prediction:
         step_time_s=found.step_time,
         breakdown=dict(found.breakdown),
         tokens_per_s=found.batch.global_ * found.request.workload.sequence / found.step_time,
-        mfu=found.model_flops / found.step_time / peak,
+        mfu=utilisation(found.model_flops, found.step_time, peak),
         model_flops=found.model_flops,
         memory=memory,
         intervals={
