@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -105,3 +106,16 @@ def test_every_name_on_the_equations_page_exists(module: dict[str, Any]) -> None
     assert {*module.get("functions", {}), *module.get("whole", ())} <= set(known)
     assert {*module.get("functions", {}), *module.get("whole", ())} <= {row.name for row in rows}
     assert all(row.what and row.equations and row.source for row in rows)
+
+
+SUBJECTS_FROM = "0db4c4625f9f2ebe3ce56fc57ce0dbf961cef97f"
+"""The commit from which on subjects are held to what CONTRIBUTING.md says."""
+
+
+def test_commit_subjects_fit_a_line() -> None:
+    shown = subprocess.run(
+        ["git", "log", "--format=%s", f"{SUBJECTS_FROM}..HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if shown.returncode:
+        pytest.skip("no history of commits here")
+    assert [subject for subject in shown.stdout.splitlines() if len(subject) > 72] == []
