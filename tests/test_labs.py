@@ -129,6 +129,16 @@ def test_a_zero_stage_that_was_not_read_is_listed(tmp_path: Path) -> None:
     assert "zero_stage 'partly' was not read" in one(tmp_path, zero_stage="partly").inferred
 
 
+def test_a_run_is_predicted_alike_alone_and_among_others(tmp_path: Path) -> None:
+    """Rows that differ in their network only: each finds its own."""
+    rows = [{"runtime": "fsdp2@2025", "num_accelerators": "64", "global_batch_seqs": "64", "inter_node_network": network}
+            for network in ("8x400 Gb", "1x25 Gb", "4x100 Gb")]  # fmt: skip
+    runs, using = reading.read(wrote(tmp_path, *rows), CATALOG), Efficiencies.of(CATALOG)
+    alone = [float(Frame(CATALOG, [run]).predict(using).time[0]) for run in runs]
+    assert list(Frame(CATALOG, runs).predict(using).time) == alone
+    assert len(set(alone)) == 3
+
+
 def test_sources_may_be_called_anything(tmp_path: Path) -> None:
     """No rule goes by a source's name: with other names, every row is read and predicted as before."""
     with RUNS.open(encoding="utf-8", newline="") as file:

@@ -18,6 +18,7 @@ from planner.performance import binding
 from planner.performance.efficiency import Efficiencies
 from planner.performance.profiles import profile as profiles_
 from planner.performance.profiles.profile import Profile
+from planner.schema.one_line import spelled
 from planner.space.grid import as_figures
 
 
@@ -75,7 +76,8 @@ class Frame:
                 if r.cluster
             ]
         )
-        self._networks = _places([(r.accelerator, repr(r.cluster)) for r in own])
+        clusters = [spelled(run.cluster) for run in self.runs]
+        self._networks = _places([(self.runs[i].accelerator, clusters[i]) for i, _ in pairs])
         self._stacks = _places(
             [
                 (r.runtime, r.year, r.mode, r.gradients, r.update_bytes, r.cluster.accelerator.id if r.cluster else "")
