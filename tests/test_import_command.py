@@ -443,6 +443,59 @@ def test_what_changes_memory_and_is_not_understood_is_refused_by_name(flag: str)
         reading.read("megatron", f"{MINE} {flag}")
 
 
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("--fp32-residual-connection", "--fp32-residual-connection: may change precision, memory or time"),
+        ("--of-a-fork 3 --exp-avg-dtype bf16", "--exp-avg-dtype, --of-a-fork: may change"),
+        ("--transformer-impl local", "--transformer-impl: may change"),
+        ("--attention-backend unfused", "--attention-backend: may change"),
+        ("--outer-dp-sharding-strategy optim", "--outer-dp-sharding-strategy: may change"),
+        ("--moe-token-dispatcher-type new", "--moe-token-dispatcher-type: may change"),
+    ],
+)
+def test_what_may_matter_and_is_not_understood_is_refused_by_name(flag: str, says: str) -> None:
+    with pytest.raises(WrongQuestion) as caught:
+        reading.read("megatron", f"{MINE} {flag}")
+    assert says in str(caught.value)
+    names = frozenset(word.lstrip("-") for word in flag.split() if word.startswith("--"))
+    found = reading.read("megatron", f"{MINE} {flag}", reading.Started(ignored=names))
+    assert found.unread == ["log-interval"]
+    assert found.assumed == (f"left out as asked: {', '.join(f'--{name}' for name in sorted(names))}",)
+
+
+@pytest.mark.parametrize(
+    ("flag", "differs"),
+    [
+        ("--rampup-batch-size 16 16 1000", "the batch grows while training; predicted at its last size"),
+        ("--fp8-format hybrid --fp8-param-gather", "weights are kept and gathered in 8 bit; predicted in 16 bit"),
+        ("--main-grads-dtype bf16", "gradients stay in 16 bit; predicted in 32 bit"),
+        ("--moe-token-dispatcher-type flex", "tokens reach experts by a fused dispatcher; predicted by all-to-all"),
+        (
+            "--recompute-granularity selective --recompute-modules mlp moe_act",
+            "recomputes mlp, moe_act; predicted as core_attn",
+        ),
+        ("--moe-layer-recompute", "recomputes core_attn, moe; predicted as core_attn"),
+        (
+            "--enable-cuda-graph --use-nccl-ub",
+            "kernels and buffers as stated (enable-cuda-graph, use-nccl-ub); predicted with the runtime's usual ones",
+        ),
+    ],
+)
+def test_what_is_predicted_otherwise_is_told(flag: str, differs: str) -> None:
+    assert reading.read("megatron", f"{MINE} {flag}").differs == (differs,)
+
+
+@pytest.mark.parametrize("program", ["pretrain_bert.py", "pretrain_t5.py", "pretrain_mamba.py"])
+def test_programs_that_train_no_decoder_are_refused(program: str) -> None:
+    with pytest.raises(WrongQuestion, match=f"{program}: trains"):
+        reading.read("megatron", f"torchrun --nproc-per-node 8 examples/{program} {MINE}")
+
+
+def test_a_padded_vocabulary_is_read() -> None:
+    assert reading.read("megatron", f"{MINE} --padded-vocab-size 201088").shape["vocab"] == 201_088
+
+
 def test_a_router_is_read() -> None:
     flags = (
         "--num-experts 64 --moe-router-topk 8 --moe-router-score-function sigmoid --moe-router-num-groups 8 "

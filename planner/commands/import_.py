@@ -31,6 +31,7 @@ from planner.commands import asking
 @click.option("--run-script", is_flag=True, help="Run the script in a sandbox and read what it starts (Linux).")
 @click.option("--arg", "arguments", multiple=True, metavar="WORD", help="Argument that the script is started with.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Variable that the script finds set.")
+@click.option("--ignore", "ignored", multiple=True, metavar="OPTION", help="Option of the command that is left out.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan instead of the report.")
 @asking.output("Write the plan to a file.")
 def import_(
@@ -43,6 +44,7 @@ def import_(
     run_script: bool,
     arguments: tuple[str, ...],
     variables: tuple[str, ...],
+    ignored: tuple[str, ...],
     as_json: bool,
     output: Path | None,
     **asked: str | int | None,
@@ -61,7 +63,7 @@ def import_(
     from planner.launchers import reading
 
     pinned = {} if recompute is None else {"recompute": recompute}
-    started = reading.Started(arguments, dict(map(_variable, variables)), run_script)
+    started = reading.Started(arguments, dict(map(_variable, variables)), run_script, _names(ignored))
     found = reading.plan(
         source, configuration, cluster, model=model, micro=micro, pinned=pinned, started=started, **asked
     )
@@ -79,3 +81,7 @@ def _variable(text: str) -> tuple[str, str]:
     if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise WrongQuestion(f"--env {text:.40}: NAME=VALUE is expected")
     return name, value
+
+
+def _names(ignored: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name.lstrip("-") for name in ignored)

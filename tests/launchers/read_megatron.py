@@ -30,7 +30,7 @@ def read(job, arguments, torch):
     os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
     os.environ.update({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(job["world"]), **job["environment"]})
     sys.argv = ["pretrain_gpt.py", *job["argv"], *OFF_GPU]
-    args = arguments.parse_args()
+    args = arguments.parse_args(ignore_unknown_args=job.get("more", False))  # a program may add its own
     arguments.validate_args(args, {})
     config = arguments.core_transformer_config_from_args(args)
     destroy_num_microbatches_calculator()

@@ -25,11 +25,15 @@ class TrainingCommand:
     """A training command.
 
     Attributes:
+        program: File or module that trains, where it is named.
+        words: The arguments of the program.
         options: Of the training program: name without dashes -> its values; the last of several holds.
         ranks: Processes that it starts, where it says so.
         assumed: What the script leaves to others, and what was taken.
     """
 
+    program: str
+    words: Words
     options: Options
     ranks: int | None = None
     assumed: tuple[str, ...] = ()
@@ -47,16 +51,26 @@ def command(script: Script, known: Collection[str]) -> TrainingCommand | None:
         found += [words for words in way if _names(_arguments(words)[1]).intersection(known) and words not in found]
     if not found:
         return None
-    read = [options(_arguments(words)[1], known) for words in found]
+    read = [_without(options(_arguments(words)[1], known), script.ignored) for words in found]
     _refuse_several(read, known)
     ranks = {_ranks(options(_arguments(words)[0], ())) for words in found}
-    return TrainingCommand(read[0], ranks.pop() if len(ranks) == 1 else None, tuple(_assumed(script)))
+    launcher, arguments = _arguments(found[0])
+    program = found[0][len(launcher)] if launcher or len(arguments) < len(found[0]) else ""
+    return TrainingCommand(
+        program, arguments, read[0], ranks.pop() if len(ranks) == 1 else None, tuple(_assumed(script))
+    )
+
+
+def _without(found: Options, ignored: Collection[str]) -> Options:
+    return {name: values for name, values in found.items() if name not in ignored}
 
 
 def _refuse_several(read: Sequence[Options], known: Collection[str]) -> None:
     first, *others = read
     for other in others:
-        differ = sorted(name for name in known if first.get(name) != other.get(name))
+        differ = sorted(
+            name for name in known if first.get(name) != other.get(name) and not _a_path(name, first, other)
+        )
         if differ:
             one, two = (_written(differ[0], each) for each in (first, other))
             more = f" (and in {', '.join(f'--{name}' for name in differ[1:4])})" if differ[1:] else ""
@@ -64,6 +78,11 @@ def _refuse_several(read: Sequence[Options], known: Collection[str]) -> None:
                 f"the script may start commands with {one} and with {two}{more}: set the variable that decides in the "
                 "script, or read what it starts with --run-script"
             )
+
+
+def _a_path(name: str, first: Options, other: Options) -> bool:
+    """Whether two commands differ in where they find something, rather than in whether they do."""
+    return name == "pretrained-checkpoint" and name in first and name in other
 
 
 def _written(name: str, found: Options) -> str:
@@ -78,6 +97,8 @@ def _assumed(script: Script) -> Iterator[str]:
     }
     if taken:
         yield f"the script's own defaults: {', '.join(f'{name} {text}' for name, text in taken.items())}"
+    if script.ignored:
+        yield f"left out as asked: {', '.join(f'--{name}' for name in sorted(script.ignored))}"
     for name in script.unread:
         yield f"{name:.80}: the script reads it in its midst, and it was not read (--run-script does)"
 
@@ -86,7 +107,7 @@ def _arguments(words: Words) -> tuple[Words, Words]:
     """(the launcher's words, the training program's) of a command."""
     for place, word in enumerate(words):
         module = place and words[place - 1] == "-m" and word not in _LAUNCHERS
-        if module or (word.endswith(".py") and not (place and words[place - 1].startswith("--"))):
+        if module or word.endswith(".py"):
             return words[:place], words[place + 1 :]
     return (), words
 

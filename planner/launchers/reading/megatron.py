@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import megatron_model
+from planner.launchers.reading import megatron_model, megatron_options
 from planner.launchers.reading.command import command
 from planner.launchers.reading.found import FoundOptions, Options, degree, number
 from planner.launchers.reading.shell.script import Script
@@ -37,6 +37,16 @@ _REFUSED = {
     "cpu-offloading": "activations in host memory",
 }
 """Options that change shape or sharding, and have no field of a plan."""
+_PROGRAMS = {
+    "pretrain_bert.py": "trains an encoder",
+    "pretrain_t5.py": "trains an encoder and a decoder",
+    "pretrain_ict.py": "trains two encoders",
+    "pretrain_vlm.py": "trains an encoder of images and a decoder",
+    "pretrain_mamba.py": "trains layers of several kinds",
+    "pretrain_hybrid.py": "trains layers of several kinds",
+    "train_rl.py": "generates text in every step",
+}
+"""Programs of Megatron-LM that train no plain decoder."""
 _READ = {
     *megatron_model.READ,
     *("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size", "cp-comm-type"),
@@ -48,12 +58,20 @@ _READ = {
     *("use-tp-pp-dp-mapping", "use-distributed-optimizer", "num-distributed-optimizer-instances"),
     *("use-megatron-fsdp", "data-parallel-sharding-strategy", "use-torch-fsdp2"),
     *("torch-fsdp2-no-reshard-after-forward", "recompute-granularity", "recompute-method"),
-    *("recompute-num-layers", "recompute-modules", "recompute-activations", "optimizer-cpu-offload"),
+    *(
+        "recompute-num-layers",
+        "recompute-modules",
+        "recompute-activations",
+        "moe-layer-recompute",
+        "optimizer-cpu-offload",
+    ),
     *("optimizer-offload-fraction", "use-precision-aware-optimizer", "ckpt-format", "micro-batch-size"),
     *("global-batch-size", "seq-length", "train-iters", "train-samples", "bf16", "fp16", "fp8-format"),
     *("fp8-recipe", "finetune", "pretrained-checkpoint", "accumulate-allreduce-grads-in-fp32"),
     *("grad-reduce-in-bf16", "optimizer", "no-gradient-accumulation-fusion", "no-bias-dropout-fusion"),
 }
+OPTIONS = frozenset(_READ | _REFUSED.keys())
+"""By which a command is known as one of Megatron-LM."""
 
 
 def read(script: Script) -> FoundOptions:
@@ -62,12 +80,15 @@ def read(script: Script) -> FoundOptions:
     Raises:
         WrongQuestion: it says nothing, or something that no plan can say.
     """
-    started = command(script, _READ | _REFUSED.keys())
+    started = command(script, OPTIONS)
     flags = started.options if started else {}
     if started is None or not _READ & flags.keys():
         raise WrongQuestion("--from megatron: no option of Megatron-LM in it (--tensor-model-parallel-size ...)")
+    if (program := started.program.rpartition("/")[2]) in _PROGRAMS:
+        raise WrongQuestion(f"{program}: {_PROGRAMS[program]}; only decoders are read (pretrain_gpt.py)")
     for name in flags.keys() & _REFUSED.keys():
         raise WrongQuestion(f"--{name}: {_REFUSED[name]} cannot be taken over; leave it out to see the rest priced")
+    megatron_options.refuse(flags, _READ)
     if (kind := flags.get("optimizer", ["adam"])) not in (["adam"], ["sgd"]):
         raise WrongQuestion(f"--optimizer {' '.join(kind):.40}: choose adam or sgd; others keep other states")
     chunks = _chunks(flags)
@@ -88,8 +109,8 @@ def read(script: Script) -> FoundOptions:
         ranks=started.ranks,
         assumed=started.assumed,
         chunks=chunks,
-        differs=() if _wide_gradients(flags) else ("gradients stay in 16 bit; predicted in 32 bit",),
-        unread=sorted(flags.keys() - _READ),
+        differs=_differences(flags),
+        unread=megatron_options.ignored(flags, _READ),
     )
 
 
@@ -202,6 +223,11 @@ def _precision(flags: Options) -> str:
     return "bf16" if "bf16" in flags else "fp16" if "fp16" in flags else "fp32"
 
 
+def _differences(flags: Options) -> tuple[str, ...]:
+    narrow = () if _wide_gradients(flags) else ("gradients stay in 16 bit; predicted in 32 bit",)
+    return tuple(dict.fromkeys((*narrow, *megatron_options.differences(flags))))
+
+
 def _wide_gradients(flags: Options) -> bool:
     """Whether gradients are kept in 32 bit: ``--fp16`` alone does not, all others do by themselves unless told."""
     return "grad-reduce-in-bf16" not in flags and _wide_by_itself(flags)
@@ -212,7 +238,11 @@ def _wide_by_itself(flags: Options) -> bool:
 
 
 def _recompute(flags: Options, chunks: int) -> str:
-    granularity = ["selective"] if "recompute-activations" in flags else flags.get("recompute-granularity")
+    granularity = (
+        ["selective"]
+        if {"recompute-activations", "moe-layer-recompute"} & flags.keys()
+        else flags.get("recompute-granularity")
+    )
     if granularity is None:
         return "none"
     if granularity == ["selective"]:

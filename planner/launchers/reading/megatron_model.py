@@ -52,7 +52,7 @@ READ = {
     *("max-position-embeddings", "position-embedding-type", "use-rotary-position-embeddings", "no-rope-freq"),
     *("rotary-base", "rotary-percent", "use-rope-scaling", "rope-scaling-factor", "rotary-scaling-factor"),
     *("mscale", "mscale-all-dim", "multi-latent-attention", "window-size", "window-attn-skip-freq"),
-    *("attention-dropout", "hidden-dropout"),
+    *("attention-dropout", "hidden-dropout", "padded-vocab-size"),
     *("moe-layer-freq", "moe-router-score-function", "moe-router-pre-softmax", "moe-router-topk-scaling-factor"),
     *("moe-router-num-groups", "moe-router-group-topk", "moe-router-enable-expert-bias", "moe-router-bias-update-rate"),
     *("moe-router-load-balancing-type", "moe-aux-loss-coeff", "moe-z-loss-coeff", "moe-expert-capacity-factor"),
@@ -68,6 +68,8 @@ def shape(flags: Options) -> dict[str, Any]:
     found: dict[str, Any] = {field: degree(flags, name) for name, field in _SHAPE.items() if name in flags}
     if found["layers"] > MOST_LAYERS:
         raise WrongQuestion(f"--num-layers {found['layers']}: at most {MOST_LAYERS:,}")
+    if "padded-vocab-size" in flags:
+        found.setdefault("vocab", degree(flags, "padded-vocab-size"))
     found.setdefault("heads", 1)
     found.setdefault("kv_heads", found["heads"])
     found |= _attention(flags, found["layers"])

@@ -46,6 +46,8 @@ class Started:
     arguments: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     run: bool = False
+    ignored: frozenset[str] = frozenset()
+    """Options, without dashes, that are left out."""
 
 
 AS_IT_IS = Started()
@@ -62,11 +64,13 @@ def read(source: str, text: str, started: Started = AS_IT_IS) -> FoundOptions:
         if started != AS_IT_IS:
             raise WrongQuestion(f"--from {source}: a file, not a script: --run-script, --arg and --env say nothing")
         return FILES[source](_text(text))
-    if not started.run:
-        return COMMANDS[source](script(_text(text), started.arguments, started.environment))
-    if not Path(text).is_file():
+    if started.run and not Path(text).is_file():
         raise WrongQuestion("--run-script: needs the name of a script")
-    return COMMANDS[source](sandbox.ran(Path(text), started.arguments, started.environment))
+    if started.run:
+        found = sandbox.ran(Path(text), started.arguments, started.environment)
+    else:
+        found = script(_text(text), started.arguments, started.environment)
+    return COMMANDS[source](replace(found, ignored=started.ignored))
 
 
 def _text(text: str) -> str:

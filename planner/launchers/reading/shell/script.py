@@ -40,11 +40,13 @@ class Script:
         ways: Commands with options, as their words, one tuple for every way through the branches.
         defaults: Variables that it leaves to others, and its own default for each.
         unread: Files that it would read in its midst.
+        ignored: Options, without dashes, that whoever asks leaves out.
     """
 
     ways: tuple[tuple[Words, ...], ...]
     defaults: Mapping[str, str] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    ignored: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
