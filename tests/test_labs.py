@@ -131,8 +131,8 @@ def test_a_zero_stage_that_was_not_read_is_listed(tmp_path: Path) -> None:
 
 def test_a_run_is_predicted_alike_alone_and_among_others(tmp_path: Path) -> None:
     """Rows that differ in their network only: each finds its own."""
-    rows = [{"runtime": "fsdp2@2025", "num_accelerators": "64", "global_batch_seqs": "64", "inter_node_network": network}
-            for network in ("8x400 Gb", "1x25 Gb", "4x100 Gb")]  # fmt: skip
+    large = {"runtime": "fsdp2@2025", "num_accelerators": "64", "global_batch_seqs": "64"}
+    rows = [large | {"inter_node_network": network} for network in ("8x400 Gb", "1x25 Gb", "4x100 Gb")]
     runs, using = reading.read(wrote(tmp_path, *rows), CATALOG), Efficiencies.of(CATALOG)
     alone = [float(Frame(CATALOG, [run]).predict(using).time[0]) for run in runs]
     assert list(Frame(CATALOG, runs).predict(using).time) == alone

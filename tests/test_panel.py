@@ -3,6 +3,7 @@ are not the best.
 """
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,26 @@ def test_whoever_claims_more_than_was_ever_measured_has_been_looked_at(judged):
         assert each.job.reason.startswith(panel.ANSWERS), (
             f"{each.job.run.id} claims {each.claim:.2f}: say why in `ours`"
         )
+
+
+TOO = {"too fast": lambda error: error < 0.97, "too slow": lambda error: error > 1.03}
+"""What a reason says of the published plan's prediction -> whether predicted over measured agrees."""
+
+
+def test_reasons_agree_with_todays_figures(judged):
+    """In sign: a published plan that is predicted too fast is said to be so, and nothing is that is not; terms named
+    in brackets are cheaper in ours than in the published plan.
+    """
+    terms = {name for each in judged for name in each.ours.terms}
+    for each in [one for one in judged if one.job.reason]:
+        name, reason = each.job.run.id, each.job.reason
+        for words, agrees in TOO.items():
+            assert words not in reason or agrees(each.error), f"{name}: {words}, but predicted {each.error:.2f}"
+        assert each.error > 0.9 or "too fast" in reason, f"{name}: left out, predicted {each.error:.2f}"
+        named = [word for word in re.findall(r"\((\w+)\)", reason) if word in terms]
+        saved = dict(each.cheaper(len(terms)))
+        assert set(named) <= saved.keys(), f"{name}: {named}, cheaper in {saved}"
+        assert named or "too fast" in reason, f"{name}: names nothing that is cheaper in ours"
 
 
 def test_claims_do_not_grow(judged):
