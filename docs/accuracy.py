@@ -342,7 +342,9 @@ Every group of at least two different plans of one job, the lab left out. The na
 then the largest micro-batch that fits.
 
 {regrets}
+<!-- known jobs: made by docs/accuracy_panel.py -->
 {panel}
+<!-- end of known jobs -->
 ## What rows leave open
 
 Every guess is listed by `validate`; the most frequent here:
