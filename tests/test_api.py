@@ -120,7 +120,7 @@ def test_examples_in_the_pages(page: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert isinstance(names["plans"], PlanSet)
 
 
-FLAGS_ONLY = {"json", "help"}
+FLAGS_ONLY = {"json", "help", "verbose"}
 """Flags that say how the terminal shows an answer."""
 PYTHON_ONLY = {"progress", "targets", "merge"}
 """What is no flag on a command line: ``design merge`` is a word there."""

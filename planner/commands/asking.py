@@ -33,6 +33,7 @@ def output(what: str = "Write the document to a file.") -> Callable[[Command], C
     return lambda command: file(force(command))
 
 
+verbose = click.option("-v", "--verbose", is_flag=True, help="List every assumption, not only those with a flag.")
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--cluster",
@@ -90,6 +91,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     sited.option,
     click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report."),
+    verbose,
     output(),
 )
 

@@ -15,7 +15,13 @@ from planner.commands.asking import question
 @click.argument("settings", nargs=-1, metavar="[AXIS=VALUE]...")
 @question
 def estimate(
-    model: str, settings: tuple[str, ...], cluster: tuple[str, ...], as_json: bool, output: Path | None, **asked: Any
+    model: str,
+    settings: tuple[str, ...],
+    cluster: tuple[str, ...],
+    as_json: bool,
+    output: Path | None,
+    verbose: bool,
+    **asked: Any,
 ) -> int:
     """Predict one given configuration of MODEL: does it fit, how fast is it, what limits it.
 
@@ -32,5 +38,5 @@ def estimate(
 
     options = PlanOptions(**asked)
     found = learning.estimate(*pinned_request(model, cluster, settings, options), options.site)
-    report.deliver(found, as_json=as_json, output=output)
+    report.deliver(found, as_json=as_json, output=output, verbose=verbose)
     return 0 if found.search.feasible else 1

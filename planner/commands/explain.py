@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from planner.commands import offered
+from planner.commands import asking, offered
 
 
 @click.command()
@@ -14,7 +14,10 @@ from planner.commands import offered
 @click.option("--rank", type=int, metavar="N", help="Which plan of a set (default: 1).")
 @offered.options
 @click.option("--json", "as_json", is_flag=True, help="Print the document as JSON.")
-def explain(file: Path, rank: int | None, workload: str | None, alternative: int | None, as_json: bool) -> None:
+@asking.verbose
+def explain(
+    file: Path, rank: int | None, workload: str | None, alternative: int | None, as_json: bool, verbose: bool
+) -> None:
     """Print the plan, the set of plans or the offer in FILE again, with its reasons, after checking it.
 
     \b
@@ -25,4 +28,4 @@ def explain(file: Path, rank: int | None, workload: str | None, alternative: int
     """  # noqa: D301 - click reads the control character itself
     from planner.commands.screen import explained
 
-    explained.show(file, rank=rank, workload=workload, alternative=alternative, as_json=as_json)
+    explained.show(file, rank=rank, workload=workload, alternative=alternative, as_json=as_json, verbose=verbose)

@@ -45,7 +45,7 @@ from planner.commands.asking import question
 )
 @click.option("--to", metavar="TARGET", help="Of a shortlist, only plans that this target of export starts.")
 @click.option("--all", is_flag=True, help="Also list plans that differ only in switches.")
-def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | None, **asked: Any) -> None:
+def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | None, verbose: bool, **asked: Any) -> None:
     """Rank the ways to train MODEL on a cluster.
 
     MODEL is an id (clusterwright models list), a TOML file or a Hugging Face config.json.
@@ -67,4 +67,4 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
         images_view.deliver(answers.images(model, cluster, options), as_json=as_json, output=output)
         return
     found = answers.plan(model, cluster, options, None if as_json else render.progress)
-    report.deliver(found, as_json=as_json, output=output)
+    report.deliver(found, as_json=as_json, output=output, verbose=verbose)

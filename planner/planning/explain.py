@@ -36,8 +36,10 @@ def scaled(grid: Grid, resource: str, factor: float) -> Grid:
     return replace(grid, **{part: replace(record, **{name: getattr(record, name) * factor for name in names})})
 
 
-def gains(prepared: Prepared, best: Candidate) -> dict[str, float]:
-    """Relative change of the best plan's step time with 10 % more of each resource; of memory, by searching again."""
+def gains(prepared: Prepared, best: Candidate, least: float) -> dict[str, float]:
+    """Relative change of a plan's step time with 10 % more of each resource; of memory, by searching again for better
+    than the least value of all.
+    """
     grid = single_grid(prepared.figures, best.layout, best.options)
     there = [name for name, (part, _) in _RESOURCES.items() if getattr(grid, part) is not None]
     found = {name: float(cost.evaluate(scaled(grid, name, 1 + MORE)).time) / best.time - 1.0 for name in there}
@@ -49,15 +51,16 @@ def gains(prepared: Prepared, best: Candidate) -> dict[str, float]:
     own = prepared.request.cluster.accelerator.memory
     roomier = Bounded().search(problem(prepared, 1, capacity=own * (1 + MORE))).best
     if roomier:
-        found["memory"] = min(roomier[0].value / best.value - 1.0, 0.0)
+        found["memory"] = min(roomier[0].value / least - 1.0, 0.0)
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def reasons(prepared: Prepared, found: SearchResult, plans: tuple[Plan, ...]) -> Reasons:
-    """What binds the best plan, what more would bring, and why the others lost."""
-    best = found.best[0]
-    gained = gains(prepared, best)
-    return Reasons(binds=_binds(plans[0], gained), gains=gained, why_not=_why_not(prepared.request.objective, plans))
+def reasons(prepared: Prepared, found: SearchResult, plans: tuple[Plan, ...], place: int = 0) -> Reasons:
+    """What binds the plan at a place, what more would bring, and how the others differ from it."""
+    chosen, others = plans[place], (*plans[:place], *plans[place + 1 :])
+    gained = gains(prepared, found.best[place], min(each.value for each in found.best))
+    why_not = _why_not(prepared.request.objective, (chosen, *others))
+    return Reasons(binds=_binds(chosen, gained), gains=gained, why_not=why_not)
 
 
 def _binds(best: Plan, gained: dict[str, float]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
-from planner.planning import answer, explain, infeasible, measured
+from planner.planning import answer, explain, infeasible, measured, shortlist
 from planner.planning.measured import Ranking
 from planner.planning.site_runs import MeasuredRuns
 from planner.question.request import Request
@@ -55,10 +55,12 @@ def plan(
             raise NoAnswer("no plan is left for a shortlist: all were run, or the target starts none (--to, --pin)")
         plans = tuple(replace(plans[place], rank=rank) for rank, place in enumerate(places, 1))
         found = replace(found, best=tuple(found.best[place] for place in places))
+    place = shortlist.recommended(plans) if pick is None else 0
     result = PlanSet(
         search=section,
         plans=plans,
-        reasons=explain.reasons(prepared, found, plans),
+        recommended=plans[place].rank,
+        reasons=explain.reasons(prepared, found, plans, place),
         front=_front(catalog, prepared, found, runs),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),

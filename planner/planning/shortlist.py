@@ -46,11 +46,28 @@ def pick(plans: Sequence[Plan], options: ShortlistOptions) -> list[int]:
     return ordered[: options.count]
 
 
+def recommended(plans: Sequence[Plan]) -> int:
+    """Place of the plan to run: the first, or a simpler one of the same question within :data:`TIED` of it.
+
+    Arguments:
+        plans: Ranked plans, best first; where any was measured, the first is the one to run.
+    """
+    first = plans[0]
+    if any(plan.measured for plan in plans):
+        return 0
+    same = [p for p in plans if _question(p) == _question(first) and _time(p) <= (1.0 + TIED) * _time(first)]
+    return plans.index(min(same, key=lambda plan: (kinds(plan), plan.rank)))
+
+
+def _question(plan: Plan) -> Hashable:
+    """What makes a step's time alone say which plan is better."""
+    return tuple((pool.node, pool.count) for pool in plan.cluster.pools), plan.batch.global_, plan.precision
+
+
 def family(plan: Plan) -> Hashable:
     """What twins share: machines, batch, precision, degrees, and whether stages are interleaved."""
     cut = plan.parallelism
-    machines = tuple((pool.node, pool.count) for pool in plan.cluster.pools)
-    return (machines, plan.batch.global_, plan.precision, cut.tp, cut.pp, cut.cp, cut.ep, cut.etp, cut.vpp > 1)
+    return (_question(plan), cut.tp, cut.pp, cut.cp, cut.ep, cut.etp, cut.vpp > 1)
 
 
 def kinds(plan: Plan) -> int:

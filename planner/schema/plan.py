@@ -271,6 +271,9 @@ class PlanSet(Answer[Plan]):
     schema_version: Literal[1] = 1
     search: SearchSection
     plans: tuple[Plan, ...]
+    recommended: int | None = None
+    """Rank of the plan to run: a simpler one than the first where their difference says nothing. Not in documents of
+    before 2026-12, nor where there is nothing to choose."""
     reasons: Reasons
     front: tuple[FrontPoint, ...]
     meta: dict[str, Any]

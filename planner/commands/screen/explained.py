@@ -53,6 +53,7 @@ def show(
     workload: str | None = None,
     alternative: int | None = None,
     as_json: bool = False,
+    verbose: bool = False,
 ) -> None:
     """Prints the report, or the document as JSON."""
     given, where = plan_sources.opened(source)
@@ -69,4 +70,4 @@ def show(
     if as_json:
         render.json(document.stamped(chosen))
     else:
-        report.explained(found, chosen)
+        report.explained(found, chosen, verbose=verbose)

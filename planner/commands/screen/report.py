@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,25 +17,26 @@ from planner.base.units import (
     format_seconds,
     format_usd,
 )
-from planner.commands.screen import render, report_mixed
+from planner.commands.screen import recommendation, render, report_mixed
+from planner.commands.screen.quantities import days, seconds
 from planner.planning.comparison import compare
 from planner.planning.shortlist import LOOKED_AT
-from planner.schema.plan import Plan, PlanSet, PriceUsed
+from planner.schema.plan import Plan, PlanSet
 
 if TYPE_CHECKING:
     from planner.schema.images import ImagePlan
     from planner.schema.procurement import Procurement
     from planner.schema.study import StudyResult
 
-_DAY = 86400.0
 Answer = TypeVar("Answer", PlanSet, "Procurement", "StudyResult", "ImagePlan")
 
 
-def deliver(found: PlanSet, *, as_json: bool, output: Path | None) -> None:
-    """Prints the report or the document, and writes the document where asked."""
+def deliver(found: PlanSet, *, as_json: bool, output: Path | None, verbose: bool = False) -> None:
+    """Prints the report or the document, and writes the document where asked; verbose: with every assumption."""
     written = f"clusterwright explain {output}     (the plan is in {output})"
     unwritten = "-o plan.json saves the plan; clusterwright export plan.json --to list shows the launchers"
-    hand_over(found, show, as_json=as_json, output=output, after=written if output else unwritten)
+    after = written if output else unwritten
+    hand_over(found, partial(show, verbose=verbose), as_json=as_json, output=output, after=after)
 
 
 def hand_over(found: Answer, show: Callable[[Answer], None], *, as_json: bool, output: Path | None, after: str) -> None:
@@ -52,13 +54,16 @@ def hand_over(found: Answer, show: Callable[[Answer], None], *, as_json: bool, o
     render.labelled("Next", after)
 
 
-def show(found: PlanSet) -> None:
-    """The whole report of a set."""
+def show(found: PlanSet, *, verbose: bool = False) -> None:
+    """The whole report of a set: the plan to run, the ranking, why, and what all rests on."""
     best = found.plans[0]
     if any(each.parallelism.groups or each.cluster != best.cluster for each in found.plans) and not found.front:
-        _mixed(found)
+        _mixed(found, verbose)
         return
     _heading(best)
+    render.text()
+    _counts(found)
+    recommendation.show(found)
     render.text()
     _ranking(found.plans)
     _how_sure(found.plans)
@@ -68,14 +73,14 @@ def show(found: PlanSet) -> None:
             "(--all lists them)"
         )
     render.text()
-    _time(best)
-    _memory(best)
+    chosen = recommendation.chosen(found)
+    _time(chosen)
+    _memory(chosen)
     _reasons(found)
-    _counts(found)
     _shortlist(found)
     _site(found)
     _search(found)
-    _assumes(best)
+    _assumes(chosen, verbose)
 
 
 def _shortlist(found: PlanSet) -> None:
@@ -110,12 +115,12 @@ def _site(found: PlanSet) -> None:
     render.labelled("Site", *lines)
 
 
-def _mixed(found: PlanSet) -> None:
+def _mixed(found: PlanSet, verbose: bool) -> None:
     """The report of a set of plans over several pools."""
     best = found.plans[0]
     _heading(best)
     render.text()
-    report_mixed.ranking(found.plans, _seconds, _days)
+    report_mixed.ranking(found.plans, seconds, days)
     _how_sure(found.plans)
     render.text()
     if best.parallelism.groups:
@@ -124,11 +129,11 @@ def _mixed(found: PlanSet) -> None:
     _time(best)
     _memory(best)
     _reasons(found)
-    report_mixed.depends(found, _seconds)
+    report_mixed.depends(found, seconds)
     if best.parallelism.groups:
         report_mixed.starts(best)
     report_mixed.search(found)
-    _assumes(best)
+    _assumes(best, verbose)
 
 
 def printed(found: PlanSet | Plan, chosen: Plan) -> tuple[Plan, ...]:
@@ -136,15 +141,15 @@ def printed(found: PlanSet | Plan, chosen: Plan) -> tuple[Plan, ...]:
     return found.plans if isinstance(found, PlanSet) and chosen == found.plans[0] else (chosen,)
 
 
-def explained(found: PlanSet | Plan, chosen: Plan) -> None:
+def explained(found: PlanSet | Plan, chosen: Plan, *, verbose: bool = False) -> None:
     """A plan from a file, as :func:`printed`."""
     if isinstance(found, PlanSet) and chosen == found.plans[0]:
-        show(found)
+        show(found, verbose=verbose)
         return
     _heading(chosen)
     render.text()
     if chosen.parallelism.groups:
-        report_mixed.ranking((chosen,), _seconds, _days)
+        report_mixed.ranking((chosen,), seconds, days)
         render.text()
         report_mixed.groups(chosen)
         report_mixed.starts(chosen)
@@ -153,7 +158,7 @@ def explained(found: PlanSet | Plan, chosen: Plan) -> None:
     render.text()
     _time(chosen)
     _memory(chosen)
-    _assumes(chosen)
+    _assumes(chosen, verbose)
 
 
 def _how_sure(plans: Sequence[Plan]) -> None:
@@ -166,7 +171,7 @@ def _how_sure(plans: Sequence[Plan]) -> None:
     rivals = [p for p in plans[1:] if _nodes(p) == _nodes(first) or len(first.cluster.pools) > 1]
     close = [other.rank for other in rivals if not compare(first, other).distinguishable]
     reasons = interval.basis.removeprefix("80 %: ").partition("; from ")[0]
-    span = f"{_seconds(interval.low)} to {_seconds(interval.high)}, {'in' if first.measured else 'as for'} {reasons}"
+    span = f"{seconds(interval.low)} to {seconds(interval.high)}, {'in' if first.measured else 'as for'} {reasons}"
     if close:
         which = _ranks([first.rank, *close])
         render.text(f"  {which} are not distinguishable: their 80 % intervals overlap (#1: {span})")
@@ -241,27 +246,17 @@ def _degrees(plan: Plan, shown: Sequence[str], several: bool, batches: bool, pre
     return [*cells, str(plan.batch.micro), str(p.zero_stage), plan.recompute.policy]
 
 
-def _seconds(value: float) -> str:
-    """A step's time in seconds whatever its size, so that rows compare at a glance."""
-    return format_seconds(value) if value < 1 else f"{value:,.{2 if value < 10 else 1}f} s"
-
-
-def _days(value: float) -> str:
-    """A run's length: days, unless it is over within one."""
-    return f"{value:,.1f} d" if value >= 1 else format_seconds(value * _DAY)
-
-
 def _figures(plan: Plan, measured: bool) -> list[str]:
     """What is known of a plan, and in how many runs its step was measured where any plan of the table was."""
     found, money = plan.prediction, plan.money
     held = f"{found.memory.total_bytes / 2**30:.1f} / {found.memory.capacity_bytes / 2**30:.0f} GiB"
     return [
-        _seconds(found.step_time_s),
+        seconds(found.step_time_s),
         *([f"{plan.measured.runs:,}" if plan.measured else "-"] if measured else []),
         format_count(found.tokens_per_s),
         format_percent(found.mfu),
         held,
-        _days(money.days),
+        days(money.days),
         format_usd(money.usd_total) if money.usd_total is not None else "-",
     ]
 
@@ -281,7 +276,7 @@ def _time(plan: Plan) -> None:
     parts = sorted(plan.prediction.breakdown.items(), key=lambda item: -item[1])
     listed = [f"{_NAMES.get(name, name)} {format_percent(s / step)}" for name, s in parts if s / step >= 0.0005]
     predicted = " predicted" if plan.measured else ""
-    render.labelled("Step time", *_measured(plan), f"{_seconds(step)}{predicted}: {'  '.join(listed)}")
+    render.labelled("Step time", *_measured(plan), f"{seconds(step)}{predicted}: {'  '.join(listed)}")
 
 
 def _measured(plan: Plan) -> list[str]:
@@ -290,7 +285,7 @@ def _measured(plan: Plan) -> list[str]:
     if known is None:
         return []
     off = known.predicted_s / known.step_time_s - 1.0
-    line = f"{_seconds(known.step_time_s)} measured in {format_many(known.runs, 'run')} (prediction {100 * off:+.0f} %)"
+    line = f"{seconds(known.step_time_s)} measured in {format_many(known.runs, 'run')} (prediction {100 * off:+.0f} %)"
     peak = f"; peak {format_bytes(known.memory_bytes)}" if known.memory_bytes else ""
     out = f"; {format_many(known.ran_out, 'further run')} ran out of memory" if known.ran_out else ""
     return [f"{line}{peak}{out}"]
@@ -362,15 +357,15 @@ def _counts(found: PlanSet) -> None:
     """Over several counts: the best of each."""
     if len({point.accelerators for point in found.front}) < 2:
         return
-    render.text()
     per_node = found.plans[0].cluster.pools[0].accelerators_per_node
     rows = []
     for point in found.front:
         cost = format_usd(point.usd_total) if point.usd_total is not None else "-"
         nodes = f"{point.accelerators // per_node:,}"
-        rows.append([nodes, point.label, _seconds(point.step_time_s), _days(point.days), cost])
+        rows.append([nodes, point.label, seconds(point.step_time_s), days(point.days), cost])
     render.table(["nodes", "best plan", "step", "time to train", "cost"], rows, align="rlrrr")
     render.text(f"  smallest count tried that fits: {rows[0][0]}")
+    render.text()
 
 
 def _search(found: PlanSet) -> None:
@@ -388,31 +383,27 @@ _IN_WORDS = ("calibrate", "profile import")
 """What may change an assumption that needs its reason to be understood."""
 
 
-def _offered(plan: Plan, price: PriceUsed) -> list[str]:
-    """What the run would cost at the cheapest and the dearest current offer of the same accelerator."""
-    offers, run, each = price.offers, plan.money, plan.cluster.pools[0].accelerators_per_node
-    if offers is None or run.usd_total is None or run.prices or len(offers.providers) < 2:
-        return []
-    low, high = (run.usd_total * usd * each / price.usd_per_hour for usd in (offers.low_usd, offers.high_usd))
-    return [
-        f"{len(offers.providers)} providers sell this accelerator at {format_usd(offers.low_usd)} to "
-        f"{format_usd(offers.high_usd)} an hour (median {format_usd(offers.median_usd)}): {format_usd(low)} to "
-        f"{format_usd(high)} for this run"
-    ]
+def _assumes(plan: Plan, verbose: bool) -> None:
+    """Choices made where the question left them open, each with its flag; verbose: money and failures, too, and
+    unverified figures.
+    """
+    asked = ", ".join(f"{a.what} ({a.flag})" for a in plan.assumptions if a.flag not in ("--catalog", *_IN_WORDS))
+    lines = [asked] if asked else []
+    rest = _rests_on(plan)
+    lines += rest if verbose else [f"-v lists {len(rest)} more: failures, prices, power, unverified figures"]
+    render.labelled("Assumes", *lines)
+    _release(plan)
 
 
-def _assumes(plan: Plan) -> None:
-    """Choices made where the question left them open, each with its flag; money and failures; unverified figures."""
+def _rests_on(plan: Plan) -> list[str]:
+    """Money, failures and figures behind a prediction that no question asks for."""
     g, price, energy = plan.money.goodput, plan.money.price, plan.energy
-    asked = [f"{a.what} ({a.flag})" for a in plan.assumptions if a.flag not in ("--catalog", *_IN_WORDS)]
-    lines = [", ".join(asked)] if asked else []
-    lines.append(f"goodput {format_percent(g.fraction)}: an interruption every {format_seconds(g.mtbf_s)}; {g.basis}")
+    lines = [f"goodput {format_percent(g.fraction)}: an interruption every {format_seconds(g.mtbf_s)}; {g.basis}"]
     if price is not None:
         listed = [f"{price.node} {price.basis} {format_usd(price.usd_per_hour)}/h", price.region, price.date]
         others = [f"{p.node} {format_usd(p.usd_per_hour)}/h" for p in plan.money.prices[1:]]
         median = [price.source] if price.source.startswith("median of") else []
         lines.append(f"{', '.join(x for x in (*listed, *median, *others) if x)} (--price, --basis, --vendor)")
-        lines += _offered(plan, price)
     else:
         lines.append("no price in the catalog for this node (--price)")
     if energy.power_w is not None and energy.usd is not None:
@@ -422,8 +413,7 @@ def _assumes(plan: Plan) -> None:
     figures = [a.what for a in plan.assumptions if a.flag == "--catalog"]
     if figures:
         lines.append(f"unverified defaults: {', '.join(figures)} (--catalog)")
-    render.labelled("Assumes", *lines)
-    _release(plan)
+    return lines
 
 
 SAME = 0.0005
@@ -438,6 +428,6 @@ def _release(plan: Plan) -> None:
     note = f"has no {', '.join(old.lacks)}"
     if old.step_time_s is not None:
         change = old.step_time_s / plan.predicted_s - 1.0
-        note = f"this plan takes {_seconds(old.step_time_s)} ({'+' if change >= 0 else ''}{format_percent(change)})"
+        note = f"this plan takes {seconds(old.step_time_s)} ({'+' if change >= 0 else ''}{format_percent(change)})"
         note = "this plan takes as long" if abs(change) < SAME else note
     render.labelled("Release", f"{own.name} {own.release}, the newest; {old.release}: {note} (--runtime NAME@RELEASE)")

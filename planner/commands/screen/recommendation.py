@@ -1,0 +1,142 @@
+"""The plan to run, above all else: its configuration as it is typed, what to expect of it, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from planner.base.units import format_count, format_percent, format_risk, format_usd
+from planner.commands.screen import render
+from planner.commands.screen.quantities import days, seconds
+from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed
+
+HIGH, FAIR = 0.08, 0.15
+"""Half-widths of the 80 % interval up to which confidence is high, and fair: the first is what a site's own three runs
+leave, the second what a framework and machines known from other labs leave (docs/accuracy.md)."""
+
+
+def chosen(found: PlanSet) -> Plan:
+    """The plan to run of a set."""
+    return next((plan for plan in found.plans if plan.rank == found.recommended), found.plans[0])
+
+
+def show(found: PlanSet) -> None:
+    """Configuration, time, money, memory and confidence of the plan to run."""
+    plan = chosen(found)
+    if found.recommended is None:
+        render.labelled("Configuration", configuration(plan))
+    else:
+        render.labelled("Recommended", f"#{plan.rank}: {_varied(found, plan)}{configuration(plan)}")
+    render.labelled("Speed", _speed(plan))
+    render.labelled("Cost", *_money(plan))
+    held = plan.prediction.memory
+    render.labelled("Fits" if held.total_bytes <= held.capacity_bytes else "Does not fit", _memory(plan))
+    render.labelled("Confidence", _confidence(plan))
+    if plan.rank != found.plans[0].rank:
+        render.labelled(f"Why not #{found.plans[0].rank}", _instead(found.plans[0], plan))
+
+
+def _varied(found: PlanSet, plan: Plan) -> str:
+    """What the question left open beside the configuration: of several counts, batches or precisions the plan's."""
+    counts = {point.accelerators for point in found.front} | {each.cluster.accelerators for each in found.plans}
+    batches, precisions = ({get(each) for each in found.plans} for get in (_batch, lambda p: p.precision))
+    nodes = sum(pool.count for pool in plan.cluster.pools)
+    several = {
+        f"{nodes:,} node{'' if nodes == 1 else 's'}": len(counts) > 1,
+        f"batch {_batch(plan):,}": len(batches) > 1,
+        plan.precision: len(precisions) > 1,
+    }
+    listed = ", ".join(name for name, open_ in several.items() if open_)
+    return f"{listed}, " if listed else ""
+
+
+def _batch(plan: Plan) -> int:
+    return plan.batch.global_
+
+
+def configuration(plan: Plan) -> str:
+    """The plan as ``clusterwright estimate`` takes it; axes at the value that it takes by itself are left out."""
+    return " ".join(f"{axis}={value}" for axis, value in _axes(plan))
+
+
+def _axes(plan: Plan) -> Iterator[tuple[str, object]]:
+    p = plan.parallelism
+    degrees = {"vpp": p.vpp, "cp": p.cp, "ep": p.ep, "etp": p.etp}
+    yield from (("tp", p.tp), ("pp", p.pp))
+    yield from ((axis, degree) for axis, degree in degrees.items() if degree > 1)
+    yield from (("dp", p.dp), ("micro", plan.batch.micro), ("zero", p.zero_stage))
+    yield "recompute", plan.recompute.policy
+    unusual = {
+        "zero_scope=node": p.zero_scope == "node",
+        "sequence_parallel=off": p.tp > 1 and not p.sequence_parallel,
+        "dp_overlap=off": p.dp * p.cp > 1 and not plan.overlap.dp,
+        "ep_overlap=on": bool(plan.overlap.ep),
+        f"rank_order={p.rank_order}": p.rank_order != "tp-cp-ep-dp-pp",
+        "offload=optimizer": plan.offload.get("optimizer", False),
+        f"placement={_placed(plan)}": any((plan.placement or {}).values()),
+    }
+    yield from (axis.split("=") for axis, is_so in unusual.items() if is_so)  # type: ignore[misc]
+
+
+def _placed(plan: Plan) -> str:
+    shares = {kind: share for kind, share in (plan.placement or {}).items() if share}
+    return "+".join(kind if share == 1 else f"{kind}:{share:g}" for kind, share in shares.items())
+
+
+def _speed(plan: Plan) -> str:
+    found = plan.prediction
+    interval = found.intervals.get("step_time_s")
+    span = f" ({seconds(interval.low)} to {seconds(interval.high)}, 80 %)" if interval else ""
+    rate = f"{format_count(found.tokens_per_s)} tokens/s"
+    return f"{seconds(found.step_time_s)} a step{span}, {rate}, {format_percent(found.mfu)} MFU"
+
+
+def _money(plan: Plan) -> list[str]:
+    """What the run costs, at which price, and what it would cost at those of others."""
+    money, price = plan.money, plan.money.price
+    took = f"{days(money.days)} for {format_count(plan.workload.tokens)} tokens"
+    if money.usd_total is None or price is None:
+        return [f"{took}; no price in the catalog (--price)"]
+    hour = f"{price.node} {price.basis} {format_usd(price.usd_per_hour)}/h"
+    dated = f"{hour}{', ' * bool(price.date)}{price.date} (--price, --basis, --vendor)"
+    median = [price.source] if price.source.startswith("median of") else []
+    return [f"{format_usd(money.usd_total)}, {took}", dated, *median, *_offered(plan, price)]
+
+
+def _offered(plan: Plan, price: PriceUsed) -> list[str]:
+    """What the run would cost at the cheapest and the dearest current offer of the same accelerator."""
+    offers, run, each = price.offers, plan.money, plan.cluster.pools[0].accelerators_per_node
+    if offers is None or run.usd_total is None or run.prices or len(offers.providers) < 2:
+        return []
+    low, high = (run.usd_total * usd * each / price.usd_per_hour for usd in (offers.low_usd, offers.high_usd))
+    hours = f"{format_usd(offers.low_usd)} to {format_usd(offers.high_usd)} an hour each"
+    return [f"{format_usd(low)} to {format_usd(high)} over {len(offers.providers)} providers ({hours})"]
+
+
+def _memory(plan: Plan) -> str:
+    m = plan.prediction.memory
+    risk = f", OOM probability {format_risk(m.oom_chance)}" if m.oom_chance is not None else ""
+    return f"in {m.total_bytes / 2**30:.1f} of {m.capacity_bytes / 2**30:.0f} GiB{risk}"
+
+
+def _confidence(plan: Plan) -> str:
+    interval = plan.prediction.intervals.get("step_time_s")
+    if plan.measured is not None:
+        return f"high: measured here, {plan.measured.runs} run{'' if plan.measured.runs == 1 else 's'}"
+    if interval is None:
+        return "unknown: no measured run is like this one"
+    half = _half(interval)
+    word = "high" if half <= HIGH else "fair" if half <= FAIR else "low"
+    reasons = interval.basis.removeprefix("80 %: ").partition("; from ")[0]
+    return f"{word}, within {format_percent(half, 0)} (80 %): {reasons}"
+
+
+def _half(interval: Interval) -> float:
+    """``sqrt(high / low) - 1``."""
+    return math.sqrt(interval.high / interval.low) - 1.0
+
+
+def _instead(first: Plan, plan: Plan) -> str:
+    """Why a plan that is not predicted to be the best is the one to run."""
+    faster = format_percent(1.0 - first.money.days / plan.money.days)
+    return f"{faster} faster, less than a prediction can tell; more kinds of parallelism"

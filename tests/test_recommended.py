@@ -1,0 +1,68 @@
+"""The recommendation: which plan to run, and the configuration that the screen prints for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import planner
+from planner.commands.screen import recommendation
+from planner.planning import shortlist
+from planner.schema.plan import Plan, PlanSet
+
+QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "dense": ("llama3-70b", "dgx-h100:16", {}),
+    "mixture": ("mixtral-8x7b", "dgx-h100:8", {"precision": "fp8"}),
+    "sharded": ("llama3-8b", "dgx-a100-80gb:2", {"runtime": "fsdp2", "batch": 256}),
+    "tight": ("llama2-70b", "dgx-a100-40gb:6", {}),
+    "offloaded": ("llama3-70b", "dgx-a100-80gb:2", {}),
+    "adapters": ("llama3-8b", "p5.4xlarge:1", {"method": "lora", "rank": 8, "tokens": "1B"}),
+}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, PlanSet]:
+    return {name: planner.plan(model, cluster, **asked) for name, (model, cluster, asked) in QUESTIONS.items()}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_printed_configuration_is_the_plan(found: dict[str, PlanSet], name: str) -> None:
+    """What the screen prints, given back to ``estimate``, is predicted to the digit as the plan is."""
+    model, cluster, asked = QUESTIONS[name]
+    for plan in found[name].plans:
+        typed = dict(part.split("=", 1) for part in recommendation.configuration(plan).split())
+        again = planner.estimate(model, cluster, **asked, **typed)[0]
+        assert (again.prediction.step_time_s, again.prediction.memory.total_bytes) == (
+            plan.prediction.step_time_s,
+            plan.prediction.memory.total_bytes,
+        )
+
+
+def test_some_configuration_offloads(found: dict[str, PlanSet]) -> None:
+    lines = [recommendation.configuration(plan) for each in found.values() for plan in each.plans]
+    assert any("offload=optimizer" in line for line in lines)
+
+
+def test_a_simpler_plan_is_recommended_where_the_difference_says_nothing(found: dict[str, PlanSet]) -> None:
+    dense = found["dense"]
+    chosen = recommendation.chosen(dense)
+    assert shortlist.kinds(chosen) <= min(shortlist.kinds(plan) for plan in _close(dense.plans))
+    assert chosen.money.days <= (1 + shortlist.TIED) * dense.plans[0].money.days
+
+
+def _close(plans: tuple[Plan, ...]) -> list[Plan]:
+    return [plan for plan in plans if plan.money.days <= (1 + shortlist.TIED) * plans[0].money.days]
+
+
+def test_a_simpler_plan_that_is_clearly_slower_is_not_recommended(found: dict[str, PlanSet]) -> None:
+    first, *others = found["dense"].plans
+    slow = [replace(plan, money=replace(plan.money, days=1.1 * first.money.days)) for plan in others]
+    assert shortlist.recommended([first, *slow]) == 0
+
+
+def test_reasons_are_those_of_the_recommended_plan(found: dict[str, PlanSet]) -> None:
+    for each in found.values():
+        others = {f"#{plan.rank}" for plan in each.plans} - {f"#{each.recommended}"}
+        assert {line.split()[0] for line in each.reasons.why_not if line.startswith("#")} == others
