@@ -34,7 +34,7 @@ LATER = {
     "MemorySection": {"oom_risk", "oom_chance", "expanded"},
     "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "waived", "placement", "measured"},
-    "PlanSet": {"recommended", "site", "shortlist"},
+    "PlanSet": {"recommended", "site", "shortlist", "contingency"},
     "WorkloadSection": {"mtp_layers"},
     "Parallelism": {"cp_algorithm"},
     "RuntimeSection": {"balances_head", "offload_needs_zero", "older"},

@@ -11,6 +11,7 @@ from planner.api import learning
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.models import families, workload
+from planner.planning import contingency
 from planner.question import pools
 from planner.question.reading import (
     Named,
@@ -28,6 +29,8 @@ from planner.schema.images import ImagePlan
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 from planner.site import folder
+from planner.verify import Inconsistent
+from planner.verify.contingency import check as check_contingency
 
 
 def plan(
@@ -42,6 +45,8 @@ def plan(
         WrongQuestion: a name, a value or a combination that cannot be.
         NoAnswer: no plan fits or keeps the limits.
     """
+    if options.contingency is not None:
+        return _with_contingency(model, cluster, options, progress)
     if options.noise_scale is not None:
         return _by_goodput(model, cluster, options, progress)
     if options.shortlist is None and options.to is not None:
@@ -61,6 +66,24 @@ def plan(
     if options.shortlist is not None:
         return learning.shortlist(there, known, wanted, options.shortlist, options.to, progress)
     return planning.plan(known, wanted, progress) if there is None else learning.plan(there, known, wanted, progress)
+
+
+def _with_contingency(
+    model: str | Model, cluster: Named | Sequence[Named], options: PlanOptions, progress: planning.Progress | None
+) -> PlanSet:
+    """The best plans, and what the best of them continues with when nodes are lost, verified."""
+    most, plain = options.contingency, replace(options, contingency=None)
+    if several(cluster, plain) or plain.noise_scale is not None or plain.shortlist is not None:
+        raise WrongQuestion("--contingency: of the best plan on one pool, without --noise-scale and --shortlist")
+    known, wanted = request(model, cluster, plain)
+    found = plan(model, cluster, plain, progress)
+    assert most is not None
+    whole = replace(found, contingency=contingency.contingencies(known, wanted, found.plans[0], most))
+    try:
+        check_contingency(whole)
+    except Inconsistent as error:
+        raise AssertionError(f"a plan for lost nodes does not hold: {error}") from error
+    return whole
 
 
 def _by_goodput(

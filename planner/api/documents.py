@@ -79,6 +79,7 @@ def export(
     output: str | Path | None = None,
     *,
     rank: int | None = None,
+    lost: int | None = None,
     workload: str | None = None,
     alternative: int | None = None,
     set: Mapping[str, str | float] | None = None,
@@ -94,6 +95,7 @@ def export(
         to: Targets, chained: ``"megatron+slurm"``.
         output: Folder to write; nothing is written without one.
         rank: Only this plan of a set.
+        lost: In place of it, what the first plan continues with when so many nodes are lost.
         workload: Of an offer: whose plan.
         alternative: Of an offer: which (1).
         set: Settings that a plan does not have.
@@ -111,7 +113,7 @@ def export(
     >>> "job.sbatch" in written.bundles[""].files
     True
     """
-    chosen, alone = plan_sources.launched(plans, rank=rank, workload=workload, alternative=alternative)
+    chosen, alone = plan_sources.launched(plans, rank=rank, workload=workload, alternative=alternative, lost=lost)
     given = {name: str(value) for name, value in (set or {}).items()}
     own = None if cluster is None else as_cluster(cluster)
     known = named(None if site is None else Path(site))

@@ -18,6 +18,7 @@ from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from planner.site.profile import SiteProfile
 from planner.verify import procurement
+from planner.verify.contingency import check as check_contingency
 
 Planned = PlanSet | Plan | Procurement
 Source = str | Path | Planned
@@ -100,9 +101,10 @@ def too_large(plan: Plan) -> bool:
 
 
 def launched(
-    source: Source, *, rank: int | None, workload: str | None, alternative: int | None
+    source: Source, *, rank: int | None, workload: str | None, alternative: int | None, lost: int | None = None
 ) -> tuple[Sequence[Plan], bool]:
-    """The plans to write, each checked; and whether it is one that goes into the folder itself.
+    """The plans to write, each checked; and whether it is one that goes into the folder itself. With `lost` nodes it is
+    what the first plan continues with.
 
     An estimate that does not fit is refused here: it would only stop on the cluster.
     """
@@ -110,6 +112,8 @@ def launched(
         raise WrongQuestion(f"--rank {rank}: plans are counted from 1")
     given, where = opened(source)
     found = narrowed(given, where, rank=rank, workload=workload, alternative=alternative)
+    if lost is not None:
+        found = _without(found, lost, where)
     if isinstance(found, Procurement):
         found = document.offered(found, None, alternative or 1, where)
     alone = isinstance(found, Plan) or rank is not None or len(found.plans) == 1
@@ -119,6 +123,17 @@ def launched(
         _fits(plan)
         verify.check(plan)
     return plans, alone
+
+
+def _without(found: Planned, lost: int, where: str) -> Plan:
+    """What the first plan of a set continues with when so many nodes are lost."""
+    plans = (found.contingency or ()) if isinstance(found, PlanSet) else ()
+    if not 1 <= lost <= len(plans):
+        had = f"it has those for 1 to {len(plans)}" if plans else "it has none (clusterwright plan ... --contingency 4)"
+        raise WrongQuestion(f"{where}: no plan for {lost} lost nodes; {had}")
+    assert isinstance(found, PlanSet)
+    check_contingency(found)
+    return plans[lost - 1].plan
 
 
 def _fits(plan: Plan) -> None:

@@ -79,6 +79,7 @@ def plan(
     top: int = 5,
     shortlist: int | None = None,
     to: str | None = None,
+    contingency: int | None = None,
     all: bool = False,
     progress: planning.Progress | None = None,
 ) -> PlanSet:
@@ -118,6 +119,7 @@ def plan(
         top: Plans to return.
         shortlist: In place of `top`, plans to run in turn: the best with other degrees or schedules.
         to: Of a shortlist, the target of :func:`export` that must start them.
+        contingency: Nodes, at most, for whose loss the best plan gets others to continue with.
         all: Plans that differ in switches only, too.
         progress: Given what is done and how many units of it, a context that yields ``advance(n)``.
 
@@ -136,7 +138,7 @@ def plan(
         waive=_texts(waive), catalog=_folder(catalog), site=_folder(site), pin=_texts(pin),
         accelerators=_counted(accelerators), link=_texts(link),
         objective=objective, noise_scale=noise_scale, deadline=deadline, max_cost=max_cost, launchable=launchable,
-        top=top, shortlist=shortlist, to=to, all=all,
+        top=top, shortlist=shortlist, to=to, contingency=contingency, all=all,
     )  # fmt: skip
     return answers.plan(records.as_model(model), records.as_clusters(cluster), options, progress)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.option("--to", "target", required=True, metavar="TARGET", help="megatron, megatron+slurm, ...; list: all.")
 @click.option("-o", "output", type=click.Path(path_type=Path), metavar="DIR", help="Folder (default: FILE-TARGET).")
 @click.option("--rank", type=int, metavar="N", help="Only this plan of a set (default: a folder for each).")
+@click.option("--lost", type=int, metavar="N", help="The plan that the first one continues with when N nodes are lost.")
 @offered.options
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Set a value that a plan does not have.")
 @click.option(
@@ -46,6 +47,7 @@ def export(
     target: str,
     output: Path | None,
     rank: int | None,
+    lost: int | None,
     workload: str | None,
     alternative: int | None,
     given: tuple[str, ...],
@@ -79,7 +81,7 @@ def export(
     if file is None:
         raise click.UsageError("Missing argument 'FILE': a plan that clusterwright plan -o FILE wrote.")
     own = None if cluster is None else cluster_from_file(cluster.expanduser(), load())
-    plans, alone = plan_sources.launched(file, rank=rank, workload=workload, alternative=alternative)
+    plans, alone = plan_sources.launched(file, rank=rank, workload=workload, alternative=alternative, lost=lost)
     known = named(site)
     profile = known.profile if known else None
     bundles, refused = plan_sources.bundles(plans, alone, target, _settings(given), own, benchmark, profile)

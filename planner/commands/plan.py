@@ -44,6 +44,12 @@ from planner.commands.asking import question
     help="Only plans to run in turn: the best with other degrees or schedules (export --benchmark writes their runs).",
 )
 @click.option("--to", metavar="TARGET", help="Of a shortlist, only plans that this target of export starts.")
+@click.option(
+    "--contingency",
+    type=int,
+    metavar="K",
+    help="Also the plans that the best one continues with when 1 to K nodes are lost.",
+)
 @click.option("--all", is_flag=True, help="Also list plans that differ only in switches.")
 def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | None, verbose: bool, **asked: Any) -> None:
     """Rank the ways to train MODEL on a cluster.

@@ -85,6 +85,8 @@ class PlanOptions:
     """Plans to run in turn: of the best, those that differ in degrees or schedule."""
     to: str | None = None
     """Of a shortlist, the target that must start them."""
+    contingency: int | None = None
+    """Lost nodes for which the best plan is to be followed by others."""
     all: bool = False
     """Plans that differ in switches only, too."""
     launchable: bool = False

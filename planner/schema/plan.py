@@ -261,6 +261,21 @@ class Reasons(Record):
     """What the choice of pools depends on; only in documents of questions over several pools of which it was tried."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ContingencyPlan(Record):
+    """What a job continues with when nodes are lost."""
+
+    lost_nodes: int
+    checkpoint_bytes: float
+    """Weights and optimizer states, of all ranks together."""
+    read_bytes_per_s: float
+    """By each node, of a checkpoint that any layout may read."""
+    reshard_s: float
+    """Until it continues: restart, and the checkpoint read into the new layout."""
+    plan: Plan
+    """On the nodes that are left, or fewer where that is faster: same batch, tokens and runtime."""
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PlanSet(Answer[Plan]):
     """Ranked plans."""
@@ -282,6 +297,8 @@ class PlanSet(Answer[Plan]):
     """Only in documents of a site."""
     shortlist: ShortlistSection | None = None
     """Only in shortlists."""
+    contingency: tuple[ContingencyPlan, ...] | None = None
+    """For 1, 2, ... lost nodes of the first plan's; only where they were asked for."""
 
     def parts(self) -> tuple[Plan, ...]:
         """The plans, best first."""

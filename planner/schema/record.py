@@ -193,6 +193,7 @@ ABSENT = (
     "site",
     "shortlist",
     "other_software",
+    "contingency",
 )
 """Keys that documents leave out where they have no value: of what few have."""
 

@@ -17,7 +17,7 @@ from planner.base.units import (
     format_seconds,
     format_usd,
 )
-from planner.commands.screen import recommendation, render, report_mixed
+from planner.commands.screen import contingency_view, recommendation, render, report_mixed
 from planner.commands.screen.quantities import days, seconds
 from planner.planning.comparison import compare
 from planner.planning.shortlist import LOOKED_AT
@@ -77,6 +77,7 @@ def show(found: PlanSet, *, verbose: bool = False) -> None:
     _time(chosen)
     _memory(chosen)
     _reasons(found)
+    contingency_view.show(found)
     _shortlist(found)
     _site(found)
     _search(found)

@@ -1,0 +1,64 @@
+"""Checks the plans for lost nodes: each holds by itself, trains what the first does, and fits on what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.schema.plan import ContingencyPlan, Plan, PlanSet
+from planner.verify import Inconsistent, violations
+from planner.verify.finding import Violation, same
+
+LEAST_BYTES, MOST_BYTES = 2.0, 24.0
+"""Of a checkpoint, a parameter: weights in 16 bit alone; with master weights and states in 32 bit, and more."""
+
+
+def contingency_violations(found: PlanSet) -> list[Violation]:
+    """Everything in a set's plans for lost nodes that cannot be; empty where they hold, or where there are none."""
+    plans = found.contingency or ()
+    wrong = [Violation("contingencies_follow", says) for says in _in_order(plans)]
+    for each in plans:
+        wrong += [Violation("contingencies_follow", says) for says in _goes_on(found.plans[0], each)]
+        wrong += [
+            Violation(v.name, f"{each.lost_nodes} lost: {v.says}") for v in violations(each.plan)
+            if v.name != "limits_hold"
+        ]  # fmt: skip
+    return wrong
+
+
+def _in_order(plans: tuple[ContingencyPlan, ...]) -> Iterator[str]:
+    """One for each number of lost nodes from 1 on."""
+    if [each.lost_nodes for each in plans] != list(range(1, len(plans) + 1)):
+        yield "not one plan for each number of lost nodes from 1 on"
+    if any(not each.plan.cluster.pools for each in plans):
+        yield "a plan for lost nodes is for no nodes"
+
+
+def _goes_on(first: Plan, each: ContingencyPlan) -> Iterator[str]:
+    """Same model, tokens, batch and runtime on nodes that are left; ``reshard = restart + bytes / (nodes rate)``."""
+    plan, lost = each.plan, each.lost_nodes
+    (pool, *_), (left, *_) = first.cluster.pools, plan.cluster.pools
+    if left.node != pool.node or not 0 < left.count <= pool.count - lost:
+        yield f"{lost} of {pool.count} {pool.node} are lost, and the plan is for {left.count} {left.node}"
+    for name in ("shape", "tokens", "optimizer", "sequence", "method"):
+        if getattr(plan.workload, name) != getattr(first.workload, name):
+            yield f"{lost} lost: {name} is another than before"
+    if plan.batch.global_ != first.batch.global_:
+        yield f"{lost} lost: the batch is {plan.batch.global_:,}, and was {first.batch.global_:,}"
+    if plan.runtime.name != first.runtime.name:
+        yield f"{lost} lost: the runtime is {plan.runtime.name}, and was {first.runtime.name}"
+    reads = each.checkpoint_bytes / (left.count * each.read_bytes_per_s)
+    if not same(each.reshard_s, plan.money.goodput.restart_s + reads):
+        yield f"{lost} lost: reshard_s is {each.reshard_s:.6g}"
+    per_parameter = each.checkpoint_bytes / plan.workload.parameters
+    if not LEAST_BYTES <= per_parameter <= MOST_BYTES:
+        yield f"{lost} lost: a checkpoint of {per_parameter:.3g} bytes a parameter"
+
+
+def check(found: PlanSet) -> None:
+    """Lets a set pass whose plans for lost nodes hold.
+
+    Raises:
+        Inconsistent: they do not; the message says all that is wrong.
+    """
+    if wrong := contingency_violations(found):
+        raise Inconsistent(tuple(wrong))
