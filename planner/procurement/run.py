@@ -30,6 +30,7 @@ from planner.procurement.supply.prices import OLD_RATE_DAYS, TERM_DAYS
 from planner.procurement.throughput.column import Column
 from planner.procurement.throughput.columns import Throughputs
 from planner.procurement.throughput.several_pools import Mixtures
+from planner.procurement.throughput.surviving import survivals
 from planner.schema import procurement as schema
 from planner.schema.plan import Assumption, Generator
 from planner.verify import Inconsistent
@@ -81,7 +82,8 @@ def pose(catalog: Catalog, asked: Portfolio, progress: Progress | None = None) -
             raise NoAnswer(
                 f"{job.name}: {job.called} trains{least} on none of the {number} candidates.\n{reasons}".rstrip()
             )
-    whole = ProcureInstance(asked, offered, columns, standing(catalog, asked))
+    survives = survivals(asked, offered, columns)
+    whole = ProcureInstance(asked, offered, columns, standing(catalog, asked), survives)
     return Posed(_pruned(whole), _pruned(whole, across=True), speeds, mixtures, columns)
 
 
@@ -172,6 +174,7 @@ def question(instance: ProcureInstance) -> schema.ProcureOptions:
         ownership=part(schema.Owning, asked.ownership),
         mixed=tuple(part(schema.PoolGroup, table) for table in asked.mixed) or None,
         standing=dict(instance.standing),
+        survive_nodes=asked.reliability.survive,
     )
 
 

@@ -81,6 +81,8 @@ class ProcureOptions(Record):
     mixed: tuple[PoolGroup, ...] | None = None
     standing: dict[str, float] | None = None
     """Racks and switch ports that machines owned already take, whether they work or not."""
+    survive_nodes: int | None = None
+    """That any job may lose, once, for the time of a repair, and keep its deadline."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,6 +243,19 @@ class SpotRisk(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Survives(Record):
+    """That a job keeps its deadline though it loses nodes, once, for the time of a repair."""
+
+    lost_nodes: int
+    repair_days: float
+    tokens_per_s: float
+    """Meanwhile: as before on spare nodes, else on the best smaller size that was planned; 0 where it waits."""
+    restart_days: float
+    days: float
+    """By which it is then done later."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobDone(Record):
     """One job: where and when it runs, and the plan that launches it."""
 
@@ -267,6 +282,8 @@ class JobDone(Record):
     plan: Plan
     spot: SpotRisk | None = None
     """Where any of its pools may be taken back."""
+    survives: Survives | None = None
+    """Where the question asks for it."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -107,6 +107,43 @@ def jobs_are_done(question: ProcureOptions, a: Alternative) -> Iterator[str]:
             yield f"{job.name} runs on other pools than it names"
 
 
+def deadlines_survive(question: ProcureOptions, a: Alternative) -> Iterator[str]:
+    """``finish + repair (1 - slow / whole) + restart <= deadline`` for every job, where the question asks for it, and
+    for the most that a job on the same machines is late; spares keep a job as fast, and nothing makes it faster.
+    """
+    spares, offers = {pool.id: pool.spares for pool in a.pools}, _shared_offers(question, a)
+    for job in a.workloads:
+        lost = job.survives
+        if (lost.lost_nodes if lost else None) != question.survive_nodes:
+            yield f"{job.name} survives the loss of {lost.lost_nodes if lost else 0}, asked: {question.survive_nodes}"
+        if lost is None:
+            continue
+        left = lost.tokens_per_s / job.tokens_per_s
+        if not math.isclose(lost.days, lost.repair_days * (1 - left) + lost.restart_days, rel_tol=1e-6, abs_tol=1e-6):
+            yield f"{job.name} is late by {lost.days:.6g} days after a loss, which does not follow"
+        spared = all(spares.get(name, 0) >= lost.lost_nodes for name in job.pools)
+        if left > 1 + 1e-9 or (spared and left < 1 - 1e-9):
+            yield f"{job.name} trains {left:.3g} times as fast with nodes lost"
+        late = max(
+            other.survives.days for other in a.workloads
+            if other.survives and (other is job or offers[other.name] & offers[job.name])
+        )  # fmt: skip
+        if job.finish_day + late > job.deadline_day + CALENDAR:
+            yield f"{job.name} is done on day {job.finish_day + late:.6g} after a loss, due {job.deadline_day:.6g}"
+
+
+def _shared_offers(question: ProcureOptions, a: Alternative) -> dict[str, set[str]]:
+    """Job -> what it may share with others: pools that are held, offers of few nodes."""
+    pools = {pool.id: pool for pool in a.pools}
+    found = {}
+    for job in a.workloads:
+        mine = [pools[name] for name in job.pools if name in pools]
+        found[job.name] = {pool.id for pool in mine if pool.way not in HIRED} | {
+            pool.offer for pool in mine if pool.way == "own" or f"quantity:{pool.offer}" in question.limits
+        }
+    return found
+
+
 def _worked(job: JobDone) -> float:
     """Days on which a job makes progress: those of any one of its pools, without its restarts."""
     return sum(s.end_day - s.start_day for s in job.schedule if s.pool == job.pools[0]) - job.pauses * job.restart_days
@@ -418,6 +455,7 @@ CHECKS: tuple[Check, ...] = (
     value_is_of_the_objective,
     prices_have_their_age,
     jobs_are_done,
+    deadlines_survive,
     plans_fit_their_pools,
     machines_do_one_thing_at_a_time,
     pools_are_there_as_long_as_is_paid,

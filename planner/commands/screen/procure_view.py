@@ -57,6 +57,7 @@ def show(found: Procurement, rank: int = 1) -> None:
     _bill(found.alternatives[rank - 1], as_money, lambda usd: _to_the_cent(found, usd))
     _offers(found.alternatives[rank - 1], as_money)
     _spot(found.alternatives[rank - 1], as_money)
+    _survives(found.alternatives[rank - 1])
     render.text()
     _binding(found, as_money)
     _single_pools(found, as_money)
@@ -263,6 +264,24 @@ def _spot(best: Alternative, as_money: Money) -> None:
     if len(risky) > _MOST_NAMED:
         lines.append(f"and {len(risky) - _MOST_NAMED} more jobs in the document (--json)")
     render.labelled("Spot", *lines)
+
+
+def _survives(best: Alternative) -> None:
+    """What each job needs so that its deadline holds without some nodes."""
+    lines = []
+    for job in best.workloads[:_MOST_NAMED]:
+        if (lost := job.survives) is None:
+            return
+        share = lost.tokens_per_s / job.tokens_per_s
+        meanwhile = "waits for them" if share == 0 else f"trains at {format_percent(share, 0)}"
+        meanwhile = "a spare takes over" if share == 1 else meanwhile
+        lines.append(
+            f"{job.name} with {lost.lost_nodes} node{'' if lost.lost_nodes == 1 else 's'} lost for "
+            f"{lost.repair_days:g} d: {meanwhile}, done day {job.finish_day + lost.days:,.1f}"
+        )
+    if len(best.workloads) > _MOST_NAMED:
+        lines.append(f"and {len(best.workloads) - _MOST_NAMED} more jobs in the document (--json)")
+    render.labelled("Survives", *lines)
 
 
 def _binding(found: Procurement, as_money: Money) -> None:

@@ -18,6 +18,7 @@ from planner.procurement.question.portfolio import DAYS_PER_YEAR
 from planner.procurement.supply import prices
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.supply.power import node_power
+from planner.procurement.throughput.column import Place
 from planner.procurement.throughput.columns import Throughputs
 from planner.question.values import DAYS_PER_MONTH
 from planner.schema import procurement as schema
@@ -270,6 +271,20 @@ def _job(
         spot=spot_risk(
             [instance.pools[p] for p in place], plan, end, instance.asked.reliability.preemptions_per_node_day
         ),
+        survives=_survives(instance, j, place),
+    )
+
+
+def _survives(instance: ProcureInstance, j: int, place: Place) -> schema.Survives | None:
+    found, asked = instance.survivals.get((j, place)), instance.asked.reliability
+    if found is None or asked.survive is None:
+        return None
+    return schema.Survives(
+        lost_nodes=asked.survive,
+        repair_days=asked.repair_days,
+        tokens_per_s=found.tokens_per_s,
+        restart_days=max(instance.pools[p].restart_s for p in place) / money.DAY_S,
+        days=found.days,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from planner.procurement.question.portfolio import Job, Portfolio
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column, Place
+from planner.procurement.throughput.surviving import Survival
 
 FAR = 40 * 365.25
 """Days: a deadline that no longer limits anything."""
@@ -22,6 +23,8 @@ class ProcureInstance:
     columns: Sequence[Column]
     standing: Mapping[str, float] = field(default_factory=dict)
     """Limit -> what of it machines owned already take, whether they work or not."""
+    survivals: Mapping[tuple[int, Place], Survival] = field(default_factory=dict)
+    """Job and place -> what the loss of nodes costs, where the question asks that deadlines hold in spite of one."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -87,7 +90,13 @@ def window(instance: ProcureInstance, j: int, place: Place, variant: ProcureVari
     job, pools = instance.jobs[j], [instance.pools[p] for p in place]
     start = max(job.release_day, *(pool.start_day for pool in pools))
     ends = [pool.last_day for pool in pools if not (pool.term_days and moves(instance, pool, variant))]
-    return start, min([deadline(job, variant), *ends])
+    return start, min([deadline(job, variant), *ends]) - kept_free(instance, j, place)
+
+
+def kept_free(instance: ProcureInstance, j: int, place: Place) -> float:
+    """Days before a deadline that a job is done in any case, so that it may lose nodes and keep it."""
+    found = instance.survivals.get((j, place))
+    return found.kept_free if found else 0.0
 
 
 def moves(instance: ProcureInstance, pool: SupplyPool, variant: ProcureVariant) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import le
 
-from planner.procurement.program.instance import ProcureInstance
+from planner.procurement.program.instance import ProcureInstance, kept_free
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column
 
@@ -30,7 +29,7 @@ def undominated(instance: ProcureInstance, *, across: bool = False) -> list[Colu
         families.setdefault(key, {}).setdefault(c.pool, {})[c.job] = c.days
     # Where fewer can be had than there are jobs, what is dominated may be needed beside what dominates it.
     scarce = {p for p, q in enumerate(instance.pools) if q.way != "own" and q.copies < len(instance.jobs)}
-    kept = {(key[1], p) for key, days in families.items() for p in _front(instance.pools, days, scarce)}
+    kept = {(key[1], p) for key, days in families.items() for p in _front(instance, days, scarce)}
     return [c for c in instance.columns if c.pool in joined or (-1, c.pool) in kept or (c.job, c.pool) in kept]
 
 
@@ -41,22 +40,25 @@ class _Rival:
     pool: SupplyPool
     held: tuple[float, ...]
     """What having it takes; the less, the better."""
-    work: dict[int, tuple[float, float, float]]
-    """Of every job: days, dollars, kilograms."""
+    work: dict[int, tuple[float, float, float, float]]
+    """Of every job: days, dollars, kilograms, and days with the loss of nodes."""
 
 
-def _rival(pool: SupplyPool, days: dict[int, float]) -> _Rival:
+def _rival(pool: SupplyPool, days: dict[int, float], late: dict[int, float]) -> _Rival:
     held = (pool.capital, pool.fixed_charge, pool.month_usd, pool.held_usd, pool.power, pool.racks, pool.switch_ports,
             pool.start_day, -pool.end_day, -pool.copies)  # fmt: skip
-    return _Rival(pool, held, {j: (d, d * pool.day_usd, d * pool.day_kg) for j, d in days.items()})
+    work = {j: (d, d * pool.day_usd, d * pool.day_kg, d + late.get(j, 0.0)) for j, d in days.items()}
+    return _Rival(pool, held, work)
 
 
-def _front(pools: Sequence[SupplyPool], days: dict[int, dict[int, float]], scarce: set[int]) -> set[int]:
+def _front(instance: ProcureInstance, days: dict[int, dict[int, float]], scarce: set[int]) -> set[int]:
+    pools = instance.pools
     ordered = sorted(days, key=lambda p: (pools[p].fixed_charge + pools[p].held_usd, sum(days[p].values()), p))
     front: list[int] = []
     rivals: list[_Rival] = []
     for p in ordered:
-        other = _rival(pools[p], days[p])
+        late = {j: kept_free(instance, j, (p,)) for j in days[p]} if instance.survivals else {}
+        other = _rival(pools[p], days[p], late)
         if not any(_dominates(one, other) for one in rivals):
             front.append(p)
             if p not in scarce:

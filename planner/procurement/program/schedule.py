@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant, moves, window
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, kept_free, moves, window
 from planner.procurement.program.resources import Resource
 from planner.procurement.program.sequence import EPS, Found, Ground, Task, Times, conflicting, sequenced
 from planner.procurement.program.solution import ProgramSolution, ScheduledStretch
@@ -170,7 +170,7 @@ def _task(
     for p in place:
         if p in starts:
             pool = instance.pools[p].starting(starts[p])
-            start, due = max(start, pool.start_day), min(due, pool.last_day)
+            start, due = max(start, pool.start_day), min(due, pool.last_day - kept_free(instance, j, place))
     return Task(
         job=j,
         start=start,

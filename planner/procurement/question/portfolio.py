@@ -217,6 +217,17 @@ class Hall:
     node_units: ClassVar[dict[str, int]] = {"server": 8, "workstation": 4, "rack": 48}
 
 
+MOST_LOST = 64
+
+
+def _lost(text: object) -> int:
+    """``"N-1"``, or the number itself."""
+    match = re.fullmatch(r"(?:N-)?(\d+)", str(text).replace(" ", ""))
+    if match is None or not 1 <= int(match[1]) <= MOST_LOST:
+        raise ValueError(f'{text!r}: write the nodes that may be lost, "N-1" to "N-{MOST_LOST}"')
+    return int(match[1])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reliability:
     """What failures cost where the plan's own figures do not say."""
@@ -232,6 +243,8 @@ class Reliability:
         float, reads(lambda text: span(text) * DAY_S), Field(alias="restart_without_spares")
     ] = 4 * 3600.0
     """Until a replacement or a smaller job runs, where no spare stands by."""
+    survive: Annotated[int | None, reads(_lost)] = None
+    """Nodes that every job may lose, once, for the time of a repair, and be done by its deadline all the same."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,8 @@ def bought(
 ) -> Iterator[SupplyPool]:
     """The cluster bought with and without spares."""
     several = cluster.count > 1
-    for spares in sorted({0, _spares(asked, cluster)}) if several else (0,):
+    wanted = {0, _spares(asked, cluster), min(asked.reliability.survive or 0, cluster.count)}
+    for spares in sorted(wanted) if several else (0,):
         nodes = cluster.count + spares
         racks = racks_filled(asked, cluster, nodes)
         if racks is None:

@@ -1,0 +1,123 @@
+"""Deadlines that hold though nodes are lost: what is kept free, spares as a choice, and what does not follow."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.base.errors import NoAnswer, WrongQuestion
+from planner.catalog import load
+from planner.catalog.files import TomlDocument
+from planner.procurement import run
+from planner.procurement.question import reading
+from planner.procurement.run import Depth
+from planner.question.typed_file import TypedFile
+from planner.schema.procurement import Alternative, Procurement
+from planner.verify import procurement as verify
+
+ASKED = """
+name = "survive"
+currency = "USD"
+as_of = "2026-08-31"
+horizon = "6 months"
+[reliability]
+repair = "4 d"
+{survive}
+[[workloads]]
+name = "base"
+model = "llama3-8b"
+tokens = "100B"
+deadline = "{due!r} d"
+{more}
+[[candidates]]
+node = "{node}"
+ways = ["{way}"]
+counts = [{counts}]
+"""
+
+
+@cache
+def asked(
+    due: float, survive: str = "", counts: str = "2, 4", node: str = "nebius-8x-h100", way: str = "on-demand",
+    more: str = "",
+) -> Procurement:  # fmt: skip
+    known = load()
+    text = ASKED.format(due=due, survive=survive, counts=counts, node=node, way=way, more=more)
+    document = TomlDocument(Path("survive.toml"), text, tomllib.loads(text))
+    wanted = reading.portfolio(TypedFile(document=document), known)
+    return run.procure(known, wanted, depth=Depth(top=1, marginal=False, sensitivity=False))
+
+
+def best(due: float, survive: str = "", **more: Any) -> Alternative:
+    return asked(due, survive, **more).alternatives[0]
+
+
+ONE = 'survive = "N-1"'
+
+
+def test_a_deadline_that_just_held_takes_more_nodes() -> None:
+    slow, fast = (best(170.0, counts=n).workloads[0] for n in ("2", "4"))
+    # On 4 nodes it continues on 2 while the lost one is repaired; on 2, with no smaller size, it waits.
+    minutes = 600 / 86400
+    on_two, on_four = 4.0 + minutes, 4.0 * (1 - slow.tokens_per_s / fast.tokens_per_s) + minutes
+    assert best(slow.days + 1.0).pools[0].count == 2
+    robust = best(slow.days + 1.0, ONE)
+    lost = robust.workloads[0].survives
+    assert robust.pools[0].count == 4 and lost is not None and lost.days == pytest.approx(on_four, rel=1e-6)
+    assert lost.tokens_per_s == pytest.approx(slow.tokens_per_s)
+    waits = best(slow.days + on_two + 1e-3, ONE).workloads[0].survives
+    assert waits is not None and waits.tokens_per_s == 0 and waits.days == pytest.approx(on_two, rel=1e-6)
+    assert best(slow.days + on_two - 1e-3, ONE).pools[0].count == 4
+    with pytest.raises(NoAnswer, match="deadline of base"):
+        asked(fast.days + on_four - 1e-3, ONE)
+
+
+def test_spares_are_bought_where_waiting_is_too_long() -> None:
+    one = best(170.0, counts="2", node="hgx-h100", way="buy")
+    assert one.pools[0].spares == 0
+    due = one.workloads[0].days + 1.0  # less than a repair
+    assert best(due, counts="2", node="hgx-h100", way="buy").pools[0].spares == 0
+    spared = best(due, 'survive = "N-2"', counts="2", node="hgx-h100", way="buy")
+    lost = spared.workloads[0].survives
+    assert spared.pools[0].spares == 2 and lost is not None
+    assert lost.tokens_per_s == spared.workloads[0].tokens_per_s and lost.days == pytest.approx(600 / 86400)
+
+
+def test_who_comes_after_a_late_job_keeps_its_deadline_too() -> None:
+    other = '[[workloads]]\nname = "small"\nmodel = "llama3-8b"\ntokens = "10B"\ndeadline = "{due} d"'
+    limited = '2]\nat_most = 2\nmin_order = 1\nwirings = ["fat-tree"'
+    alone = best(170.0, counts="2").workloads[0].days
+    both = alone * 1.1
+    found = asked(170.0, ONE, counts=limited, more=other.format(due=both + 4.1))
+    assert verify.violations(found) == []
+    with pytest.raises(NoAnswer):  # first the small one: late, base would still be done by day 170, the small one not
+        asked(170.0, ONE, counts=limited, more=other.format(due=alone * 0.1 + 3.9))
+
+
+def test_what_does_not_follow_is_found() -> None:
+    found = asked(170.0, ONE)
+    (a,) = found.alternatives
+    (job,) = a.workloads
+    assert job.survives is not None and verify.violations(found) == []
+
+    def names(**more: Any) -> set[str]:
+        told = replace(a, workloads=(replace(job, **more),))
+        return {v.name for v in verify.violations(replace(found, alternatives=(told,)))}
+
+    assert "deadlines_survive" in names(survives=None)
+    assert "deadlines_survive" in names(survives=replace(job.survives, days=0.0))
+    assert "deadlines_survive" in names(survives=replace(job.survives, tokens_per_s=2 * job.tokens_per_s))
+    assert "deadlines_survive" in names(survives=replace(job.survives, lost_nodes=2))
+    assert "deadlines_survive" in names(deadline_day=job.finish_day + 1.0)
+
+
+def test_how_many_may_be_lost_is_read() -> None:
+    for wrong in ('"N-0"', '"all"', "100"):
+        with pytest.raises(WrongQuestion, match="write the nodes that may be lost"):
+            asked(170.0, f"survive = {wrong}")
+    assert asked(170.0, "survive = 1").question.survive_nodes == 1
