@@ -14,8 +14,8 @@ from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.models.parameters import parameters
 from planner.planning import answer
-from planner.question.prepared import prepare, problem
 from planner.question.request import Request
+from planner.question.search_problem import prepare, problem
 from planner.schema.plan import ContingencyPlan, Plan
 from planner.search.each import best_of_each
 from planner.search.problem import Candidate
