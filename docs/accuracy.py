@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from docs import accuracy_collectives as alone
+from docs import accuracy_intervals as how_wide
 from docs import accuracy_labs as by_lab
 from docs import accuracy_memory as peaks
 from docs import accuracy_panel as panel
@@ -233,6 +234,7 @@ def page() -> str:
                 for c in (*f.covered, *f.covered_frameworks)
             ],
         ),
+        wide=how_wide.section(found, shipped),
         sites=table(
             ["lab, framework", "runs", "before", "after 3 own runs", "after 24"],
             [[n, f"{k:,}", percent(b), percent(a), percent(m)] for n, k, b, a, m in f.sites],
@@ -330,6 +332,9 @@ The line is a perfect prediction, the dotted ones 20 % to either side.
 By the residuals of the other labs (frameworks) alone.
 
 {covered}
+<!-- how wide: made by docs/accuracy_intervals.py -->
+{wide}<!-- end of how wide -->
+
 ## A site's own runs
 
 Each lab's runs under one framework as if they were one site's: three, and 24, of them drawn at random, the others
