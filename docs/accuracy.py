@@ -309,7 +309,7 @@ factor on the whole step, and traits of the runtime besides; both, held loosely,
 as they are now they change little. What would settle it: step times of one site's own models with their breakdown
 from a profiler. Regret at 16 to 32 nodes is that of a few groups of nanotron's plans, of which some took ten times as
 long as their like for reasons that their authors do not give. Intervals hold more than the range asks for on these
-labs, on purpose (above). The AMD runs are fp8 on MI355X, whose kernels nobody has published.
+labs, on purpose (Intervals). The AMD runs are fp8 on MI355X, whose kernels nobody has published.
 
 ## Labs
 

@@ -507,6 +507,20 @@ def test_no_group_got_worse(report):
     assert not worse
 
 
+def test_the_readme_says_what_validate_prints(report):
+    """Its figures, rounded as it rounds them."""
+    said, overall = " ".join((RUNS.parents[2] / "README.md").read_text(encoding="utf-8").split()), report["overall"]
+    swept = next(group for group in report["groups"] if group["name"] == "ultrascale-playbook")
+    for words in (
+        f"{round(overall['covered'], -2):,} of {round(overall['n'], -2):,} published runs",
+        f"{100 * overall['median_ape']:.0f} % off in the median, {100 * overall['mape']:.0f} % in the mean",
+        f"{100 * overall['interval80_coverage']:.0f} % inside their interval",
+        f"a sweep of {round(swept['covered'], -3):,} nanotron plans is half of the time off by more than 50 %",
+    ):
+        assert words in said, words
+    assert swept["median_ape"] > 0.5
+
+
 def test_table_and_per_run_file(tmp_path, capsys):
     assert main(["validate", str(RUNS), "--by", "accelerator", "-o", str(tmp_path / "each.csv")]) == 0
     assert "Coverage" in capsys.readouterr().out
