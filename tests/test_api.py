@@ -165,8 +165,8 @@ def on_one(**asked: object) -> object:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: on_one(seq="8k"), "seq='8k': must be int"),
-        (lambda: on_one(seq=True), "seq=True: must be int"),
+        (lambda: on_one(seq="8q"), "seq='8q': write 8192 or 8k"),
+        (lambda: on_one(seq=True), "seq=True: must be int or str"),
         (lambda: on_one(waive=[3]), "waive=[3]: must be str or Sequence of str"),
         (lambda: on_one(objective="tme"), "did you mean 'time'?"),
         (lambda: on_one(oom_risk=80), "oom_risk=80: must be more than 0 and at most 50 %"),

@@ -41,6 +41,10 @@ def test_a_list_of_batches_tries_each() -> None:
     assert on_one(batch="64|96", top=4).plans == both.plans
 
 
+def test_a_sequence_is_called_as_contexts_are() -> None:
+    assert on_one(seq="8k").plans == on_one(seq=8192).plans == on_one(seq="8,192").plans
+
+
 def test_several_values_of_an_axis_are_a_list() -> None:
     found = [on_one(pin={"tp": tp, "cp": 1, "micro": 1}, top=1)[0].parallelism.tp for tp in ([1, 2, 4, 8], [4, 8], [8])]
     assert found == [2, 4, 8]

@@ -149,3 +149,10 @@ def test_old_prices_are_listed_the_oldest_first() -> None:
     assert f"{len(found)} prices older than 365 days" in run("stale", "--as-of", "2026-11-20").output
     refused = run("stale", "--as-of", "soon")
     assert isinstance(refused.exception, WrongQuestion) and "--as-of soon: no date" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("h100", "H100-SXM5-80GB"), ("mi300x", "MI300X"), ("DGX-H100", "dgx-h100"), ("a10", "A10G")]
+)
+def test_an_entry_is_shown_as_people_call_it(typed: str, meant: str) -> None:
+    assert json.loads(run("show", typed, "--json").output)["id"] == meant

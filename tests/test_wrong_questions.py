@@ -36,6 +36,10 @@ def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 WRONG = {
     # Names: the nearest one that exists is in the message.
     "plan llama3-80b --cluster dgx-h100:4": "Did you mean llama3-8b",
+    "plan llama3-8b --cluster h100:64": "64 of them are dgx-h100:8, hgx-h100:8",
+    "plan llama3-8b --cluster a100": "nodes with it are dgx-a100-40gb",
+    f"{PLAN} --tp 8": "Write --pin tp=VALUE.",
+    f"{ESTIMATE} --tp 8": "Write tp=VALUE.",
     "plan '' --cluster dgx-h100:4": "no model ''",
     "plan llama3-8b --cluster dgx-h10:4": "Did you mean dgx-h100",
     "plan llama3-8b --cluster :4": "which node? Write for example dgx-h100:16",
@@ -78,8 +82,8 @@ WRONG = {
     "plan llama3-8b --cluster dgx-h100:99999999999999999999999": "not a count",
     f"{PLAN} --seq 0": "from 1 to 1,000,000,000",
     f"{PLAN} --seq -5": "from 1 to 1,000,000,000",
-    f"{PLAN} --seq abc": "not a valid integer",
-    f"{PLAN} --seq 1e3": "not a valid integer",
+    f"{PLAN} --seq abc": "--seq 'abc': write 8192 or 8k",
+    f"{PLAN} --seq 1e3": "--seq '1e3': write 8192 or 8k",
     f"{PLAN} --seq 99999999999999999999": "from 1 to 1,000,000,000",
     f"{PLAN} --batch 0": "not a count",
     f"{PLAN} --batch -4": "not a count",

@@ -28,7 +28,7 @@ def procure(
     tokens: float | str | None = None,
     method: Literal["pretrain", "finetune", "lora"] | None = None,
     batch: int | str | None = None,
-    seq: int | None = None,
+    seq: int | str | None = None,
     precision: str | None = None,
     budget: float | str | None = None,
     power: float | str | None = None,
@@ -53,7 +53,7 @@ def procure(
         tokens: To train on: ``2e12`` or ``"2T"``.
         method: What of the model is trained.
         batch: Sequences of a step, one number.
-        seq: Tokens per sequence.
+        seq: Tokens per sequence: ``8192`` or ``"8k"``.
         precision: ``"bf16"``, ``"fp8"``, ...
         budget: US dollars, or ``"$5M"``.
         power: For machines that are bought: watts, or ``"400 kW"``.

@@ -52,7 +52,7 @@ def plan(
     fabric: str | None = None,
     region: str | None = None,
     batch: int | str | Sequence[int] | None = None,
-    seq: int | None = None,
+    seq: int | str | None = None,
     tokens: float | str | None = None,
     mtp_layers: int = 0,
     method: Method = "pretrain",
@@ -92,7 +92,7 @@ def plan(
         fabric: Id of the network between nodes.
         region: Id of where it runs.
         batch: Sequences of a step; ``[256, 768]`` or ``"256..1024"`` tries several.
-        seq: Tokens per sequence.
+        seq: Tokens per sequence: ``8192`` or ``"8k"``.
         tokens: To train on: ``1e12`` or ``"1T"``.
         mtp_layers: Multi-token prediction modules.
         method: What is trained.
@@ -152,7 +152,7 @@ def estimate(
     fabric: str | None = None,
     region: str | None = None,
     batch: int | str | None = None,
-    seq: int | None = None,
+    seq: int | str | None = None,
     tokens: float | str | None = None,
     mtp_layers: int = 0,
     method: Method = "pretrain",

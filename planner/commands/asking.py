@@ -45,7 +45,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--fabric", metavar="ID", help="Network between nodes (default: the node's usual one)."),
     click.option("--region", metavar="ID", help="Region for electricity prices and carbon intensity (default: us)."),
     click.option("--batch", metavar="N|A..B", help="Global batch in sequences, or a range to try."),
-    click.option("--seq", type=int, metavar="N", help="Tokens per sequence."),
+    click.option("--seq", metavar="N", help="Tokens per sequence: 8192 or 8k."),
     click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 1T."),
     click.option(
         "--mtp-layers",

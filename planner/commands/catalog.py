@@ -260,6 +260,7 @@ def _find(known: Catalog, text: str) -> tuple[str, Entry]:
         if name not in entries:
             raise UnknownName(folder[:-1], name, entries)
         return folder, entries[name]
+    text = _entry_meant(known, text)
     homes = [folder for folder in FOLDERS if text in known.entries(folder)]
     # Efficiencies carry the id of what they are of: the thing itself is meant unless its kind says otherwise.
     homes = [home for home in homes if not home.endswith("_efficiencies")] or homes
@@ -269,6 +270,22 @@ def _find(known: Catalog, text: str) -> tuple[str, Entry]:
         everything: Mapping[str, object] = {name: kind for kind in FOLDERS for name in known.entries(kind)}
         raise UnknownName("catalog entry", text, everything, "clusterwright catalog list KIND")
     return homes[0], known.entries(homes[0])[text]
+
+
+def _entry_meant(known: Catalog, text: str) -> str:
+    """The id itself, the one that differs in upper and lower case only, or that of the accelerator so called."""
+    from planner.base.errors import WrongQuestion
+    from planner.catalog import FOLDERS
+    from planner.question import pools
+
+    every = [name for kind in FOLDERS for name in known.entries(kind)]
+    alike = [name for name in every if name.lower() == text.lower()]
+    if text in every or alike:
+        return text if text in every else alike[0]
+    try:
+        return pools.accelerator(known, text)
+    except WrongQuestion:
+        return text
 
 
 def _verdict(found: list[FileProblem], folders: list[Path]) -> str:

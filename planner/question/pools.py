@@ -95,6 +95,10 @@ SMALL = 4
 """Accelerators of a node below which it is not what one means by a machine full of them."""
 
 
+MOST_OFFERED = 4
+"""Nodes that a message lists."""
+
+
 # ---- accelerators without nodes --------------------------------------------------------------------------------------
 
 
@@ -139,6 +143,21 @@ def accelerator(known: Catalog, name: str) -> str:
     near = nearest(name, known.accelerators)
     hint = f" Did you mean {', '.join(near)}?" if near else ""
     raise WrongQuestion(f"--accelerators {name}: no such accelerator in a node.{hint} (clusterwright catalog list)")
+
+
+def offered(known: Catalog, name: str, count: str) -> str:
+    """What to write in place of an accelerator where a node is meant; empty of what is no accelerator's name."""
+    try:
+        part = accelerator(known, name)
+    except WrongQuestion:
+        return ""
+    wanted = int(count) if re.fullmatch(r"[1-9]\d{0,6}", count) else 0
+    holding = [n for n in known.nodes.values() if n.accelerator == part and wanted % n.accelerators == 0]
+    holding.sort(key=lambda node: (-node.accelerators, node.kind == "cloud", node.id))
+    named = [f"{n.id}:{wanted // n.accelerators}" if wanted else n.id for n in holding[:MOST_OFFERED]]
+    named += ["..."] if len(holding) > MOST_OFFERED else []
+    listed = f"{f'{wanted:,} of them are' if wanted else 'nodes with it are'} {', '.join(named)}; " if named else ""
+    return f"{listed}--accelerators {name}:{wanted or 8} takes what is usual"
 
 
 def _some(known: Catalog, part: str, count: int, fabric: str | None, region: str | None) -> list[Cluster]:

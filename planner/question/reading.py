@@ -58,8 +58,8 @@ class PlanOptions:
     region: str | None = None
     batch: int | str | None = None
     """Sequences; ``256..1024`` or ``256|768`` to try several."""
-    seq: int | None = None
-    """Tokens per sequence."""
+    seq: int | str | None = None
+    """Tokens per sequence; ``8k`` is 8,192."""
     mtp_layers: int = 0
     """Multi-token prediction modules trained beside the model."""
     tokens: float | str | None = None
@@ -236,13 +236,27 @@ def _workload(model: Model, batch: int, asked: PlanOptions) -> Workload:
     """What is trained; a figure that cannot be is named by its flag."""
     try:
         return workload.workload(
-            model, sequence=asked.seq, batch=batch, tokens=asked.tokens, method=asked.method, rank=asked.rank,
-            targets=asked.targets, optimizer=asked.optimizer, mtp_layers=asked.mtp_layers,
+            model, sequence=sequence_length(asked.seq), batch=batch, tokens=asked.tokens, method=asked.method,
+            rank=asked.rank, targets=asked.targets, optimizer=asked.optimizer, mtp_layers=asked.mtp_layers,
         )  # fmt: skip
     except WrongQuestion as error:
         figure, is_figure, reason = str(error).partition(" = ")
         flag = f"--{'seq' if figure == 'sequence' else figure} {reason}"
         raise WrongQuestion(flag if is_figure else figure) from None
+
+
+def sequence_length(text: int | str | None) -> int | None:
+    """Tokens of ``8192`` or ``"8k"``: as contexts are named, k is 1,024 and M 1,024 of these.
+
+    Raises:
+        WrongQuestion: no such number.
+    """
+    if text is None or isinstance(text, int):
+        return text
+    match = re.fullmatch(r"\s*(-?\d[\d,]{0,30})\s*([kKM]?)\s*", text)
+    if match is None:
+        raise WrongQuestion(f"--seq {text!r}: write 8192 or 8k")
+    return int(match[1].replace(",", "")) * {"": 1, "K": 1024, "M": 1024**2}[match[2].upper()]
 
 
 def pinned_request(
@@ -284,6 +298,8 @@ def placed(known: Catalog, named: Named | Sequence[Named], asked: PlanOptions) -
         raise WrongQuestion(
             f"--cluster {text!r}: which node? Write for example dgx-h100:16 (clusterwright catalog list nodes)"
         )
+    if node not in known.nodes and (offered := pools.offered(known, node, count)):
+        raise WrongQuestion(f"--cluster {text}: {node} is an accelerator; {offered}")
     known.node(node)
     if not colon:
         raise WrongQuestion(f"--cluster {text}: how many? Write {node}:16, or {node}:8..64 to try several counts")

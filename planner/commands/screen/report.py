@@ -366,6 +366,9 @@ def _counts(found: PlanSet) -> None:
         rows.append([nodes, point.label, seconds(point.step_time_s), days(point.days), cost])
     render.table(["nodes", "best plan", "step", "time to train", "cost"], rows, align="rlrrr")
     render.text(f"  smallest count tried that fits: {rows[0][0]}")
+    best = max(found.front, key=lambda point: point.accelerators).accelerators
+    if found.plans[0].cluster.accelerators == best:
+        render.text(f"  the best of the counts tried is the largest, {rows[-1][0]}: more may be better still")
     render.text()
 
 

@@ -16,7 +16,7 @@ from planner.procurement.question.portfolio import WAYS, NodeOption, Portfolio
 from planner.procurement.question.reading import portfolio
 from planner.procurement.supply.offers import USUAL, everything
 from planner.procurement.supply.pools import offers
-from planner.question.reading import digest
+from planner.question.reading import digest, sequence_length
 from planner.question.typed_file import TypedFile, opened
 from planner.question.values import span
 from planner.schema.workload import Model
@@ -38,7 +38,7 @@ class Flags:
     tokens: str | None = None
     method: str | None = None
     batch: str | None = None
-    seq: int | None = None
+    seq: int | str | None = None
     precision: str | None = None
     budget: str | None = None
     power: str | None = None
@@ -161,6 +161,7 @@ def _horizon(flags: Flags) -> str:
 def _short(flags: Flags) -> dict[str, Any]:
     """The portfolio of one workload that the flags alone describe."""
     job = {key: getattr(flags, flag) for flag, key in OF_A_WORKLOAD.items()}
+    job["sequence"] = sequence_length(flags.seq)
     name = flags.model.id if isinstance(flags.model, Model) else flags.model
     return {
         "currency": "USD",
