@@ -11,6 +11,7 @@ import planner
 from planner.commands.screen import recommendation
 from planner.planning import shortlist
 from planner.schema.plan import Plan, PlanSet
+from tests.asking import ask
 
 QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "dense": ("llama3-70b", "dgx-h100:16", {}),
@@ -66,3 +67,9 @@ def test_reasons_are_those_of_the_recommended_plan(found: dict[str, PlanSet]) ->
     for each in found.values():
         others = {f"#{plan.rank}" for plan in each.plans} - {f"#{each.recommended}"}
         assert {line.split()[0] for line in each.reasons.why_not if line.startswith("#")} == others
+
+
+def test_the_largest_of_several_counts_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "plan llama3-8b --cluster dgx-h100:1..2 --batch 64 --pin tp=2,cp=1,micro=1 --top 1"
+    assert "the best of the counts tried is the largest, 2" in ask(capsys, asked).out
+    assert "counts tried is the largest" not in ask(capsys, f"{asked} --objective cost").out
