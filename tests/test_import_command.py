@@ -325,10 +325,14 @@ def test_whatever_stands_in_a_file_is_read_or_told(path: str) -> None:
 
 
 def test_parts_of_zero_that_no_plan_has_are_told() -> None:
-    zero = {"stage": 3, "offload_param": {"device": "cpu"}, "zero_hpz_partition_size": 8, "reduce_bucket_size": 5}
+    zero = {"stage": 3, "offload_param": {"device": "none"}, "zero_hpz_partition_size": 8, "reduce_bucket_size": 5}
+    held = {**zero, "offload_param": {"device": "cpu"}}
+    with pytest.raises(WrongQuestion, match="offload_param: weights in cpu cannot be taken over"):
+        reading.read("deepspeed", json.dumps({"zero_optimization": held}))
+    zero["elastic_checkpoint"] = True
     found = reading.read("deepspeed", json.dumps({"zero_optimization": zero, "gradient_clipping": 1.0}))
     assert found.settings["zero_scope"] == "node"
-    assert found.unread == ["gradient_clipping", "zero_optimization.offload_param"]
+    assert found.unread == ["gradient_clipping", "zero_optimization.elastic_checkpoint"]
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,8 @@ from planner.commands import asking
 @click.option(
     "--from",
     "source",
-    required=True,
-    type=click.Choice(["megatron", "torchtitan", "deepspeed"]),
-    help="What the configuration is for.",
+    type=click.Choice(["megatron", "torchtitan", "trainer", "deepspeed", "llama-factory", "axolotl"]),
+    help="What the configuration is for, where it does not show.",
 )
 @click.option("--cluster", multiple=True, required=True, metavar="NODE:COUNT", help="Where it runs: dgx-h100:16.")
 @click.option("--model", metavar="ID", help="Model, where the configuration does not state its shape.")
@@ -36,7 +35,7 @@ from planner.commands import asking
 @asking.output("Write the plan to a file.")
 def import_(
     configuration: str,
-    source: str,
+    source: str | None,
     cluster: tuple[str, ...],
     model: str | None,
     micro: int | None,
@@ -49,7 +48,10 @@ def import_(
     output: Path | None,
     **asked: str | int | None,
 ) -> int:
-    """Read CONFIGURATION, a command line or a file with one (deepspeed: its JSON file), into a plan with predictions.
+    """Read CONFIGURATION into a plan with predictions: a command line, a script with one, or a trainer's own file.
+
+    Read are commands of Megatron-LM, torchtitan and Hugging Face's Trainer (TRL, DeepSpeed-Chat), DeepSpeed's JSON,
+    and the YAML of TRL, LLaMA-Factory and Axolotl.
 
     A command line is one word, in quotes. A script is read, not run: where it leaves open what it starts, --run-script
     runs it without network, rights or files of yours but its own folder. Exits with 1 if the plan does not fit.

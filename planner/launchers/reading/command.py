@@ -28,6 +28,7 @@ class TrainingCommand:
         program: File or module that trains, where it is named.
         words: The arguments of the program.
         options: Of the training program: name without dashes -> its values; the last of several holds.
+        launcher: Options in front of the program.
         ranks: Processes that it starts, where it says so.
         assumed: What the script leaves to others, and what was taken.
     """
@@ -35,6 +36,7 @@ class TrainingCommand:
     program: str
     words: Words
     options: Options
+    launcher: Options
     ranks: int | None = None
     assumed: tuple[str, ...] = ()
 
@@ -57,7 +59,12 @@ def command(script: Script, known: Collection[str]) -> TrainingCommand | None:
     launcher, arguments = _arguments(found[0])
     program = found[0][len(launcher)] if launcher or len(arguments) < len(found[0]) else ""
     return TrainingCommand(
-        program, arguments, read[0], ranks.pop() if len(ranks) == 1 else None, tuple(_assumed(script))
+        program=program,
+        words=arguments,
+        options=read[0],
+        launcher=options(launcher, ()),
+        ranks=ranks.pop() if len(ranks) == 1 else None,
+        assumed=tuple(_assumed(script)),
     )
 
 

@@ -27,6 +27,10 @@ def read(text: str) -> FoundOptions:
     zero, tensor, pipeline = (_inner(config, name) for name in ("zero_optimization", "tensor_parallel", "pipeline"))
     assumed: list[str] = []
     stage = _whole(zero, "zero_optimization.stage", 0, assumed)
+    if stage == 3 and (held := _inner(zero, "offload_param").get("device", "none")) in ("cpu", "nvme"):
+        raise WrongQuestion(
+            f"--from deepspeed: zero_optimization.offload_param: weights in {held} cannot be taken over"
+        )
     settings: dict[str, object] = {
         "tp": max(_whole(tensor, "tensor_parallel.autotp_size", 1, assumed), 1),
         "pp": max(_whole(pipeline, "pipeline.stages", 1, assumed), 1),
@@ -123,7 +127,7 @@ _READ = {
     *("zero_optimization", "tensor_parallel", "pipeline", "bf16", "fp16", "sequence_parallel_size"),
 }
 _ZERO_READ = {
-    *("stage", "overlap_comm", "offload_optimizer", "zero_hpz_partition_size"),
+    *("stage", "overlap_comm", "offload_optimizer", "zero_hpz_partition_size", "offload_param"),
     # What moves bytes in other pieces, not other bytes:
     *("contiguous_gradients", "reduce_scatter", "reduce_bucket_size", "allgather_bucket_size", "allgather_partitions"),
     *("stage3_prefetch_bucket_size", "stage3_param_persistence_threshold", "stage3_max_live_parameters"),

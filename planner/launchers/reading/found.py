@@ -38,6 +38,11 @@ class FoundOptions:
     steps: int | None = None
     mtp_layers: int = 0
     method: str = "pretrain"
+    rank: int | None = None
+    """Of LoRA."""
+    targets: tuple[str, ...] | None = None
+    """Matrices with LoRA, where it says so."""
+    optimizer: str | None = None
     shape: Mapping[str, Any] = field(default_factory=dict)
     """Fields of a model, where the configuration has them."""
     model: str | None = None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,19 +13,13 @@ from typing import Any
 from planner import planning
 from planner.base.errors import WrongQuestion
 from planner.launchers import facts
-from planner.launchers.reading import deepspeed, megatron, torchtitan
+from planner.launchers.reading import deepspeed
 from planner.launchers.reading.found import FoundOptions
-from planner.launchers.reading.shell import sandbox
-from planner.launchers.reading.shell.script import Script, script
+from planner.launchers.reading.source import AS_IT_IS, Started, detect, read, text_of
 from planner.models import files, model_rules, workload
 from planner.question.reading import PlanOptions, pinned_request, request
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
-
-COMMANDS: dict[str, Callable[[Script], FoundOptions]] = {"megatron": megatron.read, "torchtitan": torchtitan.read}
-FILES: dict[str, Callable[[str], FoundOptions]] = {"deepspeed": deepspeed.read}
-SOURCES = (*COMMANDS, *FILES)
-"""What a configuration may be for: a command or a script with one, or a file of its own format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,59 +32,8 @@ class Present:
     assumed: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """How a script is started: its arguments, its variables, and whether it is run (in a sandbox) or only read."""
-
-    arguments: Sequence[str] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    run: bool = False
-    ignored: frozenset[str] = frozenset()
-    """Options, without dashes, that are left out."""
-
-
-AS_IT_IS = Started()
-"""Without arguments, and only read."""
-
-
-def read(source: str, text: str, started: Started = AS_IT_IS) -> FoundOptions:
-    """What a configuration says; `text` is a command, or names a file with one.
-
-    Raises:
-        WrongQuestion: it cannot be read.
-    """
-    if source not in COMMANDS:
-        if started != AS_IT_IS:
-            raise WrongQuestion(f"--from {source}: a file, not a script: --run-script, --arg and --env say nothing")
-        return FILES[source](_text(text))
-    if started.run and not Path(text).is_file():
-        raise WrongQuestion("--run-script: needs the name of a script")
-    if started.run:
-        found = sandbox.ran(Path(text), started.arguments, started.environment)
-    else:
-        found = script(_text(text), started.arguments, started.environment)
-    return COMMANDS[source](replace(found, ignored=started.ignored))
-
-
-def _text(text: str) -> str:
-    """The file's text if there is such a file, else the text itself, unless that is only a name.
-
-    Raises:
-        WrongQuestion: it looks like the name of a file that does not exist.
-    """
-    try:
-        named, folder = Path(text).is_file(), Path(text).is_dir()
-    except (OSError, ValueError):  # too long for a name
-        named = folder = False
-    if folder:
-        raise WrongQuestion(f"{text}: a folder; a file with the command, or the command itself, is expected")
-    if not named and re.fullmatch(r"[^\s{\[-]\S*", text):
-        raise WrongQuestion(f"{text}: no such file")
-    return files.read_text(Path(text)) if named else text
-
-
 def plan(
-    source: str,
+    source: str | None,
     text: str,
     cluster: Sequence[str],
     *,
@@ -104,7 +46,7 @@ def plan(
     """The configuration priced on a cluster.
 
     Args:
-        source: One of :data:`SOURCES`.
+        source: One of :data:`SOURCES`; None: what the text looks like.
         text: A command line, or the name of a file.
         cluster: As ``estimate`` takes it.
         model: Id or file; where the configuration has the shape, it is not needed.
@@ -116,6 +58,7 @@ def plan(
     Raises:
         WrongQuestion: it cannot be read, or no plan can say it.
     """
+    source = detect(text) if source is None else source
     found = _with_micro(read(source, text, started), micro, source)
     with tempfile.TemporaryDirectory() as folder:
         name = _model(found, model, source, Path(folder))
@@ -124,7 +67,7 @@ def plan(
         priced = _priced(found, name, cluster, pinned, asked)
     best = priced.plans[0]
     if source == "deepspeed":
-        deepspeed.check(_text(text), best.cluster.accelerators)
+        deepspeed.check(text_of(text), best.cluster.accelerators)
     return Present(priced, found.unread, tuple(_differences(found, best)), found.assumed)
 
 
@@ -150,6 +93,7 @@ def _priced(
         "seq": found.sequence,
         "precision": found.precision,
         "method": found.method,
+        **{name: value for name in ("rank", "targets", "optimizer") if (value := getattr(found, name)) is not None},
         "mtp_layers": found.mtp_layers,
         "tokens": _tokens(found),
         **{name: value for name, value in asked.items() if value is not None},

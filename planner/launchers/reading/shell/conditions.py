@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 
-from planner.launchers.reading.shell.expansion import Expander, Value, computed, open_variable
+from planner.launchers.reading.shell.expansion import Expander, Value, computed, given, open_variable
 
 _COMPARED: Mapping[str, Callable[[int, int], bool]] = {
     "-eq": lambda a, b: a == b,
@@ -54,17 +54,17 @@ def _tested(words: Sequence[str], values: Mapping[str, Value], defaults: dict[st
 
 
 def _known(word: str, values: Mapping[str, Value], defaults: dict[str, str]) -> bool:
-    return not open_variable(Expander(values, "", defaults).text(word))
+    return not open_variable(given(Expander(values, "", defaults).text(word)))
 
 
 def _filled(word: str, values: Mapping[str, Value], defaults: dict[str, str]) -> bool:
     """Whether a word is not empty; a variable that the script has not set is."""
-    return bool(Expander(values, "", defaults).text(word))
+    return bool(given(Expander(values, "", defaults).text(word)))
 
 
 def _compared(words: Sequence[str], values: Mapping[str, Value], defaults: dict[str, str]) -> bool | None:
     filled = Expander(values, None, defaults)
-    left, right = filled.text(words[0]), filled.text(words[2])
+    left, right = given(filled.text(words[0])), given(filled.text(words[2]))
     if open_variable(left) or open_variable(right):
         return None
     if words[1] in ("=", "==", "!="):
@@ -78,7 +78,7 @@ def _compared(words: Sequence[str], values: Mapping[str, Value], defaults: dict[
 def matches(word: str, patterns: Sequence[str], values: Mapping[str, Value], defaults: dict[str, str]) -> bool | None:
     """Whether a word has one of the patterns of ``case``."""
     filled = Expander(values, None, defaults)
-    text, wanted = filled.text(word), [filled.text(pattern) for pattern in patterns]
+    text, wanted = given(filled.text(word)), [filled.text(pattern) for pattern in patterns]
     if "*" in wanted:
         return True
     if open_variable(text) or any(map(open_variable, wanted)):

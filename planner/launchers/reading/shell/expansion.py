@@ -143,7 +143,7 @@ class Expander:
         if default is None:
             return (raw,), False
         value = self.values.get(found["name"])
-        empty = value is None or (default["colon"] and value in ("", ()))
+        empty = value is None or (default["colon"] and (value == () or (isinstance(value, str) and not given(value))))
         if default["kind"] == "+":
             return ("",) if empty else (self._inner(default["word"]),), False
         if not empty:
@@ -205,6 +205,11 @@ def _split(text: str) -> list[str]:
     if not words:
         return ["", ""] if text else [""]
     return [*([""] if text[0].isspace() else []), *words, *([""] if text[-1].isspace() else [])]
+
+
+def given(text: str) -> str:
+    """A text without the arguments (``$1``) that the script is started without."""
+    return re.sub(r"\$(\d|\{\d\})", "", text)
 
 
 def open_variable(word: str) -> bool:

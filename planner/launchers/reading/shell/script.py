@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.shell import conditions
@@ -41,12 +42,14 @@ class Script:
         defaults: Variables that it leaves to others, and its own default for each.
         unread: Files that it would read in its midst.
         ignored: Options, without dashes, that whoever asks leaves out.
+        folder: Where files are that its commands name.
     """
 
     ways: tuple[tuple[Words, ...], ...]
     defaults: Mapping[str, str] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
     ignored: frozenset[str] = frozenset()
+    folder: Path = Path()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,176 @@
+"""Commands and files of Hugging Face's Trainer, TRL, LLaMA-Factory, Axolotl and DeepSpeed-Chat as plans."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from planner.base.errors import WrongQuestion
+from planner.launchers import reading
+from planner.launchers.reading import documents
+from planner.launchers.reading.found import FoundOptions
+from tests.asking import ask
+
+TRL = {
+    **{"model_name_or_path": "meta-llama/Meta-Llama-3.1-8B-Instruct", "per_device_train_batch_size": 2},
+    **{"gradient_accumulation_steps": 4, "max_length": 4096, "packing": True, "bf16": True, "learning_rate": "2e-5"},
+    **{"gradient_checkpointing": True, "max_steps": 1000, "output_dir": "out"},
+}
+FACTORY = {
+    **{"model_name_or_path": "Qwen/Qwen3-8B", "stage": "sft", "do_train": True, "finetuning_type": "lora"},
+    **{"lora_rank": 32, "lora_target": "q_proj,v_proj", "cutoff_len": 8192, "packing": True, "bf16": True},
+    **{"per_device_train_batch_size": 1, "gradient_accumulation_steps": 8, "template": "qwen3"},
+}
+AXOLOTL = {
+    **{"base_model": "NousResearch/Meta-Llama-3.1-8B", "sequence_len": 8192, "sample_packing": True, "bf16": "auto"},
+    **{"micro_batch_size": 1, "gradient_accumulation_steps": 8, "optimizer": "adamw_torch_fused", "num_epochs": 1},
+    **{"gradient_checkpointing": True, "datasets": [{"path": "x", "type": "alpaca"}]},
+}
+ZERO3 = {"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}
+FSDP = {"distributed_type": "FSDP", "mixed_precision": "bf16", "num_processes": 16, "fsdp_config": {"fsdp_version": 2}}
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def read(values: dict[str, Any], name: str = "run.yaml") -> FoundOptions:
+    """What is read of a file, whose kind is found out."""
+    Path(name).write_text(yaml.safe_dump(values), encoding="utf-8")
+    return reading.read(reading.detect(name), name)
+
+
+def test_a_trl_file_is_read() -> None:
+    found = read(TRL)
+    assert (found.model, found.runtime, found.precision, found.method) == (
+        "llama3.1-8b",
+        "pytorch-ddp",
+        "bf16",
+        "finetune",
+    )
+    assert found.settings == {"zero": 0, "micro": 2, "recompute": "full"}
+    assert (found.per_rank, found.sequence, found.steps, found.optimizer) == (8, 4096, 1000, "adamw")
+    assert not found.unread and not found.differs
+
+
+def test_a_llama_factory_file_is_read_with_its_deepspeed_file(folder: Path) -> None:
+    (folder / "ds.json").write_text(json.dumps(ZERO3), encoding="utf-8")
+    found = read({**FACTORY, "deepspeed": "ds.json"})
+    assert (found.model, found.method, found.rank, found.targets) == ("qwen3-8b", "lora", 32, ("q", "v"))
+    assert (found.runtime, found.settings["zero"], found.settings["micro"]) == ("deepspeed", 3, 1)
+    assert found.settings["recompute"] == "full"  # its default
+    assert read({**FACTORY, "disable_gradient_checkpointing": True}).settings["recompute"] == "none"
+
+
+def test_an_axolotl_file_is_read() -> None:
+    found = read(
+        {**AXOLOTL, "fsdp_version": 2, "fsdp_config": {"reshard_after_forward": False}, "tensor_parallel_size": 2}
+    )
+    assert (found.model, found.runtime, found.settings["zero"], found.settings["tp"]) == ("llama3.1-8b", "fsdp2", 3, 2)
+    assert found.differs == ("weights stay whole after the forward pass; predicted as given back",)
+    assert "bf16 auto: bf16, as accelerators since Ampere have it" in found.assumed
+    assert read({**AXOLOTL, "adapter": "lora", "lora_r": 16, "lora_target_modules": ["q_proj"]}).targets == ("q",)
+    assert read({**AXOLOTL, "optimizer": "adamw_bnb_8bit"}).optimizer == "adam-8bit"
+
+
+def test_a_command_is_read_with_the_files_that_it_names(folder: Path) -> None:
+    (folder / "sft.yaml").write_text(yaml.safe_dump(TRL), encoding="utf-8")
+    (folder / "fsdp.yaml").write_text(yaml.safe_dump(FSDP), encoding="utf-8")
+    text = "accelerate launch --config_file fsdp.yaml sft.py --config sft.yaml --max_length 8192 --use_peft --lora_r 8"
+    found = reading.read("trainer", text)
+    assert (found.runtime, found.settings["zero"], found.sequence, found.ranks) == ("fsdp2", 3, 8192, 16)
+    assert (found.method, found.rank, found.targets) == ("lora", 8, None)
+    engine = {"zero_stage": 2, "offload_optimizer_device": "cpu"}
+    (folder / "fsdp.yaml").write_text(yaml.safe_dump({"distributed_type": "DEEPSPEED", "deepspeed_config": engine}))
+    found = reading.read("trainer", text)
+    assert (found.runtime, found.settings["zero"], found.settings["offload"]) == ("deepspeed", 2, "optimizer")
+
+
+CHAT = """ZERO_STAGE=$2
+if [ "$ZERO_STAGE" == "" ]; then
+    ZERO_STAGE=3
+fi
+deepspeed --num_gpus 4 main.py --model_name_or_path facebook/opt-1.3b --zero_stage $ZERO_STAGE --max_seq_len 1024 \\
+  --gradient_checkpointing --lora_dim 128 --deepspeed &> log
+"""
+
+
+def test_a_deepspeed_chat_script_is_read() -> None:
+    """Its own defaults: 16 sequences, fp16; LoRA leaves embeddings free."""
+    found = reading.read(reading.detect(CHAT), CHAT)
+    assert (found.model, found.precision, found.sequence, found.ranks) == ("opt-1.3b", "fp16", 1024, 4)
+    assert (found.settings["zero"], found.settings["micro"], found.settings["dp_overlap"]) == (3, 16, "on")
+    assert (found.rank, found.targets) == (128, ("q", "k", "v", "o", "up", "down"))
+    assert found.differs == ("embeddings and norms are trained, too; predicted frozen",)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({**FACTORY, "stage": "dpo"}, "dpo: only plain training and LoRA are read"),
+        ({**FACTORY, "quantization_bit": 4}, "quantization_bit: quantised weights"),
+        ({**FACTORY, "finetuning_type": "freeze"}, "finetuning_type freeze: choose full, lora"),
+        ({**FACTORY, "do_train": False, "do_predict": True}, "it does not train"),
+        ({**FACTORY, "lora_target": "unknown"}, "LoRA layer unknown: choose q_proj"),
+        ({**FACTORY, "cutoff_len": "long"}, "sequence is 'long'; a whole number from 1 is expected"),
+        ({**FACTORY, "deepspeed": "missing.json"}, "missing.json: no such file"),
+        ({**AXOLOTL, "adapter": "qlora"}, "adapter: qlora: only plain training"),
+        ({**AXOLOTL, "load_in_4bit": True}, "load_in_4bit: quantised weights"),
+        ({**AXOLOTL, "optimizer": "muon"}, "optimizer muon: choose"),
+        ({**AXOLOTL, "fsdp_config": {"offload_params": True}}, "weights in host memory"),
+        ({**AXOLOTL, "tensor_parallel_size": "x"}, "tensor_parallel_size x: must be a whole number"),
+        ({"distributed_type": "FSDP"}, "a configuration of Accelerate"),
+        ({"pipe-parallel-size": 2}, "a configuration of GPT-NeoX: no reader takes it"),
+        ({"base_emb_dim": 2}, "a configuration of MaxText: no reader takes it"),
+        ({"nothing": 1}, "a configuration of no known format (nothing)"),
+    ],
+)
+def test_what_cannot_be_read_is_told(values: dict[str, Any], says: str) -> None:
+    with pytest.raises(WrongQuestion) as caught:
+        read(values)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("dpo.py --model_name_or_path x --per_device_train_batch_size 1", "by its name (dpo) it trains on preferences"),
+        ("main.py --actor_model_name_or_path x", "actor_model_name_or_path: several models"),
+        ("main.py --per_device_train_batch_size x", "micro is 'x'; a whole number"),
+        ("main.py --other 1", "no option of a Trainer in it"),
+    ],
+)
+def test_commands_that_cannot_be_read_are_told(text: str, says: str) -> None:
+    with pytest.raises(WrongQuestion) as caught:
+        reading.read("trainer", text)
+    assert says in str(caught.value)
+
+
+def test_yaml_is_data() -> None:
+    for text, says in (
+        ("a: &x [1]\nb: *x", "aliases"),
+        ("a: [1", "not YAML"),
+        ("- 1", "not a mapping"),
+        ("a: !!python/object/apply:os.system [ls]", "not YAML"),
+    ):
+        with pytest.raises(WrongQuestion, match=says):
+            documents.mapping(text)
+
+
+def test_a_file_becomes_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    read(TRL)
+    answer = ask(capsys, "import run.yaml --cluster dgx-h100:2 -o mine.json")
+    assert answer.code in (0, 1), answer.err
+    whole = json.loads(Path("mine.json").read_text(encoding="utf-8"))["plans"][0]
+    assert (whole["batch"]["micro"], whole["batch"]["global"]) == (2, 2 * 4 * 16)
+    answer = ask(capsys, "import nothing-here.yaml --cluster dgx-h100:2")
+    assert (answer.code, "no such file" in answer.err) == (2, True)
+    lora = read({**FACTORY, "deepspeed": None})
+    assert lora.rank == 32
+    answer = ask(capsys, "import run.yaml --cluster dgx-h100:2 -o lora.json")
+    method = json.loads(Path("lora.json").read_text(encoding="utf-8"))["plans"][0]["workload"]["method"]
+    assert (method["kind"], method["rank"], method["targets"]) == ("lora", 32, ["q", "v"])
