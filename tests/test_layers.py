@@ -23,7 +23,7 @@ LAYERS = [
     ["calibration", "search"],
     ["question"],
     ["document", "uneven"],
-    ["planning", "runtime", "site"],
+    ["planning", "runtime", "site", "trace"],
     ["hetero", "study"],
     ["comm", "procurement"],
     ["launchers"],
@@ -58,6 +58,7 @@ ONLY_IN = {
         "comm",
         "runtime",
         "study",
+        "trace",
     },
 }
 """Library -> the packages that may import it at all."""

@@ -1,0 +1,217 @@
+"""``explain --trace``: a real step's time, cause by cause, next to the prediction."""
+
+import json
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import clusterwright as cw
+from planner.base.errors import WrongQuestion
+from planner.commands import main
+from planner.schema.plan import Parallelism, Plan
+from planner.trace import reading, report
+from planner.trace.kernels import kind
+from planner.trace.reading import read
+from planner.trace.timeline import shares
+from tests import profiles_of_steps as made
+
+EIGHT = dict(tp=2, pp=1, vpp=1, cp=1, ep=1, etp=2, dp=4, dp_shard=4, rank_order="tp-cp-ep-dp-pp", schedule="none")
+
+
+@cache
+def plan() -> Plan:
+    found = cw.estimate("llama3-8b", "dgx-h100:1", tp=2, zero=1, batch=8, seq=2048)
+    return found[0]
+
+
+def cut(**degrees: int) -> Parallelism:
+    full = EIGHT | {"tp": 1, "etp": 1, "dp": 1} | degrees
+    return Parallelism(sequence_parallel=False, zero_stage=1, zero_scope="full", stages=(), **full)  # type: ignore[arg-type]
+
+
+def two_steps(slower: float = 1.0) -> list[made.Event]:
+    return [*made.a_step(7, 0.0, slower), *made.a_step(8, 50.0 + 50.0 * slower, slower)]
+
+
+def test_every_instant_belongs_to_one_cause(tmp_path: Path) -> None:
+    """By hand: see :func:`tests.profiles_of_steps.a_step`; the reduction runs 8 of its 18 ms under attention."""
+    found = shares(read(made.written(tmp_path / "a.json", two_steps()), plan().parallelism))
+    assert found.total == pytest.approx(0.2)
+    expected = {"matrix": 0.1, "attention": 0.04, "vector": 0.01, "optimizer": 0.01, "dp": 0.02}
+    assert {what: s for what, s in found.alone.items() if s > 1e-9} == pytest.approx(expected)
+    assert found.hidden["dp"] == pytest.approx(0.016) and found.idle == pytest.approx(0.02)
+    assert sum(found.alone.values()) + found.idle == pytest.approx(found.total)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "indented.json"])
+def test_a_trace_is_set_against_its_plan(tmp_path: Path, name: str) -> None:
+    path = made.written(tmp_path / name, two_steps(), indent=2 if name == "indented.json" else None)
+    found = report.explain(plan(), [path])
+    assert (found.steps, found.step_s) == (2, pytest.approx(0.1))
+    assert sum(row.measured_s for row in found.rows) == pytest.approx(found.step_s)
+    assert sum(row.predicted_s for row in found.rows) == pytest.approx(plan().prediction.step_time_s)
+    assert [abs(row.longer_s) for row in found.rows] == sorted((abs(row.longer_s) for row in found.rows), reverse=True)
+    rows = {row.cause: row for row in found.rows}
+    assert rows["host"].measured_s == pytest.approx(0.01) and "bound by the host: kernels run 90 %" in rows["host"].why
+    assert "--manual-gc" in rows["host"].why
+    assert "--overlap-grad-reduce" in rows["DP and waiting"].why and rows["DP and waiting"].hidden_s == pytest.approx(
+        0.008
+    )
+
+
+def test_several_ranks_say_which_one_the_others_wait_for(tmp_path: Path) -> None:
+    paths = [
+        made.written(tmp_path / f"{rank}.json", two_steps(1.4 if rank == 5 else 1.0), rank=rank) for rank in (4, 5, 6)
+    ]
+    found = report.explain(plan(), paths)
+    assert [each.rank for each in found.ranks] == [4, 5, 6]
+    assert found.ranks[1].computing_s == pytest.approx(found.ranks[0].computing_s + 0.02)
+    assert any(note.startswith("rank 5 computes") for note in found.notes)
+
+
+def test_nsight_systems_is_read_too(tmp_path: Path) -> None:
+    path = made.nsight(tmp_path / "a.sqlite", two_steps())
+    with pytest.raises(WrongQuestion, match="no step is marked in it; say of how many it is with --steps N"):
+        report.explain(plan(), [path])
+    found, same = (
+        report.explain(plan(), [path], 2),
+        report.explain(plan(), [made.written(tmp_path / "a.json", two_steps())]),
+    )
+    alone, other = ({row.cause: row.measured_s for row in each.rows} for each in (found, same))
+    for cause in ("matrix", "attention", "element-wise", "optimizer", "host"):
+        assert alone[cause] == pytest.approx(other[cause])
+    assert alone["other communication"] == pytest.approx(other["DP and waiting"])  # process groups are not in it
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "degrees", "expected"),
+    [
+        ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas", {}, {}, "matrix"),
+        ("Cijk_Ailk_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64", {}, {}, "matrix"),
+        ("void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm>(int)", {}, {}, "matrix"),
+        ("void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90>>(int)", {}, {}, "attention"),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_7", {}, {}, "attention"),
+        ("triton_poi_fused_silu_mul_0", {}, {}, "vector"),
+        ("void transformer_engine::normalization::rmsnorm_fwd_tuned_kernel<float>(int)", {}, {}, "vector"),
+        ("void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctorMaster<float>>(int)", {}, {}, "optimizer"),
+        ("void deep_ep::internode::dispatch<false, 8>(int)", {}, {"ep": 8}, "ep"),
+        ("void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<8>(int)", {}, {"tp": 8}, "tp"),
+        (made.REDUCE, made.group("TENSOR_MODEL_PARALLEL_GROUP"), {"tp": 2, "dp": 2}, "tp"),
+        (made.REDUCE, made.group("EXPERT_DATA_PARALLEL_GROUP"), {"ep": 2, "dp": 2}, "dp"),
+        (made.REDUCE, made.group("mesh_dp_shard_cp"), {"tp": 2, "dp": 2}, "dp"),
+        (made.SEND, made.group("PIPELINE_MODEL_PARALLEL_GROUP"), {"pp": 2}, "p2p"),
+        (made.SEND, made.group("EXPERT_MODEL_PARALLEL_GROUP"), {"pp": 2, "ep": 2}, "ep"),
+        (made.SEND, made.group("", "", "all_to_allv"), {"pp": 2, "ep": 2}, "ep"),
+        (made.SEND, made.group("", "", "send"), {"pp": 2, "ep": 2}, "p2p"),
+        (made.SEND, made.group("mesh_cp"), {"cp": 2}, "cp"),
+        (made.REDUCE, made.group("undefined", "[0, 1]"), {"tp": 2, "dp": 4}, "tp"),
+        (made.REDUCE, made.group("undefined", "[1, 3, 5, 7]"), {"tp": 2, "dp": 4}, "dp"),
+        (made.REDUCE, made.group("undefined", "[0, 1, 2, ...]"), {"tp": 2, "dp": 4}, "other communication"),
+        (made.REDUCE, {}, {"dp": 8}, "dp"),
+    ],
+)
+def test_kernels_are_known_by_name_and_group(
+    name: str, args: dict[str, str], degrees: dict[str, int], expected: str
+) -> None:
+    assert kind(name, args, cut(**degrees)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no kernel of an accelerator in it"),
+        ("hello", "not JSON near character 0: 'h' where '{' is expected"),
+        ('{"traceEvents": {"a": 1}}', "not JSON near character 16"),
+        ('{"traceEvents": 7}', "not JSON near"),
+        ('{"traceEvents": [1, null, "x", {"ph": "X", "cat": 3, "name": []}]}', "no kernel of an accelerator"),
+        (json.dumps(made.kineto([made.step(1, 0, 1)])), "add ProfilerActivity.CUDA to the profiler's activities"),
+        (json.dumps(made.kineto([made.kernel(made.GEMM, 0, 1)])), "no step is marked in it"),
+        ("[" * 100_000, "not JSON near"),
+        ('{"a": "' + "x" * (1 << 25), "no value ends within"),
+    ],
+)
+def test_what_is_no_trace_is_told(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(WrongQuestion, match=message.replace("(", r"\(")):
+        report.explain(plan(), [path])
+
+
+def test_damaged_traces_count_as_far_as_they_go(tmp_path: Path) -> None:
+    path = made.written(tmp_path / "a.json", two_steps())
+    path.write_text(path.read_text()[:-200])
+    found = report.explain(plan(), [path])
+    assert "ends in the middle" in found.notes[0] and found.steps == 2
+    whole = made.written(tmp_path / "b.json.gz", two_steps())
+    whole.write_bytes(whole.read_bytes()[:-30])
+    assert any("ends in the middle" in note for note in report.explain(plan(), [whole]).notes)
+    bad = [made.kernel(made.GEMM, 0, 1) | {"dur": value} for value in (-1, "1", None, float("nan"), float("inf"), True)]
+    found = report.explain(plan(), [made.written(tmp_path / "c.json", [*two_steps(), *bad])])
+    assert any("6 kernels without a time are left out" in note for note in found.notes)
+
+
+def test_more_kernels_than_fit_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MOST_KERNELS", 5)
+    with pytest.raises(WrongQuestion, match="more than 5 kernels; trace fewer steps"):
+        report.explain(plan(), [made.written(tmp_path / "a.json", two_steps())])
+
+
+def test_a_window_may_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = made.written(tmp_path / "a.json", two_steps())
+    whole = report.explain(plan(), [path])
+    for size in (7, 64, 311):
+        monkeypatch.setattr(reading, "CHUNK", size)
+        assert report.explain(plan(), [path]) == whole
+
+
+def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, trace = tmp_path / "plan.json", made.written(tmp_path / "a.json", two_steps())
+    file.write_text(plan().to_json())
+    assert main(["explain", str(file), "--trace", str(trace)]) == 0
+    said = capsys.readouterr().out
+    assert "100.0 ms a step traced" in said and "DP and waiting" in said and "2 steps on 1 rank" in said
+    assert main(["explain", str(file), "--trace", str(trace), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["kind"] == "trace-report" and len(shown["rows"]) == len(report.explain(plan(), [trace]).rows)
+    assert main(["explain", str(file), "--steps", "2"]) == 2
+    assert "--steps: of a trace" in capsys.readouterr().err
+    assert "100.0 ms a step traced" in cw.explain(plan(), trace=trace)
+
+
+def test_a_trace_that_torch_makes_is_read(tmp_path: Path) -> None:
+    """Of a CPU: its steps and events are read, and that it holds no kernel is told."""
+    torch = pytest.importorskip("torch")
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    path = tmp_path / "cpu.json"
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        schedule=schedule(wait=0, warmup=1, active=2),
+        on_trace_ready=lambda each: each.export_chrome_trace(str(path)),
+    ) as profiler:
+        for _ in range(3):
+            torch.mm(torch.ones(64, 64), torch.ones(64, 64))
+            profiler.step()
+    with pytest.raises(WrongQuestion, match=r"no kernel of an accelerator in it, \d+ events of the host"):
+        read(path, plan().parallelism)
+    trace = reading.RankTrace(path)
+    reading._kineto(trace, plan().parallelism)
+    assert len(trace.steps) == 2 and trace.on_host > 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are read as Linux counts them")
+def test_a_large_trace_is_read_in_the_memory_of_its_kernels(tmp_path: Path) -> None:
+    """Ten megabytes in seven; a gigabyte was tried by hand (docs/learning.md)."""
+    import tracemalloc
+
+    path = tmp_path / "large.json"
+    with path.open("w") as file:
+        file.writelines(made.large(40_000))
+    assert path.stat().st_size > 8e6
+    tracemalloc.start()
+    found = read(path, plan().parallelism)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(found.kinds) == 8_000 and peak < 7e6
