@@ -2,14 +2,17 @@
 
 import json
 import os
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from planner import commands
+from planner.base.errors import WrongQuestion
+from planner.base.resources import data
 from planner.models import families
-from planner.models.workload import library, model
+from planner.models.workload import HUB, library, model
 
 CONFIG = {
     "model_type": "llama",
@@ -247,3 +250,18 @@ def test_import_leaves_nothing_behind_when_the_question_is_wrong(
     assert "No such file" in refused(capsys, "import", tmp_path / "none.json")
     os.mkfifo(tmp_path / "pipe.json")
     assert "not a regular file" in refused(capsys, "import", tmp_path / "pipe.json")
+
+
+# ---- names of the Hugging Face hub -----------------------------------------------------------------------------------
+
+
+def test_checkpoints_of_the_hub_are_models_of_the_library() -> None:
+    table = tomllib.loads((data("models") / HUB).read_text(encoding="utf-8"))
+    assert set(table.values()) <= set(library())
+    assert len({name.lower() for name in table}) == len(table)
+    assert model("Qwen/Qwen3-8B") == model("qwen/qwen3-8b") == model("qwen3-8b")
+
+
+def test_an_unknown_checkpoint_says_what_to_download() -> None:
+    with pytest.raises(WrongQuestion, match=r"meta-llama/Llama-9-70B: no such file.*Did you mean .*config\.json"):
+        model("meta-llama/Llama-9-70B")

@@ -8,6 +8,8 @@ parsed when an entry of it is first asked for.
 from __future__ import annotations
 
 import os
+import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -21,7 +23,7 @@ from planner.models import families, model_rules
 from planner.models import files as model_files
 from planner.schema.workload import Method, Model, Optimizer, Target, Workload
 
-OPTIMIZERS = "optimizers.toml"
+OPTIMIZERS, HUB = "optimizers.toml", "hub.toml"
 LORA_RANK = 16
 LORA_TARGETS: tuple[Target, ...] = ("q", "k", "v", "o")
 """Rank and targets of the MLPerf Llama-2-70B LoRA benchmark (mlcommons/training_results_v4.0)."""
@@ -71,11 +73,13 @@ def library(extra: Path | None = None) -> ModelLibrary:
 
 
 def model(entry: str, extra: Path | None = None) -> Model:
-    """One model: an id of the library, ``FILE.toml`` (or ``FILE.toml#id``), or a Hugging Face ``config.json``.
+    """One model: an id of the library or of the Hugging Face hub, ``FILE.toml`` (or ``FILE.toml#id``), or a Hugging
+    Face ``config.json``.
 
     Raises:
         WrongQuestion: no such model or file, or an entry with impossible values.
     """
+    entry = _by_hub_id(entry) or entry
     name, _, chosen = entry.partition("#")
     if name.endswith((".json", ".toml")) or "/" in name or os.sep in name:
         return _from_path(Path(name).expanduser(), chosen)
@@ -91,6 +95,25 @@ def model(entry: str, extra: Path | None = None) -> Model:
             f"no model {entry!r}.{_did_you_mean(entry, [*known, *families.ids()])} (clusterwright models list)"
         )
     return known[entry]
+
+
+def _by_hub_id(entry: str) -> str | None:
+    """The library's id of a checkpoint on the Hugging Face hub, ``owner/name``; None of anything else.
+
+    Raises:
+        WrongQuestion: the library does not have that checkpoint.
+    """
+    path = Path(entry)
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", entry) or path.suffix in (".json", ".toml") or path.exists():
+        return None
+    table = tomllib.loads((data("models") / HUB).read_text(encoding="utf-8"))
+    published: dict[str, str] = {name.lower(): known for name, known in table.items()}
+    if entry.lower() not in published:
+        raise WrongQuestion(
+            f"{entry}: no such file, and the library has no such checkpoint of the Hugging Face hub."
+            f"{_did_you_mean(path.name.lower(), list(library()))} Or download its config.json and give that file"
+        )
+    return published[entry.lower()]
 
 
 def from_file(path: Path, entry: str) -> Model:
@@ -194,7 +217,7 @@ def _built_in(folder: Path) -> Mapping[str, Path]:
 
 
 def _toml_files(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.glob("*.toml")) if path.name not in (OPTIMIZERS, *families.FILES)]
+    return [path for path in sorted(folder.glob("*.toml")) if path.name not in (OPTIMIZERS, HUB, *families.FILES)]
 
 
 def _user_folders(extra: Path | None) -> list[Path]:
