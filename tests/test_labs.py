@@ -14,7 +14,9 @@ from planner.calibration.fit.core import BETWEEN, NEAR_BEST, SWEEP, WITHIN, cell
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import names, reading
 from planner.calibration.runs.run import Run
+from planner.performance import binding
 from planner.performance.efficiency import Efficiencies
+from planner.schema.hardware import dated
 from tests.test_own_runs import GOOD, wrote
 
 RUNS = Path(__file__).resolve().parent.parent / "benchmarks" / "data" / "measured_runs.csv"
@@ -160,6 +162,22 @@ def test_sources_may_be_called_anything(tmp_path: Path) -> None:
     before, after = was.predict(using), now.predict(using)
     np.testing.assert_array_equal(before.time, after.time)
     np.testing.assert_array_equal(before.memory, after.memory)
+    assert [lab(run) for run in was.runs] == [lab(run) for run in now.runs]
+
+
+def test_software_drifts_only_within_the_dates_that_were_measured() -> None:
+    """A generation's drift begins no earlier and ends no later than runs on it are dated; beyond, nothing changes."""
+    frame = Frame(CATALOG, reading.read(RUNS, CATALOG))
+    members = [frame.runs[i] for i in core(frame)]
+    drifting = {name: each for name, each in CATALOG.accelerator_efficiencies.items() if each.drift}
+    assert drifting
+    for name, each in drifting.items():
+        of = {CATALOG.accelerators[name].generation if name in CATALOG.accelerators else name}
+        dates = [dated(run.date) or 0.0 for run in members if run.cluster and run.cluster.accelerator.generation in of]
+        month = 1 / 12
+        assert min(dates) - month <= each.drift_from and each.matured <= max(dates) + month, name
+        before, first, last, after = (binding.maturity(each, year) for year in ("2019", "2024.01", "2030", "2040"))
+        assert before == first < last == after == 1.0, name
 
 
 # ---- what counts -----------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def _counts(run: Run) -> bool:
 
 def lab(run: Run) -> str:
     """Who ran it, as labs are left out: submitters of a benchmark who run its vendors' recipes are one lab a vendor."""
-    if not run.task.startswith("mlperf") and not run.source.startswith("mlperf"):
+    if not run.submitted:
         return run.lab
     vendor = run.cluster.accelerator.vendor if run.cluster else ""
     return run.lab if run.lab == vendor else f"{SUBMITTERS} ({vendor})"

@@ -74,6 +74,7 @@ def run_of(row: Mapping[str, str], catalog: Catalog) -> Run:
         source=row["source"],
         group=row.get("source_group") or row["source"],
         lab=row.get("lab") or row["source"],
+        submitted="mlperf" in f"{row.get('task')} {notes}".lower(),
         framework=row.get("framework") or "",
         model=row["model"],
         base=row.get("model_base") or row["model"],

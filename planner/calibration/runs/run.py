@@ -21,6 +21,9 @@ class Run:
     """Sources that share configurations."""
     lab: str
     """Who ran it."""
+    submitted: bool
+    """Whether it is a submission to a benchmark, whose submitters run their vendors' recipes: as its task or notes
+    say."""
     framework: str
     """In the source's words."""
     model: str
