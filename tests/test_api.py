@@ -400,6 +400,7 @@ def test_feed_a_plan_to_export(tmp_path: Path) -> None:
     assert "0.0003" in "".join(found.bundles[""].files.values())
     assert sorted(found.to_frame()["file"]) == sorted(path.name for path in (tmp_path / "run").iterdir())
     assert list(cw.export(sets(), "megatron").bundles) == ["rank-1", "rank-2", "rank-3"]
+    assert cw.export(sets()[0], ["megatron", "slurm"]).bundles.keys() == found.bundles.keys()
 
 
 def test_read_an_offers_bill() -> None:
@@ -444,6 +445,8 @@ def test_load_a_document_again(tmp_path: Path, tmp_path_factory: pytest.TempPath
         ("plan", {"tp": 8}, 'pin={"tp": ...}'),
         ("plan", {"nodes": 2}, 'cluster="dgx-h100:2"'),
         ("plan", {"sequence": 8192}, "did you mean seq=?"),
+        ("plan", {"context": 8192}, "did you mean seq=?"),
+        ("plan", {"dtype": "bf16"}, "did you mean precision=?"),
         ("procure", {"within": "30 d"}, "did you mean deadline=?"),
     ],
 )

@@ -78,6 +78,7 @@ def test_nodes_records_are_bought() -> None:
         (lambda: cw.procure(model="gpt2", tokens=1e9, top=-1), "top=-1: must be from 1 to 20"),
         (lambda: cw.design("x.toml", trials=0), "trials=0: must be from 1"),
         (lambda: cw.design("x.toml", shard=(3, 2)), "shard=(3, 2): must be (i, n) with i from 1 to n"),
+        (lambda: cw.plan("resnet50", "dgx-h100:1"), "plan_images('resnet50', ...)"),
         (lambda: cw.accelerator("H100"), "Did you mean H100-"),
         (lambda: cw.plan("meta-llama/Llama-3-8B", "dgx-h100:1"), "Did you mean llama3-8b"),
         (lambda: cw.cluster(replace(cw.node("dgx-h100"), accelerators=0)), "accelerators = 0: must be at least 1"),

@@ -75,7 +75,7 @@ class Exported(Report):
 @entry
 def export(
     plans: Source,
-    to: str,
+    to: str | Sequence[str],
     output: str | Path | None = None,
     *,
     rank: int | None = None,
@@ -92,7 +92,7 @@ def export(
 
     Args:
         plans: The document, or the file that holds it.
-        to: Targets, chained: ``"megatron+slurm"``.
+        to: Targets, chained: ``"megatron+slurm"`` or ``["megatron", "slurm"]``.
         output: Folder to write; nothing is written without one.
         rank: Only this plan of a set.
         lost: In place of it, what the first plan continues with when so many nodes are lost.
@@ -113,16 +113,19 @@ def export(
     >>> "job.sbatch" in written.bundles[""].files
     True
     """
+    target = to if isinstance(to, str) else "+".join(to)
     chosen, alone = plan_sources.launched(plans, rank=rank, workload=workload, alternative=alternative, lost=lost)
     given = {name: str(value) for name, value in (set or {}).items()}
     own = None if cluster is None else as_cluster(cluster)
     known = named(None if site is None else Path(site))
-    bundles, refused = plan_sources.bundles(chosen, alone, to, given, own, benchmark, known.profile if known else None)
+    bundles, refused = plan_sources.bundles(
+        chosen, alone, target, given, own, benchmark, known.profile if known else None
+    )
     if output is not None:
         launchers.write(Path(output).expanduser(), bundles, replace=force)
     return Exported(
         document=exported(Path(output or ""), bundles, refused),
-        summary=f"{len(chosen) - len(refused)} for {to}{f' in {output}' if output else ''}",
+        summary=f"{len(chosen) - len(refused)} for {target}{f' in {output}' if output else ''}",
         table=tuple(_files(bundles)),
         bundles=bundles,
     )

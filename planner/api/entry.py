@@ -90,7 +90,9 @@ def _plain(value: Any) -> Any:
 
 
 OTHERWISE = {
-    "sequence": "seq",
+    **dict.fromkeys(("sequence", "sequence_length", "seq_len", "context", "context_length"), "seq"),
+    "dtype": "precision",
+    "framework": "runtime",
     "within": "deadline",
     "global_batch": "batch",
     "gpus": "accelerators",

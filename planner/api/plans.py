@@ -10,6 +10,7 @@ from planner import planning
 from planner.api import answers, learning, records
 from planner.api.entry import entry
 from planner.api.records import Machines
+from planner.base.errors import WrongQuestion
 from planner.question.reading import PlanOptions, pinned_request
 from planner.schema.images import ImagePlan
 from planner.schema.plan import PlanSet
@@ -131,6 +132,8 @@ def plan(
     >>> best.parallelism.tp * best.parallelism.pp * best.parallelism.cp * best.parallelism.dp
     16
     """
+    if isinstance(model, str) and answers.counts_images(model):
+        raise WrongQuestion(f"{model} is a convolutional network: plan_images({model!r}, ...)")
     options = PlanOptions(
         fabric=fabric, region=region, batch=_several(batch), seq=seq, tokens=tokens, mtp_layers=mtp_layers,
         method=method, rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer,

@@ -28,6 +28,7 @@ _BITS = _prefixed("bit", 1 / 8)
 _WORDS = {"h": ("hr", "hour", "hours"), "d": ("day", "days"), "y": ("yr", "year", "years")}
 """What people write for a unit of time."""
 _TIME = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "y": 8766 * 3600.0}
+_TIME |= dict.fromkeys(("week", "weeks"), 7 * 86400.0)
 _TIME |= {word: _TIME[unit] for unit in ("h", "d", "y") for word in _WORDS[unit]}
 
 UNITS: dict[str, dict[str, float]] = {

@@ -440,7 +440,7 @@ def _stale(dated: str, as_of: str) -> bool:
     parts = [int(part) for part in dated.split("-") if part.isdecimal()]
     if not parts or not 1990 <= parts[0] <= 2100:
         return True
-    year, month, day = (*parts, 1, 1)[:3] if len(parts) > 1 else (parts[0], 1, 1)
+    year, month, day = (*parts, 1, 1)[:3]
     try:
         return not 0 <= (date.fromisoformat(as_of) - date(year, month, day)).days <= STALE_DAYS
     except ValueError:
