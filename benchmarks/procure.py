@@ -19,9 +19,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import measure
 from planner import catalog as catalogs
+from planner.base.errors import NoAnswer
+from planner.procurement import run
 from planner.procurement.program import pruning
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant
 from planner.procurement.program.solve import Settings, best
+from planner.procurement.question import flags
 from planner.procurement.question.portfolio import Job, Limits, NodeOption, Portfolio, StatedPrice
 from planner.procurement.supply.acquiring import pools
 from planner.procurement.throughput.columns import Throughputs
@@ -111,11 +114,28 @@ def measured(nodes: int, workloads: int) -> dict[str, object]:
     }
 
 
+def answered(budget: str | None) -> dict[str, object]:
+    """Seconds of the query that README shows, under a budget: from the flags to the answer, or to why there is none."""
+    known, marks = catalogs.load(), [_seconds()]
+    asked = flags.asked(known, None, flags.Flags(model="llama3-8b", tokens="2T", budget=budget, deadline="60d"))
+    try:
+        answer = run.procure(known, asked).alternatives[0].what
+    except NoAnswer as error:
+        answer = str(error).splitlines()[0]
+    marks.append(_seconds())
+    cpu, wall = (round(marks[1][i] - marks[0][i], 2) for i in (0, 1))
+    return {"budget": budget, "cpu_s": cpu, "wall_s": wall, "answer": answer}
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures the question and prints what was found."""
     options = measure.arguments(__doc__, argv)
     row = measured(4, 2) if options.tiny else measured(NODES, len(WORKLOADS))
-    measure.show({"procurement": row, "machine": measure.machine()}, [row], options.json)
+    queries = [] if options.tiny else [answered("$5M"), answered("$50k"), answered("$1k")]
+    shown = {"procurement": row, "queries": queries, "machine": measure.machine()}
+    measure.show(shown, [row], options.json)
+    if queries and not options.json:
+        print(f"\n{measure.table(queries)}")
 
 
 if __name__ == "__main__":

@@ -39,6 +39,10 @@ from planner.verify import procurement as verify
 Progress = Callable[[str, float], AbstractContextManager[Callable[[int], None]]]
 PRICE_SWING = (0.8, 1.2)
 TOP = 3
+GROWTH = 2.0
+"""Times as dear machines that are looked at next, where the cheap ones do not say what would be enough."""
+SMALLEST_SHARE = 1 / 128
+"""Of the work, that is told apart from nothing (:data:`infeasible.HALVINGS`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,19 +65,36 @@ class Posed:
     mixtures: Mixtures
     columns: Sequence[Column]
     """All of them, dominated ones too."""
+    dearest_usd: float = math.inf
+    """Machines on which a job costs more even at their peak were left out."""
 
 
-def pose(catalog: Catalog, asked: Portfolio, progress: Progress | None = None) -> Posed:
-    """Pools and their columns.
+def pose(
+    catalog: Catalog,
+    asked: Portfolio,
+    progress: Progress | None = None,
+    *,
+    dearest_usd: float | None = None,
+    known: Posed | None = None,
+) -> Posed:
+    """Pools and their columns; not those of machines on which a job costs more than so much even at their peak.
+
+    Args:
+        catalog: Hardware and prices.
+        asked: The question.
+        progress: Told of every search.
+        dearest_usd: By default the budget, and what more of it prices that fall would buy.
+        known: The same with fewer columns, whose searches are not made again.
 
     Raises:
         NoAnswer: a job fits on nothing that can be had; the message says why.
     """
-    offered = pools(catalog, asked)
-    mixtures = Mixtures(catalog, asked, offered)
-    speeds = Throughputs(catalog, asked.jobs, offered, mixtures)
-    with progress("plans", speeds.wanted) if progress else nullcontext() as advance:
-        columns = speeds.columns(advance)
+    offered = known.instance.pools if known else pools(catalog, asked)
+    mixtures = known.mixtures if known else Mixtures(catalog, asked, offered)
+    speeds = known.speeds if known else Throughputs(catalog, asked.jobs, offered, mixtures)
+    if dearest_usd is None:
+        dearest_usd = math.inf if asked.limits.budget is None else asked.limits.budget / PRICE_SWING[0]
+    columns, dearest_usd = _columns(speeds, len(asked.jobs), dearest_usd, progress)
     for j, job in enumerate(asked.jobs):
         if not any(c.job == j for c in columns):
             reasons = "\n".join(f"  {why}" for why in speeds.why_not(job)[:4])
@@ -84,7 +105,37 @@ def pose(catalog: Catalog, asked: Portfolio, progress: Progress | None = None) -
             )
     survives = survivals(asked, offered, columns)
     whole = ProcureInstance(asked, offered, columns, standing(catalog, asked), survives)
-    return Posed(_pruned(whole), _pruned(whole, across=True), speeds, mixtures, columns)
+    return Posed(_pruned(whole), _pruned(whole, across=True), speeds, mixtures, columns, dearest_usd)
+
+
+def _columns(
+    speeds: Throughputs, jobs: int, dearest_usd: float, progress: Progress | None
+) -> tuple[list[Column], float]:
+    """The columns that cost no more than so much, or than as much more as gives every job one; and how much that is."""
+    prices = [usd for row in speeds.least_usd for usd in row]
+    while True:
+        with progress("plans", speeds.wanted(dearest_usd)) if progress else nullcontext() as advance:
+            columns = speeds.columns(advance, dearest_usd=dearest_usd)
+        if dearest_usd >= max(prices, default=0.0) or len({c.job for c in columns}) == jobs:
+            return columns, dearest_usd
+        dearest_usd = GROWTH * max(dearest_usd, min(prices), 1.0)
+
+
+def _conflict(catalog: Catalog, posed: Posed, settings: Settings, progress: Progress | None) -> infeasible.Conflict:
+    """Why there is no answer, with every column that an answer to any of the remedies may need."""
+    asked = posed.instance.asked
+    found = infeasible.conflict(posed.lean, settings)
+    while asked.limits.budget is not None:
+        enough = found.relaxed.get("budget", math.inf)
+        needed = max(enough, asked.limits.budget / max(found.work, SMALLEST_SHARE))
+        if needed <= posed.dearest_usd:
+            break
+        dearest = min(needed, GROWTH * posed.dearest_usd, max(map(max, posed.speeds.least_usd)))
+        if dearest <= posed.dearest_usd:
+            break
+        posed = pose(catalog, asked, progress, dearest_usd=dearest, known=posed)
+        found = infeasible.conflict(posed.lean, settings)
+    return found
 
 
 def _pruned(whole: ProcureInstance, *, across: bool = False) -> ProcureInstance:
@@ -110,7 +161,7 @@ def procure(
     instance = posed.instance
     found = ranked(instance, posed.lean, asked.objective, depth.top, settings)
     if not found:
-        raise NoAnswer(conflict_message(asked, infeasible.conflict(posed.lean, settings)))
+        raise NoAnswer(conflict_message(asked, _conflict(catalog, posed, settings, progress)))
     alternatives = tuple(
         document.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(found, 1)
     )

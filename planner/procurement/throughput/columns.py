@@ -6,10 +6,12 @@ and one search answers for every size of a cluster and every network between its
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from planner.base.errors import NoAnswer, WrongQuestion
@@ -20,6 +22,7 @@ from planner.performance import binding
 from planner.planning import answer
 from planner.procurement.question.portfolio import Job
 from planner.procurement.supply.pools import SupplyPool
+from planner.procurement.throughput.bounds import least_usd
 from planner.procurement.throughput.column import Column, Key, machine, wiring, work
 from planner.question.reading import request
 from planner.question.request import Request, goodput_of
@@ -83,35 +86,50 @@ class Throughputs:
             known.fabrics.setdefault(wired, pool.cluster)
             known.wanted.add((wired, pool.cluster.count))
 
-    def columns(self, advance: Callable[[int], None] | None = None, processes: int | None = None) -> list[Column]:
+    def columns(
+        self,
+        advance: Callable[[int], None] | None = None,
+        processes: int | None = None,
+        dearest_usd: float = math.inf,
+    ) -> list[Column]:
         """Every (job, pool) that trains and keeps the job's least throughput.
 
         Arguments:
-            advance: told of every search that is done; there are :attr:`wanted` of them.
+            advance: told of every search that is done; there are :meth:`wanted` of them.
             processes: that search side by side; by default as many as there are cores, and one for a small question.
+            dearest_usd: machines on which a job costs more in every size, even at their peak, are not searched.
         """
-        self._search(advance, processes)
-        found = [self.column(j, p) for p in range(len(self._pools)) for j in range(len(self._jobs))]
+        self._search(advance, processes, dearest_usd)
+        found = [
+            self.column(j, p)
+            for p in range(len(self._pools))
+            for j in range(len(self._jobs))
+            if _Speed(self._work[j], self._keys[p][0]) in self._found
+        ]
         if self._mixtures:
             found += self._mixtures.columns(advance)
         return [c for c in found if c is not None and c.tokens_per_s >= self._jobs[c.job].min_tokens_per_s]
 
-    @property
-    def wanted(self) -> int:
+    def wanted(self, dearest_usd: float = math.inf) -> int:
         """Searches that all columns take, less those made."""
-        return len(self._open()) + (self._mixtures.wanted if self._mixtures else 0)
+        return len(self._open(dearest_usd)) + (self._mixtures.wanted if self._mixtures else 0)
 
-    def _open(self) -> dict[_Speed, _Task]:
+    def _open(self, dearest_usd: float) -> dict[_Speed, _Task]:
         tasks: dict[_Speed, _Task] = {}
         for p, pool in enumerate(self._pools):
-            for job, mine in zip(self._jobs, self._work, strict=True):
+            for j, (job, mine) in enumerate(zip(self._jobs, self._work, strict=True)):
                 key = _Speed(mine, self._keys[p][0])
-                if key not in self._found and key not in tasks:
+                if key not in self._found and key not in tasks and self.least_usd[j][p] <= dearest_usd:
                     tasks[key] = _Task(job, pool, self._machines[key.machine])
         return tasks
 
-    def _search(self, advance: Callable[[int], None] | None, processes: int | None) -> None:
-        tasks = self._open()
+    @cached_property
+    def least_usd(self) -> list[list[float]]:
+        """US dollars that everything costs at least if job j runs on pool p, as ``[j][p]``."""
+        return least_usd(self._catalog, self._jobs, self._pools)
+
+    def _search(self, advance: Callable[[int], None] | None, processes: int | None, dearest_usd: float) -> None:
+        tasks = self._open(dearest_usd)
         side_by_side = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if len(tasks) >= MANY else 1)
         with _answers(self._catalog, list(tasks.values()), side_by_side) as answers:
             for key, (found, why) in zip(tasks, answers, strict=True):
