@@ -33,12 +33,11 @@ def test_figures_that_do_not_change_reprice_every_kind_of_pipeline_to_the_same_s
     known, wanted, pools = posed("gpt2-medium", "T4:4,RTX6000:4", batch="64")
     prepared = problem.prepare(known, wanted, pools, 64)
     assert len(prepared.older) == 2, "the question states no release"
-    prepared = replace(prepared, older=prepared.figures)
     rng, compared = np.random.default_rng(2), set()
     for index in rng.permutation(len(prepared.setting.kinds))[:60]:
         found = bundles.shortest_step(prepared.setting, np.array([index]), np.array([1]))
         if found is not None:
-            assert releases._time(prepared, found) == pytest.approx(found.time, rel=1e-12)
+            assert releases._time(prepared, found, prepared.figures) == pytest.approx(found.time, rel=1e-12)
             compared.add(prepared.chains[int(prepared.setting.kinds.chain[index])])
     assert {len(chain) for chain in compared} == {1, 2}, "pipelines on one pool and on two"
 
@@ -60,6 +59,18 @@ def test_an_older_release_that_lacks_what_a_mixed_plan_uses_says_so() -> None:
     assert found is not None
     old = answer.plan(prepared, found, 1).runtime.older
     assert old is not None and old.step_time_s is None and "zero=1" in old.lacks
+
+
+def test_under_a_framework_of_unknown_name_a_mixed_plan_is_as_unsure_as_frameworks_are_apart() -> None:
+    known, wanted, pools = posed("gpt2-medium", "T4:4,RTX6000:4", batch="64", runtime="any")
+    prepared = problem.prepare(known, wanted, pools, 64)
+    found = bundles.shortest_step(prepared.setting, np.array([0]), np.array([1]))
+    assert found is not None and len(prepared.plausible) == len(wanted.runtime.between) > 3
+    spread, alone = releases.time_spread(prepared, found), releases.time_spread(replace(prepared, plausible=()), found)
+    times = [releases._time(prepared, found, figures) for figures in prepared.plausible]
+    apart = 1.28 * float(np.std(np.log(times)))
+    assert spread.half_width == pytest.approx(float(np.hypot(alone.half_width, apart))) and apart > 0.01
+    assert spread.runs.startswith(alone.runs) and "any of megatron-core" in spread.runs
 
 
 # ---- other traits and links ------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def solution(prepared: PreparedPools, found: MixedPlan) -> Solution:
         breakdown=breakdown(prepared, found),
         model_flops=_model_flops(prepared, batch),
         fullest=fullest_stage(prepared, found, place),
-        time_spread=max((prepared.time_spreads[pool] for pool in used), key=lambda spread: spread.half_width),
+        time_spread=releases.time_spread(prepared, found),
         memory_spread=prepared.memory_spread,
         older=releases.older(prepared, found, parallelism, overlap),
     )

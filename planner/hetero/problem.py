@@ -25,7 +25,8 @@ from planner.performance.profiles.profile import Profile
 from planner.question import job_pools as pools
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request, goodput_over
-from planner.question.search_problem import how_sure, measured_layers, resolve_efficiency
+from planner.question.search_problem import how_sure, measured_layers, plausible, resolve_efficiency
+from planner.schema.hardware import Runtime
 from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Bound, Recompute
 from planner.space.grid import Figures, precisions
 from planner.space.rules import RULES
@@ -79,6 +80,8 @@ class PreparedPools:
     """For each pool, which measured layer times are used, which are not and why, in words."""
     older: tuple[Figures, ...]
     """Of every pool under the request's older release; none where it has none, or layer times were measured."""
+    plausible: tuple[tuple[Figures, ...], ...]
+    """The same under every runtime that the request's may be."""
 
 
 def fine(each: Sequence[JobPool]) -> bool:
@@ -157,14 +160,23 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
         setting,
         tuple(used.get(precision) for used, _ in profiled),
         layer_times,
-        () if any(tables_of) or not request.older else _older(catalog, request, each, precision),
+        *(((), ()) if any(tables_of) else _elsewhere(catalog, request, each, precision)),
     )
 
 
-def _older(catalog: Catalog, request: Request, each: Sequence[JobPool], precision: str) -> tuple[Figures, ...]:
-    asked = replace(request, release=request.older)
-    found = [resolve_efficiency(catalog, asked, pool.cluster.accelerator) for pool in each]
-    return tuple(_figures(asked, pool, reached, precision, {}) for pool, reached in zip(each, found, strict=True))
+def _elsewhere(
+    catalog: Catalog, request: Request, each: Sequence[JobPool], precision: str
+) -> tuple[tuple[Figures, ...], tuple[tuple[Figures, ...], ...]]:
+    """Every pool's figures under the request's older release, and under every runtime that its own stands for."""
+
+    def under(runtime: Runtime, release: str) -> tuple[Figures, ...]:
+        asked = replace(request, runtime=runtime, release=release)
+        found = [resolve_efficiency(catalog, asked, pool.cluster.accelerator) for pool in each]
+        return tuple(_figures(asked, pool, reached, precision, {}) for pool, reached in zip(each, found, strict=True))
+
+    return under(request.runtime, request.older) if request.older else (), tuple(
+        under(*runtime) for runtime in plausible(catalog, request)
+    )
 
 
 ONLY: tuple[tuple[str, tuple[object, ...]], ...] = (

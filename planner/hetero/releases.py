@@ -1,20 +1,25 @@
-"""What an older release of the runtime makes of a mixed plan: the same pipelines with the same shares of the batch."""
+"""A mixed plan under other software, an older release or all that a runtime may stand for: the same pipelines with the
+same shares of the batch.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from planner.document import Spread
 from planner.hetero import bundles, pipelines, problem, stages
 from planner.hetero.bundles import MixedPlan
 from planner.hetero.groups import found_pipeline, one_config
 from planner.hetero.layer_split import LayerSplit
 from planner.hetero.pipelines import PipelineTemplates
 from planner.hetero.problem import PreparedPools
+from planner.planning import releases
 from planner.schema.plan import OlderRelease, Overlap, Parallelism
+from planner.space.grid import Figures
 
 
 def older(prepared: PreparedPools, found: MixedPlan, parallelism: Parallelism, overlap: Overlap) -> OlderRelease | None:
@@ -24,7 +29,21 @@ def older(prepared: PreparedPools, found: MixedPlan, parallelism: Parallelism, o
         return None
     late = request.runtime.lacks(request.older)
     lacks = tuple(what for what in _used(prepared, parallelism, overlap) if what in late)
-    return OlderRelease(release=request.older, step_time_s=None if lacks else _time(prepared, found), lacks=lacks)
+    return OlderRelease(
+        release=request.older, step_time_s=None if lacks else _time(prepared, found, prepared.older), lacks=lacks
+    )
+
+
+def time_spread(prepared: PreparedPools, found: MixedPlan) -> Spread:
+    """The interval of a plan's step time: the widest of the pools in use; under a runtime that stands for several, with
+    how far apart these predict it (as :func:`planner.planning.releases.time_spread` does on one pool).
+    """
+    used = [spread for spread, nodes in zip(prepared.time_spreads, found.nodes, strict=True) if nodes]
+    widest = max(used, key=lambda spread: spread.half_width)
+    if not prepared.plausible:
+        return widest
+    times = [_time(prepared, found, figures) for figures in prepared.plausible]
+    return releases.apart(prepared.request, widest, times)
 
 
 def _used(prepared: PreparedPools, parallelism: Parallelism, overlap: Overlap) -> Iterator[str]:
@@ -37,10 +56,10 @@ def _used(prepared: PreparedPools, parallelism: Parallelism, overlap: Overlap) -
     yield f"precision={prepared.precision}"
 
 
-def _time(prepared: PreparedPools, found: MixedPlan) -> float:
-    """Seconds of a step of the same groups by the older release's figures."""
-    kinds = pipelines.joined([_repriced(prepared, group.kind) for group in found.groups])
-    setting = replace(prepared.setting, kinds=kinds, stack=problem.joint_stack(prepared.older))
+def _time(prepared: PreparedPools, found: MixedPlan, figures: Sequence[Figures]) -> float:
+    """Seconds of a step of the same groups by other figures of every pool."""
+    kinds = pipelines.joined([_repriced(prepared, group.kind, figures) for group in found.groups])
+    setting = replace(prepared.setting, kinds=kinds, stack=problem.joint_stack(figures))
     on = bundles.together(setting, kinds, np.array([group.copies for group in found.groups]))
     factor = bundles.straggler_factor_on(setting, setting.network_of(on.pools))
     shown = bundles.reductions(
@@ -50,14 +69,14 @@ def _time(prepared: PreparedPools, found: MixedPlan) -> float:
     return float(np.max(bundles.kind_time(setting, kinds, factor, steps, shown)))
 
 
-def _repriced(prepared: PreparedPools, kind: int) -> PipelineTemplates:
-    """A kind of pipelines (its row among the templates) by the older release's figures: as deep, as cut, as dealt."""
+def _repriced(prepared: PreparedPools, kind: int, figures: Sequence[Figures]) -> PipelineTemplates:
+    """A kind of pipelines (its row among the templates) by other figures of every pool: as deep, as cut, as dealt."""
     chain, rows, split, _ = found_pipeline(prepared, kind)
     tables, depth = list(prepared.tables), int(split.layers.shape[-1])
     for (pool, _), row in zip(chain, rows, strict=True):
         way, policies = one_config(prepared, pool, row), prepared.tables[pool].policies
         tables[pool] = stages.priced(
-            prepared.older[pool], way, prepared.switches, prepared.precision, policies, depth, math.inf
+            figures[pool], way, prepared.switches, prepared.precision, policies, depth, math.inf
         )
     first = [np.array([0]) for _ in chain]
     costs = pipelines.chain_costs(chain, first, tables, prepared.links)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from planner import cost
 from planner.document import Spread
+from planner.question.request import Request
 from planner.question.search_problem import Prepared
 from planner.schema.plan import OlderRelease
 from planner.search.problem import Candidate
@@ -37,10 +38,14 @@ def time_spread(prepared: Prepared, candidate: Candidate) -> Spread:
     half, why = prepared.sure[candidate.options.precision]
     if not prepared.plausible:
         return Spread(half, why)
-    times = [_time(figures, candidate) for figures in prepared.plausible]
-    apart = WITHIN * float(np.std(np.log(times)))
-    named = ", ".join(prepared.request.runtime.between)
-    return Spread(math.hypot(half, apart), f"{why}, any of {named} ({min(times):.3g} to {max(times):.3g} s)")
+    return apart(prepared.request, Spread(half, why), [_time(figures, candidate) for figures in prepared.plausible])
+
+
+def apart(request: Request, known: Spread, times: Sequence[float]) -> Spread:
+    """An interval widened by how far apart the runtimes that the request's stands for predict the step, seconds."""
+    wider = WITHIN * float(np.std(np.log(times)))
+    reason = f"any of {', '.join(request.runtime.between)} ({min(times):.3g} to {max(times):.3g} s)"
+    return Spread(math.hypot(known.half_width, wider), f"{known.runs}, {reason}")
 
 
 def used(candidate: Candidate) -> Iterator[str]:

@@ -4,7 +4,7 @@ minimise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -106,10 +106,16 @@ def _elsewhere(
         asked = replace(request, runtime=runtime, release=release)
         return _figures(asked, reached(catalog, request.cluster.accelerator, runtime, release), precisions, {}, 0.0)
 
-    names = [name.partition("@") for name in request.runtime.between]
-    known = [(catalog.runtime(name), release) for name, _, release in names]
     older = under(request.runtime, request.older) if request.older else None
-    return older, tuple(under(runtime, release or runtime.releases[-1]) for runtime, release in known)
+    return older, tuple(under(*runtime) for runtime in plausible(catalog, request))
+
+
+def plausible(catalog: Catalog, request: Request) -> Iterator[tuple[Runtime, str]]:
+    """Every runtime, with its release, that the request's own stands for."""
+    for named in request.runtime.between:
+        name, _, release = named.partition("@")
+        runtime = catalog.runtime(name)
+        yield runtime, release or runtime.releases[-1]
 
 
 def how_sure(
