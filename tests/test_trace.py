@@ -180,27 +180,6 @@ def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "100.0 ms a step traced" in cw.explain(plan(), trace=trace)
 
 
-def test_a_trace_that_torch_makes_is_read(tmp_path: Path) -> None:
-    """Of a CPU: its steps and events are read, and that it holds no kernel is told."""
-    torch = pytest.importorskip("torch")
-    from torch.profiler import ProfilerActivity, profile, schedule
-
-    path = tmp_path / "cpu.json"
-    with profile(
-        activities=[ProfilerActivity.CPU],
-        schedule=schedule(wait=0, warmup=1, active=2),
-        on_trace_ready=lambda each: each.export_chrome_trace(str(path)),
-    ) as profiler:
-        for _ in range(3):
-            torch.mm(torch.ones(64, 64), torch.ones(64, 64))
-            profiler.step()
-    with pytest.raises(WrongQuestion, match=r"no kernel of an accelerator in it, \d+ events of the host"):
-        read(path, plan().parallelism)
-    trace = reading.RankTrace(path)
-    reading._kineto(trace, plan().parallelism)
-    assert len(trace.steps) == 2 and trace.on_host > 2
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are read as Linux counts them")
 def test_a_large_trace_is_read_in_the_memory_of_its_kernels(tmp_path: Path) -> None:
     """Ten megabytes in seven; a gigabyte was tried by hand (docs/learning.md)."""

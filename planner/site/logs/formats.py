@@ -1,7 +1,8 @@
 """What frameworks print about a step: one pattern a format, each with the source file that prints it.
 
-Named groups say what a number is: ``ms``, ``s`` (a step), ``tokens`` (of one accelerator in a second), ``sequences``
-(of all accelerators in a second), ``step``, ``batch`` (sequences), ``mib``, ``gib``, ``gb`` (a peak of memory).
+Named groups say what a number is: ``ms``, ``s`` (a step), ``steps`` (in a second), ``tokens`` (of one accelerator in a
+second), ``sequences`` (of all accelerators in a second), ``step``, ``batch`` (sequences), ``mib``, ``gib``, ``gb`` (a
+peak of memory).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ _SHORT = rf"{_N}[KMG]?"
 _FACTORS = {"K": 1e3, "M": 1e6, "G": 1e9}
 MEMORY = {"mib": 2.0**20, "gib": 2.0**30, "gb": 1e9}
 """Group -> bytes of its unit."""
+STEP = ("step", "step_of_bar", "step_of_pipe")
+"""Groups that number a step."""
 Kind = Literal["reserved", "allocated"]
 
 
@@ -68,9 +71,10 @@ FORMATS = (
     LogFormat(
         name="torchtitan",
         runtime="fsdp2",
-        hint="tps: ",
+        hint="ps: ",  # tps, or wps until 2025
         step=re.compile(
-            rf"(?<!validate )\bstep:\s*(?P<step>\d+)\s.*?memory:\s*(?P<gib>{_N})GiB.*?\btps: (?P<tokens>{_N})"
+            rf"(?<!validate )\bstep:\s*(?P<step>\d+)\s.*?memory:\s*(?P<gib>{_N})GiB"
+            rf".*?\b[tw]ps: (?P<tokens>{_N})"
         ),
     ),
     # huggingface/nanotron src/nanotron/trainer.py, train_step_logs; logging/base.py, human_format (three digits).
@@ -106,8 +110,8 @@ FORMATS = (
         runtime="deepspeed",
         hint="amples",
         step=re.compile(
-            rf"global_step=(?P<step>\d+), RunningAvgSamplesPerSec={_N}, CurrSamplesPerSec=(?P<sequences>{_N})"
-            rf"(?:.*?MaxMemAllocated=(?P<gib>{_N})GB)?"
+            rf"(?:global_step=|\b\d+/)(?P<step>\d+), RunningAvgSamplesPerSec={_N}, "
+            rf"CurrSamplesPerSec=(?P<sequences>{_N})(?:.*?MaxMemAllocated=(?P<gib>{_N})GB)?"
             rf"|\bsteps: (?P<step_of_pipe>\d+) loss: .*?iter time \(s\): (?P<s>{_N}) samples/sec"
         ),
         memory_kind="allocated",
@@ -116,8 +120,10 @@ FORMATS = (
     LogFormat(
         name="Hugging Face Trainer",
         runtime="",
-        hint="/it",
-        step=re.compile(rf"\| (?P<step>\d+)/(?P<total>\d+) \[[\d:]+<[\d:?]+,\s+(?P<s>{_N})s/it"),
+        hint="<",
+        step=re.compile(
+            rf"\| (?P<step>\d+)/(?P<total>\d+) \[[\d:]+<[\d:?]+,\s+(?:(?P<s>{_N})s/it|(?P<steps>{_N})it/s)"
+        ),
     ),
     # mlcommons/logging mlperf_logging/mllog; NVIDIA's submissions to MLPerf Training log samples of a second so.
     LogFormat(
@@ -169,7 +175,7 @@ def step(found: re.Match[str], at: int | None, batch: int | None, disturbed: boo
         disturbed: Whether an evaluation or a checkpoint was reported since the step before.
     """
     groups = {name: text for name, text in found.groupdict().items() if text is not None}
-    number_of = next((int(text) for name, text in groups.items() if name.startswith("step")), at)
+    number_of = next((int(text) for name, text in groups.items() if name in STEP), at)
     per, seconds = _duration(groups)
     if number_of is None or seconds <= 0:
         return None
@@ -182,6 +188,8 @@ def _duration(groups: dict[str, str]) -> tuple[Per, float]:
         if name in groups:
             rate = number(groups[name])
             return per, 1.0 / rate if rate > 0 else 0.0  # type: ignore[return-value]  # the two names above
+    if "steps" in groups:
+        return "step", 1.0 / rate if (rate := number(groups["steps"])) else 0.0
     return "step", number(groups["ms"]) / 1e3 if "ms" in groups else number(groups["s"])
 
 

@@ -1,0 +1,68 @@
+"""Logs and traces of jobs that really run on CPU: Hugging Face's Trainer in two processes, PyTorch's profiler."""
+
+import csv
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from planner.base.errors import WrongQuestion
+from planner.commands import main
+from planner.trace import reading
+from tests.launchers.environments import python
+from tests.test_trace import cut
+
+SCRIPT = Path(__file__).resolve().parent / "trainer_job.py"
+SAID = (
+    *("model=gpt2", "family=dense", "accelerator=H100-SXM5-80GB", "num_accelerators=2", "seq_len=64"),
+    *("tp=1", "pp=1", "runtime=pytorch-ddp"),
+)
+"""What this log does not say: the job ran on a CPU, which no catalog has."""
+
+
+def test_the_log_of_a_job_that_trains_is_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interpreter = python("accelerate")
+    monkeypatch.chdir(tmp_path)
+    run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT)]
+    with Path("train.log").open("w", encoding="utf-8") as log:
+        known = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        done = subprocess.run([str(interpreter), *run], env=known, stdout=log, stderr=log, timeout=300)
+    assert done.returncode == 0, Path("train.log").read_text()[-2000:]
+    assert main(["init", "site", "lab"]) == 0
+    given = [word for cell in SAID for word in ("--set", cell)]
+    assert main(["learn", "train.log", "--site", "lab", *given]) == 0
+    with Path("lab/runs.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    # Two processes, four sequences each, accumulated twice: read from the log, as are the steps.
+    assert (row["global_batch_seqs"], row["micro_batch"], row["grade"]) == ("16", "4", "A")
+    assert 0.0 < float(row["step_time_s"]) < 30.0 and int(row["steps"]) >= 3
+    assert "Hugging Face Trainer: " in capsys.readouterr().out
+
+
+PROFILED = """
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+with profile(
+    activities=[ProfilerActivity.CPU],
+    schedule=schedule(wait=0, warmup=1, active=2),
+    on_trace_ready=lambda each: each.export_chrome_trace("cpu.json.gz"),
+) as profiler:
+    for _ in range(3):
+        torch.mm(torch.ones(64, 64), torch.ones(64, 64))
+        profiler.step()
+"""
+
+
+def test_a_trace_that_torch_makes_is_read(tmp_path: Path) -> None:
+    """Of a CPU: its steps and events are read, and it is refused as one without kernels."""
+    subprocess.run([str(python("torchrun")), "-c", PROFILED], cwd=tmp_path, check=True, timeout=120)
+    path = tmp_path / "cpu.json.gz"
+    with pytest.raises(WrongQuestion, match=r"no kernel of an accelerator in it, \d+ events of the host"):
+        reading.read(path, cut())
+    trace = reading.RankTrace(path)
+    reading._kineto(trace, cut())
+    assert len(trace.steps) == 2 and trace.on_host > 2 and not trace.cut_off
