@@ -34,7 +34,7 @@ LATER = {
     "MemorySection": {"oom_risk", "oom_chance", "expanded"},
     "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "waived", "placement", "measured"},
-    "PlanSet": {"recommended", "site", "shortlist", "contingency"},
+    "PlanSet": {"contingency", "question", "recommended", "site", "shortlist"},
     "WorkloadSection": {"mtp_layers"},
     "Parallelism": {"cp_algorithm"},
     "RuntimeSection": {"balances_head", "offload_needs_zero", "older"},
@@ -109,8 +109,8 @@ def _objects(data: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]
         for index, item in enumerate(data[:1]):
             yield from _objects(item, f"{path}[{index}]")
     elif isinstance(data, dict):
-        free = "inputs peak_flops method optimizer shape offload env breakdown intervals gains meta bytes_per_parameter"
-        if path.rpartition(".")[2] not in free.split():
+        free = "inputs peak_flops method optimizer shape offload env breakdown intervals gains meta pins"
+        if path.rpartition(".")[2] not in (*free.split(), "bytes_per_parameter"):
             yield path, data
             for key, value in data.items():
                 yield from _objects(value, f"{path}.{key}")
@@ -138,7 +138,7 @@ ADDED = {"zone", "offered", "links", "groups", "prices", "gap", "cp_algorithm"}
 
 def _missing(record: dict[str, Any]) -> None:
     # kind and schema_version are what the others are read by; a record always has another.
-    del record[[key for key in record if key not in ADDED | {"offers"}][-1]]
+    del record[[key for key in record if key not in ADDED | {"offers", "question"}][-1]]
 
 
 def test_documents_written_before_a_key_was_added_are_read() -> None:

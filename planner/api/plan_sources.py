@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from planner import catalog as catalogs
 from planner import document, launchers, verify
@@ -14,28 +15,33 @@ from planner.base.units import format_bytes, format_seconds, format_usd
 from planner.launchers import Bundle, astra_sim, benchmark
 from planner.planning import by_layer
 from planner.schema.hardware import Cluster
+from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
+from planner.schema.study import StudyResult
 from planner.site.profile import SiteProfile
-from planner.verify import procurement
+from planner.verify import images, procurement
 from planner.verify.contingency import check as check_contingency
 
 Planned = PlanSet | Plan | Procurement
+Kept = Planned | StudyResult | ImagePlan
+"""Every kind of document that is written."""
+Found = TypeVar("Found", bound=Kept)
 Source = str | Path | Planned
 """A document, or the file that holds one."""
 SIMULATOR = "astra-sim"
 """A target that no other chains with."""
 
 
-def opened(source: Source) -> tuple[Planned, str]:
-    """The document, and what messages call it.
+def opened(source: str | Path | Found, load: Callable[[Path], Found]) -> tuple[Found, str]:
+    """The document, and what messages call it; `load` reads those kinds that are welcome.
 
     Raises:
         WrongQuestion: it cannot be read.
     """
-    if isinstance(source, PlanSet | Plan | Procurement):
+    if not isinstance(source, str | Path):
         return source, source.kind
-    found = document.load_any(Path(source).expanduser())
+    found = load(Path(source).expanduser())
     warn_of_changes(found, str(source))
     return found, str(source)
 
@@ -51,7 +57,7 @@ def read(path: Path, rank: int = 1) -> Plan:
     return document.chosen(found, rank, str(path))
 
 
-def warn_of_changes(found: Planned, where: str) -> None:
+def warn_of_changes(found: Kept, where: str) -> None:
     """Says which catalogs are not those that a document was made with."""
     first = found.plans[0] if isinstance(found, PlanSet) and found.plans else found
     made = {} if isinstance(first, PlanSet) else first.generator.inputs
@@ -95,6 +101,27 @@ def sound(plan: Plan) -> Plan:
     return plan
 
 
+def consistent(found: Kept) -> None:
+    """Lets a document pass whose figures agree with each other.
+
+    Raises:
+        Inconsistent: they do not.
+    """
+    if isinstance(found, Procurement):
+        procurement.check(found)
+    elif isinstance(found, ImagePlan):
+        images.check(found)
+    elif isinstance(found, StudyResult):
+        for plan in (plan for point in (*found.best, *found.pareto) for plan in point.plan):
+            sound(plan)
+    elif isinstance(found, PlanSet):
+        for plan in found.plans:
+            sound(plan)
+        check_contingency(found)
+    else:
+        sound(found)
+
+
 def too_large(plan: Plan) -> bool:
     """Whether it does not fit into memory: an imported configuration may not."""
     return any(limit.name == "memory" and limit.value > limit.limit for limit in plan.constraints)
@@ -110,7 +137,8 @@ def launched(
     """
     if rank is not None and rank < 1:
         raise WrongQuestion(f"--rank {rank}: plans are counted from 1")
-    given, where = opened(source)
+    found_there: tuple[Planned, str] = opened(source, document.load_any)
+    given, where = found_there
     found = narrowed(given, where, rank=rank, workload=workload, alternative=alternative)
     if lost is not None:
         found = _without(found, lost, where)

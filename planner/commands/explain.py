@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from planner.commands import asking, offered
+from planner.commands import asking, offered, sited
 
 
 @click.command()
@@ -15,6 +15,25 @@ from planner.commands import asking, offered
 @offered.options
 @click.option("--trace", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Of a real step.")
 @click.option("--steps", type=int, metavar="N", help="Steps in each trace, where none is marked.")
+@click.option(
+    "--recheck",
+    is_flag=True,
+    help="Price its plans again with today's catalog and compare every figure; exit code 1 if one differs.",
+)
+@click.option(
+    "--catalog",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="To recheck with: your hardware over the built-in.",
+)
+@sited.option
+@click.option(
+    "--cluster",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE.toml",
+    help="To recheck with: the cluster's file that a plan was made from.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the document as JSON.")
 @asking.verbose
 def explain(
@@ -24,10 +43,14 @@ def explain(
     alternative: int | None,
     trace: tuple[Path, ...],
     steps: int | None,
+    recheck: bool,
+    catalog: Path | None,
+    site: Path | None,
+    cluster: tuple[Path, ...],
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Print the plan, the set of plans or the offer in FILE again, with its reasons, after checking it.
+    """Print a document again, with its reasons, after checking it: plans, an offer, a study, shares of images.
 
     With --trace: where the time of a real step went, next to the prediction. Traces are PyTorch's (Kineto JSON, gzipped
     or not) or Nsight Systems' exports to SQLite, one for each rank that was traced.
@@ -36,6 +59,7 @@ def explain(
       clusterwright plan llama3-70b --cluster dgx-h100:16 -o plan.json
       clusterwright explain plan.json
       clusterwright explain plan.json --rank 2
+      clusterwright explain plan.json --recheck
       clusterwright explain offer.json --workload base
       clusterwright explain plan.json --trace rank0.json.gz --trace rank8.json.gz
     """  # noqa: D301 - click reads the control character itself
@@ -50,4 +74,5 @@ def explain(
         steps=steps,
         as_json=as_json,
         verbose=verbose,
+        again=explained.recheck_options(recheck, catalog, site, cluster),
     )

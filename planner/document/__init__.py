@@ -1,7 +1,7 @@
 """Plans as documents: one writer over pools, and the JSON files that hold what it writes."""
 
-from planner.document.files import chosen, load, load_any, load_document, offered, parse
-from planner.document.money import for_another_run, goodput_of, money_section
+from planner.document.files import chosen, load, load_any, load_document, offered, parse, parse_document
+from planner.document.money import for_another_run, goodput_of, money_section, price_section
 from planner.document.solution import FullestStage, PoolInUse, Solution, Spread
 from planner.document.writer import write
 from planner.schema.record import as_json, dump, json_schema, stamped
@@ -23,6 +23,8 @@ __all__ = [
     "money_section",
     "offered",
     "parse",
+    "parse_document",
+    "price_section",
     "stamped",
     "write",
 ]

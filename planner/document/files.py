@@ -52,10 +52,7 @@ def load_document(path: Path) -> schema.PlanSet | schema.Plan | Procurement | St
     Raises:
         WrongQuestion: as :func:`load_any`.
     """
-    found: schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan = _parsed(
-        _json(path, LARGEST_STUDY), str(path), {**PLANS, "study": StudyResult, "image-plan": ImagePlan}
-    )
-    return found
+    return parse_document(_json(path, LARGEST_STUDY), str(path))
 
 
 def _json(path: Path, largest: int) -> object:
@@ -89,6 +86,13 @@ def _not_finite(text: str) -> float:
 def parse(data: object, where: str) -> schema.PlanSet | schema.Plan | Procurement:
     """A document from JSON types; see :func:`load_any`."""
     found: schema.PlanSet | schema.Plan | Procurement = _parsed(data, where, PLANS)
+    return found
+
+
+def parse_document(data: object, where: str) -> schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan:
+    """A document from JSON types; see :func:`load_document`."""
+    kinds = {**PLANS, "study": StudyResult, "image-plan": ImagePlan}
+    found: schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan = _parsed(data, where, kinds)
     return found
 
 

@@ -24,7 +24,7 @@ def money_section(found: Solution) -> schema.Money:
     good, workload = goodput_of(found), found.request.workload
     steps = money.steps(workload.tokens, found.batch.global_, workload.sequence)
     seconds = float(money.wall_time(found.step_time, steps, good.fraction))
-    prices = tuple(price for each in found.pools if (price := _price(each.pool)) is not None)
+    prices = tuple(price for each in found.pools if (price := price_section(each.pool)) is not None)
     paid = list(zip(found.pools, prices, strict=True)) if len(prices) == len(found.pools) else []
     total = float(sum(money.rent(seconds, used.nodes, price.usd_per_hour) for used, price in paid)) if paid else None
     return schema.Money(
@@ -39,7 +39,7 @@ def money_section(found: Solution) -> schema.Money:
     )
 
 
-def _price(pool: JobPool) -> schema.PriceUsed | None:
+def price_section(pool: JobPool) -> schema.PriceUsed | None:
     """The price of a node of a pool; None where it is not known."""
     if pool.price is None:
         return None

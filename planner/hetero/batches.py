@@ -72,6 +72,7 @@ def by_goodput(plans_of: Callable[[int, float], PlanSet], wanted: Request, noise
         plans=plans,
         reasons=reasons,
         front=(),
+        question=None,  # of one batch
         search=replace(
             best.search,
             candidates=sum(s.candidates for s in searches),

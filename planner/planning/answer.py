@@ -30,10 +30,10 @@ def plan(prepared: Prepared, candidate: Candidate, rank: int, runs: MeasuredRuns
     predicted = solution(prepared, candidate)
     found = document.write(predicted, rank)
     measured = runs.measured(found) if runs else None
-    return found if measured is None else document.write(_as_measured(predicted, measured), rank)
+    return found if measured is None else document.write(as_measured(predicted, measured), rank)
 
 
-def _as_measured(predicted: Solution, measured: schema.MeasuredSection) -> Solution:
+def as_measured(predicted: Solution, measured: schema.MeasuredSection) -> Solution:
     """The solution with its measured step time, and the interval that its runs leave."""
     spread = Spread(measured.half_width, f"{format_many(measured.runs, 'run')} of this plan")
     return replace(predicted, step_time=measured.step_time_s, time_spread=spread, measured=measured)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from planner import verify
+from planner import document, verify
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.planning import answer, explain, infeasible, measured, shortlist
@@ -17,7 +17,7 @@ from planner.planning.measured import Ranking
 from planner.planning.site_runs import MeasuredRuns
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
-from planner.schema.plan import FrontPoint, Plan, PlanSet, SearchSection
+from planner.schema.plan import FrontPoint, MeasuredSection, Plan, PlanSet, SearchQuestion, SearchSection
 from planner.search.bounded import Bounded
 from planner.search.costing import near_duplicates
 from planner.search.problem import SearchResult
@@ -67,10 +67,22 @@ def plan(
             "cpu_s": round(time.process_time() - cpu, 3),
             "host": platform.machine(),
         },
+        question=_question(request) if runs is None and pick is None else None,
     )
     for each in result.plans:
         _second_opinion(each)
     return result
+
+
+def _question(request: Request) -> SearchQuestion:
+    return SearchQuestion(
+        pins={axis: str(bound) for axis, bound in request.pins.bounds.items()},
+        nodes=request.counts,
+        batches=request.batches,
+        waived=tuple(sorted(request.waived)),
+        top=request.top,
+        all=not request.fold,
+    )
 
 
 def best(catalog: Catalog, request: Request) -> tuple[Plan, SearchSection]:
@@ -87,6 +99,23 @@ def best(catalog: Catalog, request: Request) -> tuple[Plan, SearchSection]:
     if not ranking.plans:
         raise NoAnswer(infeasible.nothing_fits(catalog, prepared, ranking))
     return ranking.plans[0], _search_section(prepared, ranking)
+
+
+def priced(catalog: Catalog, request: Request, rank: int = 1, measured: MeasuredSection | None = None) -> Plan:
+    """One pinned configuration as this catalog and this program price it, by what was measured of it if anything was,
+    whether it fits and keeps the request's limits or not; not verified.
+
+    Raises:
+        WrongQuestion: the configuration is not legal.
+    """
+    prepared = prepare(catalog, replace(request, deadline_s=None, max_cost_usd=None, top=1))
+    found = Bounded().search(problem(prepared, 1, capacity=math.inf))
+    if not found.best or not math.isfinite(found.best[0].memory):
+        raise WrongQuestion(f"plan {rank}: its configuration is not legal, or overflows expanded memory")
+    predicted = answer.solution(replace(prepared, request=request), found.best[0])
+    if measured is not None:
+        predicted = answer.as_measured(predicted, replace(measured, predicted_s=predicted.step_time))
+    return document.write(predicted, rank)
 
 
 def _second_opinion(plan: Plan, *, may_exceed_limits: bool = False) -> None:

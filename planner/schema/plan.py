@@ -82,6 +82,7 @@ __all__ = [
     "RecomputeSection",
     "RuntimeSection",
     "Schedule",
+    "SearchQuestion",
     "SearchSection",
     "ShortlistSection",
     "SiteSection",
@@ -221,6 +222,24 @@ class SearchSection(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SearchQuestion(Record):
+    """What the search was free to choose: with the work and the machines of any of the plans, the question again."""
+
+    pins: dict[str, str]
+    """Axis -> the values that it was held to (``1|2``, ``4..16``)."""
+    nodes: tuple[int, ...]
+    """Counts that were tried."""
+    batches: tuple[int, ...]
+    """Global batches that were tried. Sequences."""
+    waived: tuple[str, ...]
+    """Rules that were waived, whether a plan breaks them or not."""
+    top: int
+    """Plans asked for."""
+    all: bool
+    """Whether plans that differ in switches only are listed, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FrontPoint(Record):
     """A plan that no other beats in both objective and memory (or, over counts, in both time and money)."""
 
@@ -299,6 +318,8 @@ class PlanSet(Answer[Plan]):
     """Only in shortlists."""
     contingency: tuple[ContingencyPlan, ...] | None = None
     """For 1, 2, ... lost nodes of the first plan's; only where they were asked for."""
+    question: SearchQuestion | None = None
+    """Only where one search on one pool ranked the plans; not in documents of before 2026-12."""
 
     def parts(self) -> tuple[Plan, ...]:
         """The plans, best first."""

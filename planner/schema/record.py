@@ -194,6 +194,7 @@ ABSENT = (
     "shortlist",
     "other_software",
     "contingency",
+    "question",
 )
 """Keys that documents leave out where they have no value: of what few have."""
 

@@ -11,10 +11,10 @@ records only waivers of what has to divide, in `waived`: exactly these are then 
 
 from __future__ import annotations
 
-from planner.base.errors import ClusterwrightError
 from planner.schema.plan import Plan
 from planner.verify import communication, document, groups, limits, memory, money, prediction, ranks
 from planner.verify.finding import Check, Claim, Violation, findings
+from planner.verify.finding import Inconsistent as Inconsistent
 from planner.verify.model import read
 
 CHECKS: tuple[Check, ...] = (
@@ -43,16 +43,6 @@ UNLIKE_CHECKS: tuple[Check, ...] = (
     limits.limits_hold,
 )
 """The same for a plan whose pipelines are unlike (over several pools)."""
-
-
-class Inconsistent(ClusterwrightError):
-    """A plan says what cannot be; it never left this program so."""
-
-    exit_code = 2
-
-    def __init__(self, violations: tuple[Violation, ...]) -> None:
-        self.violations = violations
-        super().__init__("\n".join(str(violation) for violation in violations))
 
 
 def least_step_time(plan: Plan) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from planner.base.errors import ClusterwrightError
 from planner.schema.plan import Plan
 from planner.schema.workload import Model
 from planner.verify.model import LayerShape, layers
@@ -25,6 +26,16 @@ class Violation:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.says}"
+
+
+class Inconsistent(ClusterwrightError):
+    """A document says what cannot be; it never left this program so."""
+
+    exit_code = 2
+
+    def __init__(self, violations: tuple[Violation, ...]) -> None:
+        self.violations = violations
+        super().__init__("\n".join(str(violation) for violation in violations))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from planner.schema.procurement import Alternative, JobDone, PoolBought, PoolGro
 from planner.verify import bill, rented
 from planner.verify.bill import DAYS_PER_MONTH, HIRED, days_of, watts_of
 from planner.verify.document import LARGEST, beyond, numbers
-from planner.verify.finding import Violation, findings, same
+from planner.verify.finding import Inconsistent, Violation, findings, same
 
 NEAR = 0.02
 """A limit binds when no more than this share of it is left."""
@@ -570,8 +570,6 @@ def check(document: Procurement) -> None:
     Raises:
         Inconsistent: it does not hold; the message says all that is wrong.
     """
-    from planner.verify import Inconsistent
-
     found = tuple(violations(document))
     if found:
         raise Inconsistent(found)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 
+from planner import catalog as catalogs
 from planner import document
-from planner.api import plan_sources
+from planner.api import plan_sources, rechecking
 from planner.api.entry import entry, in_keywords
 from planner.api.plan_sources import Source
 from planner.base.errors import WrongQuestion
-from planner.commands.screen import procure_view, render, report
-from planner.schema.plan import Plan
+from planner.catalog import Catalog
+from planner.commands.screen import design_view, images_view, procure_view, render, report
+from planner.question.reading import Named, listed
+from planner.schema.hardware import Cluster
+from planner.schema.images import ImagePlan
+from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
+from planner.schema.study import StudyResult
 
 
 class PrintedText(str):
@@ -25,17 +32,49 @@ class PrintedText(str):
         return str(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What a document is made again with."""
+
+    catalog: Catalog
+    own: tuple[Cluster, ...]
+    """Clusters of the user's own that its plans were made from."""
+
+
+def recheck_options(
+    recheck: bool, catalog: Path | None, site: Path | None, clusters: Named | Sequence[Named]
+) -> Again | None:
+    """What to price a document's plans with; None unless it is asked for.
+
+    Raises:
+        WrongQuestion: what to recheck with where nothing is; no such catalog, site or file.
+    """
+    given = {"--catalog": catalog, "--site": site, "--cluster": clusters or None}
+    if not recheck:
+        if flags := [flag for flag, value in given.items() if value is not None]:
+            raise WrongQuestion(f"{flags[0]} is what a document is made again with: add --recheck")
+        return None
+    known = catalogs.load(catalog, site)
+    own = [each if isinstance(each, Cluster) else catalogs.cluster_from_file(Path(each).expanduser(), known)
+           for each in listed(clusters)]  # fmt: skip
+    return Again(known, tuple(own))
+
+
 @entry
 def explain(
-    plans: Source,
+    plans: Source | StudyResult | ImagePlan,
     *,
     rank: int | None = None,
     workload: str | None = None,
     alternative: int | None = None,
     trace: str | Path | Sequence[str | Path] = (),
     steps: int | None = None,
+    recheck: bool = False,
+    catalog: str | Path | None = None,
+    site: str | Path | None = None,
+    cluster: Named | Sequence[Named] = (),
 ) -> PrintedText:
-    """The report on a plan, a set of plans or an offer, with its reasons, after checking it.
+    """The report on a document, with its reasons, after checking it: plans, an offer, a study, shares of images.
 
     Args:
         plans: The document, or the file that holds it.
@@ -44,24 +83,31 @@ def explain(
         alternative: Of an offer: which (1).
         trace: Traces of a real run of the plan, one a rank: where its time went.
         steps: Steps in each trace, where the profiler did not mark them.
+        recheck: Whether its plans are priced again with today's catalog, and every figure compared.
+        catalog: To recheck with: folder of your own hardware over the built-in catalog.
+        site: To recheck with: folder of the site that the plans are of.
+        cluster: To recheck with: clusters of your own that the plans were made from.
 
     Raises:
         WrongQuestion: it cannot be read, or holds no such plan; a trace without kernels or steps.
         Inconsistent: its figures contradict each other.
+        NoAnswer: on rechecking, a figure differs; the message lists which.
 
     >>> from planner import estimate
     >>> print(explain(estimate("llama3-8b", "dgx-h100:1", tp=8)).splitlines()[0])
     Llama 3 8B, pre-training, 8,192 tokens/sequence, batch 512 sequences
     """
+    folders = (None if catalog is None else Path(catalog), None if site is None else Path(site))
     with redirect_stdout(render.PlainText()) as text:
+        again = recheck_options(recheck, *folders, cluster)
         several = [trace] if isinstance(trace, str | Path) else trace
         paths = [Path(each).expanduser() for each in several]
-        show(plans, rank=rank, workload=workload, alternative=alternative, trace=paths, steps=steps)
+        show(plans, rank=rank, workload=workload, alternative=alternative, trace=paths, steps=steps, again=again)
     return PrintedText(in_keywords(text.getvalue()))
 
 
 def show(
-    source: Source,
+    source: Source | StudyResult | ImagePlan,
     *,
     rank: int | None = None,
     workload: str | None = None,
@@ -70,19 +116,39 @@ def show(
     steps: int | None = None,
     as_json: bool = False,
     verbose: bool = False,
+    again: Again | None = None,
 ) -> None:
-    """Prints the report, or the document as JSON; with traces, that of a traced step."""
-    given, where = plan_sources.opened(source)
+    """Prints the report, or the document as JSON; with traces, that of a traced step. Where it is made `again`, that it
+    is the same.
+    """
+    given, where = plan_sources.opened(source, document.load_document)
+    same = 0 if again is None else rechecking.check(given, again.catalog, where, again.own)
+    if isinstance(given, StudyResult | ImagePlan):
+        options = {"--rank": rank, "--workload": workload, "--alternative": alternative, "--trace": trace or None}
+        _whole(given, where, options, as_json)
+        return
     found = plan_sources.narrowed(given, where, rank=rank, workload=workload, alternative=alternative)
     if isinstance(found, Procurement):
         if trace:
             raise WrongQuestion("--trace: of a plan; name one of the offer's with --workload")
-        if as_json:
-            render.json(document.stamped(found if alternative is None else found.alternatives[alternative - 1]))
-        else:
-            procure_view.show(found, alternative or 1)
-        return
-    chosen = document.chosen(found, 1 if rank is None else rank, where)
+        _offer(found, alternative, as_json)
+    else:
+        chosen = document.chosen(found, 1 if rank is None else rank, where)
+        _plan(found, chosen, trace, steps, as_json=as_json, verbose=verbose)
+    if same and not as_json:
+        render.labelled("Recheck", f"all {same:,} figures are what this catalog and program make of them")
+
+
+def _offer(found: Procurement, alternative: int | None, as_json: bool) -> None:
+    if as_json:
+        render.json(document.stamped(found if alternative is None else found.alternatives[alternative - 1]))
+    else:
+        procure_view.show(found, alternative or 1)
+
+
+def _plan(
+    found: PlanSet | Plan, chosen: Plan, trace: Sequence[Path], steps: int | None, *, as_json: bool, verbose: bool
+) -> None:
     if trace or steps is not None:
         _traced(plan_sources.sound(chosen), trace, steps, as_json=as_json)
         return
@@ -92,6 +158,20 @@ def show(
         render.json(document.stamped(chosen))
     else:
         report.explained(found, chosen, verbose=verbose)
+
+
+def _whole(found: StudyResult | ImagePlan, where: str, options: Mapping[str, object], as_json: bool) -> None:
+    """A document of which no one plan is chosen."""
+    for flag, value in options.items():
+        if value is not None:
+            raise WrongQuestion(f"{where}: {flag} is of one plan; this is of kind {found.kind}, shown as a whole")
+    plan_sources.consistent(found)
+    if as_json:
+        render.json(document.stamped(found))
+    elif isinstance(found, StudyResult):
+        design_view.show(found)
+    else:
+        images_view.show(found)
 
 
 def _traced(plan: Plan, trace: Sequence[Path], steps: int | None, *, as_json: bool) -> None:

@@ -1,0 +1,113 @@
+"""A document made again from its own question, and every figure of it compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from planner import document
+from planner.api import repricing
+from planner.api.plan_sources import Kept, consistent
+from planner.base.errors import NoAnswer, WrongQuestion
+from planner.catalog import Catalog
+from planner.schema.hardware import Cluster
+from planner.schema.plan import Plan, PlanSet
+from planner.schema.procurement import Alternative, Procurement
+
+SAME = 1e-12
+"""Relative: what two machines' floating-point libraries may make of one formula."""
+SHOWN = 20
+"""Differences that a message lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A leaf of a document that has another value today."""
+
+    path: str
+    before: object
+    now: object
+
+    def __str__(self) -> str:
+        return f"{self.path}: {_shown(self.before)} in the document, {_shown(self.now)} today"
+
+
+def _shown(value: object) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else f"{value!r:.80}"
+
+
+def check(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> int:
+    """Checks a document, makes it again and lets it pass if that is the same; how many figures were compared.
+
+    Args:
+        found: The document.
+        catalog: What to price it with.
+        where: What messages call the document.
+        own: Clusters of the user's own files that its plans were made from.
+
+    Raises:
+        WrongQuestion: it is not of plans, or one names what the catalog does not have.
+        Inconsistent: its figures contradict each other.
+        NoAnswer: a figure differs; the message lists them.
+    """
+    consistent(found)
+    before, now = document.dump(found), document.dump(again(found, catalog, where, own))
+    compared = sum(1 for _ in leaves(before))
+    if changed := [*differences(before, now)]:
+        more = [f"... and {len(changed) - SHOWN:,} more"] if len(changed) > SHOWN else []
+        raise NoAnswer("\n".join([
+            f"{where}: {len(changed):,} of {compared:,} figures are not what this catalog and program make of them",
+            *map(str, changed[:SHOWN]), *more,
+        ]))  # fmt: skip
+    return compared
+
+
+def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> Kept:
+    """The document with its plans as this catalog and this program make them; arguments as of :func:`check`.
+
+    Raises:
+        WrongQuestion: it is not of plans, or one names what the catalog does not have.
+        NoAnswer: nothing fits today.
+    """
+    if isinstance(found, Plan):
+        return repricing.plan(found, catalog, where, own)
+    if isinstance(found, PlanSet):
+        return repricing.plan_set(found, catalog, where, own)
+    if isinstance(found, Procurement):
+        return replace(found, alternatives=tuple(_offered(each, catalog, where, own) for each in found.alternatives))
+    raise WrongQuestion(f"{where}: --recheck is of plans and offers; this is of kind {found.kind}: ask again instead")
+
+
+def _offered(each: Alternative, catalog: Catalog, where: str, own: Sequence[Cluster]) -> Alternative:
+    """An alternative with its plans made again; its bill and its calendar are what :mod:`planner.verify` derives."""
+    jobs = [replace(job, plan=repricing.plan(job.plan, catalog, f"{where}: {job.name}", own)) for job in each.workloads]
+    return replace(each, workloads=tuple(jobs))
+
+
+# ---- leaf by leaf ----------------------------------------------------------------------------------------------------
+
+
+def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Every place in a document that holds nothing else, with what stands there."""
+    if isinstance(value, Mapping | list) and value:
+        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from leaves(inner, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value
+
+
+def differences(before: object, now: object) -> Iterator[Difference]:
+    """Leaves that are not the same in two documents; what one of them lacks is None there."""
+    old, new = dict(leaves(before)), dict(leaves(now))
+    for path in [*old, *(path for path in new if path not in old)]:
+        if not _same(old.get(path), new.get(path)):
+            yield Difference(path, old.get(path), new.get(path))
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return math.isclose(one, other, rel_tol=SAME)
+    return one == other

@@ -1,0 +1,173 @@
+"""`explain --recheck`: a document made again from its own question is the same, and one that was changed is not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import corruptions
+from planner import api, catalog, document
+from planner.api import plan_sources, rechecking
+from planner.base.errors import NoAnswer, WrongQuestion
+from planner.schema.plan import PlanSet
+from planner.verify import Inconsistent
+from tests.asking import ask
+from tests.plans import plans
+
+KNOWN = catalog.load()
+ASKED: dict[str, dict[str, Any]] = {
+    "own price": {"price": "$2/h"},
+    "another's price": {"vendor": "AWS", "basis": "on-demand"},
+    "spot": {"basis": "spot", "region": "us"},
+    "counts and batches": {"cluster": "dgx-h100:1..4", "batch": "256..1024"},
+    "limits": {"deadline": "9000 d", "max_cost": "$50M", "objective": "cost"},
+    "noise": {"batch": "256..1024", "noise_scale": 1000},
+    "precisions": {"precision": "bf16,fp8", "all": True},
+    "release": {"runtime": "megatron-core@2024"},
+    "fine-tuning": {"method": "lora", "rank": 8},
+    "part of a node": {"cluster": (), "accelerators": "A100:4"},
+    "pools": {"cluster": ("dgx-a100-40gb:2@a", "dgx-h100:2@b"), "link": "dgx-a100-40gb@a/dgx-h100@b=25 Gbit/s"},
+}
+
+
+@pytest.mark.parametrize("name", ["dense", "latent", "encoder-decoder", "offload", "head-counted", "old"])
+def test_a_set_asked_again_is_the_same(name: str) -> None:
+    found = plans(name)
+    assert rechecking.check(found, KNOWN, name) > 1000
+    for plan in found.plans[:2]:
+        assert rechecking.check(plan, KNOWN, name) > 200
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_however_it_was_asked(name: str) -> None:
+    asked = {"cluster": "dgx-h100:2", "top": 2, **ASKED[name]}
+    found = api.plan("llama3-8b", asked.pop("cluster"), **asked)
+    rechecking.check(found, KNOWN, name)
+    for plan in found.plans:
+        rechecking.check(plan, KNOWN, name)
+
+
+def test_what_does_not_fit_is_priced_again_too() -> None:
+    rechecking.check(api.estimate("llama3-8b", "dgx-h100:1", tp=1), KNOWN, "estimate")
+
+
+def test_figures_that_differ_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(plans("lora").to_json(), encoding="utf-8")
+    answer = ask(capsys, f"explain {file} --recheck")
+    assert (answer.code, answer.err) == (0, "")
+    assert "figures are what this catalog and program make of them" in answer.out
+    json.loads(ask(capsys, f"explain {file} --recheck --json").out)
+    own = tmp_path / "own"
+    (own / "regions").mkdir(parents=True)
+    entry = '[us]\nname = "Here"\nelectricity = "0.2 USD/kWh"\ncarbon = "100 gCO2e/kWh"\npue = 1.1\nsource = "ours"\n'
+    (own / "regions" / "us.toml").write_text(entry, encoding="utf-8")
+    answer = ask(capsys, f"explain {file} --recheck --catalog {own}")
+    assert (answer.code, "plans.0.energy.carbon_kg" in answer.err) == (1, True)
+    edited = json.loads(file.read_text(encoding="utf-8"))
+    edited["front"][0]["usd_total"] += 1
+    file.write_text(json.dumps(edited), encoding="utf-8")
+    answer = ask(capsys, f"explain {file} --recheck")
+    assert (answer.code, "front.0.usd_total" in answer.err, answer.out) == (1, True, "")
+
+
+def test_what_cannot_be_asked_again_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "plan.json"
+    table = json.loads(plans("lora").to_json())
+    table["plans"] = [{**plan, "cluster": _on(plan["cluster"], "my-own")} for plan in table["plans"]]
+    file.write_text(json.dumps(table), encoding="utf-8")
+    answer = ask(capsys, f"explain {file} --recheck")
+    assert (answer.code, "give the cluster's file" in answer.err) == (2, True)
+    answer = ask(capsys, f"explain {file} --cluster own.toml")
+    assert (answer.code, "add --recheck" in answer.err) == (2, True)
+
+
+def _on(cluster: dict[str, Any], node: str) -> dict[str, Any]:
+    return {**cluster, "pools": [{**pool, "node": node} for pool in cluster["pools"]]}
+
+
+@pytest.mark.parametrize("kind", ["plan set", "several pools"])
+def test_changes_of_a_leaf_are_seen(kind: str) -> None:
+    """A sample of what ``python -m benchmarks.corruptions`` does: 99 % by the digest, 95 % without it."""
+    found = corruptions.corrupt(kind, seed=7, most=40)
+    assert found["changes"] == 40
+    assert found["with_digest"] >= 0.99
+    assert found["alone"] >= 0.95, found["unseen"]
+
+
+def test_without_a_change_nothing_is_seen() -> None:
+    for kind in ("plan set", "several pools", "images", "offer"):
+        assert corruptions.seen_by(document.stamped(corruptions.made(kind))) == ""
+
+
+def test_a_set_of_before_states_no_question() -> None:
+    table = json.loads(plans("lora").to_json())
+    assert table.pop("question")["nodes"] == [1]
+    older = document.parse_document({key: value for key, value in table.items() if key != "digest"}, "old")
+    assert isinstance(older, PlanSet)
+    rechecking.check(older, KNOWN, "old")
+    table["plans"][0]["rank"] = 2
+    with pytest.raises(NoAnswer, match=r"plans\.0\.rank"):
+        rechecking.check(document.parse_document({k: v for k, v in table.items() if k != "digest"}, "x"), KNOWN, "x")
+
+
+def test_shares_of_images_are_asked_again_in_full() -> None:
+    found = corruptions.made("images")
+    with pytest.raises(WrongQuestion, match="of kind image-plan: ask again instead"):
+        rechecking.check(found, KNOWN, "images.json")
+
+
+# ---- every document that is written is explained ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "on"),
+    [
+        ("llama3-8b", "--cluster dgx-h100:1"),
+        ("bert-large", "--cluster dgx-a100-40gb:1"),
+        ("t5-large", "--cluster dgx-a100-40gb:1"),
+        ("vit-l16", "--cluster dgx-a100-40gb:1"),
+        ("resnet50", "--cluster dgx-a100-40gb:1"),
+        ("resnet50", "--accelerators A100:4,V100:4 --batch 1024"),
+    ],
+)
+def test_whatever_plan_writes_is_explained(
+    model: str, on: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "plan.json"
+    planned = ask(capsys, f"plan {model} {on} -o {file}")
+    answer = ask(capsys, f"explain {file}")
+    assert (planned.code, answer.code, answer.err) == (0, 0, "")
+    assert answer.out.splitlines()[0] == planned.out.splitlines()[0]
+    assert json.loads(ask(capsys, f"explain {file} --json").out)["kind"] in ("plan", "image-plan")
+
+
+def test_a_study_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "study.json"
+    file.write_text(corruptions.made("study").to_json(), encoding="utf-8")
+    answer = ask(capsys, f"explain {file}")
+    assert (answer.code, answer.err, "Search" in answer.out) == (0, "", True)
+    answer = ask(capsys, f"explain {file} --rank 1")
+    assert (answer.code, "--rank is of one plan" in answer.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "check"),
+    [
+        (("pools", 0, "images"), 3, "images_add_up"),
+        (("pools", 0, "fewest"), 3, "images_add_up"),
+        (("step_time_s",), 9.0, "time_adds_up"),
+        (("images_per_s",), 9.0, "time_adds_up"),
+        (("best_pool_step_s",), 1e-9, "no_pool_alone_is_faster"),
+        (("pools", 0, "memory_bytes"), 1e15, "memory_is_there"),
+        (("pools", 0, "accelerators"), 0, "numbers_are_possible"),
+        (("step_time_s",), 0.0, "numbers_are_possible"),
+        (("batch",), -1, "numbers_are_possible"),
+    ],
+)
+def test_shares_of_images_that_cannot_be(path: corruptions.Place, value: object, check: str) -> None:
+    table = corruptions.changed(document.dump(corruptions.made("images")), path, value)
+    found = document.parse_document(table, "images.json")
+    with pytest.raises(Inconsistent, match=check):
+        plan_sources.consistent(found)
