@@ -106,3 +106,10 @@ def test_what_is_written_is_read_back(
 def test_no_figure_is_in_scientific_notation(value: float) -> None:
     for write in (units.format_bytes, units.format_seconds, units.format_count):
         assert "e" not in write(value).replace("e+", "E").split(" ")[0]
+
+
+def test_figures_side_by_side_have_one_unit() -> None:
+    assert [units.format_seconds(value, like=13.5) for value in (64.8, 13.5)] == ["64.8 s", "13.5 s"]
+    assert units.format_usd(1.45e6, like=174e3) == "$1,450k" and units.format_usd(1234.0, like=12.0) == "$1,234.00"
+    assert units.format_count(1.2e6, like=311e3) == "1,200 k"
+    assert units.format_bytes(2.0**31, like=2.0**29) == "2,048 MiB"

@@ -112,13 +112,15 @@ def _example(dimension: str) -> str:
     }[dimension]
 
 
-# ---- formatting: one spelling for each quantity that a person reads --------------------------------------------------
+# ---- formatting: one spelling for each quantity that a person reads; in the unit of `like` where one is given -------
 
 
-def _scaled(value: float, steps: tuple[tuple[float, str], ...], digits: int) -> str:
-    """The value in the largest step it reaches; `digits` significant ones, never scientific notation."""
+def _scaled(value: float, steps: tuple[tuple[float, str], ...], digits: int, like: float | None = None) -> str:
+    """The value in the largest step that it, or what it is shown beside, reaches; `digits` significant ones, never
+    scientific notation.
+    """
     for step, name in steps:
-        if abs(value) >= step:
+        if abs(value if like is None else like) >= step:
             return f"{_significant(value / step, digits)} {name}".rstrip()
     step, name = steps[-1]
     return f"{_significant(value / step, digits)} {name}".rstrip()
@@ -131,27 +133,28 @@ def _significant(value: float, digits: int) -> str:
     return f"{value:,.{places}f}"
 
 
-def format_bytes(value: float, digits: int = 3) -> str:
+def format_bytes(value: float, digits: int = 3, like: float | None = None) -> str:
     """Memory, in binary units: ``68.9 GiB``."""
-    return _scaled(value, ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")), digits)
+    steps = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+    return _scaled(value, steps, digits, like)
 
 
-def format_seconds(value: float, digits: int = 3) -> str:
+def format_seconds(value: float, digits: int = 3, like: float | None = None) -> str:
     """A duration: ``9.61 s``, ``350 us``, ``13.9 d``."""
     steps = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-    return _scaled(value, steps, digits)
+    return _scaled(value, steps, digits, like)
 
 
-def format_count(value: float, digits: int = 3) -> str:
+def format_count(value: float, digits: int = 3, like: float | None = None) -> str:
     """A number of things: ``873 k``, ``1.02 T``; below a thousand as it is."""
-    return _scaled(value, ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1.0, "")), digits)
+    return _scaled(value, ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1.0, "")), digits, like)
 
 
-def format_usd(value: float, digits: int = 3) -> str:
+def format_usd(value: float, digits: int = 3, like: float | None = None) -> str:
     """Money: ``$152k``, ``$1.69M``, ``$55.04``."""
-    if abs(value) < 1000:
+    if abs(value if like is None else like) < 1000:
         return f"${value:,.2f}"
-    return "$" + _scaled(value, ((1e9, "B"), (1e6, "M"), (1e3, "k")), digits).replace(" ", "")
+    return "$" + _scaled(value, ((1e9, "B"), (1e6, "M"), (1e3, "k")), digits, like).replace(" ", "")
 
 
 def format_power(value: float, digits: int = 3) -> str:

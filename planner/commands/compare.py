@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,17 +44,21 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
 
 
 def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
-    """Name and both values of each predicted figure."""
+    """Name and both values of each predicted figure, these in one unit."""
     from planner.base.units import format_bytes, format_count, format_percent, format_seconds, format_usd
 
+    def row(name: str, write: Callable[..., str], one: float, other: float) -> tuple[str, str, str]:
+        least = min(one, other)
+        return name, write(one, like=least), write(other, like=least)
+
     a, b = first.prediction, second.prediction
-    yield "step", format_seconds(a.step_time_s), format_seconds(b.step_time_s)
-    yield "tokens/s", format_count(a.tokens_per_s), format_count(b.tokens_per_s)
+    yield row("step", format_seconds, a.step_time_s, b.step_time_s)
+    yield row("tokens/s", format_count, a.tokens_per_s, b.tokens_per_s)
     yield "MFU", format_percent(a.mfu), format_percent(b.mfu)
-    yield "memory/GPU", format_bytes(a.memory.total_bytes), format_bytes(b.memory.total_bytes)
-    yield "time", format_seconds(first.money.days * _DAY), format_seconds(second.money.days * _DAY)
+    yield row("memory/GPU", format_bytes, a.memory.total_bytes, b.memory.total_bytes)
+    yield row("time", format_seconds, first.money.days * _DAY, second.money.days * _DAY)
     if first.money.usd_total is not None and second.money.usd_total is not None:
-        yield "cost", format_usd(first.money.usd_total), format_usd(second.money.usd_total)
+        yield row("cost", format_usd, first.money.usd_total, second.money.usd_total)
 
 
 def _answer(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[tuple[str, str]]:
