@@ -127,8 +127,9 @@ def test_a_zero_stage_is_read_in_words_too(tmp_path: Path, said: str, zero: int)
     assert {v.options.sharding.zero for v in run.variants} == {zero}
 
 
-def test_a_zero_stage_that_was_not_read_is_listed(tmp_path: Path) -> None:
-    assert "zero_stage 'partly' was not read" in one(tmp_path, zero_stage="partly").inferred
+def test_a_zero_stage_that_was_not_read_is_refused(tmp_path: Path) -> None:
+    (run,) = reading.read(wrote(tmp_path, {"zero_stage": "partly"}), CATALOG)
+    assert run.reason == "zero_stage 'partly': 0 to 3 are known, also in words (ZeRO-2)"
 
 
 def test_a_run_is_predicted_alike_alone_and_among_others(tmp_path: Path) -> None:

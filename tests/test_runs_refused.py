@@ -101,10 +101,19 @@ def test_what_is_not_stated_is_not_taken_to_be_ahead_of_its_time(one: Callable[.
 
 @pytest.mark.parametrize(
     ("cells", "said"),
-    [({"sequence_parallel": "yes"}, "sequence_parallel 'yes': 0 and 1"), ({"dp": "3"}, "dp 3, but 8 accelerators by")],
+    [
+        ({"sequence_parallel": "yes"}, "sequence_parallel 'yes': 0 and 1"),
+        ({"gated_mlp": "swiglu"}, "gated_mlp 'swiglu': 0 and 1"),
+        ({"dp": "3"}, "dp 3, but 8 accelerators by"),
+    ],
 )
 def test_a_cell_that_says_something_else_is_refused(one: Callable[..., Run], cells: dict[str, str], said: str) -> None:
     assert said in one(**cells).reason
+
+
+def test_a_date_that_was_not_read_is_listed(one: Callable[..., Run]) -> None:
+    run = one(framework="Megatron-LM", framework_date="last spring", release="v9")
+    assert f"release {MEGATRON.releases[-1]} for 'v9 last spring', which says no date" in run.inferred
 
 
 def test_every_guess_is_listed(one: Callable[..., Run]) -> None:

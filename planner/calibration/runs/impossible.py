@@ -12,6 +12,7 @@ COUNTS = (
     *("num_accelerators", "accelerators_per_node", "seq_len", "global_batch_seqs", "micro_batch"),
     *("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "layers", "hidden", "heads", "kv_heads", "num_experts", "topk"),
 )
+SWITCHES = ("sequence_parallel", "gated_mlp")
 TASKS = ("pretrain", "mlperf-pretrain", "lora", "sft", "finetune")
 
 
@@ -32,6 +33,9 @@ def cell(row: Mapping[str, str]) -> str:
             return f"{name} {text} is negative"
         if name in COUNTS and not value.is_integer():
             return f"{name} {text} is not whole"
+    for name in SWITCHES:
+        if (text := (row.get(name) or "").strip()) not in ("", "0", "1", "0.0", "1.0"):
+            return f"{name} {text!r}: 0 and 1 are known"
     return ""
 
 

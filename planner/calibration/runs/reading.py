@@ -181,7 +181,8 @@ def _software(row: Mapping[str, str], catalog: Catalog) -> tuple[Runtime, str, l
     date = fixed or names.date_of(release) or names.year_of(release) or names.dated(row.get("framework_date") or "")
     if not date:
         date = known.releases[-1]
-        guessed.append(f"release {date}")
+        unread = " ".join(text for text in (release, row.get("framework_date") or "") if text)
+        guessed.append(f"release {date}" + (f" for {unread!r:.60}, which says no date" if unread else ""))
     return known, date, guessed
 
 

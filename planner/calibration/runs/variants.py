@@ -179,8 +179,6 @@ def variants(
 def _sequence_parallel(row: Mapping[str, str], late: bool, inferred: list[str]) -> bool | None:
     """As stated; unstated, not before the framework had it, and then where tensors are split (None)."""
     stated = number(row, "sequence_parallel")
-    if stated is None and (text := (row.get("sequence_parallel") or "").strip()):
-        raise Unpredictable(f"sequence_parallel {text!r}: 0 and 1 are known")
     if stated is None and (whole(row, "tp") or 1) > 1:
         inferred.append("sequence parallelism: not there yet" if late else "sequence parallelism: on")
     return bool(stated) if stated is not None else False if late else None
@@ -227,7 +225,7 @@ def _zero_stages(row: Mapping[str, str], known: Runtime, inferred: list[str]) ->
             return [1]
         return [stage]
     if text:
-        inferred.append(f"zero_stage {text!r} was not read")
+        raise Unpredictable(f"zero_stage {text!r}: 0 to 3 are known, also in words (ZeRO-2)")
     has = known.axes.get("zero", (0,))
     if has != "any" and 0 not in has:
         inferred.append(f"ZeRO stage: {has[0]}, as {known.id} shares")
