@@ -191,13 +191,36 @@ def test_the_bill_of_materials_adds_up_to_the_cent(home: Path) -> None:
     best_of_all = answered(home).alternatives[0]
     cents = [round(100 * float(row["usd"])) for row in rows]
     assert rows[-1]["item"] == "total" and sum(cents[:-1]) == cents[-1] == round(100 * best_of_all.cost.cash_usd)
-    assert [row["item"] for row in rows[:-1]] == [line.item for line in best_of_all.bill_of_materials]
+    lines = [row for row in rows[:-1] if row["kind"] != "capacity"]
+    assert [row["item"] for row in lines] == [line.item for line in best_of_all.bill_of_materials]
     assert all(row["source"] for row in rows)
     assert run(str(lab(home)), "--bom").output.splitlines()[1:] == [
         line for line in (home / "bom.csv").read_text(encoding="utf-8").splitlines()[1:]
     ]
     refused = run(str(lab(home)), "--bom", "--json")
     assert isinstance(refused.exception, WrongQuestion) and "leave --json" in str(refused.exception)
+
+
+def test_a_bill_of_ones_own_machines_lists_what_the_place_provides(home: Path) -> None:
+    import csv
+
+    text = lab(home).read_text(encoding="utf-8")
+    path = home / "bought.toml"
+    path.write_text(
+        text.replace('["on-demand", "spot"]', '["buy"]').replace("p5.48xlarge", "dgx-h100"), encoding="utf-8"
+    )
+    result = run(str(path), "--bom", "--survive", "N-1")
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader(result.output.splitlines()))
+    kilowatts, cooled = (
+        sum(float(row["quantity"]) for row in rows if row["item"] == item) for item in ("power at the plug", "cooling")
+    )
+    assert sum(float(row["quantity"]) for row in rows if row["item"] == "rack") >= 1
+    assert 0 < cooled < kilowatts and kilowatts == pytest.approx(1.25 * cooled)  # PUE of the United States
+    spare = [row for row in rows if row["item"].endswith(", spare")]
+    assert sum(round(100 * float(row["usd"])) for row in rows[:-1]) == round(100 * float(rows[-1]["usd"]))
+    for row in spare:
+        assert row["kind"] == "node" and float(row["quantity"]) >= 1
 
 
 def test_the_headline_says_what_it_rests_on(home: Path) -> None:

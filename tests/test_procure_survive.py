@@ -85,6 +85,8 @@ def test_spares_are_bought_where_waiting_is_too_long() -> None:
     spared = best(due, 'survive = "N-2"', counts="2", node="hgx-h100", way="buy")
     lost = spared.workloads[0].survives
     assert spared.pools[0].spares == 2 and lost is not None
+    nodes = {line.item: line.count for line in spared.bill_of_materials if line.kind == "node"}
+    assert nodes == {"hgx-h100": 2, "hgx-h100, spare": 2}
     assert lost.tokens_per_s == spared.workloads[0].tokens_per_s and lost.days == pytest.approx(600 / 86400)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -390,12 +390,29 @@ def deliver_bill(found: Procurement, *, output: Path | None) -> None:
         rows.writerow(
             [x.pool, x.item, x.kind, quantity, x.unit, f"{x.unit_price_usd:.10g}", f"{x.usd:.2f}", x.date, x.source]
         )
+    rows.writerows(_capacities(best))
     rows.writerow(["", "total", "", "", "", "", f"{best.cost.cash_usd:.2f}", found.question.as_of, best.what])
     if output is None:
         click.echo(text.getvalue(), nl=False)
         return
     writing.write(output, text.getvalue(), replace=True)
     render.text(f"{output}: {len(best.bill_of_materials)} lines, {_to_the_cent(found, best.cost.cash_usd)} in all")
+
+
+def _capacities(best: Alternative) -> Iterator[list[str]]:
+    """What machines that are bought need of the place where they stand: racks, power and cooling, in no amount of their
+    own, as the facility's monthly rate pays for them.
+    """
+    for pool in best.pools:
+        if pool.way == "buy" and pool.racks:
+            paid = "paid for in facility" if pool.colocated else "stands in the office"
+            watts = pool.power_w * pool.copies / 1e3
+            for item, count, unit in (
+                ("rack", pool.racks * pool.copies, ""),
+                ("power at the plug", watts, "kW"),
+                ("cooling", watts / pool.pue, "kW"),
+            ):
+                yield [pool.id, item, "capacity", f"{count:.10g}", unit, "0", "0.00", "", paid]
 
 
 def deliver_sweep(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:

@@ -161,7 +161,9 @@ def _items(
     nodes: int,
     known: dict[str, BillPart],
 ) -> Iterator[Item]:
-    yield Item(cluster.node.id, "node", nodes, quote.usd, quote.source, quote.date)
+    yield Item(cluster.node.id, "node", cluster.count, quote.usd, quote.source, quote.date)
+    if spares := nodes - cluster.count:
+        yield Item(f"{cluster.node.id}, spare", "node", spares, quote.usd, quote.source, quote.date)
     if cluster.count > 1:
         yield from _network_items(asked, cluster, bill, known)
     if cluster.node.kind == "workstation" and cluster.count == 1:
