@@ -26,6 +26,7 @@ import click
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import equations
+import launcher_examples
 import plan_schema
 import procurement
 import python_page
@@ -119,6 +120,7 @@ def pages() -> dict[Path, str]:
     found = {ROOT / "docs" / "cli.md": cli_page(), ROOT / "docs" / "equations.md": equations.page()}
     found |= plan_schema.pages()
     found[python_page.PAGE] = python_page.filled(python_page.PAGE.read_text(encoding="utf-8"))
+    found[launcher_examples.PAGE] = launcher_examples.filled(launcher_examples.PAGE.read_text(encoding="utf-8"))
     found[DESIGN] = layers(DESIGN.read_text(encoding="utf-8"))
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         page = found.get(path) or path.read_text(encoding="utf-8")

@@ -18,6 +18,8 @@ ENVIRONMENTS = {
     "megatron_core": "torch",
     "megatron": "torch",
     "torchtitan": "torch",
+    "torchtitan_configs": "torch",
+    "deepspeed_chat": "torch",
     "deepspeed": "torch",
     "accelerate": "torch",
     "torchrun": "torch",
@@ -70,7 +72,7 @@ def export(plan: Plan, target: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def ask(name: str, jobs: Sequence[dict[str, Any]], folder: Path, *before: str) -> list[dict[str, Any]]:
+def ask(name: str, jobs: Sequence[Any], folder: Path, *before: str) -> list[dict[str, Any]]:
     """What the launcher's reader says of every job: ``{values}`` or ``{error}``."""
     questions, answers = folder / "jobs.json", folder / "answers.json"
     questions.write_text(json.dumps(list(jobs)), encoding="utf-8")

@@ -6,6 +6,7 @@ sandbox, as ``--run-script`` does, and read without running; the list is in docs
 
 import json
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ from typing import Any
 import pytest
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import command, megatron
+from planner.launchers import reading
+from planner.launchers.reading import command, megatron, torchtitan
 from planner.launchers.reading.found import FoundOptions
 from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Script, script
+from planner.launchers.reading.torchtitan_configs import CONFIGS
+from planner.models import workload
 from tests.launchers.environments import ask, checkout, python
 
 EXAMPLES = json.loads((Path(__file__).parent.parent / "data" / "launcher_examples.json").read_text(encoding="utf-8"))
@@ -174,3 +178,64 @@ def test_megatrons_examples_are_read_as_megatron_reads_them(tmp_path: Path, monk
             wrong[called] = {name: (mine.get(name), it) for name, it in theirs.items() if mine.get(name) != it}
     assert not wrong, json.dumps(wrong, indent=1)
     assert len(read) >= 4
+
+
+def test_torchtitans_own_configurations_are_as_torchtitan_has_them(tmp_path: Path) -> None:
+    python("torchtitan_configs")
+    names = [*CONFIGS]
+    answers = ask("torchtitan_configs", names, tmp_path)
+    for name, answer in zip(names, answers, strict=True):
+        config = CONFIGS[name]
+        found = torchtitan.read(script(f"torchrun --nproc_per_node 8 -m torchtitan.train --config {name}"))
+        model, degrees = workload.model(config.model), found.degrees
+        assert degrees is not None
+        assert answer["values"] == {
+            "micro": found.settings["micro"],
+            "sequence": found.sequence,
+            "steps": found.steps,
+            "recompute": found.settings["recompute"],
+            "precision": found.precision,
+            "degrees": [*(found.settings[axis] for axis in ("tp", "pp", "cp", "ep")), *degrees],
+            "global": -1 if found.batch is None else found.batch,
+            "layers": model.layers,
+            "hidden": model.hidden,
+        }, name
+
+
+def test_deepspeed_chats_scripts_are_read_as_its_parser_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python("deepspeed_chat")
+    folder = Path(os.environ.get("DEEPSPEED_EXAMPLES", ""))
+    main = folder / "applications/DeepSpeed-Chat/training/step1_supervised_finetuning/main.py"
+    if not os.environ.get("DEEPSPEED_EXAMPLES") or not main.exists():
+        pytest.skip("DEEPSPEED_EXAMPLES names no checkout of deepspeedai/DeepSpeedExamples")
+    monkeypatch.chdir(folder)
+    found: dict[str, FoundOptions] = {}
+    jobs: list[list[str]] = []
+    for example in examples("deepspeedai/DeepSpeedExamples"):
+        started = reading.Started(example.arguments, run=True)
+        if example.refused is not None:
+            with pytest.raises(WrongQuestion, match=example.refused):
+                reading.read("trainer", example.path, started)
+            continue
+        found[example.path] = reading.read("trainer", example.path, started)
+        only_read = reading.read("trainer", example.path, reading.Started(example.arguments))
+        assert only_read.settings == found[example.path].settings, example.path
+        ran = sandbox.ran(Path(example.path), example.arguments)
+        (words,) = [words for words in ran.ways[0] if "main.py" in words]
+        jobs.append([*words[words.index("main.py") + 1 :]])
+    for path, answer in zip(found, ask("deepspeed_chat", jobs, tmp_path, str(main)), strict=True):
+        one = found[path]
+        assert one.accumulation and one.per_rank
+        assert answer["values"] == {
+            "micro": one.settings["micro"],
+            "accumulation": one.accumulation,
+            "sequence": one.sequence,
+            "zero": one.settings["zero"],
+            "offload": one.settings["offload"] == "optimizer",
+            "precision": one.precision,
+            "recompute": one.settings["recompute"] == "full",
+            "rank": one.rank,
+            "alone": one.method == "lora" and not any("embeddings" in text for text in one.differs),
+        }, path

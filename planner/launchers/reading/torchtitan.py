@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.command import command
 from planner.launchers.reading.found import FoundOptions, Options, degree, number
 from planner.launchers.reading.shell.script import Script
+from planner.launchers.reading.torchtitan_configs import CONFIGS, Config
 
 RUNTIME = "fsdp2"
 _P, _T = "parallelism.", "training."
@@ -17,10 +22,19 @@ _READ = {
     *(f"{_T}{name}" for name in ("local_batch_size", "global_batch_size", "seq_len", "steps", "mixed_precision_param")),
     *("module", "config", "compile.enable_async_tensor_parallel", f"{_P}fsdp_reshard_after_forward"),
 }
+_MATTERS = re.compile(r"(parallelism|training|activation_checkpoint|compile|quantize|float8|mx|model|experimental)\..*")
+"""Options that may change precision, memory or time; the others are of data, logs, checkpoints and rates."""
+_HARMLESS = re.compile(
+    r"training\.(dataset.*|max_norm|gc_.*|warmup_steps|seed|deterministic|disable_cuda_graphs|mixed_precision_reduce|debug.*)"
+    r"|compile\.(enable|components|backend)|parallelism\.(enable_sequence_parallel|disable_loss_parallel"
+    r"|context_parallel_(load_balancer|rotate_method)|enable_async_tensor_parallel|enable_compiled_autograd)"
+    r"|model\.(tokenizer.*|hf_assets_path|print_after_conversion|name|flavor)|training\.(compile|data_parallel_type)"
+    r"|experimental\.(enable_.*|custom_.*)"
+)
 
 
 def read(script: Script) -> FoundOptions:
-    """A command line, or a script with one. Recomputation and 8-bit formats stand in a module and are not read.
+    """A command line, or a script with one; what a configuration of torchtitan's own holds is known.
 
     Raises:
         WrongQuestion: it says nothing, or something that no plan can say.
@@ -28,7 +42,28 @@ def read(script: Script) -> FoundOptions:
     started = command(script, _READ)
     if started is None:
         raise WrongQuestion("--from torchtitan: no option of torchtitan in it (--training.seq_len ...)")
-    flags = started.options
+    name = (started.options.get("config") or [""])[0]
+    if "nvfp4" in name:
+        raise WrongQuestion(f"--config {name:.60}: 4-bit products cannot be taken over")
+    own = CONFIGS.get(name)
+    assumed = []
+    if own is not None:
+        assumed = [f"--config {name}: as torchtitan 0.3.0 has it ({own.recompute} recomputation, {own.precision})"]
+    elif name:
+        assumed = [f"--config {name:.60}: not torchtitan 0.3.0's own; what its code sets is not read (--recompute)"]
+    found = found_options({**(_stated(own) if own else {}), **started.options}, own)
+    return replace(found, ranks=started.ranks, assumed=(*started.assumed, *assumed))
+
+
+def _stated(own: Config) -> Options:
+    """A configuration of torchtitan's own as the command line would say it."""
+    stated = {f"{_T}local_batch_size": own.micro, f"{_T}seq_len": own.sequence, f"{_T}steps": own.steps}
+    return {option: [str(value)] for option, value in {**stated, **own.options}.items()}
+
+
+def found_options(flags: Options, own: Config | None) -> FoundOptions:
+    """Options as axes of a plan; `own` is what a configuration in code holds."""
+    refuse(flags, _READ)
     replicate = degree(flags, f"{_P}data_parallel_replicate_degree")
     tp, pp = degree(flags, f"{_P}tensor_parallel_degree"), degree(flags, f"{_P}pipeline_parallel_degree")
     settings: dict[str, object] = {
@@ -38,13 +73,14 @@ def read(script: Script) -> FoundOptions:
         "ep": degree(flags, f"{_P}expert_parallel_degree"),
         "micro": _micro(flags, pp),
         "zero_scope": "node" if replicate > 1 else "full",
+        **({"recompute": own.recompute} if own else {}),
     }
     if tp > 1:
         settings["tp_overlap"] = "on" if "compile.enable_async_tensor_parallel" in flags else "off"
     schedule = flags.get(f"{_P}pipeline_parallel_schedule", ["1F1B"])
     if not schedule:
         raise WrongQuestion(f"--{_P}pipeline_parallel_schedule: needs a value (1F1B, Interleaved1F1B)")
-    if schedule[0].lower().startswith("interleaved"):
+    if schedule[0].lower().startswith("interleaved") and pp > 1:
         settings["vpp"] = 2
     batch = number(flags, f"{_T}global_batch_size")  # -1: what the ranks make up
     return FoundOptions(
@@ -53,19 +89,39 @@ def read(script: Script) -> FoundOptions:
         batch=batch if batch is not None and batch > 0 else None,
         per_rank=degree(flags, f"{_T}local_batch_size", 8),
         degrees=(replicate, number(flags, f"{_P}data_parallel_shard_degree", -1) or 1),
-        differs=()
-        if _resharded(flags, pp)
-        else ("weights stay whole after the forward pass; predicted as given back",),
+        differs=tuple(_differences(flags, pp)),
         sequence=number(flags, f"{_T}seq_len"),
-        precision="bf16",
+        precision=own.precision if own else "bf16",
         steps=number(flags, f"{_T}steps"),
-        model=(flags.get("config") or [""])[0].replace("_", "-") or None,
+        model=own.model if own and own.model else (flags.get("config") or [""])[0].replace("_", "-") or None,
         shards=replicate if replicate > 1 else None,
-        ranks=started.ranks,
-        assumed=started.assumed,
         layers_per_chunk=number(flags, f"{_P}pipeline_parallel_layers_per_stage"),
         unread=sorted(flags.keys() - _READ),
     )
+
+
+def refuse(flags: Options, read: Collection[str]) -> None:
+    """Refuses options that may change what a plan predicts and are not understood.
+
+    Raises:
+        WrongQuestion: one or several, by name.
+    """
+    unknown = sorted(
+        name for name in flags if name not in read and _MATTERS.fullmatch(name) and not _HARMLESS.fullmatch(name)
+    )
+    if unknown:
+        names = ", ".join(f"--{name}" for name in unknown[:8])
+        raise WrongQuestion(
+            f"{names}: may change precision, memory or time, and no plan holds it; --ignore {unknown[0]} prices the "
+            "rest without"
+        )
+
+
+def _differences(flags: Options, pp: int) -> Iterator[str]:
+    if not _resharded(flags, pp):
+        yield "weights stay whole after the forward pass; predicted as given back"
+    if (kind := flags.get(f"{_T}mixed_precision_param", ["bfloat16"])) != ["bfloat16"]:
+        yield f"computes in {' '.join(kind):.20}; predicted in bfloat16"
 
 
 def _resharded(flags: Options, pp: int) -> bool:
