@@ -70,7 +70,8 @@ test-real: $(REAL)/.installed
 
 # Real parsers, in environments of their own: their dependencies and ours do not mix. MEGATRON_LM=DIR adds a checkout of
 # Megatron-LM, whose parser is not published; CRDS=DIR the custom resource definitions of JobSet and Trainer; SLURM=DIR
-# a tree with slurmctld and slurmd; DEEPSPEED_EXAMPLES=DIR a checkout of DeepSpeedExamples; NCCL_TUNER=FILE the example tuner plugin, or its source's folder.
+# a tree with slurmctld and slurmd; DEEPSPEED_EXAMPLES=DIR a checkout of DeepSpeedExamples; NCCL_TUNER=FILE the example
+# tuner plugin, or its source's folder.
 test-launchers: $(VENV)/.installed-dev $(foreach name,torch skypilot dstack,$(LAUNCHERS)/$(name)/.installed)
 	LAUNCHERS=$(LAUNCHERS) $(BIN)/pytest -n auto -rs tests/launchers
 
