@@ -20,6 +20,7 @@ import planner
 from planner import catalog, document
 from planner.api import entry
 from planner.commands import cli
+from planner.commands.screen import design_view
 from planner.schema.plan import PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.study import StudyResult
@@ -418,6 +419,16 @@ def test_run_a_study(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert len(table) == 4 and {"accelerator.memory_bytes", "node.accelerators"} <= set(table.columns)
     assert found[0].number in set(table["number"]) and "4 points tried" in repr(found)
     assert table.set_index("number")["cost_usd_per_mtoken"].min() == found[0].objectives["cost"]
+
+
+def test_a_point_at_the_end_of_an_axis_is_said_to_be(
+    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = study(tmp_path_factory.getbasetemp())
+    design_view.show(found)
+    end = {40 * 2**30: "least", 80 * 2**30: "most", 4: "least", 8: "most"}
+    listed = ", ".join(f"{axis.partition('.')[2]} ({end[int(value)]})" for axis, value in found[0].axes.items())
+    assert f"at the end of what was tried: {listed}; beyond it may be better still" in capsys.readouterr().out
 
 
 def test_validate_own_runs(tmp_path: Path) -> None:

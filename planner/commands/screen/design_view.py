@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +123,19 @@ def _headline(found: StudyResult) -> None:
         f"{what} of {found.search.tried:,} points tried of {found.search.outer_points:,} ({found.search.method})"
     )  # fmt: skip
     render.labelled("", f"{how}; the best plans at every point are exact")
+    if edges := ", ".join(_edges(found)):
+        render.labelled("", f"at the end of what was tried: {edges}; beyond it may be better still")
+
+
+def _edges(found: StudyResult) -> Iterator[str]:
+    """Axes of several numbers on which the best point has the least (unless it is 1, of which there is no less) or the
+    most of them.
+    """
+    paths = [axis.path for axis in found.question.axes]
+    for axis in found.question.axes:
+        value = found.best[0].axes[axis.path]
+        if axis.ordered and len(axis.values) > 1 and value in (axis.values[0], axis.values[-1]) and value != 1:
+            yield f"{_short(axis.path, paths)} ({'least' if value == axis.values[0] else 'most'})"
 
 
 def _ranking(found: StudyResult) -> None:
