@@ -41,6 +41,12 @@ def test_a_list_of_batches_tries_each() -> None:
     assert on_one(batch="64|96", top=4).plans == both.plans
 
 
+def test_figures_of_records_may_be_numpys() -> None:
+    part = replace(cw.accelerator("H100-SXM5-80GB"), memory=np.int64(40 * 10**9), compute_units=np.int32(100))
+    made = cw.cluster("dgx-h100", np.int64(2), accelerator=part).accelerator
+    assert (made.memory, made.compute_units) == (40e9, 100)
+
+
 def test_a_sequence_is_called_as_contexts_are() -> None:
     assert on_one(seq="8k").plans == on_one(seq=8192).plans == on_one(seq="8,192").plans
 

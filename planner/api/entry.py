@@ -70,20 +70,20 @@ def _names(function: Callable[..., Any], keywords: Mapping[str, object]) -> None
 
 def _checked(name: str, value: object, hint: Any) -> Any:
     """An argument in plain types, if it is of its annotation's."""
-    value = _plain(value)
+    value = plain(value)
     if not _fits(value, hint):
         raise WrongQuestion(f"{name}={value!r:.80}: must be {_described(hint, value)}")
     return value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Numbers and arrays of NumPy and their like as Python's own."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, list | tuple):
-        return type(value)(map(_plain, value))
+        return type(value)(map(plain, value))
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: plain(each) for key, each in value.items()}
     if isinstance(value, int | float) or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner import catalog as catalogs
-from planner.api.entry import entry
+from planner.api.entry import entry, plain
 from planner.base import typed
 from planner.base.errors import WrongQuestion
 from planner.models import model_rules, workload
@@ -137,7 +137,7 @@ def checked(record: Record) -> Record:
     """
     kind = type(record)
     try:
-        return typed.record(kind, asdict(record), {"si": True})
+        return typed.record(kind, plain(asdict(record)), {"si": True})
     except typed.Misfit as error:
         lines = [f"{_dotted(kind.__name__.lower(), *each.where)}{each.assigned}" for each in error.found]
         raise WrongQuestion("\n".join(lines)) from None

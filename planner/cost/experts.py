@@ -104,8 +104,8 @@ def dispatch(grid: Grid) -> Dispatch:
     size = grid.device.element * tokens(grid) * s.experts_per_token / layout.tp * s.hidden * grid.stack.expert_imbalance
     domains = np.maximum(ranks.n / ranks.inside, 1.0)
     distinct = np.minimum(domains * (1.0 - (1.0 - 1.0 / domains) ** per_token) / per_token, 1.0)
-    crossing = np.where(grid.stack.dispatch_once > 0, distinct, 1.0)
-    return Dispatch(ranks, size, collectives.all_to_all(network, size, ranks, crossing))
+    copies = np.where(grid.stack.dispatch_once > 0, distinct, 1.0)
+    return Dispatch(ranks, size, collectives.all_to_all(network, size, ranks, copies))
 
 
 def exchange(grid: Grid) -> Figure:

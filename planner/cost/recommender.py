@@ -232,8 +232,8 @@ def step_time(
     there = 0.0 if far is None else far.second * looked_up
     gathers = looked_up / reach if far is None else far.seconds(reach, looked_up - there, there)
     links = replace(network, scaleup=network.scaleup * software.exchange, nic=network.nic * software.exchange)
-    crossing = exchange_bytes(model, software.element, samples, ranks, by) * software.crossing
-    once = collectives.all_to_all(links, crossing, group)
+    sent = exchange_bytes(model, software.element, samples, ranks, by) * software.crossing
+    once = collectives.all_to_all(links, sent, group)
     indices = collectives.all_to_all(links, index_bytes(model, samples, ranks, by), group)
     parameters = dense_parameters(model)
     reduce = collectives.all_reduce(network, parameters * software.element, group)

@@ -19,7 +19,7 @@ def _read(dimension: str) -> BeforeValidator:
 
 
 def _quantity(value: Any, info: ValidationInfo, *, dimension: str) -> float:
-    plain = bool(info.context) and not isinstance(value, str)
+    plain = bool(info.context) and isinstance(value, int | float)
     return units.parse(value, "count" if plain else dimension)
 
 
