@@ -1,8 +1,11 @@
 """Logs in the forms that frameworks print, whole and damaged: every one is read right, or told."""
 
 import gzip
+import math
 import random
 import re
+import struct
+import sys
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from planner.base.errors import WrongQuestion
-from planner.site.logs import arguments, formats, lines, reading
+from planner.site.logs import arguments, formats, lines, reading, recorded
 from planner.site.logs.records import LoggedRun, LoggedStep, Steady
 from planner.site.logs.steady import FEWEST, steady
 from tests import training_logs as logs
@@ -394,3 +397,65 @@ def test_a_log_of_something_else_holds_no_run(tmp_path: Path) -> None:
 def test_a_straggler_lies_beyond_three_quartile_ranges() -> None:
     (found,) = steady(steps([9.0, *[4.0, 4.1] * 10, 4.44, 5.0]))
     assert (found.left_out, found.steps) == ({"warm-up": 1, "straggling": 1}, 21)
+
+
+# ---- recorded --------------------------------------------------------------------------------------------------------
+
+
+def checksum(data: bytes) -> bytes:
+    """CRC-32C, masked as TensorFlow's records have it (tensorboard/summary/writer/record_writer.py)."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def event(step: int, **scalars: float) -> bytes:
+    """A record of an event file: length, checksum, a protobuf of step and scalars, checksum."""
+
+    def field(number: int, kind: int, data: bytes) -> bytes:
+        return bytes([number << 3 | kind]) + (bytes([len(data)]) if kind == 2 else b"") + data
+
+    values = b"".join(
+        field(1, 2, field(1, 2, tag.encode()) + field(2, 5, struct.pack("<f", value))) for tag, value in scalars.items()
+    )
+    data = field(1, 1, struct.pack("<d", 1.7e9)) + field(2, 0, bytes([step])) + field(5, 2, values)
+    length = struct.pack("<Q", len(data))
+    return length + checksum(length) + data + checksum(data)
+
+
+def test_what_tensorboard_records_is_read_with_its_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "events.out.tfevents.1700000000.host.1.0"
+    scalars = [{"iteration-time": time, "batch-size": 128.0, "lm loss": 3.0} for time in logs.STEADY]
+    path.write_bytes(b"".join(event(step, **each) for step, each in enumerate(scalars, 1)))
+    monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing.event_file_loader", None)
+    with pytest.raises(WrongQuestion, match="no reader of them: pip install tensorboard, or name the console's log"):
+        reading.read(path)
+    monkeypatch.undo()
+    pytest.importorskip("tensorboard", reason="its reader is for who has it: pip install tensorboard")
+    run, found = only_run(path), only(path)
+    assert (run.runtime, found.median, found.batch) == ("megatron-core", pytest.approx(4.0), 128)
+    path.write_bytes(random.Random(0).randbytes(5000))
+    assert reading.read(path) == []
+
+
+def test_what_a_reader_yields_becomes_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates, memory and what is no number; the reader is made up, so that this holds without it, too."""
+    path = tmp_path / "events.out.tfevents.1"
+    path.touch()
+    found = [("throughput(tps)", step, 2048.0 / time) for step, time in enumerate(logs.STEADY, 1)]
+    more = [("memory/max_reserved(GiB)", 3, 40.0), ("throughput(tps)", 90, math.nan), ("throughput(tps)", 91, 0.0)]
+    monkeypatch.setattr(recorded, "_scalars", lambda _: iter([*found, *more, ("loss", 1, 2.0)]))
+    run = only_run(path)
+    assert (run.runtime, run.memory_bytes, len(run.steps)) == ("fsdp2", 40.0 * 2**30, len(logs.STEADY))
+    assert only(path).median == pytest.approx(4.0 / 2048.0) and only(path).per == "token"
+
+
+def test_records_of_wandb_name_the_console_they_keep(tmp_path: Path) -> None:
+    path = tmp_path / "run-1.wandb"
+    path.write_bytes(b":W&B")
+    with pytest.raises(WrongQuestion, match=r"name the console that it keeps: files/output\.log"):
+        reading.read(path)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from planner.site.logs import arguments, formats
+from planner.site.logs import arguments, formats, recorded
 from planner.site.logs.formats import FORMATS, LogFormat
 from planner.site.logs.lines import lines
 from planner.site.logs.records import LoggedRun, LoggedStep
@@ -44,6 +44,8 @@ def read(path: Path) -> list[LoggedRun]:
     Raises:
         WrongQuestion: the file cannot be read.
     """
+    if recorded.is_recorded(path):
+        return recorded.read(path)
     return [_finished(run) for run in _runs(lines(path)) if run.begun or run.whole_run_s]
 
 

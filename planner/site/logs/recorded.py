@@ -1,0 +1,105 @@
+"""Step times that a run recorded for TensorBoard, read with TensorBoard's own reader where that is installed."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.base.errors import WrongQuestion
+from planner.site.logs.formats import Kind
+from planner.site.logs.records import LoggedRun, LoggedStep, Per
+
+EVENTS = ".tfevents."
+"""What the name of every event file holds (tensorboard/summary/writer/event_file_writer.py)."""
+WANDB = ".wandb"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A scalar that says how long steps took, and those of the batch and of memory that go with it."""
+
+    tag: str
+    format: str
+    runtime: str
+    per: Per
+    rate: bool = False
+    """Whether it counts per second."""
+    batch: str = ""
+    memory: str = ""
+    """Peak in GiB."""
+    memory_kind: Kind = "reserved"
+
+
+RECORDED = (
+    # NVIDIA/Megatron-LM megatron/training/training.py, training_log (--log-timers-to-tensorboard).
+    Recorded("iteration-time", "Megatron-LM", "megatron-core", "step", batch="batch-size"),
+    # NVIDIA/NeMo nemo/lightning/pytorch/callbacks (Lightning's logger takes the same names as its progress printer).
+    Recorded("train_step_timing in s", "NeMo", "nemo", "step", batch="global_batch_size"),
+    # pytorch/torchtitan torchtitan/components/metrics.py, MetricsProcessor.log.
+    Recorded("throughput(tps)", "torchtitan", "fsdp2", "token", rate=True, memory="memory/max_reserved(GiB)"),
+    # AI-Hypercomputer/maxtext MaxText/metric_logger.py, record_train_metrics.
+    Recorded("perf/step_time_seconds", "MaxText", "maxtext", "step"),
+    # mosaicml/composer composer/callbacks/speed_monitor.py.
+    Recorded("throughput/samples_per_sec", "Composer", "fsdp", "sequence", rate=True),
+)
+
+
+def is_recorded(path: Path) -> bool:
+    """Whether a file is named as a recorder names its own."""
+    return EVENTS in path.name or path.suffix == WANDB
+
+
+def read(path: Path) -> list[LoggedRun]:
+    """The run of an event file; nothing where no scalar of it is known.
+
+    Raises:
+        WrongQuestion: its reader is not installed, or cannot read it.
+    """
+    if not path.is_file():
+        raise WrongQuestion(f"{path}: no such file")
+    if path.suffix == WANDB:
+        raise WrongQuestion(f"{path}: W&B's own records; name the console that it keeps: files/output.log next to it")
+    names = (name for each in RECORDED for name in (each.tag, each.batch, each.memory) if name)
+    values: dict[str, dict[int, float]] = {name: {} for name in names}
+    for tag, step, value in _scalars(path):
+        if tag in values and math.isfinite(value):
+            values[tag][step] = value
+    return [_run(each, values) for each in RECORDED if values[each.tag]][:1]
+
+
+def _run(kind: Recorded, values: dict[str, dict[int, float]]) -> LoggedRun:
+    batches, peaks = values.get(kind.batch, {}), values.get(kind.memory, {}).values()
+    steps = [
+        LoggedStep(step, 1.0 / value if kind.rate else value, kind.per, int(batches[step]) if step in batches else None)
+        for step, value in sorted(values[kind.tag].items())
+        if value > 0.0
+    ]
+    return LoggedRun(
+        format=f"{kind.format}, as recorded for TensorBoard",
+        runtime=kind.runtime,
+        steps=tuple(steps),
+        memory_bytes=max(peaks, default=0.0) * 2.0**30 or None,
+        memory_kind=kind.memory_kind if peaks else "",
+    )
+
+
+def _scalars(path: Path) -> Iterator[tuple[str, int, float]]:
+    """Tag, step and value of everything that a file records."""
+    try:
+        reader: Any = importlib.import_module("tensorboard.backend.event_processing.event_file_loader")
+    except ImportError:
+        raise WrongQuestion(
+            f"{path}: TensorBoard's records, and no reader of them: pip install tensorboard, or name the console's log"
+        ) from None
+    try:
+        for event in reader.EventFileLoader(str(path)).Load():
+            for each in event.summary.value:
+                number = each.simple_value if each.HasField("simple_value") else next(iter(each.tensor.float_val), None)
+                if number is not None:
+                    yield each.tag, int(event.step), float(number)
+    except Exception as error:
+        raise WrongQuestion(f"{path}: not read by TensorBoard's reader: {error}") from None
