@@ -55,6 +55,25 @@ def test_weights_that_working_copies_are_gathered_from_stay() -> None:
     assert sharding.gathered_bytes(of, 10.0) == 40.0
 
 
+@pytest.mark.parametrize(
+    "size",
+    [
+        attention.vector_bytes,
+        experts.vector_bytes,
+        lambda of: transformer.mlp_vector_bytes(of, 1024.0),
+    ],
+)
+def test_casts_grow_with_the_runtimes_factor(size) -> None:
+    """Bytes beyond those without casts are in proportion to ``low_precision_cast``."""
+    options = OptionAxes("fp8", NO_RECOMPUTE, TensorMode(True, False), Sharding(0, "full", False), False, False, False)
+    whole = figures("mixtral-8x7b", "dgx-h100:1", "megatron-core", precisions=("fp8",))
+    of = single_grid(whole, {**LAYOUT, "pp": 1, "dp": 4, "ep": 4}, options)
+    none, once, thrice = (
+        size(replace(of, stack=replace(of.stack, low_precision_cast=factor))) for factor in (0.0, 1.0, 3.0)
+    )
+    assert thrice - none == pytest.approx(3 * (once - none)) and once > none
+
+
 def planned(*clusters: str, precision: str) -> Plan:
     return api.plan("gpt2-medium", clusters, batch="64", precision=precision).plans[0]
 
