@@ -99,6 +99,10 @@ def test_a_command_line_finds_its_model(capsys: pytest.CaptureFixture[str]) -> N
     answer = ask(capsys, f"import '{MINE}' --from megatron --cluster dgx-h100:16 -o mine.json")
     assert answer.code == 0, answer.err
     assert "Llama 3 70B" in answer.report
+    assert (
+        "Read as        megatron: vocabulary 128,256, 128 ranks, adamw, 1 x 128 sequences a rank and step"
+        in answer.report
+    )
     assert "Ignored        log-interval: a plan has no field for these" in answer.report
     ask(capsys, "plan llama3-70b --cluster dgx-h100:16 -o best.json")
     answer = ask(capsys, "compare mine.json best.json")
@@ -452,6 +456,7 @@ def test_what_changes_memory_and_is_not_understood_is_refused_by_name(flag: str)
     [
         ("--fp32-residual-connection", "--fp32-residual-connection: may change precision, memory or time"),
         ("--of-a-fork 3 --exp-avg-dtype bf16", "--exp-avg-dtype, --of-a-fork: may change"),
+        ("--fp8-format hybrid --fp8-recipe custom", "--fp8-recipe: may change"),
         ("--transformer-impl local", "--transformer-impl: may change"),
         ("--attention-backend unfused", "--attention-backend: may change"),
         ("--outer-dp-sharding-strategy optim", "--outer-dp-sharding-strategy: may change"),
@@ -473,6 +478,7 @@ def test_what_may_matter_and_is_not_understood_is_refused_by_name(flag: str, say
     [
         ("--rampup-batch-size 16 16 1000", "the batch grows while training; predicted at its last size"),
         ("--fp8-format hybrid --fp8-param-gather", "weights are kept and gathered in 8 bit; predicted in 16 bit"),
+        ("--fp8-format hybrid --fp8-recipe tensorwise", "8-bit scaling is tensorwise; predicted as delayed"),
         ("--main-grads-dtype bf16", "gradients stay in 16 bit; predicted in 32 bit"),
         ("--moe-token-dispatcher-type flex", "tokens reach experts by a fused dispatcher; predicted by all-to-all"),
         (

@@ -105,6 +105,15 @@ def test_a_variable_decides() -> None:
     assert reading.read("megatron", BRANCHED, wide).precision == "fp8"
 
 
+def test_a_variable_that_no_branch_has_set_is_empty() -> None:
+    """One that the script sets elsewhere; of others nobody knows."""
+    text = f'if [ "$F" = yes ]; then X="--fp8-format hybrid"; Y+=(--fp16); fi\n{START} --num-layers 6 $X ${{Y[@]}}'
+    for value, precision in (("yes", "fp8"), ("no", "fp32")):
+        assert reading.read("megatron", text, reading.Started(environment={"F": value})).precision == precision
+    with pytest.raises(WrongQuestion, match=r"--num-layers \$TP: its value is not in the text"):
+        reading.read("megatron", f"TP=$TP\n{START} --num-layers $TP")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from planner.base.errors import WrongQuestion
 from planner.commands import asking
+
+if TYPE_CHECKING:
+    from planner.launchers.reading import Present
 
 
 @click.command("import", context_settings={"ignore_unknown_options": True})
@@ -71,11 +75,23 @@ def import_(
     )
     report.deliver(found.plans, as_json=as_json, output=output)
     if not as_json:
+        render.labelled("Read as", _read_as(found))
         render.labelled("Assumes", *found.assumed)
         render.labelled("Differs", *found.differs)
         if found.unread:
             render.labelled("Ignored", f"{', '.join(found.unread)}: a plan has no field for these")
     return 0 if found.plans.search.feasible else 1
+
+
+def _read_as(found: Present) -> str:
+    """What every import states: the reader, the vocabulary, the ranks, the optimizer, the batch."""
+    (whole,) = found.plans.plans[:1]
+    shape, batch = whole.workload.shape, whole.batch
+    vocabulary = f"vocabulary {shape['vocab']:,}, " if shape.get("vocab") else ""
+    return (
+        f"{found.source}: {vocabulary}{whole.cluster.accelerators:,} ranks, {whole.workload.optimizer['id']}, "
+        f"{batch.micro} x {batch.accumulation} sequences a rank and step"
+    )
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -79,6 +79,7 @@ _PLAIN: Mapping[str, tuple[str, ...]] = {
     "moe-flex-dispatcher-backend": ("deepep", "hybridep"),
     "moe-enable-deepep": (),
     "moe-token-dispatcher-type": ("alltoall", *_DISPATCH),
+    "fp8-recipe": ("delayed", "tensorwise", "blockwise", "mxfp8"),
     **dict.fromkeys(_FEWER_BITS, ("fp32", "bf16", "fp16")),
 }
 """Option -> its values that are understood."""
@@ -90,7 +91,8 @@ def refuse(flags: Options, read: Iterable[str]) -> None:
     Raises:
         WrongQuestion: one or several, by name.
     """
-    unknown = sorted(name for name in flags.keys() - set(read) if not _understood(name, flags[name]))
+    asked = (flags.keys() - set(read)) | (flags.keys() & {"fp8-recipe"})
+    unknown = sorted(name for name in asked if not _understood(name, flags[name]))
     unknown += sorted(
         name for name, values in _UNFUSED.items() if name not in unknown and {*flags.get(name, ())} & {*values}
     )
@@ -116,6 +118,8 @@ def differences(flags: Options) -> Iterator[str]:
     yield from (text for kind, text in _DISPATCH.items() if flags.get("moe-token-dispatcher-type") == [kind])
     if any(flags.get(name) in (["bf16"], ["fp16"]) for name in _FEWER_BITS):
         yield "gradients stay in 16 bit; predicted in 32 bit"
+    if (recipe := flags.get("fp8-recipe", ["delayed"])[0:1]) in (["tensorwise"], ["blockwise"]):
+        yield f"8-bit scaling is {recipe[0]}; predicted as delayed"
     modules = flags.get("recompute-modules", ["core_attn"]) + ["moe"] * ("moe-layer-recompute" in flags)
     selective = flags.get("recompute-granularity") == ["selective"] or "moe-layer-recompute" in flags
     if modules != ["core_attn"] and selective:

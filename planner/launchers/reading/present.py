@@ -26,6 +26,7 @@ from planner.schema.workload import Model
 class Present:
     """The plan of a present configuration, and what of it the plan does not show."""
 
+    source: str
     plans: PlanSet
     unread: Sequence[str]
     differs: Sequence[str]
@@ -68,7 +69,7 @@ def plan(
     best = priced.plans[0]
     if source == "deepspeed":
         deepspeed.check(text_of(text), best.cluster.accelerators)
-    return Present(priced, found.unread, tuple(_differences(found, best)), found.assumed)
+    return Present(source, priced, found.unread, tuple(_differences(found, best)), found.assumed)
 
 
 def _with_micro(found: FoundOptions, micro: int | None, source: str) -> FoundOptions:

@@ -134,6 +134,8 @@ class Expander:
             return (raw if self.unset is None or name.isdigit() else self.unset,), False
         if isinstance(value, str):
             return (value,) if not index else (raw,), False
+        if not value:
+            return ("",), False
         place = index[1:-1] or "0"
         return ((value[int(place)] if place.isdigit() and int(place) < len(value) else raw),), False
 

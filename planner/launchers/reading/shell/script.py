@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -75,8 +75,28 @@ def script(text: str, arguments: Sequence[str] = (), environment: Mapping[str, s
     if _PASTED.match(text):
         return Script(((_pasted(text),),))
     reader = _Reader()
-    ways = reader.run(parsed(text), [_Way({**(environment or {}), **_given(arguments)})], 0)
+    body = parsed(text)
+    unset: dict[str, Value] = dict.fromkeys(_assigned_names(body), ())
+    ways = reader.run(body, [_Way({**unset, **(environment or {}), **_given(arguments)})], 0)
     return Script(tuple(dict.fromkeys(way.commands for way in ways)), reader.defaults, tuple(reader.unread))
+
+
+def _assigned_names(body: Body) -> Iterator[str]:
+    """Variables that the script sets somewhere: where it has not, they are empty.
+
+    One that it makes of its own former value (``TP=$TP``) is somebody else's.
+    """
+    for statement in body:
+        if isinstance(statement, Command):
+            for word in statement.words:
+                found = _ASSIGNED.fullmatch(word)
+                if found and not re.search(rf"\$(\{{{found['name']}\}}|{found['name']}\b)", found["value"]):
+                    yield found["name"]
+        elif isinstance(statement, Branch | Case):
+            for test, inner in statement.parts:
+                yield from _assigned_names((*(test if isinstance(statement, Branch) and test else ()), *inner))
+        else:
+            yield from _assigned_names(statement.body)
 
 
 def _given(arguments: Sequence[str]) -> dict[str, Value]:
