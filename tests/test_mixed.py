@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import api, catalog, cost, document, verify
+from planner import catalog, cost, document, verify
 from planner import planning as one_pool
 from planner.base.errors import WrongQuestion
 from planner.cost import risk
@@ -19,6 +19,7 @@ from planner.hetero import (
     pipelines,
     pool_subsets,
     problem,
+    run,
     search,
     stages,
     subproblems,
@@ -45,7 +46,8 @@ def posed(model: str, clusters: tuple[str, ...], **asked: Any) -> PreparedPools:
 
 
 def planned(*clusters: str, model: str = "gpt2-medium", **asked: Any) -> PlanSet:
-    return api.plan(model, clusters, **{"batch": "64", **asked})
+    """What the search finds; what it depends on is another test's."""
+    return run.plan(*pooled_request(model, clusters, PlanOptions(**{"batch": "64", **asked})))
 
 
 # ---- the one cost model ----------------------------------------------------------------------------------------------
