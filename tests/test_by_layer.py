@@ -13,6 +13,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import cluster
 from planner.cost import convolution, products, recommender, transformer
 from planner.cost.figures import Device
+from planner.cost.hierarchy import Far
 from planner.cost.operators import traffic
 from planner.cost.products import reads
 from planner.models import families
@@ -63,6 +64,16 @@ def test_a_product_takes_its_bytes_or_its_work():
     assert float(products.product_time(plain, *big)) == pytest.approx(2 * 8192.0**3 / 1e14)
     assert float(products.product_time(plain, *thin)) == pytest.approx(float(traffic(plain, *thin)) / 1e12)
     assert [float(x) for x in reads(plain, *thin)] == [1.0, 1.0]
+
+
+@given(m=SIZES, n=SIZES, k=SIZES, buffer=st.floats(1e4, 1e6))
+def test_where_nothing_lies_far_a_product_takes_as_long(m, n, k, buffer):
+    """Bytes of expanded memory are taken out of those of the product, however often operands are read."""
+    device = part(buffer)
+    near = float(products.product_time(device, m, n, k))
+    assert float(products.product_time(device, m, n, k, far=Far(0.0, 0.0, 1.0, 0.0))) == pytest.approx(near, rel=1e-9)
+    whole = Far(1.0, 1.0, device.memory_rate, 0.0)
+    assert float(products.product_time(device, m, n, k, far=whole)) == pytest.approx(near, rel=1e-9)
 
 
 # ---- sums ------------------------------------------------------------------------------------------------------------
