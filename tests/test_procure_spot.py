@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.catalog.files import TomlDocument
 from planner.cost.goodput import at_best, failure_rate, wall_time_deviation
@@ -106,6 +107,26 @@ def test_the_range_is_of_the_same_hours_at_other_offers() -> None:
     assert (spread.low_usd, spread.median_usd, spread.high_usd) == pytest.approx(
         (hours * 10, hours * 12.275, hours * 14.55), rel=1e-6
     )
+
+
+def test_prices_older_than_allowed_decide_nothing() -> None:
+    known = load()
+    price = 'price = { amount = "$1/h", date = "2026-01-31" }'
+    old = f'[[candidates]]\nnode = "p5.48xlarge"\nways = ["spot"]\ncounts = [4]\n{price}'
+
+    def answer(age: str) -> Procurement:
+        text = SPOT.format(rate=0.2).replace('horizon = "6 months"', f'horizon = "6 months"\n{age}') + old
+        document = TomlDocument(Path("spot.toml"), text, tomllib.loads(text))
+        wanted = reading.portfolio(TypedFile(document=document), known)
+        return run.procure(known, wanted, depth=Depth(top=1, marginal=False, sensitivity=False))
+
+    cheap, fresh = answer(""), answer('max_price_age = "60 d"')
+    assert cheap.alternatives[0].pools[0].node == "p5.48xlarge"
+    assert fresh.alternatives[0].pools[0].node == "nebius-8x-h100" and verify.violations(fresh) == []
+    told = replace(cheap, question=replace(cheap.question, max_price_age_days=60.0))
+    assert {v.name for v in verify.violations(told)} == {"prices_have_their_age"}
+    with pytest.raises(WrongQuestion, match="max_price_age: no candidate has a price of the 5 days before 2026-08-31"):
+        answer('max_price_age = "5 d"')
 
 
 def test_a_risk_or_a_range_that_does_not_follow_is_found() -> None:

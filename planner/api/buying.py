@@ -38,6 +38,7 @@ def procure(
     ways: str | Sequence[str] | None = None,
     region: str | None = None,
     as_of: str | date | None = None,
+    max_price_age: float | str | None = None,
     survive: int | str | None = None,
     top: int = 3,
     quick: bool = False,
@@ -63,6 +64,7 @@ def procure(
         ways: ``"buy"``, ``"on-demand"``, ``"spot"``, ``"reserved-1y"``, ``"reserved-3y"``.
         region: Where machines of your own stand.
         as_of: Day from which the age of prices counts; today unless said.
+        max_price_age: What is offered at older prices is left out: seconds, or ``"12 months"``.
         survive: Nodes that a job may lose for the time of a repair and keep its deadline: ``1`` or ``"N-1"``.
         top: Alternatives.
         quick: Whether marginal values and sensitivities are left out.
@@ -94,6 +96,7 @@ def procure(
         ways=ways if ways is None or isinstance(ways, str) else ",".join(ways),
         node=tuple(each.id if isinstance(each, Node) else each for each in nodes), region=region,
         as_of=as_of.isoformat() if isinstance(as_of, date) else as_of,
+        max_price_age=_with(max_price_age, "s"),
         survive=None if survive is None else str(survive),
     )  # fmt: skip
     asked = flags.asked(known, None if portfolio is None else Path(portfolio).expanduser(), given)

@@ -40,6 +40,7 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--sweep", metavar="LIMIT=A..B", help="Best answer at several values of a limit: budget=1M..20M.")
 @click.option("--as-of", metavar="DATE", help="Date at which prices are checked for age (default: today).")
+@click.option("--max-price-age", metavar="TIME", help="Leave out what is offered at older prices, e.g. '12 months'.")
 @click.option("--survive", metavar="N-K", help="Deadlines hold though a job loses K nodes for a repair, e.g. N-1.")
 @click.option("--quick", is_flag=True, help="Alternatives only: no shadow prices, no sensitivity.")
 @click.option(

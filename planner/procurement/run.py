@@ -226,6 +226,7 @@ def question(instance: ProcureInstance) -> schema.ProcureOptions:
         mixed=tuple(part(schema.PoolGroup, table) for table in asked.mixed) or None,
         standing=dict(instance.standing),
         survive_nodes=asked.reliability.survive,
+        max_price_age_days=asked.max_price_age_days,
     )
 
 

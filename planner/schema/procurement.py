@@ -83,6 +83,8 @@ class ProcureOptions(Record):
     """Racks and switch ports that machines owned already take, whether they work or not."""
     survive_nodes: int | None = None
     """That any job may lose, once, for the time of a repair, and keep its deadline."""
+    max_price_age_days: float | None = None
+    """Older prices were left out."""
 
 
 @dataclass(frozen=True, kw_only=True)

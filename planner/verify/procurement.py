@@ -429,20 +429,25 @@ def value_is_of_the_objective(question: ProcureOptions, a: Alternative) -> Itera
 
 
 def prices_have_their_age(question: ProcureOptions, a: Alternative) -> Iterator[str]:
-    """A price is stale if it is older than a year on the question's day, undated, or still to come."""
+    """A price is stale if it is older than a year on the question's day, undated, or still to come; none is older than
+    the question allows.
+    """
     for pool in a.pools:
+        most = question.max_price_age_days
+        if pool.way != "own" and most is not None and _stale(pool.price_date, question.as_of, most):
+            yield f"{pool.id}: the price of {pool.price_date or 'no date'} is older than {most:g} days"
         if pool.way != "own" and pool.stale != _stale(pool.price_date, question.as_of):
             age = "stale" if pool.stale else "not stale"
             yield f"{pool.id}: the price of {pool.price_date or 'no date'} is said to be {age}"
 
 
-def _stale(dated: str, as_of: str) -> bool:
+def _stale(dated: str, as_of: str, most: float = STALE_DAYS) -> bool:
     parts = [int(part) for part in dated.split("-") if part.isdecimal()]
     if not parts or not 1990 <= parts[0] <= 2100:
         return True
     year, month, day = (*parts, 1, 1)[:3]
     try:
-        return not 0 <= (date.fromisoformat(as_of) - date(year, month, day)).days <= STALE_DAYS
+        return not 0 <= (date.fromisoformat(as_of) - date(year, month, day)).days <= most
     except ValueError:
         return True
 

@@ -48,6 +48,7 @@ class Flags:
     node: Sequence[str] = ()
     region: str | None = None
     as_of: str | None = None
+    max_price_age: str | None = None
     survive: str | None = None
 
 
@@ -56,6 +57,7 @@ OF_FLAG: dict[Where, str] = {
     ("limits", "power"): "--power",
     ("regions",): "--region",
     ("as_of",): "--as-of",
+    ("max_price_age",): "--max-price-age",
     ("reliability", "survive"): "--survive",
     ("objective",): "--objective",
 }
@@ -95,6 +97,7 @@ def _overridden(data: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], dic
     """The data of a file with what flags say in its place, and which flag said what."""
     data, by_flag = dict(data), {}
     given = {"budget": flags.budget, "power": flags.power, "regions": flags.region, "as_of": flags.as_of,
+             "max_price_age": flags.max_price_age,
              "objective": flags.objective, "survive": flags.survive}  # fmt: skip
     for where, flag in OF_FLAG.items():
         value = given[str(where[-1])]

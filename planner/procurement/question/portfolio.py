@@ -256,6 +256,8 @@ class PortfolioTerms:
     name: str = ""
     as_of: IsoDate = field(default_factory=lambda: date.today().isoformat())
     """ISO date from which the age of prices is counted."""
+    max_price_age_days: Annotated[Days | None, Field(alias="max_price_age")] = None
+    """What is offered at an older price, or an undated one, is left out; None: the answer says what is old."""
     horizon_days: Annotated[Days, Field(alias="horizon"), missing('write for example horizon = "12 months"')]
     objective: Objective = "cost"
     charge: Charge = "cash"

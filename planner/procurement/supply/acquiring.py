@@ -9,6 +9,7 @@ from dataclasses import replace
 from planner import catalog as catalogs
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
+from planner.catalog.ages import is_stale
 from planner.cost import money
 from planner.procurement.question.portfolio import NodeOption, Owned, Portfolio, Way
 from planner.procurement.supply import prices
@@ -30,12 +31,18 @@ def pools(catalog: Catalog, asked: Portfolio) -> list[SupplyPool]:
     """Everything that may be acquired, and what is owned.
 
     Raises:
-        WrongQuestion: a candidate has no price, or none of its sizes can be had.
+        WrongQuestion: a candidate has no price, none of its sizes can be had, or all prices are too old.
     """
     found = [pool for owned in asked.owned for pool in _owned(catalog, asked, owned)]
     for offer, candidate in zip(offers(asked.candidates), asked.candidates, strict=True):
         for way in candidate.ways:
             found += (replace(pool, offer=offer) for pool in _offered(catalog, asked, candidate, way))
+    if not found and asked.max_price_age_days is not None:
+        days = f"{asked.max_price_age_days:,.0f} days"
+        raise WrongQuestion(
+            f"max_price_age: no candidate has a price of the {days} before {asked.as_of}; "
+            "allow older ones, or import newer ones (clusterwright catalog stale lists what is old)"
+        )
     return _with_unique_ids(found)
 
 
@@ -118,6 +125,8 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way
             f"and its accelerator no current one; give one: "
             f'price = {{ amount = "{"$300k" if way == "buy" else "$40/h"}", date = "{asked.as_of}" }}'
         )
+    if asked.max_price_age_days is not None and is_stale(quote.date, asked.as_of, asked.max_price_age_days):
+        return
     node = catalog.node(candidate.node)
     if candidate.nics is not None:
         node = replace(node, nics=candidate.nics)
