@@ -17,7 +17,7 @@ ENDS := $(foreach python,3.11 3.12 3.13,$(python)-lowest $(python)-highest)
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: help demo check test fuzz coverage mutants test-real test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
+.PHONY: help demo check test fuzz lock locked sbom coverage mutants test-real test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
@@ -30,6 +30,8 @@ help:
 	@echo "make coverage  the tests again, every branch counted; fails below the floors (minutes)"
 	@echo "make mutants  which changes of planner/cost and planner/verify no test notices (hours; MUTANTS='planner.verify.bill*')"
 	@echo "make fuzz    wrong input for everything that is read, for SECONDS (60) with a fixed SEED (0)"
+	@echo "make locked  a virtual environment of exactly the packages in requirements/dev.txt, by their hashes; make lock refreshes that"
+	@echo "make sbom    those packages as CycloneDX JSON, in sbom.json"
 	@echo "make format  reformat the sources"
 	@echo "make docs    refresh the generated pages and the examples in README.md"
 	@echo "make accuracy refresh docs/accuracy.md, its plots and docs/papers.md (minutes); make calibrate refits the shipped efficiencies"
@@ -61,6 +63,22 @@ mutants: $(VENV)/.installed-mutants
 # For a night: make fuzz SECONDS=28800 SEED=1
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzzing --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0)
+
+# For every platform and Python that is supported; no registry's address goes into it. uv is used where it is installed, and
+# otherwise taken from an environment of the moment.
+lock: $(VENV)/.installed-dev
+	@command -v uv > /dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check uv
+	PATH="$$PATH:$(BIN)" uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header --extra dev pyproject.toml -o requirements/dev.txt
+
+# CI begins here: what is not in the lock file, or has another hash, is not installed.
+locked: | $(BIN)/python
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --editable .
+	@touch $(VENV)/.installed $(VENV)/.installed-dev
+
+sbom: $(VENV)/.installed-dev
+	$(BIN)/python -m docs.bill_of_materials > sbom.json
 
 # What needs PyTorch or a PostgreSQL server, in an environment of its own: everything else is built and tested without
 # them. The server comes as a wheel and is begun for its test on loopback, behind a password and as another user than root.
