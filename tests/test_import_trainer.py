@@ -141,6 +141,8 @@ def test_what_cannot_be_read_is_told(values: dict[str, Any], says: str) -> None:
         ("dpo.py --model_name_or_path x --per_device_train_batch_size 1", "by its name (dpo) it trains on preferences"),
         ("main.py --actor_model_name_or_path x", "actor_model_name_or_path: several models"),
         ("main.py --per_device_train_batch_size x", "micro is 'x'; a whole number"),
+        ("main.py --model_name_or_path x --lora_dim 1e9", "lora_dim is '1e9'; a whole number is expected"),
+        ("main.py --model_name_or_path x --zero_stage 1 2", "zero_stage is ['1', '2']; a whole number is expected"),
         ("main.py --other 1", "no option of a Trainer in it"),
     ],
 )

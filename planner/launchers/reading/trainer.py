@@ -31,6 +31,7 @@ from planner.launchers.reading.trainer_options import (
     TRAINER,
     Dialect,
     Values,
+    count,
     true,
 )
 from planner.models import files
@@ -150,7 +151,7 @@ def _sharding(values: Values, folder: Path) -> tuple[FoundOptions, list[str]]:
     given = values.get("deepspeed") or values.get("deepspeed_config")
     if "zero_stage" in values:
         device = "cpu" if true(values.get("offload")) else "none"
-        given = _zero({"zero_stage": int(values["zero_stage"]), "offload_optimizer_device": device})
+        given = _zero({"zero_stage": count(values, "zero_stage"), "offload_optimizer_device": device})
         given["zero_optimization"] |= {
             "overlap_comm": True,
             "offload_param": {"device": device},
@@ -197,7 +198,7 @@ def _differs(dialect: Dialect, values: Values, sharding: FoundOptions) -> Iterat
     yield from sharding.differs
     notes = dict.fromkeys(text for name, text in OTHERWISE.items() if true(values.get(name)))
     yield from (f"{text}; predicted without" for text in notes)
-    if int(values.get("lora_dim") or 0) and not true(values.get("only_optimize_lora")):
+    if count(values, "lora_dim") and not true(values.get("only_optimize_lora")):
         yield "embeddings and norms are trained, too; predicted frozen"
     if not true(dialect.get(values, "packing")) and values.get("stage") != "pt" and "zero_stage" not in values:
         yield PADS
@@ -277,7 +278,7 @@ def _words(value: Any) -> list[str]:
 def _size(values: Values, axis: str) -> int:
     names = {"tp": ("tp_size", "tensor_parallel_size"), "cp": ("cp_size", "context_parallel_size")}[axis]
     value = next((values[name] for name in names if values.get(name) is not None), 1)
-    if not str(value).isdecimal() or int(str(value)[:9]) < 1:
+    if not re.fullmatch(r"[1-9][0-9]{0,6}", str(value)):
         raise WrongQuestion(f"{names[1]} {value!s:.40}: must be a whole number from 1")
     return int(value)
 
@@ -286,7 +287,11 @@ def _whole(dialect: Dialect, values: Values, name: str) -> int | None:
     value = dialect.get(values, name)
     if value is None or value == "auto":
         return dialect.defaults.get(name)
-    if isinstance(value, bool) or not re.fullmatch(r"-?\d{1,12}", str(value)) or (int(value) < 1 and name != "steps"):
+    if (
+        isinstance(value, bool)
+        or not re.fullmatch(r"-?[0-9]{1,12}", str(value))
+        or (int(value) < 1 and name != "steps")
+    ):
         raise WrongQuestion(f"--from {dialect.name}: {name} is {value!r:.40}; a whole number from 1 is expected")
     return int(value)
 

@@ -11,12 +11,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from planner.base.errors import WrongQuestion
+
 Values = Mapping[str, Any]
 
 
 def true(value: Any) -> bool:
     """Whether a value switches something on, as YAML or a command line says it."""
     return value is True or (isinstance(value, str) and value.lower() in ("true", "yes", "1", "unsloth", "offload"))
+
+
+def count(values: Values, name: str) -> int:
+    """The whole number under a name, 0 where there is none.
+
+    Raises:
+        WrongQuestion: it is none.
+    """
+    value = values.get(name)
+    if value is None or value is False:
+        return 0
+    if not re.fullmatch(r"[0-9]{1,9}", str(value)):
+        raise WrongQuestion(f"--from trainer: {name} is {value!r:.40}; a whole number is expected")
+    return int(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +81,7 @@ SHARED = {
 TRAINER = Dialect(
     "trainer",
     SHARED,
-    lambda values: true(values.get("use_peft")) or int(values.get("lora_dim") or 0) > 0,
+    lambda values: true(values.get("use_peft")) or count(values, "lora_dim") > 0,
     {"micro": 8, "accumulation": 1, "rank": 16},
     ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "model_name_or_path"),
 )
