@@ -109,6 +109,22 @@ def test_a_plan_of_another_run_is_refused_with_what_differs(
     assert not rows(site)
 
 
+def test_of_a_log_with_two_configurations_the_plans_own_is_learned(
+    site: Path, planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = {"tensor_model_parallel_size": 8, "use_distributed_optimizer": None}
+    name = log("two.log", logs.megatron_arguments(use_distributed_optimizer=None), logs.megatron(POSSIBLE),
+               logs.megatron_arguments(**other), logs.megatron(POSSIBLE))  # fmt: skip
+    assert learn(name, "--plan", str(planned), "--rank", "1") == 0
+    (row,) = rows(site)
+    assert row["tp"] == "2"
+    assert "1 further configuration of this log" in capsys.readouterr().out
+    assert learn(name, "--set", H100) == 0  # without a plan: both, each with all of its own dump
+    assert [(each["tp"], each["seq_len"], each["micro_batch"], each["model"]) for each in rows(site)][1:] == [
+        (tp, "8192", "1", "llama3-8b") for tp in ("2", "8")
+    ]
+
+
 def test_another_framework_than_the_plans_is_a_contradiction(site: Path, planned: Path) -> None:
     (found, *_) = [cells.of_plan(plan) for plan in plans(planned).plans]
     assert cells.contradictions({"runtime": "nemo"}, found, load()) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
@@ -75,7 +75,11 @@ def of_log(path: Path, plans: Sequence[Plan], stated: Mapping[str, str], catalog
     if not runs:
         known = ", ".join(shape.name for shape in FORMATS)
         raise WrongQuestion(f"{path}: no line of it is a step as one of these prints it: {known}")
-    found = [each for run in runs for each in _of_run(path, run, plans, stated, catalog, site)]
+    of_plan = [run for run in runs if len(runs) == 1 or not plans or _is_of_any(run, plans, catalog)] or runs
+    found = [each for run in of_plan for each in _of_run(path, run, plans, stated, catalog, site)]
+    if found and (others := len(runs) - len(of_plan)):
+        note = f"{format_many(others, 'further configuration')} of this log left out: of no plan that was named"
+        found[0] = replace(found[0], notes=(*found[0].notes, note))
     if not found:
         most = max(len(run.steps) for run in runs)
         raise WrongQuestion(
@@ -129,6 +133,12 @@ def _of_run(
         row = {"step_time_s": f"{run.whole_run_s:.6g}", "grade": "B"}
         return [measured(row, "mean of the whole run, warm-up and evaluations in it: grade B")]
     return [measured(_times(each, base, path), _counted(run, each)) for each in counted]
+
+
+def _is_of_any(run: LoggedRun, plans: Sequence[Plan], catalog: Catalog) -> bool:
+    """Whether a run may be of one of the plans: of a log with several configurations, those that are count."""
+    logged = cells.of_log(run, catalog)
+    return any(not cells.contradictions(logged, cells.of_plan(plan), catalog) for plan in plans)
 
 
 def _memory(run: LoggedRun) -> dict[str, str]:

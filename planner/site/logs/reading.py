@@ -23,6 +23,8 @@ class _Run:
     steps: dict[str, list[LoggedStep]] = field(default_factory=dict)
     """By the name of the format."""
     stated: dict[str, str] = field(default_factory=dict)
+    repeated: dict[str, str] = field(default_factory=dict)
+    """What was stated behind its last step: where that turns out to differ, it begins the next dump."""
     conflicts: dict[str, str] = field(default_factory=dict)
     device: str = ""
     memory: float | None = None
@@ -55,7 +57,9 @@ def _runs(text: Iterable[str]) -> Iterator[_Run]:
         stated = [pair for pair in arguments.stated(line) if arguments.known(*pair)]
         if run.begun and any(run.stated.get(name, value) != value for name, value in stated):
             yield run  # a configuration that differs is dumped behind its steps
-            run = _Run(device=run.device)
+            run = _Run(device=run.device, stated=run.repeated)
+        if run.begun:
+            run.repeated |= dict(stated)
         for name, value in stated:
             if (before := run.stated.setdefault(name, value)) != value:
                 run.conflicts[name] = f"{name} is {before} and {value}"
@@ -98,7 +102,7 @@ def _step(run: _Run, shape: LogFormat, found: re.Match[str]) -> None:
     kept = run.steps.setdefault(shape.name, [])
     if len(kept) < MOST_STEPS:
         kept.append(made)
-    run.disturbed, run.out_of_memory = False, False
+    run.disturbed, run.out_of_memory, run.repeated = False, False, {}
     run.memory = max(run.memory or 0.0, formats.memory(found) or 0.0) or None
 
 
