@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -33,6 +34,8 @@ from planner.base.errors import ClusterwrightError
 from planner.commands import DEFECT, main
 
 ROOT = Path(__file__).parents[1]
+SAVED = ROOT / "tests" / "data" / "fuzzed"
+"""Files that once crashed a reader or made it hang, in a folder of its name; `make fuzz` adds what it finds."""
 HANGS_S = 10.0
 MOST_BYTES = 2_000_000_000
 BATCH = 100
@@ -44,6 +47,16 @@ STRANGE: tuple[Any, ...] = (
     *([], {}, [[]], {"": {}}, [None], [1, "x"], {"id": 1}),
 )
 COLLECTIVES = "backend,op,ranks,bytes,seconds\ngloo,all-reduce,2,8,1e-5\ngloo,all-reduce,2,1024,2e-5\n"
+PROFILE_HEADER = "model,accelerator,micro_batch,tp,layer_first,layer_last,forward_s,backward_s,update_s\n"
+PROFILE_ROWS = tuple(
+    f"opt-350m,GH200-96GB,1,1,{row}\n"
+    for row in ("0,0,0.0002,0.0001,0.001", "1,24,0.002,0.004,0.001", "25,25,0.003,0.004,0.001")
+)
+PRICES = (
+    "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone\n"
+    "p4d.24xlarge,A100,8.0,96,1152,,21.9576,8.12,us-east-1,us-east-1a\n"
+    "p5.48xlarge,H100,8,192,2048,,55.04,,us-east-2,us-east-2b\n"
+)
 Edit = tuple[int, int, Any]
 """Where (counted round), how, with what."""
 
@@ -135,6 +148,7 @@ def texts(pattern: str) -> list[str]:
 
 def readers() -> list[Reader]:
     """All of them."""
+    from planner import api as answered
     from planner.catalog import cluster_from_file
     from planner.models import files, workload
     from planner.procurement.question import reading as portfolio
@@ -175,6 +189,15 @@ def readers() -> list[Reader]:
             "import", "FILE", "--from", "torchtitan", "--cluster", "dgx-h100:8", "--model", "llama3-8b")),
         Reader("deepspeed", "deepspeed.json", texts("tests/golden/export/deepspeed/ds_config.json"), command(
             "import", "FILE", "--from", "deepspeed", "--cluster", "dgx-h100:4", "--model", "llama3-8b")),
+        Reader("profile", "layers.csv", ["".join([PROFILE_HEADER, *PROFILE_ROWS])],
+               command("profile", "import", "FILE", "-o", "own")),
+        Reader("prices", "aws/vms.csv", [PRICES], command("catalog", "import-prices", "FOLDER", "-o", "own")),
+        Reader("recheck", "plan.json", [answered.plan("llama3-8b", "dgx-h100:1", top=2).to_json()],
+               command("explain", "FILE", "--recheck")),
+        Reader("images", "plan.json", [answered.plan_images("resnet50", "dgx-a100-40gb:2").to_json()],
+               command("explain", "FILE")),
+        Reader("offer", "offer.json", [answered.procure(model="llama3-8b", tokens=1e9, deadline="60 d", quick=True,
+               node="dgx-h100", ways="on-demand").to_json()], command("explain", "FILE")),
         Reader("logs", "train.log", ["\n".join([*form([4.0] * 20), ""]) for form, *_ in training_logs.FORMS.values()],
                logs.read),
         Reader("flags", "flags", ["--cluster dgx-h100:2 --precision bf16 --batch 64 --seq 4096 tp=2 pp=2 micro=1",
@@ -210,6 +233,21 @@ def once(reader: Reader, text: str, folder: Path) -> None:
         pass
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def saved(reader: Reader) -> list[str]:
+    """The files that failed once."""
+    return [
+        path.read_text(encoding="utf-8", errors="surrogatepass") for path in sorted((SAVED / reader.name).glob("*"))
+    ]
+
+
+def save(failure: dict[str, str]) -> None:
+    """Keeps a file that failed, under the digest of its content."""
+    content = failure["file"].encode("utf-8", "surrogatepass")
+    if content:
+        (SAVED / failure["reader"]).mkdir(parents=True, exist_ok=True)
+        (SAVED / failure["reader"] / hashlib.sha256(content).hexdigest()[:16]).write_bytes(content)
 
 
 def batch(reader: Reader, number: int, size: int, folder: Path) -> tuple[int, dict[str, str] | None]:
@@ -270,5 +308,7 @@ if __name__ == "__main__":
     if strange := {*given_.readers} - {each.name for each in every}:
         asked.error(f"no reader {', '.join(sorted(strange))}; there are {', '.join(each.name for each in every)}")
     result = fuzz(given_.seconds, given_.seed, [r for r in every if not given_.readers or r.name in given_.readers])
+    for each in result["failures"]:
+        save(each)
     print(json.dumps(result, indent=2))
     sys.exit(bool(result["failures"]))

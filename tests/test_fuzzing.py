@@ -28,6 +28,25 @@ def test_right_files_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not wrong
 
 
+def test_what_failed_once_is_refused_or_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = 0
+    for reader in fuzzing.readers():
+        for number, text in enumerate(fuzzing.saved(reader)):
+            folder = tmp_path / f"{reader.name} {number}"
+            folder.mkdir()
+            fuzzing.once(reader, text, folder)
+            asked += 1
+    assert asked == sum(path.is_file() for path in fuzzing.SAVED.rglob("*")) >= 5
+
+
+def test_what_fails_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzing, "SAVED", tmp_path)
+    fuzzing.save({"reader": "broken", "error": "x", "file": "a = \ud800\n"})
+    reader = fuzzing.Reader("broken", "x.toml", ["a = 1"], len)  # type: ignore[arg-type]
+    assert fuzzing.saved(reader) == ["a = \ud800\n"]
+
+
 def found(ask: object, right: str = "a = 1\n", file: str = "x.toml") -> dict[str, str]:
     reader = fuzzing.Reader("broken", file, [right], ask)  # type: ignore[arg-type]
     failures = fuzzing.fuzz(0, 0, [reader], size=300)["failures"]
