@@ -502,6 +502,11 @@ def test_programs_that_train_no_decoder_are_refused(program: str) -> None:
         reading.read("megatron", f"torchrun --nproc-per-node 8 examples/{program} {MINE}")
 
 
+def test_a_fork_is_told() -> None:
+    found = reading.read("megatron", f"deepspeed --num_gpus 8 pretrain_gpt.py {MINE}")
+    assert found.ranks == 8 and found.assumed[0].startswith("deepspeed starts it: a fork of Megatron-LM")
+
+
 def test_a_padded_vocabulary_is_read() -> None:
     assert reading.read("megatron", f"{MINE} --padded-vocab-size 201088").shape["vocab"] == 201_088
 

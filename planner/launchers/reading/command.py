@@ -29,6 +29,7 @@ class TrainingCommand:
         words: The arguments of the program.
         options: Of the training program: name without dashes -> its values; the last of several holds.
         launcher: Options in front of the program.
+        starter: The command itself: torchrun, python, deepspeed, ...
         ranks: Processes that it starts, where it says so.
         assumed: What the script leaves to others, and what was taken.
     """
@@ -37,6 +38,7 @@ class TrainingCommand:
     words: Words
     options: Options
     launcher: Options
+    starter: str = ""
     ranks: int | None = None
     assumed: tuple[str, ...] = ()
 
@@ -63,6 +65,7 @@ def command(script: Script, known: Collection[str]) -> TrainingCommand | None:
         words=arguments,
         options=read[0],
         launcher=options(launcher, ()),
+        starter=found[0][0].rpartition("/")[2],
         ranks=ranks.pop() if len(ranks) == 1 else None,
         assumed=tuple(_assumed(script)),
     )

@@ -70,6 +70,7 @@ _READ = {
     *("fp8-recipe", "finetune", "pretrained-checkpoint", "accumulate-allreduce-grads-in-fp32"),
     *("grad-reduce-in-bf16", "optimizer", "no-gradient-accumulation-fusion", "no-bias-dropout-fusion"),
 }
+_FORK = ("deepspeed starts it: a fork of Megatron-LM, whose options are read as Megatron-LM's",)
 OPTIONS = frozenset(_READ | _REFUSED.keys())
 """By which a command is known as one of Megatron-LM."""
 
@@ -107,7 +108,7 @@ def read(script: Script) -> FoundOptions:
         shards=number(flags, "num-distributed-optimizer-instances"),
         cp_algorithm="+".join(flags.get("cp-comm-type", ["p2p"])),
         ranks=started.ranks,
-        assumed=started.assumed,
+        assumed=(*started.assumed, *(_FORK if started.starter == "deepspeed" else ())),
         chunks=chunks,
         differs=_differences(flags),
         unread=megatron_options.ignored(flags, _READ),
