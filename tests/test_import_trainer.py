@@ -18,6 +18,7 @@ TRL = {
     **{"gradient_accumulation_steps": 4, "max_length": 4096, "packing": True, "bf16": True, "learning_rate": "2e-5"},
     **{"gradient_checkpointing": True, "max_steps": 1000, "output_dir": "out"},
 }
+PLAIN = {"model_name_or_path": "Qwen/Qwen3-8B", "per_device_train_batch_size": 2}
 FACTORY = {
     **{"model_name_or_path": "Qwen/Qwen3-8B", "stage": "sft", "do_train": True, "finetuning_type": "lora"},
     **{"lora_rank": 32, "lora_target": "q_proj,v_proj", "cutoff_len": 8192, "packing": True, "bf16": True},
@@ -55,6 +56,16 @@ def test_a_trl_file_is_read() -> None:
     assert found.settings == {"zero": 0, "micro": 2, "recompute": "full"}
     assert (found.per_rank, found.sequence, found.steps, found.optimizer) == (8, 4096, 1000, "adamw")
     assert not found.unread and not found.differs
+
+
+def test_trls_own_defaults_are_taken_and_said() -> None:
+    """1,024 tokens, bf16, recomputation; the plain Trainer has none of them."""
+    found = read({**PLAIN, "dataset_name": "x"})
+    assert (found.sequence, found.precision, found.settings["recompute"]) == (1024, "bf16", "full")
+    assert "max_length not stated: 1024, the program's default" in found.assumed
+    assert "gradient_checkpointing not stated: True, the program's default" in found.assumed
+    plain = read(PLAIN)
+    assert (plain.sequence, plain.precision, plain.settings["recompute"]) == (None, "fp32", "none")
 
 
 def test_a_llama_factory_file_is_read_with_its_deepspeed_file(folder: Path) -> None:

@@ -29,6 +29,8 @@ from planner.launchers.reading.trainer_options import (
     STAGES,
     TARGETS,
     TRAINER,
+    TRL,
+    TRL_ONLY,
     Dialect,
     Values,
     count,
@@ -99,6 +101,10 @@ def _zero(inner: Values) -> dict[str, Any]:
 
 
 def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
+    if dialect is TRAINER and not values.keys().isdisjoint(TRL_ONLY):
+        dialect = replace(TRAINER, defaults=TRL)
+        if values.get("bf16") is None and not true(values.get("fp16")):
+            values = {**values, "bf16": True}
     _refuse(dialect, values)
     sharding, assumed = _sharding(values, folder)
     micro, accumulation = (_whole(dialect, values, name) for name in ("micro", "accumulation"))
@@ -207,7 +213,9 @@ def _differs(dialect: Dialect, values: Values, sharding: FoundOptions) -> Iterat
 def _defaults(dialect: Dialect, values: Values) -> Iterator[str]:
     """What is left to the program, and what it takes by itself."""
     for name, value in dialect.defaults.items():
-        if name in ("micro", "accumulation", "sequence") and not any(key in values for key in dialect.keys[name]):
+        if name in ("micro", "accumulation", "sequence", "recompute") and not any(
+            key in values for key in dialect.keys[name]
+        ):
             yield f"{dialect.keys[name][0]} not stated: {value}, the program's default"
 
 

@@ -99,6 +99,10 @@ AXOLOTL = Dialect(
     {"micro": 1, "accumulation": 1, "sequence": 512, "optimizer": "adamw_torch_fused", "rank": 8},
     ("base_model", "micro_batch_size", "sequence_len"),
 )
+TRL_ONLY = ("dataset_name", "use_peft", "max_length", "completion_only_loss", "assistant_only_loss", "packing")
+"""Keys that only TRL's SFT has, of the Trainers."""
+TRL: Values = {**TRAINER.defaults, "sequence": 1024, "recompute": True, "bf16": True}
+"""Its defaults (trl/trainer/sft_config.py, base_config.py)."""
 DIALECTS = {each.name: each for each in (TRAINER, LLAMA_FACTORY, AXOLOTL)}
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("load_in_4bit", "load_in_8bit", "quantization_bit", "quantization_config"), "quantised weights"),
