@@ -10,9 +10,10 @@ from planner import document
 from planner.api import repricing
 from planner.api.plan_sources import Kept, consistent
 from planner.base.errors import NoAnswer, WrongQuestion
+from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.schema.hardware import Cluster
-from planner.schema.plan import Plan, PlanSet
+from planner.schema.plan import Generator, Plan, PlanSet
 from planner.schema.procurement import Alternative, Procurement
 
 SAME = 1e-12
@@ -75,13 +76,21 @@ def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
     if isinstance(found, PlanSet):
         return repricing.plan_set(found, catalog, where, own)
     if isinstance(found, Procurement):
-        return replace(found, alternatives=tuple(_offered(each, catalog, where, own) for each in found.alternatives))
+        catalogs = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
+        return replace(
+            found,
+            generator=Generator(version=__version__, seed=0, inputs={**found.generator.inputs, **catalogs}),
+            alternatives=tuple(_offered(each, catalog, where, own) for each in found.alternatives),
+        )
     raise WrongQuestion(f"{where}: --recheck is of plans and offers; this is of kind {found.kind}: ask again instead")
 
 
 def _offered(each: Alternative, catalog: Catalog, where: str, own: Sequence[Cluster]) -> Alternative:
     """An alternative with its plans made again; its bill and its calendar are what :mod:`planner.verify` derives."""
-    jobs = [replace(job, plan=repricing.plan(job.plan, catalog, f"{where}: {job.name}", own)) for job in each.workloads]
+    jobs = [
+        replace(job, plan=repricing.plan(replace(job.plan, rank=1), catalog, f"{where}: {job.name}", own))
+        for job in each.workloads
+    ]
     return replace(each, workloads=tuple(jobs))
 
 
