@@ -307,9 +307,11 @@ What is not reached. After three own runs: a lab's runs scatter by about a tenth
 them do not say which way the rest will go; what helps is more runs of the same kind (after 24, below). Tried: one
 factor on the whole step, and traits of the runtime besides; both, held loosely, made the other runs worse, and held
 as they are now they change little. What would settle it: step times of one site's own models with their breakdown
-from a profiler. Regret at 16 to 32 nodes is that of a few groups of nanotron's plans, of which some took ten times as
-long as their like for reasons that their authors do not give. Intervals hold more than the range asks for on these
-labs, on purpose (Intervals). The AMD runs are fp8 on MI355X, whose kernels nobody has published.
+from a profiler. Regret at 16 to 32 nodes is that of two groups of nanotron's plans of 1 B parameters, whose steps of a
+quarter of a second are half launches of the host; a trace of one would settle it. Mixtures, as known jobs show, are a
+tenth too fast because gpt-oss is a fifth (the others 3 %); a profile of one of its layers would settle that. Intervals
+hold more than the range asks for on these labs, on purpose (Intervals). The AMD runs are fp8 on MI355X, whose kernels
+nobody has published.
 
 ## Labs
 

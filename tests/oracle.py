@@ -264,7 +264,10 @@ def kernel(p):
         block = s.sequence if s.context_exchanged else s.sequence / p.layout.cp
         rate = d.attention_rate * p.stack.attention / (1.0 + d.attention_half / block)
         forward = work * s.attended / rate
-        return forward, 2.5 * d.attention_backward * forward
+        # One exponential a score: beside two products of a head's width forward, beside five backward.
+        x, narrow = d.exponentials * p.stack.attention, max(256.0 / (s.qk_dim + s.v_dim), 1.0)
+        once, again = (1.0 + x * narrow) / (1.0 + x), (1.0 + 0.4 * x * narrow) / (1.0 + 0.4 * x)
+        return forward * once, 2.5 * d.attention_backward * forward * again
     scores = d.element * t * s.sequence * s.heads / p.layout.tp * twice
     whole = work * s.attended_full / d.matrix_rate_16
     return whole + 6.5 * scores / d.memory_rate, 2.0 * whole + 11.0 * scores / d.memory_rate
@@ -290,18 +293,25 @@ def vector_bytes(p, moe):
     return total
 
 
-def biased_experts(p, moe):
-    """Kernels of their own for gpt-oss's experts, unless 8-bit products fuse them: reads and writes of a copy's inner
-    elements (two clamps of a half, a join of both; backward two clamps that read twice, and a join), and of its output
-    (a product, a sum, a join; backward a join, and a product and a sum of each of two gradients).
+def unfused(p, moe):
+    """Seconds of a byte of all copies in kernels of their own."""
+    if p.stack.fused_experts and p.device.low_precision:
+        return 0.0
+    return moe * copies(p) * p.device.element * p.stack.vector / p.device.memory_rate
+
+
+def clamps(p, moe):
+    """Reads and writes of a copy's inner elements: two clamps of a half, a join of both; backward two clamps that read
+    twice, and a join.
     """
-    if not p.shape.biased_experts or (p.stack.fused_experts and p.device.low_precision):
-        return 0.0, 0.0
-    inner, out, e = copies(p) * p.shape.expert_ffn / p.layout.etp, copies(p) * p.shape.hidden, p.device.element
-    clamps, back = (2 * 2 + 4) * inner, (2 * 3 + 4) * inner
-    sums, undone = (1 + 3 + 2) * out, (2 + 2 * 3) * out
-    rate = moe * e * p.stack.vector / p.device.memory_rate
-    return (clamps + sums) * rate, (back + undone) * rate
+    inner = p.shape.clamped_experts * p.shape.expert_ffn / p.layout.etp * unfused(p, moe)
+    return (2 * 2 + 4) * inner, (2 * 3 + 4) * inner
+
+
+def biases(p, moe):
+    """Of its output elements: a product, a sum, a join; backward a join, and a product and a sum of two gradients."""
+    out = p.shape.biased_experts * p.shape.hidden * unfused(p, moe)
+    return (1 + 3 + 2) * out, (2 + 2 * 3) * out
 
 
 def tensor_parallel(p, moe, beside):
@@ -378,7 +388,7 @@ def parts(p, moe):
     if moe > 0:
         matrices = plus(matrices, times(plus(mlp(p, s.shared_ffn), experts(p)), moe))
     once = vector_bytes(p, moe) * st.vector / d.memory_rate
-    vector = plus((once, 2.0 * once), biased_experts(p, moe))
+    vector = plus((once, 2.0 * once), clamps(p, moe), biases(p, moe))
     found = {
         "matrix": matrices,
         "attention": plus(kernel(p), joining(p)),
@@ -450,6 +460,13 @@ def layer(p, moe):
         dropped += 4.0 * d.element * t * s.hidden / shard(p) / d.memory_rate
     if st.drops_linear:
         dropped += st.selective_recompute * matrices[0]
+    if p.options.recompute_modules:
+        if s.kv_rank > 0:
+            dropped += sum(trained(p, *each)[0] for each in list(attention_matrices(p))[1:3])
+        if not st.drops_activation:
+            width = (1.0 - moe) * s.ffn + moe * (s.shared_ffn + s.experts_per_token * s.expert_ffn)
+            dropped += (1.0 + s.gated) * d.element * t / p.layout.tp * width / d.memory_rate
+        dropped += clamps(p, moe)[0]
     whole = p.options.recompute_layers
     again = whole * forward + p.options.recompute_selective * (1.0 - whole) * dropped * ahead
     return forward, backward + again
@@ -493,6 +510,20 @@ def by_cost(count, pp, head):
     return dealt
 
 
+def beside_head(equal, head, least):
+    """Every deal in which the last stage holds so many layers or fewer than equally; the one whose slowest stage is
+    fastest, and of several the one that takes least from the last.
+    """
+    found = []
+    for last in range(min(least, equal[-1]), equal[-1] + 1):
+        rest = sum(equal) - last
+        others = [ceil(rest / (len(equal) - 1))] * (len(equal) - 1)
+        for stage in [0, *range(len(others) - 1, 0, -1)][: sum(others) - rest]:
+            others[stage] -= 1
+        found.append([*others, last])
+    return min(found, key=lambda deal: (max(*deal[:-1], deal[-1] + head), -deal[-1]))
+
+
 def deal(p):
     """Every stage as a list of its layers, each the mixture's share in it.
 
@@ -508,9 +539,10 @@ def deal(p):
     while sum(dealt) > count:
         dealt[order[turn % pp]] -= 1
         turn += 1
+    if p.shape.placed_head > 0 and pp > 1:
+        dealt = beside_head(dealt, p.shape.placed_head, int(vpp * max(p.shape.losses - 1, 1)))
     stages = [[p.shape.moe_share] * n for n in dealt]
-    chunk = ceil(count / (pp * vpp))
-    sizes = [chunk - (max(dealt) - dealt[0])] + [chunk] * (pp - 1)
+    sizes = [dealt[0] // vpp] + [ceil(n / vpp) for n in dealt[1:]]
     leading, stage = int(p.shape.leading_dense), 0
     while leading > 0 and stage < pp:
         for i in range(min(leading, sizes[stage], len(stages[stage]))):
@@ -578,7 +610,7 @@ def exposed(p, stages, first):
     return (micro_batches if zero >= 2 else 1.0) * late + (micro_batches if often else 1.0) * early
 
 
-def update(p, stages):
+def updated(p, stages):
     """The optimizer's traffic over the largest shard, or over the host link."""
     dense, spread = replicas(p)
     sharded = p.options.zero >= 1
@@ -597,6 +629,14 @@ def update(p, stages):
     whole += s.layers * (s.attention_parameters + s.mlp_parameters)
     modelled = whole / times.tp * s.trained * step_bytes(p) / p.measured.device.memory_rate
     return seconds * over(times.update, modelled)
+
+
+def update(p, stages):
+    """The update, and what the host launches for every layer of the first stage and every rank that held a shard."""
+    dense, _ = replicas(p)
+    sharers = shards(p, dense)
+    together = len(stages[0]) * p.stack.gather_launches * sharers * p.device.launch
+    return updated(p, stages) + (together if p.options.zero >= 1 and sharers > 1 else 0.0)
 
 
 def transfer(p):

@@ -515,10 +515,10 @@ def test_the_readme_says_what_validate_prints(report):
         f"{round(overall['covered'], -2):,} of {round(overall['n'], -2):,} published runs",
         f"{100 * overall['median_ape']:.0f} % off in the median, {100 * overall['mape']:.0f} % in the mean",
         f"{100 * overall['interval80_coverage']:.0f} % inside their interval",
-        f"a sweep of {round(swept['covered'], -3):,} nanotron plans is half of the time off by more than 50 %",
+        f"a sweep of {round(swept['covered'], -3):,} nanotron plans is half of the time off by more than 45 %",
     ):
         assert words in said, words
-    assert swept["median_ape"] > 0.5
+    assert swept["median_ape"] > 0.45
 
 
 def test_table_and_per_run_file(tmp_path, capsys):

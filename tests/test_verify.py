@@ -113,15 +113,16 @@ SEVERAL = {"money.price.offers.low_usd", "money.price.offers.median_usd"}
 ALSO = {
     "dense": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
     | SEVERAL
-    | {"overlap.tp", "overlap.p2p", "parallelism.rank_order"},
+    | {"overlap.tp", "overlap.p2p", "parallelism.rank_order", "runtime.places_head"},
     "mixture": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
     | SEVERAL
-    | {"overlap.ep", "overlap.p2p", "parallelism.rank_order", "workload.shape.ffn", "workload.shape.mlp_bias"},
+    | {"overlap.ep", "overlap.p2p", "parallelism.rank_order", "runtime.places_head"}
+    | {"workload.shape.ffn", "workload.shape.mlp_bias"},
     "lora": {CAUSAL, FP8, NORM_BIAS, "parallelism.zero_scope"} | SEVERAL,
     "fsdp": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
     | SEVERAL
     | {"parallelism.zero_stage", "runtime.bytes_per_parameter.gathers_working_copy"},
-    "tied-stages": {OLDER, METHOD, CAUSAL, "overlap.p2p", "parallelism.rank_order", "parallelism.zero_scope"},
+    "tied-stages": {OLDER, METHOD, CAUSAL, "parallelism.rank_order", "parallelism.zero_scope"},
     "vision": {OLDER, METHOD, "workload.shape.embedding_width"},
 }
 """Question -> the same, where that plan does not depend on it: no dense MLP in a model of experts, one node, tp 1."""
@@ -312,6 +313,21 @@ def test_stages_cut_by_cost_count_the_head() -> None:
     equal = tuple(replace(stage, layers=4) for stage in plan.parallelism.stages)
     assert "layers_are_dealt" in _named(replace(plan, parallelism=replace(plan.parallelism, stages=equal)))
     assert "layers_are_dealt" in _named(replace(plan, runtime=replace(plan.runtime, balances_head=None)))
+
+
+def test_stages_placed_beside_the_head_give_it_room() -> None:
+    """As recipes of DeepSeek-V3 place 61 layers and one module over 8 stages; before 2025.07 nothing could."""
+
+    def deepseek(runtime: str) -> Plan:
+        pins = ["pp=8", "vpp=2", "ep=32", "micro=1", "recompute=full"]
+        return api.estimate("deepseek-v3", "dgx-b300:32", pins, batch=2048, runtime=runtime, mtp_layers=1).plans[0]
+
+    plan, older = deepseek("megatron-core"), deepseek("megatron-core@2025")
+    assert [stage.layers for stage in plan.parallelism.stages] == [8, 8, 8, 8, 8, 8, 8, 6]
+    assert violations(plan) == []
+    dealt = tuple(replace(stage, layers=n) for stage, n in zip(plan.parallelism.stages, (7, *[8] * 6, 7), strict=True))
+    assert "layers_are_dealt" in _named(replace(plan, parallelism=replace(plan.parallelism, stages=dealt)))
+    assert older.runtime.places_head is None and older.parallelism.stages == dealt
 
 
 def test_a_malformed_shape_is_told_and_nothing_else() -> None:

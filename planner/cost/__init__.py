@@ -1,7 +1,8 @@
 """The one cost model: pure functions from figures to figures, broadcasting over whatever the figures are."""
 
-from planner.cost.evaluate import StepCost, StepPasses, breakdown, evaluate, model_flops, passes, utilisation
+from planner.cost.evaluate import StepCost, StepPasses, breakdown, evaluate, passes
 from planner.cost.figures import Device, Grid, Layout, Network, Options, Shape, Stack
+from planner.cost.flops import model_flops, utilisation
 
 __all__ = [
     "Device",

@@ -29,9 +29,39 @@ def shapes(grid: Grid) -> tuple[Product, ...]:
     )
 
 
+def expanding(grid: Grid) -> Figure:
+    """Seconds to expand latents to queries, keys and values once more; 0 without latents."""
+    _, queries, keys, _ = shapes(grid)
+    again = products.trained_product(grid, queries).forward + products.trained_product(grid, keys).forward
+    return (grid.shape.kv_rank > 0) * again
+
+
 def matrix(grid: Grid) -> LayerPart:
     """Projections around attention: query/key/value in one product, or through latents, and the output projection."""
     return products.trained(grid, shapes(grid)).scaled(1.0 + grid.shape.cross_share)
+
+
+PRODUCTS = LayerPart(2.0, 5.0)
+"""Products with every score forward and backward; each pass takes its exponential once (arXiv 2307.08691)."""
+WIDTH = 256.0
+"""Widths of a head's query and value together that attention's rates are for. Wider heads gain nothing more."""
+
+
+def narrow_heads(grid: Grid) -> LayerPart:
+    """Factor on attention's time per FLOP in heads of d < 128: ``(1 + x 128 / d) / (1 + x)``, x the time of a score's
+    exponential over that of its products, which does not shrink with them.
+
+    Of FlashAttention-3 on H100, causal, 4,096 tokens, forward: 579 TFLOP/s at width 128, 420 at 64; of cuDNN 518 and
+    363 (arXiv 2407.08608, figure 5): 1.38 and 1.43 times as long a FLOP; by this 1.33. A slower kernel spends its time
+    on other things: FlashAttention-2 there 319 and 284, 1.12; by this, at 0.55 of the others' rate, 1.22.
+    """
+    narrower = np.maximum(WIDTH / (grid.shape.qk_dim + grid.shape.v_dim) - 1.0, 0.0)
+
+    def factor(products: Figure) -> Figure:
+        waits = grid.device.exponentials * grid.stack.attention * PRODUCTS.forward / products
+        return 1.0 + waits * narrower / (1.0 + waits)
+
+    return LayerPart(factor(PRODUCTS.forward), factor(PRODUCTS.backward))
 
 
 def kernel(grid: Grid) -> LayerPart:
@@ -39,20 +69,22 @@ def kernel(grid: Grid) -> LayerPart:
 
     Fused: ``2 tokens attended heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half cp / s)``: a
     context-parallel rank works on blocks of s / cp tokens (on whole sequences where heads are exchanged); the backward
-    pass does 2.5 times as many at a lower rate.
+    pass does 2.5 times as many at a lower rate. Narrow heads: :func:`narrow_heads`.
     Unfused: whole scores as products, and ~6.5 passes forward and ~11 backward over them in memory.
     """
     s, d, layout, stack = grid.shape, grid.device, grid.layout, grid.stack
     work = 2.0 * tokens(grid) * s.heads * (s.qk_dim + s.v_dim) / layout.tp * (1.0 + s.cross_share)
     blocks = np.where(s.context_exchanged > 0, 1.0, layout.cp)
     rate = d.attention_rate * stack.attention / (1.0 + d.attention_half * blocks / s.sequence)
-    fused = work * s.attended / rate
+    fused, slower = work * s.attended / rate, narrow_heads(grid)
     scores = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
     whole = work * s.attended_full / d.matrix_rate_16
     return LayerPart(
-        np.where(stack.fused_attention > 0, fused, whole + 6.5 * scores / d.memory_rate),
+        np.where(stack.fused_attention > 0, fused * slower.forward, whole + 6.5 * scores / d.memory_rate),
         np.where(
-            stack.fused_attention > 0, fused * 2.5 * d.attention_backward, 2.0 * whole + 11.0 * scores / d.memory_rate
+            stack.fused_attention > 0,
+            fused * slower.backward * 2.5 * d.attention_backward,
+            2.0 * whole + 11.0 * scores / d.memory_rate,
         ),
     )
 

@@ -32,7 +32,10 @@ class StepPasses:
         def take(figure: Figure) -> Figure:
             return figure[..., rows] if np.ndim(figure) and figure.shape[-1] > 1 else figure
 
-        layers = [Layer(take(x.forward), take(x.backward), take(x.selective), {}, take(x.hidden)) for x in self.layers]
+        layers = [
+            Layer(take(x.forward), take(x.backward), take(x.selective), {}, take(x.hidden), take(x.modules))
+            for x in self.layers
+        ]
         ends = [LayerPart(take(x.forward), take(x.backward)) for x in self.ends]
         return StepPasses((layers[0], layers[1]), (ends[0], ends[1]))
 
@@ -176,43 +179,3 @@ def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]
     parts["jitter"] = (t.flow.time + t.exposed) * (t.jitter - site)
     parts["overhead"] = grid.stack.step_overhead + 0.0 * parts["bubble"]
     return parts
-
-
-def model_flops(grid: Grid) -> Figure:
-    """FLOPs of a step as MFU counts them: thrice the forward products, attention in full, recomputation left out.
-
-    For the GPT block this is ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473);
-    causal masking is not deducted, mixtures count the experts that a token visits. Frozen weights (LoRA) have no
-    gradient: twice the forward products; the adapters' own, about a hundredth, are left out. Each module of multi-token
-    prediction is one more layer, and one more product with the head.
-    """
-    s = grid.shape
-    latent = s.kv_rank > 0
-    queries, values = s.heads * s.qk_dim, s.heads * s.v_dim
-    direct = s.hidden * (queries + s.kv_heads * (s.qk_dim + s.v_dim))
-    inner = np.where(s.query_rank > 0, s.query_rank, s.hidden)
-    low = s.hidden * (s.query_rank + s.kv_rank) + inner * queries + s.kv_latent * s.kv_up
-    attention = np.where(latent, low, direct) + values * s.hidden
-    attended = np.minimum(2.0 * s.attended, s.sequence)
-    scores = attended * s.heads * (s.qk_dim + s.v_dim)
-    mlp = (2.0 + s.gated) * s.hidden
-    moe = s.experts_per_token * s.expert_ffn + s.shared_ffn
-    body = s.layers - s.leading_dense
-    mixed = body * s.moe_share
-    products = s.layers * attention * (1.0 + s.cross_share)
-    products = products + mlp * ((s.layers - mixed) * s.ffn + mixed * moe)
-    products = products + mixed * s.experts * s.hidden + s.hidden * s.vocab * s.losses
-    scores = s.layers * scores * (1.0 + s.cross_share)
-    per_token = 2.0 * (2.0 + s.weight_gradient) * products + 6.0 * scores
-    return grid.layout.batch * s.sequence * per_token
-
-
-def utilisation(flops: float, seconds: float, peak: float) -> float:
-    """Model FLOPs utilisation (MFU): ``flops / seconds / peak``.
-
-    Arguments:
-        flops: Of a step, :func:`model_flops`.
-        seconds: Of a step.
-        peak: Dense FLOP/s of all accelerators together, in the precision of the products.
-    """
-    return flops / seconds / peak

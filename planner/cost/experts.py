@@ -64,16 +64,24 @@ expert, and the pieces are joined; backward its gradient and the probability's a
 core/transformer/moe/experts.py, TEGroupedMLP._apply_bias). The first product adds its own (TransformerEngine)."""
 
 
-def biased(grid: Grid) -> LayerPart:
-    """Seconds that experts' biases and clamped function take as kernels of their own:
+def apart(grid: Grid) -> LayerPart:
+    """Seconds that experts' clamped function and their biases take, where they have them, as kernels of their own:
     ``copies (clamped f / etp + biased h)`` bytes in 16 bit.
 
     None where 8-bit products fuse them (the same, TEGroupedMLP._is_fused_impl_supported: its kernel is for mxfp8).
     """
-    apart = grid.shape.biased_experts * (1.0 - grid.stack.fused_experts * grid.device.low_precision)
+    return clamping(grid) + BIASED.scaled(grid.shape.biased_experts * _unfused(grid) * grid.shape.hidden)
+
+
+def clamping(grid: Grid) -> LayerPart:
+    """Of that the clamped function's."""
+    return CLAMPED.scaled(grid.shape.clamped_experts * _unfused(grid) * grid.shape.expert_ffn / grid.layout.etp)
+
+
+def _unfused(grid: Grid) -> Figure:
+    """Seconds that a byte of every copy takes in kernels of its own; 0 where 8-bit products fuse them."""
     rate = grid.device.memory_rate / grid.stack.vector / elements.wide(grid)
-    each = apart * routed_copies(grid) / rate
-    return CLAMPED.scaled(each * grid.shape.expert_ffn / grid.layout.etp) + BIASED.scaled(each * grid.shape.hidden)
+    return (1.0 - grid.stack.fused_experts * grid.device.low_precision) * routed_copies(grid) / rate
 
 
 def shared_bytes(grid: Grid) -> Figure:

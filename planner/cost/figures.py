@@ -81,14 +81,19 @@ class Shape:
     """The same for kernels that do not skip masked positions: the whole sequence."""
     head_layers: Figure = 0.0
     """Layers that the head counts as where stages are cut by cost; 0 where every stage holds as many layers."""
+    placed_head: Figure = 0.0
+    """Whole layers that the head counts as where the last stage gives up layers for it; 0 where it does not. Whole, as
+    Megatron Core counts it (--account-for-loss-in-pipeline-split): less is not worth the memory of other stages."""
     cross_share: Figure
     """Share of the layers that also attend to an encoder."""
     experts: Figure
     experts_per_token: Figure
     expert_ffn: Figure
     shared_ffn: Figure
+    clamped_experts: Figure = 0.0
+    """1 if experts' function clamps what it reads (gpt-oss) ..."""
     biased_experts: Figure = 0.0
-    """1 if experts have biases and a function that clamps what it reads (gpt-oss)."""
+    """... and if their products have biases."""
     context_exchanged: Figure = 0.0
     """1 if context-parallel ranks exchange heads for the whole sequence (all-to-all) ..."""
     context_gathered: Figure = 0.0
@@ -140,6 +145,8 @@ class Device:
     """Reachable FLOP/s of the attention kernel, forward, long sequences."""
     attention_half: Figure
     attention_backward: Figure
+    exponentials: Figure = 0.0
+    """Time of a score's exponential over that of its two products, heads 128 wide."""
     memory_rate: Figure
     """Reachable B/s of memory-bound kernels."""
     launch: Figure
@@ -237,6 +244,8 @@ class Stack:
     """1 if the inputs of 8-bit products are kept in 8 bit for the backward pass."""
     update_bytes: Figure
     """Bytes per parameter of a rank's shard that copies of gradients take during the update."""
+    gather_launches: Figure = 0.0
+    """Launches a layer and rank that put gathered parameters together after the update, while nothing else runs."""
     gathers_working_copy: Figure
     """1 if weights live as sharded fp32 and a 16-bit copy is gathered layer by layer."""
     kernels_per_layer: Figure

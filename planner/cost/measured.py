@@ -139,7 +139,8 @@ def _scaled(layer: Layer, factor: LayerPart, communication: Figure) -> Layer:
     forward, backward = (
         sum((getattr(part, way) for part in parts.values()), start=0.0) for way in ("forward", "backward")
     )
-    return Layer(forward, backward, layer.selective * factor.forward, parts, layer.hidden)
+    modules = layer.modules * factor.forward
+    return Layer(forward, backward, layer.selective * factor.forward, parts, layer.hidden, modules)
 
 
 def update_factor(grid: Grid) -> Figure:

@@ -29,26 +29,35 @@ class StageSplit:
 
 
 def split(shape: Shape, layout: Layout) -> StageSplit:
-    """Layers by stage: ``ceil(L / (pp vpp)) vpp`` less the stage's share of the layers missing to a full split.
-
-    Where stages are cut by cost (a head that counts as n layers): :func:`by_cost`.
+    """Layers by stage: equally many (:func:`equal`), cut by cost (:func:`by_cost`), or placed beside the head
+    (:func:`placed`), as the runtime does.
     """
+    found = equal(shape, layout)
+    if np.any(shape.head_layers):
+        found = _where((shape.head_layers > 0) & (layout.pp > 1), by_cost(shape, layout), found)
+    if np.any(shape.placed_head):
+        found = _where((shape.placed_head > 0) & (layout.pp > 1), placed(shape, layout, found.last), found)
+    return found
+
+
+def _where(here: Figure, one: StageSplit, other: StageSplit) -> StageSplit:
+    """One split where the mask holds, the other elsewhere."""
+    return StageSplit(
+        np.where(here, one.first, other.first),
+        np.where(here, one.middle, other.middle),
+        np.where(here, one.last, other.last),
+    )
+
+
+def equal(shape: Shape, layout: Layout) -> StageSplit:
+    """``ceil(L / (pp vpp)) vpp`` less the stage's share of the layers missing to a full split."""
     chunks = layout.pp * layout.vpp
     full = np.ceil(shape.layers / chunks)
     missing = full * chunks - shape.layers
     each = np.floor(missing / layout.pp)
     rest = missing - each * layout.pp
     middle = full * layout.vpp - each
-    equal = StageSplit(middle - (rest >= 2), middle, middle - (rest >= 1) * (layout.pp > 1))
-    if not np.any(shape.head_layers):
-        return equal
-    cut = (shape.head_layers > 0) & (layout.pp > 1)
-    costed = by_cost(shape, layout)
-    return StageSplit(
-        np.where(cut, costed.first, equal.first),
-        np.where(cut, costed.middle, equal.middle),
-        np.where(cut, costed.last, equal.last),
-    )
+    return StageSplit(middle - (rest >= 2), middle, middle - (rest >= 1) * (layout.pp > 1))
 
 
 def by_cost(shape: Shape, layout: Layout) -> StageSplit:
@@ -62,35 +71,45 @@ def by_cost(shape: Shape, layout: Layout) -> StageSplit:
     return StageSplit(np.minimum(np.floor(share) + 1.0, most), np.minimum(np.ceil(share), most), most - before_last)
 
 
+def placed(shape: Shape, layout: Layout, most: Figure) -> StageSplit:
+    """The last stage holds b layers, at `most` as many as in an equal split, for which ``max(ceil((L - b) / (pp - 1)),
+    b + w)`` is least, a head counting as w; of several b the largest. No chunk is left without a layer.
+
+    What Megatron Core's layouts can say (Megatron-LM d98e8a64, core/transformer/pipeline_parallel_layer_layout.py);
+    recipes of DeepSeek-V3 and Kimi K2 are cut so (Megatron-Bridge 067f987d, recipes/deepseek, recipes/kimi).
+    """
+    layers, head, before = shape.layers, shape.placed_head, np.maximum(layout.pp - 1.0, 1.0)
+    share = np.floor((layers + head) / layout.pp)
+    rest = layers - before * share
+    last = np.where(rest + head < share + 1.0, rest, np.floor(share + 1.0 - head))
+    last = np.minimum(np.maximum(last, layout.vpp * np.maximum(shape.losses - 1.0, 1.0)), most)
+    each = np.ceil((layers - last) / before)
+    return StageSplit(each - (each * before > layers - last), each, last)
+
+
 def leading_layers(shape: Shape, layout: Layout, split: StageSplit) -> Figure:
     """Leading dense layers on the first stage: those of its first chunk."""
-    return np.minimum(shape.leading_dense, _first_chunk(shape, layout, split))
+    return np.minimum(shape.leading_dense, np.floor(split.first / layout.vpp))
 
 
 def whole_stage(shape: Shape, layout: Layout, split: StageSplit) -> Figure:
-    """Index of the first stage after the first that holds no leading layers: ``1 + ceil(beyond / ceil(L / (pp
-    vpp)))``.
-    """
-    beyond = np.maximum(shape.leading_dense - _first_chunk(shape, layout, split), 0.0)
-    return 1.0 + np.ceil(beyond / np.ceil(shape.layers / (layout.pp * layout.vpp)))
+    """First stage after the first that holds no leading layers: ``1 + ceil(beyond / ceil(middle / vpp))``."""
+    beyond = np.maximum(shape.leading_dense - np.floor(split.first / layout.vpp), 0.0)
+    return 1.0 + np.ceil(beyond / np.ceil(split.middle / layout.vpp))
 
 
-def _first_chunk(shape: Shape, layout: Layout, split: StageSplit) -> Figure:
-    """Layers of the first chunk: a full deal, less what the first stage is short of."""
-    return np.ceil(shape.layers / (layout.pp * layout.vpp)) - (split.middle - split.first)
-
-
-def stage_layers(layers: int, pp: int, vpp: int, head_layers: float = 0.0) -> list[int]:
-    """Layers of every stage, in order: :func:`split` written out."""
-    if head_layers and pp > 1:
-        ends = [min(math.floor(r * ((layers + head_layers) / pp)) + 1, layers) for r in range(1, pp)]
+def stage_layers(shape: Shape, layout: Layout) -> list[int]:
+    """Layers of every stage of one plan, in order: :func:`split` written out."""
+    layers, pp = int(shape.layers), int(layout.pp)
+    if shape.head_layers and pp > 1:
+        ends = [min(math.floor(r * ((layers + shape.head_layers) / pp)) + 1, layers) for r in range(1, pp)]
         return [end - start for start, end in pairwise((0, *ends, layers))]
-    full = -(-layers // (pp * vpp)) * vpp
-    each, rest = divmod(full * pp - layers, pp)
-    dealt = [full - each] * pp
-    for short in [pp - 1, 0, *range(pp - 2, 0, -1)][:rest]:
-        dealt[short] -= 1
-    return dealt
+    dealt = split(shape, layout)
+    first, middle, last = int(dealt.first), int(dealt.middle), int(dealt.last)
+    if pp <= 2:
+        return [first, last][:pp]
+    short = first + (pp - 2) * middle + last - layers
+    return [first, *[middle] * (pp - 2 - short), *[middle - 1] * short, last]
 
 
 def micro_batches(layout: Layout) -> Figure:
@@ -159,7 +178,8 @@ def layer_time(grid: Grid, layer: Layer) -> LayerTime:
     """
     options = grid.options
     share = options.recompute_layers
-    again = share * layer.forward + options.recompute_selective * (1.0 - share) * layer.selective
+    selected = options.recompute_selective * (layer.selective + options.recompute_modules * layer.modules)
+    again = share * layer.forward + (1.0 - share) * selected
     if not np.any(options.ep_overlap):
         return LayerTime(layer.forward, layer.backward + again, again)
     alone = np.minimum(grid.layout.pp / micro_batches(grid.layout), 1.0) * layer.hidden

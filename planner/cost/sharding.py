@@ -182,7 +182,7 @@ def data_parallel_traffic(
 
 def update(grid: Grid, split: StageSplit) -> Figure:
     """Seconds of the optimizer step: its traffic over this rank's shard, or over the host link when states live
-    there, or in part over expanded memory.
+    there, or in part over expanded memory; and of :func:`putting_together` what shards of it give.
     """
     layout, options, s = grid.layout, grid.options, grid.shape
     first, middle, last = stage_parameters(grid, split)
@@ -198,4 +198,15 @@ def update(grid: Grid, split: StageSplit) -> Figure:
     on_device = hierarchy.update(grid) * measured.update_factor(grid)
     moved = elements.gradient_wire(grid) + elements.parameter_wire(grid) + elements.step_bytes(grid)
     on_host = moved / grid.device.host_bandwidth
-    return parameters * np.where(options.offload > 0, on_host, on_device)
+    return parameters * np.where(options.offload > 0, on_host, on_device) + putting_together(grid, split, r)
+
+
+def putting_together(grid: Grid, split: StageSplit, r: Replicas) -> Figure:
+    """Seconds that the host takes to put gathered parameters together slice by slice: ``layers ranks launches`` a step.
+
+    A gather into lists has one slice for each tensor and rank; each is cut out of its parameter, selected from what
+    arrived, and copied (huggingface/nanotron 069c21cf, optim/zero.py, _all_gather_params; pytorch,
+    ProcessGroupNCCL::allgather).
+    """
+    launches = split.first * grid.stack.gather_launches * (r.dense_shards > 1) * r.dense_shards
+    return (grid.options.zero >= 1) * launches * grid.device.launch

@@ -7,7 +7,7 @@ construction.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -75,6 +75,8 @@ class Layer:
     """What both passes are made of; left out where only totals are needed."""
     hidden: Figure = 0.0
     """Seconds that both passes take longer where no other micro-batch runs beside them."""
+    modules: Figure = 0.0
+    """To compute again what recomputed modules drop besides: what latents expand to, and the MLP's function."""
 
 
 def _total(values: list[Figure]) -> Figure:
@@ -110,7 +112,8 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
     routed = experts.matrix(grid)
     attention_bytes = attention.vector_bytes(grid)
     dense_bytes = mlp_vector_bytes(grid, s.ffn)
-    routed_bytes, apart = experts.vector_bytes(grid) + experts.shared_bytes(grid), experts.biased(grid)
+    routed_bytes, apart = experts.vector_bytes(grid) + experts.shared_bytes(grid), experts.apart(grid)
+    expanding, clamps = attention.expanding(grid), experts.clamping(grid).forward
     width = (1.0 + s.gated) * grid.device.element * tokens(grid) / grid.layout.tp
 
     def build(moe: Figure) -> Layer:
@@ -136,8 +139,9 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
             / grid.device.memory_rate
             + stack.drops_linear * stack.selective_recompute * matrix.forward
         )
+        modules = expanding + moe * clamps + (1.0 - stack.drops_activation) * activation / grid.device.memory_rate
         hidden = LayerPart(exchange - exchanged.forward, exchange - exchanged.backward).scaled(moe)
-        return _floored(grid, parts, again, moe, hidden)
+        return replace(_floored(grid, parts, again, moe, hidden), modules=modules)
 
     return build(0.0 * share), build(share)
 

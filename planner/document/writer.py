@@ -29,7 +29,10 @@ def write(found: Solution, rank: int) -> schema.Plan:
         generator=schema.Generator(version=__version__, seed=0, inputs=_inputs(found)),
         workload=workload_section(found.request),
         cluster=cluster_section(found),
-        runtime=replace(runtime_section(found.request, found.precision, found.offload), older=found.older),
+        runtime=replace(
+            runtime_section(found.request, found.precision, found.offload, several=found.parallelism.pp > 1),
+            older=found.older,
+        ),
         parallelism=found.parallelism,
         batch=found.batch,
         precision=found.precision,
@@ -78,8 +81,10 @@ def workload_section(request: Request) -> schema.WorkloadSection:
     )
 
 
-def runtime_section(request: Request, precision: str, offload: bool) -> schema.RuntimeSection:
-    """The training framework, with what it keeps and sends in a precision (:mod:`planner.cost.elements`)."""
+def runtime_section(request: Request, precision: str, offload: bool, several: bool) -> schema.RuntimeSection:
+    """The training framework, with what it keeps and sends in a precision (:mod:`planner.cost.elements`), and how it
+    cuts `several` stages.
+    """
     runtime, narrowest = request.runtime, binding.element(precision)
     held = runtime.parameter_bytes and max(runtime.parameter_bytes, narrowest)
     frozen_in_8_bit = request.workload.method.kind == "lora" and precision in binding.LOW_PRECISION
@@ -96,4 +101,5 @@ def runtime_section(request: Request, precision: str, offload: bool) -> schema.R
         },
         offload_needs_zero=(offload and runtime.offload_needs_zero) or None,
         balances_head=runtime.balances_head or None,
+        places_head=(several and binding.places_head(runtime, request.workload.model)) or None,
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from planner.base.errors import WrongQuestion
+from planner.cost import flops
 from planner.cost.algorithms import HOPS, OPERATIONS, PROTOCOLS, CollectiveLibrary, Protocol
 from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network, NetworkDimension, Shape, Stack
 from planner.cost.software import Software
@@ -71,7 +72,7 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
     qk = latent.nope_dim + latent.rope_dim if latent else model.head_dim
     held_per_layer = counted.attention_per_layer + counted.norms_per_layer + counted.extra_per_layer
     cross = model.layers / counted.layers if model.encoder_layers else 0.0
-    return Shape(
+    made = Shape(
         layers=counted.layers + workload.mtp_layers,
         leading_dense=leading,
         moe_share=counted.moe_layers / max(counted.layers - leading, 1),
@@ -97,6 +98,7 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
         experts_per_token=moe.experts_per_token if moe else 0,
         expert_ffn=moe.ffn if moe else 0,
         shared_ffn=moe.shared_ffn if moe else 0,
+        clamped_experts=float(moe is not None and model.activation == "clamped-swiglu"),
         biased_experts=float(moe is not None and moe.expert_bias),
         context_exchanged=float(context.algorithm(workload) == "a2a"),
         context_gathered=float(context.algorithm(workload) == "all_gather"),
@@ -116,6 +118,13 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
         master_bytes=workload.optimizer.master_bytes,
         step_bytes=workload.optimizer.step_bytes,
     )
+    return replace(made, placed_head=float(round(flops.head_share(made)))) if places_head(runtime, model) else made
+
+
+def places_head(runtime: Runtime | None, model: Model) -> bool:
+    """Whether the runtime's last stage gives up layers for the head: only where any stage can take any layer."""
+    alike = not model.encoder_layers and (model.moe is None or model.moe.every == 1)
+    return runtime is not None and runtime.places_head and alike
 
 
 def head_layers(model: Model) -> float:
@@ -179,6 +188,7 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
         attention_rate=(peak[_PEAK_OF[precision]] if whole else sixteen) * reached.attention * capped,
         attention_half=reached.attention_half,
         attention_backward=reached.attention_backward,
+        exponentials=reached.exponentials,
         memory_rate=accelerator.memory_bandwidth * reached.memory,
         launch=reached.launch,
         memory=accelerator.memory,
@@ -399,6 +409,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation
         drops_norms=float("norms" in drops),
         drops_linear=float("linear-half" in drops),
         drops_kernel=float("kernel-output" in drops),
+        gather_launches=runtime.gather_launches,
         gathers_working_copy=float(runtime.gathers_working_copy),
         kernels_per_layer=reached.launches or runtime.kernels_per_layer,
         expert_launches=reached.expert_launches,

@@ -100,8 +100,7 @@ def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema
     layout, options = candidate.layout, candidate.options
     zero = options.sharding.zero
     shards = int(sharding.replicas(grid).dense_shards) if zero else 1
-    shape = prepared.figures.shape
-    layers = pipeline.stage_layers(int(shape.layers), layout["pp"], layout["vpp"], float(shape.head_layers))
+    layers = pipeline.stage_layers(grid.shape, grid.layout)
     schedule: schema.Schedule = "none" if layout["pp"] == 1 else ("1f1b" if layout["vpp"] == 1 else "interleaved-1f1b")
     return schema.Parallelism(
         tp=layout["tp"],

@@ -106,7 +106,7 @@ def _elsewhere(
         asked = replace(request, runtime=runtime, release=release)
         return _figures(asked, reached(catalog, request.cluster.accelerator, runtime, release), precisions, {}, 0.0)
 
-    older = under(request.runtime, request.older) if request.older else None
+    older = under(request.runtime.at(request.older), request.older) if request.older else None
     return older, tuple(under(*runtime) for runtime in plausible(catalog, request))
 
 

@@ -26,6 +26,9 @@ class AcceleratorEfficiency(Entry):
     """Sequence length at which the attention kernel reaches half of that."""
     attention_backward: float = 1.41
     """How much slower per FLOP the attention kernel's backward pass is."""
+    exponentials: float = 0.0
+    """Time of a score's exponential over that of its two products, in heads 128 wide: what narrower heads wait for
+    (matrix FLOPs a clock and compute unit over 8,192, where a unit takes 16 exponentials a clock). 0: not known."""
     memory: float
     """Reachable fraction of the memory bandwidth by element-wise kernels."""
     launch: float

@@ -226,8 +226,8 @@ class Runtime(Entry):
     axes: dict[str, tuple[int | str | bool, ...] | Literal["any"]]
     """Axis -> the values it can express, or "any"; an axis that is missing is fixed at its neutral value."""
     since: dict[str, Annotated[str, Field(pattern=r"^20\d\d\.(0[1-9]|1[0-2])$")]] = field(default_factory=dict)
-    """Year and month since when it can express an axis, or a value of it (``cp``, ``recompute=selective``): earlier
-    releases cannot."""
+    """Year and month since when it can express an axis, a value of it (``cp``, ``recompute=selective``) or
+    ``places_head``: earlier releases cannot."""
     uneven_stages: bool
     """Whether pipeline stages may hold different numbers of layers."""
     offload_needs_zero: tuple[Literal[0, 1, 2, 3], ...] = ()
@@ -267,6 +267,9 @@ class Runtime(Entry):
     """Inputs of 8-bit matrix products are kept for the backward pass as they were cast, one byte each."""
     update_bytes: NotNegative = 0.0
     """Bytes per parameter of a rank's optimizer shard that flat copies of gradients take during the update."""
+    gather_launches: NotNegative = 0.0
+    """Launches of the host a layer and rank when gathered parameters are put together tensor by tensor, rank by rank,
+    after the update, while nothing else runs."""
     selective_recompute: tuple[Literal["scores", "activation", "norms", "linear-half", "kernel-output"], ...] = (
         "scores",
     )
@@ -279,6 +282,8 @@ class Runtime(Entry):
     """Its micro-batch counts sequences of one device, whatever the devices share (MaxText)."""
     balances_head: bool = False
     """Stages are cut by cost with the head counted: the last one holds fewer layers."""
+    places_head: bool = False
+    """Stages can hold any number of layers: the last one gives up as many for the head as shortens the slowest."""
 
     @property
     def known_as(self) -> tuple[str, ...]:
@@ -300,7 +305,8 @@ class Runtime(Entry):
             if axis not in late
         }
         scopes = tuple(scope for scope in self.zero_scope if f"zero_scope={scope}" not in late)
-        return replace(self, axes=axes, zero_scope=scopes)
+        places_head = self.places_head and "places_head" not in late
+        return replace(self, axes=axes, zero_scope=scopes, places_head=places_head)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,6 +45,8 @@ class RuntimeSection(Record):
     do."""
     balances_head: bool | None = None
     """Whether pipeline stages are cut by cost with the head counted; only in documents where they are."""
+    places_head: bool | None = None
+    """Whether the last stage gives up layers for the head; only in documents where it may."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -182,6 +182,7 @@ ABSENT = (
     "rotary",
     "mtp_layers",
     "balances_head",
+    "places_head",
     "older",
     "offload_needs_zero",
     "ep",

@@ -96,6 +96,7 @@ def of_plan(plan: Plan) -> dict[str, str]:
         "sequence_parallel": int(cut.sequence_parallel),
         "activation_recompute": _recompute(plan),
         "precision": plan.precision,
+        "notes": "stages placed by layout" if plan.runtime.places_head else "",
         **_shape(shape),
     }
     return {column: str(value) for column, value in row.items() if value not in (None, "")}

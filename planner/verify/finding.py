@@ -87,21 +87,18 @@ class Claim:
     def placed(self) -> tuple[tuple[LayerShape, ...], ...]:
         """The layers of every pipeline stage, in the model's order.
 
-        Chunk v of stage i is the ``(v pp + i)``-th of the model and has ``ceil(L / (pp vpp))`` layers. The first stage
-        is short in its first chunk (where the embedding is), every other in its last.
+        Chunk v of stage i is the ``(v pp + i)``-th of the model; a stage's chunks differ by one layer at most. The
+        first stage is short in its first chunks (where the embedding is), every other in its last.
         """
         p, every = self.plan.parallelism, self.layers
-        full = -(-len(every) // (p.pp * p.vpp)) if p.vpp > 1 else len(every)
-        left = [stage.layers for stage in p.stages]
-        placed: list[list[LayerShape]] = [[] for _ in left]
+        placed: list[list[LayerShape]] = [[] for _ in p.stages]
         start = 0
         for chunk in range(p.vpp):
-            for index in range(len(left)):
-                later = (p.vpp - 1) * full if (chunk, index) == (0, 0) else 0
-                n = min(full, max(left[index] - later, 0))
-                placed[index] += every[start : start + n]
-                left[index] -= n
-                start += n
+            for index, stage in enumerate(p.stages):
+                each, more = divmod(stage.layers, p.vpp)
+                longer = chunk >= p.vpp - more if index == 0 else chunk < more
+                placed[index] += every[start : start + each + longer]
+                start += each + longer
         return tuple(tuple(stage) for stage in placed)
 
 

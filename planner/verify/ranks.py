@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from planner.schema.plan import Parallelism, Plan
+from planner.verify import model
 from planner.verify.finding import Check, Claim
 
 MOST_DIMENSIONS = 4
@@ -102,7 +103,8 @@ def schedule_is_named(c: Claim) -> Iterator[str]:
 def layers_are_dealt(c: Claim) -> Iterator[str]:
     """One entry a stage, all layers dealt, no chunk empty, no stage more than one layer short of a full deal.
 
-    A full deal is ``ceil(L / (pp vpp)) vpp`` layers. A runtime that counts the head: :func:`cut_by_cost`.
+    A full deal is ``ceil(L / (pp vpp)) vpp`` layers. A runtime that counts the head: :func:`cut_by_cost`; one whose
+    last stage gives up layers for it: :func:`placed_beside_head`.
     """
     p, total = c.plan.parallelism, len(c.layers)
     dealt = [stage.layers for stage in p.stages]
@@ -114,6 +116,11 @@ def layers_are_dealt(c: Claim) -> Iterator[str]:
     if c.plan.runtime.balances_head and p.pp > 1:
         if dealt != (cut := cut_by_cost(c)):
             yield f"stages of {dealt} layers; cut by cost with the head they hold {cut}"
+    elif c.plan.runtime.places_head and p.pp > 1:
+        if total < p.pp * p.vpp or -total % (p.pp * p.vpp) >= p.pp:
+            yield f"{total} layers over {p.pp * p.vpp} chunks: some stage would be short of more than one"
+        elif dealt != (cut := placed_beside_head(c)):
+            yield f"stages of {dealt} layers; placed with the head counted they hold {cut}"
     elif any(n not in (full, full - 1) or n < p.vpp for n in dealt):
         yield f"stages of {dealt} layers: each should have {full}, or one less, and at least vpp {p.vpp}"
 
@@ -126,6 +133,25 @@ def cut_by_cost(c: Claim) -> list[int]:
     share = (total + m.vocab / (4 * m.heads * m.head_dim + 3 * m.ffn)) / p.pp
     begins = [next(stage for stage in range(p.pp) if before <= (stage + 1) * share) for before in range(total)]
     return [begins.count(stage) for stage in range(p.pp)]
+
+
+def placed_beside_head(c: Claim) -> list[int]:
+    """Layers of each stage where the slowest is as fast as it can be, the head counting as ``w = L H / (P + S)`` of
+    them: products with the head over those with all layers, scores that a causal mask leaves included, in whole layers.
+
+    The last holds at least one layer a chunk and module of multi-token prediction, and at most what it would otherwise;
+    what a full deal of the others lacks is taken from the first, then from the back.
+    """
+    p, m, total = c.plan.parallelism, c.model, len(c.layers)
+    modules = c.plan.workload.mtp_layers or 0
+    counted, head = model.work(m, c.plan.workload.sequence, modules), (1 + modules) * m.vocab * m.hidden
+    weight = round(total * head / (counted.products - head + counted.scores / (2 if m.causal else 1)))
+    most = total // p.pp
+    least = min(p.vpp * max(modules, 1), most)
+    last = min(range(least, most + 1), key=lambda n: (max(-(-(total - n) // (p.pp - 1)), n + weight), -n))
+    each, more = divmod(total - last, p.pp - 1)
+    before = [each + 1] * more + [each] * (p.pp - 1 - more)
+    return [*(before[-1:] + before[:-1] if more else before), last]
 
 
 def stages_are_cut_alike(c: Claim) -> Iterator[str]:

@@ -17,7 +17,14 @@ from planner.calibration.runs import columns, dates, impossible, names
 from planner.calibration.runs.cells import Unpredictable, number, required, whole
 from planner.calibration.runs.run import Run
 from planner.calibration.runs.trained import model_of, step_time
-from planner.calibration.runs.variants import by_deepspeed, gradients, mode_of, stated_options, variants
+from planner.calibration.runs.variants import (
+    RunVariant,
+    by_deepspeed,
+    gradients,
+    mode_of,
+    stated_options,
+    variants,
+)
 from planner.catalog import Catalog
 from planner.models.workload import library, workload
 from planner.schema.hardware import Cluster, Runtime
@@ -156,9 +163,18 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         known_as=known.known_as,
         gradients=gradients(row, catalog, runtime),
         update_bytes=catalog.runtime("deepspeed").update_bytes if by_deepspeed(row, runtime) else 0.0,
+        head_placed=_placed(row, readings, known.at(year), inferred),
         variants=readings,
         inferred=tuple(inferred),
     )
+
+
+def _placed(row: Mapping[str, str], readings: Sequence[RunVariant], known: Runtime, inferred: list[str]) -> bool:
+    """Whether stages were placed by a layout that gives the head room: as the notes say, else not."""
+    stated = "stages placed by layout" in (row.get("notes") or "")
+    if known.places_head and not stated and any(each.layout["pp"] > 1 for each in readings):
+        inferred.append("stages: of as many layers each")
+    return stated
 
 
 def _software(row: Mapping[str, str], catalog: Catalog) -> tuple[Runtime, str, list[str]]:

@@ -61,6 +61,8 @@ class Run:
     """Bytes per parameter that copies of gradients take during the update, where another framework shards."""
     in_allocator: bool = False
     """Whether the memory measured is what the framework's allocator held: context and communicators are beside it."""
+    head_placed: bool = False
+    """Whether its stages were placed by a layout that gives the head room."""
     variants: tuple[RunVariant, ...] = ()
     """Readings of the plan; empty for families without layouts (:mod:`planner.calibration.runs.other_families`)."""
     batch: int = 0
@@ -90,5 +92,5 @@ class NotStated(Exception):
 def shape(run: Run, runtime: Runtime | None) -> Shape:
     """The figures of a transformer run's workload; an encoder computes logits at masked positions only."""
     assert run.workload is not None
-    made = binding.shape(run.workload, runtime)
+    made = binding.shape(run.workload, runtime and replace(runtime, places_head=run.head_placed))
     return replace(made, vocab=made.vocab * MASKED) if run.family == "encoder" else made

@@ -116,7 +116,8 @@ def grid_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = (
 
 def _figures(plan: Plan, catalog: Catalog, place: Cluster, work: Workload) -> Figures:
     """What the cost functions read of a pool."""
-    runtime, release = catalog.runtime(plan.runtime.name), plan.runtime.release
+    release = plan.runtime.release
+    runtime = catalog.runtime(plan.runtime.name).at(release)
     fitted = reached(catalog, place.accelerator, runtime, release)
     profile = profiles.fit(overlay.read(catalog), work, place.accelerator.id, plan.precision)
     return Figures(

@@ -1,0 +1,70 @@
+"""Multiply-adds of a token, and FLOPs of a step as MFU counts them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost.figures import Figure, Grid, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class TokenWork:
+    """Multiply-adds of one token's forward pass."""
+
+    products: Figure
+    """With the matrices of all layers."""
+    scores: Figure
+    """With every position that it attends to, in all layers."""
+    head: Figure
+    """With the output projection, once for each loss."""
+
+
+def token_work(s: Shape) -> TokenWork:
+    """Of a token of one sequence, causal masks deducted; mixtures count the experts that a token visits."""
+    latent = s.kv_rank > 0
+    queries, values = s.heads * s.qk_dim, s.heads * s.v_dim
+    direct = s.hidden * (queries + s.kv_heads * (s.qk_dim + s.v_dim))
+    inner = np.where(s.query_rank > 0, s.query_rank, s.hidden)
+    low = s.hidden * (s.query_rank + s.kv_rank) + inner * queries + s.kv_latent * s.kv_up
+    attention = np.where(latent, low, direct) + values * s.hidden
+    mlp = (2.0 + s.gated) * s.hidden
+    moe = s.experts_per_token * s.expert_ffn + s.shared_ffn
+    body = s.layers - s.leading_dense
+    mixed = body * s.moe_share
+    products = s.layers * attention * (1.0 + s.cross_share)
+    products = products + mlp * ((s.layers - mixed) * s.ffn + mixed * moe) + mixed * s.experts * s.hidden
+    scores = s.layers * s.attended * s.heads * (s.qk_dim + s.v_dim) * (1.0 + s.cross_share)
+    return TokenWork(products, scores, s.hidden * s.vocab * s.losses)
+
+
+def head_share(s: Shape) -> Figure:
+    """Layers, of the mean one, that the head's forward products are as many as."""
+    work = token_work(s)
+    return s.layers * work.head / (work.products + work.scores)
+
+
+def model_flops(grid: Grid) -> Figure:
+    """FLOPs of a step as MFU counts them: thrice the forward products, attention in full, recomputation left out.
+
+    For the GPT block this is ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473);
+    causal masking is not deducted. Frozen weights (LoRA) have no gradient: twice the forward products; the adapters'
+    own, about a hundredth, are left out. Each module of multi-token prediction is one more layer, and one more product
+    with the head.
+    """
+    s, work = grid.shape, token_work(grid.shape)
+    unmasked = work.scores * np.minimum(2.0 * s.attended, s.sequence) / s.attended
+    per_token = 2.0 * (2.0 + s.weight_gradient) * (work.products + work.head) + 6.0 * unmasked
+    return grid.layout.batch * s.sequence * per_token
+
+
+def utilisation(flops: float, seconds: float, peak: float) -> float:
+    """Model FLOPs utilisation (MFU): ``flops / seconds / peak``.
+
+    Arguments:
+        flops: Of a step, :func:`model_flops`.
+        seconds: Of a step.
+        peak: Dense FLOP/s of all accelerators together, in the precision of the products.
+    """
+    return flops / seconds / peak
