@@ -25,7 +25,6 @@ from typing import Any
 from planner import catalog, document
 from planner.api import buying, plan_sources, plans, rechecking
 from planner.base.errors import ClusterwrightError, DocumentChanged
-from planner.schema.images import ImagePlan
 from planner.schema.record import DIGEST, Record
 from planner.schema.study import StudyResult
 
@@ -118,7 +117,7 @@ def seen_by(table: dict[str, Any]) -> str:
         by = "verify"
         plan_sources.consistent(found)
         by = "recheck"
-        if not isinstance(found, StudyResult | ImagePlan):
+        if not isinstance(found, StudyResult):
             rechecking.check(found, catalog.load(), "file")
     except ClusterwrightError:
         return by

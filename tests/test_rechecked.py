@@ -87,7 +87,7 @@ def _on(cluster: dict[str, Any], node: str) -> dict[str, Any]:
     return {**cluster, "pools": [{**pool, "node": node} for pool in cluster["pools"]]}
 
 
-@pytest.mark.parametrize("kind", ["plan set", "several pools"])
+@pytest.mark.parametrize("kind", ["plan set", "several pools", "images"])
 def test_changes_of_a_leaf_are_seen(kind: str) -> None:
     """A sample of what ``python -m benchmarks.corruptions`` does: 99 % by the digest, 95 % without it."""
     found = corruptions.corrupt(kind, seed=7, most=40)
@@ -112,10 +112,26 @@ def test_a_set_of_before_states_no_question() -> None:
         rechecking.check(document.parse_document({k: v for k, v in table.items() if k != "digest"}, "x"), KNOWN, "x")
 
 
-def test_shares_of_images_are_asked_again_in_full() -> None:
-    found = corruptions.made("images")
-    with pytest.raises(WrongQuestion, match="of kind image-plan: ask again instead"):
-        rechecking.check(found, KNOWN, "images.json")
+OWN_NODES = 'name = "lab"\nnode = "dgx-a100-40gb"\ncount = 2\n'
+
+
+def test_shares_of_images_are_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own, file = tmp_path / "own.toml", tmp_path / "images.json"
+    own.write_text(OWN_NODES, encoding="utf-8")
+    asked = f"plan resnet50 --cluster {own} --cluster dgx-h100:1@b --batch 512 --oom-risk 1% -o {file}"
+    assert ask(capsys, asked).code == 0
+    assert str(tmp_path) not in file.read_text(encoding="utf-8")
+    answer = ask(capsys, f"explain {file} --recheck --cluster {own}")
+    assert (answer.code, answer.err, "figures are what this catalog" in answer.out) == (0, "", True)
+    answer = ask(capsys, f"explain {file} --recheck")
+    assert (answer.code, "lab" in answer.err) == (2, True)
+    table = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**table, "even_step_s": 1.0}), encoding="utf-8")
+    answer = ask(capsys, f"explain {file} --recheck --cluster {own}")
+    assert (answer.code, "even_step_s: 1 in the document" in answer.err) == (1, True)
+    del table["question"], table["digest"]
+    with pytest.raises(WrongQuestion, match="before shares of images stated their question"):
+        rechecking.check(document.parse_document(table, "old"), KNOWN, "old")
 
 
 # ---- every document that is written is explained ---------------------------------------------------------------------

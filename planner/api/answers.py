@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from planner import planning
 from planner.api import learning
 from planner.base.errors import WrongQuestion
-from planner.catalog import load
+from planner.catalog import Catalog, cluster_from_file, load
 from planner.models import families, workload
 from planner.planning import contingency
 from planner.question import pools
@@ -25,7 +26,8 @@ from planner.question.reading import (
     request,
     several,
 )
-from planner.schema.images import ImagePlan
+from planner.schema.hardware import Cluster
+from planner.schema.images import ImagePlan, ImageQuestion
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 from planner.site import folder
@@ -115,8 +117,11 @@ def counts_images(model: str) -> bool:
     return model in families.networks() and model not in workload.library()
 
 
-def images(network: str, cluster: Named | Sequence[Named], options: PlanOptions) -> ImagePlan:
-    """The shortest data-parallel step of a convolutional network over one or several pools.
+def images(
+    network: str, cluster: Named | Sequence[Named], options: PlanOptions, *, known: Catalog | None = None
+) -> ImagePlan:
+    """The shortest data-parallel step of a convolutional network over one or several pools; the catalog of the options
+    is read unless it is `known`.
 
     Raises:
         WrongQuestion: a name or a value that cannot be, or something that images know nothing of.
@@ -131,7 +136,7 @@ def images(network: str, cluster: Named | Sequence[Named], options: PlanOptions)
                 f"--{name.replace('_', '-')}: {network} is trained data-parallel, by images; "
                 "that takes --batch, --precision, --oom-risk, --accelerators, --link, --fabric and --catalog"
             )
-    known, named = load(options.catalog, options.site), listed(cluster)
+    known, named = known or load(options.catalog, options.site), listed(cluster)
     if not named and options.accelerators is None:
         raise WrongQuestion("on what? --cluster dgx-a100-40gb:4, or --accelerators A100:4,V100:8")
     bases = _bases(known, named, options)
@@ -141,7 +146,7 @@ def images(network: str, cluster: Named | Sequence[Named], options: PlanOptions)
         raise WrongQuestion(f"--precision {options.precision}: {network} in one of {', '.join(parts.PRECISIONS)}")
     left = [(f"batch of {batch:,} images", "the model's default", "--batch")] if options.batch is None else []
     left += [("fp16", "what all such accelerators have", "--precision")] if options.precision is None else []
-    return sharing.plan(
+    found = sharing.plan(
         known,
         network,
         pools.pools(bases, [(None, "")] * len(bases), options.link),
@@ -150,6 +155,28 @@ def images(network: str, cluster: Named | Sequence[Named], options: PlanOptions)
         oom_risk=parse_risk(options.oom_risk),
         inputs=_inputs(known, model, named),
         assumptions=(*left, *_meant(known, options, bases)),
+    )
+    return replace(found, question=_of_images(known, named, options, batch))
+
+
+def _of_images(known: Catalog, named: Sequence[Named], options: PlanOptions, batch: int) -> ImageQuestion:
+    """The question about images as its document states it: clusters of one's own by their names."""
+
+    def called(each: Named) -> str:
+        if isinstance(each, Cluster):
+            return each.name or each.node.id
+        path = Path(each).expanduser()
+        return called(cluster_from_file(path, known)) if path.suffix == ".toml" else str(each)
+
+    return ImageQuestion(
+        clusters=tuple(map(called, named)),
+        accelerators=options.accelerators,
+        links=tuple(options.link),
+        fabric=options.fabric,
+        region=options.region,
+        batch=None if options.batch is None else batch,
+        precision=options.precision,
+        oom_risk=parse_risk(options.oom_risk),
     )
 
 

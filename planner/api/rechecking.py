@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner import document
-from planner.api import repricing
+from planner.api import answers, repricing
 from planner.api.plan_sources import Kept, consistent
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.version import __version__
 from planner.catalog import Catalog
+from planner.question.reading import PlanOptions
 from planner.schema.hardware import Cluster
+from planner.schema.images import ImagePlan
 from planner.schema.plan import Generator, Plan, PlanSet
 from planner.schema.procurement import Alternative, Procurement
 
@@ -82,6 +84,8 @@ def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
             generator=Generator(version=__version__, seed=0, inputs={**found.generator.inputs, **catalogs}),
             alternatives=tuple(_offered(each, catalog, where, own) for each in found.alternatives),
         )
+    if isinstance(found, ImagePlan):
+        return _images(found, catalog, where, own)
     raise WrongQuestion(f"{where}: --recheck is of plans and offers; this is of kind {found.kind}: ask again instead")
 
 
@@ -92,6 +96,21 @@ def _offered(each: Alternative, catalog: Catalog, where: str, own: Sequence[Clus
         for job in each.workloads
     ]
     return replace(each, workloads=tuple(jobs))
+
+
+def _images(found: ImagePlan, catalog: Catalog, where: str, own: Sequence[Cluster]) -> ImagePlan:
+    """The shares of images that the question has today."""
+    asked, files = found.question, {each.name: each for each in own}
+    if asked is None:
+        raise WrongQuestion(f"{where}: it was written before shares of images stated their question: ask again instead")
+    options = PlanOptions(
+        fabric=asked.fabric, region=asked.region, batch=asked.batch, precision=asked.precision,
+        oom_risk=asked.oom_risk, accelerators=asked.accelerators, link=asked.links,
+    )  # fmt: skip
+    made = answers.images(found.model, [files.get(name, name) for name in asked.clusters], options, known=catalog)
+    inputs = {name: of for name, of in made.generator.inputs.items() if not name.startswith("cluster ")}
+    inputs |= {name: of for name, of in found.generator.inputs.items() if name.startswith("cluster ")}
+    return replace(made, generator=replace(made.generator, inputs=inputs))
 
 
 # ---- leaf by leaf ----------------------------------------------------------------------------------------------------

@@ -35,6 +35,21 @@ class ImagePool(Record):
     capacity_bytes: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class ImageQuestion(Record):
+    """What was asked, in the words of the flags; none where nothing was said."""
+
+    clusters: tuple[str, ...]
+    """``dgx-a100-40gb:4@zone``, or the name of a cluster of one's own."""
+    accelerators: str | None
+    links: tuple[str, ...]
+    fabric: str | None
+    region: str | None
+    batch: int | None
+    precision: str | None
+    oom_risk: float
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ImagePlan(Answer[ImagePool]):
     """A data-parallel step over heterogeneous accelerators, each with the images it completes in a step."""
@@ -63,6 +78,8 @@ class ImagePlan(Answer[ImagePool]):
     """The best pool by itself; none where the batch fits into no pool's memory."""
     best_pool_step_s: float | None
     assumptions: tuple[Assumption, ...]
+    question: ImageQuestion | None = None
+    """With which it is made again; none in documents of before."""
 
     def parts(self) -> tuple[ImagePool, ...]:
         """The pools that take part."""

@@ -126,6 +126,7 @@ def show(
     if isinstance(given, StudyResult | ImagePlan):
         options = {"--rank": rank, "--workload": workload, "--alternative": alternative, "--trace": trace or None}
         _whole(given, where, options, as_json)
+        _rechecked(same, as_json)
         return
     found = plan_sources.narrowed(given, where, rank=rank, workload=workload, alternative=alternative)
     if isinstance(found, Procurement):
@@ -135,6 +136,11 @@ def show(
     else:
         chosen = document.chosen(found, 1 if rank is None else rank, where)
         _plan(found, chosen, trace, steps, as_json=as_json, verbose=verbose)
+    _rechecked(same, as_json)
+
+
+def _rechecked(same: int, as_json: bool) -> None:
+    """Says how many figures were compared, if any were."""
     if same and not as_json:
         render.labelled("Recheck", f"all {same:,} figures are what this catalog and program make of them")
 
