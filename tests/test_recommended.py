@@ -73,3 +73,28 @@ def test_the_largest_of_several_counts_is_said_to_be(capsys: pytest.CaptureFixtu
     asked = "plan llama3-8b --cluster dgx-h100:1..2 --batch 64 --pin tp=2,cp=1,micro=1 --top 1"
     assert "the best of the counts tried is the largest, 2" in ask(capsys, asked).out
     assert "counts tried is the largest" not in ask(capsys, f"{asked} --objective cost").out
+
+
+def test_the_cost_names_its_price(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who states an hour's price; that it was given; that none of this kind is known."""
+    asked = "plan llama3-8b --cluster dgx-h100:1 --batch 64 --pin tp=2,cp=1,micro=1 --top 1"
+    assert "@00148f2" in ask(capsys, f"{asked} --vendor AWS").out
+    given = ask(capsys, f"{asked} --price '$2/h'").out
+    assert "dgx-h100 at the $16.00/h given (--price)" in given and "on-demand" not in given.partition("Fits")[0]
+    none = ask(capsys, f"{asked} --basis reserved-3y").out
+    assert "no such price in the catalog (--price, --basis, --vendor)" in " ".join(none.split())
+
+
+def test_a_plan_passed_over_is_never_called_faster_by_less_than_nothing(found: dict[str, PlanSet]) -> None:
+    """By energy, the first may be the slower one."""
+    first, *others = found["dense"].plans
+    slow = replace(first, money=replace(first.money, days=1.01 * others[0].money.days))
+    section = replace(found["dense"], plans=(slow, *others), recommended=2)
+    assert recommendation.chosen(section) == others[0]
+    assert recommendation.passed_over(slow, others[0]).startswith("1.0 % slower")
+
+
+def test_a_set_in_one_line_names_the_recommended_plan(found: dict[str, PlanSet]) -> None:
+    each = found["dense"]
+    assert each.recommended == 2
+    assert repr(each).startswith("<PlanSet: 5 plans; recommended: #2, llama3-70b on 16 x dgx-h100: TP8 PP2")

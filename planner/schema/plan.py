@@ -330,5 +330,8 @@ class PlanSet(Answer[Plan]):
         return [tables.plan_row(plan) for plan in parts]
 
     def title(self) -> str:
-        """How many plans, and the best."""
-        return tables.counted(len(self.plans), "plan", self.plans[:1])
+        """How many plans, and the best; where another one is recommended, that one."""
+        run = next((plan for plan in self.plans if plan.rank == self.recommended), None)
+        if run is None or run is self.plans[0]:
+            return tables.counted(len(self.plans), "plan", self.plans[:1])
+        return f"{len(self.plans):,} plans; recommended: #{run.rank}, {run.title()}"

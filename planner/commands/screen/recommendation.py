@@ -33,7 +33,7 @@ def show(found: PlanSet) -> None:
     render.labelled("Fits" if held.total_bytes <= held.capacity_bytes else "Does not fit", _memory(plan))
     render.labelled("Confidence", _confidence(plan))
     if plan.rank != found.plans[0].rank:
-        render.labelled(f"Why not #{found.plans[0].rank}", _instead(found.plans[0], plan))
+        render.labelled(f"Why not #{found.plans[0].rank}", passed_over(found.plans[0], plan))
 
 
 def _varied(found: PlanSet, plan: Plan) -> str:
@@ -96,11 +96,17 @@ def _money(plan: Plan) -> list[str]:
     money, price = plan.money, plan.money.price
     took = f"{days(money.days)} for {format_count(plan.workload.tokens)} tokens"
     if money.usd_total is None or price is None:
-        return [f"{took}; no price in the catalog (--price)"]
-    hour = f"{price.node} {price.basis} {format_usd(price.usd_per_hour)}/h"
-    dated = f"{hour}{', ' * bool(price.date)}{price.date} (--price, --basis, --vendor)"
-    median = [price.source] if price.source.startswith("median of") else []
-    return [f"{format_usd(money.usd_total)}, {took}", dated, *median, *_offered(plan, price)]
+        return [f"{took}; no such price in the catalog (--price, --basis, --vendor)"]
+    return [f"{format_usd(money.usd_total)}, {took}", *_priced(price), *_offered(plan, price)]
+
+
+def _priced(price: PriceUsed) -> list[str]:
+    """An hour of a node: the price, its date, and who states it."""
+    hour = format_usd(price.usd_per_hour)
+    if price.source == "--price":
+        return [f"{price.node} at the {hour}/h given (--price)"]
+    dated = f"{price.node} {price.basis} {hour}/h{', ' * bool(price.date)}{price.date} (--price, --basis, --vendor)"
+    return [dated, price.source]
 
 
 def _offered(plan: Plan, price: PriceUsed) -> list[str]:
@@ -136,7 +142,8 @@ def _half(interval: Interval) -> float:
     return math.sqrt(interval.high / interval.low) - 1.0
 
 
-def _instead(first: Plan, plan: Plan) -> str:
+def passed_over(first: Plan, plan: Plan) -> str:
     """Why a plan that is not predicted to be the best is the one to run."""
-    faster = format_percent(1.0 - first.money.days / plan.money.days)
-    return f"{faster} faster, less than a prediction can tell; more kinds of parallelism"
+    gained = 1.0 - first.money.days / plan.money.days
+    word = "faster" if gained >= 0.0 else "slower"
+    return f"{format_percent(abs(gained))} {word}, less than a prediction can tell; more kinds of parallelism"
