@@ -155,3 +155,15 @@ def test_what_there_is_can_be_listed(listed, one, column: str, figure: float) ->
     found = listed()
     frame = found.to_frame().set_index("id")
     assert one in found and len(frame) == len(found) and frame.loc[one.id, column] == figure
+
+
+def test_a_changed_cluster_has_nodes() -> None:
+    with pytest.raises(cw.WrongQuestion, match=r"cluster\.count = 0: must be at least 1"):
+        cw.plan("llama3-8b", replace(cw.cluster("dgx-h100:2"), count=0))
+
+
+def test_a_hint_can_be_typed_as_it_stands() -> None:
+    with pytest.raises(cw.WrongQuestion, match=r"; accelerators='A100:4' takes what is usual"):
+        cw.plan_images("resnet50", "A100:4", batch=64)
+    with pytest.raises(cw.WrongQuestion, match=r"takes one value; plan tries several"):
+        cw.estimate("llama3-8b", "dgx-h100:2", tp=[2, 4])

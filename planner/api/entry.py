@@ -155,7 +155,7 @@ def _described(hint: Any, value: object) -> str:
 _FLAG = re.compile(
     r"clusterwright [a-z][^;)`\n]*|"  # a command to type stays one
     r"--(?P<name>[a-z]+(?:-[a-z]+)*)"
-    r"(?:[ =](?P<value>'[^']*'|\d[\d.,]* %|(?:[^\s;,()]|,(?=\S))*[^\s;,():](?=[:;,)]|$)"
+    r"(?:[ =](?P<value>'[^']*'|\d[\d.,]* %|(?:[^\s;,()]|,(?=\S))*[^\s;,():](?=:\s|[;,)]|:?$)"
     r"|(?=\S*[A-Z0-9$=./@])[^\s;,()]+))?",
     re.MULTILINE,
 )
@@ -168,6 +168,8 @@ def in_keywords(message: str, switches: Container[str] = ()) -> str:
 
     >>> in_keywords("--cluster dgx-h100: how many? Write dgx-h100:16")
     "cluster='dgx-h100': how many? Write dgx-h100:16"
+    >>> in_keywords("--accelerators A100:8 takes what is usual")
+    "accelerators='A100:8' takes what is usual"
     >>> in_keywords("give one (--price '$2.10/h' per accelerator) or another --basis, or ask for less (--seq 4096)")
     "give one (price='$2.10/h' per accelerator) or another basis, or ask for less (seq=4096)"
     >>> in_keywords("choose another (-o DIR), or --force to replace it", {"force"})

@@ -272,7 +272,7 @@ def pinned_request(
     counts = {"--cluster": len(wanted.counts), "--batch": len(wanted.batches)}
     for what, values in {**counts, **{f"{axis}={b}": len(b.values) for axis, b in pins.bounds.items()}}.items():
         if values != 1:
-            raise WrongQuestion(f"{what}: estimate takes one value; clusterwright plan tries several")
+            raise WrongQuestion(f"{what}: estimate takes one value; plan tries several")
     return known, replace(wanted, pins=pins)
 
 

@@ -317,7 +317,7 @@ class Cluster(OneLine):
     """What its owner calls it; empty for one that is only asked about."""
     node: Node
     accelerator: Accelerator
-    count: int
+    count: Count
     """Nodes."""
     fabric: Fabric
     region: Region | None = None
