@@ -2,8 +2,8 @@
 
 >>> import clusterwright as cw
 >>> best = cw.plan("llama3-8b", "dgx-h100:2")[0]
->>> best.parallelism.dp
-16
+>>> best.prediction.memory.total_bytes < best.prediction.memory.capacity_bytes
+True
 """
 
 from typing import TYPE_CHECKING, Any
