@@ -96,7 +96,7 @@ def test_of_several_plans_the_log_allows_one(site: Path, planned: Path) -> None:
 def test_the_plan_that_export_left_next_to_the_log_is_found(site: Path, planned: Path) -> None:
     Path("rank-1").mkdir()
     Path("rank-1/plan.json").write_text(document.as_json(plans(planned).plans[0]))
-    assert learn(log("rank-1/train.log", logs.megatron())) == 0
+    assert learn(log("rank-1/train.log", logs.megatron(POSSIBLE))) == 0
     assert rows(site)[0]["model"] == "llama3-8b"
 
 
@@ -156,6 +156,29 @@ def test_a_time_that_no_machine_reaches_is_refused(
     assert learn("--step-time", "1 ms", "--plan", str(planned), "--rank", "1") == 2
     assert "of the peak rate; at the peak it takes" in capsys.readouterr().err
     assert not rows(site)
+
+
+def test_so_it_is_by_the_plan_next_to_the_log(site: Path, planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("rank-1").mkdir()
+    Path("rank-1/plan.json").write_text(document.as_json(plans(planned).plans[0]))
+    assert learn(log("rank-1/train.log", logs.megatron())) == 2
+    assert "4.00 s a step is" in capsys.readouterr().err
+    assert not rows(site)
+
+
+def test_a_batch_that_grew_is_held_to_what_its_own_tokens_take(site: Path, planned: Path) -> None:
+    name = log("train.log", logs.megatron(batch=32), logs.megatron(POSSIBLE, first=len(logs.STEADY) + 1))
+    assert learn(name, "--plan", str(planned), "--rank", "1") == 0
+    assert [(row["global_batch_seqs"], row["step_time_s"]) for row in rows(site)] == [("32", "4"), ("128", "14")]
+
+
+def test_what_keeps_a_run_from_being_known_as_a_plans_is_told(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = log("train.log", logs.megatron_arguments(), logs.megatron())
+    assert learn(name, "--set", H100) == 0
+    assert "no plan is matched with it" not in capsys.readouterr().out
+    name = log("titan.log", logs.TITAN_HEAD, logs.torchtitan())
+    assert learn(name, "--set", "model=llama3-8b", "--set", "family=dense", "--set", "num_accelerators=8") == 0
+    assert "does not say activation_recompute, precision: no plan is matched with it" in capsys.readouterr().out
 
 
 def test_a_log_that_ends_without_memory_is_such_a_row(site: Path) -> None:

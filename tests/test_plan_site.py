@@ -149,7 +149,7 @@ def test_a_run_behind_the_plans_shown_is_told(ask: Answers, capsys: pytest.Captu
     learn(1, "--step-time", "40s")
     assert ask()["site"]["fastest_run"].endswith("40.0 s a step")
     assert main(["plan", *ASKED, "--site", "lab"]) == 0
-    assert "fastest run, behind these plans: llama3-8b on 8 x" in capsys.readouterr().out
+    assert "fastest run, none of these plans: llama3-8b on 8 x" in capsys.readouterr().out
 
 
 def test_a_run_that_no_machine_could_do_is_refused(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,6 +52,7 @@ def test_own_runs_take_the_place_of_the_lab_and_of_what_was_new() -> None:
     new = replace(PLAIN, kind="moe", generation="cdna3", runtime="mine")
     known = KNOWN | {new.site: Width(0.05, 4)}
     assert spread.half_width(known, new) == (pytest.approx(1.2 * 0.05), "4 own runs")
+    assert spread.half_width(KNOWN | {new.site: Width(0.05, 1)}, new)[1] == "1 own run"
     long = replace(new, sequence=10**6)
     assert spread.half_width(known, long)[0] == pytest.approx(1.2 * math.hypot(0.05, 0.15))
     assert spread.half_width(known, PLAIN)[0] == pytest.approx(half())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 from planner import document, launchers, planning, verify
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_many, format_percent, format_seconds
+from planner.calibration.runs.cells import number
 from planner.catalog import Catalog, load
 from planner.launchers import facts
 from planner.launchers.bundle import refusals, trainers
@@ -19,7 +20,7 @@ from planner.planning import shortlist as shortlisting
 from planner.planning.shortlist import ShortlistOptions
 from planner.question.request import Request
 from planner.schema.plan import Plan, PlanSet, ShortlistSection, SiteSection
-from planner.site import folder, journal, learning, measuring
+from planner.site import cells, folder, journal, learning, measuring
 from planner.site import runs as site_runs
 from planner.site.folder import Site
 from planner.site.learning import LearntRow
@@ -31,6 +32,8 @@ DOUBTFUL = 2.0
 plans that nobody would run."""
 MOST_LISTED = 30
 """Plans of a shortlist: more than anybody runs."""
+MATCHED = ("micro_batch", "zero_stage", "activation_recompute", "precision")
+"""Columns by which a plan is found in the journal, and that logs need not state; what else is empty is neutral."""
 PLAN_FILE = "plan.json"
 """What ``export`` leaves in a plan's folder: next to a log it says what ran."""
 
@@ -65,6 +68,13 @@ class Lesson:
         yield f"{measured}, {format_seconds(row.predicted_s)} predicted ({100 * (off - 1):+.0f} %)"
         if not 1 / DOUBTFUL < off < DOUBTFUL:
             yield f"more than {DOUBTFUL:g} times off: is that the configuration that ran? (--plan FILE --rank N)"
+
+    def unmatched(self, row: LearntRow) -> Iterator[str]:
+        """What a row would have to say for a plan to be known as run."""
+        if absent := cells.missing(row.measured.row, MATCHED):
+            yield (
+                f"does not say {', '.join(absent)}: no plan is matched with it (--plan FILE, or --set {absent[0]}=...)"
+            )
 
     def judgement(self) -> str:
         """What the journal says of predictions now."""
@@ -163,32 +173,45 @@ def lesson(
     known, stated = load(site=there.folder), measuring.given(given)
     plans = _plans(plan, rank)
     if logs:
-        name = there.profile.name
-        found = [
-            each for log in logs for each in measuring.of_log(log, plans or _plan_next_to(log), stated, known, name)
-        ]
+        found = [each for log in logs for each in _of_log(log, plans, stated, known, there.profile.name)]
     else:
         if len(plans) > 1:
             raise WrongQuestion(f"{plan}: holds {len(plans)} plans; which one ran? --rank N")
         seconds = None if step_time is None else measuring.seconds(step_time)
         found = [measuring.of_value(seconds, plans[0] if plans else None, stated, there.profile.name)]
-    _possible(found, plans)
+        _possible(found, plans)
     rows, fit = learning.learn(there, found, known)
     every = () if plan is None else _plans(plan, None)
     return Lesson(site=there, rows=tuple(rows), fit=fit, plans=every if len(every) > 1 else (), source=str(plan))
 
 
+def _of_log(
+    log: Path, plans: Sequence[Plan], stated: Mapping[str, str], known: Catalog, name: str
+) -> Sequence[Measured]:
+    """The rows of a log, of the plans that are named or else of those next to it."""
+    plans = plans or _plan_next_to(log)
+    found = measuring.of_log(log, plans, stated, known, name)
+    _possible(found, plans)
+    return found
+
+
 def _possible(found: Sequence[Measured], plans: Sequence[Plan]) -> None:
     """Refuses what no machine of the plans can do: the matrix products alone take longer at the peak rate."""
-    least = min((verify.least_step_time(plan) for plan in plans), default=0.0)
+    per_token = min((verify.least_step_time(plan) / _tokens(cells.of_plan(plan)) for plan in plans), default=0.0)
     for each in found:
-        time = float(each.row.get("step_time_s") or 0.0)
+        time, least = float(each.row.get("step_time_s") or 0.0), per_token * _tokens(each.row)
         if 0.0 < time < least:
             share = format_percent(least / time, 0)
             raise WrongQuestion(
                 f"{each.row['id']}: {format_seconds(time)} a step is {share} of the peak rate; at the peak it takes "
                 f"{format_seconds(least)}. Nothing was written: is that the plan that ran?"
             )
+
+
+def _tokens(row: Mapping[str, str]) -> float:
+    """Tokens of a step for each accelerator: a log may be of other batches than its plan; 0 where a cell is none."""
+    batch, sequence, devices = (number(row, name) for name in ("global_batch_seqs", "seq_len", "num_accelerators"))
+    return batch * sequence / devices if batch and sequence and devices else 0.0
 
 
 def _plans(path: Path | None, rank: int | None) -> tuple[Plan, ...]:

@@ -67,7 +67,8 @@ def _show(found: Lesson) -> None:
     from planner.commands.screen import render
 
     for row in found.rows:
-        render.labelled("Run" if row.new else "Known", found.named(row), *found.judged(row), *row.measured.notes)
+        notes = (*found.judged(row), *row.measured.notes, *found.unmatched(row))
+        render.labelled("Run" if row.new else "Known", found.named(row), *notes)
     render.labelled("Journal", f"{sum(row.new for row in found.rows)} of {len(found.rows)} rows new, {found.site.runs}")
     render.labelled("Site", found.judgement())
     render.labelled("Next", *found.next())

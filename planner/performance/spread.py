@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.base.units import format_many
 from planner.cost.figures import Array
 from planner.performance.intervals import LEVEL, LONGEST, PRETRAINING, Width, quantile
 
@@ -87,7 +88,8 @@ def half_width(known: Mapping[str, Width], situation: Situation) -> tuple[float,
     if own:
         names = tuple(name for name in names if name == LONG)
     sds = [*base, *(known[name].half if name in known else ASSUMED.get(name, 0.0) for name in names)]
-    reasons = [f"{own.runs} own runs" if own else "a lab that no fit has seen", *map(_reason(situation), names)]
+    whose = format_many(own.runs, "own run") if own else "a lab that no fit has seen"
+    reasons = [whose, *map(_reason(situation), names)]
     return known[QUANTILE].half * math.sqrt(sum(sd * sd for sd in sds)), ", ".join(reasons)
 
 

@@ -56,7 +56,7 @@ def read(path: Path) -> list[dict[str, str]]:
     reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
     absent = [column for column in ("id", "model") if column not in (reader.fieldnames or ())]
     if absent:
-        raise WrongQuestion(f"{path}:1: no column {', '.join(absent)}; clusterwright init site DIR writes the header")
+        raise WrongQuestion(f"{path}:1: no column {', '.join(absent)}; the first line names the columns (docs/runs.md)")
     return [{column: text for column, text in row.items() if isinstance(column, str) and text} for row in reader]
 
 

@@ -110,7 +110,7 @@ def _site(found: PlanSet) -> None:
         return
     lines = [judgement(found.site)]
     lines += [f"excluded, ran out of memory: {each}" for each in found.site.out_of_memory]
-    lines += [f"fastest run, behind these plans: {found.site.fastest_run}"] if found.site.fastest_run else []
+    lines += [f"fastest run, none of these plans: {found.site.fastest_run}"] if found.site.fastest_run else []
     if found.site.next_rank is not None:
         lines.append(f"next to run: #{found.site.next_rank}, the first that has not been")
     render.labelled("Site", *lines)
