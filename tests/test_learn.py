@@ -335,6 +335,16 @@ def test_shared_rows_say_nothing_of_who_ran_them(site: Path, capsys: pytest.Capt
     assert main(["validate", "out.csv"]) == 0
 
 
+def test_shared_rows_name_neither_own_models_nor_networks(site: Path) -> None:
+    own = row(1) | {"model": "acme-9b", "layers": "30", "hidden": "4096", "inter_node_network": "fab-17 of Alice"}
+    plain = row(2) | {"inter_node_network": "8x400 Gb"}
+    found = list(csv.DictReader(io.StringIO(journal.shared([own, plain]))))
+    assert [(each["model"], each["inter_node_network"]) for each in found] == [
+        ("30x4096", ""),
+        ("llama3-8b", "8x400 Gb"),
+    ]
+
+
 def test_nobody_who_says_yes_is_a_no(
     site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,14 @@ def test_lines_as_they_were_published_are_read(tmp_path: Path, published: str) -
     assert found.median == pytest.approx(seconds, rel=2e-3)
 
 
+def test_a_comma_for_decimals_is_no_thousands_separator(tmp_path: Path) -> None:
+    lines = [line.replace(".0 | throughput", ",0 | throughput") for line in logs.megatron()]
+    assert lines != [*logs.megatron()]
+    assert reading.read(written(tmp_path, lines)) == []
+    thousands = [line.replace("4000.0 | throughput", "4,000.0 | throughput") for line in logs.megatron()]
+    assert only(written(tmp_path, thousands)).median == pytest.approx(4.0)
+
+
 def test_deepspeeds_pipeline_prints_another_line(tmp_path: Path) -> None:
     path = written(tmp_path, logs.deepspeed_pipeline())
     assert (only_run(path).format, only(path).median) == ("DeepSpeed", pytest.approx(4.0))

@@ -128,6 +128,7 @@ def test_kernels_are_known_by_name_and_group(
         ('{"traceEvents": [1, null, "x", {"ph": "X", "cat": 3, "name": []}]}', "no kernel of an accelerator"),
         (json.dumps(made.kineto([made.step(1, 0, 1)])), "add ProfilerActivity.CUDA to the profiler's activities"),
         (json.dumps(made.kineto([made.kernel(made.GEMM, 0, 1)])), "no step is marked in it"),
+        (json.dumps(made.kineto([made.kernel(made.GEMM, 0, 1) | {"dur": "1"}])), "that has a time; 1 have none"),
         ("[" * 100_000, "not JSON near"),
         ('{"a": "' + "x" * (1 << 25), "no value ends within"),
     ],
@@ -149,7 +150,29 @@ def test_damaged_traces_count_as_far_as_they_go(tmp_path: Path) -> None:
     assert any("ends in the middle" in note for note in report.explain(plan(), [whole]).notes)
     bad = [made.kernel(made.GEMM, 0, 1) | {"dur": value} for value in (-1, "1", None, float("nan"), float("inf"), True)]
     found = report.explain(plan(), [made.written(tmp_path / "c.json", [*two_steps(), *bad])])
-    assert any("6 kernels without a time are left out" in note for note in found.notes)
+    assert any("6 kernels without a time left out" in note for note in found.notes)
+
+
+def test_figures_beyond_64_bits_are_none(tmp_path: Path) -> None:
+    bad = [made.kernel(made.GEMM, 0, 1) | {field: value} for field in ("ts", "dur") for value in (10**400, 1e300)]
+    bad.append(made.kernel(made.REDUCE, 0, 1, **made.group("", "9" * 5000)))
+    found = report.explain(plan(), [made.written(tmp_path / "a.json", [*two_steps(), *bad])])
+    assert (found.steps, found.step_s) == (2, pytest.approx(0.1))
+    assert any("4 kernels without a time left out" in note for note in found.notes)
+    long = made.step(7, 0, 1) | {"name": "ProfilerStep#" + "9" * 5000}
+    assert read(made.written(tmp_path / "b.json", [*two_steps(), long]), cut()).steps == {7, 8, int("9" * 18)}
+
+
+def test_a_rank_that_is_named_twice_is_refused(tmp_path: Path) -> None:
+    first, second = (made.written(tmp_path / name, two_steps(), rank=3) for name in ("a.json", "b.json"))
+    with pytest.raises(WrongQuestion, match=r"of rank 3, as .*a\.json is; name one trace of each rank"):
+        report.explain(plan(), [first, second])
+
+
+def test_a_folder_may_be_named_as_it_likes(tmp_path: Path) -> None:
+    odd = tmp_path / "50%41 ?#"
+    odd.mkdir()
+    assert len(read(made.nsight(odd / "a.sqlite", two_steps()), cut()).kinds) == 10
 
 
 def test_more_kernels_than_fit_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def _collective(name: str, args: Mapping[str, Any], cut: Parallelism) -> Kind:
 
 def _ranks(given: object) -> Sequence[int]:
     """``[0, 8, 16]``, or the same as a text; nothing where the profiler has cut the list short."""
-    found = re.findall(r"\d+", given) if isinstance(given, str) and "..." not in given else given
+    found = re.findall(r"\d{1,18}", given) if isinstance(given, str) and "..." not in given else given
     return [int(each) for each in found] if isinstance(found, list) and len(found) < 1 << 16 else []
 
 

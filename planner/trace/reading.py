@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
-import math
 import re
 import sqlite3
 import zlib
@@ -21,6 +20,8 @@ from planner.schema.plan import Parallelism
 from planner.trace.kernels import KINDS, kind
 
 CHUNK = 1 << 20
+LATEST = 1 << 63
+"""Profilers count times in 64 bits."""
 LONGEST = 1 << 24
 """Characters of one value: an event has some 500, what a profiler says of devices and process groups some 100,000."""
 MOST_KERNELS = 8_000_000
@@ -28,7 +29,7 @@ MOST_KERNELS = 8_000_000
 a tenth of it."""
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of Kineto's events that run on the accelerator (libkineto/src/ActivityType.cpp)."""
-_STEP = re.compile(r"ProfilerStep#(\d+)")
+_STEP = re.compile(r"ProfilerStep#(\d{1,18})")
 """As torch.profiler marks a step (torch/profiler/profiler.py)."""
 _WHITE = re.compile(r"[ \t\r\n]*")
 _NAMES = 1 << 16
@@ -67,7 +68,7 @@ class RankTrace:
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LATEST
 
 
 def read(path: Path, cut: Parallelism) -> RankTrace:
@@ -88,9 +89,16 @@ def read(path: Path, cut: Parallelism) -> RankTrace:
     if len(found.kinds) >= MOST_KERNELS:
         raise WrongQuestion(f"{path}: more than {MOST_KERNELS:,} kernels; trace fewer steps (active=2 of the schedule)")
     if not found.kinds:
-        why = f"{found.on_host:,} events of the host; add ProfilerActivity.CUDA to the profiler's activities"
-        raise WrongQuestion(f"{path}: no kernel of an accelerator in it{f', {why}' if found.on_host else ''}")
+        raise WrongQuestion(f"{path}: no kernel of an accelerator in it{_instead(found)}")
     return found
+
+
+def _instead(found: RankTrace) -> str:
+    """What is in a trace without kernels."""
+    if found.left_out:
+        return f" that has a time; {found.left_out:,} have none"
+    why = "add ProfilerActivity.CUDA to the profiler's activities"
+    return f", {found.on_host:,} events of the host; {why}" if found.on_host else ""
 
 
 # ---- PyTorch ---------------------------------------------------------------------------------------------------------
@@ -221,7 +229,7 @@ class _Text:
 
 def _nsight(found: RankTrace, cut: Parallelism) -> None:
     """``nsys export --type sqlite``: kernels and copies, in nanoseconds; process groups are not in it."""
-    with sqlite3.connect(f"file:{found.path.resolve()}?mode=ro", uri=True) as base:
+    with sqlite3.connect(f"{found.path.resolve().as_uri()}?mode=ro", uri=True) as base:
         tables = {row[0] for row in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if {"CUPTI_ACTIVITY_KIND_KERNEL", "StringIds"} <= tables:
             names = dict(base.execute("SELECT id, value FROM StringIds"))

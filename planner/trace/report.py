@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from planner.base.errors import WrongQuestion
+from planner.base.units import format_many
 from planner.schema.plan import Plan
 from planner.trace import reading
 from planner.trace.causes import cause
@@ -97,6 +98,7 @@ def explain(plan: Plan, paths: Sequence[Path], steps: int | None = None) -> Trac
         WrongQuestion: a trace cannot be read, holds no kernel, or does not say how many steps it is of.
     """
     traces = [reading.read(path, plan.parallelism) for path in paths]
+    _each_once(traces)
     counts = {_steps(trace, steps) for trace in traces}
     if len(counts) > 1:
         both = " and ".join(map(str, sorted(counts)))
@@ -111,6 +113,14 @@ def explain(plan: Plan, paths: Sequence[Path], steps: int | None = None) -> Trac
         ranks=tuple(_rank(trace, each, count) for trace, each in zip(traces, found, strict=True)),
         notes=tuple(_notes(plan, traces, found, count)),
     )
+
+
+def _each_once(traces: Sequence[RankTrace]) -> None:
+    """Refuses two traces of one rank: it would count twice."""
+    known: dict[int, RankTrace] = {}
+    for trace in traces:
+        if trace.rank is not None and (other := known.setdefault(trace.rank, trace)) is not trace:
+            raise WrongQuestion(f"{trace.path}: of rank {trace.rank}, as {other.path} is; name one trace of each rank")
 
 
 def _steps(trace: RankTrace, given: int | None) -> int:
@@ -172,9 +182,9 @@ def _notes(plan: Plan, traces: Sequence[RankTrace], found: Sequence[Shares], ste
     """What of the traces does not count, which rank others wait for, and whether the trace is of this plan."""
     for trace in traces:
         if trace.cut_off:
-            yield f"{trace.path}: the file ends in the middle; what is there counts"
+            yield f"{trace.path}: the file ends in the middle; what is there counts, and steps may be longer than that"
         if trace.left_out:
-            yield f"{trace.path}: {trace.left_out:,} kernels without a time are left out"
+            yield f"{trace.path}: {format_many(trace.left_out, 'kernel')} without a time left out"
     computing = [each.computing / steps for each in found]
     if len(found) > 1 and max(computing) > (1 + APART) * fmean(computing):
         slow = computing.index(max(computing))

@@ -13,8 +13,9 @@ from typing import Literal
 
 from planner.site.logs.records import LoggedStep, Per
 
-_N = r"\d[\d,]*\.?\d*(?:e[-+]?\d+)?"
-"""A number as Python formats it: a point for decimals, commas for thousands at most, whatever the locale."""
+_N = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[-+]?\d+)?(?![.,]?\d)"
+"""A number as Python formats it: a point for decimals, commas for thousands at most. Where a locale has put a comma for
+the decimals, none is there."""
 _SHORT = rf"{_N}[KMG]?"
 """A number that nanotron shortens to three digits."""
 _FACTORS = {"K": 1e3, "M": 1e6, "G": 1e9}
