@@ -87,7 +87,7 @@ def _on(cluster: dict[str, Any], node: str) -> dict[str, Any]:
     return {**cluster, "pools": [{**pool, "node": node} for pool in cluster["pools"]]}
 
 
-@pytest.mark.parametrize("kind", ["plan set", "several pools", "images"])
+@pytest.mark.parametrize("kind", ["plan set", "several pools", "images", "offer"])
 def test_changes_of_a_leaf_are_seen(kind: str) -> None:
     """A sample of what ``python -m benchmarks.corruptions`` does: 99 % by the digest, 95 % without it."""
     found = corruptions.corrupt(kind, seed=7, most=40)
@@ -112,6 +112,7 @@ def test_a_set_of_before_states_no_question() -> None:
         rechecking.check(document.parse_document({k: v for k, v in table.items() if k != "digest"}, "x"), KNOWN, "x")
 
 
+SECRET = "https://someone:hunter2@prices.example/rates"
 OWN_NODES = 'name = "lab"\nnode = "dgx-a100-40gb"\ncount = 2\n'
 
 
@@ -132,6 +133,29 @@ def test_shares_of_images_are_made_again(tmp_path: Path, capsys: pytest.CaptureF
     del table["question"], table["digest"]
     with pytest.raises(WrongQuestion, match="before shares of images stated their question"):
         rechecking.check(document.parse_document(table, "old"), KNOWN, "old")
+
+
+def test_an_offer_is_solved_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, portfolio = tmp_path / "offer.json", tmp_path / "lab.toml"
+    text = (corruptions.EXAMPLES / "portfolios/pretrain-8b.toml").read_text(encoding="utf-8")
+    text = text.replace('"USD"', '"EUR"').replace("$5M", "5M EUR")
+    portfolio.write_text(
+        f'{text}\n[exchange]\nusd = 1.08\ndate = "2026-11-20"\nsource = "{SECRET}"\n', encoding="utf-8"
+    )
+    assert ask(capsys, f"procure {portfolio} --ways buy,on-demand --node hgx-h100 --top 1 -o {file}").code == 0
+    table = json.loads(file.read_text(encoding="utf-8"))
+    assert table["asked"]["nodes"] == ["hgx-h100"]
+    assert table["asked"]["portfolio"]["exchange"]["source"].startswith("https://")
+    assert "hunter2" not in json.dumps(table)
+    answer = ask(capsys, f"explain {file} --recheck")
+    assert (answer.code, answer.err, "figures are what this catalog" in answer.out) == (0, "", True)
+    table["sensitivity"][0]["value"] += 1
+    file.write_text(json.dumps(table), encoding="utf-8")
+    answer = ask(capsys, f"explain {file} --recheck")
+    assert (answer.code, "sensitivity.0.value" in answer.err) == (1, True)
+    del table["asked"], table["digest"]
+    older = document.parse_document(table, "old")
+    rechecking.check(older, KNOWN, "old")
 
 
 # ---- every document that is written is explained ---------------------------------------------------------------------

@@ -16,7 +16,7 @@ from planner.question.reading import PlanOptions
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Generator, Plan, PlanSet
-from planner.schema.procurement import Alternative, Procurement
+from planner.schema.procurement import Alternative, OfferQuestion, Procurement
 
 SAME = 1e-12
 """Relative: what two machines' floating-point libraries may make of one formula."""
@@ -77,6 +77,8 @@ def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
         return repricing.plan(found, catalog, where, own)
     if isinstance(found, PlanSet):
         return repricing.plan_set(found, catalog, where, own)
+    if isinstance(found, Procurement) and found.asked is not None and not own:
+        return _solved(found, found.asked, catalog)
     if isinstance(found, Procurement):
         catalogs = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
         return replace(
@@ -96,6 +98,19 @@ def _offered(each: Alternative, catalog: Catalog, where: str, own: Sequence[Clus
         for job in each.workloads
     ]
     return replace(each, workloads=tuple(jobs))
+
+
+def _solved(found: Procurement, asked: OfferQuestion, catalog: Catalog) -> Procurement:
+    """The offer that the question has today; hashes of files that are not at hand are the document's."""
+    from planner.procurement import run
+    from planner.procurement.question import flags
+
+    depth = run.Depth(top=asked.top, marginal=asked.marginal, sensitivity=asked.sensitivity)
+    made = run.procure(catalog, flags.again(catalog, asked), depth=depth)
+    files = ("portfolio ", "model ")
+    inputs = {name: of for name, of in found.generator.inputs.items() if name.startswith(files)}
+    inputs |= {name: of for name, of in made.generator.inputs.items() if not name.startswith(files)}
+    return replace(made, generator=replace(made.generator, inputs=inputs), meta=found.meta)
 
 
 def _images(found: ImagePlan, catalog: Catalog, where: str, own: Sequence[Cluster]) -> ImagePlan:

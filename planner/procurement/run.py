@@ -189,6 +189,8 @@ def procure(
         apart=_apart(posed, found[0], settings),
         stale_prices=tuple(_stale(asked, instance, alternatives)),
         assumptions=(*_of_mixing(posed.mixtures, alternatives), *_assumptions(asked, instance, alternatives)),
+        asked=asked.stated
+        and replace(asked.stated, top=depth.top, marginal=depth.marginal, sensitivity=depth.sensitivity),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),
             "cpu_s": round(time.process_time() - cpu, 3),

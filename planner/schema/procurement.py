@@ -88,6 +88,22 @@ class ProcureOptions(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OfferQuestion(Record):
+    """All that was asked, with which the offer is made again."""
+
+    portfolio: dict[str, Any]
+    """As the file says it, with what flags said in its place."""
+    ways: str | None
+    nodes: tuple[str, ...]
+    """Only these; empty: all."""
+    top: int = 3
+    """Alternatives asked for."""
+    marginal: bool = True
+    """Whether marginal values were."""
+    sensitivity: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class Optimality(Record):
     """How good the first alternative is."""
 
@@ -383,6 +399,8 @@ class Procurement(Answer[Alternative]):
     """Where the first alternative has a job on several pools."""
     stale_prices: tuple[str, ...]
     assumptions: tuple[Assumption, ...]
+    asked: OfferQuestion | None = None
+    """None in documents of before, and where a model of one's own was given from Python."""
     meta: dict[str, Any]
 
     def parts(self) -> tuple[Alternative, ...]:

@@ -196,6 +196,7 @@ ABSENT = (
     "other_software",
     "contingency",
     "question",
+    "asked",
 )
 """Keys that documents leave out where they have no value: of what few have."""
 

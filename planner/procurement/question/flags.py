@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
+from planner.base.secrets import scrubbed
 from planner.base.typed import Where, listed
 from planner.base.units import UnitError
 from planner.catalog import Catalog
@@ -19,6 +20,7 @@ from planner.procurement.supply.pools import offers
 from planner.question.reading import digest, sequence_length
 from planner.question.typed_file import TypedFile, opened
 from planner.question.values import span
+from planner.schema.procurement import OfferQuestion
 from planner.schema.workload import Model
 
 DEFAULT_HORIZON = "12 months"
@@ -84,13 +86,33 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
                 "write it there, or drop the file"
             )
     found = TomlDocument(Path(FLAGS), "", _short(flags)) if path is None else opened(path)
-    data, by_flag = _overridden(found.data, flags)
+    data, by_flag = _overridden(_shown(found.data), flags)
     if path is None:
         by_flag |= {("workloads", 0, key): f"--{flag}" for flag, key in OF_A_WORKLOAD.items()}
     wanted = _narrowed(catalog, TypedFile(document=TomlDocument(found.path, found.text, data), flags=by_flag), flags)
     if not isinstance(flags.model, Model):
-        return wanted
+        stated = {**data, "name": wanted.name, "as_of": wanted.as_of}
+        return replace(wanted, stated=OfferQuestion(portfolio=stated, ways=flags.ways, nodes=tuple(flags.node)))
     return replace(wanted, inputs={**wanted.inputs, f"model {flags.model.id}": digest(flags.model)})
+
+
+def again(catalog: Catalog, stated: OfferQuestion) -> Portfolio:
+    """The portfolio of a question that an offer states.
+
+    Raises:
+        WrongQuestion: it names what the catalog does not have, or any problem of it.
+    """
+    file = TypedFile(document=TomlDocument(Path(FLAGS), "", stated.portfolio))
+    return replace(_narrowed(catalog, file, Flags(ways=stated.ways, node=stated.nodes)), stated=stated)
+
+
+def _shown(value: Any) -> Any:
+    """What a file says, without passwords."""
+    if isinstance(value, dict):
+        return {key: _shown(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [*map(_shown, value)]
+    return scrubbed(value) if isinstance(value, str) else value
 
 
 def _overridden(data: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], dict[Where, str]]:

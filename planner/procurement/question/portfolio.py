@@ -40,7 +40,7 @@ from planner.question.values import (
     iso_date,
     span,
 )
-from planner.schema.procurement import Currency, Pipelines, PoolGroup
+from planner.schema.procurement import Currency, OfferQuestion, Pipelines, PoolGroup
 from planner.schema.workload import Model
 
 DAYS_PER_YEAR = 365.25
@@ -288,3 +288,5 @@ class Portfolio(PortfolioTerms):
     """Input -> sha256 prefix."""
     assumptions: tuple[tuple[str, str, str], ...] = ()
     """(what, why, how to change it)."""
+    stated: OfferQuestion | None = None
+    """It in the words of its file and flags; None of a record from Python."""
