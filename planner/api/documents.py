@@ -60,8 +60,8 @@ def compare(mine: str | Path | PlanSet | Plan, best: str | Path | PlanSet | Plan
 
 def _first(source: str | Path | PlanSet | Plan) -> Plan:
     if isinstance(source, PlanSet | Plan):
-        return plan_sources.sound(document.chosen(source, 1, source.kind))
-    return plan_sources.sound(document.chosen(document.load(Path(source).expanduser()), 1, str(source)))
+        return plan_sources.sound(document.chosen(source, None, source.kind))
+    return plan_sources.sound(document.chosen(document.load(Path(source).expanduser()), None, str(source)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

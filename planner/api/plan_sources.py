@@ -46,8 +46,8 @@ def opened(source: str | Path | Found, load: Callable[[Path], Found]) -> tuple[F
     return found, str(source)
 
 
-def read(path: Path, rank: int = 1) -> Plan:
-    """The plan of that rank in a file.
+def read(path: Path, rank: int | None = None) -> Plan:
+    """The plan of that rank in a file; of none named the recommended one.
 
     Raises:
         WrongQuestion: it cannot be read, is an offer, or has no such rank.

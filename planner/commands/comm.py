@@ -18,7 +18,7 @@ _CLUSTER = click.option(
     multiple=True,
     help="The plan's cluster, if it came from a file (again for each pool that did).",
 )
-_RANK = click.option("--rank", type=int, default=1, show_default=True, metavar="N", help="Which plan of a set.")
+_RANK = click.option("--rank", type=int, metavar="N", help="Which plan of a set (default: the recommended one).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the document instead of the table.")
 
 
@@ -33,7 +33,7 @@ def comm() -> None:
 @_CLUSTER
 @_CATALOG
 @_JSON
-def show(file: Path, rank: int, cluster: tuple[Path, ...], catalog: Path | None, as_json: bool) -> None:
+def show(file: Path, rank: int | None, cluster: tuple[Path, ...], catalog: Path | None, as_json: bool) -> None:
     """List every collective of a step of PLAN: operation, group, bytes, link and time.
 
     "alone" is the time of all calls if they overlapped with nothing; "exposed" is the part that the step waits for.
@@ -97,7 +97,7 @@ def choose(
     launcher: str,
     sms: int | None,
     output: Path | None,
-    rank: int,
+    rank: int | None,
     cluster: tuple[Path, ...],
     catalog: Path | None,
     as_json: bool,

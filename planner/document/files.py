@@ -130,8 +130,8 @@ def _format_finding(where: str, error: Mapping[str, Any]) -> str:
     return ": ".join(filter(None, (where, ".".join(map(str, error["loc"])), message)))
 
 
-def chosen(document: schema.PlanSet | schema.Plan, rank: int, where: str) -> schema.Plan:
-    """The plan of that rank (from 1) of a set, or the single plan itself.
+def chosen(document: schema.PlanSet | schema.Plan, rank: int | None, where: str) -> schema.Plan:
+    """The plan of that rank (from 1) of a set, of none named the recommended one; or the single plan itself.
 
     Raises:
         WrongQuestion: the set has no such rank.
@@ -141,6 +141,7 @@ def chosen(document: schema.PlanSet | schema.Plan, rank: int, where: str) -> sch
     if not document.plans:
         raise WrongQuestion(f"{where}: no plan in it")
     count = len(document.plans)
+    rank = (document.recommended or 1) if rank is None else rank
     if not 1 <= rank <= count:
         most = "" if count == 1 else f" to {count}"
         raise WrongQuestion(f"{where}: no plan of rank {rank}; it holds {count}: --rank 1{most}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from planner.schema.plan import Plan
+from planner.space.axes import RANK_ORDERS
 
 LOOKED_AT = 300
 """Best plans that a shortlist is taken from: most differ from a better one in recomputation or ZeRO stage only."""
@@ -71,9 +72,13 @@ def family(plan: Plan) -> Hashable:
 
 
 def kinds(plan: Plan) -> int:
-    """How many kinds of parallelism a plan takes besides replicas: what can go wrong when it is first run."""
+    """How many kinds of parallelism a plan takes besides replicas, and unusual places of states and ranks: what can go
+    wrong when it is first run.
+    """
     cut = plan.parallelism
-    return sum((cut.tp > 1, cut.pp > 1, cut.vpp > 1, cut.cp > 1, cut.ep > 1, cut.zero_stage > 1))
+    degrees = (cut.tp > 1, cut.pp > 1, cut.vpp > 1, cut.cp > 1, cut.ep > 1, cut.zero_stage > 1)
+    places = (any(plan.offload.values()), cut.rank_order != RANK_ORDERS[0])
+    return sum((*degrees, *places))
 
 
 def regret(plans: Sequence[Plan]) -> dict[str, float]:

@@ -146,4 +146,4 @@ def passed_over(first: Plan, plan: Plan) -> str:
     """Why a plan that is not predicted to be the best is the one to run."""
     gained = 1.0 - first.money.days / plan.money.days
     word = "faster" if gained >= 0.0 else "slower"
-    return f"{format_percent(abs(gained))} {word}, less than a prediction can tell; more kinds of parallelism"
+    return f"{format_percent(abs(gained))} {word}, less than a prediction can tell, and more complex"
