@@ -26,7 +26,6 @@ from planner import catalog, document
 from planner.api import buying, plan_sources, plans, rechecking
 from planner.base.errors import ClusterwrightError, DocumentChanged
 from planner.schema.record import DIGEST, Record
-from planner.schema.study import StudyResult
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 Place = tuple[str | int, ...]
@@ -117,8 +116,7 @@ def seen_by(table: dict[str, Any]) -> str:
         by = "verify"
         plan_sources.consistent(found)
         by = "recheck"
-        if not isinstance(found, StudyResult):
-            rechecking.check(found, catalog.load(), "file")
+        rechecking.check(found, catalog.load(), "file")
     except ClusterwrightError:
         return by
     return ""

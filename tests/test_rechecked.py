@@ -11,9 +11,11 @@ from planner import api, catalog, document
 from planner.api import plan_sources, rechecking
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.schema.plan import PlanSet
+from planner.study import run as designing
 from planner.verify import Inconsistent
 from tests.asking import ask
 from tests.plans import plans
+from tests.test_design import TINY, TWO, study
 
 KNOWN = catalog.load()
 ASKED: dict[str, dict[str, Any]] = {
@@ -156,6 +158,19 @@ def test_an_offer_is_solved_again(tmp_path: Path, capsys: pytest.CaptureFixture[
     del table["asked"], table["digest"]
     older = document.parse_document(table, "old")
     rechecking.check(older, KNOWN, "old")
+
+
+@pytest.mark.parametrize("text", [TINY, TWO], ids=["one objective", "two"])
+def test_every_point_of_a_study_is_evaluated_again(text: str) -> None:
+    found = designing.design(KNOWN, study(text), designing.How(trials=8, explained=False))
+    assert rechecking.check(found, KNOWN, "study") > 100
+    table = document.dump(found)
+    table["trials"][1]["why"] = "somebody says so"
+    with pytest.raises(NoAnswer, match=r"trials\.1\.why"):
+        rechecking.check(document.parse_document(table, "edited"), KNOWN, "edited")
+    del table["asked"]
+    with pytest.raises(WrongQuestion, match="before studies stated their question"):
+        rechecking.check(document.parse_document(table, "old"), KNOWN, "old")
 
 
 # ---- every document that is written is explained ---------------------------------------------------------------------

@@ -88,7 +88,9 @@ def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
         )
     if isinstance(found, ImagePlan):
         return _images(found, catalog, where, own)
-    raise WrongQuestion(f"{where}: --recheck is of plans and offers; this is of kind {found.kind}: ask again instead")
+    from planner.study.again import again as evaluated
+
+    return evaluated(catalog, found, where)
 
 
 def _offered(each: Alternative, catalog: Catalog, where: str, own: Sequence[Cluster]) -> Alternative:

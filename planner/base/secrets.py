@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 HIDDEN = "***"
@@ -27,6 +28,15 @@ def scrubbed(text: str, *urls: str) -> str:
     for secret in sorted({*(each for url in urls for each in _of_url(url)), *_of_environment()}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return _PARAMETER.sub(rf"\1{HIDDEN}", _LOGIN.sub(HIDDEN, text))
+
+
+def without_passwords(value: Any) -> Any:
+    """The tables of a file, every text :func:`scrubbed`."""
+    if isinstance(value, dict):
+        return {key: without_passwords(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [*map(without_passwords, value)]
+    return scrubbed(value) if isinstance(value, str) else value
 
 
 def _of_url(url: str) -> Iterator[str]:

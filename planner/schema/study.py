@@ -75,6 +75,16 @@ class StudySection(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StudyQuestion(Record):
+    """All that was asked, with which the points are evaluated again."""
+
+    study: dict[str, Any]
+    """As the file says it."""
+    explained: bool = True
+    """Whether sensitivities were asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudySearch(Record):
     """How the points were found."""
 
@@ -223,6 +233,8 @@ class StudyResult(Answer[DesignPoint]):
     """What two axes explain beyond that; empty where only main effects are estimated."""
     importance_method: str
     assumptions: tuple[Assumption, ...]
+    asked: StudyQuestion | None = None
+    """None in documents of before."""
     meta: dict[str, Any]
 
     def parts(self) -> tuple[DesignPoint, ...]:

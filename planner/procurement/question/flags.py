@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.base.secrets import scrubbed
+from planner.base.secrets import without_passwords
 from planner.base.typed import Where, listed
 from planner.base.units import UnitError
 from planner.catalog import Catalog
@@ -86,7 +86,7 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
                 "write it there, or drop the file"
             )
     found = TomlDocument(Path(FLAGS), "", _short(flags)) if path is None else opened(path)
-    data, by_flag = _overridden(_shown(found.data), flags)
+    data, by_flag = _overridden(without_passwords(found.data), flags)
     if path is None:
         by_flag |= {("workloads", 0, key): f"--{flag}" for flag, key in OF_A_WORKLOAD.items()}
     wanted = _narrowed(catalog, TypedFile(document=TomlDocument(found.path, found.text, data), flags=by_flag), flags)
@@ -104,15 +104,6 @@ def again(catalog: Catalog, stated: OfferQuestion) -> Portfolio:
     """
     file = TypedFile(document=TomlDocument(Path(FLAGS), "", stated.portfolio))
     return replace(_narrowed(catalog, file, Flags(ways=stated.ways, node=stated.nodes)), stated=stated)
-
-
-def _shown(value: Any) -> Any:
-    """What a file says, without passwords."""
-    if isinstance(value, dict):
-        return {key: _shown(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [*map(_shown, value)]
-    return scrubbed(value) if isinstance(value, str) else value
 
 
 def _overridden(data: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], dict[Where, str]]:

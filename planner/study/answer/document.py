@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -155,6 +155,7 @@ def result(
         interactions=tuple(Interaction(axes=pair, share=share) for pair, share in matters.pairs.items()),
         importance_method=matters.method,
         assumptions=_assumptions(study, [p for each in points.values() for p in each.plan]),
+        asked=study.stated and replace(study.stated, explained=explained),
         meta=dict(meta),
     )
 

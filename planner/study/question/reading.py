@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from planner.base import units
 from planner.base.errors import ClusterwrightError, WrongQuestion
+from planner.base.secrets import without_passwords
 from planner.base.typed import Finding, Misfit, Where, did_you_mean, keeps, keys, knows, missing, reads, record, wrong
 from planner.catalog import Catalog
 from planner.catalog.files import TomlDocument
@@ -22,7 +23,7 @@ from planner.question.reading import PlanOptions
 from planner.question.training import TrainingTable
 from planner.question.typed_file import TypedFile, opened
 from planner.question.values import TABLE, Positive, QuestionContext, Several, positive, quantity, whole
-from planner.schema.study import Axis, Rate, Value
+from planner.schema.study import Axis, Rate, StudyQuestion, Value
 from planner.study.program import clusters
 from planner.study.question import axes as figures
 from planner.study.question.study import (
@@ -386,6 +387,7 @@ def study(document: TomlDocument, catalog: Catalog) -> Study:
         constraints=constraints,
         trials=table.trials,
         inputs=file.inputs("study", catalog),
+        stated=StudyQuestion(study={**without_passwords(document.data), "name": table.name or document.path.stem}),
     )
     _together(file, catalog, found)
     file.done()

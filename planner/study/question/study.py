@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, ClassVar, Literal, get_args
@@ -13,7 +14,7 @@ from planner.base.typed import reads
 from planner.cost.ownership import Ownership
 from planner.question.reading import PlanOptions
 from planner.question.values import TABLE, FabricId, NodeId, RegionId, whole
-from planner.schema.study import UNITS, Axis, Rate, Value
+from planner.schema.study import UNITS, Axis, Rate, StudyQuestion, Value
 
 Objective = Literal["step-time", "cost", "energy", "performance-per-dollar"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
@@ -84,6 +85,8 @@ class Study:
     trials: int
     inputs: dict[str, str] = field(default_factory=dict)
     """Input -> sha256 prefix."""
+    stated: StudyQuestion | None = None
+    """It in the words of its file."""
 
     @property
     def size(self) -> int:
@@ -97,6 +100,12 @@ class Study:
             index, place = divmod(index, len(axis.values))
             found.append(place)
         return tuple(reversed(found))
+
+    def place(self, values: Mapping[str, Value]) -> Point:
+        """The point with these values; raises ValueError where the axes have none such."""
+        if [*values] != [axis.path for axis in self.axes]:
+            raise ValueError(f"its axes are {', '.join(values)}")
+        return tuple(axis.values.index(values[axis.path]) for axis in self.axes)
 
     def values(self, point: Point) -> dict[str, Value]:
         """Axis -> value at a point."""
