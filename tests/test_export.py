@@ -116,6 +116,8 @@ KEPT = {
     "deepspeed": "deepspeed",
     "deepspeed+jobset": "deepspeed",
     "accelerate": "fsdp",
+    "hf-trainer": "fsdp",
+    "hf-trainer+slurm": "deepspeed",
     "accelerate+slurm": "deepspeed",
     "torchrun": "dense",
 }

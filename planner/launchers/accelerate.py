@@ -1,7 +1,7 @@
 """Hugging Face Accelerate: ``accelerate.yaml`` for ``accelerate launch`` and a script of one's own.
 
-ZeRO-3 and ZeRO-2 become FSDP2, with or without resharding after the forward pass; ZeRO-1, and anything that offloads
-the optimizer alone, becomes DeepSpeed; ZeRO-0 plain replicas. Keys: accelerate 1.15.0.
+ZeRO-3 and ZeRO-2 become FSDP2, with or without resharding after the forward pass; ZeRO-1, anything that offloads the
+optimizer alone, and what was planned for DeepSpeed becomes DeepSpeed; ZeRO-0 plain replicas. Keys: accelerate 1.15.0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from planner.launchers import deepspeed, facts, profiles, quoting, torchrun
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Shell, Values
 from planner.schema.plan import Plan
 
-NAME = "accelerate.yaml"
+NAME, ACCUMULATION = "accelerate.yaml", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
 
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
@@ -39,7 +39,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         environment={
             **job.environment,
             **plan.env,
-            "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": str(plan.batch.accumulation),
+            ACCUMULATION: str(plan.batch.accumulation),
         },
         files={**job.files, **files},
         needed=(*job.needed, *files),
@@ -49,7 +49,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 def route(plan: Plan) -> str:
     """Which of Accelerate's engines carries the plan."""
     p = plan.parallelism
-    if p.zero_stage == 1 or plan.offload.get("optimizer"):
+    if plan.runtime.name == "deepspeed" or p.zero_stage == 1 or plan.offload.get("optimizer"):
         return "DEEPSPEED"
     if p.zero_stage >= 2:
         return "FSDP"
@@ -59,10 +59,11 @@ def route(plan: Plan) -> str:
 def configuration(plan: Plan, values: Values) -> dict[str, Any]:
     """The plan as an Accelerate configuration."""
     p, engine = plan.parallelism, route(plan)
+    # DeepSpeed's file says the precision: Accelerate stops where both do (DeepSpeedPlugin._deepspeed_config_checks).
     settings: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": engine,
-        "mixed_precision": {"fp32": "no"}.get(plan.precision, plan.precision),
+        **({} if engine == "DEEPSPEED" else {"mixed_precision": {"fp32": "no"}.get(plan.precision, plan.precision)}),
         "num_machines": facts.nodes(plan),
         "num_processes": plan.cluster.accelerators,
         "machine_rank": 0,
@@ -80,7 +81,7 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
         settings["fsdp_config"] = {
             "fsdp_version": 2,
             "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-            "fsdp_transformer_layer_cls_to_wrap": values["layer-class"],
+            **_blocks(values),
             "fsdp_reshard_after_forward": p.zero_stage == 3,
             "fsdp_state_dict_type": "SHARDED_STATE_DICT",
             "fsdp_offload_params": False,
@@ -94,6 +95,13 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
             "parallelism_config_cp_size": p.cp,
         }
     return settings
+
+
+def _blocks(values: Values) -> dict[str, Any]:
+    """What is wrapped: a class of one's own, or what a model of Transformers names; only rank 0 loads such a model."""
+    if "layer-class" in values:
+        return {"fsdp_transformer_layer_cls_to_wrap": values["layer-class"]}
+    return {"fsdp_cpu_ram_efficient_loading": True}
 
 
 def lint(settings: Mapping[str, Any], world: int, where: str = NAME) -> None:

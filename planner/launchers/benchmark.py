@@ -26,6 +26,7 @@ _TORCHTITAN = ("--checkpoint.folder", "--checkpoint.interval", "--training.steps
 _DROPPED: Mapping[str, Mapping[str, int]] = {
     "megatron": dict.fromkeys(_MEGATRON, 1),
     "torchtitan": {"--checkpoint.enable": 0, **dict.fromkeys(_TORCHTITAN, 1)},
+    "hf-trainer": dict.fromkeys(("--train_file", "--output_dir", "--max_steps", "--save_steps", "--logging_steps"), 1),
 }
 """Trainer -> options that are left out -> how many words follow each."""
 
@@ -34,7 +35,8 @@ def short(trainer: Exporter, plan: Plan, job: LaunchJob) -> LaunchJob:
     """The job of a trainer with fifty steps on data that need no files.
 
     Options of Megatron-LM: megatron/training/arguments.py (``--mock-data``; the null tokenizer adds a token of its
-    own); of torchtitan: torchtitan/config (``c4_test`` is in its repository).
+    own); of torchtitan: torchtitan/config (``c4_test`` is in its repository); of the Trainer: its arguments, and
+    ``--mock_data`` of the script that is exported with them.
 
     Raises:
         WrongQuestion: the trainer runs a script of one's own, which decides on its data itself.
@@ -50,6 +52,8 @@ def short(trainer: Exporter, plan: Plan, job: LaunchJob) -> LaunchJob:
 def _added(trainer: str, plan: Plan) -> tuple[str, ...]:
     if trainer == "torchtitan":
         return ("--training.steps", str(STEPS), "--dataloader.dataset", "c4_test", "--metrics.log_freq", "1")
+    if trainer == "hf-trainer":
+        return ("--mock_data", "true", "--max_steps", str(STEPS), "--logging_steps", "1", "--save_strategy", "no")
     return (
         *("--mock-data", "--tokenizer-type", "NullTokenizer"),
         *("--vocab-size", str(int(plan.workload.shape["vocab"]) - 1)),

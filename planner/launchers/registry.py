@@ -7,6 +7,7 @@ from planner.launchers import (
     accelerate,
     deepspeed,
     dstack,
+    hf_trainer,
     jobset,
     megatron,
     nccl_tuner,
@@ -21,7 +22,7 @@ from planner.launchers import (
 from planner.launchers.target import Exporter
 
 _MODULES = (
-    *(megatron, torchtitan, deepspeed, accelerate, torchrun),
+    *(megatron, torchtitan, hf_trainer, deepspeed, accelerate, torchrun),
     *(slurm, skypilot, jobset, trainjob, pytorchjob, volcano, dstack),
     nccl_tuner,
 )

@@ -1,6 +1,6 @@
 """What an exporter is: a name, what it can express, and a function that turns a plan into files.
 
-There are three roles. A **trainer** says what runs (``megatron``, ``torchtitan``, ``deepspeed``, ``accelerate``, or a
+There are three roles. A **trainer** says what runs (``megatron``, ``torchtitan``, ``hf-trainer``, ..., or a
 custom script under ``torchrun``), an **environment** adds files and environment variables (``nccl-tuner``), a
 **scheduler** places it on nodes (``slurm``, ``skypilot``, ``jobset``, ``trainjob``). ``megatron+slurm`` chains them:
 each takes the job and returns a new one.

@@ -22,6 +22,7 @@ ENVIRONMENTS = {
     "deepspeed_chat": "torch",
     "deepspeed": "torch",
     "accelerate": "torch",
+    "hf-trainer": "torch",
     "torchrun": "torch",
     "skypilot": "skypilot",
     "dstack": "dstack",
@@ -76,7 +77,7 @@ def ask(name: str, jobs: Sequence[Any], folder: Path, *before: str) -> list[dict
     """What the launcher's reader says of every job: ``{values}`` or ``{error}``."""
     questions, answers = folder / "jobs.json", folder / "answers.json"
     questions.write_text(json.dumps(list(jobs)), encoding="utf-8")
-    command = [python(name), READERS / f"read_{name}.py", *before, questions, answers]
+    command = [python(name), READERS / f"read_{name.replace('-', '_')}.py", *before, questions, answers]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found: list[dict[str, Any]] = json.loads(answers.read_text(encoding="utf-8"))

@@ -177,6 +177,35 @@ def values_of_accelerate(plan: Plan) -> Values:
     }
 
 
+def values_of_hf_trainer(plan: Plan) -> Values:
+    p, engine, shape = plan.parallelism, accelerate.route(plan), plan.workload.shape
+    sharded, zero = engine == "FSDP", engine == "DEEPSPEED"
+    shards = p.dp_shard
+    return {
+        "job": {
+            "model_name_or_path": "/given/model",
+            "block_size": plan.workload.sequence,
+            "model_layers": shape["layers"],
+            "model_hidden": shape["hidden"],
+            "model_vocab": shape["vocab"],
+            "model_untrained": plan.workload.method["kind"] == "pretrain",
+            "train_file": "/given/train-file",
+            "mock_data": False,
+        },
+        "micro": plan.batch.micro,
+        "accumulation": plan.batch.accumulation,
+        "precision": "no" if plan.precision == "fp32" else plan.precision,
+        "optimizer": "adamw_torch",
+        "rate": 1e-4,
+        "steps": [facts.steps(plan), facts.steps_between_checkpoints(plan)],
+        "recompute": plan.recompute.policy == "full",
+        "fsdp": [2, p.zero_stage == 3, True] if sharded else None,
+        "mesh": [p.dp // shards, shards, plan.cluster.accelerators] if sharded else None,
+        "zero": p.zero_stage if zero else None,
+        "global": plan.batch.global_ if zero else None,
+    }
+
+
 def values_of_skypilot(plan: Plan) -> Values:
     (pool,) = plan.cluster.pools
     return {
@@ -206,6 +235,7 @@ EXPECTED: dict[str, Callable[[Plan], Values]] = {
     "torchtitan": values_of_torchtitan,
     "deepspeed": values_of_deepspeed,
     "accelerate": values_of_accelerate,
+    "hf-trainer": values_of_hf_trainer,
     "skypilot": values_of_skypilot,
     "dstack": values_of_dstack,
 }
@@ -283,6 +313,7 @@ def _text(file: str, old: str, new: str) -> Callable[[dict[str, Any]], None]:
 
 DENSE = "megatron-core/llama3-70b/dgx-h100:16/tp=4 pp=4 vpp=4 cp=2"
 WHOLE = "megatron-core/llama3-70b/dgx-h100:16/tp=8 pp=4 rank_order=tp-cp-ep-pp-dp"
+REPLICAS = "pytorch-ddp/gpt2/dgx-a100-80gb:1/micro=2"
 BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
     "megatron": [
         (DENSE, _argument("--tensor-model-parallel-size", "3")),
@@ -337,11 +368,27 @@ BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
     "accelerate": [
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("accelerate.yaml", "num_machines", "num_machine")),
         (
+            "deepspeed/llama3-8b/dgx-h100:4/zero=1",
+            _text("accelerate.yaml", "num_machines", "mixed_precision: bf16\nnum_machines"),
+        ),
+        (
             "fsdp2/llama3-8b/dgx-h100:2/tp=2",
             _text("accelerate.yaml", "distributed_type: FSDP", "distributed_type: FSPD"),
         ),
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("accelerate.yaml", "tp_size: 2", "tp_size: 0")),
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("accelerate.yaml", "tp_size: 2", "tp_sise: 2")),
+    ],
+    "hf-trainer": [
+        (REPLICAS, _argument("--bf16", "yess")),
+        (REPLICAS, _argument("--per_device_train_batches", "1")),
+        (REPLICAS, _argument("--fp16", "true")),
+        (REPLICAS, _argument("--optim", "adamw")),
+        (REPLICAS, _argument("--save_steps", "often")),
+        ("deepspeed/llama3-8b/dgx-h100:4/zero=1", _argument("--gradient_accumulation_steps", "7")),
+        ("deepspeed/llama3-8b/dgx-h100:4/zero=1", _argument("--learning_rate", "3e-4")),
+        ("deepspeed/llama3-8b/dgx-h100:4/zero=1", _text("accelerate.yaml", "same_", "mixed_precision: bf16\nsame_")),
+        ("fsdp2/llama3-8b/dgx-h100:1/", _text("accelerate.yaml", "dp_shard_size: 8", "dp_shard_size: 0")),
+        ("fsdp2/llama3-8b/dgx-h100:1/", _text("accelerate.yaml", "distributed_type: FSDP", "distributed_type: FSPD")),
     ],
     "skypilot": [
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.yaml", "num_nodes", "num_node")),

@@ -1,0 +1,78 @@
+"""The exported ``train.py`` really trains on CPU: replicas and FSDP2 compute alike, and a stopped job goes on."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from planner.launchers import bundle, parts
+from planner.launchers.benchmark import short
+from tests.launchers.environments import READERS, given, python
+from tests.launchers.spread import Case, plan
+
+TINY = {
+    **{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 256},
+    **{"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128},
+}
+SIZES = {"--block_size": "32", "--model_layers": "2", "--model_hidden": "64", "--model_vocab": "256"}
+SHORT = {"--max_steps": "4", "--per_device_train_batch_size": "2", "--gradient_accumulation_steps": "2"}
+FSDP2 = {
+    **dict.fromkeys(("ACCELERATE_USE_FSDP", "FSDP_CPU_RAM_EFFICIENT_LOADING", "FSDP_RESHARD_AFTER_FORWARD"), "true"),
+    **{"FSDP_VERSION": "2", "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP"},
+    **{"ACCELERATE_USE_PARALLELISM_CONFIG": "true", "PARALLELISM_CONFIG_DP_SHARD_SIZE": "2"},
+    "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
+}
+"""What ``accelerate launch`` sets for the exported accelerate.yaml (tests/launchers/read_hf_trainer.py asks it)."""
+
+
+@pytest.fixture
+def argv(tmp_path: Path) -> dict[str, str]:
+    """The script in a folder with a tiny model, and the arguments of a benchmark of it."""
+    whole = plan(Case("fsdp2", "llama3-8b", "dgx-h100:1", ""))
+    made = bundle(whole, parts("hf-trainer"), given("hf-trainer"), changed=short)
+    (tmp_path / "train.py").write_text(made.files["train.py"], encoding="utf-8")
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "config.json").write_text(json.dumps(TINY), encoding="utf-8")
+    words = json.loads(made.files["target.json"])["argv"]
+    exact = {"--use_cpu": "true", "--bf16": "false", "--lr_scheduler_type": "constant", "--model_name_or_path": "tiny"}
+    return {**dict(zip(words[::2], words[1::2], strict=True)), **SIZES, **SHORT, **exact}
+
+
+def trained(argv: dict[str, str], folder: Path, **known: str) -> subprocess.CompletedProcess[str]:
+    script = [str(READERS / "sharded_on_cpu.py"), "train.py"] if known else ["train.py"]
+    run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *script]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | known
+    words = [word for pair in argv.items() for word in pair]
+    command = [str(python("hf-trainer")), *run, *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def logged(done: subprocess.CompletedProcess[str], name: str = "loss") -> list[float]:
+    lines = (line for line in done.stderr.splitlines() if "rank" in line or "Error" in line)
+    assert done.returncode == 0, "\n".join(lines)[-3000:]
+    return [float(value) for value in re.findall(rf"'{name}': '?([0-9.]+)", done.stdout + done.stderr)]
+
+
+def test_shards_compute_what_replicas_compute(argv: dict[str, str], tmp_path: Path) -> None:
+    """Loss and gradients of the first step, printed with four digits; later ones go through the optimizer, too."""
+    replicas, shards = trained(argv, tmp_path), trained(argv, tmp_path, **FSDP2)
+    assert len(logged(replicas)) == len(logged(shards)) == 4
+    for name in ("loss", "grad_norm"):
+        assert logged(shards, name)[0] == pytest.approx(logged(replicas, name)[0], rel=1e-3)
+
+
+def test_a_stopped_job_goes_on_from_its_checkpoint(argv: dict[str, str], tmp_path: Path) -> None:
+    saving = argv | {"--save_strategy": "steps", "--save_steps": "2", "--output_dir": "out"}
+    first = logged(trained(saving | {"--max_steps": "2"}, tmp_path))
+    assert (tmp_path / "out" / "checkpoint-2").is_dir()
+    assert len(first) == 2
+    assert len(logged(trained(saving, tmp_path))) == 2  # steps 3 and 4 of 4
+
+
+def test_another_model_than_the_plans_is_not_trained(argv: dict[str, str], tmp_path: Path) -> None:
+    done = trained(argv | {"--model_layers": "3"}, tmp_path)
+    assert done.returncode != 0
+    assert "layers, width, vocabulary are (2, 64, 256), in the plan (3, 64, 256)" in done.stderr

@@ -1,0 +1,136 @@
+"""``hf-trainer``: a job of Hugging Face's Trainer with the plan's engine, read back by ``import``."""
+
+import ast
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from planner.launchers import EXPORTERS, bundle, parts, reading
+from planner.launchers.benchmark import short
+from planner.launchers.bundle import refusals
+from planner.schema.plan import Plan
+from tests.launchers.environments import given
+from tests.launchers.spread import Case, expressible, plan
+
+NODE = "dgx-h100:4"
+SHARDED = plan(Case("fsdp2", "llama3-8b", NODE, "micro=2 recompute=full"))
+ENGINE = plan(Case("deepspeed", "llama3-8b", NODE, "zero=1 recompute=full micro=8"))
+REPLICAS = plan(Case("pytorch-ddp", "gpt2", "dgx-a100-80gb:1", "micro=2"))
+
+
+def files(whole: Plan) -> dict[str, str]:
+    return dict(bundle(whole, parts("hf-trainer"), given("hf-trainer")).files)
+
+
+def options(whole: Plan, **more: Any) -> dict[str, str]:
+    made = bundle(whole, parts("hf-trainer"), given("hf-trainer"), **more)
+    words = json.loads(made.files["target.json"])["argv"]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def test_the_script_is_python_and_reads_every_option_of_its_own() -> None:
+    tree = ast.parse(files(SHARDED)["train.py"])
+    own = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "JobArguments")
+    fields = {n.target.id for n in own.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+    asked = {*options(SHARDED), *options(SHARDED, changed=short)}
+    named = {
+        name.removeprefix("--") for name in asked if name.startswith(("--model_", "--train_file", "--mock", "--bl"))
+    }
+    assert named == fields
+
+
+def test_recomputation_is_asked_for_once() -> None:
+    """FSDP's is Accelerate's: Transformers stops where both are on."""
+    config = yaml.safe_load(files(SHARDED)["accelerate.yaml"])
+    assert config["fsdp_config"]["fsdp_activation_checkpointing"] is True
+    assert "--gradient_checkpointing" not in options(SHARDED)
+    assert options(ENGINE)["--gradient_checkpointing"] == "true"
+
+
+def test_no_block_has_to_be_named_and_one_rank_loads() -> None:
+    config = yaml.safe_load(files(SHARDED)["accelerate.yaml"])["fsdp_config"]
+    assert "fsdp_transformer_layer_cls_to_wrap" not in config
+    assert config["fsdp_cpu_ram_efficient_loading"] is True
+
+
+@pytest.mark.parametrize("target", ["hf-trainer", "accelerate"])
+def test_a_deepspeed_file_says_the_precision_alone(target: str) -> None:
+    """Accelerate refuses to start where its own configuration says it, too."""
+    made = bundle(ENGINE, parts(target), given(target)).files
+    assert "mixed_precision" not in yaml.safe_load(made["accelerate.yaml"])
+    assert json.loads(made["ds_config.json"])["bf16"] == {"enabled": True}
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_what_was_planned_for_deepspeed_starts_with_it(zero: int) -> None:
+    made = files(plan(Case("deepspeed", "llama3-8b", NODE, f"zero={zero}")))
+    assert yaml.safe_load(made["accelerate.yaml"])["distributed_type"] == "DEEPSPEED"
+    assert json.loads(made["ds_config.json"])["zero_optimization"]["stage"] == zero
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"tp": 2}, "tp 2 (it has 1)"),
+        ({"cp": 2}, "cp 2 (it has 1)"),
+        ({"pp": 2}, "pp 2 (it has 1)"),
+        ({"ep": 2}, "ep 2 (it has 1)"),
+        ({"vpp": 2}, "vpp 2 (it has 1)"),
+    ],
+)
+def test_degrees_that_it_has_not_are_refused(change: dict[str, int], says: str) -> None:
+    whole = replace(SHARDED, parallelism=replace(SHARDED.parallelism, **change))
+    assert says in "; ".join(refusals(whole, EXPORTERS["hf-trainer"]))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"method": {"kind": "lora", "rank": 8, "targets": ["q"]}}, "method lora (it has pretrain, finetune)"),
+        ({"optimizer": {"id": "adam-8bit"}}, "optimizer adam-8bit (it has adamw)"),
+        ({"mtp_layers": 1}, "no modules of multi-token prediction"),
+        ({"shape": {**SHARDED.workload.shape, "family": "encoder"}}, "family encoder (it has decoder)"),
+    ],
+)
+def test_work_that_it_does_not_do_is_refused(change: dict[str, Any], says: str) -> None:
+    whole = replace(SHARDED, workload=replace(SHARDED.workload, **change))
+    assert says in "; ".join(refusals(whole, EXPORTERS["hf-trainer"]))
+
+
+def test_a_benchmark_needs_no_data_and_saves_nothing() -> None:
+    found = options(REPLICAS, changed=short)
+    assert found["--mock_data"] == "true" and found["--save_strategy"] == "no"
+    assert (found["--max_steps"], found["--logging_steps"]) == ("50", "1")
+    assert not found.keys() & {"--train_file", "--output_dir", "--save_steps"}
+
+
+def test_weights_are_loaded_to_tune_them() -> None:
+    tuned = replace(SHARDED, workload=replace(SHARDED.workload, method={"kind": "finetune", "rank": 0, "targets": []}))
+    assert options(SHARDED)["--model_untrained"] == "true"
+    assert "--model_untrained" not in options(tuned)
+
+
+def test_what_export_wrote_reads_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = expressible("hf-trainer", ("fsdp2", "deepspeed", "pytorch-ddp"))[::2]
+    assert len(found) >= 10
+    for asked, whole in found:
+        made = files(whole)
+        for name in made:
+            (tmp_path / name).write_text(made[name], encoding="utf-8")
+        read = reading.read("trainer", made["start.sh"])
+        p = whole.parallelism
+        assert read.settings["zero"] == p.zero_stage, asked
+        assert read.settings["micro"] == whole.batch.micro, asked
+        assert read.accumulation == whole.batch.accumulation, asked
+        assert (read.settings["recompute"] == "full") == (whole.recompute.policy == "full"), asked
+        assert (read.settings.get("offload") == "optimizer") == bool(whole.offload["optimizer"]), asked
+        assert read.precision == whole.precision, asked
+        assert read.sequence == whole.workload.sequence, asked
+        assert read.ranks == whole.cluster.accelerators, asked
+        assert read.optimizer == "adamw", asked
+        assert read.runtime == whole.runtime.name, asked
