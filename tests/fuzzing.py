@@ -150,15 +150,16 @@ def readers() -> list[Reader]:
     """All of them."""
     from planner import api as answered
     from planner.catalog import cluster_from_file
+    from planner.commands.screen.explained import explain
     from planner.models import files, workload
     from planner.procurement.question import reading as portfolio
     from planner.site import profile
     from planner.site.logs import reading as logs
     from planner.study.question import reading as study
-    from tests import training_logs
+    from tests import profiles_of_steps, training_logs
     from tests.test_comm_table import NCCL
 
-    known = catalog.load()
+    known, timed = catalog.load(), answered.estimate("llama3-8b", "dgx-h100:1", tp=2)
     configurations = json.loads((ROOT / "tests/data/huggingface_configs.json").read_text(encoding="utf-8"))["models"]
     runs = (ROOT / "benchmarks/data/measured_runs.csv").read_text(encoding="utf-8").splitlines()
     on = ("--cluster", "dgx-h100:16", "--model", "llama3-8b")
@@ -200,6 +201,9 @@ def readers() -> list[Reader]:
                node="dgx-h100", ways="on-demand").to_json()], command("explain", "FILE")),
         Reader("logs", "train.log", ["\n".join([*form([4.0] * 20), ""]) for form, *_ in training_logs.FORMS.values()],
                logs.read),
+        Reader("trace", "trace.json", [json.dumps(profiles_of_steps.kineto(
+                   [each for n in range(3) for each in profiles_of_steps.a_step(n, 20.0 * n)]))],
+               lambda f: explain(timed, trace=str(f))),
         Reader("flags", "flags", ["--cluster dgx-h100:2 --precision bf16 --batch 64 --seq 4096 tp=2 pp=2 micro=1",
                              "--cluster dgx-a100-80gb:1 --method lora --rank 8 --optimizer adamw --tokens 1B"], flags),
     ]  # fmt: skip
