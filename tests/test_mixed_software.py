@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from planner import api, document
+from planner.commands.screen.quantities import seconds
 from planner.hetero import answer, bundles, dependence, problem, releases
 from planner.question.reading import PlanOptions, pooled_request
 from planner.schema.plan import PlanSet
@@ -127,6 +128,13 @@ def test_the_screen_says_what_the_choice_depends_on(close: PlanSet, tmp_path: Pa
     shown = ask(capsys, f"explain {path}").out
     assert close.reasons.other_software
     first = close.reasons.other_software[0]
-    figures = (first.supposed, " + ".join(first.uses), "929 ms", first.own_uses[0], "1.02 s", "more time")
+    figures = (
+        first.supposed,
+        " + ".join(first.uses),
+        seconds(first.step_time_s),
+        first.own_uses[0],
+        seconds(first.own_step_time_s),
+        "more time",
+    )
     printed = " ".join(shown[shown.index("Depends on") : shown.index("Search")].split())
     assert [text for text in figures if text not in printed] == []

@@ -312,7 +312,10 @@ def _memory(data: dict[str, Any]) -> None:
 EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "another version": (lambda d: d.update(schema_version=99), "schema_version is 99, this program reads 1"),
     "no version": (lambda d: d.pop("schema_version"), "schema_version is None"),
-    "another kind": (lambda d: d.update(kind="plam"), "kind is 'plam'; expected plan, plan-set or procurement"),
+    "another kind": (
+        lambda d: d.update(kind="plam"),
+        "kind is 'plam'; expected plan, plan-set, procurement, study or image-plan",
+    ),
     "a kind that is no word": (lambda d: d.update(kind=["plan"]), "kind is"),
     "an unknown key": (lambda d: d["plans"][0]["batch"].update(mikro=2), "plans.0.batch.mikro"),
     "a missing key": (lambda d: d["plans"][0]["batch"].pop("micro"), "plans.0.batch.micro"),
@@ -387,7 +390,7 @@ def test_a_plan_that_is_no_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     if Path("/dev/zero").exists():
         assert "not a regular file" in refused(capsys, "explain /dev/zero")
     Path("huge.json").write_bytes(b" " * 1000)
-    monkeypatch.setattr(files, "LARGEST_FILE", 999)
+    monkeypatch.setattr(files, "LARGEST_STUDY", 999)
     assert "larger than" in refused(capsys, "explain huge.json")
 
 

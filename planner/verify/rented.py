@@ -48,7 +48,7 @@ def spot_risk_follows(_: ProcureOptions, a: Alternative) -> Iterator[str]:
         mine = [pools[name] for name in job.pools if name in pools]
         if (job.spot is not None) != any(pool.way == "spot" for pool in mine):
             yield f"{job.name}: {'no risk is said' if job.spot is None else 'a risk is said'} of its rent"
-        if job.spot is not None:
+        if job.spot is not None and mine:
             for name, stated, derived in _derived(job, job.spot, mine):
                 if stated is None or not math.isclose(stated, derived, rel_tol=1e-6, abs_tol=1e-6):
                     yield f"{job.name}: spot.{name} is {stated}, and {derived:.9g} follows"

@@ -393,6 +393,7 @@ def _assumes(plan: Plan, verbose: bool) -> None:
     """
     asked = ", ".join(f"{a.what} ({a.flag})" for a in plan.assumptions if a.flag not in ("--catalog", *_IN_WORDS))
     lines = [asked] if asked else []
+    lines += [a.why for a in plan.assumptions if a.flag in _IN_WORDS]
     rest = _rests_on(plan)
     lines += rest if verbose else [f"-v lists {len(rest)} more: failures, prices, power, unverified figures"]
     render.labelled("Assumes", *lines)
@@ -413,7 +414,6 @@ def _rests_on(plan: Plan) -> list[str]:
     if energy.power_w is not None and energy.usd is not None:
         drawn, paid = format_power(energy.power_w), format_usd(energy.usd)
         lines.append(f"{drawn} while training, {paid} of electricity: {energy.basis}")
-    lines += [a.why for a in plan.assumptions if a.flag in _IN_WORDS]
     figures = [a.what for a in plan.assumptions if a.flag == "--catalog"]
     if figures:
         lines.append(f"unverified defaults: {', '.join(figures)} (--catalog)")
