@@ -160,6 +160,10 @@ def readers() -> list[Reader]:
     from tests.test_comm_table import NCCL
 
     known, timed = catalog.load(), answered.estimate("llama3-8b", "dgx-h100:1", tp=2)
+
+    def traced(file: Path) -> None:
+        explain(timed, trace=str(file))
+
     configurations = json.loads((ROOT / "tests/data/huggingface_configs.json").read_text(encoding="utf-8"))["models"]
     runs = (ROOT / "benchmarks/data/measured_runs.csv").read_text(encoding="utf-8").splitlines()
     on = ("--cluster", "dgx-h100:16", "--model", "llama3-8b")
@@ -203,7 +207,7 @@ def readers() -> list[Reader]:
                logs.read),
         Reader("trace", "trace.json", [json.dumps(profiles_of_steps.kineto(
                    [each for n in range(3) for each in profiles_of_steps.a_step(n, 20.0 * n)]))],
-               lambda f: explain(timed, trace=str(f))),
+               traced),
         Reader("flags", "flags", ["--cluster dgx-h100:2 --precision bf16 --batch 64 --seq 4096 tp=2 pp=2 micro=1",
                              "--cluster dgx-a100-80gb:1 --method lora --rank 8 --optimizer adamw --tokens 1B"], flags),
     ]  # fmt: skip

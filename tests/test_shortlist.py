@@ -221,7 +221,7 @@ def test_torchtitan_reads_its_own_test_data() -> None:
     ("target", "message"),
     [
         ("megatron+jobset", "jobs of jobset are not waited for"),
-        ("torchrun+slurm", "torchrun runs a script of your own; megatron and torchtitan have"),
+        ("torchrun+slurm", "torchrun runs a script of your own; megatron, torchtitan and hf-trainer have"),
         ("astra-sim", "astra-sim runs no training"),
     ],
 )

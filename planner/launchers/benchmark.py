@@ -42,7 +42,8 @@ def short(trainer: Exporter, plan: Plan, job: LaunchJob) -> LaunchJob:
         WrongQuestion: the trainer runs a script of one's own, which decides on its data itself.
     """
     if trainer.name not in _DROPPED:
-        able = " and ".join(_DROPPED)
+        *most, last = _DROPPED
+        able = f"{', '.join(most)} and {last}"
         raise WrongQuestion(f"--benchmark: {trainer.name} runs a script of your own; {able} have data of their own")
     head = job.command[: len(job.command) - len(job.argv)]
     argv = (*_without(job.argv, _DROPPED[trainer.name]), *_added(trainer.name, plan))

@@ -27,13 +27,18 @@ def show(found: PlanSet) -> None:
         render.labelled("Configuration", configuration(plan))
     else:
         render.labelled("Recommended", f"#{plan.rank}: {_varied(found, plan)}{configuration(plan)}")
+    expected(plan)
+    if plan.rank != found.plans[0].rank:
+        render.labelled(f"Why not #{found.plans[0].rank}", passed_over(found.plans[0], plan))
+
+
+def expected(plan: Plan) -> None:
+    """What to expect of a plan: time, money, memory, and how sure that is."""
     render.labelled("Speed", _speed(plan))
     render.labelled("Cost", *_money(plan))
     held = plan.prediction.memory
     render.labelled("Fits" if held.total_bytes <= held.capacity_bytes else "Does not fit", _memory(plan))
     render.labelled("Confidence", _confidence(plan))
-    if plan.rank != found.plans[0].rank:
-        render.labelled(f"Why not #{found.plans[0].rank}", passed_over(found.plans[0], plan))
 
 
 def _varied(found: PlanSet, plan: Plan) -> str:
@@ -97,7 +102,8 @@ def _money(plan: Plan) -> list[str]:
     took = f"{days(money.days)} for {format_count(plan.workload.tokens)} tokens"
     if money.usd_total is None or price is None:
         return [f"{took}; no such price in the catalog (--price, --basis, --vendor)"]
-    return [f"{format_usd(money.usd_total)}, {took}", *_priced(price), *_offered(plan, price)]
+    used = [line for each in money.prices or (price,) for line in _priced(each)]
+    return [f"{format_usd(money.usd_total)}, {took}", *used, *_offered(plan, price)]
 
 
 def _priced(price: PriceUsed) -> list[str]:

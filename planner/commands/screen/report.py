@@ -121,6 +121,8 @@ def _mixed(found: PlanSet, verbose: bool) -> None:
     best = found.plans[0]
     _heading(best)
     render.text()
+    recommendation.expected(best)
+    render.text()
     report_mixed.ranking(found.plans, seconds, days)
     _how_sure(found.plans)
     render.text()
