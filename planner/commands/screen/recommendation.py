@@ -11,8 +11,8 @@ from planner.commands.screen.quantities import days, seconds
 from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed
 
 HIGH, FAIR = 0.08, 0.15
-"""Half-widths of the 80 % interval up to which confidence is high, and fair: the first is what a site's own three runs
-leave, the second what a framework and machines known from other labs leave (docs/accuracy.md)."""
+"""Half-widths of the 80 % interval up to which confidence is called high, and fair. Words for a reader, fitted to
+nothing: the interval beside the word is what was measured."""
 
 
 def chosen(found: PlanSet) -> Plan:
