@@ -2,15 +2,25 @@
 
 import ast
 import json
+import os
 import random
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from planner import catalog, document
+from planner.comm.tables import measuring
 from planner.study import run as designing
+from tests import fuzzing, training_logs
 from tests.test_design import TINY, TWO, study
-from tests.test_whole_or_not import killed_at
+from tests.test_docs import generate
+from tests.test_whole_or_not import at_events, killed_at
 
 ROOT = Path(__file__).parents[1]
 TRIALS = 24
@@ -46,7 +56,7 @@ def test_a_study_that_was_killed_and_resumed_has_the_same_answer(
 
 # ---- every command writes through the one place that is whole or not -------------------------------------------------
 
-WRITERS = {"write_text", "write_bytes", "to_csv", "savefig"}
+METHODS = {"write_text", "write_bytes", "to_csv", "savefig"}
 ALLOWED = {
     "planner/base/writing.py": "what test_whole_or_not kills at every event",
     "planner/base/locking.py": "links that name who holds a lock",
@@ -68,7 +78,7 @@ def writes(call: ast.Call) -> bool:
     """Whether a call opens or names a file to write: a method that does, or ``open`` in a mode that may."""
     function = call.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    if name in WRITERS:
+    if name in METHODS:
         return True
     if name != "open":
         return False
@@ -89,14 +99,43 @@ def test_no_command_writes_by_itself() -> None:
     assert found == ALLOWED.keys(), "planner.base.writing writes files: whole or not at all"
 
 
-COMMANDS = {
-    "plan": "plan llama3-8b --cluster dgx-h100:1 --top 1 -o out --force",
-    "estimate": "estimate llama3-8b --cluster dgx-h100:1 tp=8 -o out --force",
-    "export": "export plan.json --to megatron -o folder --force",
-    "comm choose": "comm choose plan.json -o out --force",
-    "models import": "models import config.json -o out.toml --force",
-    "init site": "init site lab",
-}
+@dataclass(frozen=True)
+class Writer:
+    """A command that writes, in a folder with the files of :func:`prepared`."""
+
+    words: str
+    appended: tuple[str, ...] = ()
+    """Files to which it adds lines: killed, it leaves the first of them."""
+    further: str = ""
+    """Words with which it goes on once it has begun."""
+    answers: int = 0
+    """What the same words answer once they have answered."""
+
+
+ON = "llama3-8b --cluster dgx-h100:1"
+WRITERS = {
+    "plan": Writer(f"plan {ON} --top 1 -o out --force"),
+    "estimate": Writer(f"estimate {ON} tp=8 -o out --force"),
+    "procure": Writer("procure --model llama3-8b --tokens 1B --deadline 60d --quick --node dgx-h100 --ways on-demand "
+                      "--as-of 2026-01-01 -o out --force"),
+    "design": Writer("design study.toml --trials 6 --quick --storage design.journal -o out",
+                     ("design.journal",), further="--resume --force"),
+    "export": Writer("export plan.json --to megatron -o folder --force"),
+    "import": Writer("import start.sh --from megatron --cluster dgx-h100:16 --model llama3-8b -o out --force"),
+    "validate": Writer("validate runs.csv -o out --force"),
+    "calibrate": Writer("calibrate runs.csv --site --no-cross-validate -o own"),
+    "learn": Writer("learn train.log --plan plan.json --site lab", ("lab/runs.csv",)),
+    "profile import": Writer("profile import layers.csv -o own"),
+    "catalog import-prices": Writer("catalog import-prices lists -o own --date 2026-01-01 --force"),
+    "comm choose": Writer("comm choose plan.json -o out --force"),
+    "comm import": Writer("comm import measured.csv --from csv -o table.csv", ("table.csv",)),
+    "comm tune": Writer("comm tune --ops all-reduce --sizes 1KiB,4KiB --rounds 2 -o table.csv", ("table.csv",)),
+    "models layers": Writer("models layers llama3-8b -o layers.txt --force"),
+    "models import": Writer("models import config.json -o out.toml --force"),
+    "init site": Writer("init site fresh", answers=2),
+}  # fmt: skip
+"""Every command that has ``-o`` or keeps a folder."""
+KEEP_FOLDERS = {"learn", "init site"}
 CONFIG = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
     "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
@@ -104,30 +143,94 @@ CONFIG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_that_writes_is_killed() -> None:
+    writing = {
+        path.removeprefix("clusterwright ")
+        for path, text in generate.all_commands()
+        if re.search(r"^ +-o\b", text, re.MULTILINE)
+    }
+    assert writing | KEEP_FOLDERS == WRITERS.keys()
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with something for each command to read."""
+    from planner.commands import main
+
+    folder = tmp_path_factory.mktemp("killed")
+    runs = (ROOT / "benchmarks/data/measured_runs.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    texts = {
+        "config.json": json.dumps(CONFIG),
+        "study.toml": TINY,
+        "start.sh": (ROOT / "tests/golden/export/megatron/start.sh").read_text(encoding="utf-8"),
+        "runs.csv": "".join(runs[:6]),
+        "train.log": "\n".join([*training_logs.megatron([3.5 * time for time in training_logs.STEADY]), ""]),
+        "layers.csv": "".join([fuzzing.PROFILE_HEADER, *fuzzing.PROFILE_ROWS]),
+        "lists/aws/vms.csv": fuzzing.PRICES,
+        "measured.csv": fuzzing.COLLECTIVES,
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    assert main([*f"plan {ON} --batch 128 --top 1 -o".split(), str(folder / "plan.json")]) == 0
+    assert main(["init", "site", str(folder / "lab")]) == 0
+    return folder
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that measure, without PyTorch: a line of what each would say."""
+    said = [
+        {"backend": "gloo", "op": "all-reduce", "bytes": size, "round": n, "seconds": 1e-5}
+        for n in range(2) for size in (1024, 4096)
+    ]  # fmt: skip
+    monkeypatch.setattr(measuring, "_there", lambda asked: None)
+    monkeypatch.setattr(measuring, "_running", lambda *job: nullcontext(map(json.dumps, said)))
+
+
+@pytest.mark.usefixtures("timed", "capsys")
+@pytest.mark.parametrize("name", WRITERS)
 def test_a_command_that_is_killed_leaves_all_or_nothing(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At each of its events that change a file: what it leaves is what was there or the whole new file, and the same
-    command works again.
+    """At each of its events that change a file, what stands there is what was there or the whole new file; first where
+    nothing is, then where all is. Killed at the last event, the same words work again.
     """
     from planner.commands import main
 
-    monkeypatch.chdir(tmp_path)
-    assert main(["plan", "llama3-8b", "--cluster", "dgx-h100:2", "--top", "1", "-o", "plan.json"]) == 0
-    Path("config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
-    command = COMMANDS[name].split()
-    assert main(command) == 0
-    whole = contents(tmp_path)
-    for number in range(1, 60):
-        if not killed_at(number, lambda: main(command)):
-            break
-        assert contents(tmp_path).keys() >= whole.keys()
-        for path, text in contents(tmp_path).items():
-            assert same(path, text, whole.get(path, "")), f"{path} after event {number}"
-    assert number > 1 or name == "init site"
-    assert main(command) == (2 if name == "init site" else 0)
-    capsys.readouterr()
+    folder, asked = tmp_path / "here", WRITERS[name]
+    words = [*asked.words.split(), *asked.further.split()]
+    shutil.copytree(prepared, folder)
+    monkeypatch.chdir(folder)
+    before = contents(folder)
+    first = states(folder, tmp_path / "first", lambda: main(asked.words.split()))
+    whole = contents(folder)
+    assert whole != before
+    assert first
+    for number, found in enumerate(first, 1):
+        assert found.keys() >= before.keys()
+        for path, text in found.items():
+            kept = (before.get(path), *([whole[path][: len(text)]] if path in asked.appended else []))
+            assert text in kept or same(path, text, whole[path]), f"{path} at event {number}"
+    again = states(folder, tmp_path / "again", lambda: main(words), last=len(first))
+    for number, found in enumerate(again, 1):
+        assert found.keys() == whole.keys()
+        assert all(same(path, text, whole[path]) for path, text in found.items()), f"again, at event {number}"
+    assert main(words) == asked.answers
+    assert contents(folder).keys() == whole.keys()
+
+
+def states(folder: Path, log: Path, work: Callable[[], object], last: int = 0) -> list[dict[str, str]]:
+    """What a kill at each of the events of `work` that change a file would leave in a folder; at event `last` it comes."""
+    log.mkdir()
+
+    def note(event: int) -> None:
+        (log / f"{event:03}").write_text(json.dumps(contents(folder)), encoding="utf-8")
+        if event == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    at_events(work, note)
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(log.iterdir())]
 
 
 def contents(folder: Path) -> dict[str, str]:

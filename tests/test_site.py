@@ -1,6 +1,7 @@
 """A site's folder: made, read, and refused with the place of what is wrong."""
 
 import re
+import shutil
 import tomllib
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from planner.commands import main
 from planner.site import folder, journal, profile
+from tests.test_whole_or_not import killed_at
 
 
 @pytest.fixture
@@ -66,6 +68,24 @@ def test_nothing_that_is_there_is_overwritten(made: Path, capsys: pytest.Capture
     assert main(["init", "site", str(made)]) == 2
     assert "site.toml: exists already; nothing was written" in capsys.readouterr().err
     assert not (made / "runs.csv").exists()
+
+
+def test_a_site_whose_making_was_killed_is_made_by_the_same_command(tmp_path: Path) -> None:
+    lab, number = tmp_path / "lab", 0
+    while killed_at(number := number + 1, lambda: main(["init", "site", str(lab)])):
+        if not (lab / "site.toml").exists():
+            assert main(["init", "site", str(lab)]) == 0
+        assert folder.opened(lab, "--site").runs.read_text(encoding="utf-8") == journal.HEADER
+        shutil.rmtree(lab)
+    assert number > 5
+
+
+def test_a_journal_that_is_there_is_not_overwritten(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (made / "site.toml").unlink()
+    (made / "runs.csv").write_text(journal.HEADER + "one\n")
+    assert main(["init", "site", str(made)]) == 2
+    assert "runs.csv: exists already; nothing was written" in capsys.readouterr().err
+    assert not (made / "site.toml").exists()
 
 
 def test_a_file_for_a_folder_names_the_folder(made: Path) -> None:

@@ -30,28 +30,37 @@ CHANGES = (
 OLD, NEW = "old\n" * 3, "new\n" * 5
 
 
-def killed_at(number: int, work: Callable[[], object]) -> bool:
-    """Whether `work`, in a process of its own, was killed at its `number`-th event that changes a file."""
+def at_events(work: Callable[[], object], act: Callable[[int], object]) -> bool:
+    """Does `work` in a process of its own and calls `act` with 1, 2, ... before its events that change a file (after
+    those that empty one by opening it); whether it was killed.
+    """
     child = os.fork()
     if child == 0:
-        left = [number]
+        number, acting = 0, False
 
-        def count(event: str, arguments: tuple[object, ...]) -> None:
+        def look(event: str, arguments: tuple[object, ...]) -> None:
+            nonlocal number, acting
             written = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-            if written or event in CHANGES:
-                left[0] -= 1
-                if not left[0]:
-                    if event == "open" and written and arguments[2] & os.O_TRUNC:  # type: ignore[operator]
-                        with contextlib.suppress(OSError, TypeError):
-                            os.truncate(arguments[0], 0)  # type: ignore[arg-type] # as opening it would have
-                    os.kill(os.getpid(), signal.SIGKILL)
+            if acting or not (written or event in CHANGES):
+                return
+            number, acting = number + 1, True
+            if written and arguments[2] & os.O_TRUNC:  # type: ignore[operator]
+                with contextlib.suppress(OSError, TypeError):
+                    os.truncate(arguments[0], 0)  # type: ignore[arg-type]
+            act(number)
+            acting = False
 
-        sys.addaudithook(count)
+        sys.addaudithook(look)
         try:
             work()
         finally:
             os._exit(0)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def killed_at(number: int, work: Callable[[], object]) -> bool:
+    """Whether `work`, in a process of its own, was killed at its `number`-th event that changes a file."""
+    return at_events(work, lambda event: event == number and os.kill(os.getpid(), signal.SIGKILL))
 
 
 def kills(work: Callable[[], object], again: Callable[[], None]) -> int:

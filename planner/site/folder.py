@@ -81,14 +81,19 @@ def init(folder: Path, header: str) -> list[Path]:
         WrongQuestion: one of the files is there already, or cannot be written.
     """
     folder = folder.expanduser()
-    texts = {PROFILE: profile.TEMPLATE.format(name=_slug(folder)), RUNS: header}
-    for name in texts:
-        if (folder / name).exists():
+    texts = {RUNS: header, PROFILE: profile.TEMPLATE.format(name=_slug(folder))}
+    for name in reversed(texts):
+        if (folder / name).exists() and not _begun(folder, header):
             raise WrongQuestion(f"{folder / name}: exists already; nothing was written")
     writing.make_folder(folder / CATALOG)
     for name, text in texts.items():
-        writing.write(folder / name, text)
-    return [folder / name for name in texts]
+        writing.write(folder / name, text, replace=name == RUNS)
+    return [folder / name for name in reversed(texts)]
+
+
+def _begun(folder: Path, header: str) -> bool:
+    """Whether making it was killed: a journal without rows and no profile yet, which makes the folder a site."""
+    return not (folder / PROFILE).exists() and (folder / RUNS).read_text(encoding="utf-8") == header
 
 
 def _slug(folder: Path) -> str:
