@@ -81,17 +81,24 @@ def written(path: Path, events: Sequence[Event], rank: int = 0, indent: int | No
 def nsight(path: Path, events: Sequence[Event]) -> Path:
     """The kernels of a trace as ``nsys export --type sqlite`` writes them, in nanoseconds."""
     names: dict[str, int] = {}
+    columns = "start INTEGER, end INTEGER, deviceId INTEGER, globalPid INTEGER"
     with sqlite3.connect(path) as base:
         base.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
-        base.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, demangledName INTEGER)")
-        base.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER)")
+        base.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL ({columns}, demangledName INTEGER)")
+        base.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY ({columns})")
         for each in events:
             if each["cat"] == "kernel":
                 start, length = round(1e3 * each["ts"]), round(1e3 * each["dur"])
-                row = (start, start + length, names.setdefault(each["name"], len(names)))
-                base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?)", row)
+                where = (each["args"]["device"], each["args"].get("process", 0))
+                row = (start, start + length, *where, names.setdefault(each["name"], len(names)))
+                base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, ?, ?)", row)
         base.executemany("INSERT INTO StringIds VALUES (?, ?)", [(place, name) for name, place in names.items()])
     return path
+
+
+def on(events: Sequence[Event], **where: int) -> list[Event]:
+    """The events on another accelerator (`device`), or in another process."""
+    return [{**each, "args": {**each["args"], **where}} for each in events]
 
 
 def large(events: int) -> Iterator[str]:

@@ -11,8 +11,9 @@ import clusterwright as cw
 from planner.base.errors import WrongQuestion
 from planner.commands import main
 from planner.schema.plan import Parallelism, Plan
-from planner.trace import reading, report
+from planner.trace import ranks, report, stream
 from planner.trace.kernels import kind
+from planner.trace.ranks import RankTrace
 from planner.trace.reading import read
 from planner.trace.timeline import shares
 from tests import profiles_of_steps as made
@@ -31,13 +32,19 @@ def cut(**degrees: int) -> Parallelism:
     return Parallelism(sequence_parallel=False, zero_stage=1, zero_scope="full", stages=(), **full)  # type: ignore[arg-type]
 
 
+def only(path: Path) -> RankTrace:
+    """The one accelerator of a trace."""
+    (found,) = read(path, plan().parallelism).ranks()
+    return found
+
+
 def two_steps(slower: float = 1.0) -> list[made.Event]:
     return [*made.a_step(7, 0.0, slower), *made.a_step(8, 50.0 + 50.0 * slower, slower)]
 
 
 def test_every_instant_belongs_to_one_cause(tmp_path: Path) -> None:
     """By hand: see :func:`tests.profiles_of_steps.a_step`; the reduction runs 8 of its 18 ms under attention."""
-    found = shares(read(made.written(tmp_path / "a.json", two_steps()), plan().parallelism))
+    found = shares(only(made.written(tmp_path / "a.json", two_steps())))
     assert found.total == pytest.approx(0.2)
     expected = {"matrix": 0.1, "attention": 0.04, "vector": 0.01, "optimizer": 0.01, "dp": 0.02}
     assert {what: s for what, s in found.alone.items() if s > 1e-9} == pytest.approx(expected)
@@ -85,6 +92,52 @@ def test_nsight_systems_is_read_too(tmp_path: Path) -> None:
     assert alone["other communication"] == pytest.approx(other["DP and waiting"])  # process groups are not in it
 
 
+def two_devices(slower: float, **other: int) -> list[made.Event]:
+    return [*two_steps(), *made.on(two_steps(slower), **other)]
+
+
+@pytest.mark.parametrize("other", [{"device": 1}, {"process": 7}], ids=["two devices", "two processes, a device each"])
+def test_each_accelerator_in_an_export_counts_as_a_rank(tmp_path: Path, other: dict[str, int]) -> None:
+    found = report.explain(plan(), [made.nsight(tmp_path / "a.sqlite", two_devices(1.4, **other))], 2)
+    assert [(each.rank, each.device) for each in found.ranks] == [(None, 0), (None, 1)]
+    assert [each.computing_s for each in found.ranks] == pytest.approx([0.08, 0.1])
+    assert found.step_s == pytest.approx((0.1 + 0.12) / 2)
+    assert any(note.startswith("device 1 computes 11 % longer") for note in found.notes)
+
+
+def test_each_accelerator_of_a_process_counts_as_a_rank(tmp_path: Path) -> None:
+    """Copies that every process leaves on the first accelerator are none."""
+    stray = made.on([made.kernel(made.VECTOR, 0, 1)], device=5)
+    many = two_steps() * 12
+    path = made.written(tmp_path / "a.json", [*many, *made.on(many, device=3), *stray])
+    found = report.explain(plan(), [path], 24)
+    assert [(each.rank, each.device) for each in found.ranks] == [(None, 0), (None, 3)]
+    assert any("1 accelerator with hardly a kernel left out" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        made.kernel(made.GEMM, -5000.0, 1.0),  # in 1970
+        made.kernel(made.GEMM, 3e12, 1.0),
+        made.kernel(made.GEMM, 100.0, 1e12),
+        made.kernel(made.REDUCE, 300.0 + 1e3 * ranks.APART, 1.0),
+    ],
+)
+def test_what_lies_far_from_the_steps_does_not_count(tmp_path: Path, odd: made.Event) -> None:
+    now = [{**each, "ts": each["ts"] + 1.7e15} for each in two_steps()]
+    later = odd if odd["ts"] == 0.0 else {**odd, "ts": odd["ts"] + 1.7e15}
+    found = report.explain(plan(), [made.written(tmp_path / "a.json", [now[0], later, *now[1:]])])
+    assert found.step_s == pytest.approx(0.1)
+    assert any("1 kernel left out: longer than 10 minutes, or so far from most" in note for note in found.notes)
+
+
+def test_a_wait_of_minutes_counts(tmp_path: Path) -> None:
+    late = made.kernel(made.REDUCE, 1e3 * (ranks.APART - 1), 1.0)
+    found = report.explain(plan(), [made.written(tmp_path / "a.json", [*two_steps(), late])])
+    assert found.step_s == pytest.approx((ranks.APART - 1 + 1e-3) / 2) and not any("left out" in n for n in found.notes)
+
+
 @pytest.mark.parametrize(
     ("name", "args", "degrees", "expected"),
     [
@@ -110,6 +163,9 @@ def test_nsight_systems_is_read_too(tmp_path: Path) -> None:
         (made.REDUCE, made.group("undefined", "[1, 3, 5, 7]"), {"tp": 2, "dp": 4}, "dp"),
         (made.REDUCE, made.group("undefined", "[0, 1, 2, ...]"), {"tp": 2, "dp": 4}, "other communication"),
         (made.REDUCE, {}, {"dp": 8}, "dp"),
+        ("cudnn_infer_volta_scudnn_128x64_relu_medium_nn_v1", {}, {}, "matrix"),
+        ("void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int)", {}, {}, "matrix"),
+        ("void fbgemm_gpu::permute_2D_data_kernel<false, int, int>(int)", {}, {}, "vector"),
     ],
 )
 def test_kernels_are_known_by_name_and_group(
@@ -160,23 +216,26 @@ def test_figures_beyond_64_bits_are_none(tmp_path: Path) -> None:
     assert (found.steps, found.step_s) == (2, pytest.approx(0.1))
     assert any("4 kernels without a time left out" in note for note in found.notes)
     long = made.step(7, 0, 1) | {"name": "ProfilerStep#" + "9" * 5000}
-    assert read(made.written(tmp_path / "b.json", [*two_steps(), long]), cut()).steps == {7, 8, int("9" * 18)}
+    assert only(made.written(tmp_path / "b.json", [*two_steps(), long])).steps == {7, 8, int("9" * 18)}
 
 
 def test_a_rank_that_is_named_twice_is_refused(tmp_path: Path) -> None:
     first, second = (made.written(tmp_path / name, two_steps(), rank=3) for name in ("a.json", "b.json"))
     with pytest.raises(WrongQuestion, match=r"of rank 3, as .*a\.json is; name one trace of each rank"):
         report.explain(plan(), [first, second])
+    same = made.nsight(tmp_path / "a.sqlite", two_steps())
+    with pytest.raises(WrongQuestion, match="named twice"):
+        report.explain(plan(), [same, tmp_path / "." / "a.sqlite"], 2)
 
 
 def test_a_folder_may_be_named_as_it_likes(tmp_path: Path) -> None:
     odd = tmp_path / "50%41 ?#"
     odd.mkdir()
-    assert len(read(made.nsight(odd / "a.sqlite", two_steps()), cut()).kinds) == 10
+    assert len(only(made.nsight(odd / "a.sqlite", two_steps())).kinds) == 10
 
 
 def test_more_kernels_than_fit_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_KERNELS", 5)
+    monkeypatch.setattr(ranks, "MOST_KERNELS", 5)
     with pytest.raises(WrongQuestion, match="more than 5 kernels; trace fewer steps"):
         report.explain(plan(), [made.written(tmp_path / "a.json", two_steps())])
 
@@ -185,7 +244,7 @@ def test_a_window_may_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = made.written(tmp_path / "a.json", two_steps())
     whole = report.explain(plan(), [path])
     for size in (7, 64, 311):
-        monkeypatch.setattr(reading, "CHUNK", size)
+        monkeypatch.setattr(stream, "CHUNK", size)
         assert report.explain(plan(), [path]) == whole
 
 
@@ -216,4 +275,4 @@ def test_a_large_trace_is_read_in_the_memory_of_its_kernels(tmp_path: Path) -> N
     found = read(path, plan().parallelism)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert len(found.kinds) == 8_000 and peak < 7e6
+    assert found.kernels == 8_000 and peak < 7e6

@@ -4,7 +4,8 @@ Names are those of the sources: NCCL src/device/generate.py and RCCL (``ncclDevK
 DeepEP csrc/kernels (``deep_ep::``), Transformer Engine common/comm_gemm_overlap (``userbuffers_``) and fused_attn
 (cuDNN's ``sdpa``), FlashAttention csrc (``flash::``, ``flash_fwd_kernel``), AOTriton (``attn_fwd``,
 ``bwd_kernel_dk_dv``), CUTLASS, cuBLAS (``nvjet_``, ``xmma_gemm``, ``s16816gemm``), rocBLAS and hipBLASLt (Tensile's
-``Cijk_``), PyTorch aten/src/ATen/native/cuda/ForeachFunctors.cuh and Apex csrc (``multi_tensor_apply``).
+``Cijk_``), cuDNN's convolutions (``scudnn``, ``dgrad_engine``), PyTorch aten/src/ATen/native/cuda/ForeachFunctors.cuh
+and Apex csrc (``multi_tensor_apply``). FBGEMM's own (``fbgemm_gpu::``) look embeddings up.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _COMPUTES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("optimizer", re.compile(r"multi_tensor_apply|FusedAdam|FusedOptimizer|\badamw?_kernel", re.IGNORECASE)),
     ("attention", re.compile(r"flash_(?:fwd|bwd)|\bflash::|FlashAttn|fmha|sdpa|fused_attn|\battn_(?:fwd|bwd)|"
                              r"bwd_kernel_d[kq]", re.IGNORECASE)),
-    ("matrix", re.compile(r"gemm|nvjet_|\bCijk_|cutlass|splitKreduce|\bmatmul|_bmm_|wgmma", re.IGNORECASE)),
+    ("matrix", re.compile(r"(?<!fb)gemm|nvjet_|\bCijk_|cutlass|splitKreduce|\bmatmul|_bmm_|wgmma|"
+                          r"scudnn|[dw]grad_engine|implicit_convolve", re.IGNORECASE)),
 )  # fmt: skip
 GROUPS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("dp", re.compile(r"data_parallel|expert_data|(?:^|_)(?:dp|fsdp|hsdp|edp|efsdp)(?:_|$)|replicate|shard")),

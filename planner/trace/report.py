@@ -14,7 +14,8 @@ from planner.schema.plan import Plan
 from planner.trace import reading
 from planner.trace.causes import cause
 from planner.trace.kernels import Kind
-from planner.trace.reading import RankTrace
+from planner.trace.ranks import APART as LONGEST_WAIT
+from planner.trace.ranks import RankTrace, TraceFile
 from planner.trace.timeline import Shares, shares
 
 ROWS: Mapping[str, tuple[tuple[str, ...], tuple[Kind, ...]]] = {
@@ -61,6 +62,8 @@ class TracedRank:
 
     file: str
     rank: int | None
+    device: int | None
+    """Which accelerator of the file, where that is of several."""
     step_s: float
     computing_s: float
     waiting_s: float
@@ -91,14 +94,16 @@ def explain(plan: Plan, paths: Sequence[Path], steps: int | None = None) -> Trac
 
     Arguments:
         plan: What ran.
-        paths: PyTorch's traces (Kineto; ``.json`` or ``.json.gz``), or Nsight Systems' exports to SQLite.
+        paths: PyTorch's traces (Kineto; ``.json`` or ``.json.gz``), or Nsight Systems' exports to SQLite; each
+            accelerator in one counts as a rank.
         steps: Steps in each trace, where the profiler did not mark them.
 
     Raises:
         WrongQuestion: a trace cannot be read, holds no kernel, or does not say how many steps it is of.
     """
-    traces = [reading.read(path, plan.parallelism) for path in paths]
-    _each_once(traces)
+    files = [reading.read(path, plan.parallelism) for path in paths]
+    traces = [trace for file in files for trace in file.ranks()]
+    _each_once(files)
     counts = {_steps(trace, steps) for trace in traces}
     if len(counts) > 1:
         both = " and ".join(map(str, sorted(counts)))
@@ -111,16 +116,18 @@ def explain(plan: Plan, paths: Sequence[Path], steps: int | None = None) -> Trac
         predicted_s=plan.predicted_s,
         rows=tuple(rows),
         ranks=tuple(_rank(trace, each, count) for trace, each in zip(traces, found, strict=True)),
-        notes=tuple(_notes(plan, traces, found, count)),
+        notes=(*_left_out(files, traces), *_notes(plan, traces, found, count)),
     )
 
 
-def _each_once(traces: Sequence[RankTrace]) -> None:
+def _each_once(files: Sequence[TraceFile]) -> None:
     """Refuses two traces of one rank: it would count twice."""
-    known: dict[int, RankTrace] = {}
-    for trace in traces:
-        if trace.rank is not None and (other := known.setdefault(trace.rank, trace)) is not trace:
-            raise WrongQuestion(f"{trace.path}: of rank {trace.rank}, as {other.path} is; name one trace of each rank")
+    known: dict[int | Path, TraceFile] = {}
+    for file in files:
+        rank = file.path.resolve() if file.rank is None else file.rank
+        if (other := known.setdefault(rank, file)) is not file:
+            which = "named twice" if file.rank is None else f"of rank {rank}, as {other.path} is"
+            raise WrongQuestion(f"{file.path}: {which}; name one trace of each rank")
 
 
 def _steps(trace: RankTrace, given: int | None) -> int:
@@ -166,6 +173,7 @@ def _rank(trace: RankTrace, found: Shares, steps: int) -> TracedRank:
     return TracedRank(
         file=str(trace.path),
         rank=trace.rank,
+        device=trace.device,
         step_s=found.total / steps,
         computing_s=found.computing / steps,
         waiting_s=(found.total - found.computing - found.idle) / steps,
@@ -178,23 +186,35 @@ APART = 0.05
 """Relative difference of what ranks compute from which on the slowest is named: published repetitions are 3 % apart."""
 
 
-def _notes(plan: Plan, traces: Sequence[RankTrace], found: Sequence[Shares], steps: int) -> Iterator[str]:
-    """What of the traces does not count, which rank others wait for, and whether the trace is of this plan."""
+def _left_out(files: Sequence[TraceFile], traces: Sequence[RankTrace]) -> Iterator[str]:
+    """What of the files does not count."""
+    for file in files:
+        if file.cut_off:
+            yield f"{file.path}: the file ends in the middle; what is there counts, and steps may be longer than that"
+        if file.left_out:
+            yield f"{file.path}: {format_many(file.left_out, 'kernel')} without a time left out"
+        if unused := len(file.on) - sum(trace.path is file.path for trace in traces):
+            yield f"{file.path}: {format_many(unused, 'accelerator')} with hardly a kernel left out"
     for trace in traces:
-        if trace.cut_off:
-            yield f"{trace.path}: the file ends in the middle; what is there counts, and steps may be longer than that"
-        if trace.left_out:
-            yield f"{trace.path}: {format_many(trace.left_out, 'kernel')} without a time left out"
+        if trace.apart:
+            far = f"{LONGEST_WAIT / 60:.0f} minutes"
+            yield f"{trace.path}: {format_many(trace.apart, 'kernel')} left out: longer than {far}, or so far from most"
+
+
+def _notes(plan: Plan, traces: Sequence[RankTrace], found: Sequence[Shares], steps: int) -> Iterator[str]:
+    """Which rank others wait for, and whether the trace is of this plan."""
     computing = [each.computing / steps for each in found]
     if len(found) > 1 and max(computing) > (1 + APART) * fmean(computing):
         slow = computing.index(max(computing))
-        where = f"{'a fuller pipeline stage, or ' if plan.parallelism.pp > 1 else ''}a slower accelerator"
+        why = f"{'a fuller pipeline stage, or ' if plan.parallelism.pp > 1 else ''}a slower accelerator"
         more = 100 * (max(computing) / fmean(computing) - 1)
-        yield f"rank {_named(traces[slow], slow)} computes {more:.0f} % longer than the ranks do on average: {where}"
+        yield f"{_named(traces[slow], slow)} computes {more:.0f} % longer than the ranks do on average: {why}"
     step = fmean(each.total for each in found) / steps
     if not 0.5 < step / plan.predicted_s < 2.0:
         yield "more than twice off its prediction: is that the plan that ran, and so many steps (--rank, --steps)?"
 
 
-def _named(trace: RankTrace, place: int) -> int:
-    return place if trace.rank is None else trace.rank
+def _named(trace: RankTrace, place: int) -> str:
+    return (
+        f"device {trace.device}" if trace.device is not None else f"rank {place if trace.rank is None else trace.rank}"
+    )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.trace.kernels import COMMUNICATION, KINDS, Kind
-from planner.trace.reading import RankTrace
+from planner.trace.ranks import RankTrace
 
 Flags = NDArray[np.bool_]
 

@@ -10,6 +10,7 @@ import pytest
 from planner.base.errors import WrongQuestion
 from planner.commands import main
 from planner.trace import reading
+from planner.trace.ranks import TraceFile
 from tests.launchers.environments import python
 from tests.test_trace import cut
 
@@ -63,6 +64,6 @@ def test_a_trace_that_torch_makes_is_read(tmp_path: Path) -> None:
     path = tmp_path / "cpu.json.gz"
     with pytest.raises(WrongQuestion, match=r"no kernel of an accelerator in it, \d+ events of the host"):
         reading.read(path, cut())
-    trace = reading.RankTrace(path)
+    trace = TraceFile(path)
     reading._kineto(trace, cut())
     assert len(trace.steps) == 2 and trace.on_host > 2 and not trace.cut_off

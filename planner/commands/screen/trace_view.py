@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.base.units import format_many, format_percent, format_seconds
 from planner.commands.screen import render
-from planner.trace.report import TraceReport
+from planner.trace.report import TracedRank, TraceReport
 
 MOST_RANKS = 8
 """Ranks that are listed: of more, those that compute longest."""
@@ -50,9 +50,15 @@ def _ranks(found: TraceReport) -> None:
     listed = sorted(found.ranks, key=lambda rank: -rank.computing_s)[:MOST_RANKS]
     rows = [
         (
-            "-" if each.rank is None else str(each.rank),
+            _name(each),
             *(format_seconds(value) for value in (each.step_s, each.computing_s, each.waiting_s, each.idle_s)),
         )
         for each in listed
     ]
     render.table(["rank", "step", "computing", "communicating alone", "idle"], rows, align="rrrrr")
+    render.text()
+
+
+def _name(each: TracedRank) -> str:
+    """A rank's number, or the accelerator's of a file that is of several."""
+    return f"device {each.device}" if each.device is not None else "-" if each.rank is None else str(each.rank)

@@ -1,0 +1,111 @@
+"""Kernels by the accelerator that they ran on, and which of them are of the traced steps."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_KERNELS = 8_000_000
+"""Of one file: 140 MB, and some ten times as much while instants are shared out. Ten steps of a large model have
+a tenth of it."""
+LATEST = 1 << 63
+"""Profilers count times in 64 bits."""
+APART = 600.0
+"""Seconds that no kernel runs for, and that no two kernels of one trace lie apart: a collective that waits so long has
+ended its job (torch/distributed/constants.py, default_pg_nccl_timeout)."""
+FEW = 0.01
+"""Share of the kernels of a file's fullest accelerator below which another one was not trained on: processes leave some
+on the first accelerator that they see."""
+
+
+@dataclass(slots=True)
+class RankTrace:
+    """What ran on one accelerator: seconds from some instant, and the kind of each kernel."""
+
+    path: Path
+    device: int | None = None
+    """Its number, where the file is of several accelerators."""
+    rank: int | None = None
+    steps: set[int] = field(default_factory=set)
+    """Numbers of the steps that the profiler marked."""
+    starts: array[float] = field(default_factory=lambda: array("d"))
+    ends: array[float] = field(default_factory=lambda: array("d"))
+    kinds: array[int] = field(default_factory=lambda: array("b"))
+    """Places in :data:`planner.trace.kernels.KINDS`."""
+    apart: int = 0
+    """Kernels that lie or last longer than :data:`APART`, which do not count."""
+
+
+@dataclass(slots=True)
+class TraceFile:
+    """What one file says."""
+
+    path: Path
+    rank: int | None = None
+    steps: set[int] = field(default_factory=set)
+    on: dict[tuple[int, int], RankTrace] = field(default_factory=dict)
+    """Process and device -> what ran on it; a process may see one device alone, and call it 0."""
+    kernels: int = 0
+    left_out: int = 0
+    """Kernels whose times are none."""
+    cut_off: bool = False
+    """Whether the file ends in the middle."""
+    on_host: int = 0
+    """Events of the host: of a trace without kernels they say why."""
+
+    def add(self, where: tuple[int, int], start: object, duration: object, what: int, unit: float) -> None:
+        """Notes a kernel; `unit` is seconds of one of its figures."""
+        if not (_is_time(start) and _is_time(duration)) or self.kernels >= MOST_KERNELS:
+            self.left_out += 1
+            return
+        trace = self.on.get(where) or self.on.setdefault(where, RankTrace(self.path))
+        first = float(start) * unit  # type: ignore[arg-type]  # a number, as was just checked
+        trace.starts.append(first)
+        trace.ends.append(first + float(duration) * unit)  # type: ignore[arg-type]
+        trace.kinds.append(what)
+        self.kernels += 1
+
+    def ranks(self) -> Iterator[RankTrace]:
+        """Each accelerator that was trained on, in the order of processes and devices."""
+        most = max((len(trace.kinds) for trace in self.on.values()), default=0)
+        used = [where for where in sorted(self.on) if len(self.on[where].kinds) >= FEW * most]
+        own = len({device for _, device in used}) == len(used)
+        for place, where in enumerate(used):
+            trace = self.on[where]
+            trace.steps = self.steps
+            trace.rank = self.rank if len(used) == 1 else None
+            trace.device = (where[1] if own else place) if len(used) > 1 else None
+            yield _together(trace)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LATEST
+
+
+def _together(trace: RankTrace) -> RankTrace:
+    """The trace without kernels that last longer than :data:`APART`, or lie so far from most of the others."""
+    starts, ends = np.frombuffer(trace.starts), np.frombuffer(trace.ends)
+    kept = ends - starts <= APART
+    if kept.any() and (starts.max() - starts.min() > APART or not kept.all()):
+        kept[kept] = _densest(starts[kept], ends[kept])
+    trace.apart = int((~kept).sum())
+    if trace.apart:
+        kinds = np.frombuffer(trace.kinds, dtype=np.int8)
+        trace.starts, trace.ends = array("d", starts[kept].tobytes()), array("d", ends[kept].tobytes())
+        trace.kinds = array("b", kinds[kept].tobytes())
+    return trace
+
+
+def _densest(starts: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which kernels are of the largest group that no gap of :data:`APART` divides."""
+    order = np.argsort(starts, kind="stable")
+    gaps = starts[order][1:] - np.maximum.accumulate(ends[order])[:-1] > APART
+    groups = np.concatenate(([0], np.cumsum(gaps)))
+    chosen = np.empty(len(order), dtype=np.bool_)
+    chosen[order] = groups == np.bincount(groups).argmax()
+    return chosen
