@@ -23,7 +23,7 @@ LAYERS = [
     ["calibration", "search"],
     ["question"],
     ["document", "uneven"],
-    ["planning", "runtime", "site", "trace"],
+    ["planning", "report", "runtime", "site", "trace"],
     ["hetero", "study"],
     ["comm", "procurement"],
     ["launchers"],

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from planner import api, document
-from planner.commands.screen.quantities import seconds
 from planner.hetero import answer, bundles, dependence, problem, releases
 from planner.question.reading import PlanOptions, pooled_request
+from planner.report.quantities import seconds
 from planner.schema.plan import PlanSet
 from tests.asking import ask
 

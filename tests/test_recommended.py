@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner.commands.screen import recommendation
 from planner.planning import shortlist
+from planner.report import recommendation
 from planner.schema.plan import Plan, PlanSet
 from tests.asking import ask
 

@@ -17,10 +17,11 @@ from planner.base.units import (
     format_seconds,
     format_usd,
 )
-from planner.commands.screen import contingency_view, recommendation, render, report_mixed
-from planner.commands.screen.quantities import days, seconds
+from planner.commands.screen import contingency_view, render, report_mixed
 from planner.planning.comparison import compare
 from planner.planning.shortlist import LOOKED_AT
+from planner.report import recommendation
+from planner.report.quantities import days, seconds
 from planner.schema.plan import Plan, PlanSet
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def show(found: PlanSet, *, verbose: bool = False) -> None:
     _heading(best)
     render.text()
     _counts(found)
-    recommendation.show(found)
+    _labelled(recommendation.lines(found))
     render.text()
     _ranking(found.plans)
     _how_sure(found.plans)
@@ -82,6 +83,11 @@ def show(found: PlanSet, *, verbose: bool = False) -> None:
     _site(found)
     _search(found)
     _assumes(chosen, verbose)
+
+
+def _labelled(lines: recommendation.Lines) -> None:
+    for label, texts in lines:
+        render.labelled(label, *texts)
 
 
 def _shortlist(found: PlanSet) -> None:
@@ -121,7 +127,7 @@ def _mixed(found: PlanSet, verbose: bool) -> None:
     best = found.plans[0]
     _heading(best)
     render.text()
-    recommendation.expected(best)
+    _labelled(recommendation.expected(best))
     render.text()
     report_mixed.ranking(found.plans, seconds, days)
     _how_sure(found.plans)

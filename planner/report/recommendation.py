@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator
 
 from planner.base.units import format_count, format_percent, format_risk, format_usd
-from planner.commands.screen import render
-from planner.commands.screen.quantities import days, seconds
+from planner.report.quantities import days, seconds
 from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed
 
 HIGH, FAIR = 0.08, 0.15
@@ -20,25 +19,29 @@ def chosen(found: PlanSet) -> Plan:
     return next((plan for plan in found.plans if plan.rank == found.recommended), found.plans[0])
 
 
-def show(found: PlanSet) -> None:
+Lines = Iterator[tuple[str, list[str]]]
+"""A label, and what is said under it."""
+
+
+def lines(found: PlanSet) -> Lines:
     """Configuration, time, money, memory and confidence of the plan to run."""
     plan = chosen(found)
     if found.recommended is None:
-        render.labelled("Configuration", configuration(plan))
+        yield "Configuration", [configuration(plan)]
     else:
-        render.labelled("Recommended", f"#{plan.rank}: {_varied(found, plan)}{configuration(plan)}")
-    expected(plan)
+        yield "Recommended", [f"#{plan.rank}: {_varied(found, plan)}{configuration(plan)}"]
+    yield from expected(plan)
     if plan.rank != found.plans[0].rank:
-        render.labelled(f"Why not #{found.plans[0].rank}", passed_over(found.plans[0], plan))
+        yield f"Why not #{found.plans[0].rank}", [passed_over(found.plans[0], plan)]
 
 
-def expected(plan: Plan) -> None:
+def expected(plan: Plan) -> Lines:
     """What to expect of a plan: time, money, memory, and how sure that is."""
-    render.labelled("Speed", _speed(plan))
-    render.labelled("Cost", *_money(plan))
+    yield "Speed", [_speed(plan)]
+    yield "Cost", _money(plan)
     held = plan.prediction.memory
-    render.labelled("Fits" if held.total_bytes <= held.capacity_bytes else "Does not fit", _memory(plan))
-    render.labelled("Confidence", _confidence(plan))
+    yield "Fits" if held.total_bytes <= held.capacity_bytes else "Does not fit", [_memory(plan)]
+    yield "Confidence", [_confidence(plan)]
 
 
 def _varied(found: PlanSet, plan: Plan) -> str:

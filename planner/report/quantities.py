@@ -1,4 +1,4 @@
-"""How quantities of a plan read on the screen."""
+"""How quantities of a plan read, on the screen and on a page."""
 
 from __future__ import annotations
 
