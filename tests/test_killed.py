@@ -221,7 +221,7 @@ def test_a_command_that_is_killed_leaves_all_or_nothing(
 
 
 def states(folder: Path, log: Path, work: Callable[[], object], last: int = 0) -> list[dict[str, str]]:
-    """What a kill at each of the events of `work` that change a file would leave in a folder; at event `last` it comes."""
+    """What a kill at each of the events of `work` that change a file would leave in a folder; at `last` it comes."""
     log.mkdir()
 
     def note(event: int) -> None:
