@@ -13,8 +13,10 @@ import hashlib
 import io
 import json
 import os
+import random
 import re
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -26,9 +28,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
-
 from planner import catalog
 from planner.base.errors import ClusterwrightError
 from planner.commands import DEFECT, main
@@ -38,8 +37,11 @@ SAVED = ROOT / "tests" / "data" / "fuzzed"
 """Files that once crashed a reader or made it hang, in a folder of its name; `make fuzz` adds what it finds."""
 HANGS_S = 10.0
 MOST_BYTES = 2_000_000_000
-BATCH = 100
-"""Inputs between two looks at the clock."""
+SLICE_S = 1.0
+"""What a reader gets before the next one's turn: equal time, so that quick ones see most."""
+MOST_EDITS = 3
+IN_MEMORY = Path("/dev/shm")
+"""Where files cost nothing, on Linux: on a disk, writing them takes as long as reading them."""
 STRANGE: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 0.5, 2**31, 10**18, 10**400, -(10**30), 1e-308, 1e308, -0.0),
     *("", " ", "0", "nan", "inf", "-inf", "1e999", "null", "x" * 300, "\u0000", "\ud800", "ü²³", "\u202e"),
@@ -160,6 +162,9 @@ def readers() -> list[Reader]:
     from tests.test_comm_table import NCCL
 
     known, timed = catalog.load(), answered.estimate("llama3-8b", "dgx-h100:1", tp=2)
+    images = answered.plan_images("resnet50", "dgx-a100-40gb:2").to_json()
+    offer = answered.procure(model="llama3-8b", tokens=1e9, deadline="60 d", quick=True,
+                             node="dgx-h100", ways="on-demand").to_json()  # fmt: skip
 
     def traced(file: Path) -> None:
         explain(timed, trace=str(file))
@@ -199,10 +204,10 @@ def readers() -> list[Reader]:
         Reader("prices", "aws/vms.csv", [PRICES], command("catalog", "import-prices", "FOLDER", "-o", "own")),
         Reader("recheck", "plan.json", [answered.plan("llama3-8b", "dgx-h100:1", top=2).to_json()],
                command("explain", "FILE", "--recheck")),
-        Reader("images", "plan.json", [answered.plan_images("resnet50", "dgx-a100-40gb:2").to_json()],
-               command("explain", "FILE")),
-        Reader("offer", "offer.json", [answered.procure(model="llama3-8b", tokens=1e9, deadline="60 d", quick=True,
-               node="dgx-h100", ways="on-demand").to_json()], command("explain", "FILE")),
+        Reader("images", "plan.json", [images], command("explain", "FILE")),
+        Reader("images again", "plan.json", [images], command("explain", "FILE", "--recheck")),
+        Reader("offer", "offer.json", [offer], command("explain", "FILE")),
+        Reader("offer again", "offer.json", [offer], command("explain", "FILE", "--recheck")),
         Reader("logs", "train.log", ["\n".join([*form([4.0] * 20), ""]) for form, *_ in training_logs.FORMS.values()],
                logs.read),
         Reader("trace", "trace.json", [json.dumps(profiles_of_steps.kineto(
@@ -216,10 +221,17 @@ def readers() -> list[Reader]:
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-def edits() -> st.SearchStrategy[list[Edit]]:
+def drawn(chance: random.Random) -> list[Edit]:
     """One to three ways to spoil a file."""
-    values = st.sampled_from(STRANGE) | st.integers() | st.floats() | st.text(max_size=8)
-    return st.lists(st.tuples(st.integers(0, 10**5), st.integers(0, 3), values), min_size=1, max_size=3)
+    kinds: tuple[Callable[[], Any], ...] = (
+        lambda: chance.choice(STRANGE),
+        lambda: chance.choice(STRANGE),
+        lambda: int(chance.choice((-1, 1)) * 10 ** chance.uniform(0, 20)),
+        lambda: chance.choice((-1, 1)) * 10 ** chance.uniform(-300, 300),
+        lambda: "".join(chr(chance.choice((chance.randrange(32, 127), chance.randrange(0x11000)))) for _ in range(4)),
+    )
+    count = chance.randint(1, MOST_EDITS)
+    return [(chance.randrange(10**5), chance.randrange(4), chance.choice(kinds)()) for _ in range(count)]
 
 
 def once(reader: Reader, text: str, folder: Path) -> None:
@@ -250,51 +262,56 @@ def saved(reader: Reader) -> list[str]:
     ]
 
 
-def save(failure: dict[str, str]) -> None:
+def save(failed: dict[str, str]) -> None:
     """Keeps a file that failed, under the digest of its content."""
-    content = failure["file"].encode("utf-8", "surrogatepass")
+    content = failed["file"].encode("utf-8", "surrogatepass")
     if content:
-        (SAVED / failure["reader"]).mkdir(parents=True, exist_ok=True)
-        (SAVED / failure["reader"] / hashlib.sha256(content).hexdigest()[:16]).write_bytes(content)
+        (SAVED / failed["reader"]).mkdir(parents=True, exist_ok=True)
+        (SAVED / failed["reader"] / hashlib.sha256(content).hexdigest()[:16]).write_bytes(content)
 
 
-def batch(reader: Reader, number: int, size: int, folder: Path) -> tuple[int, dict[str, str] | None]:
-    """Asks a reader for `size` spoilt files: how many it was, and the simplest that failed."""
-    count, failed = 0, ""
-    spoil = spoilt_json if reader.file.endswith(".json") else spoilt_text
-
-    @settings(max_examples=size, deadline=None, database=None, suppress_health_check=[*HealthCheck],
-              phases=[Phase.generate, Phase.shrink])  # fmt: skip
-    @seed(number)
-    @given(st.sampled_from(reader.right), edits())
-    def ask(right: str, changes: list[Edit]) -> None:
-        nonlocal count, failed
-        count, failed = count + 1, spoil(right, changes)
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            once(reader, failed, folder)
-
+def failure(reader: Reader, text: str, folder: Path) -> str:
+    """What went wrong with a file; empty if it was answered or refused."""
     try:
-        ask()
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            once(reader, text, folder)
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        return count, {"reader": reader.name, "error": "".join(traceback.format_exception_only(error)), "file": failed}
+        return "".join(traceback.format_exception_only(error))
+    return ""
+
+
+def turn(reader: Reader, number: int, folder: Path, most: int | None = None) -> tuple[int, dict[str, str] | None]:
+    """Asks a reader for spoilt files for a second, or `most` of them: how many it was, and the simplest that failed."""
+    spoil = spoilt_json if reader.file.endswith(".json") else spoilt_text
+    chance, ends, count = random.Random(f"{reader.name} {number}"), time.monotonic() + SLICE_S, 0
+    while (count < most) if most else (time.monotonic() < ends):
+        right, edits = chance.choice(reader.right), drawn(chance)
+        count += 1
+        if failure(reader, spoil(right, edits), folder):
+            tries = [[each] for each in edits] + [[e for e in edits if e is not each] for each in edits] + [edits]
+            for text in (spoil(right, fewer) for fewer in tries):
+                if error := failure(reader, text, folder):
+                    return count, {"reader": reader.name, "error": error, "file": text}
+            return count, {"reader": reader.name, "error": "once, not again", "file": spoil(right, edits)}
     return count, None
 
 
-def fuzz(seconds: float, first: int, chosen: Sequence[Reader], size: int = BATCH) -> dict[str, Any]:
-    """Batches of every reader in turn until the time is over; each once at least."""
+def fuzz(seconds: float, first: int, chosen: Sequence[Reader], most: int | None = None) -> dict[str, Any]:
+    """All readers in turns until the time is over; each one turn at least, of a second or of `most` inputs."""
     began, number, counts, failures = time.monotonic(), first, dict.fromkeys((r.name for r in chosen), 0), []
     before = Path.cwd()
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as place:
         os.chdir(place)
         try:
             while number == first or time.monotonic() - began < seconds:
                 for reader in chosen:
                     folder = Path(tempfile.mkdtemp(dir=place))
-                    count, failure = batch(reader, number, size, folder)
+                    count, failed = turn(reader, number, folder, most)
                     counts[reader.name] += count
-                    failures += [failure] if failure else []
+                    failures += [failed] if failed else []
+                    shutil.rmtree(folder)
                 number += 1
         finally:
             os.chdir(before)

@@ -49,7 +49,7 @@ def test_what_fails_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def found(ask: object, right: str = "a = 1\n", file: str = "x.toml") -> dict[str, str]:
     reader = fuzzing.Reader("broken", file, [right], ask)  # type: ignore[arg-type]
-    failures = fuzzing.fuzz(0, 0, [reader], size=300)["failures"]
+    failures = fuzzing.fuzz(0, 0, [reader], most=300)["failures"]
     return failures[0] if failures else {}
 
 
