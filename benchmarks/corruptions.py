@@ -1,7 +1,7 @@
 """How many changes of one leaf of a document are seen: ``python -m benchmarks.corruptions --seed 0 --each 2``.
 
-Each leaf of a plan set, a plan over several pools, shares of images, an offer and a study is changed to other values of
-its own kind. A change is seen by the record (it cannot be read), by the digest, by :mod:`planner.verify` deriving what
+Each leaf of a plan set, a plan over several pools, shares of images, a plan with rules for its calls, an offer and a
+study is changed to other values of its own kind. A change is seen by the record (it cannot be read), by the digest, by :mod:`planner.verify` deriving what
 follows from other figures, or by ``explain --recheck`` pricing the plans again. ``alone`` is without the digest: what
 somebody who writes a fitting digest, too, can change unseen. Prints JSON.
 """
@@ -14,6 +14,7 @@ import json
 import random
 import re
 import sys
+import tempfile
 import time
 import warnings
 from collections import Counter
@@ -25,6 +26,9 @@ from typing import Any
 from planner import catalog, document
 from planner.api import buying, plan_sources, plans, rechecking
 from planner.base.errors import ClusterwrightError, DocumentChanged
+from planner.comm import run
+from planner.comm.program.choosing import ChooseOptions
+from planner.cost.calls import OPERATIONS
 from planner.schema.record import DIGEST, Record
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -59,11 +63,31 @@ def _study() -> Record:
     return buying.design(EXAMPLES / "studies/small-node.toml", trials=20)
 
 
+def _modelled_calls() -> Record:
+    return run.modelled(plans.plan("mixtral-8x7b", "dgx-h100:8", top=1).plans[0], catalog.load(), "plan")[1]
+
+
+def _measured_calls() -> Record:
+    rows = ["backend,op,ranks,nodes,bytes,round,seconds"]
+    rows += [
+        f"{backend},{op},{ranks},{max(1, ranks // 8)},{4**power},{n},{(start + 4**power / rate) * (1 + n / 1000)}"
+        for backend, start, rate in (("nccl", 2e-5, 2e11), ("mpich", 1e-5, 3e10))
+        for op in OPERATIONS for ranks in (2, 4, 8, 16, 32, 64) for power in range(4, 17) for n in range(3)
+    ]  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "table.csv"
+        table.write_text("\n".join([*rows, ""]), encoding="utf-8")
+        plan = plans.plan("llama3-8b", "dgx-h100:2", top=1).plans[0]
+        return run.with_rules(plan, catalog.load(), [str(table)], ChooseOptions(), "plan")[1]
+
+
 DOCUMENTS: dict[str, Callable[[], Record]] = {
     "plan set": _plan_set,
     "mixture of experts": _mixture,
     "several pools": _several_pools,
     "images": _images,
+    "modelled calls": _modelled_calls,
+    "measured calls": _measured_calls,
     "offer": _offer,
     "study": _study,
 }

@@ -24,6 +24,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -231,7 +232,8 @@ def drawn(chance: random.Random) -> list[Edit]:
         lambda: "".join(chr(chance.choice((chance.randrange(32, 127), chance.randrange(0x11000)))) for _ in range(4)),
     )
     count = chance.randint(1, MOST_EDITS)
-    return [(chance.randrange(10**5), chance.randrange(4), chance.choice(kinds)()) for _ in range(count)]
+    # Copies: what one edit puts into a document, the next may change.
+    return [(chance.randrange(10**5), chance.randrange(4), deepcopy(chance.choice(kinds)())) for _ in range(count)]
 
 
 def once(reader: Reader, text: str, folder: Path) -> None:

@@ -47,7 +47,7 @@ def told(pools: int = 1) -> Plan:
             rule("all-gather", "tp", 4, 0, FULL, "nccl"),
         ),
         communication_choice=CommunicationChoice(
-            table="table.csv", sha256="", base="nccl", live=("mpich", "nccl"), most=2, margin=0.1, gap=0.0,
+            table="table.csv", sha256="0123456789abcdef", base="nccl", live=("mpich", "nccl"), most=2, margin=0.1, gap=0.0,
             saved_s=0.2 * step, step_time_s=0.8 * step,
             calls=(
                 call("all-reduce", "dp", 8, 500.0, "nccl ring/simple", 0.95, 0.0),
@@ -165,7 +165,11 @@ SMALLER = rule("broadcast", "dp", 8, 0, 10, "gloo")
         (both(calls(1, saved=0.5), calls(2, saved=-0.01)), "calls_add_up: .* s of the step are saved, at most 0 can"),
         (calls(2, alone_s=1.001), "calls_add_up: .* nccl takes 1.001 s, longer than nccl, 1$"),
         (both(calls(1, alone_s=0.92, saved=0.01), choice(saved=0.01, step_time=0.99)), "gains less than the margin"),
-        (choice(table="modelled", saved=0.0, step_time=1.0), "calls_add_up: .* a gain that was not measured"),
+        (choice(sha256=""), "calls_add_up: no digest of the table 'table.csv'"),
+        (
+            choice(table="modelled", sha256="", saved=0.0, step_time=1.0),
+            "calls_add_up: .* a gain that was not measured",
+        ),
         (choice(step_time=0.9), "gain_adds_up: the step takes .* follow from what is saved"),
         (choice(saved=0.31, step_time=0.69), "gain_adds_up: .* are saved, by the calls"),
         (choice(saved=-0.01, step_time=1.01), "gain_adds_up: .* are saved, by the calls"),
@@ -183,7 +187,9 @@ def test_what_cannot_be_is_said(edit: Edit, says: str) -> None:
 
 def test_a_modelled_choice_neither_saves_nor_is_faster() -> None:
     still = both(*(calls(at, alone_s=1.0, saved=0.0) for at in range(3)), choice(saved=0.0, step_time=1.0))
-    base = both(still, rules(1, backend="nccl"), calls(1, choice="nccl"), choice(live=("nccl",), table="modelled"))
+    base = both(
+        still, rules(1, backend="nccl"), calls(1, choice="nccl"), choice(live=("nccl",), table="modelled", sha256="")
+    )
     assert found(base(told())) == []
     for edit in (calls(0, alone_s=0.9), calls(0, alone_s=0.9, saved=0.05)):
         assert any("a gain that was not measured" in each for each in found(both(base, edit)(told())))

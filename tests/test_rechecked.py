@@ -1,6 +1,7 @@
 """`explain --recheck`: a document made again from its own question is the same, and one that was changed is not."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,15 @@ def test_however_it_was_asked(name: str) -> None:
 
 def test_what_does_not_fit_is_priced_again_too() -> None:
     rechecking.check(api.estimate("llama3-8b", "dgx-h100:1", tp=1), KNOWN, "estimate")
+
+
+def test_calls_that_the_model_chose_are_chosen_again() -> None:
+    plan = corruptions.made("modelled calls")
+    assert rechecking.check(plan, KNOWN, "plan") > 300
+    first, *others = plan.communication_choice.calls
+    changed = replace(plan.communication_choice, calls=(replace(first, count=first.count + 1), *others))
+    with pytest.raises(NoAnswer, match=r"communication_choice\.calls\.0\.count"):
+        rechecking.check(replace(plan, communication_choice=changed), KNOWN, "plan")
 
 
 def test_figures_that_differ_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from planner.api.plan_sources import Kept, consistent
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.version import __version__
 from planner.catalog import Catalog
+from planner.comm import run
 from planner.question.reading import PlanOptions
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
@@ -74,7 +75,7 @@ def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
         NoAnswer: nothing fits today.
     """
     if isinstance(found, Plan):
-        return repricing.plan(found, catalog, where, own)
+        return _with_rules(repricing.plan(found, catalog, where, own), catalog, where, own)
     if isinstance(found, PlanSet):
         return repricing.plan_set(found, catalog, where, own)
     if isinstance(found, Procurement) and found.asked is not None and not own:
@@ -93,6 +94,13 @@ def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
     return evaluated(catalog, found, where)
 
 
+def _with_rules(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster]) -> Plan:
+    """The plan with the rules that the model of its library has today; those of a table stay: it is not at hand."""
+    if plan.communication_choice is None or not plan.communication_choice.modelled:
+        return plan
+    return run.modelled(plan, catalog, where, own)[1]
+
+
 def _offered(each: Alternative, catalog: Catalog, where: str, own: Sequence[Cluster]) -> Alternative:
     """An alternative with its plans made again; its bill and its calendar are what :mod:`planner.verify` derives."""
     jobs = [
@@ -104,11 +112,11 @@ def _offered(each: Alternative, catalog: Catalog, where: str, own: Sequence[Clus
 
 def _solved(found: Procurement, asked: OfferQuestion, catalog: Catalog) -> Procurement:
     """The offer that the question has today; hashes of files that are not at hand are the document's."""
-    from planner.procurement import run
+    from planner.procurement import run as offering
     from planner.procurement.question import flags
 
-    depth = run.Depth(top=asked.top, marginal=asked.marginal, sensitivity=asked.sensitivity)
-    made = run.procure(catalog, flags.again(catalog, asked), depth=depth)
+    depth = offering.Depth(top=asked.top, marginal=asked.marginal, sensitivity=asked.sensitivity)
+    made = offering.procure(catalog, flags.again(catalog, asked), depth=depth)
     files = ("portfolio ", "model ")
     inputs = {name: of for name, of in found.generator.inputs.items() if name.startswith(files)}
     inputs |= {name: of for name, of in made.generator.inputs.items() if not name.startswith(files)}

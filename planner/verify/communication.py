@@ -87,11 +87,13 @@ def rules_are_for_calls(c: Claim) -> Iterator[str]:
 
 def calls_add_up(c: Claim) -> Iterator[str]:
     """``0 <= saved_s <= step (1 - alone_s / base_s)``; what leaves the base does so for more than the margin; the model
-    alone saves nothing.
+    alone saves nothing, and a table has a digest.
     """
     choice, step = c.plan.communication_choice, c.plan.prediction.step_time_s
     if choice is None:
         return
+    if not choice.modelled and not choice.sha256:
+        yield f"no digest of the table {choice.table!r}"
     for call in choice.calls:
         what = f"{call.op} of {call.bytes:.6g} bytes in {call.group}"
         if not (call.ranks > 1 and call.count > 0 and call.bytes > 0 and call.alone_s > 0 and call.base_s > 0):
