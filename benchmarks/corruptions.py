@@ -1,9 +1,9 @@
 """How many changes of one leaf of a document are seen: ``python -m benchmarks.corruptions --seed 0 --each 2``.
 
 Each leaf of a plan set, a plan over several pools, shares of images, a plan with rules for its calls, an offer and a
-study is changed to other values of its own kind. A change is seen by the record (it cannot be read), by the digest, by :mod:`planner.verify` deriving what
-follows from other figures, or by ``explain --recheck`` pricing the plans again. ``alone`` is without the digest: what
-somebody who writes a fitting digest, too, can change unseen. Prints JSON.
+study is changed to other values of its own kind. A change is seen by the record (it cannot be read), by the digest, by
+:mod:`planner.verify` deriving what follows from other figures, or by ``explain --recheck`` pricing the plans again.
+``alone`` is without the digest: what somebody who writes a fitting digest, too, can change unseen. Prints JSON.
 """
 
 from __future__ import annotations

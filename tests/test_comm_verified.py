@@ -47,7 +47,7 @@ def told(pools: int = 1) -> Plan:
             rule("all-gather", "tp", 4, 0, FULL, "nccl"),
         ),
         communication_choice=CommunicationChoice(
-            table="table.csv", sha256="0123456789abcdef", base="nccl", live=("mpich", "nccl"), most=2, margin=0.1, gap=0.0,
+            table="table.csv", sha256="0123", base="nccl", live=("mpich", "nccl"), most=2, margin=0.1, gap=0.0,
             saved_s=0.2 * step, step_time_s=0.8 * step,
             calls=(
                 call("all-reduce", "dp", 8, 500.0, "nccl ring/simple", 0.95, 0.0),
