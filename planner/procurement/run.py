@@ -27,6 +27,7 @@ from planner.procurement.question.portfolio import Portfolio
 from planner.procurement.supply.acquiring import pools, standing
 from planner.procurement.supply.pools import SupplyPool, offers
 from planner.procurement.supply.prices import OLD_RATE_DAYS, TERM_DAYS
+from planner.procurement.throughput.bounds import EVERYTHING, LowerBounds, Reach
 from planner.procurement.throughput.column import Column
 from planner.procurement.throughput.columns import Throughputs
 from planner.procurement.throughput.several_pools import Mixtures
@@ -65,8 +66,6 @@ class Posed:
     mixtures: Mixtures
     columns: Sequence[Column]
     """All of them, dominated ones too."""
-    dearest_usd: float = math.inf
-    """Machines on which a job costs more even at their peak were left out."""
 
 
 def pose(
@@ -74,16 +73,17 @@ def pose(
     asked: Portfolio,
     progress: Progress | None = None,
     *,
-    dearest_usd: float | None = None,
+    reach: Reach | None = None,
     known: Posed | None = None,
 ) -> Posed:
-    """Pools and their columns; not those of machines on which a job costs more than so much even at their peak.
+    """Pools and their columns; not those that cannot matter, even at the best rate of their machines.
 
     Args:
         catalog: Hardware and prices.
         asked: The question.
         progress: Told of every search.
-        dearest_usd: By default the budget, and what more of it prices that fall would buy.
+        reach: What may matter. By default what is done in time for the budget, and for what prices that fall would make
+            of it; where a job has nothing then, more.
         known: The same with fewer columns, whose searches are not made again.
 
     Raises:
@@ -91,10 +91,11 @@ def pose(
     """
     offered = known.instance.pools if known else pools(catalog, asked)
     mixtures = known.mixtures if known else Mixtures(catalog, asked, offered)
-    speeds = known.speeds if known else Throughputs(catalog, asked.jobs, offered, mixtures)
-    if dearest_usd is None:
-        dearest_usd = math.inf if asked.limits.budget is None else asked.limits.budget / PRICE_SWING[0]
-    columns, dearest_usd = _columns(speeds, len(asked.jobs), dearest_usd, progress)
+    lost = asked.reliability.survive is not None
+    speeds = known.speeds if known else Throughputs(catalog, asked.jobs, offered, mixtures, every_size=lost)
+    if reach is None:
+        reach = Reach(usd=_budget(asked) / PRICE_SWING[0], late_usd=0.0)
+    columns = _columns(speeds, len(asked.jobs), reach, progress)
     for j, job in enumerate(asked.jobs):
         if not any(c.job == j for c in columns):
             reasons = "\n".join(f"  {why}" for why in speeds.why_not(job)[:4])
@@ -105,37 +106,51 @@ def pose(
             )
     survives = survivals(asked, offered, columns)
     whole = ProcureInstance(asked, offered, columns, standing(catalog, asked), survives)
-    return Posed(_pruned(whole), _pruned(whole, across=True), speeds, mixtures, columns, dearest_usd)
+    return Posed(_pruned(whole), _pruned(whole, across=True), speeds, mixtures, columns)
 
 
-def _columns(
-    speeds: Throughputs, jobs: int, dearest_usd: float, progress: Progress | None
-) -> tuple[list[Column], float]:
-    """The columns that cost no more than so much, or than as much more as gives every job one; and how much that is."""
-    prices = [usd for row in speeds.least_usd for usd in row]
+def _budget(asked: Portfolio) -> float:
+    return math.inf if asked.limits.budget is None else asked.limits.budget
+
+
+def _columns(speeds: Throughputs, jobs: int, reach: Reach, progress: Progress | None) -> list[Column]:
+    """The columns within reach, or within as much more as gives every job one."""
     while True:
-        with progress("plans", speeds.wanted(dearest_usd)) if progress else nullcontext() as advance:
-            columns = speeds.columns(advance, dearest_usd=dearest_usd)
-        if dearest_usd >= max(prices, default=0.0) or len({c.job for c in columns}) == jobs:
-            return columns, dearest_usd
-        dearest_usd = GROWTH * max(dearest_usd, min(prices), 1.0)
+        with progress("plans", speeds.wanted(reach)) if progress else nullcontext() as advance:
+            columns = speeds.columns(advance, reach=reach)
+        if reach == EVERYTHING or len({c.job for c in columns}) == jobs:
+            return columns
+        reach = _wider(reach, speeds.least)
+
+
+def _wider(reach: Reach, least: LowerBounds) -> Reach:
+    """Dearer machines; where there are none, those on which jobs are late, too."""
+    if reach.usd >= least.dearest_usd:
+        return EVERYTHING
+    return replace(reach, usd=GROWTH * max(reach.usd, least.cheapest_usd, 1.0))
 
 
 def _conflict(catalog: Catalog, posed: Posed, settings: Settings, progress: Progress | None) -> infeasible.Conflict:
     """Why there is no answer, with every column that an answer to any of the remedies may need."""
     asked = posed.instance.asked
-    found = infeasible.conflict(posed.lean, settings)
-    while asked.limits.budget is not None:
-        enough = found.relaxed.get("budget", math.inf)
-        needed = max(enough, asked.limits.budget / max(found.work, SMALLEST_SHARE))
-        if needed <= posed.dearest_usd:
-            break
-        dearest = min(needed, GROWTH * posed.dearest_usd, max(map(max, posed.speeds.least_usd)))
-        if dearest <= posed.dearest_usd:
-            break
-        posed = pose(catalog, asked, progress, dearest_usd=dearest, known=posed)
+    reach = Reach(usd=_budget(asked), late_usd=_budget(asked))
+    while True:
+        if posed.speeds.wanted(reach):
+            posed = pose(catalog, asked, progress, reach=reach, known=posed)
         found = infeasible.conflict(posed.lean, settings)
-    return found
+        reach = _of_remedies(asked, found, reach, posed.speeds.least)
+        if not posed.speeds.wanted(reach):
+            return found
+
+
+def _of_remedies(asked: Portfolio, found: infeasible.Conflict, reach: Reach, least: LowerBounds) -> Reach:
+    """What any of the remedies may need: enough money, more time, or less of the work; and where more money alone is
+    none as yet, ever dearer machines.
+    """
+    enough = found.relaxed.get("budget")
+    if asked.limits.budget is None or enough is None:
+        return _wider(reach, least)
+    return replace(reach, usd=enough, share=max(found.work, SMALLEST_SHARE))
 
 
 def _pruned(whole: ProcureInstance, *, across: bool = False) -> ProcureInstance:

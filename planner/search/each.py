@@ -65,7 +65,10 @@ def best_of_each(
     place = {name: i for i, name in enumerate(names)}
     groups = [_places(block, place) for block in whole.blocks]
     origins = [rows % block.height for rows, block in zip(kept, problem.blocks, strict=True)]
-    best = searched(whole, _Bounds(bound, origins), groups, len(names))
+    bounds = _Bounds(bound, origins)
+    # Under one network, all rows kept, the bounds' tables are those of the rows themselves.
+    alone = len(wired) == 1 and all(len(rows) == block.height for rows, block in zip(kept, problem.blocks, strict=True))
+    best = searched(whole, bounds, groups, len(names), bounds.tables if alone else ())
     found = {
         name: decode(
             whole, int(best.block[i]), int(best.flat[i]), *(float(x[i]) for x in (best.value, best.time, best.memory))
@@ -157,8 +160,8 @@ class _Bounds:
 
     def __init__(self, problem: SearchProblem, origins: Sequence[NDArray[np.intp]]) -> None:
         self._problem, self._origins = problem, origins
-        self._tables = [costing.table(problem, i) for i in range(len(problem.blocks))]
-        self._values = [bounded.memoryless(problem, i, ready) for i, ready in enumerate(self._tables)]
+        self.tables = [costing.table(problem, i) for i in range(len(problem.blocks))]
+        self._values = [bounded.memoryless(problem, i, ready) for i, ready in enumerate(self.tables)]
         self._looked = [np.zeros(block.height, dtype=bool) for block in problem.blocks]
         self._held: dict[int, NDArray[np.float64]] = {}
 
@@ -176,7 +179,7 @@ class _Bounds:
         width = costing.rows_per_chunk(self._problem.blocks[index])
         for start in range(0, len(fresh), width):
             part = fresh[start : start + width]
-            bound, need, _ = bounded.bounds(self._problem, index, self._tables[index], part, tight=True)
+            bound, need, _ = bounded.bounds(self._problem, index, self.tables[index], part, tight=True)
             options = np.shape(need)[:-1]
             if index not in self._held:
                 self._held[index] = np.empty((*options, self._problem.blocks[index].height))

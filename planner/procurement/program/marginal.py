@@ -6,13 +6,12 @@ from planner.procurement.answer.document import UNITS
 from planner.procurement.program.instance import Limit, ProcureInstance, ProcureVariant, limits, moved
 from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.program.solve import Settings, best
+from planner.procurement.throughput.bounds import LARGEST_STEP
 from planner.question.values import DAYS_PER_MONTH
 from planner.schema.procurement import MarginalValue
 
 STEPS = {"USD": 1e5, "W": 5e4, "d": DAYS_PER_MONTH, "kg": 1e4}
 """$100k, 50 kW, a month, 10 t; one of what is counted."""
-LARGEST_STEP = 0.25
-"""Of the limit: a step that is no small one says little."""
 
 
 def marginal_values(instance: ProcureInstance, first: ProgramSolution, settings: Settings) -> tuple[MarginalValue, ...]:

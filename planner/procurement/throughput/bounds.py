@@ -1,12 +1,14 @@
-"""What a job costs at least on a pool, before any plan is searched: its matrix products at the best rate of the part.
+"""What a job takes at least on a pool, before any plan is searched: its matrix products at the best rate of the part.
 
 No plan beats it: the cost model runs no product faster than the catalog's share of peak, and counts more work than the
-products with weights. So what costs more than the whole budget even then needs no search.
+products with weights. So what costs more than the whole budget even then, or is late even then, needs no search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from planner.catalog import Catalog
@@ -26,20 +28,88 @@ CERTAIN = 0.9
 SIXTEEN_BIT = ("bf16", "fp16", "tf32", "fp32")
 MARGIN = 1.1
 """Above the share of peak that large products reach: no release and no shape is taken to beat it by more."""
+LARGEST_STEP = 0.25
+"""Of a limit, by which its shadow price moves it at most: a step that is no small one says little."""
 
 
-def least_usd(catalog: Catalog, jobs: Sequence[Job], pools: Sequence[SupplyPool]) -> list[list[float]]:
-    """US dollars, at least, of everything if job j runs on pool p, as ``[j][p]``: its work and what holding the pool
-    takes, and the work of every other job where that is cheapest.
-    """
-    works = [[_days(catalog, job, pool) * pool.day_usd for pool in pools] for job in jobs]
+@dataclass(frozen=True)
+class Reach:
+    """Which jobs on which pools may matter, by what they take at least."""
+
+    usd: float = math.inf
+    """US dollars of everything, where the job may be done in time."""
+    late_usd: float = math.inf
+    """The same where even its best rate is too slow; and the budget under which a share of the work counts."""
+    share: float = math.inf
+    """Of all work: where so much may be done for `late_usd` in time, too."""
+
+
+EVERYTHING = Reach()
+
+
+@dataclass(frozen=True)
+class LowerBounds:
+    """What each job takes at least on each pool, as ``[j][p]``."""
+
+    held_usd: list[float]
+    """To hold each pool."""
+    work_usd: list[list[float]]
+    """To use it for the job, and for the work of every other job what uses least for that."""
+    days: list[list[float]]
+    room: list[list[float]]
+    """Days that the job may take at most, with the step by which a deadline's shadow price moves it."""
+
+    def usd(self, j: int, p: int) -> float:
+        """US dollars of everything, at least, if job j runs on pool p."""
+        return self.held_usd[p] + self.work_usd[j][p]
+
+    def in_time(self, j: int, p: int) -> bool:
+        """Whether the best rate would do."""
+        return self.days[j][p] <= self.room[j][p]
+
+    def within(self, reach: Reach, j: int, p: int) -> bool:
+        """Whether job j on pool p may matter."""
+        if self.usd(j, p) <= (reach.usd if self.in_time(j, p) else reach.late_usd):
+            return True
+        return reach.share < math.inf and self._share(j, p, reach.late_usd) >= reach.share
+
+    def _share(self, j: int, p: int, budget: float) -> float:
+        """Of all work, at most, for so much money and in time."""
+        left, work, days = budget - self.held_usd[p], self.work_usd[j][p], self.days[j][p]
+        if left < 0:
+            return 0.0
+        return min(left / work if work else math.inf, self.room[j][p] / days if days else math.inf)
+
+    @property
+    def dearest_usd(self) -> float:
+        """US dollars, at least, of the dearest place where any job may be done in time."""
+        return max(self._prices(), default=0.0)
+
+    @property
+    def cheapest_usd(self) -> float:
+        """US dollars, at least, of the cheapest such place."""
+        return min(self._prices(), default=0.0)
+
+    def _prices(self) -> Iterator[float]:
+        for j, row in enumerate(self.work_usd):
+            yield from (self.usd(j, p) for p in range(len(row)) if self.in_time(j, p))
+
+
+def least(catalog: Catalog, jobs: Sequence[Job], pools: Sequence[SupplyPool]) -> LowerBounds:
+    """What every job takes on every pool at the best rate of its accelerators."""
+    days = [[_days(catalog, job, pool) for pool in pools] for job in jobs]
+    works = [[d * pool.day_usd for d, pool in zip(row, pools, strict=True)] for row in days]
     cheapest = [min(row, default=0.0) for row in works]
-    rest = sum(cheapest)
-    held = [pool.capital + (pool.held_usd if pool.term_days else 0.0) for pool in pools]
-    return [
-        [work + had + rest - least for work, had in zip(row, held, strict=True)]
-        for row, least in zip(works, cheapest, strict=True)
-    ]
+    return LowerBounds(
+        held_usd=[pool.capital + (pool.held_usd if pool.term_days else 0.0) for pool in pools],
+        work_usd=[[usd + sum(cheapest) - own for usd in row] for row, own in zip(works, cheapest, strict=True)],
+        days=days,
+        room=[[_room(job, pool) for pool in pools] for job in jobs],
+    )
+
+
+def _room(job: Job, pool: SupplyPool) -> float:
+    return job.deadline_day * (1.0 + LARGEST_STEP) - max(job.release_day, pool.start_day)
 
 
 def _days(catalog: Catalog, job: Job, pool: SupplyPool) -> float:

@@ -6,7 +6,6 @@ and one search answers for every size of a cluster and every network between its
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from planner.performance import binding
 from planner.planning import answer
 from planner.procurement.question.portfolio import Job
 from planner.procurement.supply.pools import SupplyPool
-from planner.procurement.throughput.bounds import least_usd
+from planner.procurement.throughput.bounds import EVERYTHING, LowerBounds, Reach, least
 from planner.procurement.throughput.column import Column, Key, machine, wiring, work
 from planner.question.reading import request
 from planner.question.request import Request, goodput_of
@@ -36,16 +35,20 @@ if TYPE_CHECKING:
     from planner.procurement.throughput.several_pools import Mixtures
 
 
-MANY = 32
-"""Searches from which on it pays to begin other processes."""
+MANY = 128
+"""Searches from which on it pays to begin other processes: each takes 0.7 CPU s to begin, a search less than 0.1."""
 MOST_PROCESSES = 8
 
 
-class _Speed(NamedTuple):
-    """A key that equal speeds share: the job's work, and the machine without price, place and wiring."""
+_Size = tuple[Key, int]
+"""A wiring and a count that go together."""
 
-    job: Key
-    machine: Key
+
+class _Speed(NamedTuple):
+    """A key that equal speeds share: numbers of the job's work, and of the machine without price, place and wiring."""
+
+    job: int
+    machine: int
 
 
 @dataclass
@@ -54,33 +57,52 @@ class _Machine:
 
     fabrics: dict[Key, Cluster]
     """Wiring -> a cluster that has it."""
-    wanted: set[tuple[Key, int]]
-    """The wirings and the counts that go together."""
+    wanted: set[_Size]
 
 
 class _Task(NamedTuple):
-    """One search."""
+    """One search: a job on one machine, in some of its wirings and counts."""
 
     job: Job
     pool: SupplyPool
-    machine: _Machine
+    fabrics: dict[Key, Cluster]
+    wanted: set[_Size]
 
 
 class Throughputs:
-    """Plans found so far; each search is made once, when it is first needed."""
+    """Plans found so far; each search is made once, when it is first needed.
+
+    Args:
+        catalog: Hardware and how fast it is.
+        jobs: What is to run.
+        pools: On what.
+        mixtures: Plans over several pools at once.
+        every_size: Whether a machine is searched in all its sizes if in any: losing nodes leaves smaller ones.
+    """
 
     def __init__(
-        self, catalog: Catalog, jobs: Sequence[Job], pools: Sequence[SupplyPool], mixtures: Mixtures | None = None
+        self,
+        catalog: Catalog,
+        jobs: Sequence[Job],
+        pools: Sequence[SupplyPool],
+        mixtures: Mixtures | None = None,
+        *,
+        every_size: bool = False,
     ) -> None:
-        self._catalog, self._mixtures = catalog, mixtures
+        self._catalog, self._mixtures, self._every_size = catalog, mixtures, every_size
         self._jobs, self._pools = jobs, pools
-        self._work = [work(job) for job in jobs]
-        self._found: dict[_Speed, dict[tuple[Key, int], Candidate]] = {}
+        works: dict[Key, int] = {}
+        self._work = [works.setdefault(work(job), len(works)) for job in jobs]
+        self._found: dict[_Speed, dict[_Size, Candidate]] = {}
+        self._asked: dict[_Speed, set[_Size]] = {}
+        self.searches = 0
+        """Made so far."""
         self._why: dict[_Speed, str] = {}
         self._seconds: dict[Key, float | None] = {}
         self._requests: dict[Key, Request] = {}
-        self._machines: dict[Key, _Machine] = {}
-        self._keys = [(machine(pool), wiring(pool)) for pool in pools]
+        self._machines: dict[int, _Machine] = {}
+        boards: dict[Key, int] = {}
+        self._keys = [(boards.setdefault(machine(pool), len(boards)), wiring(pool)) for pool in pools]
         for pool, (board, wired) in zip(pools, self._keys, strict=True):
             known = self._machines.setdefault(board, _Machine({}, set()))
             known.fabrics.setdefault(wired, pool.cluster)
@@ -90,52 +112,65 @@ class Throughputs:
         self,
         advance: Callable[[int], None] | None = None,
         processes: int | None = None,
-        dearest_usd: float = math.inf,
+        reach: Reach = EVERYTHING,
     ) -> list[Column]:
         """Every (job, pool) that trains and keeps the job's least throughput.
 
         Arguments:
             advance: told of every search that is done; there are :meth:`wanted` of them.
             processes: that search side by side; by default as many as there are cores, and one for a small question.
-            dearest_usd: machines on which a job costs more in every size, even at their peak, are not searched.
+            reach: jobs on pools that cannot matter, even at their best rate, are not searched.
         """
-        self._search(advance, processes, dearest_usd)
+        self._search(advance, processes, reach)
         found = [
-            self.column(j, p)
-            for p in range(len(self._pools))
-            for j in range(len(self._jobs))
-            if _Speed(self._work[j], self._keys[p][0]) in self._found
+            self.column(j, p) for p in range(len(self._pools)) for j in range(len(self._jobs)) if self._is_known(j, p)
         ]
         if self._mixtures:
             found += self._mixtures.columns(advance)
         return [c for c in found if c is not None and c.tokens_per_s >= self._jobs[c.job].min_tokens_per_s]
 
-    def wanted(self, dearest_usd: float = math.inf) -> int:
+    def wanted(self, reach: Reach = EVERYTHING) -> int:
         """Searches that all columns take, less those made."""
-        return len(self._open(dearest_usd)) + (self._mixtures.wanted if self._mixtures else 0)
+        return len(self._open(reach)) + (self._mixtures.wanted if self._mixtures else 0)
 
-    def _open(self, dearest_usd: float) -> dict[_Speed, _Task]:
+    def _open(self, reach: Reach) -> dict[_Speed, _Task]:
         tasks: dict[_Speed, _Task] = {}
         for p, pool in enumerate(self._pools):
-            for j, (job, mine) in enumerate(zip(self._jobs, self._work, strict=True)):
-                key = _Speed(mine, self._keys[p][0])
-                if key not in self._found and key not in tasks and self.least_usd[j][p] <= dearest_usd:
-                    tasks[key] = _Task(job, pool, self._machines[key.machine])
+            for j, job in enumerate(self._jobs):
+                if self._is_known(j, p) or not self.least.within(reach, j, p):
+                    continue
+                key, size = self._key(j, p)
+                known = self._machines[key.machine]
+                task = tasks.setdefault(key, _Task(job, pool, known.fabrics, set()))
+                task.wanted.update(known.wanted if self._every_size else [size])
         return tasks
 
-    @cached_property
-    def least_usd(self) -> list[list[float]]:
-        """US dollars that everything costs at least if job j runs on pool p, as ``[j][p]``."""
-        return least_usd(self._catalog, self._jobs, self._pools)
+    def _key(self, j: int, p: int) -> tuple[_Speed, _Size]:
+        board, wired = self._keys[p]
+        return _Speed(self._work[j], board), (wired, self._pools[p].cluster.count)
 
-    def _search(self, advance: Callable[[int], None] | None, processes: int | None, dearest_usd: float) -> None:
-        tasks = self._open(dearest_usd)
+    def _is_known(self, j: int, p: int) -> bool:
+        key, size = self._key(j, p)
+        return size in self._asked.get(key, ())
+
+    def _keep(self, key: _Speed, task: _Task, found: dict[_Size, Candidate], why: str) -> None:
+        self.searches += 1
+        self._asked.setdefault(key, set()).update(task.wanted)
+        self._found.setdefault(key, {}).update(found)
+        if why:
+            self._why[key] = why
+
+    @cached_property
+    def least(self) -> LowerBounds:
+        """What jobs take at least on pools."""
+        return least(self._catalog, self._jobs, self._pools)
+
+    def _search(self, advance: Callable[[int], None] | None, processes: int | None, reach: Reach) -> None:
+        tasks = self._open(reach)
         side_by_side = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if len(tasks) >= MANY else 1)
         with _answers(self._catalog, list(tasks.values()), side_by_side) as answers:
-            for key, (found, why) in zip(tasks, answers, strict=True):
-                self._found[key] = found
-                if why:
-                    self._why[key] = why
+            for (key, task), (found, why) in zip(tasks.items(), answers, strict=True):
+                self._keep(key, task, found, why)
                 if advance:
                     advance(1)
 
@@ -160,14 +195,10 @@ class Throughputs:
         steps = money.steps(job.tokens, candidate.layout["batch"], wanted.workload.sequence)
         return float(money.wall_time(candidate.time, steps, good))
 
-    @property
-    def searches(self) -> int:
-        """Searches made so far."""
-        return len(self._found)
-
     def why_not(self, job: Job) -> list[str]:
         """What the searches that found nothing for a job said, each once."""
-        return list(dict.fromkeys(why for key, why in self._why.items() if key.job == work(job)))
+        mine = self._work[self._jobs.index(job)]
+        return list(dict.fromkeys(why for key, why in self._why.items() if key.job == mine))
 
     def plan(self, column: Column) -> Plan:
         """The training plan behind a column, as ``clusterwright plan`` would write it for that cluster."""
@@ -187,14 +218,11 @@ class Throughputs:
         return answer.plan(prepare(self._catalog, wanted), candidate, 1)
 
     def _candidate(self, j: int, p: int) -> Candidate | None:
-        job, pool = self._jobs[j], self._pools[p]
-        board, wired = self._keys[p]
-        key = _Speed(self._work[j], board)
-        if key not in self._found:
-            self._found[key], why = _searched(self._catalog, _Task(job, pool, self._machines[board]))
-            if why:
-                self._why[key] = why
-        return self._found[key].get((wired, pool.cluster.count))
+        key, size = self._key(j, p)
+        if not self._is_known(j, p):
+            task = _Task(self._jobs[j], self._pools[p], self._machines[key.machine].fabrics, {size})
+            self._keep(key, task, *_searched(self._catalog, task))
+        return self._found[key].get(size)
 
     def _request(self, job: Job, pool: SupplyPool) -> Request:
         key = (work(job), pool.node.id)
@@ -212,22 +240,21 @@ def _request(catalog: Catalog, job: Job, pool: SupplyPool) -> Request:
     return request(job.model, f"{pool.node.id}:1", replace(job.asked, catalog=None), known=catalog)[1]
 
 
-def _searched(catalog: Catalog, task: _Task) -> tuple[dict[tuple[Key, int], Candidate], str]:
-    """The best plan on every size and wiring of a machine, by one search; and where there is none, why."""
-    job, pool, known = task
-    counts = tuple(sorted({count for _, count in known.wanted}))
-    wirings = list(known.fabrics)
+def _searched(catalog: Catalog, task: _Task) -> tuple[dict[_Size, Candidate], str]:
+    """The best plan on every size and wiring that is wanted of a machine, by one search; and if there is none, why."""
+    job, pool, fabrics, wanted = task
+    counts = tuple(sorted({count for _, count in wanted}))
+    wirings = [wired for wired in fabrics if any(wired == each for each, _ in wanted)]
     try:
         # Failures scale a run and do not change which plan is best.
-        wanted = replace(_request(catalog, job, pool), counts=counts, restart_s=0.0)
-        prepared = prepare(catalog, replace(wanted, cluster=replace(pool.cluster, count=counts[-1])))
+        asked = replace(_request(catalog, job, pool), counts=counts, restart_s=0.0)
+        prepared = prepare(catalog, replace(asked, cluster=replace(pool.cluster, count=counts[-1])))
     except (WrongQuestion, NoAnswer) as error:
         return {}, f"{pool.node.id}: {error}".splitlines()[0]
     networks = [
-        binding.network(replace(cluster, count=counts[-1]), prepared.reached.accelerator)
-        for cluster in known.fabrics.values()
+        binding.network(replace(fabrics[wired], count=counts[-1]), prepared.reached.accelerator) for wired in wirings
     ]
-    pairs = {(wirings.index(wiring), count) for wiring, count in known.wanted}
+    pairs = {(wirings.index(wiring), count) for wiring, count in wanted}
     found = best_of_each(problem(prepared, 1), networks, pairs)
     why = "" if found else f"{pool.node.id}: nothing fits into memory"
     return {(wirings[n], count): candidate for (n, count), candidate in found.items()}, why
@@ -236,7 +263,7 @@ def _searched(catalog: Catalog, task: _Task) -> tuple[dict[tuple[Key, int], Cand
 @contextmanager
 def _answers(
     catalog: Catalog, tasks: Sequence[_Task], processes: int
-) -> Iterator[Iterator[tuple[dict[tuple[Key, int], Candidate], str]]]:
+) -> Iterator[Iterator[tuple[dict[_Size, Candidate], str]]]:
     """The searches' answers in their order, made in one process or several."""
     if processes <= 1 or len(tasks) <= 1:
         yield (_searched(catalog, task) for task in tasks)
@@ -260,5 +287,5 @@ def _begin(catalog: Catalog) -> None:
     _HELD.append(catalog)
 
 
-def _searched_elsewhere(task: _Task) -> tuple[dict[tuple[Key, int], Candidate], str]:
+def _searched_elsewhere(task: _Task) -> tuple[dict[_Size, Candidate], str]:
     return _searched(_HELD[-1], task)
