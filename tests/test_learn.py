@@ -14,7 +14,7 @@ from planner.calibration.runs import reading
 from planner.catalog import load
 from planner.commands import main
 from planner.schema.plan import PlanSet
-from planner.site import cells, folder, journal, measuring
+from planner.site import cells, folder, journal, measuring, sharing
 from tests import training_logs as logs
 
 H100 = "accelerator=H100-SXM5-80GB"
@@ -335,14 +335,72 @@ def test_shared_rows_say_nothing_of_who_ran_them(site: Path, capsys: pytest.Capt
     assert main(["validate", "out.csv"]) == 0
 
 
+def whole_row(number: int, **more: str) -> dict[str, str]:
+    """A row with all that somebody else needs."""
+    counts = {"num_accelerators": "8", "seq_len": "8192", "global_batch_seqs": "128"}
+    return {**row(number), "family": "dense", "accelerator": "H100-SXM5-80GB", **counts, **more}
+
+
 def test_shared_rows_name_neither_own_models_nor_networks(site: Path) -> None:
-    own = row(1) | {"model": "acme-9b", "layers": "30", "hidden": "4096", "inter_node_network": "fab-17 of Alice"}
-    plain = row(2) | {"inter_node_network": "8x400 Gb"}
-    found = list(csv.DictReader(io.StringIO(journal.shared([own, plain]))))
+    network = "fab-17 of Alice"
+    own = whole_row(1, model="acme-9b", layers="30", hidden="4096", inter_node_network=network)
+    plain = whole_row(2, inter_node_network="8x400 Gb")
+    found = list(csv.DictReader(io.StringIO(sharing.shared([own, plain], load()).text)))
     assert [(each["model"], each["inter_node_network"]) for each in found] == [
         ("30x4096", ""),
         ("llama3-8b", "8x400 Gb"),
     ]
+
+
+@pytest.mark.parametrize("column", journal.COLUMNS)
+@pytest.mark.parametrize("canary", ["canary", "H100 canary", "1 canary", "canary@2026", "megatron-core@canary"])
+def test_no_word_of_ones_own_is_shared(column: str, canary: str) -> None:
+    """Whatever stands in whatever column: the cell is left out and named, or the row is."""
+    found = sharing.shared([whole_row(1, layers="32", hidden="4096") | {column: canary}, whole_row(2)], load())
+    assert "canary" not in found.text and found.rows >= 1
+    assert bool(found.notes) == (column not in journal.OWN)
+
+
+def test_a_journal_of_ones_own_hardware_is_not_shared(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (site / "runs.csv").open("a") as file:
+        table = csv.DictWriter(file, journal.COLUMNS, restval="")
+        table.writerow(whole_row(1, accelerator="acme-chip"))
+    assert learn("--share", "out.csv", "--yes") == 2
+    assert "nothing of it can be shared" in capsys.readouterr().err and not Path("out.csv").exists()
+
+
+def test_a_published_name_of_an_accelerator_is_taken(site: Path, planned: Path) -> None:
+    assert learn("--step-time", "50s", "--plan", str(planned), "--rank", "1", "--set", "accelerator=NVIDIA H100") == 0
+    assert rows(site)[0]["accelerator"] == "H100-SXM5-80GB"
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("tp=abc", "--set tp=abc: must be a whole number of at least 1"),
+        ("tp=3", "--set tp: tp 3 does not divide the model's 32 heads; nothing was written"),
+        ("accelerator=MI300", "did you mean MI300X?"),
+        ("precision=bf15", "did you mean bf16?"),
+        ("zero_stage=9", "0, 1, 2, 3 are known"),
+        ("activation_recompute=some", "must be none, selective, full or block:N"),
+        ("seq_len=-4", "must be a whole number"),
+        ("micro_batch=1e9", "must be a whole number"),
+        ("runtime=megatron", "no such runtime"),
+        ("task=eat", "pretrain"),
+        ("inter_node_network=fast", "as 8x400 Gb"),
+        ("step_time_s=9", "comes from the log"),
+        ("metric=oom", "comes from the log"),
+        ("memory_gb_per_gpu=x", "must be a number"),
+        ("date=2026", "no such column"),
+    ],
+)
+def test_a_cell_that_no_run_has_is_not_written(
+    site: Path, planned: Path, capsys: pytest.CaptureFixture[str], cell: str, message: str
+) -> None:
+    before = (site / "runs.csv").read_bytes()
+    assert learn("--step-time", "50s", "--plan", str(planned), "--rank", "1", "--set", cell) == 2
+    assert message in capsys.readouterr().err
+    assert (site / "runs.csv").read_bytes() == before
 
 
 def test_nobody_who_says_yes_is_a_no(

@@ -1,19 +1,21 @@
 """Logs in the forms that frameworks print, whole and damaged: every one is read right, or told."""
 
 import gzip
+import json
 import math
 import random
 import re
 import struct
 import sys
 import tracemalloc
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from planner.base.errors import WrongQuestion
-from planner.site.logs import arguments, formats, lines, reading, recorded
+from planner.site.logs import arguments, formats, lines, reading, recorded, wandb_file
 from planner.site.logs.records import LoggedRun, LoggedStep, Steady
 from planner.site.logs.steady import FEWEST, steady
 from tests import training_logs as logs
@@ -462,8 +464,75 @@ def test_what_a_reader_yields_becomes_steps(tmp_path: Path, monkeypatch: pytest.
     assert only(path).median == pytest.approx(4.0 / 2048.0) and only(path).per == "token"
 
 
-def test_records_of_wandb_name_the_console_they_keep(tmp_path: Path) -> None:
+def framed(*records: bytes) -> bytes:
+    """Records in the frame of a W&B run's file: pieces behind checksum, length and kind, in blocks."""
+    data = bytearray(b":W&B\xe1\xbe\x00")
+    for record in records:
+        rest, begun = record, False
+        while rest or not begun:
+            if (left := wandb_file.BLOCK - len(data) % wandb_file.BLOCK) < 7:
+                data += bytes(left)
+                continue
+            piece, rest = rest[: left - 7], rest[left - 7 :]
+            kind = (3 if rest else 4) if begun else (2 if rest else 1)
+            data += struct.pack("<IHB", zlib.crc32(bytes([kind]) + piece), len(piece), kind) + piece
+            begun = True
+    return bytes(data)
+
+
+def protobuf(number: int, content: bytes | str) -> bytes:
+    """A field that holds bytes."""
+    data = content.encode() if isinstance(content, str) else content
+    length = bytes([len(data)]) if len(data) < 128 else bytes([len(data) & 127 | 128, len(data) >> 7])
+    tag = number << 3 | 2
+    return (bytes([tag]) if tag < 128 else bytes([tag & 127 | 128, tag >> 7])) + length + data
+
+
+def logged(step: int, **values: object) -> bytes:
+    """A Record with a history (wandb/proto/wandb_internal.proto)."""
+    given = {"_step": step, **values}
+    items = (protobuf(1, protobuf(2, name) + protobuf(16, json.dumps(value))) for name, value in given.items())
+    return protobuf(2, b"".join(items))
+
+
+def test_a_frame_of_wandb_gives_its_records_back(tmp_path: Path) -> None:
+    path, some = tmp_path / "run-1.wandb", random.Random(1)
+    sent = [some.randbytes(length) for length in (1, 0, 5000, 27_700, 40, 100_000, 3, 32_751, 12)]
+    path.write_bytes(framed(*sent))
+    assert [data for _, data in wandb_file.records(path)] == sent
+    whole = bytearray(path.read_bytes())
+    path.write_bytes(whole[:-5])
+    assert [data for _, data in wandb_file.records(path)] == [*sent[:-1], None]
+    whole[6000] ^= 1
+    path.write_bytes(whole)
+    assert [data for _, data in wandb_file.records(path)] == [*sent[:3], None]
+
+
+def test_records_of_wandb_are_read_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run-1.wandb"
-    path.write_bytes(b":W&B")
-    with pytest.raises(WrongQuestion, match=r"name the console that it keeps: files/output\.log"):
+    path.write_bytes(b":W&X")
+    with pytest.raises(WrongQuestion, match="not W&B's records"):
         reading.read(path)
+    config = {"tensor_model_parallel_size": 2, "seq_length": 4096, "lr": 1e-4, "model": {"name": "x"}, "user": "=x"}
+    items = (protobuf(1, protobuf(1, name) + protobuf(16, json.dumps(value))) for name, value in config.items())
+    run = protobuf(17, protobuf(4, b"".join(items)))
+    steps = [logged(n, **{"iteration-time": t, "batch-size": 128, "x": "y"}) for n, t in enumerate(logs.STEADY, 1)]
+    path.write_bytes(framed(run, *steps))
+    monkeypatch.setitem(sys.modules, "wandb.proto.wandb_internal_pb2", None)
+    with pytest.raises(WrongQuestion, match=r"pip install wandb, or name the console that it keeps: files/output\.log"):
+        reading.read(path)
+    monkeypatch.undo()
+    pytest.importorskip("wandb", reason="its reader is for who has it: pip install wandb")
+    found = only_run(path)
+    assert (found.format, found.runtime) == ("Megatron-LM, as recorded for W&B", "megatron-core")
+    assert found.stated["tp"] == "2" and found.stated["seq_len"] == "4096" and "user" not in found.stated
+    assert (only(path).median, only(path).batch, found.conflicts) == (pytest.approx(4.0), 128, ())
+    path.write_bytes(framed(run, *steps)[:-1])
+    assert "damaged or cut short" in only_run(path).conflicts[0] and len(only_run(path).steps) == len(steps) - 1
+
+
+def test_a_setting_that_is_recorded_fills_its_column() -> None:
+    titan = {"model": {"name": "llama3", "flavor": "8B"}, "activation_checkpoint": {"mode": "full"}}
+    found = arguments.of_settings({**titan, "micro_batch_size": 2, "bf16": True, "num_experts": None, "tp": [2]})
+    expected = {"model": "llama3-8b", "activation_recompute": "full", "micro_batch": "2", "precision": "bf16"}
+    assert found == expected

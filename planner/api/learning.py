@@ -20,12 +20,13 @@ from planner.planning import shortlist as shortlisting
 from planner.planning.shortlist import ShortlistOptions
 from planner.question.request import Request
 from planner.schema.plan import Plan, PlanSet, ShortlistSection, SiteSection
-from planner.site import cells, folder, journal, learning, measuring
+from planner.site import cells, folder, journal, learning, measuring, sharing
 from planner.site import runs as site_runs
 from planner.site.folder import Site
 from planner.site.learning import LearntRow
 from planner.site.measuring import Measured
 from planner.site.runs import SiteRuns
+from planner.site.sharing import Shared
 
 DOUBTFUL = 2.0
 """Times that a prediction of what really ran is hardly ever off: 8 of 2,380 published runs are, outside one sweep over
@@ -170,7 +171,8 @@ def lesson(
     there = of_site(site)
     if sum((bool(logs), step_time is not None, oom)) != 1:
         raise WrongQuestion("name one of: LOG..., --step-time TIME, --oom")
-    known, stated = load(site=there.folder), measuring.given(given)
+    known = load(site=there.folder)
+    stated = measuring.given(given, known)
     plans = _plans(plan, rank)
     if logs:
         found = [each for log in logs for each in _of_log(log, plans, stated, known, there.profile.name)]
@@ -180,7 +182,7 @@ def lesson(
         seconds = None if step_time is None else measuring.seconds(step_time)
         found = [measuring.of_value(seconds, plans[0] if plans else None, stated, there.profile.name)]
         _possible(found, plans)
-    rows, fit = learning.learn(there, found, known)
+    rows, fit = learning.learn(there, found, known, stated)
     every = () if plan is None else _plans(plan, None)
     return Lesson(site=there, rows=tuple(rows), fit=fit, plans=every if len(every) > 1 else (), source=str(plan))
 
@@ -344,14 +346,17 @@ def refitted(site: Path | None) -> tuple[Site, dict[str, Any]]:
     return there, fit
 
 
-def shared(site: Path | None) -> str:
+def shared(site: Path | None) -> Shared:
     """A site's rows as a CSV without names, paths, dates or words.
 
     Raises:
-        WrongQuestion: no site, or an empty journal.
+        WrongQuestion: no site, an empty journal, or no row of it on public hardware.
     """
     there = of_site(site)
     rows = journal.read(there.runs)
     if not rows:
         raise WrongQuestion(f"{there.runs}: holds no runs yet; clusterwright learn LOG adds them")
-    return journal.shared(rows)
+    found = sharing.shared(rows, load())
+    if not found.rows:
+        raise WrongQuestion(f"{there.runs}: nothing of it can be shared: {'; '.join(found.notes)}")
+    return found

@@ -80,14 +80,16 @@ def _share(share: Path, site: Path | None, *, yes: bool, as_json: bool) -> None:
     from planner.base.errors import WrongQuestion
     from planner.commands.screen import render
 
-    text = learning.shared(site)
+    found = learning.shared(site)
     if not as_json:
-        render.verbatim(text)
-    if not (yes or _agreed(f"Write these {len(text.splitlines()) - 1} rows to {share}?")):
+        render.verbatim(found.text)
+        for note in found.notes:
+            click.echo(note, err=True)
+    if not (yes or _agreed(f"Write these {found.rows} rows to {share}?")):
         raise WrongQuestion("nothing was written; --yes writes without asking")
-    writing.write(share, text)
+    writing.write(share, found.text)
     if as_json:
-        render.json({"kind": "shared-runs", "file": str(share), "rows": len(text.splitlines()) - 1})
+        render.json({"kind": "shared-runs", "file": str(share), "rows": found.rows, "notes": list(found.notes)})
 
 
 def _agreed(question: str) -> bool:

@@ -6,14 +6,12 @@ import csv
 import hashlib
 import io
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from planner.base import locking
 from planner.base.errors import WrongQuestion
-from planner.models.workload import library
 
 COLUMNS = (
     *("id", "source", "lab", "date", "model", "family", "task", "runtime", "framework", "release"),
@@ -29,8 +27,8 @@ COLUMNS = (
 HEADER = ",".join(COLUMNS) + "\n"
 PRIVATE = ("id", "source", "lab", "date", "notes")
 """Columns that say who ran something, when, or in words of their own."""
-_PORTS = re.compile(r"\d+\s*x\s*\d+(?:\.\d+)? ?[GT]b(?:it/s|ps)?", re.ASCII)
-"""``8x400 Gb``; more than that may be somebody's name for it."""
+OWN = ("id", "source", "lab", "date")
+"""Columns that a site fills itself."""
 LARGEST = 100_000_000
 """Bytes: some 300,000 rows. What is larger is no journal."""
 
@@ -120,23 +118,3 @@ def _append(file: int, text: str) -> None:
     except OSError:
         os.ftruncate(file, end)
         raise
-
-
-def _nameless(row: Row) -> dict[str, str]:
-    """The row with a model that is not published called by its shape, and of its network the ports and their rate."""
-    model, network = row.get("model", ""), row.get("inter_node_network", "")
-    return {
-        **row,
-        "model": model if model in library() else f"{row.get('layers', '')}x{row.get('hidden', '')}",
-        "inter_node_network": network if _PORTS.fullmatch(network) else "",
-    }
-
-
-def shared(rows: Sequence[Row], columns: Sequence[str] = COLUMNS) -> str:
-    """The rows as a CSV that says nothing of who ran them: ids are numbered, names, dates and words left out."""
-    plain = [
-        {column: text for column, text in _nameless(row).items() if column not in PRIVATE}
-        | {"id": f"shared-{number}", "source": "shared"}
-        for number, row in enumerate(rows, 1)
-    ]
-    return ",".join(columns) + "\n" + _text(columns, plain)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from planner.base import writing
+from planner.base.errors import WrongQuestion
 from planner.calibration import run as calibration
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import reading
@@ -37,21 +39,27 @@ class LearntRow:
     """Why it cannot be predicted, and so teaches nothing yet; empty if it can."""
 
 
-def learn(site: Site, found: Sequence[Measured], catalog: Catalog) -> tuple[list[LearntRow], dict[str, Any] | None]:
+def learn(
+    site: Site, found: Sequence[Measured], catalog: Catalog, stated: Collection[str] = ()
+) -> tuple[list[LearntRow], dict[str, Any] | None]:
     """Adds measured rows to a site's journal and fits its catalog to all of them.
 
     Arguments:
         site: Whose journal it is.
         found: Rows, of one or several logs.
         catalog: What the site's runs were predicted with until now.
+        stated: Columns that a person stated: a row that they make impossible is refused, not kept.
 
     Returns:
         Each row with its prediction until now, and the fit's document (None: no run of the journal can be predicted).
 
     Raises:
-        WrongQuestion: the journal or the catalog cannot be written.
+        WrongQuestion: the journal or the catalog cannot be written, or what was stated cannot be of a run.
     """
     runs = [reading.run_of({**dict.fromkeys(reading.REQUIRED, ""), **each.row}, catalog) for each in found]
+    for run in runs:
+        if blamed := [column for column in stated if re.search(rf"\b{column}\b", run.reason)]:
+            raise WrongQuestion(f"--set {blamed[0]}: {run.reason}; nothing was written")
     before = _predicted(runs, catalog)
     added = {row["id"] for row in journal.add(site.runs, [each.row for each in found])}
     rows = [

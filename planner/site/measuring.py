@@ -10,9 +10,10 @@ from pathlib import Path
 
 from planner.base.errors import WrongQuestion, nearest
 from planner.base.units import format_many, format_seconds
+from planner.calibration.runs import names
 from planner.catalog import Catalog
 from planner.schema.plan import Plan
-from planner.site import cells, journal
+from planner.site import cell_values, cells, journal
 from planner.site.logs import reading
 from planner.site.logs.formats import FORMATS
 from planner.site.logs.records import LoggedRun, Per, Steady
@@ -20,6 +21,8 @@ from planner.site.logs.steady import FEWEST, steady
 
 NEEDED = ("model", "family", "accelerator", "num_accelerators", "seq_len", "global_batch_seqs", "tp", "pp", "runtime")
 """Columns without which a measurement is of nothing in particular."""
+TAKEN = ("step_time_s", "steps", "step_time_spread", "metric")
+"""Columns that only a measurement fills."""
 RATES: Mapping[Per, tuple[str, ...]] = {
     "step": (),
     "sequence": ("global_batch_seqs",),
@@ -37,23 +40,29 @@ class Measured:
     """What was counted and what was not, in words."""
 
 
-def given(texts: Sequence[str]) -> dict[str, str]:
+def given(texts: Sequence[str], catalog: Catalog) -> dict[str, str]:
     """``COLUMN=VALUE`` as cells.
 
     Raises:
-        WrongQuestion: no such column, or one that is measured.
+        WrongQuestion: no such column, one that is measured, or a value that it cannot hold.
     """
     row = {}
     for text in texts:
-        column, equals, value = text.partition("=")
-        if not equals or not value.strip():
+        column, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not value:
             raise WrongQuestion(f"--set {text}: write COLUMN=VALUE, as accelerator=H100-SXM5-80GB")
-        if column not in journal.COLUMNS or column in ("id", "source", "lab", "steps", "step_time_spread"):
+        if column in TAKEN:
+            raise WrongQuestion(f"--set {column}: comes from the log, or from --step-time and --oom")
+        if column not in journal.COLUMNS or column in journal.OWN:
             near = nearest(column, journal.COLUMNS)
             raise WrongQuestion(
                 f"--set {column}: no such column{f'; did you mean {near[0]}?' if near else ''} (docs/runs.md)"
             )
-        row[column] = value.strip()
+        if why := cell_values.wrong(column, value, catalog):
+            raise WrongQuestion(f"--set {column}={value}: {why}")
+        row[column] = value
+    if "accelerator" in row:  # a published name of it, too
+        row["accelerator"] = names.accelerator(row["accelerator"], catalog.accelerators) or row["accelerator"]
     return row
 
 

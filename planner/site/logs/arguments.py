@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 DOTTED = re.compile(r"(?:^|\s)([a-z]\w{2,60}) \.{2,} (\S.*?)\s*$")
 """``  tensor_model_parallel_size ...................... 8``: Megatron-LM (megatron/training/arguments.py, _print_args),
@@ -71,6 +72,7 @@ COLUMNS = {
     "moe_router_topk": "topk",
     "moe_ffn_hidden_size": "moe_ffn_hidden",
     "model_name": "model",
+    "activation_recompute": "activation_recompute",
 }
 """Name of an argument -> column. What both dumps of one log call the same means the same."""
 KEPT = (
@@ -113,18 +115,29 @@ def known(name: str, value: str) -> bool:
 
 
 def _json(line: str) -> Iterator[tuple[str, str]]:
-    """Torchtitan's whole configuration on a line (torchtitan/config): precision and recomputation."""
+    """Torchtitan's whole configuration on a line."""
     start = line.find("{")
     try:
         data = json.loads(line[start:]) if start >= 0 else {}
     except (ValueError, RecursionError):
         return
-    model = data.get("model") if isinstance(data, dict) else None
+    if isinstance(data, dict):
+        yield from _titan(data)
+
+
+def _titan(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Torchtitan's configuration (torchtitan/config): model and recomputation."""
+    model, checkpointing = data.get("model"), data.get("activation_checkpoint")
     if isinstance(model, dict) and all(isinstance(model.get(key), str) for key in ("name", "flavor")):
         yield "model_name", f"{model['name']}-{model['flavor']}".lower()
-    checkpointing = data.get("activation_checkpoint") if isinstance(data, dict) else None
     if isinstance(checkpointing, dict) and checkpointing.get("mode") in ("none", "selective", "full"):
         yield "activation_recompute", str(checkpointing["mode"])
+
+
+def of_settings(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The columns that a recorded configuration fills: arguments by their names, and torchtitan's sections."""
+    flat = [(name, str(value)) for name, value in settings.items() if isinstance(value, str | int | float)]
+    return columns({name: value for name, value in (*flat, *_titan(settings)) if known(name, value)})
 
 
 def columns(found: Mapping[str, str]) -> dict[str, str]:

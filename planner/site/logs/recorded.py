@@ -1,15 +1,16 @@
-"""Step times that a run recorded for TensorBoard, read with TensorBoard's own reader where that is installed."""
+"""Step times that a run recorded for TensorBoard or W&B, read with their own readers where those are installed."""
 
 from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
+from planner.site.logs import arguments, wandb_file
 from planner.site.logs.formats import Kind
 from planner.site.logs.records import LoggedRun, LoggedStep, Per
 
@@ -28,6 +29,8 @@ class Recorded:
     per: Per
     rate: bool = False
     """Whether it counts per second."""
+    unit: float = 1.0
+    """Seconds of one, where it is no rate."""
     batch: str = ""
     memory: str = ""
     """Peak in GiB."""
@@ -43,6 +46,8 @@ RECORDED = (
     Recorded("throughput(tps)", "torchtitan", "fsdp2", "token", rate=True, memory="memory/max_reserved(GiB)"),
     # AI-Hypercomputer/maxtext MaxText/metric_logger.py, record_train_metrics.
     Recorded("perf/step_time_seconds", "MaxText", "maxtext", "step"),
+    # huggingface/nanotron src/nanotron/trainer.py, train_step_logs (to W&B).
+    Recorded("elapsed_time_per_iteration_ms", "nanotron", "nanotron", "step", unit=1e-3),
     # mosaicml/composer composer/callbacks/speed_monitor.py.
     Recorded("throughput/samples_per_sec", "Composer", "fsdp", "sequence", rate=True),
 )
@@ -54,32 +59,46 @@ def is_recorded(path: Path) -> bool:
 
 
 def read(path: Path) -> list[LoggedRun]:
-    """The run of an event file; nothing where no scalar of it is known.
+    """The run of a file of records; nothing where no scalar of it is known.
 
     Raises:
         WrongQuestion: its reader is not installed, or cannot read it.
     """
     if not path.is_file():
         raise WrongQuestion(f"{path}: no such file")
-    if path.suffix == WANDB:
-        raise WrongQuestion(f"{path}: W&B's own records; name the console that it keeps: files/output.log next to it")
+    if path.suffix != WANDB:
+        return _runs("TensorBoard", _scalars(path))
+    kept = wandb_file.read(path)
+    behind = () if kept.damaged_at is None else (f"what follows byte {kept.damaged_at:,} is damaged or cut short",)
+    return [
+        replace(run, stated=arguments.of_settings(kept.settings), device=kept.device, conflicts=behind)
+        for run in _runs("W&B", kept.scalars)
+    ]
+
+
+def _runs(recorder: str, scalars: Iterable[tuple[str, int, float]]) -> list[LoggedRun]:
     names = (name for each in RECORDED for name in (each.tag, each.batch, each.memory) if name)
     values: dict[str, dict[int, float]] = {name: {} for name in names}
-    for tag, step, value in _scalars(path):
+    for tag, step, value in scalars:
         if tag in values and math.isfinite(value):
             values[tag][step] = value
-    return [_run(each, values) for each in RECORDED if values[each.tag]][:1]
+    return [_run(each, recorder, values) for each in RECORDED if values[each.tag]][:1]
 
 
-def _run(kind: Recorded, values: dict[str, dict[int, float]]) -> LoggedRun:
+def _run(kind: Recorded, recorder: str, values: dict[str, dict[int, float]]) -> LoggedRun:
     batches, peaks = values.get(kind.batch, {}), values.get(kind.memory, {}).values()
     steps = [
-        LoggedStep(step, 1.0 / value if kind.rate else value, kind.per, int(batches[step]) if step in batches else None)
+        LoggedStep(
+            step,
+            1.0 / value if kind.rate else value * kind.unit,
+            kind.per,
+            int(batches[step]) if step in batches else None,
+        )
         for step, value in sorted(values[kind.tag].items())
         if value > 0.0
     ]
     return LoggedRun(
-        format=f"{kind.format}, as recorded for TensorBoard",
+        format=f"{kind.format}, as recorded for {recorder}",
         runtime=kind.runtime,
         steps=tuple(steps),
         memory_bytes=max(peaks, default=0.0) * 2.0**30 or None,
