@@ -293,25 +293,24 @@ Overlaps, fusions and host times are traits of frameworks (`hardware_catalog/pri
 not fitted.
 
 Three cautions. The priors and traits were written by people who had seen most of these tables; leaving a lab out of the
-fit does not take that knowledge away, so labs elsewhere will be further off than this page says, and intervals are made
-wider than these residuals ask for. Where a lab swept twenty plans or more of one job, only those within 1.5 times the
-fastest count here: of nanotron's sweep 250 of 1,022 rows, the others (frameworks that break in ways of their own) are
-in "everything in the file" below. And nothing was left out by hand.
+fit does not take that knowledge away, so labs elsewhere will be further off than this page says, and intervals hold
+less there than here ("How wide?" below). Where a lab swept twenty plans or more of one job, only those within 1.5 times
+the fastest count here: of nanotron's sweep 250 of 1,022 rows, the others (frameworks that break in ways of their own)
+are in "everything in the file" below. And nothing was left out by hand.
 
 ## What is required, and what is reached
 
 "Before" is the model of 2026-11-21 on labs outside the file that it was fitted to.
 
 {asked}
-What is not reached. After three own runs: a lab's runs scatter by about a tenth around its own bias, and three of
-them do not say which way the rest will go; what helps is more runs of the same kind (after 24, below). Tried: one
-factor on the whole step, and traits of the runtime besides; both, held loosely, made the other runs worse, and held
-as they are now they change little. What would settle it: step times of one site's own models with their breakdown
-from a profiler. Regret at 16 to 32 nodes is that of two groups of nanotron's plans of 1 B parameters, whose steps of a
-quarter of a second are half launches of the host; a trace of one would settle it. Mixtures, as known jobs show, are a
-tenth too fast because gpt-oss is a fifth (the others 3 %); a profile of one of its layers would settle that. Intervals
-hold more than the range asks for on these labs, on purpose (Intervals). The AMD runs are fp8 on MI355X, whose kernels
-nobody has published.
+What is not reached. After three own runs: a lab's runs scatter by about a tenth around its own bias, and three of them
+do not say which way the rest will go; what helps is more runs of the same kind (after 24, below). Tried: one factor on
+the whole step, and traits of the runtime besides; both, held loosely, made the other runs worse, and held as they are
+now they change little. What would settle it: step times of one site's own models with their breakdown from a profiler.
+Regret at 16 to 32 nodes is that of two groups of nanotron's plans of 1 B parameters, whose steps of a quarter of a
+second are half launches of the host; a trace of one would settle it. Mixtures, as known jobs show, are a tenth too fast
+because gpt-oss is a fifth (the others 3 %); a profile of one of its layers would settle that. The AMD runs are fp8 on
+MI355X, whose kernels nobody has published.
 
 ## Labs
 

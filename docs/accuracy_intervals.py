@@ -1,4 +1,4 @@
-"""The part of ``accuracy.md`` on how wide intervals should be: the shipped rule beside two narrower ones.
+"""The part of ``accuracy.md`` on how wide intervals should be: the shipped rule beside three others.
 
     python -m docs.accuracy_intervals
 
@@ -34,7 +34,7 @@ from planner.catalog import Catalog
 from planner.cost.figures import Array
 from planner.performance import spread
 from planner.performance.efficiency import Efficiencies
-from planner.performance.intervals import LEVEL, quantile
+from planner.performance.intervals import LEVEL, Width, quantile
 from planner.performance.spread import Situation
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,6 +46,8 @@ FEWEST_LABS = 3
 """Labs that a class of runs is judged by itself from."""
 COUNTED = 3
 """Runs of a group from which on its coverage is counted."""
+LEAST_LAB, LEAST_LEVEL = 0.12, 1.15
+"""What the rule before assumed at least of labs (log) and of the quantile over the root of variances."""
 FAR = 0.5
 """Log residuals beyond which a run says no more about variances than that it is far off."""
 
@@ -83,6 +85,14 @@ def judged(found: Calibration) -> Judged:
 def shipped(residuals: Array, situations: Sequence[Situation], labs: Sequence[str]) -> Callable[[Situation], float]:
     """The rule that this program has."""
     known = spread.fitted(residuals, situations, labs)
+    return lambda each: spread.half_width(known, each)[0]
+
+
+def floored(residuals: Array, situations: Sequence[Situation], labs: Sequence[str]) -> Callable[[Situation], float]:
+    """The rule before: two figures that were assumed, whatever residuals show."""
+    known = spread.fitted(residuals, situations, labs)
+    known[spread.LAB] = Width(max(known[spread.LAB].half, LEAST_LAB), known[spread.LAB].runs)
+    known[spread.QUANTILE] = Width(LEAST_LEVEL, len(residuals))
     return lambda each: spread.half_width(known, each)[0]
 
 
@@ -151,7 +161,8 @@ def _likelihood(groups: Sequence[Array], spreads: tuple[float, float]) -> float:
 
 
 RULES: dict[str, Rule] = {
-    "shipped: variances add, the labs' at least 0.12": shipped,
+    "shipped: variances add, their quantile holds for a further lab": shipped,
+    "before: variances add, the labs' at least 0.12, the quantile at least 1.15": floored,
     "quantiles of labs left out, by class": by_class,
     "variances by restricted likelihood, nothing assumed of labs": by_components,
 }
@@ -204,8 +215,10 @@ def _of_kind(inside: Array, half: Array) -> str:
 
 
 def unfitted_jobs(known: Catalog) -> list[tuple[float, Situation]]:
-    """Published jobs that no fit has read: log of predicted over measured, and what each is of."""
-    jobs = [job for job in panel.read(JOBS, known) if not job.fitted]
+    """Published jobs that neither a fit nor an entry of the catalog rests on: log of predicted over measured, and what
+    each is of.
+    """
+    jobs = [job for job in panel.read(JOBS, known) if job.unseen]
     plans = panel.published(known, jobs, Efficiencies.of(known))
     return [
         (math.log(plan.time / (job.run.measured or math.nan)), situation(job.run, plan.options.precision))
@@ -219,7 +232,7 @@ def section(found: Calibration, known: Catalog) -> str:
     labs = sorted(set(given.labs))
     biases = [float(np.mean(given.by_lab[np.array(given.labs) == name])) for name in labs]
     kinds = ["dense rows, half-width", "mixtures, half-width"]
-    heads = ["rule", "lab left out", "framework left out", *kinds, "jobs that no fit has read"]
+    heads = ["rule", "lab left out", "framework left out", *kinds, "jobs that nothing rests on"]
     return TEXT.format(
         counted=COUNTED,
         rules=table(heads, list(_rows(given, unfitted))),
@@ -228,17 +241,21 @@ def section(found: Calibration, known: Catalog) -> str:
     )
 
 
-TEXT = """**How wide?** Asked for is that 75 to 88 % hold; more do. Two narrower rules were tried on the same residuals.
-Shares are means over labs (frameworks) of {counted} runs or more, of rows by kind, and of the published jobs that no
-fit has read ("Known jobs" above).
+TEXT = """**How wide?** Four rules on the same residuals. Shares are means over labs (frameworks) of {counted} runs or
+more, of rows by kind, and of the published jobs that neither a fit nor a framework's entry rests on ("Known jobs"
+below).
 
 {rules}
-The shipped rule stays. Biases of these {labs} labs are {bias} (rms, log) when left out, but their tables were known
-when the mechanisms were chosen; labs that nobody had seen were 0.148 off then, and 0.12, about two thirds of that
-variance, is assumed to stay. A narrower rule fits these labs better, and nothing says that it fits others: the last
-column is the only evidence from outside, and asks for wider intervals, not narrower ones, of mixtures most. Quantiles
-by class have too few labs to tell mixtures from the rest. What would settle it: step times of five labs or more that
-nobody here has seen, of mixtures among them.
+The shipped rule was written down before its figures were seen. It assumes nothing of labs: its level is the quantile
+that holds for the next lab if that comes as these {labs} did, the next one counting as further off than all of them
+(arXiv 2306.06342). Biases of these labs are {bias} (rms, log) when left out. Two figures that the rule before assumed
+are gone, and mixtures get wider intervals. Between the first two rules the share of labs differs by one lab, of three
+runs on AMD: for most others the first is the wider. No rule makes up for what these labs do not show: their tables were
+known when mechanisms were chosen, and of the jobs in the last column about half lie inside under every rule. Of those
+outside two are one mixture under Megatron Core with DeepEP, a dispatcher that a row cannot state; two are one baseline
+on 3,072 and 12,288 A100, whose micro-batch its authors leave open. So 80 % is what intervals hold of labs like these;
+elsewhere, expect half to two thirds. Quantiles by class have too few labs to tell mixtures from the rest. What would
+settle it: step times of five labs or more that nobody here has seen, of mixtures among them.
 """
 
 

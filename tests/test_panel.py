@@ -85,9 +85,13 @@ def test_mixtures_but_for_gpt_oss_are_as_fast_as_asked(judged):
 
 
 def test_deepseeks_own_run_is_predicted(judged):
-    """2,048 H800 in fp8, by what its report says of its software alone: no run of it is fitted."""
+    """2,048 H800 in fp8, by what its report says of its software alone: no run of it is fitted, and as its entry was
+    written with the run at hand it is not counted as unseen.
+    """
     paper = next(each for each in judged if each.job.run.id == "deepseek-v3-paper")
     assert not paper.job.fitted
+    assert "hai-llm" in paper.job.shaped
+    assert not paper.job.unseen
     assert paper.error == pytest.approx(1.0, abs=0.25)
 
 

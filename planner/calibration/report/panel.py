@@ -2,8 +2,9 @@
 measured.
 
 A job is a row of a runs file (:mod:`planner.calibration.runs.reading`) with four more columns: `fitted`, whether the
-efficiencies were fitted to it; `held`, pins for what software of its time could not do; `ours`, what a person says of a
-plan of ours that claims more than anybody measured. Where plans come from is the caller's business.
+efficiencies were fitted to it; `shaped`, which entry of a catalog was written with its figure at hand, so that it tests
+nothing although no fit read it; `held`, pins for what software of its time could not do; `ours`, what a person says of
+a plan of ours that claims more than anybody measured. Where plans come from is the caller's business.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CLAIM = 1.08
 """Throughput over the best measured one from which a plan needs a reason to be believed."""
 ANSWERS = ("believed: ", "not believed: ")
 """How a reason begins."""
-COLUMNS = ("fitted", "held", "ours")
+COLUMNS = ("fitted", "shaped", "held", "ours")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,17 @@ class KnownJob:
 
     run: Run
     fitted: bool
+    shaped: str
+    """Which entry was written by someone who knew what was measured, and why; empty: none."""
     held: str
     """Pins, as ``cp=1,offload=none``; empty: nothing."""
     reason: str
     """Why a claim of ours is believed or not; empty where nobody said."""
+
+    @property
+    def unseen(self) -> bool:
+        """Whether neither a fit nor an entry of the catalog rests on it: only then does it test anything."""
+        return not self.fitted and not self.shaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +127,7 @@ def read(path: Path, catalog: Catalog) -> list[KnownJob]:
             raise WrongQuestion(f"{path}: {run.id}: fitted {row['fitted']!r} is neither yes nor no")
         if run.reason or run.measured is None or not run.variants:
             raise WrongQuestion(f"{path}: {run.id}: {run.reason or 'nothing was measured'}")
-        jobs.append(KnownJob(run, row["fitted"] == "yes", row["held"], row["ours"]))
+        jobs.append(KnownJob(run, row["fitted"] == "yes", row["shaped"], row["held"], row["ours"]))
     return jobs
 
 
