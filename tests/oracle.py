@@ -379,6 +379,17 @@ def expert_parallel(p, beside):
     return tuple(shows(exchange(p), each, share, p.device.collective_share) for each in reversed(beside))
 
 
+def dequantised(p, moe):
+    """Before either pass quantised weights are read, and written in 16 bit."""
+    s, cut = p.shape, p.layout
+    if not s.quantised:
+        return 0.0, 0.0
+    block = (s.attention_parameters + (1.0 - moe) * s.mlp_parameters + moe * s.shared_parameters) / cut.tp
+    block += moe * s.experts * s.expert_parameters / (cut.ep * cut.etp)
+    once = (s.frozen_bytes + 2.0) * block * p.stack.vector / p.device.memory_rate
+    return once, once
+
+
 def parts(p, moe):
     """Seconds forward and backward of one layer by cause, `moe` of its MLP a mixture."""
     s, d, st = p.shape, p.device, p.stack
@@ -388,7 +399,7 @@ def parts(p, moe):
     if moe > 0:
         matrices = plus(matrices, times(plus(mlp(p, s.shared_ffn), experts(p)), moe))
     once = vector_bytes(p, moe) * st.vector / d.memory_rate
-    vector = plus((once, 2.0 * once), clamps(p, moe), biases(p, moe))
+    vector = plus((once, 2.0 * once), clamps(p, moe), biases(p, moe), dequantised(p, moe))
     found = {
         "matrix": matrices,
         "attention": plus(kernel(p), joining(p)),
@@ -591,7 +602,8 @@ def reduce_and_gather(p, parameters, g):
     n = shards(p, g)
     within, across = Group(n, min(g.inside, n), g.reach), Group(g.n / n, max(g.inside / n, 1.0), g.reach)
     reduce = gather(p, size, within) + all_reduce(p, size / n, across)
-    moved = parameters * kept(p, p.stack.parameter_wire) * (1.0 if zero >= 3 else p.shape.trained)
+    wire = p.shape.frozen_bytes if p.shape.quantised and zero >= 3 else kept(p, p.stack.parameter_wire)
+    moved = parameters * wire * (1.0 if zero >= 3 else p.shape.trained)
     return reduce, gather(p, moved, within)
 
 
@@ -689,7 +701,7 @@ def stored(p, moe):
     """Bytes of activations of one layer: everything, and what the policy keeps (arXiv 2205.05198)."""
     s, cut, st, t, e = p.shape, p.layout, p.stack, tokens(p), p.device.element
     twice = 1.0 + s.cross_share
-    one_byte = bool(p.device.low_precision and st.keeps_cast_inputs)
+    one_byte = bool(p.device.low_precision and st.keeps_cast_inputs and s.weight_gradient)
     norms = 2.0 * e * t * s.hidden / hidden_shard(p)
     inputs_and_masks = ((2.0 if one_byte else 2.0 * e) + 2.0 * s.dropout) * t * s.hidden / hidden_shard(p)
     attention = e * t * (2.0 * s.heads * max(s.qk_dim, s.v_dim) / cut.tp + kv_width(p)) * twice
@@ -704,8 +716,16 @@ def stored(p, moe):
     after = (1.0 if one_byte else e) * inner
     everything = norms + inputs_and_masks + linear + after + scores
     if not s.weight_gradient:
-        # What only a weight gradient would read: inputs of the MLP's two products.
-        everything -= after + (1.0 if one_byte else e) * t * s.hidden / hidden_shard(p)
+        # Autograd keeps what an adapter reads, in 16 bit, and of frozen products nothing.
+        block = e * t * s.hidden / hidden_shard(p)
+        if not s.reads_input:
+            everything -= block
+        if not s.reads_mlp_input:
+            everything -= block + moe * e * copies(p) * s.hidden
+            linear -= moe * e * copies(p) * s.hidden
+        if not s.reads_inner:
+            everything -= after
+            after = 0.0
     remains = everything
     if p.options.recompute_selective:
         remains -= st.drops_scores * scores + st.drops_activation * after + st.drops_norms * norms
@@ -736,7 +756,7 @@ def in_flight(p, stage):
     return min(count, cut.batch / (cut.dp * cut.micro))
 
 
-def states(p, dense, spread):
+def states(p, dense, spread, ends):
     """Parameters, gradients and optimizer states, each shared from its ZeRO stage on."""
     s, st, zero = p.shape, p.stack, p.options.zero
     groups = replicas(p)
@@ -746,8 +766,12 @@ def states(p, dense, spread):
             return dense + spread
         return dense / shards(p, groups[0]) + spread / shards(p, groups[1])
 
-    own_copy = st.gathers_working_copy > 0
-    total = 0.0 if own_copy and zero >= 3 else weights(p) * share(3)
+    own_copy = st.gathers_working_copy > 0 and not s.frozen_bytes
+    if s.frozen_bytes:
+        outside = ends / (shards(p, groups[0]) if zero >= 3 else 1.0)
+        total = s.frozen_bytes * share(3) + (2.0 - s.frozen_bytes) * outside
+    else:
+        total = 0.0 if own_copy and zero >= 3 else weights(p) * share(3)
     total += kept(p, st.gradient_bytes) * s.trained * share(2)
     if not p.options.offload:
         total += (s.state_bytes * s.trained + master(p) * (1.0 if own_copy else s.trained)) * share(1)
@@ -772,25 +796,34 @@ def memory(p):
             stays += 2.0 * p.device.element * t * s.hidden
         if p.device.low_precision:
             stays += 2.0 * one
+        wire = s.frozen_bytes if s.quantised else kept(p, st.parameter_wire)
+        if s.quantised:  # A matrix at a time in 16 bit.
+            sides = max(s.mlp_parameters, s.shared_parameters) / cut.tp, s.expert_parameters / cut.etp
+            stays += 2.0 * max(sides) / (2.0 + s.gated)
         if p.options.zero >= 3:
-            stays += 2.0 * kept(p, st.parameter_wire) * unit
+            stays += 2.0 * wire * unit
         layer = stored(p, moe)[0] if p.options.recompute_layers > 0 else 0.0
         if p.options.zero >= 2:
             layer += s.trained * (p.device.element + kept(p, st.gradient_wire)) * unit
         loss = 0.0
         if i == len(stages) - 1:
             loss = t * s.vocab / cut.tp * logit(p, st.logit_bytes_split if cut.tp > 1 else st.logit_bytes)
+            if st.chunked_loss:
+                loss = min(loss, 3.0 * p.device.element * t * s.hidden)
             # The other losses wait for that of the model itself, with a number in fp32 for each logit.
             loss += (s.losses - 1) * min(loss, 4.0 * t * s.vocab / cut.tp)
             if p.options.zero >= 3:
-                loss += kept(p, st.parameter_wire) * s.head_parameters / cut.tp
+                loss += wire * s.head_parameters / cut.tp
         copied = 0.0
         if not p.options.offload:
             groups = replicas(p) if p.options.zero >= 1 else None
             parts = [x / shards(p, groups[k]) if groups else x for k, x in enumerate(holds[i])]
             copied = st.update_bytes * s.trained * sum(parts)
         live = (stays + max(layer, loss)) * st.activation_factor
-        found.append(states(p, *holds[i]) + live + copied + st.resident_bytes)
+        outside = s.embedding_parameters * (i == 0)
+        if i == len(stages) - 1:
+            outside += s.final_parameters + (0.0 if s.tied and i == 0 else s.head_parameters)
+        found.append(states(p, *holds[i], outside / cut.tp) + live + copied + st.resident_bytes)
     return found
 
 

@@ -58,6 +58,10 @@ FAMILIES = {
     "adapters in 8 bit": Family(
         "llama2-70b", "megatron-core", "dgx-h100:4", precision="fp8", trained=(("method", "lora"),)
     ),
+    "adapters on 4 bit": Family("llama3-8b", "hf-trainer", "ws-8xrtx3090:2", trained=(("method", "qlora"),)),
+    "adapters on 4 bit, chunked loss": Family(
+        "llama3-8b", "hf-trainer-liger", "ws-2xrtx4090:4", trained=(("method", "qlora:int8"), ("targets", ("q", "v")))
+    ),
     "adapters on experts": Family(
         "mixtral-8x7b",
         "megatron-core",

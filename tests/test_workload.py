@@ -9,9 +9,20 @@ import pytest
 from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
+from planner.commands import asking
 from planner.models import files, model_rules
 from planner.models.parameters import parameters
-from planner.models.workload import HUB, ModelLibrary, from_file, library, model, optimizer, optimizers, workload
+from planner.models.workload import (
+    HUB,
+    METHODS,
+    ModelLibrary,
+    from_file,
+    library,
+    model,
+    optimizer,
+    optimizers,
+    workload,
+)
 from planner.schema.workload import Method, Model, Optimizer
 
 REQUIRED = """
@@ -320,6 +331,20 @@ def test_everything_can_be_said() -> None:
     assert (again.method, again.optimizer, again.tokens) == (built.method, built.optimizer, 5.0)
 
 
+@pytest.mark.parametrize(("name", "base"), [("qlora", "nf4"), ("qlora:int8", "int8")])
+def test_quantised_bases_are_adapted_everywhere(name: str, base: str) -> None:
+    """QLoRA needs adapters on all matrices; a plain MLP has no gate."""
+    gated = workload("llama3-8b", method=name).method
+    assert (gated.kind, gated.base, gated.name) == ("lora", base, name)
+    assert gated.targets == ("q", "k", "v", "o", "up", "down", "gate")
+    assert workload("gpt2", method=name).method.targets == ("q", "k", "v", "o", "up", "down")
+    assert workload("gpt2", method="full").method == workload("gpt2", method="finetune").method
+
+
+def test_the_command_line_offers_every_method() -> None:
+    assert asking.METHODS == METHODS
+
+
 def test_lora_defaults_are_mlperfs() -> None:
     assert workload("llama2-70b", method="lora").method == Method(kind="lora", rank=16, targets=("q", "k", "v", "o"))
     assert workload("llama2-70b", method="finetune").method == Method(kind="finetune")
@@ -361,7 +386,7 @@ def test_the_grown_table_gives_llm_foundrys_counts(entry: str, sequence: int, bi
         ({"tokens": float("inf")}, "tokens = inf is not a finite number"),
         ({"tokens": 1e30}, "tokens = 1e+30: must be from 1 to 1e18"),
         ({"tokens": "2 X"}, "tokens = '2 X': unknown unit 'X'"),
-        ({"method": "train"}, "no method 'train'. It can be pretrain, finetune or lora."),
+        ({"method": "train"}, "no method 'train'. It can be pretrain, finetune, full, lora, qlora or qlora:int8."),
         ({"rank": 8}, "method 'pretrain' takes no rank and no targets"),
         ({"method": "finetune", "targets": ["q"]}, "method 'finetune' takes no rank and no targets"),
         ({"method": "lora", "rank": 0}, "rank = 0: must be a whole number from 1 to 768"),

@@ -26,7 +26,7 @@ def procure(
     *,
     model: str | Path | Model | None = None,
     tokens: float | str | None = None,
-    method: Literal["pretrain", "finetune", "lora"] | None = None,
+    method: Literal["pretrain", "finetune", "full", "lora", "qlora", "qlora:int8"] | None = None,
     batch: int | str | None = None,
     seq: int | str | None = None,
     precision: str | None = None,

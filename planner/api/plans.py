@@ -16,7 +16,7 @@ from planner.schema.images import ImagePlan
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model, Target
 
-Method = Literal["pretrain", "finetune", "lora"]
+Method = Literal["pretrain", "finetune", "full", "lora", "qlora", "qlora:int8"]
 Basis = Literal["on-demand", "spot", "reserved-1y", "reserved-3y"]
 Objective = Literal["time", "cost", "energy", "tokens-per-dollar"]
 

@@ -28,6 +28,7 @@ from planner.question.request import Request
 from planner.question.search_problem import how_sure, measured_layers, resolve_efficiency
 from planner.schema.hardware import Cluster, Price
 from planner.schema.plan import Plan, PlanSet, SearchQuestion
+from planner.schema.workload import Method
 from planner.space.axes import MemoryPlacement, parse_pins
 from planner.space.rules import RULES
 from planner.verify.model import read
@@ -121,7 +122,7 @@ def options_of(plan: Plan) -> PlanOptions:
         seq=None if "--seq" in left else w.sequence,
         mtp_layers=w.mtp_layers or 0,
         tokens=None if "--tokens" in left else w.tokens,
-        method=w.method["kind"],
+        method=Method(**{**w.method, "targets": tuple(w.method["targets"])}).name,
         optimizer=w.optimizer["id"],
         runtime=None if "--runtime" in left else runtime,
         precision=None if "--precision" in left else plan.precision,

@@ -34,6 +34,8 @@ def output(what: str = "Write the document to a file.") -> Callable[[Command], C
 
 
 verbose = click.option("-v", "--verbose", is_flag=True, help="List every assumption, not only those with a flag.")
+METHODS = ("pretrain", "finetune", "full", "lora", "qlora", "qlora:int8")
+"""As :data:`planner.models.workload.METHODS`, which takes long to import."""
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--cluster",
@@ -57,10 +59,10 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--method",
-        type=click.Choice(["pretrain", "finetune", "lora"]),
+        type=click.Choice(METHODS),
         default="pretrain",
         show_default=True,
-        help="What is trained.",
+        help="What is trained: adapters over frozen weights of 16 bit (lora), 4 bit (qlora) or 8 bit (qlora:int8).",
     ),
     click.option("--rank", type=int, metavar="R", help="LoRA rank."),
     click.option("--optimizer", default="adamw", show_default=True, metavar="ID", help="Optimizer."),

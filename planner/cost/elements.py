@@ -53,8 +53,13 @@ def gradient_wire(grid: Grid) -> Figure:
 
 
 def parameter_wire(grid: Grid) -> Figure:
-    """Of a weight as it is gathered."""
+    """Of a trained weight as it is gathered."""
     return _at_least(grid, grid.stack.parameter_wire)
+
+
+def gathered_wire(grid: Grid) -> Figure:
+    """Of any weight as it is gathered where all are sharded (ZeRO 3): a quantised one as it is kept."""
+    return np.where(grid.shape.quantised > 0, grid.shape.frozen_bytes, parameter_wire(grid))
 
 
 def master_bytes(grid: Grid) -> Figure:

@@ -119,6 +119,16 @@ class Shape:
     """Share of the parameters that is trained (1 but for LoRA)."""
     weight_gradient: Figure
     """1 if weight gradients of the base matrices are computed (0: LoRA)."""
+    reads_input: Figure = 1.0
+    """1 if the backward pass reads what query, key and value products read (their weights or adapters train) ..."""
+    reads_mlp_input: Figure = 1.0
+    """... what an MLP's first product reads ..."""
+    reads_inner: Figure = 1.0
+    """... and what its second one reads."""
+    frozen_bytes: Figure = 0.0
+    """Bytes of a frozen parameter of a block as it is kept; 0: as trained ones are."""
+    quantised: Figure = 0.0
+    """1 if these are fewer than a product reads: weights are dequantised for every pass."""
     adapter_flops: Figure
     """Products of adapters in all three passes (6 a) over the base matrices' in two (4 N): LoRA."""
     state_bytes: Figure
@@ -228,6 +238,8 @@ class Stack:
     """Most bytes that a logit takes while the loss and its gradient are computed."""
     logit_bytes_split: Figure
     """The same where tensor-parallel ranks share the vocabulary."""
+    chunked_loss: Figure = 0.0
+    """1 if logits are made a few tokens at a time."""
     drops_scores: Figure
     drops_activation: Figure
     drops_norms: Figure
@@ -307,6 +319,8 @@ class Options:
     """1: what recomputation keeps beside a layer's input lives in host memory."""
     recompute_modules: Figure
     """1: selective recomputation also covers what latents expand to and the MLP's function."""
+    function_in_8_bit: Figure = 0.0
+    """1: what MLPs' function reads is kept in 8 bit."""
     sequence_parallel: Figure
     tp_overlap: Figure
     zero: Figure

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import elements, hierarchy
+from planner.cost import elements, frozen, hierarchy
 from planner.cost.activations import sequence_shard, tokens
 from planner.cost.attention import kv_width
 from planner.cost.experts import routed_copies
@@ -46,9 +46,9 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     the kernel is fused the scores, ``5 a s^2 b`` with dropout (4 without). In 32 bit all but masks takes twice as much.
 
     Where a framework keeps what matrix products read as it was cast, inputs of 8-bit products take one byte: of two
-    blocks, of the output projection, of the MLP's second product. Recomputed modules drop what latents expand to and
-    what the MLP's function gives. Frozen products (LoRA) need no input for a weight gradient: those of the MLP's two
-    products go at once.
+    blocks, of the output projection, of the MLP's second product; adapters read and keep 16 bit. Recomputed modules
+    drop what latents expand to and what the MLP's function gives. What a product with frozen weights reads is kept only
+    where an adapter reads it too (:mod:`planner.cost.frozen`).
     """
     s, layout, options, stack = grid.shape, grid.layout, grid.options, grid.stack
     fused = stack.fused_attention if fused is None else fused
@@ -56,27 +56,30 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     shard = hidden_shard(grid)
     cast = grid.device.low_precision * stack.keeps_cast_inputs
     norms = 4.0 * wide * t * s.hidden / shard
-    inputs = (4.0 * wide - 2.0 * cast + 2.0 * s.dropout) * t * s.hidden / shard
+    trained_cast = cast * s.weight_gradient
+    inputs = (4.0 * wide - 2.0 * trained_cast + 2.0 * s.dropout) * t * s.hidden / shard
     heads = 2.0 * wide * t * (2.0 * s.heads * np.maximum(s.qk_dim, s.v_dim) / layout.tp + kv_width(grid))
-    attention = (heads - cast * t * s.heads * s.v_dim / layout.tp) * (1.0 + s.cross_share)
+    attention = (heads - trained_cast * t * s.heads * s.v_dim / layout.tp) * (1.0 + s.cross_share)
     scores = (1.0 - fused) * (4.0 * wide + s.dropout) * t * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
     copies = routed_copies(grid)
-    before, after = 2.0 * wide * (1.0 + s.gated), 2.0 * wide - cast
+    before = (2.0 * wide - options.function_in_8_bit) * (1.0 + s.gated)
+    after = 2.0 * wide - trained_cast
     dense = t * s.ffn / layout.tp
     shared = t * s.shared_ffn / layout.tp
     routed = copies * s.expert_ffn / layout.etp
     inner = (1.0 - moe) * dense + moe * (shared + routed)
     dispatched = moe * after * copies * s.hidden
     linear = attention + before * inner + dispatched
-    frozen = 1.0 - s.weight_gradient
-    unread = frozen * (after * inner + (2.0 * wide - cast) * t * s.hidden / shard)
-    full = norms + inputs + linear + after * inner + scores - unread
-    dropped = stack.drops_scores * scores + stack.drops_activation * after * inner + stack.drops_norms * norms
+    read = s.reads_inner * after * inner
+    linear = linear - (1.0 - s.reads_mlp_input) * dispatched
+    unread = (2.0 - s.reads_input - s.reads_mlp_input) * (2.0 * wide - trained_cast) * t * s.hidden / shard
+    full = norms + inputs + linear + read + scores - unread
+    dropped = stack.drops_scores * scores + stack.drops_activation * read + stack.drops_norms * norms
     dropped = dropped + stack.drops_linear * 0.5 * linear - stack.unread_outputs * 2.0 * wide * t * s.hidden / shard
     dropped = dropped + stack.drops_kernel * after * t * s.heads * s.v_dim / layout.tp * (1.0 + s.cross_share)
     expanded = s.heads * s.qk_dim / layout.tp + kv_width(grid) - s.query_rank - s.kv_rank
     modules = (s.kv_rank > 0) * 2.0 * wide * t * np.maximum(expanded, 0.0)
-    modules = modules + (1.0 - stack.drops_activation) * after * inner
+    modules = modules + (1.0 - stack.drops_activation) * read
     share = options.recompute_layers
     some = full - options.recompute_selective * (dropped + options.recompute_modules * modules)
     stored = 2.0 * wide * t * s.hidden / shard
@@ -151,12 +154,15 @@ def _states(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure
         )
 
     resident = (1.0 - stack.gathers_working_copy * (zero >= 3)) * elements.parameter_bytes(grid)
-    master = elements.master_bytes(grid) * np.where(stack.gathers_working_copy > 0, 1.0, s.trained)
+    resident = np.where(s.frozen_bytes > 0, s.frozen_bytes, resident)
+    alone = (stack.gathers_working_copy > 0) & (s.frozen_bytes <= 0)
+    master = elements.master_bytes(grid) * np.where(alone, 1.0, s.trained)
     here = 1.0 - grid.options.offload
     optimizer = (s.state_bytes * s.trained + master) * here
     copies = bytes_of(stack.update_bytes * s.trained * here, 1.0) if np.any(stack.update_bytes) else 0.0
     gradients = elements.gradient_bytes(grid) * s.trained
-    return bytes_of(resident, 3.0), bytes_of(gradients, 2.0), bytes_of(optimizer, 1.0), copies
+    ends = frozen.beside_blocks(grid) * held.ends / np.where(zero >= 3, r.dense_shards, 1.0)
+    return bytes_of(resident, 3.0) + ends, bytes_of(gradients, 2.0), bytes_of(optimizer, 1.0), copies
 
 
 def in_flight(grid: Grid, split: StageSplit) -> tuple[Figure, Figure, Figure]:
@@ -182,7 +188,16 @@ def loss(grid: Grid) -> Figure:
     """Bytes that turning logits into the loss and its gradient takes at most: ``t V / tp`` times those of one logit."""
     tp, stack = grid.layout.tp, grid.stack
     each = np.where(tp > 1, stack.logit_bytes_split, stack.logit_bytes)
-    return tokens(grid) * grid.shape.vocab / tp * elements.logit_bytes(grid, each)
+    whole = tokens(grid) * grid.shape.vocab / tp * elements.logit_bytes(grid, each)
+    return np.where(stack.chunked_loss > 0, np.minimum(chunked_loss(grid), whole), whole)
+
+
+def chunked_loss(grid: Grid) -> Figure:
+    """The same where logits are made in chunks of ``t h / V`` tokens, rounded up to a power of two: at most 2 t h of
+    them, ``3 e t h`` with the gradient of what the head reads (linkedin/Liger-Kernel,
+    ops/fused_linear_cross_entropy.py).
+    """
+    return 3.0 * grid.device.element * tokens(grid) * grid.shape.hidden
 
 
 def waiting_losses(grid: Grid) -> Figure:
@@ -195,9 +210,7 @@ def waiting_losses(grid: Grid) -> Figure:
 
 def layer_parameters(grid: Grid) -> Figure:
     """Parameters of one layer on one rank before data-parallel sharding."""
-    s, layout = grid.shape, grid.layout
-    dense = s.attention_parameters + (1.0 - s.moe_share) * s.mlp_parameters + s.moe_share * s.shared_parameters
-    return dense / layout.tp + s.moe_share * s.experts * s.expert_parameters / (layout.ep * layout.etp)
+    return frozen.block_parameters(grid, grid.shape.moe_share)
 
 
 def gathered_parameters(grid: Grid) -> Figure:
@@ -233,11 +246,12 @@ def passing(grid: Grid, full: Figure) -> Passing:
     """
     s, options = grid.shape, grid.options
     unit, t = gathered_parameters(grid), tokens(grid)
-    wire = (options.zero >= 3) * elements.parameter_wire(grid)
+    wire = (options.zero >= 3) * elements.gathered_wire(grid)
     in_pieces = options.sequence_parallel * options.tp_overlap
     again = (options.recompute_layers > 0) * full
     gradients = (options.zero >= 2) * s.trained * (grid.device.element + elements.gradient_wire(grid)) * unit
     casts = 2.0 * grid.device.low_precision * layer_parameters(grid)
+    casts = casts + frozen.dequantised_bytes(grid)
     return Passing(
         2.0 * wire * unit + casts + (1.0 - in_pieces) * 2.0 * grid.device.element * t * s.hidden,
         again + gradients,

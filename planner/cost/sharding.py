@@ -20,6 +20,8 @@ class ShardedState:
     """Replicated over data- and context-parallel ranks."""
     experts: Figure
     """Replicated over expert-data-parallel ranks only."""
+    ends: Figure = 0.0
+    """Of the dense ones, those outside blocks."""
 
 
 def _blocks(grid: Grid, layers: Figure, leading: Figure) -> ShardedState:
@@ -38,10 +40,11 @@ def stage_parameters(grid: Grid, split: StageSplit) -> tuple[ShardedState, Shard
     middle = _blocks(grid, split.middle, 0.0)
     last = _blocks(grid, split.last, 0.0)
     with_head = s.embedding_parameters + alone * ((1.0 - s.tied) * s.head_parameters + s.final_parameters)
+    before, behind = with_head / layout.tp, (s.head_parameters + s.final_parameters) / layout.tp
     return (
-        ShardedState(first.dense + with_head / layout.tp, first.experts),
+        ShardedState(first.dense + before, first.experts, before),
         middle,
-        ShardedState(last.dense + (s.head_parameters + s.final_parameters) / layout.tp, last.experts),
+        ShardedState(last.dense + behind, last.experts, behind),
     )
 
 
@@ -82,7 +85,8 @@ def gradient_bytes(grid: Grid, parameters: Figure) -> Figure:
 
 def gathered_bytes(grid: Grid, parameters: Figure) -> Figure:
     """Bytes of gathered parameters: all that a rank works with (ZeRO 3), or those that training changes."""
-    return parameters * elements.parameter_wire(grid) * np.where(grid.options.zero >= 3, 1.0, grid.shape.trained)
+    trained = grid.shape.trained * elements.parameter_wire(grid)
+    return parameters * np.where(grid.options.zero >= 3, elements.gathered_wire(grid), trained)
 
 
 def shards_and_replicas(g: CollectiveGroup, shards: Figure) -> tuple[CollectiveGroup, CollectiveGroup]:

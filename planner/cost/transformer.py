@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import attention, collectives, elements, experts, overlap, products
+from planner.cost import attention, collectives, elements, experts, frozen, overlap, products
 from planner.cost.activations import cast_bytes, input_cast_bytes, moved, region_bytes, sequence_shard, tokens
 from planner.cost.figures import Figure, Grid
 from planner.cost.products import LayerPart, Product
@@ -119,7 +119,7 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
     def build(moe: Figure) -> Layer:
         matrix = projections + dense.scaled(1.0 - moe) + (shared + routed).scaled(moe)
         vector = moved(grid, attention_bytes + (1.0 - moe) * dense_bytes + moe * routed_bytes)
-        vector = vector + apart.scaled(moe)
+        vector = vector + apart.scaled(moe) + frozen.dequantising(grid, moe)
         exchanged = experts.exposed(grid, matrix + kernel + vector, exchange)
         parts = {
             "matrix": matrix,

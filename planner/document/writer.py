@@ -69,7 +69,12 @@ def workload_section(request: Request) -> schema.WorkloadSection:
         active_parameters=counted.active,
         sequence=work.sequence,
         tokens=work.tokens,
-        method={"kind": work.method.kind, "rank": work.method.rank, "targets": list(work.method.targets)},
+        method={
+            "kind": work.method.kind,
+            "rank": work.method.rank,
+            "targets": list(work.method.targets),
+            **({"base": work.method.base} if work.method.base else {}),
+        },
         optimizer={
             "id": optimizer.id,
             "state_bytes": optimizer.state_bytes,
@@ -87,6 +92,7 @@ def runtime_section(request: Request, precision: str, offload: bool, several: bo
     """
     runtime, narrowest = request.runtime, binding.element(precision)
     held = runtime.parameter_bytes and max(runtime.parameter_bytes, narrowest)
+    frozen = binding.frozen_bytes(request.workload, runtime)
     frozen_in_8_bit = request.workload.method.kind == "lora" and precision in binding.LOW_PRECISION
     return schema.RuntimeSection(
         name=runtime.id,
@@ -98,8 +104,10 @@ def runtime_section(request: Request, precision: str, offload: bool, several: bo
             "parameter_wire": max(runtime.parameter_wire_bytes, narrowest),
             "gathers_working_copy": float(runtime.gathers_working_copy),
             "update": runtime.update_bytes,
+            **({"frozen": frozen} if frozen else {}),
         },
         offload_needs_zero=(offload and runtime.offload_needs_zero) or None,
         balances_head=runtime.balances_head or None,
+        chunked_loss=runtime.chunked_loss or None,
         places_head=(several and binding.places_head(runtime, request.workload.model)) or None,
     )

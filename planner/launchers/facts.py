@@ -52,7 +52,7 @@ def values(plan: Plan) -> dict[str, object]:
         "precision": plan.precision,
         "stages": "even" if len(set(chunks(plan))) == 1 else "uneven",
         "pools": len(plan.cluster.pools),
-        "method": str(plan.workload.method.get("kind")),
+        "method": "qlora" if plan.workload.method.get("base") else str(plan.workload.method.get("kind")),
         "optimizer": str(plan.workload.optimizer.get("id")),
         "family": str(plan.workload.shape.get("family")),
     }

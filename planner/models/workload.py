@@ -21,12 +21,18 @@ from planner.base.errors import WrongQuestion, nearest
 from planner.base.resources import data, own
 from planner.models import families, model_rules
 from planner.models import files as model_files
-from planner.schema.workload import Method, Model, Optimizer, Target, Workload
+from planner.schema.workload import FrozenBase, Method, Model, Optimizer, Target, Workload
 
 OPTIMIZERS, HUB = "optimizers.toml", "hub.toml"
 LORA_RANK = 16
 LORA_TARGETS: tuple[Target, ...] = ("q", "k", "v", "o")
 """Rank and targets of the MLPerf Llama-2-70B LoRA benchmark (mlcommons/training_results_v4.0)."""
+QLORA_TARGETS: tuple[Target, ...] = get_args(Target)
+"""All matrices of a block, which it needs to be as good as full fine-tuning (arXiv 2305.14314, section 4)."""
+ADAPTED: Mapping[str, FrozenBase] = {"lora": "", "qlora": "nf4", "qlora:int8": "int8"}
+"""Methods that train adapters -> how the weights that they freeze are quantised."""
+METHODS = ("pretrain", "finetune", "full", *ADAPTED)
+"""What `--method` can be; `full` is `finetune`."""
 MOST_MODULES = 16
 """Of multi-token prediction; DeepSeek-V3 has one."""
 LARGEST_BATCH = LARGEST_SEQUENCE = 10**9
@@ -194,7 +200,7 @@ def _modules(model: Model, method: str, count: int) -> int:
         raise WrongQuestion(f"--mtp-layers {count}: must be from 0 to {MOST_MODULES}")
     if count and (model.family != "decoder" or (model.moe is not None and model.moe.every > 1)):
         raise WrongQuestion(f"--mtp-layers {count}: {model.id} is no decoder whose later layers are all identical")
-    if count and method == "lora":
+    if count and method in ADAPTED:
         raise WrongQuestion(f"--mtp-layers {count}: LoRA trains no modules; leave it out (--mtp-layers 0)")
     return count
 
@@ -270,20 +276,23 @@ def _tokens(value: float | str) -> float:
     return number
 
 
-def _method(chosen: Model, kind: str, rank: int | None, targets: Sequence[str] | None) -> Method:
-    if kind == "lora":
+def _method(chosen: Model, name: str, rank: int | None, targets: Sequence[str] | None) -> Method:
+    if name not in METHODS:
+        near = nearest(name, METHODS)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise WrongQuestion(f"no method {name!r}. It can be {', '.join(METHODS[:-1])} or {METHODS[-1]}.{hint}")
+    if name in ADAPTED:
         width = _count("rank", LORA_RANK if rank is None else rank, chosen.hidden)
-        return Method(kind="lora", rank=width, targets=_targets(chosen, LORA_TARGETS if targets is None else targets))
+        usual = QLORA_TARGETS if ADAPTED[name] else LORA_TARGETS
+        chosen_targets = _targets(chosen, tuple(t for t in usual if t != "gate" or chosen.gated), targets)
+        return Method(kind="lora", rank=width, targets=chosen_targets, base=ADAPTED[name])
     if rank is not None or targets is not None:
-        raise WrongQuestion(f"method {kind!r} takes no rank and no targets; LoRA does (--method lora)")
-    if kind == "pretrain":
-        return Method(kind="pretrain")
-    if kind == "finetune":
-        return Method(kind="finetune")
-    raise WrongQuestion(f"no method {kind!r}. It can be pretrain, finetune or lora.")
+        raise WrongQuestion(f"method {name!r} takes no rank and no targets; LoRA does (--method lora)")
+    return Method(kind="pretrain" if name == "pretrain" else "finetune")
 
 
-def _targets(chosen: Model, names: Sequence[str]) -> tuple[Target, ...]:
+def _targets(chosen: Model, usual: Sequence[str], asked: Sequence[str] | None) -> tuple[Target, ...]:
+    names = usual if asked is None else asked
     known: tuple[Target, ...] = get_args(Target)
     can = [target for target in known if target != "gate" or chosen.gated]
     if not names:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from planner.base.errors import WrongQuestion
-from planner.cost import flops
+from planner.cost import flops, frozen
 from planner.cost.algorithms import HOPS, OPERATIONS, PROTOCOLS, CollectiveLibrary, Protocol
 from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network, NetworkDimension, Shape, Stack
 from planner.cost.software import Software
@@ -113,12 +113,37 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
         expert_parameters=counted.expert,
         trained=adapters / counted.total if lora else 1.0,
         weight_gradient=0.0 if lora else 1.0,
+        **_frozen(workload, runtime),
         adapter_flops=1.5 * adapters / counted.active if lora else 0.0,
         state_bytes=workload.optimizer.state_bytes,
         master_bytes=workload.optimizer.master_bytes,
         step_bytes=workload.optimizer.step_bytes,
     )
     return replace(made, placed_head=float(round(flops.head_share(made)))) if places_head(runtime, model) else made
+
+
+def frozen_bytes(workload: Workload, runtime: Runtime | None) -> float:
+    """Bytes of a frozen parameter of a block: quantised, or 16 bit where trained ones would be fp32 shards; 0 where
+    nothing is frozen, or frozen ones are kept as trained ones are.
+    """
+    method = workload.method
+    if method.base:
+        return float(frozen.bytes_of(method.base, workload.model.hidden))
+    return 2.0 if method.kind == "lora" and runtime is not None and runtime.gathers_working_copy else 0.0
+
+
+def _frozen(workload: Workload, runtime: Runtime | None) -> dict[str, float]:
+    """What of a block is read again in the backward pass, and how frozen weights are kept."""
+    method = workload.method
+    on = set(method.targets)
+    whole = method.kind != "lora"
+    return {
+        "reads_input": float(whole or bool(on & {"q", "k", "v"})),
+        "reads_mlp_input": float(whole or bool(on & {"up", "gate"})),
+        "reads_inner": float(whole or "down" in on),
+        "frozen_bytes": frozen_bytes(workload, runtime),
+        "quantised": float(bool(method.base)),
+    }
 
 
 def places_head(runtime: Runtime | None, model: Model) -> bool:
@@ -404,6 +429,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation
         unread_outputs=reached.unread_outputs,
         keeps_cast_inputs=float(runtime.keeps_cast_inputs),
         update_bytes=runtime.update_bytes,
+        chunked_loss=float(runtime.chunked_loss),
         drops_scores=float("scores" in drops),
         drops_activation=float("activation" in drops),
         drops_norms=float("norms" in drops),

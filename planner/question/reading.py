@@ -19,10 +19,12 @@ from planner.question.request import OBJECTIVES, Request
 from planner.schema.families import ConvolutionNetwork
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
 from planner.schema.one_line import spelled
-from planner.schema.workload import Model, Workload
+from planner.schema.workload import Method, Model, Workload
 from planner.space.axes import Bound, Pins, parse_pins
 from planner.space.rules import RULES
 
+QUANTISING_RUNTIMES = ("hf-trainer-liger",)
+"""The default where frozen weights are quantised."""
 DEFAULT_RUNTIMES = ("megatron-core", "maxtext", "deepspeed")
 """Which is taken unless one is named: the first that runs on the accelerator."""
 
@@ -151,7 +153,7 @@ def request_over(known: Catalog, model: str | Model, clusters: Sequence[Cluster]
     first = clusters[0]
     _, wanted = request(model, replace(first, count=1), replace(asked, price=None, fabric=None), known=known)
     for each in clusters:
-        _runtime(known, asked.runtime or wanted.runtime.id, each.accelerator)
+        _runtime(known, asked.runtime or wanted.runtime.id, each.accelerator, wanted.workload.method)
     inputs = _inputs(known, wanted.workload.model, ())
     return replace(wanted, cluster=first, counts=(first.count,), price=None, sold_as="", inputs=inputs)
 
@@ -198,10 +200,10 @@ def request(
     """The catalog (read unless given) and the request that a question means."""
     known = known or load(asked.catalog, asked.site)
     base, counts = placed(known, named, asked)
-    runtime, release = _runtime(known, asked.runtime, base.accelerator)
     found = model if isinstance(model, Model) else workload.model(model)
     batches = _batches(found, asked.batch)
     asked_workload = _workload(found, batches[-1], asked)
+    runtime, release = _runtime(known, asked.runtime, base.accelerator, asked_workload.method)
     price, sold_as = _price(known, base.node, asked)
     if asked.objective not in OBJECTIVES:
         raise WrongQuestion(f"--objective {asked.objective}: choose {', '.join(OBJECTIVES)}")
@@ -349,10 +351,14 @@ def _batches(model: Model, text: int | str | None) -> tuple[int, ...]:
     )
 
 
-def _runtime(known: Catalog, text: str | None, part: Accelerator) -> tuple[Runtime, str]:
-    """``megatron-core`` or ``megatron-core@2024``; unless named, the first default that runs on the accelerator."""
-    able = [name for name, runtime in known.runtimes.items() if part.vendor in runtime.vendors]
-    default = next((name for name in (*DEFAULT_RUNTIMES, *able) if name in able), DEFAULT_RUNTIMES[0])
+def _runtime(known: Catalog, text: str | None, part: Accelerator, method: Method) -> tuple[Runtime, str]:
+    """``megatron-core`` or ``megatron-core@2024``; unless named, the first default that runs on the accelerator and
+    trains on such frozen weights.
+    """
+    quantising = [x for x, runtime in known.runtimes.items() if not method.base or method.base in runtime.frozen_bases]
+    able = [name for name in quantising if part.vendor in known.runtime(name).vendors]
+    defaults = QUANTISING_RUNTIMES if method.base else DEFAULT_RUNTIMES
+    default = next((name for name in (*defaults, *able) if name in able), defaults[0])
     name, at, release = (default if text is None else text).partition("@")
     runtime = known.runtime(name)
     if at and release not in runtime.releases:
@@ -360,6 +366,8 @@ def _runtime(known: Catalog, text: str | None, part: Accelerator) -> tuple[Runti
     if part.vendor not in runtime.vendors:
         others = f"these do: {', '.join(able)}" if able else "no runtime in the catalog does (--catalog)"
         raise WrongQuestion(f"{name} does not run on {part.id} ({part.vendor}); {others}")
+    if name not in quantising:
+        raise WrongQuestion(f"--method {method.name}: {name} quantises no frozen weights; {', '.join(quantising)} do")
     release = release or runtime.releases[-1]
     return runtime.at(release), release
 

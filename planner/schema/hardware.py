@@ -232,6 +232,8 @@ class Runtime(Entry):
     """Whether pipeline stages may hold different numbers of layers."""
     offload_needs_zero: tuple[Literal[0, 1, 2, 3], ...] = ()
     """ZeRO stages that offloading the optimizer goes with; empty: all that it has."""
+    frozen_bases: tuple[Literal["nf4", "int8"], ...] = ()
+    """Quantisations of frozen matrices that it trains adapters on."""
     zero_scope: tuple[Literal["full", "node"], ...] = ("full",)
     """Ranks that share one sharded copy: all data-parallel ranks, or those of one node (hybrid sharding)."""
     parameter_bytes: NotNegative
@@ -259,6 +261,8 @@ class Runtime(Entry):
     """Most bytes that a logit takes while the loss and its gradient are computed; 0: 6 if fused, else 10."""
     logit_bytes_split: NotNegative = 0.0
     """The same where tensor-parallel ranks share the vocabulary; 0: as `logit_bytes`."""
+    chunked_loss: bool = False
+    """Logits are made and turned into the loss a few tokens at a time: never all of them at once."""
     shards_hidden: bool = False
     """Hidden states are shared by tensor-parallel ranks always, by width where not by sequence."""
     gathers_matrices: bool = False

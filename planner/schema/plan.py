@@ -118,7 +118,7 @@ class WorkloadSection(Record):
     tokens: float
     """Tokens to train on."""
     method: dict[str, Any]
-    """kind (pretrain, finetune, lora), rank, targets."""
+    """kind (pretrain, finetune, lora), rank, targets; base (nf4, int8) where frozen weights are quantised."""
     optimizer: dict[str, Any]
     """id, bytes per parameter of states and master copy, bytes moved by an update."""
     shape: dict[str, Any]

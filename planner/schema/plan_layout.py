@@ -47,6 +47,8 @@ class RuntimeSection(Record):
     """Whether pipeline stages are cut by cost with the head counted; only in documents where they are."""
     places_head: bool | None = None
     """Whether the last stage gives up layers for the head; only in documents where it may."""
+    chunked_loss: bool | None = None
+    """Whether logits are made a few tokens at a time; only in documents where they are."""
 
 
 @dataclass(frozen=True, kw_only=True)

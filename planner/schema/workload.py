@@ -22,6 +22,8 @@ PerParameter = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 """Bytes for one parameter."""
 Target = Literal["q", "k", "v", "o", "up", "down", "gate"]
 """A matrix of a block that can carry a LoRA factor pair."""
+FrozenBase = Literal["", "nf4", "int8"]
+"""A quantisation of frozen matrices."""
 Family = Literal["decoder", "encoder", "encoder-decoder", "vision"]
 Activation = Literal["swiglu", "geglu", "clamped-swiglu", "gelu", "gelu-tanh", "relu", "squared-relu"]
 """An MLP's function. Gated: SiLU, GELU, or gpt-oss's (a sigmoid of 1.702 x, inputs clamped at 7, 1 added to the linear
@@ -248,6 +250,13 @@ class Method:
     """LoRA rank."""
     targets: tuple[Target, ...] = ()
     """Matrices that carry LoRA factors."""
+    base: FrozenBase = ""
+    """How the matrices that LoRA freezes are quantised; empty: they are not."""
+
+    @property
+    def name(self) -> str:
+        """As ``--method`` says it."""
+        return {"nf4": "qlora", "int8": "qlora:int8"}.get(self.base, self.kind)
 
 
 @dataclass(frozen=True, kw_only=True)

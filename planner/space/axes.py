@@ -49,12 +49,15 @@ class Recompute:
     """1: selective with the expansion of latents and the MLP's function; read from runs, not searched."""
     offloaded: float = 0.0
     """1: what is kept beside a layer's input lives in host memory; read from runs, not searched."""
+    function_in_8_bit: float = 0.0
+    """1: what MLPs' function reads is kept in 8 bit; read from runs, not searched."""
 
 
 NO_RECOMPUTE = Recompute("none", 0.0, 0.0)
 SELECTIVE = Recompute("selective", 0.0, 1.0)
 FULL = Recompute("full", 1.0, 0.0)
 MODULES = Recompute("selective", 0.0, 1.0, 1.0)
+FUNCTION_IN_8_BIT = Recompute("none", 0.0, 0.0, function_in_8_bit=1.0)
 OFFLOADED = Recompute("selective", 0.0, 1.0, 0.0, 1.0)
 
 

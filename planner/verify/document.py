@@ -9,6 +9,7 @@ from planner.schema.plan import Plan
 from planner.verify.model import read
 
 BYTES = ("parameters", "gradients", "gradient_wire", "parameter_wire", "gathers_working_copy")
+BASES = ("nf4", "int8")
 OPTIMIZER_BYTES = ("state_bytes", "master_bytes", "step_bytes")
 MAY_BE_NEGATIVE = ("slack", "seed", "saved_s")
 """Slack of an estimate that does not fit; seeds are any number; a call that loses in a class that gains."""
@@ -92,8 +93,16 @@ def tables_are_complete(plan: Plan) -> Iterator[str]:
         yield f"workload.method.kind is {kind!r}"
     if not isinstance(targets, tuple | list) or not isinstance(rank, int):
         yield "workload.method lacks its rank or its targets"
+    elif method.get("base", "nf4") not in BASES or ("base" in method and (kind != "lora" or not _frozen(plan))):
+        yield f"workload.method: {kind} with base {method['base']!r} and {_frozen(plan):g} bytes a frozen parameter"
     elif (kind == "lora") != (rank > 0) or (kind == "lora") != bool(targets):
         yield f"workload.method: {kind} with rank {rank} and targets {list(targets)}"
+
+
+def _frozen(plan: Plan) -> float:
+    """Bytes of a frozen parameter of a block; 0 where none is said."""
+    found = plan.runtime.bytes_per_parameter.get("frozen", 0.0)
+    return float(found) if _is_number(found) else 0.0
 
 
 def _is_number(value: object) -> bool:

@@ -208,7 +208,8 @@ def _states(c: Claim, g: Group, s: GroupStage, held: StageBytes) -> float:
     shards, copies = (g.width * s.cp, max(g.width * s.tp * s.cp / s.ep, 1.0)) if zero else (1, 1.0)
     state = (optimizer["state_bytes"] + c.master_bytes) * share
     sharded = held.dense / s.tp / shards + held.experts / s.ep / copies
-    return float(whole * (each["parameters"] + each["gradients"] * share) + state * sharded)
+    kept = each.get("frozen") or each["parameters"]
+    return float(whole * (kept + each["gradients"] * share) + state * sharded)
 
 
 def fullest_stage_is_told(c: Claim) -> Iterator[str]:

@@ -23,6 +23,7 @@ from planner.verify.ranks import dense_shards, expert_shards
 
 FRAGMENTATION = 1.5
 """Most that live memory is taken to exceed the sum of its tensors by."""
+SIXTEEN_BIT = 2.0
 IMBALANCE = 2.0
 """Most tokens that the busiest expert rank is taken to get, over the mean."""
 
@@ -63,10 +64,14 @@ def capacity_is_the_accelerators(c: Claim) -> Iterator[str]:
 def stage_parameters(c: Claim, stage: int) -> StageBytes:
     """Parameters of one stage over all its tensor- and expert-parallel ranks."""
     held = sum((layer.held for layer in c.placed[stage]), StageBytes(0, 0))
+    return held + StageBytes(ends_of(c, stage), 0)
+
+
+def ends_of(c: Claim, stage: int) -> int:
+    """Parameters of a stage outside blocks."""
     last = len(c.placed) - 1
     ends = first_end(c.model) if stage == 0 else 0
-    ends += last_end(c.model, alone=last == 0) if stage == last else 0
-    return held + StageBytes(ends, 0)
+    return ends + (last_end(c.model, alone=last == 0) if stage == last else 0)
 
 
 def trained(c: Claim) -> float:
@@ -77,11 +82,23 @@ def trained(c: Claim) -> float:
     return adapters(c.model, int(method["rank"]), frozenset(method["targets"])) / parameters(c.model)
 
 
+def frozen_follows_from_base(c: Claim) -> Iterator[str]:
+    """A frozen parameter takes 4 bits and ``8 / 64 + 32 / (64 256)`` of scales (nf4: arXiv 2305.14314), 8 and 32 a row
+    (int8), or 16 where trained ones would be sharded fp32.
+    """
+    method, stated = c.plan.workload.method, c.plan.runtime.bytes_per_parameter.get("frozen", 0.0)
+    nf4, int8 = 0.5 + (8 / 64 + 32 / (64 * 256)) / 8, 1.0 + 4.0 / c.model.hidden
+    sharded = c.plan.runtime.bytes_per_parameter["gathers_working_copy"] > 0 and method["kind"] == "lora"
+    expected = {"nf4": nf4, "int8": int8}.get(str(method.get("base")), SIXTEEN_BIT * sharded)
+    yield from unless_same("bytes of a frozen parameter", stated, expected)
+
+
 def states(c: Claim, stage: int) -> tuple[float, float, float]:
     """Bytes of parameters, gradients and optimizer states on one rank of a stage.
 
     Each is ``bytes (dense / (tp shards) + experts / (ep etp expert_shards))``; optimizer states are sharded from ZeRO 1
-    on, gradients from 2, parameters from 3 (Rajbhandari et al. 2020, arXiv 1910.02054).
+    on, gradients from 2, parameters from 3 (Rajbhandari et al. 2020, arXiv 1910.02054). Weights that adapters freeze
+    are kept as `frozen` says, those outside blocks in 16 bit, and have no fp32 copy.
     """
     p, each, optimizer = c.plan.parallelism, c.plan.runtime.bytes_per_parameter, c.plan.workload.optimizer
     held, share = stage_parameters(c, stage), trained(c)
@@ -89,9 +106,14 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
     whole, cut = dense + experts, dense / dense_shards(c.plan) + experts / expert_shards(c.plan)
     working = each["gathers_working_copy"] > 0
     resident = 0.0 if working and p.zero_stage == 3 else each["parameters"]
+    beside = 0.0
+    if (frozen := each.get("frozen", 0.0)) > 0:
+        working, resident = False, frozen
+        beside = (SIXTEEN_BIT - frozen) * ends_of(c, stage) / p.tp
+        beside /= dense_shards(c.plan) if p.zero_stage >= 3 else 1
     state = optimizer["state_bytes"] * share + c.master_bytes * (1.0 if working else share)
     return (
-        resident * (cut if p.zero_stage >= 3 else whole),
+        resident * (cut if p.zero_stage >= 3 else whole) + beside,
         each["gradients"] * share * (cut if p.zero_stage >= 2 else whole),
         (0.0 if c.plan.offload.get("optimizer") else state) * (cut if p.zero_stage >= 1 else whole),
     )
@@ -228,12 +250,12 @@ def buffers_are_possible(c: Claim) -> Iterator[str]:
     sizes = [x.held.dense / p.tp + x.held.experts / (p.ep * p.etp) for stage in c.placed for x in stage]
     each = c.plan.runtime.bytes_per_parameter
     gathered = each["parameter_wire"] if p.zero_stage == 3 else 0.0
-    least = c.element * logits
+    least = 0.0 if c.plan.runtime.chunked_loss else c.element * logits
     largest = max(_most_of_layer(c, layer) for stage in c.placed for layer in stage)
     largest += 2.0 * c.element * c.tokens * c.model.hidden
-    weights = (2.0 * gathered + 4.0 + c.element + each["gradient_wire"]) * max(sizes) + gathered * last_end(
-        c.model, alone=False
-    ) / p.tp
+    weights = (2.0 * gathered + 2.0 * bool(each.get("frozen")) + 4.0 + c.element + each["gradient_wire"]) * max(
+        sizes
+    ) + gathered * last_end(c.model, alone=False) / p.tp
     held = stage_parameters(c, m.stage)
     copied = held.dense / p.tp / dense_shards(c.plan) + held.experts / (p.ep * p.etp) / expert_shards(c.plan)
     modules = 4.0 * (c.plan.workload.mtp_layers or 0)
@@ -304,6 +326,7 @@ CHECKS: tuple[Check, ...] = (
     parameters_are_counted,
     memory_adds_up,
     capacity_is_the_accelerators,
+    frozen_follows_from_base,
     states_follow_from_sharding,
     expanded_memory_is_one,
     no_stage_is_fuller,

@@ -185,7 +185,7 @@ def _options(plan: Plan) -> OptionAxes:
 def _workload(plan: Plan) -> Workload:
     """What is trained, from the document alone: the model's record stands in it."""
     w = plan.workload
-    method = Method(kind=w.method["kind"], rank=w.method["rank"], targets=tuple(w.method["targets"]))
+    method = Method(**{**w.method, "targets": tuple(w.method["targets"])})
     return Workload(
         model=read(w.shape),
         sequence=w.sequence,

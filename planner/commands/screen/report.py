@@ -202,8 +202,9 @@ def _ranks(ranks: Sequence[int]) -> str:
 def _heading(plan: Plan) -> None:
     w, cluster, pool = plan.workload, plan.cluster, plan.cluster.pools[0]
     method = {"pretrain": "pre-training", "finetune": "full fine-tuning", "lora": f"LoRA rank {w.method['rank']}"}
+    base = {"nf4": " over 4-bit weights (QLoRA)", "int8": " over 8-bit weights"}.get(w.method.get("base", ""), "")
     modules = f" with {w.mtp_layers} MTP module{'s' * (w.mtp_layers > 1)}" if w.mtp_layers else ""
-    trained = f"{w.name}{modules}, {method[w.method['kind']]}"
+    trained = f"{w.name}{modules}, {method[w.method['kind']]}{base}"
     render.text(f"{trained}, {w.sequence:,} tokens/sequence, batch {plan.batch.global_:,} sequences")
     if plan.parallelism.groups:
         report_mixed.pools(plan)
