@@ -132,7 +132,7 @@ def test_only_some_runtimes_train_on_quantised_weights() -> None:
         WrongQuestion, match="method='qlora': megatron-core quantises no frozen weights; hf-trainer, hf-"
     ):
         api.plan("llama3-8b", "dgx-h100:1", method="qlora", runtime="megatron-core")
-    with pytest.raises(WrongQuestion, match="did you mean .qlora."):
+    with pytest.raises(WrongQuestion, match="did you mean 'qlora'"):
         api.plan("llama3-8b", "dgx-h100:1", method="qlorra")  # type: ignore[arg-type]
 
 

@@ -37,7 +37,7 @@ LATER = {
     "PlanSet": {"contingency", "question", "recommended", "site", "shortlist"},
     "WorkloadSection": {"mtp_layers"},
     "Parallelism": {"cp_algorithm"},
-    "RuntimeSection": {"balances_head", "places_head", "offload_needs_zero", "older"},
+    "RuntimeSection": {"balances_head", "places_head", "chunked_loss", "offload_needs_zero", "older"},
     "Pool": {"offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},
     "PoolBought": {"offer"},
     "PriceUsed": {"offers"},

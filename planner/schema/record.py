@@ -183,6 +183,7 @@ ABSENT = (
     "mtp_layers",
     "balances_head",
     "places_head",
+    "chunked_loss",
     "older",
     "offload_needs_zero",
     "ep",

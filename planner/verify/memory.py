@@ -106,14 +106,14 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
     whole, cut = dense + experts, dense / dense_shards(c.plan) + experts / expert_shards(c.plan)
     working = each["gathers_working_copy"] > 0
     resident = 0.0 if working and p.zero_stage == 3 else each["parameters"]
-    beside = 0.0
+    outside = 0.0
     if (frozen := each.get("frozen", 0.0)) > 0:
         working, resident = False, frozen
-        beside = (SIXTEEN_BIT - frozen) * ends_of(c, stage) / p.tp
-        beside /= dense_shards(c.plan) if p.zero_stage >= 3 else 1
+        outside = (SIXTEEN_BIT - frozen) * ends_of(c, stage) / p.tp
+        outside /= dense_shards(c.plan) if p.zero_stage >= 3 else 1
     state = optimizer["state_bytes"] * share + c.master_bytes * (1.0 if working else share)
     return (
-        resident * (cut if p.zero_stage >= 3 else whole) + beside,
+        resident * (cut if p.zero_stage >= 3 else whole) + outside,
         each["gradients"] * share * (cut if p.zero_stage >= 2 else whole),
         (0.0 if c.plan.offload.get("optimizer") else state) * (cut if p.zero_stage >= 1 else whole),
     )
