@@ -14,7 +14,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 def test_the_wheel_holds_the_package_and_the_data() -> None:
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["packages"] == ["clusterwright", "planner"]
-    assert wheel["force-include"] == {name: f"planner/data/{name}" for name in ("hardware_catalog", "models")}
+    folders = ("hardware_catalog", "models", "examples", "benchmarks/data")
+    schemas = [path.name for path in (ROOT / "docs").glob("*.schema.json")]
+    assert len(schemas) >= 5
+    assert wheel["force-include"] == {name: f"planner/data/{name}" for name in folders} | {
+        f"docs/{name}": f"planner/data/schemas/{name}" for name in schemas
+    }
     assert not [name for name in wheel["force-include"].values() if (ROOT / name).exists()], (
         "data stands beside planner"
     )

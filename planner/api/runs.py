@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from planner.api.entry import entry
+from planner.base import resources
 from planner.catalog import load
 from planner.question.reading import parse_risk
 from planner.schema.record import Report
@@ -16,7 +17,7 @@ from planner.schema.record import Report
 
 @entry
 def validate(
-    runs: str | Path,
+    runs: str | Path | None = None,
     *,
     by: Literal["source", "model", "accelerator"] = "source",
     oom_risk: float | str = "5 %",
@@ -26,7 +27,7 @@ def validate(
     """How far predictions are from measured runs: a table of every run, ``document`` with the errors of groups.
 
     Args:
-        runs: A CSV with the columns of ``docs/runs.md``.
+        runs: A CSV with the columns of ``docs/runs.md``; none: the site's, without a site the published ones.
         by: What runs are grouped by.
         oom_risk: Chance of running out of memory at which runs are called infeasible.
         catalog: Folder of your own hardware or calibration over the built-in catalog.
@@ -35,15 +36,16 @@ def validate(
     Raises:
         WrongQuestion: the file cannot be read as runs.
 
-    >>> found = validate("benchmarks/data/measured_runs.csv")  # doctest: +SKIP
+    >>> found = validate()  # doctest: +SKIP
     >>> found.document["overall"]["mape"] < 0.2  # doctest: +SKIP
     True
     """
     from planner.calibration import run
+    from planner.site import folder
 
-    document, per_run = run.validate(
-        load(_path(catalog), _path(site)), Path(runs).expanduser(), by, parse_risk(oom_risk)
-    )
+    there = folder.named(_path(site))
+    read = Path(runs).expanduser() if runs is not None else resources.runs() if there is None else there.runs
+    document, per_run = run.validate(load(_path(catalog), _path(site)), read, by, parse_risk(oom_risk))
     overall = document["overall"]
     error = "" if overall["mape"] is None else f", {overall['mape']:.1%} off on average"
     return Report(

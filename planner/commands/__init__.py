@@ -31,7 +31,7 @@ def _spelt(name: str) -> str:
 COMMANDS = {
     name: LazyCommand(f"planner.commands.{_spelt(name)}", _spelt(name), summary)
     for name, summary in {
-        "init": "Start a site: its profile and the journal of its measured runs.",
+        "init": "Start a commented portfolio, study or cluster file, or a site.",
         "learn": "Read training logs into a site's journal; adapt predictions.",
         "plan": "Rank the ways to train a model on a cluster.",
         "estimate": "Predict one given configuration, and what limits it.",
@@ -46,6 +46,7 @@ COMMANDS = {
         "validate": "Report prediction errors on measured runs.",
         "calibrate": "Fit efficiencies to measured runs.",
         "profile": "Use layer times measured elsewhere.",
+        "examples": "List, print or write the files that pages and helps show.",
         "comm": "List the collectives of a plan; measure and choose back ends.",
     }.items()
 }

@@ -24,13 +24,20 @@ def _new(ctx: click.Context, _: click.Parameter, path: Path | None) -> Path | No
     return path
 
 
+_FORCE = click.option(
+    "--force", is_flag=True, is_eager=True, expose_value=False, callback=_forced, help="Replace FILE if it exists."
+)
+
+
 def output(what: str = "Write the document to a file.") -> Callable[[Command], Command]:
     """``-o FILE`` and ``--force``; the command is given `output`, a file that may be written or None."""
     file = click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE", callback=_new, help=what)
-    force = click.option(
-        "--force", is_flag=True, is_eager=True, expose_value=False, callback=_forced, help="Replace FILE if it exists."
-    )
-    return lambda command: file(force(command))
+    return lambda command: file(_FORCE(command))
+
+
+def new_file(command: Command) -> Command:
+    """``FILE`` and ``--force``; the command is given `output`, a file that may be written."""
+    return click.argument("output", type=click.Path(path_type=Path), metavar="FILE", callback=_new)(_FORCE(command))
 
 
 verbose = click.option("-v", "--verbose", is_flag=True, help="List every assumption, not only those with a flag.")

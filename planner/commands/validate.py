@@ -46,16 +46,17 @@ def validate(
 ) -> None:
     """Predict every measured run in FILE as it was configured, and print the errors.
 
-    FILE is a CSV with the columns of benchmarks/data/measured_runs.csv; add rows of your own runs the same way.
+    FILE is a CSV with the columns of docs/runs.md; add rows of your own runs the same way.
     Nothing is searched: missing values of a row are inferred by stated rules. A run that cannot be predicted counts as
-    not covered. Without FILE, the runs are those of --site.
+    not covered. Without FILE, the runs are those of --site, and without both the published ones that are shipped
+    (`clusterwright examples measured_runs` prints them).
 
     \b
-      clusterwright validate benchmarks/data/measured_runs.csv
+      clusterwright validate
       clusterwright validate my-runs.csv --by model -o per-run.csv
       clusterwright validate --site my-site
     """  # noqa: D301 - click reads the control character itself
-    from planner.base import writing
+    from planner.base import resources, writing
     from planner.calibration import run
     from planner.catalog import load
     from planner.commands.screen import render
@@ -63,10 +64,7 @@ def validate(
     from planner.site import folder
 
     there = folder.named(site)
-    if file is None and there is None:
-        raise click.UsageError("Missing argument 'FILE': a CSV of measured runs, or --site DIR.")
-    runs = file if file is not None or there is None else there.runs
-    assert runs is not None
+    runs = file or (there.runs if there is not None else resources.runs())
     document, per_run = run.validate(load(catalog, site), runs, by, parse_risk(oom_risk))
     if output is not None:
         writing.write(output, per_run, replace=True)

@@ -1,0 +1,81 @@
+"""``clusterwright examples``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from planner.base import resources, writing
+from planner.base.errors import WrongQuestion, nearest
+from planner.commands import asking
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--all", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Write all of them below DIR.")
+@asking.output("Write the example to a file.")
+def examples(name: str | None, folder: Path | None, output: Path | None) -> None:
+    """List the files that pages and helps show, print one, or write them: portfolios, studies, and measured runs.
+
+    With --all . their commands work as they stand.
+
+    \b
+      clusterwright examples
+      clusterwright examples pretrain-8b.toml -o lab.toml
+      clusterwright examples --all .
+    """  # noqa: D301 - click reads the control character itself
+    from planner.commands.screen import render
+
+    there = resources.examples()
+    if folder is not None:
+        _write_all(there, folder)
+    elif name is None:
+        rows = [[full, _about(path)] for full, path in there.items()]
+        render.table(["example", "about"], rows, folded="about")
+        render.text()
+        render.labelled("Next", "clusterwright examples --all . writes them where the pages' commands look for them")
+    elif output is None:
+        render.verbatim(_named(name, there).read_text(encoding="utf-8"))
+    else:
+        writing.write(output, _named(name, there).read_text(encoding="utf-8"), replace=True)
+        render.labelled("Wrote", str(output))
+
+
+def _write_all(there: dict[str, Path], folder: Path) -> None:
+    """Writes every example below a folder, or none if one of them stands there with other content."""
+    from planner.commands.screen import render
+
+    texts = {folder / full: path.read_text(encoding="utf-8") for full, path in there.items()}
+    new = {place: text for place, text in texts.items() if not _is(place, text)}
+    for place in new:
+        writing.may_write(place, replace=click.get_current_context().meta["force"])
+    for place, text in new.items():
+        writing.make_folder(place.parent)
+        writing.write(place, text, replace=True)
+    render.labelled("Wrote", *map(str, new) if new else ("nothing: all are there",))
+
+
+def _is(place: Path, text: str) -> bool:
+    return place.is_file() and place.read_bytes() == text.encode()
+
+
+def _about(path: Path) -> str:
+    """The first line of a file, where that says what it is for; of a table, how many rows it has."""
+    text = path.read_text(encoding="utf-8")
+    first = text.partition("\n")[0]
+    return first.removeprefix("# ") if first.startswith("#") else f"{text.count(chr(10)) - 1:,} rows: {first[:60]} ..."
+
+
+def _named(name: str, there: dict[str, Path]) -> Path:
+    """The example of that name, with or without its folder and ending.
+
+    Raises:
+        WrongQuestion: there is none.
+    """
+    for full, path in there.items():
+        if name in (full, path.name, path.stem):
+            return path
+    near = nearest(name, [path.stem for path in there.values()])
+    hint = f"did you mean {', '.join(near)}?" if near else "clusterwright examples lists them"
+    raise WrongQuestion(f"no example {name!r}; {hint}")
