@@ -8,6 +8,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c '$(FITS)' 2>/dev/null && echo $$python && break; done)
 
 REAL := .venv-real
+SITE := .venv-site
 LAUNCHERS ?= .venv-launchers
 MATRIX ?= .venv-matrix
 ENDS := $(foreach python,3.11 3.12 3.13,$(python)-lowest $(python)-highest)
@@ -17,7 +18,7 @@ ENDS := $(foreach python,3.11 3.12 3.13,$(python)-lowest $(python)-highest)
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: help demo check test fuzz lock locked sbom coverage mutants test-real test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
+.PHONY: help demo check test fuzz lock locked sbom site man installed coverage mutants test-real test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
@@ -32,6 +33,8 @@ help:
 	@echo "make fuzz    wrong input for everything that is read, for SECONDS (60) with a fixed SEED (0)"
 	@echo "make locked  a virtual environment of exactly the packages in requirements/dev.txt, by their hashes; make lock refreshes that"
 	@echo "make sbom    those packages as CycloneDX JSON, in sbom.json"
+	@echo "make site    the documentation as web pages, in build/site; make man the manual pages, in build/man (into $(SITE), once)"
+	@echo "make installed  a wheel in an environment of its own, and every example of README and the helps with it (minutes)"
 	@echo "make format  reformat the sources"
 	@echo "make docs    refresh the generated pages and the examples in README.md"
 	@echo "make accuracy refresh docs/accuracy.md, its plots and docs/papers.md (minutes); make calibrate refits the shipped efficiencies"
@@ -80,6 +83,25 @@ locked: | $(BIN)/python
 sbom: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.bill_of_materials > sbom.json
 
+# Everything stands alone: neither the site nor the manual pages load anything from elsewhere.
+site: $(SITE)/.installed
+	$(SITE)/bin/python -m docs.site_pages build/pages
+	$(SITE)/bin/mkdocs build --clean --quiet
+	@du -sh build/site
+
+man: $(SITE)/.installed
+	@mkdir -p build/man
+	$(SITE)/bin/click-man --target build/man clusterwright
+	@ls build/man | wc -l
+
+# Of what a user gets: built from the files that git knows, installed without the checkout.
+installed: $(VENV)/.installed-dev
+	rm -rf build/wheel build/installed
+	$(BIN)/python -m pip wheel -q --no-deps -w build/wheel .
+	$(PYTHON) -m venv build/installed
+	build/installed/bin/python -m pip install -q --disable-pip-version-check build/wheel/*.whl
+	$(BIN)/python -m tests.installed build/installed/bin/clusterwright
+
 # What needs PyTorch or a PostgreSQL server, in an environment of its own: everything else is built and tested without
 # them. The server comes as a wheel and is begun for its test on loopback, behind a password and as another user than root.
 test-real: $(REAL)/.installed
@@ -123,7 +145,7 @@ calibrate: $(VENV)/.installed-dev
 	$(BIN)/clusterwright calibrate --collectives benchmarks/data/measured_collectives.csv -o hardware_catalog
 
 clean:
-	rm -rf $(VENV) $(REAL) $(LAUNCHERS) $(MATRIX) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov mutants
+	rm -rf $(VENV) $(REAL) $(SITE) $(LAUNCHERS) $(MATRIX) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -143,6 +165,12 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-mutants: $(VENV)/.installed-dev
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[mutants]'
+	@touch $@
+
+$(SITE)/.installed: pyproject.toml
+	@echo "Installing into $(SITE) with MkDocs and click-man (once; about a minute) ..."
+	@test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
+	@$(SITE)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[site]'
 	@touch $@
 
 $(REAL)/.installed: pyproject.toml tests/requirements-real.txt
