@@ -86,13 +86,12 @@ sbom: $(VENV)/.installed-dev
 # Everything stands alone: neither the site nor the manual pages load anything from elsewhere.
 site: $(SITE)/.installed
 	$(SITE)/bin/python -m docs.site_pages build/pages
-	$(SITE)/bin/mkdocs build --clean --quiet
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --clean --quiet
+	$(SITE)/bin/cffconvert --validate
 	@du -sh build/site
 
 man: $(SITE)/.installed
-	@mkdir -p build/man
-	$(SITE)/bin/click-man --target build/man clusterwright
-	@ls build/man | wc -l
+	$(SITE)/bin/python -m docs.man_pages build/man
 
 # Of what a user gets: built from the files that git knows, installed without the checkout.
 installed: $(VENV)/.installed-dev

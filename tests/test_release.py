@@ -95,7 +95,8 @@ def test_the_citation_is_of_this_release() -> None:
     released = re.search(
         rf"^## \[{re.escape(planner.__version__)}\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M
     )
-    assert released is None or str(citation["date-released"]) == released[1]
+    assert released is not None, "a version has a section in the changelog"
+    assert str(citation["date-released"]) == released[1]
 
 
 def listed(part: object) -> list[str]:
