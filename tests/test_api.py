@@ -1,5 +1,6 @@
 """The Python functions: their surface, what they refuse and how they say so, and ten things that researchers do."""
 
+import ast
 import doctest
 import importlib
 import inspect
@@ -8,6 +9,7 @@ import pickle
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,7 +20,7 @@ import pytest
 import clusterwright as cw
 import planner
 from planner import catalog, document
-from planner.api import entry
+from planner.api import entry, wording
 from planner.commands import cli
 from planner.commands.screen import design_view
 from planner.schema.plan import PlanSet
@@ -29,7 +31,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SURFACE = [
     *("Accelerator", "Cluster", "ClusterwrightError", "Model", "NoAnswer", "Node", "WrongQuestion", "__version__"),
     *("accelerator", "calibrate", "cluster", "compare", "design", "estimate", "explain", "export", "learn"),
-    *("list_accelerators", "list_models", "list_nodes", "load"),
+    *("list_accelerators", "list_fabrics", "list_models", "list_nodes", "list_regions", "list_runtimes"),
+    "list_targets",
+    "load",
     *("model", "node", "plan", "plan_images", "procure", "validate"),
 ]
 ASKED = ("plan", "estimate", "procure", "design", "compare", "explain", "export", "validate", "calibrate", "load")
@@ -132,10 +136,10 @@ def test_flags_and_keywords_are_called_the_same(name: str) -> None:
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     flags = {f.replace("-", "_") for p in command.params for o in p.opts if (f := o.removeprefix("--")) != o}
-    flags -= FLAGS_ONLY | {"within"} if name == "procure" else FLAGS_ONLY
-    flags -= {"force"} - {*entry._hints(inspect.unwrap(getattr(cw, name)))}  # of -o, which Python has not
-    flags -= {"cross_validate"} if name != "calibrate" else set()
     keywords = set(entry._hints(inspect.unwrap(getattr(cw, name))))
+    flags -= (FLAGS_ONLY | {"within"} if name == "procure" else FLAGS_ONLY) - keywords
+    flags -= {"force"} - keywords  # of -o, which Python has not
+    flags -= {"cross_validate"} if name != "calibrate" else set()
     beside = {"sweep", "bom"} if name == "procure" else {"launchable", "objective"} if name == "estimate" else set()
     assert flags - keywords <= beside, "a flag that Python lacks"
     positional = {"model", "cluster", "settings", "portfolio", "study", "mine", "best", "plans", "runs", "output"}
@@ -195,12 +199,70 @@ def test_a_wrong_question_is_told_in_keywords(call, says: str) -> None:
     with pytest.raises(cw.WrongQuestion) as error:
         call()
     assert says in str(error.value)
-    assert " --" not in str(error.value).partition("clusterwright ")[0]
+    assert _is_python(str(error.value))
 
 
 def test_no_answer_is_told_in_keywords() -> None:
     with pytest.raises(cw.NoAnswer, match=r"deadline='"):
         on_one(deadline=1000.0, **SMALL)
+
+
+def _is_python(message: str) -> bool:
+    """Whether no flag is in a message, and no command but such as are typed in a shell."""
+    spoken = re.sub(r"in a shell: clusterwright [^;)\n]*", "", message)
+    return " --" not in spoken and "clusterwright " not in spoken
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: cw.plan("llama3-9b", "dgx-h100:1"),
+        lambda: cw.plan("dlrm-large", "dgx-h100:1"),
+        lambda: cw.plan("nowhere.toml", "dgx-h100:1"),
+        lambda: cw.plan("llama3-8b", "dgx-h101:1"),
+        lambda: cw.plan("llama3-8b", ":1"),
+        lambda: cw.plan("llama3-8b", accelerators="X100:8"),
+        lambda: cw.estimate("llama3-8b", "dgx-h100"),
+        lambda: on_one(fabric="infinband"),
+        lambda: on_one(region="mars"),
+        lambda: on_one(runtime="megatron"),
+        lambda: on_one(site="nowhere"),
+        lambda: cw.node("dgx-h101"),
+        lambda: cw.accelerator("H101"),
+        lambda: cw.export(sets(), "megatron+slrm"),
+        lambda: cw.export(sets(), "megatron", lost=2),
+        lambda: cw.export(sets(), "megatron", workload="base"),
+        lambda: cw.learn("train.log"),
+        lambda: cw.load("pyproject.toml"),
+        lambda: cw.compare("pyproject.toml", sets()),
+    ],
+)
+def test_hints_are_python(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CLUSTERWRIGHT_SITE", raising=False)
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(cw.WrongQuestion) as error:
+        call()
+    assert _is_python(str(error.value)), error.value
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """Texts of a module that are no docstrings, with ``X1`` for what is filled in."""
+    docstrings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    filled = [part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)]
+    inner = {id(node) for node in docstrings} | {id(part) for part in filled if not isinstance(part, ast.JoinedStr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X1" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
+            yield node.value
+
+
+def test_every_command_that_a_message_names_has_its_python() -> None:
+    files = [path for path in (ROOT / "planner").rglob("*.py") if not {"commands", "launchers"} & {*path.parts}]
+    texts = [text for path in files for text in _texts(ast.parse(path.read_text(encoding="utf-8")))]
+    named = [text for text in texts if re.search(r"clusterwright [a-z]", text) and "(?P" not in text]
+    assert len(named) > 20
+    assert not [text for text in named if not _is_python(wording.in_keywords(text))]
 
 
 @pytest.mark.parametrize(
@@ -211,12 +273,14 @@ def test_no_answer_is_told_in_keywords() -> None:
         ("at --oom-risk 5 % or more", "at oom_risk=5 % or more"),
         ("another --basis, or (--price '$2/h' each)", "another basis, or (price='$2/h' each)"),
         ("--precision and --pin precision=bf16 say the same", "precision and pin='precision=bf16' say the same"),
-        ("(clusterwright plan ... --json > p.json) or --json", "(clusterwright plan ... --json > p.json) or json"),
+        ("(clusterwright plan ... --seq 8k -o p.json) or --json", "(plan(..., seq='8k').to_json()) or json"),
+        ("(clusterwright comm choose --table FILE)", "(in a shell: clusterwright comm choose --table FILE)"),
+        ("; clusterwright learn LOG adds them", "; learn(LOG) adds them"),
         ("choose another (-o DIR)", "choose another (output=DIR)"),
     ],
 )
 def test_flags_become_keywords(flags: str, keywords: str) -> None:
-    assert entry.in_keywords(flags) == keywords.replace("oom_risk=5 %", "oom_risk='5 %'")
+    assert wording.in_keywords(flags) == keywords.replace("oom_risk=5 %", "oom_risk='5 %'")
 
 
 # ---- records of the catalog ------------------------------------------------------------------------------------------
@@ -324,7 +388,8 @@ def test_a_report_is_plain_and_in_keywords(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setenv("FORCE_COLOR", "1")  # as notebooks have it
     said = cw.explain(sets())
     assert capsys.readouterr().out == "" and repr(said) == said
-    assert "\x1b" not in said and "--" not in said and "tokens per sequence (seq)" in said
+    assert "\x1b" not in said and "--" not in said and "usual for seq, tokens" in said
+    assert "verbose=True says what" in said and "8,192 tokens per sequence (seq)" in cw.explain(sets(), verbose=True)
 
 
 def test_html_is_escaped() -> None:

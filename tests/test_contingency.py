@@ -80,3 +80,11 @@ def test_what_cannot_be_lost_is_said() -> None:
         plans.plan("llama3-8b", "dgx-h100:1", top=1, contingency=1)
     with pytest.raises(WrongQuestion, match="contingency: of the best plan on one pool"):
         plans.plan("llama3-8b", ["dgx-h100:1", "dgx-a100-80gb:1"], contingency=1)
+
+
+def test_the_recommended_plan_is_the_one_that_goes_on() -> None:
+    """Plans for lost nodes follow the plan that is run, whether it is the first or not."""
+    other = replace(found().plans[0], rank=2, batch=replace(found().plans[0].batch, global_=960))
+    two = replace(found(), plans=(*found().plans, other))
+    assert contingency_violations(two) == []
+    assert any("batch" in each.says for each in contingency_violations(replace(two, recommended=2)))

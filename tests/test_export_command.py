@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,14 @@ def test_an_empty_folder_is_filled_and_stays_the_same(
     assert here.stat().st_ino == before
     assert sorted(path.name for path in Path.cwd().iterdir()) == EXPECTED
     assert sorted(path.name for path in folder.iterdir()) == ["here", "plan.json"]
+
+
+def test_the_recommended_plan_of_several_is_marked(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    found = document.load(folder / "plan.json")
+    (folder / "run.json").write_text(replace(found, recommended=2).to_json(), encoding="utf-8")
+    shown = ask(capsys, "export run.json --to megatron -o out").report
+    assert "out/rank-2 (recommended): " in shown and "out/rank-1: " in shown
+    answer = ask(capsys, "export run.json --to megatron -o out --force --json")
+    assert answer.document["recommended"] == "out/rank-2"
+    alone = ask(capsys, "export run.json --to megatron -o alone --rank 2")
+    assert "(recommended)" not in alone.report

@@ -1,6 +1,7 @@
 """Convolutional networks shared by images over unlike accelerators, and ``clusterwright plan`` of one."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -121,3 +122,11 @@ def test_the_report_and_the_document(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_wrong_questions_say_what_is_wrong(more: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     answer = ask(capsys, f"plan resnet50 {more}")
     assert answer.code == 2 and says in answer.err
+
+
+def test_the_screen_begins_with_the_shares_to_run_with(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = ask(capsys, "plan resnet50 --accelerators A100:4,V100:4 --batch 1024").report.splitlines()
+    labels = [line.split("  ")[0] for line in shown[2:8]]
+    assert labels == ["Configuration", "Speed", "Fits", "Bottleneck", "Cost", "Confidence"]
+    shares = r"per-GPU batch [\d-]+ on 4 x A100-SXM4-40GB, [\d-]+ on 4 x V100-SXM2-16GB"
+    assert re.fullmatch(rf"Configuration  {shares}", shown[2])

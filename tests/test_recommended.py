@@ -48,7 +48,7 @@ def test_some_configuration_offloads(found: dict[str, PlanSet]) -> None:
 
 def test_a_simpler_plan_is_recommended_where_the_difference_says_nothing(found: dict[str, PlanSet]) -> None:
     dense = found["dense"]
-    chosen = recommendation.chosen(dense)
+    chosen = dense.plan_to_run
     assert shortlist.kinds(chosen) <= min(shortlist.kinds(plan) for plan in _close(dense.plans))
     assert chosen.money.days <= (1 + shortlist.TIED) * dense.plans[0].money.days
 
@@ -69,18 +69,12 @@ def test_reasons_are_those_of_the_recommended_plan(found: dict[str, PlanSet]) ->
         assert {line.split()[0] for line in each.reasons.why_not if line.startswith("#")} == others
 
 
-def test_the_largest_of_several_counts_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = "plan llama3-8b --cluster dgx-h100:1..2 --batch 64 --pin tp=2,cp=1,micro=1 --top 1"
-    assert "the best of the counts tried is the largest, 2" in ask(capsys, asked).out
-    assert "counts tried is the largest" not in ask(capsys, f"{asked} --objective cost").out
-
-
 def test_the_cost_names_its_price(capsys: pytest.CaptureFixture[str]) -> None:
     """Who states an hour's price; that it was given; that none of this kind is known."""
     asked = "plan llama3-8b --cluster dgx-h100:1 --batch 64 --pin tp=2,cp=1,micro=1 --top 1"
     assert "@00148f2" in ask(capsys, f"{asked} --vendor AWS").out
     given = ask(capsys, f"{asked} --price '$2/h'").out
-    assert "dgx-h100 at the $16.00/h given (--price)" in given and "on-demand" not in given.partition("Fits")[0]
+    assert "as given (--price)" in given and "on-demand" not in given.partition("Fits")[0]
     none = ask(capsys, f"{asked} --basis reserved-3y").out
     assert "no such price in the catalog (--price, --basis, --vendor)" in " ".join(none.split())
 
@@ -90,7 +84,7 @@ def test_a_plan_passed_over_is_never_called_faster_by_less_than_nothing(found: d
     first, *others = found["dense"].plans
     slow = replace(first, money=replace(first.money, days=1.01 * others[0].money.days))
     section = replace(found["dense"], plans=(slow, *others), recommended=2)
-    assert recommendation.chosen(section) == others[0]
+    assert section.plan_to_run == others[0]
     assert recommendation.passed_over(slow, others[0]).startswith("1.0 % slower")
 
 
@@ -98,3 +92,43 @@ def test_a_set_in_one_line_names_the_recommended_plan(found: dict[str, PlanSet])
     each = found["dense"]
     assert each.recommended == 2
     assert repr(each).startswith("<PlanSet: 5 plans; recommended: #2, llama3-70b on 16 x dgx-h100: TP8 PP2")
+
+
+# ---- at the edge of what was asked for -------------------------------------------------------------------------------
+
+
+def test_what_is_best_at_the_end_of_a_range_is_said(found: dict[str, PlanSet]) -> None:
+    plan, asked = found["dense"].plans[1], found["dense"].question
+    assert asked is not None
+    assert (plan.parallelism.tp, plan.parallelism.pp, plan.batch.global_) == (8, 2, 1024)
+    assert not [*recommendation.edges(asked, plan)]
+    pins = {"tp": "4|8", "pp": "2..4", "cp": "1..2", "dp": "8"}
+    wide = replace(asked, nodes=(8, 16), batches=(1024, 2048), pins=pins)
+    ends = ["nodes 16 (most)", "batch 1,024 (least)", "tp 8 (most)", "pp 2 (least)"]
+    assert [*recommendation.edges(wide, plan)] == ends
+    open_ended = replace(asked, pins={"tp": "..8", "pp": "..16", "recompute": "none|full"})
+    assert [*recommendation.edges(open_ended, plan)] == ["tp 8 (most)"]
+
+
+def test_the_screen_says_that_a_range_ended_there(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "plan llama3-8b --cluster dgx-h100:1..2 --batch 64 --pin tp=2,cp=1,micro=1 --top 1"
+    assert "nodes 2 (most): beyond what was tried may be better still" in ask(capsys, asked).out
+    assert "At an edge" not in ask(capsys, f"{asked} --objective cost").out
+
+
+def test_a_fabric_that_the_nics_cannot_drive_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "plan gpt2-xl --pin tp=1,micro=1 --top 1 --fabric infiniband-ndr"
+    told = "NICs of 400 Gbit/s in dgx-v100: its own, of 100 Gbit/s, cannot drive infiniband-ndr (--fabric)"
+    assert f"Warning        {told}" in ask(capsys, f"{asked} --cluster dgx-v100:2").out
+    assert "Warning" not in ask(capsys, f"{asked} --cluster dgx-h100:2").out
+    mixed = planner.plan("gpt2-xl", ["dgx-v100:1", "dgx-h100:1"], fabric="infiniband-ndr", top=1)
+    assert [each.what for each in mixed[0].assumptions if each.flag == "--fabric"] == [told.partition(":")[0]]
+
+
+def test_a_plain_price_is_dollars_of_an_accelerator_hour(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "plan llama3-8b --cluster dgx-h100:1 --batch 64 --pin tp=2,cp=1,micro=1 --top 1 --price"
+    told = "dgx-h100 at $16.00/h: $2.00 per accelerator-hour, as given (--price)"
+    assert told in ask(capsys, f"{asked} 2").out and told in ask(capsys, f"{asked} '$2/h'").out
+    costs = {planner.plan("llama3-8b", "dgx-h100:1", top=1, price=each)[0].money.usd_total for each in (2, "2", "$2/h")}
+    assert len(costs) == 1
+    assert ask(capsys, f"{asked} '2 GB'").code == 2

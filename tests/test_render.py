@@ -49,7 +49,7 @@ def plain(text: str) -> str:
 
 
 def test_columns_stand_on_the_decimal_point() -> None:
-    lines, hidden = typeset.table(HEADERS, ROWS)
+    ((lines,), _, hidden) = typeset.table(HEADERS, ROWS)
     assert lines == [
         " #  TP  recompute     step          memory",
         " 1   4  none        9.61 s  68.9  / 80 GiB",
@@ -72,13 +72,13 @@ def test_columns_stand_on_the_decimal_point() -> None:
     ],
 )
 def test_cells_are_aligned_by_what_they_are(cells: list[str], expected: list[str]) -> None:
-    lines, _ = typeset.table(["x"], [[text] for text in cells])
+    ((lines,), _, _) = typeset.table(["x"], [[text] for text in cells])
     body = [line.rstrip() for line in lines[1:]]
     assert body == [line.rstrip() for line in expected]
 
 
 def test_alignment_can_be_given() -> None:
-    lines, _ = typeset.table(["name", "n"], [["a", "none"], ["bcdef", "7"]], align="rl")
+    ((lines,), _, _) = typeset.table(["name", "n"], [["a", "none"], ["bcdef", "7"]], align="rl")
     assert lines == [" name  n", "    a  none", "bcdef  7"]
     with pytest.raises(ValueError, match="2 columns"):
         typeset.table(["a", "b"], [], align="l")
@@ -100,57 +100,86 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
 
 
 def test_wide_characters_take_two_columns() -> None:
-    lines, _ = typeset.table(["name", "n"], [["模型", 1], ["abcd", 2]])
+    ((lines,), _, _) = typeset.table(["name", "n"], [["模型", 1], ["abcd", 2]])
     assert lines[1:] == ["模型  1", "abcd  2"]
 
 
 def test_an_empty_table_is_its_header() -> None:
-    assert typeset.table(["a", "b"], []) == (["a  b"], [])
+    assert typeset.table(["a", "b"], []) == ([["a  b"]], [], [])
 
 
 @pytest.mark.parametrize("width", [40, 47, 60, 200])
 def test_a_column_is_broken_over_lines_before_it_is_dropped(width: int) -> None:
     told = "use 2 dgx-a100-80gb, use 1 dgx-v100, rent 1 p5.48xlarge spot"
     rows = [[1, told, "$5.64k"], [2, "buy 1 hgx-h100", "$310k"]]
-    lines, hidden = typeset.table(["#", "what", "total"], rows, align="rlr", width=width, folded="what")
-    assert all(len(line) <= width for line in lines)
-    assert hidden == ([] if width > 40 else ["total"])
+    blocks, _, hidden = typeset.table(["#", "what", "total"], rows, align="rlr", width=width, folded="what")
+    lines = blocks[0]
+    assert all(len(line) <= width for block in blocks for line in block)
+    assert not hidden
+    assert blocks[1:] == ([] if width > 40 else [["#     total", "1    $5.64k", "2  $310k"]])
     first, second = (n for n, line in enumerate(lines) if line[:1] in "12" and line[:1])
     assert " ".join(" ".join(line[3:].replace("$5.64k", "").split()) for line in lines[first:second]) == told
     assert lines[second].split() == ["2", "buy", "1", "hgx-h100", *(["$310k"] if width > 40 else [])]
     if width == 200:
-        assert lines == typeset.table(["#", "what", "total"], rows, align="rlr")[0]
+        assert lines == typeset.table(["#", "what", "total"], rows, align="rlr").blocks[0]
 
 
-@pytest.mark.parametrize("width", range(1, 60))
+@pytest.mark.parametrize("width", range(16, 60))
 @pytest.mark.parametrize("priority", [None, ["TP", "recompute"], [4, 0]])
-def test_a_narrow_table_drops_columns_and_never_wraps(width: int, priority: list[str | int] | None) -> None:
-    lines, hidden = typeset.table(HEADERS, ROWS, priority=priority, width=width)
-    assert all(len(line) <= width for line in lines)
-    assert "#" not in hidden
-    full = max(len(line) for line in typeset.table(HEADERS, ROWS)[0])
-    assert bool(hidden) == (width < full)
+def test_a_narrow_table_loses_only_what_may_go(width: int, priority: list[str | int] | None) -> None:
+    blocks, alike, hidden = typeset.table(HEADERS, ROWS, priority=priority, width=width)
+    assert all(len(line) <= width for block in blocks for line in block)
+    may_go = {HEADERS[each] if isinstance(each, int) else each for each in priority or ()} - {"#"}
+    assert set(hidden) <= may_go
+    assert not (hidden and len(blocks) > 1)
+    shown = [head for block in blocks for head in block[0].split()[1:]]
+    assert sorted(["#", *shown, *(each.split()[0] for each in alike), *hidden]) == sorted(HEADERS)
 
 
-def test_columns_go_by_importance_then_from_the_right() -> None:
-    assert typeset.table(HEADERS, ROWS, width=40)[1] == ["memory"]
-    assert typeset.table(HEADERS, ROWS, width=40, priority=["recompute"])[1] == ["recompute"]
-    assert typeset.table(HEADERS, ROWS, width=20, priority=["recompute"])[1] == ["recompute", "memory"]
+def test_columns_go_by_importance_and_the_rest_below() -> None:
+    least = typeset.table(HEADERS, ROWS, width=40, priority=["recompute"])
+    assert (len(least.blocks), least.hidden) == (1, ["recompute"])
+    blocks = typeset.table(HEADERS, ROWS, width=20, priority=["recompute"]).blocks
+    assert [line.split() for line in blocks[-1]] == [
+        ["#", "memory"],
+        *([str(row[0]), *str(row[-1]).split()] for row in ROWS),
+    ]
+    assert max(len(line) for block in blocks for line in block) <= 20
+
+
+def test_a_long_table_drops_columns_from_the_right() -> None:
+    many = [ROWS[n % len(ROWS)] for n in range(typeset.CONTINUED + 1)]
+    found = typeset.table(HEADERS, many, width=40)
+    assert (len(found.blocks), found.hidden) == (1, ["memory"])
+
+
+def test_what_is_the_same_in_all_rows_of_a_narrow_table_is_said_once() -> None:
+    headers, rows = ["#", "TP", "step", "cost"], [["1", "8", "9.6 s", "$152k"], ["2", "8", "9.7 s", "-"]]
+    assert typeset.table(headers, rows, width=17) == (
+        [["#   step   cost", "1  9.6 s  $152k", "2  9.7 s      -"]],
+        ["TP 8"],
+        [],
+    )
+    assert typeset.table(headers, rows, width=80).alike == []
+    assert typeset.table(headers, rows[:1], width=8).alike == []
 
 
 def test_a_piped_table_is_plain_and_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     render.table(HEADERS, ROWS, title="Plans")
-    assert capsys.readouterr().out.splitlines() == ["Plans", *typeset.table(HEADERS, ROWS)[0]]
+    assert capsys.readouterr().out.splitlines() == ["Plans", *typeset.table(HEADERS, ROWS).blocks[0]]
 
 
-def test_a_table_on_a_terminal_says_what_it_left_out(open_terminal: Callable[..., Terminal]) -> None:
-    terminal = open_terminal()
+def test_a_table_on_a_terminal_goes_on_below_and_says_what_it_left_out(open_terminal: Callable[..., Terminal]) -> None:
+    terminal = open_terminal(40)
+    render.table(HEADERS, ROWS, priority=["recompute"])
     render.table(HEADERS, ROWS)
     lines = terminal.getvalue().splitlines()
-    assert lines[0] == " #  TP  recompute     step"
-    assert lines[-1] == "not shown: memory"
+    assert lines[0].split() == ["#", "TP", "step", "memory"]
+    assert lines[3] == "not shown: recompute"
+    assert lines[4] == " #  TP  recompute     step"
+    assert lines[-len(ROWS) - 1].split() == ["#", "memory"]
 
 
 # ---- lines -----------------------------------------------------------------------------------------------------------
@@ -240,7 +269,7 @@ def test_when_it_colours(settings: dict[str, str], tty: bool, expected: bool, mo
     render.text("Bottleneck    memory [1]")
     render.error("bad [thing]")
     assert ("\x1b[" in stream.getvalue()) == expected
-    expected_lines = ["[bold]Plans[/bold]", *typeset.table(HEADERS, ROWS)[0], "Bottleneck    memory [1]"]
+    expected_lines = ["[bold]Plans[/bold]", *typeset.table(HEADERS, ROWS).blocks[0], "Bottleneck    memory [1]"]
     assert plain(stream.getvalue()).splitlines() == [*expected_lines, "clusterwright: bad [thing]"]
 
 

@@ -2,7 +2,15 @@
 
 from planner.api.buying import design, procure
 from planner.api.documents import compare, export, load
-from planner.api.listing import list_accelerators, list_models, list_nodes
+from planner.api.listing import (
+    list_accelerators,
+    list_fabrics,
+    list_models,
+    list_nodes,
+    list_regions,
+    list_runtimes,
+    list_targets,
+)
 from planner.api.plans import Axes, estimate, plan, plan_images
 from planner.api.records import accelerator, cluster, model, node
 from planner.api.runs import calibrate, learn, validate
@@ -18,8 +26,12 @@ __all__ = [
     "export",
     "learn",
     "list_accelerators",
+    "list_fabrics",
     "list_models",
     "list_nodes",
+    "list_regions",
+    "list_runtimes",
+    "list_targets",
     "load",
     "model",
     "node",

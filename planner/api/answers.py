@@ -73,14 +73,14 @@ def plan(
 def _with_contingency(
     model: str | Model, cluster: Named | Sequence[Named], options: PlanOptions, progress: planning.Progress | None
 ) -> PlanSet:
-    """The best plans, and what the best of them continues with when nodes are lost, verified."""
+    """The best plans, and what the recommended one continues with when nodes are lost, verified."""
     most, plain = options.contingency, replace(options, contingency=None)
     if several(cluster, plain) or plain.noise_scale is not None or plain.shortlist is not None:
         raise WrongQuestion("--contingency: of the best plan on one pool, without --noise-scale and --shortlist")
     known, wanted = request(model, cluster, plain)
     found = plan(model, cluster, plain, progress)
     assert most is not None
-    whole = replace(found, contingency=contingency.contingencies(known, wanted, found.plans[0], most))
+    whole = replace(found, contingency=contingency.contingencies(known, wanted, found.plan_to_run, most))
     try:
         check_contingency(whole)
     except Inconsistent as error:

@@ -25,8 +25,9 @@ from planner.site.folder import named
 
 
 @entry
-def load(path: str | Path) -> PlanSet | Plan | Procurement | StudyResult | ImagePlan:
-    """Any document that the program wrote (``-o FILE``, ``to_json``).
+def load(path: str | Path) -> PlanSet | Plan | Procurement | StudyResult | ImagePlan | Comparison | Report:
+    """Any document that the program wrote (``-o FILE``, ``--json``, ``to_json``); one without a record of its own
+    (a validation, calls of a plan, ...) as a :class:`~planner.schema.record.Report`.
 
     Raises:
         WrongQuestion: no such file, not JSON (with line), another kind or version, unknown or missing keys.
@@ -39,7 +40,9 @@ def load(path: str | Path) -> PlanSet | Plan | Procurement | StudyResult | Image
     >>> load(file) == found
     True
     """
-    return document.load_document(Path(path).expanduser())
+    found: PlanSet | Comparison | Report
+    found = document.load_answer(Path(path).expanduser(), {"comparison": Comparison})
+    return found
 
 
 @entry
@@ -95,7 +98,7 @@ def export(
         to: Targets, chained: ``"megatron+slurm"`` or ``["megatron", "slurm"]``.
         output: Folder to write; nothing is written without one.
         rank: Only this plan of a set.
-        lost: In place of it, what the first plan continues with when so many nodes are lost.
+        lost: In place of it, what the recommended plan continues with when so many nodes are lost.
         workload: Of an offer: whose plan.
         alternative: Of an offer: which (1).
         set: Settings that a plan does not have.
@@ -114,7 +117,7 @@ def export(
     True
     """
     target = to if isinstance(to, str) else "+".join(to)
-    chosen, alone = plan_sources.launched(plans, rank=rank, workload=workload, alternative=alternative, lost=lost)
+    chosen, alone, run = plan_sources.launched(plans, rank=rank, workload=workload, alternative=alternative, lost=lost)
     given = {name: str(value) for name, value in (set or {}).items()}
     own = None if cluster is None else as_cluster(cluster)
     known = named(None if site is None else Path(site))
@@ -124,17 +127,20 @@ def export(
     if output is not None:
         launchers.write(Path(output).expanduser(), bundles, replace=force)
     return Exported(
-        document=exported(Path(output or ""), bundles, refused),
+        document=exported(Path(output or ""), bundles, refused, run if run in bundles else None),
         summary=f"{len(chosen) - len(refused)} for {target}{f' in {output}' if output else ''}",
         table=tuple(_files(bundles)),
         bundles=bundles,
     )
 
 
-def exported(folder: Path, bundles: Mapping[str, Bundle], refused: Sequence[str]) -> dict[str, Any]:
-    """What was written, as JSON types."""
+def exported(
+    folder: Path, bundles: Mapping[str, Bundle], refused: Sequence[str], run: str | None = None
+) -> dict[str, Any]:
+    """What was written, as JSON types; of several folders, which is to `run`."""
     written = {str(folder / name): json.loads(bundle.files["target.json"]) for name, bundle in bundles.items()}
-    return {"kind": "export", "folders": written, "left_out": list(refused)}
+    recommended = {} if run is None else {"recommended": str(folder / run)}
+    return {"kind": "export", "folders": written, "left_out": list(refused), **recommended}
 
 
 def _files(bundles: Mapping[str, Bundle]) -> list[dict[str, Any]]:

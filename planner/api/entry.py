@@ -1,15 +1,15 @@
-"""What every Python function checks at its door, and messages in Python's words instead of the command line's."""
+"""What every Python function checks at its door, and its errors in Python's words."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from planner.api.wording import in_keywords
 from planner.base.errors import ClusterwrightError, WrongQuestion, nearest
 
 P = ParamSpec("P")
@@ -148,41 +148,3 @@ def _described(hint: Any, value: object) -> str:
     if get_origin(hint) is not None:
         return f"{get_origin(hint).__name__} of {_described(get_args(hint)[-1], value)}"
     return str(hint.__name__)
-
-
-# ---- messages --------------------------------------------------------------------------------------------------------
-
-_FLAG = re.compile(
-    r"clusterwright [a-z][^;)`\n]*|"  # a command to type stays one
-    r"--(?P<name>[a-z]+(?:-[a-z]+)*)"
-    r"(?:[ =](?P<value>'[^']*'|\d[\d.,]* %|(?:[^\s;,()]|,(?=\S))*[^\s;,():](?=:\s|[;,)]|:?$)"
-    r"|(?=\S*[A-Z0-9$=./@])[^\s;,()]+))?",
-    re.MULTILINE,
-)
-"""A flag with what looks like its value: quoted, before punctuation, or no plain word."""
-_NUMBER = re.compile(r"-?\d+(\.\d+)?")
-
-
-def in_keywords(message: str, switches: Container[str] = ()) -> str:
-    """A message with keywords in place of flags; `switches` are those that are on or off.
-
-    >>> in_keywords("--cluster dgx-h100: how many? Write dgx-h100:16")
-    "cluster='dgx-h100': how many? Write dgx-h100:16"
-    >>> in_keywords("--accelerators A100:8 takes what is usual")
-    "accelerators='A100:8' takes what is usual"
-    >>> in_keywords("give one (--price '$2.10/h' per accelerator) or another --basis, or ask for less (--seq 4096)")
-    "give one (price='$2.10/h' per accelerator) or another basis, or ask for less (seq=4096)"
-    >>> in_keywords("choose another (-o DIR), or --force to replace it", {"force"})
-    'choose another (output=DIR), or force=True to replace it'
-    """
-    return _FLAG.sub(lambda found: _keyword(found, switches), message).replace("-o DIR", "output=DIR")
-
-
-def _keyword(found: re.Match[str], switches: Container[str]) -> str:
-    name, value = found["name"], found["value"]
-    if name is None:
-        return found[0]
-    name = name.replace("-", "_")
-    if value is None:
-        return f"{name}=True" if name in switches else name
-    return f"{name}={value if value[0] == chr(39) or _NUMBER.fullmatch(value) else repr(value)}"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from planner.api.entry import entry
 from planner.catalog import load
+from planner.launchers import EXPORTERS
+from planner.launchers.target import Exporter
 from planner.models import workload
 from planner.models.parameters import parameters
-from planner.schema.hardware import Accelerator, Node, Price
+from planner.schema.hardware import Accelerator, Fabric, Node, Price, Region, Runtime
 from planner.schema.record import Parts
 from planner.schema.workload import Model
 
@@ -41,6 +43,65 @@ def list_nodes(*, catalog: str | Path | None = None) -> Parts[Node]:
     """
     found = load(None if catalog is None else Path(catalog)).nodes.values()
     return Parts(found, [_node(each) for each in found])
+
+
+@entry
+def list_fabrics(*, catalog: str | Path | None = None) -> Parts[Fabric]:
+    """Every network between nodes of the catalog: records, and with ``to_frame()`` a table.
+
+    Raises:
+        WrongQuestion: no such folder, or a file in it that is malformed.
+
+    >>> any(fabric.id == "infiniband-ndr" for fabric in list_fabrics())
+    True
+    """
+    found = load(None if catalog is None else Path(catalog)).fabrics.values()
+    fields = {"nic_bandwidth": "nic_bytes_per_s", "latency": "latency_s"}
+    return Parts(found, [_scalars(each, fields) for each in found])
+
+
+@entry
+def list_regions(*, catalog: str | Path | None = None) -> Parts[Region]:
+    """Every region of the catalog: records, and with ``to_frame()`` a table.
+
+    Raises:
+        WrongQuestion: no such folder, or a file in it that is malformed.
+
+    >>> any(region.id == "us" for region in list_regions())
+    True
+    """
+    found = load(None if catalog is None else Path(catalog)).regions.values()
+    fields = {"electricity": "electricity_usd_per_kwh", "carbon": "carbon_gco2e_per_kwh"}
+    return Parts(found, [_scalars(each, fields) for each in found])
+
+
+@entry
+def list_runtimes(*, catalog: str | Path | None = None) -> Parts[Runtime]:
+    """Every training framework of the catalog: records, and with ``to_frame()`` a table.
+
+    Raises:
+        WrongQuestion: no such folder, or a file in it that is malformed.
+
+    >>> any(runtime.id == "megatron-core" for runtime in list_runtimes())
+    True
+    """
+    found = load(None if catalog is None else Path(catalog)).runtimes.values()
+    return Parts(found, [{"id": x.id, "name": x.name, "newest_release": x.releases[-1]} for x in found])
+
+
+@entry
+def list_targets() -> Parts[Exporter]:
+    """Every target of :func:`export`, to be chained with ``+``: what writes the files, and a table of it.
+
+    Raises:
+        TypeError: it takes no arguments.
+
+    >>> any(target.name == "megatron" for target in list_targets())
+    True
+    """
+    found = EXPORTERS.values()
+    names = ("name", "role", "version", "level", "title")
+    return Parts(found, [{name: getattr(each, name) for name in names} for each in found])
 
 
 @entry
@@ -100,6 +161,12 @@ def _model(each: Model) -> dict[str, Any]:
         "seq_tokens": each.sequence,
         "batch_sequences": each.batch,
     }
+
+
+def _scalars(each: Fabric | Region, units: Mapping[str, str]) -> dict[str, Any]:
+    """The numbers and words of an entry, those with a unit under a name that says it."""
+    plain = {name: value for name, value in vars(each).items() if isinstance(value, str | int | float)}
+    return {units.get(name, name): value for name, value in plain.items() if name not in ("source", "date", "notes")}
 
 
 def _usd(prices: Iterable[Price], basis: str) -> float | None:

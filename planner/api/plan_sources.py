@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from planner import catalog as catalogs
 from planner import document, launchers, verify
@@ -127,11 +127,21 @@ def too_large(plan: Plan) -> bool:
     return any(limit.name == "memory" and limit.value > limit.limit for limit in plan.constraints)
 
 
+class Launched(NamedTuple):
+    """What is to be written for a launcher."""
+
+    plans: Sequence[Plan]
+    alone: bool
+    """Whether it is one plan, which goes into the folder itself."""
+    run: str | None
+    """Of several, the folder of the recommended one, if any."""
+
+
 def launched(
     source: Source, *, rank: int | None, workload: str | None, alternative: int | None, lost: int | None = None
-) -> tuple[Sequence[Plan], bool]:
-    """The plans to write, each checked; and whether it is one that goes into the folder itself. With `lost` nodes it is
-    what the first plan continues with.
+) -> Launched:
+    """The plans to write, each checked. With `lost` nodes it is
+    what the recommended plan continues with.
 
     An estimate that does not fit is refused here: it would only stop on the cluster.
     """
@@ -150,11 +160,17 @@ def launched(
         verify.check(plan, may_exceed_limits=True)
         _fits(plan)
         verify.check(plan)
-    return plans, alone
+    run = found.recommended if isinstance(found, PlanSet) and not alone else None
+    return Launched(plans, alone, None if run is None else folder_of(run))
+
+
+def folder_of(rank: int) -> str:
+    """What the folder of one of several plans is called."""
+    return f"rank-{rank}"
 
 
 def _without(found: Planned, lost: int, where: str) -> Plan:
-    """What the first plan of a set continues with when so many nodes are lost."""
+    """What the recommended plan of a set continues with when so many nodes are lost."""
     plans = (found.contingency or ()) if isinstance(found, PlanSet) else ()
     if not 1 <= lost <= len(plans):
         had = f"it has those for 1 to {len(plans)}" if plans else "it has none (clusterwright plan ... --contingency 4)"
@@ -202,7 +218,7 @@ def bundles(
     made, refused = {}, []
     for plan in plans:
         try:
-            made["" if alone else f"rank-{plan.rank}"] = (
+            made["" if alone else folder_of(plan.rank)] = (
                 launchers.bundle(
                     plan,
                     exporters,

@@ -120,7 +120,7 @@ def plan(
         top: Plans to return.
         shortlist: In place of `top`, plans to run in turn: the best with other degrees or schedules.
         to: Of a shortlist, the target of :func:`export` that must start them.
-        contingency: Nodes, at most, for whose loss the best plan gets others to continue with.
+        contingency: Nodes, at most, for whose loss the recommended plan gets others to continue with.
         all: Plans that differ in switches only, too.
         progress: Given what is done and how many units of it, a context that yields ``advance(n)``.
 

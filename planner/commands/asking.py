@@ -40,7 +40,7 @@ def new_file(command: Command) -> Command:
     return click.argument("output", type=click.Path(path_type=Path), metavar="FILE", callback=_new)(_FORCE(command))
 
 
-verbose = click.option("-v", "--verbose", is_flag=True, help="List every assumption, not only those with a flag.")
+verbose = click.option("-v", "--verbose", is_flag=True, help="List every assumption, with what changes it.")
 METHODS = ("pretrain", "finetune", "full", "lora", "qlora", "qlora:int8")
 """As :data:`planner.models.workload.METHODS`, which takes long to import."""
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
@@ -75,7 +75,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--optimizer", default="adamw", show_default=True, metavar="ID", help="Optimizer."),
     click.option("--runtime", metavar="ID[@RELEASE]", help="Training framework (default: megatron-core, newest)."),
     click.option("--precision", metavar="P", help="bf16, fp16, fp8, mxfp8, or several: bf16,fp8 (default: 16 bit)."),
-    click.option("--price", metavar="USD/H", help="Price per accelerator-hour, e.g. '$2.10/h'."),
+    click.option("--price", metavar="USD/H", help="Price per accelerator-hour: 2.10 or '$2.10/h'."),
     click.option(
         "--basis",
         type=click.Choice(["on-demand", "spot", "reserved-1y", "reserved-3y"]),

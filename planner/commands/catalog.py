@@ -48,13 +48,15 @@ def list_(kind: str | None, extra: Path | None, as_json: bool) -> None:
         rows = [{"id": name, "name": entry.name, "from": origins[name]} for name, entry in entries.items()]
         render.json({"kind": "catalog-list", "schema_version": 1, folder: rows})
         return
-    from planner.commands.screen.catalog_view import table
+    from planner.commands.screen.catalog_view import FOLDED, PRIORITY, table
 
     headers, align, rows_of = table(folder)
     render.table(
         [*headers, "from"],
         [[*rows_of(entry), origins[name]] for name, entry in sorted(entries.items(), key=lambda item: item[0].lower())],
         align=align + "l",
+        priority=["from", *PRIORITY.get(folder, ())],
+        folded=FOLDED.get(folder),
     )
 
 

@@ -27,6 +27,7 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
       clusterwright plan llama3-70b --cluster dgx-h100:16 -o best.json
       clusterwright compare mine.json best.json
     """  # noqa: D301 - click reads the control character itself
+    from planner import document
     from planner.api import plan_sources
     from planner.commands.screen import render
     from planner.planning import comparison
@@ -34,7 +35,7 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
     plans = [plan_sources.sound(plan_sources.read(file)) for file in (mine, best)]
     found = comparison.compare(plans[0], plans[1])
     if as_json:
-        render.json({name: value for name, value in vars(found).items() if name != "plans"})
+        render.json(document.stamped(found))
         return
     names = (mine.stem, best.stem) if mine.stem != best.stem else (str(mine), str(best))
     render.table(("", *names), [*found.differing, *_figures(*plans)], align="lll")

@@ -42,6 +42,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--quick", is_flag=True, help="No sensitivities, sweeps or importances.")
 @click.option("--catalog", type=FILE, metavar="DIR", help="Your own hardware, added to the built-in catalog.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
+@asking.verbose
 @asking.output()
 def design(
     study: Path,
@@ -55,6 +56,7 @@ def design(
     quick: bool,
     catalog: Path | None,
     as_json: bool,
+    verbose: bool,
     output: Path | None,
 ) -> None:
     """Recommend which cluster to build for the workloads of a study, and where to spend the next dollar.
@@ -80,7 +82,7 @@ def design(
         if not written:
             raise WrongQuestion("merge what? clusterwright design merge STUDY.toml shard-1.json shard-2.json")
         found = merge.merge(known, reading.read(study, known), written, explained=not quick)
-        design_view.deliver(found, study=study, as_json=as_json, output=output)
+        design_view.deliver(found, study=study, as_json=as_json, output=output, verbose=verbose)
         return
     if more:
         raise WrongQuestion(f"{more[0]}: one study at a time (clusterwright design merge joins shards)")
@@ -107,8 +109,9 @@ def design(
             )
         raise
     design_view.deliver(
-        found, study=study, as_json=as_json, output=output, journal=None if whole or place is None else shown(place)
-    )
+        found, study=study, as_json=as_json, output=output, verbose=verbose,
+        journal=None if whole or place is None else shown(place),
+    )  # fmt: skip
 
 
 def _place(name: str, part: tuple[int, int] | None, size: int, *, whole: bool) -> str | None:

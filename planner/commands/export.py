@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.option("--to", "target", required=True, metavar="TARGET", help="megatron, megatron+slurm, ...; list: all.")
 @click.option("-o", "output", type=click.Path(path_type=Path), metavar="DIR", help="Folder (default: FILE-TARGET).")
 @click.option("--rank", type=int, metavar="N", help="Only this plan of a set (default: a folder for each).")
-@click.option("--lost", type=int, metavar="N", help="The plan that the first one continues with when N nodes are lost.")
+@click.option(
+    "--lost", type=int, metavar="N", help="The plan that the recommended one continues with when N nodes are lost."
+)
 @offered.options
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Set a value that a plan does not have.")
 @click.option(
@@ -72,7 +74,9 @@ def export(
     """  # noqa: D301 - click reads the control character itself
     from planner import launchers
     from planner.api import plan_sources
+    from planner.api.documents import exported
     from planner.catalog import cluster_from_file, load
+    from planner.commands.screen import render
     from planner.site.folder import named
 
     if target == "list":
@@ -81,16 +85,16 @@ def export(
     if file is None:
         raise click.UsageError("Missing argument 'FILE': a plan that clusterwright plan -o FILE wrote.")
     own = None if cluster is None else cluster_from_file(cluster.expanduser(), load())
-    plans, alone = plan_sources.launched(file, rank=rank, workload=workload, alternative=alternative, lost=lost)
+    plans, alone, run = plan_sources.launched(file, rank=rank, workload=workload, alternative=alternative, lost=lost)
     known = named(site)
     profile = known.profile if known else None
     bundles, refused = plan_sources.bundles(plans, alone, target, _settings(given), own, benchmark, profile)
     folder = output or plan_sources.folder_for(file.name, workload, target)
     launchers.write(folder, bundles, replace=force)
     if as_json:
-        _as_json(folder, bundles, refused)
+        render.json(exported(folder, bundles, refused, run if run in bundles else None))
     else:
-        _report(folder, bundles, refused)
+        _report(folder, bundles, refused, run)
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
@@ -107,11 +111,12 @@ def _settings(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _report(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> None:
+def _report(folder: Path, bundles: dict[str, Bundle], refused: list[str], run: str | None) -> None:
     from planner.commands.screen import render
 
     for name, bundle in bundles.items():
-        render.labelled("Wrote", f"{folder / name}: {', '.join(bundle.files)}")
+        mark = " (recommended)" if name == run else ""
+        render.labelled("Wrote", f"{folder / name}{mark}: {', '.join(bundle.files)}")
     above = {"": bundles[""]} if "" in bundles else bundles
     where = "in each folder: " if len(above) > 1 else ""
     starts = {name: [f"{where}{bundle.start}"] for name, bundle in above.items()}
@@ -131,13 +136,6 @@ def _merged(lines: dict[str, list[str]]) -> list[str]:
         for line in dict.fromkeys(each):
             folders.setdefault(line, []).append(name)
     return [line if len(names) == len(lines) else f"{line} ({', '.join(names)})" for line, names in folders.items()]
-
-
-def _as_json(folder: Path, bundles: dict[str, Bundle], refused: list[str]) -> None:
-    from planner.api.documents import exported
-    from planner.commands.screen import render
-
-    render.json(exported(folder, bundles, refused))
 
 
 def _list(as_json: bool) -> None:

@@ -48,7 +48,7 @@ from planner.commands.asking import question
     "--contingency",
     type=int,
     metavar="K",
-    help="Also the plans that the best one continues with when 1 to K nodes are lost.",
+    help="Also the plans that the recommended one continues with when 1 to K nodes are lost.",
 )
 @click.option("--all", is_flag=True, help="Also list plans that differ only in switches.")
 def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | None, verbose: bool, **asked: Any) -> None:

@@ -56,6 +56,7 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--bom", is_flag=True, help="Only the bill of materials of the best answer, as CSV (with -o to a file).")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
+@asking.verbose
 @asking.output()
 def procure(
     portfolio: Path | None,
@@ -66,6 +67,7 @@ def procure(
     bom: bool,
     catalog: Path | None,
     as_json: bool,
+    verbose: bool,
     output: Path | None,
     **flags: Any,
 ) -> None:
@@ -108,4 +110,4 @@ def procure(
         return
     depth = run.Depth(top=top, marginal=not quick, sensitivity=not quick)
     found = run.procure(known, wanted, depth=depth, settings=settings, progress=bar)
-    procure_view.deliver(found, as_json=as_json, output=output)
+    procure_view.deliver(found, as_json=as_json, output=output, verbose=verbose)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from planner.base.errors import DocumentChanged, WrongQuestion, malformed, neare
 from planner.schema import plan as schema
 from planner.schema.images import ImagePlan
 from planner.schema.procurement import Procurement
-from planner.schema.record import DIGEST, _adapter, content_digest
+from planner.schema.record import DIGEST, Report, _adapter, content_digest
 from planner.schema.study import StudyResult
 
 LARGEST_FILE = 200_000_000
@@ -47,12 +47,49 @@ def load_any(path: Path) -> schema.PlanSet | schema.Plan | Procurement:
 
 
 def load_document(path: Path) -> schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan:
-    """Reads any document that the program writes: also a study, and a plan of images.
+    """Reads any document that holds plans: also a study, and a plan of images.
 
     Raises:
         WrongQuestion: as :func:`load_any`.
     """
     return parse_document(_json(path, LARGEST_STUDY), str(path))
+
+
+def load_answer(path: Path, kinds: Mapping[str, type]) -> Any:
+    """Reads whatever ``-o``, ``--json`` or ``to_json`` wrote: a document of plans, a record of these further kinds, or
+    a :class:`Report` on what has no record.
+
+    Raises:
+        WrongQuestion: as :func:`load_any`.
+    """
+    data, where = _json(path, LARGEST_STUDY), str(path)
+    kind = data.get("kind") if isinstance(data, Mapping) else None
+    if kind in REPORTS:
+        assert isinstance(data, Mapping)
+        return _report(kind, data, where)
+    return _parsed(data, where, {**DOCUMENTS, **kinds}, REPORTS)
+
+
+REPORTS = {
+    "calibration": "factors",
+    "collective-calibration": "errors",
+    "communication": "calls",
+    "communication-table": "cells",
+    "kernel-calibration": "kinds",
+    "lesson": "rows",
+    "procurement-sweep": "points",
+    "trace-report": "rows",
+    "validation": "groups",
+}
+"""Kinds that no record stands for -> the key of their table."""
+
+
+def _report(kind: str, data: Mapping[str, Any], where: str) -> Report:
+    table = data.get(REPORTS[kind])
+    _of_this_version(data, where)
+    if not isinstance(table, list) or not all(isinstance(row, dict) for row in table):
+        raise WrongQuestion(f"{where}: {REPORTS[kind]}: must be a list of tables, as {kind} has it")
+    return Report(document=dict(data), summary=f"{kind}, {len(table):,} {REPORTS[kind]}", table=tuple(table))
 
 
 def _json(path: Path, largest: int) -> object:
@@ -91,16 +128,17 @@ def parse(data: object, where: str) -> schema.PlanSet | schema.Plan | Procuremen
 
 def parse_document(data: object, where: str) -> schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan:
     """A document from JSON types; see :func:`load_document`."""
-    kinds = {**PLANS, "study": StudyResult, "image-plan": ImagePlan}
-    found: schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan = _parsed(data, where, kinds)
+    found: schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan = _parsed(data, where, DOCUMENTS)
     return found
 
 
 PLANS: dict[str, type] = {"plan": schema.Plan, "plan-set": schema.PlanSet, "procurement": Procurement}
 """Kinds that hold plans to start."""
+DOCUMENTS: dict[str, type] = {**PLANS, "study": StudyResult, "image-plan": ImagePlan}
+"""Kinds that ``-o`` writes and ``explain`` prints."""
 
 
-def _parsed(data: object, where: str, kinds: Mapping[str, type]) -> Any:
+def _parsed(data: object, where: str, kinds: Mapping[str, type], others: Iterable[str] = ()) -> Any:
     from pydantic import ValidationError
 
     if not isinstance(data, Mapping):
@@ -108,13 +146,9 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type]) -> Any:
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
         problem = "no kind" if kind is None else f"kind is {kind!r:.40}"
-        *most, last = kinds
+        *most, last = [*kinds, *others]
         raise WrongQuestion(f"{where}: {problem}; expected {', '.join(most)} or {last}")
-    if data.get("schema_version") != schema.SCHEMA_VERSION:
-        raise WrongQuestion(
-            f"{where}: schema_version is {data.get('schema_version')!r:.40}, this program reads "
-            f"{schema.SCHEMA_VERSION}; write the plan again with this version (clusterwright plan ... -o FILE)"
-        )
+    _of_this_version(data, where)
     content = {key: value for key, value in data.items() if key != DIGEST}
     if data.get(DIGEST, digest := content_digest(content)) != digest:
         warnings.warn(DocumentChanged(f"{where}: edited since it was written"), stacklevel=2)
@@ -122,6 +156,14 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type]) -> Any:
         return _adapter(kinds[kind]).validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
         raise WrongQuestion("\n".join(_format_finding(where, each) for each in error.errors()[:10])) from None
+
+
+def _of_this_version(data: Mapping[str, Any], where: str) -> None:
+    if data.get("schema_version") != schema.SCHEMA_VERSION:
+        raise WrongQuestion(
+            f"{where}: schema_version is {data.get('schema_version')!r:.40}, this program reads "
+            f"{schema.SCHEMA_VERSION}; write the plan again with this version (clusterwright plan ... -o FILE)"
+        )
 
 
 def _format_finding(where: str, error: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ class Comparison(Answer[tuple[str, str, str]]):
     shown = ("plan", *tables.PLAN_SHOWN[1:])
 
     kind: Literal["comparison"] = "comparison"
-
+    schema_version: Literal[1] = 1
     questions: tuple[str, ...]
     """Why the two do not answer one question: other work or other machines."""
     differing: tuple[tuple[str, str, str], ...]

@@ -88,7 +88,7 @@ class PlanOptions:
     to: str | None = None
     """Of a shortlist, the target that must start them."""
     contingency: int | None = None
-    """Lost nodes for which the best plan is to be followed by others."""
+    """Lost nodes for which the recommended plan is to be followed by others."""
     all: bool = False
     """Plans that differ in switches only, too."""
     launchable: bool = False
@@ -139,7 +139,11 @@ def pooled_request(
         price=paid[0][0],
         sold_as=paid[0][1],
         inputs=_inputs(known, wanted.workload.model, listed(named)),
-        assumptions=(*wanted.assumptions, *_meant(known, asked, bases)),
+        assumptions=(
+            *wanted.assumptions,
+            *_meant(known, asked, bases),
+            *(each for base, _ in bases for each in _rewired(known, asked, base)),
+        ),
     )
     return known, wanted, pools.pools(bases, paid, asked.link)
 
@@ -194,6 +198,21 @@ def _meant(
     return tuple((stands(c), "the usual node", "--cluster") for c, _ in bases)
 
 
+def _rewired(known: Catalog, asked: PlanOptions, base: Cluster) -> tuple[tuple[str, str, str], ...]:
+    """A fabric whose ports the node's own NICs cannot drive: it is taken to have others."""
+    node = known.nodes.get(base.node.id)
+    if (
+        asked.fabric is None
+        or node is None
+        or not node.nic_bandwidth
+        or node.nic_bandwidth >= base.fabric.nic_bandwidth
+    ):
+        return ()
+    own, wanted = (f"{8 * rate / 1e9:g} Gbit/s" for rate in (node.nic_bandwidth, base.fabric.nic_bandwidth))
+    what = f"NICs of {wanted} in {node.id}"
+    return ((what, f"its own, of {own}, cannot drive {base.fabric.id}", "--fabric"),)
+
+
 def request(
     model: str | Model, named: Named | Sequence[Named], asked: PlanOptions, *, known: Catalog | None = None
 ) -> tuple[Catalog, Request]:
@@ -230,7 +249,7 @@ def request(
         price_basis=asked.basis,
         oom_risk=parse_risk(asked.oom_risk),
         inputs=_inputs(known, found, named),
-        assumptions=_left_open(asked, base, found, runtime),
+        assumptions=(*_left_open(asked, base, found, runtime), *_rewired(known, asked, base)),
     )
 
 
@@ -478,7 +497,7 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
     if asked.price is not None:
         if asked.vendor is not None:
             raise WrongQuestion(f"--price {asked.price} --vendor {asked.vendor}: two prices of one node; keep one")
-        each = _positive("--price", asked.price, "price per hour")
+        each = _positive("--price", _plain(asked.price), "price per hour")
         assert each is not None
         given = Price(basis="on-demand", usd=each * node.accelerators, date="", source="--price")
         return given, node.id
@@ -487,6 +506,11 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
         price, sold_as = market.of_vendor(asked.vendor, node, asked.basis, offers)
         return market.compared(price, offers), sold_as
     return market.hourly_price(known, node, asked.basis)
+
+
+def _plain(price: float | str) -> float | str:
+    """``"2"`` as the number that it is: US dollars per accelerator-hour."""
+    return float(price) if isinstance(price, str) and re.fullmatch(r"\s*\d+(\.\d+)?\s*", price) else price
 
 
 def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Sequence[Named]) -> dict[str, str]:

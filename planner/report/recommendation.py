@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 from planner.base.units import format_count, format_percent, format_risk, format_usd
 from planner.report.quantities import days, seconds
-from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed
+from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed, SearchQuestion
 
 HIGH, FAIR = 0.08, 0.15
 """Half-widths of the 80 % interval up to which confidence is called high, and fair. Words for a reader, fitted to
 nothing: the interval beside the word is what was measured."""
-
-
-def chosen(found: PlanSet) -> Plan:
-    """The plan to run of a set."""
-    return next((plan for plan in found.plans if plan.rank == found.recommended), found.plans[0])
 
 
 Lines = Iterator[tuple[str, list[str]]]
@@ -25,23 +21,46 @@ Lines = Iterator[tuple[str, list[str]]]
 
 def lines(found: PlanSet) -> Lines:
     """Configuration, time, money, memory and confidence of the plan to run."""
-    plan = chosen(found)
+    plan = found.plan_to_run
     if found.recommended is None:
         yield "Configuration", [configuration(plan)]
     else:
         yield "Recommended", [f"#{plan.rank}: {_varied(found, plan)}{configuration(plan)}"]
-    yield from expected(plan)
+    yield from expected(found, plan)
     if plan.rank != found.plans[0].rank:
         yield f"Why not #{found.plans[0].rank}", [passed_over(found.plans[0], plan)]
+    if found.question and (ends := ", ".join(edges(found.question, plan))):
+        yield "At an edge", [f"{ends}: beyond what was tried may be better still"]
 
 
-def expected(plan: Plan) -> Lines:
-    """What to expect of a plan: time, money, memory, and how sure that is."""
+def expected(found: PlanSet, plan: Plan) -> Lines:
+    """What to expect of a plan of a set: time, money, memory, what limits it, and how sure that is."""
     yield "Speed", [_speed(plan)]
     yield "Cost", _money(plan)
     held = plan.prediction.memory
     yield "Fits" if held.total_bytes <= held.capacity_bytes else "Does not fit", [_memory(plan)]
+    yield "Bottleneck", ["; ".join(found.reasons.binds)]
     yield "Confidence", [_confidence(plan)]
+    if doubtful := [f"{a.what}: {a.why} ({a.flag})" for a in plan.assumptions if a.flag == "--fabric"]:
+        yield "Warning", doubtful
+
+
+def edges(asked: SearchQuestion, plan: Plan) -> Iterator[str]:
+    """Where a plan has the least (unless it is 1, of which there is no less) or the most of a range that was asked for:
+    nodes, batch, a pinned axis.
+    """
+    ranges: dict[str, tuple[int, list[float]]] = {
+        "nodes": (plan.cluster.pools[0].count, [*map(float, asked.nodes)]),
+        "batch": (_batch(plan), [*map(float, asked.batches)]),
+    }
+    degrees = {**vars(plan.parallelism), "micro": plan.batch.micro}
+    for axis, pin in asked.pins.items():
+        ends = pin.replace("..", "|").split("|")
+        if len(ends) > 1 and all(re.fullmatch(r"\d*", end) for end in ends):
+            ranges[axis] = (degrees[axis], [float(end) if end else math.nan for end in ends])
+    for axis, (value, tried) in ranges.items():
+        if len(tried) > 1 and value != 1 and value in (tried[0], tried[-1]):
+            yield f"{axis} {value:,} ({'least' if value == tried[0] else 'most'})"
 
 
 def _varied(found: PlanSet, plan: Plan) -> str:
@@ -94,9 +113,15 @@ def _placed(plan: Plan) -> str:
 def _speed(plan: Plan) -> str:
     found = plan.prediction
     interval = found.intervals.get("step_time_s")
-    span = f" ({seconds(interval.low)} to {seconds(interval.high)}, 80 %)" if interval else ""
+    span = f" (80 %: {_from_to(interval)})" if interval else ""
     rate = f"{format_count(found.tokens_per_s)} tokens/s"
     return f"{seconds(found.step_time_s)} a step{span}, {rate}, {format_percent(found.mfu)} MFU"
+
+
+def _from_to(interval: Interval) -> str:
+    """Both ends of an interval of seconds, their unit once where it is one."""
+    (low, unit), (high, other) = (seconds(end).split() for end in (interval.low, interval.high))
+    return f"{low} to {high} {other}" if unit == other else f"{low} {unit} to {high} {other}"
 
 
 def _money(plan: Plan) -> list[str]:
@@ -105,15 +130,17 @@ def _money(plan: Plan) -> list[str]:
     took = f"{days(money.days)} for {format_count(plan.workload.tokens)} tokens"
     if money.usd_total is None or price is None:
         return [f"{took}; no such price in the catalog (--price, --basis, --vendor)"]
-    used = [line for each in money.prices or (price,) for line in _priced(each)]
+    used = [line for each in money.prices or (price,) for line in _priced(each, plan)]
     return [f"{format_usd(money.usd_total)}, {took}", *used, *_offered(plan, price)]
 
 
-def _priced(price: PriceUsed) -> list[str]:
+def _priced(price: PriceUsed, plan: Plan) -> list[str]:
     """An hour of a node: the price, its date, and who states it."""
     hour = format_usd(price.usd_per_hour)
     if price.source == "--price":
-        return [f"{price.node} at the {hour}/h given (--price)"]
+        held = next(pool.accelerators_per_node for pool in plan.cluster.pools if pool.node == price.node)
+        each = format_usd(price.usd_per_hour / held)
+        return [f"{price.node} at {hour}/h: {each} per accelerator-hour, as given (--price)"]
     dated = f"{price.node} {price.basis} {hour}/h{', ' * bool(price.date)}{price.date} (--price, --basis, --vendor)"
     return [dated, price.source]
 

@@ -317,9 +317,14 @@ class PlanSet(Answer[Plan]):
     shortlist: ShortlistSection | None = None
     """Only in shortlists."""
     contingency: tuple[ContingencyPlan, ...] | None = None
-    """For 1, 2, ... lost nodes of the first plan's; only where they were asked for."""
+    """For 1, 2, ... lost nodes of the recommended plan's; only where they were asked for."""
     question: SearchQuestion | None = None
     """Only where one search on one pool ranked the plans; not in documents of before 2026-12."""
+
+    @property
+    def plan_to_run(self) -> Plan:
+        """The recommended plan."""
+        return next((plan for plan in self.plans if plan.rank == self.recommended), self.plans[0])
 
     def parts(self) -> tuple[Plan, ...]:
         """The plans, best first."""
@@ -331,7 +336,7 @@ class PlanSet(Answer[Plan]):
 
     def title(self) -> str:
         """How many plans, and the best; where another one is recommended, that one."""
-        run = next((plan for plan in self.plans if plan.rank == self.recommended), None)
-        if run is None or run is self.plans[0]:
+        if not self.plans or self.plan_to_run is self.plans[0]:
             return tables.counted(len(self.plans), "plan", self.plans[:1])
+        run = self.plan_to_run
         return f"{len(self.plans):,} plans; recommended: #{run.rank}, {run.title()}"

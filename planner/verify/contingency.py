@@ -1,4 +1,6 @@
-"""Checks the plans for lost nodes: each holds by itself, trains what the first does, and fits on what is left."""
+"""Checks the plans for lost nodes: each holds by itself, trains what the recommended plan does, on
+what is left.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ def contingency_violations(found: PlanSet) -> list[Violation]:
     plans = found.contingency or ()
     wrong = [Violation("contingencies_follow", says) for says in _in_order(plans)]
     for each in plans:
-        wrong += [Violation("contingencies_follow", says) for says in _goes_on(found.plans[0], each)]
+        wrong += [Violation("contingencies_follow", says) for says in _goes_on(found.plan_to_run, each)]
         wrong += [
             Violation(v.name, f"{each.lost_nodes} lost: {v.says}") for v in violations(each.plan)
             if v.name != "limits_hold"
@@ -33,19 +35,19 @@ def _in_order(plans: tuple[ContingencyPlan, ...]) -> Iterator[str]:
         yield "a plan for lost nodes is for no nodes"
 
 
-def _goes_on(first: Plan, each: ContingencyPlan) -> Iterator[str]:
+def _goes_on(run: Plan, each: ContingencyPlan) -> Iterator[str]:
     """Same model, tokens, batch and runtime on nodes that are left; ``reshard = restart + bytes / (nodes rate)``."""
     plan, lost = each.plan, each.lost_nodes
-    (pool, *_), (left, *_) = first.cluster.pools, plan.cluster.pools
+    (pool, *_), (left, *_) = run.cluster.pools, plan.cluster.pools
     if left.node != pool.node or not 0 < left.count <= pool.count - lost:
         yield f"{lost} of {pool.count} {pool.node} are lost, and the plan is for {left.count} {left.node}"
     for name in ("shape", "tokens", "optimizer", "sequence", "method"):
-        if getattr(plan.workload, name) != getattr(first.workload, name):
+        if getattr(plan.workload, name) != getattr(run.workload, name):
             yield f"{lost} lost: {name} is another than before"
-    if plan.batch.global_ != first.batch.global_:
-        yield f"{lost} lost: the batch is {plan.batch.global_:,}, and was {first.batch.global_:,}"
-    if plan.runtime.name != first.runtime.name:
-        yield f"{lost} lost: the runtime is {plan.runtime.name}, and was {first.runtime.name}"
+    if plan.batch.global_ != run.batch.global_:
+        yield f"{lost} lost: the batch is {plan.batch.global_:,}, and was {run.batch.global_:,}"
+    if plan.runtime.name != run.runtime.name:
+        yield f"{lost} lost: the runtime is {plan.runtime.name}, and was {run.runtime.name}"
     reads = each.checkpoint_bytes / (left.count * each.read_bytes_per_s)
     if not same(each.reshard_s, plan.money.goodput.restart_s + reads):
         yield f"{lost} lost: reshard_s is {each.reshard_s:.6g}"

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 Row = list[str]
 _NOTHING = "-"
+PRIORITY = {"nodes": ["fabric"], "fabrics": ["leaf nodes"], "regions": ["price read"]}
+"""Columns that a narrow terminal loses first, after where an entry is from."""
+FOLDED = {"regions": "name", "runtimes": "axes"}
+"""Columns that a narrow terminal breaks over lines."""
 
 
 def table(folder: str) -> tuple[list[str], str, Callable[[Any], Row]]:

@@ -15,7 +15,7 @@ def show(found: PlanSet) -> None:
     """A line for each number of lost nodes; nothing where none were asked for."""
     if not found.contingency:
         return
-    first = found.plans[0].prediction.step_time_s
+    run = found.plan_to_run
     rows = []
     for each in found.contingency:
         p, plan = each.plan.parallelism, each.plan
@@ -26,15 +26,15 @@ def show(found: PlanSet) -> None:
                 plan.cluster.pools[0].count,
                 " ".join(f"{name}{n}" for name, n in degrees.items() if n > 1) or "one rank",
                 format_seconds(plan.prediction.step_time_s),
-                f"{plan.prediction.step_time_s / first:.2f}x",
+                f"{plan.prediction.step_time_s / run.prediction.step_time_s:.2f}x",
                 format_count(plan.prediction.tokens_per_s),
                 format_bytes(plan.prediction.memory.total_bytes),
                 format_seconds(each.reshard_s),
             ]
         )
     render.text()
-    headers = ["lost", "nodes", "continues as", "step", "of #1", "tokens/s", "memory/GPU", "resumes in"]
-    render.table(headers, rows, align="rrlrrrrr", priority=["memory/GPU", "tokens/s"])
+    headers = ["lost", "nodes", "continues as", "step", f"of #{run.rank}", "tokens/s", "memory", "resumes in"]
+    render.table(headers, rows, align="rrlrrrrr", priority=["tokens/s"])
     each = found.contingency[0]
     render.text(
         f"  resumes in: restart {format_seconds(each.plan.money.goodput.restart_s)}, and a checkpoint of "

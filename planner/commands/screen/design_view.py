@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.base.units import format_bytes, format_count, format_percent, format_power, format_seconds, format_usd
+from planner.api.rechecking import leaves
+from planner.base.units import (
+    UNITS,
+    format_bytes,
+    format_count,
+    format_percent,
+    format_power,
+    format_seconds,
+    format_usd,
+)
 from planner.commands.screen import render, report
 from planner.study.question.study import LARGER_IS_BETTER
 
 if TYPE_CHECKING:
     from planner.schema.plan import Plan
-    from planner.schema.study import DesignPoint, StudyResult
+    from planner.schema.study import Axis, DesignPoint, StudyResult
 
-_SHOWN = 4
-"""Assumptions on the screen; the document has all."""
 _FRONT = 8
 """Points of a front on the screen."""
 _TELLING = 0.05
@@ -23,8 +31,16 @@ _TELLING = 0.05
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
-def deliver(found: StudyResult, *, study: Path, as_json: bool, output: Path | None, journal: str | None = None) -> None:
-    """Prints the report or the document, and writes the document where asked."""
+def deliver(
+    found: StudyResult,
+    *,
+    study: Path,
+    as_json: bool,
+    output: Path | None,
+    journal: str | None = None,
+    verbose: bool = False,
+) -> None:
+    """Prints the report or the document, and writes the document where asked; verbose: with every assumption."""
     more = (
         f"{journal} holds the trials: --resume --trials {2 * found.search.tried} continues the study" if journal else ""
     )
@@ -37,10 +53,10 @@ def deliver(found: StudyResult, *, study: Path, as_json: bool, output: Path | No
     joined = found.search.of_shards and not found.search.exact
     merged = f"clusterwright design merge {study} shard-*.json merges the documents of all shards" if joined else ""
     after = "; ".join(part for part in (more, written, merged) if part)
-    report.hand_over(found, show, as_json=as_json, output=output, after=after)
+    report.hand_over(found, partial(show, verbose=verbose), as_json=as_json, output=output, after=after)
 
 
-def show(found: StudyResult) -> None:
+def show(found: StudyResult, *, verbose: bool = False) -> None:
     """The whole report."""
     _headline(found)
     render.text()
@@ -56,7 +72,7 @@ def show(found: StudyResult) -> None:
         render.text()
         _million(found)
     _search(found)
-    _assumes(found)
+    report.assumed(found.assumptions, verbose)
 
 
 def quantity(value: Any, unit: str) -> str:
@@ -70,7 +86,12 @@ def quantity(value: Any, unit: str) -> str:
         "power": lambda x: format_power(x),
         "time": lambda x: format_seconds(x),
     }
-    return formats[unit](value) if unit in formats else f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+    if unit in formats:
+        return formats[unit](value)
+    for named in UNITS.values():
+        if unit and unit in named:
+            return f"{_digits(value / named[unit])} {unit}"
+    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
 
 
 def _digits(value: float) -> str:
@@ -87,7 +108,19 @@ def objective(name: str, value: float) -> str:
 
 
 def _units(found: StudyResult) -> dict[str, str]:
-    return {axis.path: axis.unit for axis in found.question.axes}
+    """Axis -> the unit that its first value was asked in, else its dimension."""
+    asked = leaves(found.asked.study.get("axes", {})) if found.asked else ()
+    written = [(path, str(value).lstrip("0123456789.,_e ")) for path, value in asked]
+    return {axis.path: next(_units_of(axis, written), axis.unit) for axis in found.question.axes}
+
+
+def _units_of(axis: Axis, written: Sequence[tuple[str, str]]) -> Iterator[str]:
+    yield from (unit for path, unit in written if _is_of(path, axis.path) and unit in UNITS.get(axis.unit, {}))
+
+
+def _is_of(path: str, axis: str) -> bool:
+    """Whether a leaf of the file's table of axes is a value of this axis; its name may stand shortened there."""
+    return path.startswith((f"{axis}.", f"{axis.rpartition('.')[2]}."))
 
 
 def _short(path: str, paths: list[str]) -> str:
@@ -282,9 +315,3 @@ def _interaction(found: StudyResult) -> str:
     first, paths = found.interactions[0], list(found.importance)
     names = " and ".join(_short(path, paths) for path in first.axes)
     return f"; {names} interact: {format_percent(first.share, 0)} more"
-
-
-def _assumes(found: StudyResult) -> None:
-    render.labelled("Assumes", *(f"{each.what}: {each.why} ({each.flag})" for each in found.assumptions[:_SHOWN]))
-    if len(found.assumptions) > _SHOWN:
-        render.labelled("", f"and {len(found.assumptions) - _SHOWN} more in the document (--json)")

@@ -10,8 +10,9 @@ from pathlib import Path
 from planner import catalog as catalogs
 from planner import document
 from planner.api import plan_sources, rechecking
-from planner.api.entry import entry, in_keywords
+from planner.api.entry import entry
 from planner.api.plan_sources import Source
+from planner.api.wording import in_keywords
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.commands.screen import design_view, images_view, procure_view, render, report
@@ -73,6 +74,7 @@ def explain(
     catalog: str | Path | None = None,
     site: str | Path | None = None,
     cluster: Named | Sequence[Named] = (),
+    verbose: bool = False,
 ) -> PrintedText:
     """The report on a document, with its reasons, after checking it: plans, an offer, a study, shares of images.
 
@@ -87,6 +89,7 @@ def explain(
         catalog: To recheck with: folder of your own hardware over the built-in catalog.
         site: To recheck with: folder of the site that the plans are of.
         cluster: To recheck with: clusters of your own that the plans were made from.
+        verbose: Whether every assumption is listed.
 
     Raises:
         WrongQuestion: it cannot be read, or holds no such plan; a trace without kernels or steps.
@@ -102,7 +105,10 @@ def explain(
         again = recheck_options(recheck, *folders, cluster)
         several = [trace] if isinstance(trace, str | Path) else trace
         paths = [Path(each).expanduser() for each in several]
-        show(plans, rank=rank, workload=workload, alternative=alternative, trace=paths, steps=steps, again=again)
+        show(
+            plans, rank=rank, workload=workload, alternative=alternative, trace=paths, steps=steps, again=again,
+            verbose=verbose,
+        )  # fmt: skip
     return PrintedText(in_keywords(text.getvalue()))
 
 
@@ -125,14 +131,14 @@ def show(
     same = 0 if again is None else rechecking.check(given, again.catalog, where, again.own)
     if isinstance(given, StudyResult | ImagePlan):
         options = {"--rank": rank, "--workload": workload, "--alternative": alternative, "--trace": trace or None}
-        _whole(given, where, options, as_json)
+        _whole(given, where, options, as_json, verbose)
         _rechecked(same, as_json)
         return
     found = plan_sources.narrowed(given, where, rank=rank, workload=workload, alternative=alternative)
     if isinstance(found, Procurement):
         if trace:
             raise WrongQuestion("--trace: of a plan; name one of the offer's with --workload")
-        _offer(found, alternative, as_json)
+        _offer(found, alternative, as_json, verbose)
     else:
         chosen = document.chosen(found, 1 if rank is None else rank, where)
         _plan(found, chosen, trace, steps, as_json=as_json, verbose=verbose)
@@ -145,11 +151,11 @@ def _rechecked(same: int, as_json: bool) -> None:
         render.labelled("Recheck", f"all {same:,} figures are what this catalog and program make of them")
 
 
-def _offer(found: Procurement, alternative: int | None, as_json: bool) -> None:
+def _offer(found: Procurement, alternative: int | None, as_json: bool, verbose: bool) -> None:
     if as_json:
         render.json(document.stamped(found if alternative is None else found.alternatives[alternative - 1]))
     else:
-        procure_view.show(found, alternative or 1)
+        procure_view.show(found, alternative or 1, verbose=verbose)
 
 
 def _plan(
@@ -166,7 +172,9 @@ def _plan(
         report.explained(found, chosen, verbose=verbose)
 
 
-def _whole(found: StudyResult | ImagePlan, where: str, options: Mapping[str, object], as_json: bool) -> None:
+def _whole(
+    found: StudyResult | ImagePlan, where: str, options: Mapping[str, object], as_json: bool, verbose: bool
+) -> None:
     """A document of which no one plan is chosen."""
     for flag, value in options.items():
         if value is not None:
@@ -175,7 +183,7 @@ def _whole(found: StudyResult | ImagePlan, where: str, options: Mapping[str, obj
     if as_json:
         render.json(document.stamped(found))
     elif isinstance(found, StudyResult):
-        design_view.show(found)
+        design_view.show(found, verbose=verbose)
     else:
         images_view.show(found)
 

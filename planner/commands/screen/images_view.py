@@ -26,18 +26,18 @@ def show(found: ImagePlan) -> None:
         f"({found.runtime} {found.release})"
     )
     render.text()
+    _expected(found)
+    render.text()
     rows = [
         [f"{p.accelerators:,} x {p.accelerator}", _where(p), _each(p), f"{p.images:,}", format_bytes(p.memory_bytes),
          format_percent(p.memory_bytes / p.capacity_bytes, 0)]
         for p in found.pools
     ]  # fmt: skip
-    headers = ["accelerators", "in", "per-GPU batch", "total", "memory/GPU", "memory used"]
-    render.table(headers, rows, align="llrrrr", priority=["memory used", "in"])
+    headers = ["accelerators", "in", "per-GPU batch", "total", "memory/GPU", "of it"]
+    render.table(headers, rows, align="llrrrr", priority=["of it"])
     render.text()
     parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in found.breakdown.items())
-    render.labelled(
-        "Step time", f"{format_seconds(found.step_time_s)}, {format_count(found.images_per_s)} images/s: {parts}"
-    )
+    render.labelled("Step time", f"{format_seconds(found.step_time_s)}: {parts}")
     if gain := _gain(found):
         render.labelled("Gain", gain)
     if found.left_out:
@@ -47,6 +47,20 @@ def show(found: ImagePlan) -> None:
     )
     if found.assumptions:
         render.labelled("Assumes", ", ".join(f"{a.what} ({a.flag})" for a in found.assumptions))
+
+
+def _expected(found: ImagePlan) -> None:
+    """The shares to run with and what to expect of them."""
+    shares = ", ".join(f"{_each(p)} on {p.accelerators:,} x {p.accelerator}" for p in found.pools)
+    render.labelled("Configuration", f"per-GPU batch {shares}")
+    render.labelled("Speed", f"{format_seconds(found.step_time_s)} a step, {format_count(found.images_per_s)} images/s")
+    fullest = max(found.pools, key=lambda p: p.memory_bytes / p.capacity_bytes)
+    held, whole = fullest.memory_bytes / 2**30, fullest.capacity_bytes / 2**30
+    render.labelled("Fits", f"in {held:.1f} of {whole:.0f} GiB on the fullest, {fullest.accelerator}")
+    part, seconds = max(found.breakdown.items(), key=lambda item: item[1])
+    render.labelled("Bottleneck", f"{part} ({format_percent(seconds / found.step_time_s, 0)} of the step)")
+    render.labelled("Cost", "not estimated: a run of so many images has no length here")
+    render.labelled("Confidence", "unknown: no interval is fitted for convolutional networks")
 
 
 def _where(p: ImagePool) -> str:

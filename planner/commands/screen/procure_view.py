@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,13 @@ import click
 
 from planner.base.units import format_count, format_percent, format_power, format_usd
 from planner.commands.screen import render, report
+from planner.report import recommendation
 
 if TYPE_CHECKING:
     from planner.schema.procurement import Alternative, JobDone, MarginalValue, PoolBought, Procurement
 
 _SHOWN = 6
-"""Assumptions on the screen; the document has all."""
+"""Old prices on the screen; the document has all."""
 _LINES = 24
 """Of the calendar."""
 _MOST_NAMED = 4
@@ -24,12 +26,14 @@ _MOST_NAMED = 4
 Money = Callable[[float], str]
 
 
-def deliver(found: Procurement, *, as_json: bool, output: Path | None) -> None:
-    """Prints the report or the document, and writes the document where asked."""
+def deliver(found: Procurement, *, as_json: bool, output: Path | None, verbose: bool = False) -> None:
+    """Prints the report or the document, and writes the document where asked; verbose: with every assumption."""
     name = shlex.quote(found.alternatives[0].workloads[0].name)
     written = f"clusterwright export {output} --workload {name} --to list shows the launchers of its plans"
     unwritten = "-o offer.json saves bills, schedules and training plans; --sweep budget=A..B shows the Pareto front"
-    report.hand_over(found, show, as_json=as_json, output=output, after=written if output else unwritten)
+    report.hand_over(
+        found, partial(show, verbose=verbose), as_json=as_json, output=output, after=written if output else unwritten
+    )
 
 
 def money(found: Procurement) -> Money:
@@ -41,7 +45,7 @@ def _in(code: str, usd: float) -> Money:
     return format_usd if code == "USD" else lambda amount: format_usd(amount / usd).replace("$", f"{code} ")
 
 
-def show(found: Procurement, rank: int = 1) -> None:
+def show(found: Procurement, rank: int = 1, *, verbose: bool = False) -> None:
     """The whole report, with the work and the bill of one alternative."""
     as_money = money(found)
     _headline(found, as_money)
@@ -63,7 +67,7 @@ def show(found: Procurement, rank: int = 1) -> None:
     _single_pools(found, as_money)
     _rent_or_buy(found)
     _sensitivity(found, as_money)
-    _assumes(found)
+    _rests(found, verbose)
 
 
 def _headline(found: Procurement, as_money: Money) -> None:
@@ -169,9 +173,15 @@ def _jobs(best: Alternative) -> None:
         ["workload", "machines", "tokens", "tokens/s", "duration", "done", "deadline", "plan"],
         rows,
         align="llrrrrrl",
-        priority=["plan", "tokens", "tokens/s"],
+        priority=["tokens", "tokens/s", "duration"],
         folded="machines",
     )
+    each = [
+        f"{job.name.partition('#')[0] if times > 1 else job.name}: {recommendation.configuration(job.plan)}"
+        for job, times in _once(best.workloads)[:_MOST_NAMED]
+        if not job.plan.parallelism.groups
+    ]
+    render.labelled("Train with", *each)
 
 
 def _calendar(best: Alternative) -> None:
@@ -348,7 +358,8 @@ def _sensitivity(found: Procurement, as_money: Money) -> None:
         render.labelled("Sensitivity", "; ".join(turned))
 
 
-def _assumes(found: Procurement) -> None:
+def _rests(found: Procurement, verbose: bool) -> None:
+    """Old prices, the exchange rate, assumptions, and how the answer was found."""
     if found.stale_prices:
         stale = "; ".join(found.stale_prices[:_SHOWN])
         render.labelled(
@@ -361,9 +372,7 @@ def _assumes(found: Procurement) -> None:
         render.labelled(
             "Exchange rate", f"1 {currency.code} = {currency.usd:g} USD, {currency.date} {currency.source}".rstrip()
         )
-    render.labelled("Assumes", *(f"{each.what}: {each.why} ({each.flag})" for each in found.assumptions[:_SHOWN]))
-    if len(found.assumptions) > _SHOWN:
-        render.labelled("", f"and {len(found.assumptions) - _SHOWN} more in the document (--json)")
+    report.assumed(found.assumptions, verbose)
     sure = found.optimality
     mixed = f", {sure.mixed_columns:,} on mixed pools (gap at most {format_percent(sure.mixed_gap)})"
     render.labelled(

@@ -1,7 +1,7 @@
 """Everything that reaches the screen: tables, lines, JSON, errors, progress. The only importer of rich.
 
 Piped, the output is plain text at full width. On a terminal it has colour, long lines are folded under their label, and
-a table too wide for the window loses its least important columns, never wraps, and says what it left out.
+a table too wide for the window never wraps: it says once what is the same in all rows, and goes on below.
 """
 
 from __future__ import annotations
@@ -54,20 +54,22 @@ def table(
         rows: cells; ``None`` prints as ``-``, anything but text and numbers by ``str``.
         align: one letter a column, ``l`` or ``r``; empty: numbers right, on the decimal point, and text left.
         title: a line above the header.
-        priority: headers or indices of the columns to drop first where the terminal is narrow; the rest follow from
-            the right, and the first column always stays.
-        folded: the header of a column that is broken over lines before it is dropped.
+        priority: headers or indices of the columns that a narrow terminal loses, first to last; a short table goes on
+            below with the others, a long one loses them from the right. The first column always stays.
+        folded: the header of a column that is broken over lines before any is dropped.
     """
-    lines, hidden = typeset.table(
-        headers, rows, align=align, priority=priority, width=_width(sys.stdout), folded=folded
-    )
+    width = _width(sys.stdout)
+    found = typeset.table(headers, rows, align=align, priority=priority, width=width, folded=folded)
     if title:
         _print(title, "bold")
-    _print(lines[0], "bold cyan")
-    for line in lines[1:]:
-        _print(line)
-    if hidden:
-        _print(typeset.hidden_note(hidden, _width(sys.stdout)), "dim")
+    for head, *body in found.blocks:
+        _print(head, "bold cyan")
+        for line in body:
+            _print(line)
+    if found.alike:
+        text(f"  the same in all: {', '.join(found.alike)}")
+    if found.hidden:
+        _print(typeset.hidden_note(found.hidden, width), "dim")
 
 
 def text(line: str = "") -> None:

@@ -22,7 +22,7 @@ from planner.planning.comparison import compare
 from planner.planning.shortlist import LOOKED_AT
 from planner.report import recommendation
 from planner.report.quantities import days, seconds
-from planner.schema.plan import Plan, PlanSet
+from planner.schema.plan import Assumption, Plan, PlanSet
 
 if TYPE_CHECKING:
     from planner.schema.images import ImagePlan
@@ -74,15 +74,14 @@ def show(found: PlanSet, *, verbose: bool = False) -> None:
             "(--all lists them)"
         )
     render.text()
-    chosen = recommendation.chosen(found)
-    _time(chosen)
-    _memory(chosen)
+    _time(found.plan_to_run)
+    _memory(found.plan_to_run)
     _reasons(found)
     contingency_view.show(found)
     _shortlist(found)
     _site(found)
     _search(found)
-    _assumes(chosen, verbose)
+    _assumes(found.plan_to_run, verbose)
 
 
 def _labelled(lines: recommendation.Lines) -> None:
@@ -127,7 +126,8 @@ def _mixed(found: PlanSet, verbose: bool) -> None:
     best = found.plans[0]
     _heading(best)
     render.text()
-    _labelled(recommendation.expected(best))
+    render.labelled("Configuration", report_mixed.configuration(best))
+    _labelled(recommendation.expected(found, best))
     render.text()
     report_mixed.ranking(found.plans, seconds, days)
     _how_sure(found.plans)
@@ -226,7 +226,6 @@ def _ranking(plans: Sequence[Plan]) -> None:
     several = len({p.cluster.pools[0].count for p in plans}) > 1
     batches = len({p.batch.global_ for p in plans}) > 1
     precisions = len({p.precision for p in plans}) > 1
-    tokens = format_count(plans[0].workload.tokens)
     headers = ["#", *(["nodes"] if several else []), *(["batch"] if batches else []), *(["prec"] if precisions else [])]
     headers += ["TP", "PP", *(name.upper() for name in shown), "DP", "micro", "ZeRO", "recompute"]
     measured = any(p.measured for p in plans)
@@ -235,16 +234,14 @@ def _ranking(plans: Sequence[Plan]) -> None:
         *(["runs"] if measured else []),
         "tokens/s",
         "MFU",
-        "memory/GPU",
-        f"{tokens} tokens",
+        "memory",
+        "time",
         "cost",
     ]
     rows = [[*_degrees(p, shown, several, batches, precisions), *_figures(p, measured)] for p in plans]
     behind = 6 + measured
     align = "r" * (len(headers) - behind - 1) + "l" + "r" * behind
-    least = ("ZeRO", "tokens/s", "MFU", "DP", "VPP", *(("memory/GPU",) if several else ()), "cost")
-    drop = [name for name in least if name in headers]
-    render.table(headers, rows, align=align, priority=drop)
+    render.table(headers, rows, align=align, priority=["MFU", "tokens/s"])
 
 
 def _degrees(plan: Plan, shown: Sequence[str], several: bool, batches: bool, precisions: bool) -> list[str]:
@@ -259,13 +256,12 @@ def _degrees(plan: Plan, shown: Sequence[str], several: bool, batches: bool, pre
 def _figures(plan: Plan, measured: bool) -> list[str]:
     """What is known of a plan, and in how many runs its step was measured where any plan of the table was."""
     found, money = plan.prediction, plan.money
-    held = f"{found.memory.total_bytes / 2**30:.1f} / {found.memory.capacity_bytes / 2**30:.0f} GiB"
     return [
         seconds(found.step_time_s),
         *([f"{plan.measured.runs:,}" if plan.measured else "-"] if measured else []),
         format_count(found.tokens_per_s),
         format_percent(found.mfu),
-        held,
+        f"{found.memory.total_bytes / 2**30:.1f} GiB",
         days(money.days),
         format_usd(money.usd_total) if money.usd_total is not None else "-",
     ]
@@ -354,7 +350,6 @@ def _headroom(plan: Plan) -> None:
 
 def _reasons(found: PlanSet) -> None:
     reasons = found.reasons
-    render.labelled("Bottleneck", "; ".join(reasons.binds))
     listed = [f"{name} {100 * change:+.1f} %" for name, change in reasons.gains.items() if abs(change) >= 0.0005]
     if reasons.gains:
         render.labelled("Sensitivity", f"step time at +10 %: {'  '.join(listed) or 'no resource changes it'}")
@@ -375,9 +370,6 @@ def _counts(found: PlanSet) -> None:
         rows.append([nodes, point.label, seconds(point.step_time_s), days(point.days), cost])
     render.table(["nodes", "best plan", "step", "time to train", "cost"], rows, align="rlrrr")
     render.text(f"  smallest count tried that fits: {rows[0][0]}")
-    best = max(found.front, key=lambda point: point.accelerators).accelerators
-    if found.plans[0].cluster.accelerators == best:
-        render.text(f"  the best of the counts tried is the largest, {rows[-1][0]}: more may be better still")
     render.text()
 
 
@@ -397,16 +389,26 @@ _IN_WORDS = ("calibrate", "profile import")
 
 
 def _assumes(plan: Plan, verbose: bool) -> None:
-    """Choices made where the question left them open, each with its flag; verbose: money and failures, too, and
-    unverified figures.
-    """
-    asked = ", ".join(f"{a.what} ({a.flag})" for a in plan.assumptions if a.flag not in ("--catalog", *_IN_WORDS))
-    lines = [asked] if asked else []
-    lines += [a.why for a in plan.assumptions if a.flag in _IN_WORDS]
-    rest = _rests_on(plan)
-    lines += rest if verbose else [f"-v lists {len(rest)} more: failures, prices, power, unverified figures"]
+    """Options that the question left open; verbose: what was taken for each, money, failures and unverified figures."""
+    asked = [a for a in plan.assumptions if a.flag not in ("--catalog", "--fabric", *_IN_WORDS)]
+    lines = [a.why for a in plan.assumptions if a.flag in _IN_WORDS]
+    if verbose:
+        lines += [f"{a.what} ({a.flag})" for a in asked] + _rests_on(plan)
+    else:
+        flags = ", ".join(dict.fromkeys(a.flag for a in asked))
+        usual = f"what is usual for {flags}; " if flags else ""
+        lines.append(f"{usual}-v says what, and failures, prices, power and unverified figures")
     render.labelled("Assumes", *lines)
-    _release(plan)
+    _release(plan, verbose)
+
+
+def assumed(every: Sequence[Assumption], verbose: bool) -> None:
+    """What an answer that is no plan rests on: how much of it; verbose: each, with its reason and what changes it."""
+    if every:
+        lines = [f"{each.what}: {each.why} ({each.flag})" for each in every]
+        render.labelled(
+            "Assumes", *(lines if verbose else [f"{len(every)} things that -v lists, with what changes them"])
+        )
 
 
 def _rests_on(plan: Plan) -> list[str]:
@@ -433,8 +435,8 @@ SAME = 0.0005
 """Relative difference that no figure on the screen shows."""
 
 
-def _release(plan: Plan) -> None:
-    """Which release was taken where none was asked for, and what an older one makes of the plan."""
+def _release(plan: Plan, verbose: bool) -> None:
+    """Which release was taken where none was asked for, and what an older one makes of the plan: if it does."""
     own, old = plan.runtime, plan.runtime.older
     if old is None:
         return
@@ -442,5 +444,8 @@ def _release(plan: Plan) -> None:
     if old.step_time_s is not None:
         change = old.step_time_s / plan.predicted_s - 1.0
         note = f"this plan takes {seconds(old.step_time_s)} ({'+' if change >= 0 else ''}{format_percent(change)})"
-        note = "this plan takes as long" if abs(change) < SAME else note
+        if abs(change) < SAME:
+            if not verbose:
+                return
+            note = "this plan takes as long"
     render.labelled("Release", f"{own.name} {own.release}, the newest; {old.release}: {note} (--runtime NAME@RELEASE)")

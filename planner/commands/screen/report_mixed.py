@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from planner.base.units import format_bytes, format_percent, format_usd
 from planner.commands.screen import render
+from planner.report import recommendation
 from planner.schema.plan import Group, Plan, PlanSet
 
 
@@ -25,6 +26,13 @@ def pools(plan: Plan) -> None:
         render.text(f"{_letter(a)}-{_letter(b)}  {rate:g} Gbit/s per node, {link.basis}")
 
 
+def configuration(plan: Plan) -> str:
+    """How a plan over several pools is had again; of one on one of them, how it is typed."""
+    if not plan.parallelism.groups:
+        return f"on {plan.cluster.pools[0].node} alone: {recommendation.configuration(plan)}"
+    return "the groups below; -o plan.json keeps them for export and explain, the same question gives them again"
+
+
 def _letter(index: int) -> str:
     return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index % 26]
 
@@ -42,15 +50,15 @@ def ranking(plans: Sequence[Plan], seconds: object, days: object) -> None:
             str(p.rank), used, _cut(p), p.precision, seconds(found.step_time_s), format_percent(found.mfu), memory,
             days(money.days), format_usd(money.usd_total) if money.usd_total is not None else "-",
         ])  # fmt: skip
-    headers = ["#", "nodes", "pipelines", "prec", "step", "MFU", "memory", "time to train", "cost"]
-    render.table(headers, rows, align="rlllrrrrr", priority=["prec", "MFU", "memory", "pipelines"])
+    headers = ["#", "nodes", "pipelines", "prec", "step", "MFU", "memory", "time", "cost"]
+    render.table(headers, rows, align="rlllrrrrr", priority=["prec", "MFU", "memory"], folded="nodes")
 
 
 def _cut(plan: Plan) -> str:
     p = plan.parallelism
     if p.groups:
         return f"{p.dp} in {len(p.groups)} group{'s' if len(p.groups) > 1 else ''}"
-    return f"{p.dp} identical, TP{p.tp} PP{p.pp}"
+    return f"{p.dp} x TP{p.tp} PP{p.pp}"
 
 
 def groups(plan: Plan) -> None:
@@ -63,17 +71,9 @@ def groups(plan: Plan) -> None:
             f"{g.copies * g.width:,}", _stages(g), str(g.micro), str(g.micro_batches), f"{g.sequences:,}",
             "/".join(sorted(recompute)), format_bytes(memory), f"{100 * g.time_s / plan.prediction.step_time_s:.1f} %",
         ])  # fmt: skip
-    headers = [
-        "pipelines",
-        "stages: pool layers TP",
-        "micro-batch",
-        "number",
-        "batch",
-        "recompute",
-        "memory/GPU",
-        "of step time",
-    ]
-    render.table(headers, rows, align="rlrrrlrr", priority=["recompute", "memory/GPU", "number"])
+    stages = "stages: pool layers TP"
+    headers = ["pipelines", stages, "micro", "number", "batch", "recompute", "memory", "of step"]
+    render.table(headers, rows, align="rlrrrlrr", folded=stages)
 
 
 def _stages(group: Group) -> str:

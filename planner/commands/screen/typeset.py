@@ -6,6 +6,7 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Sequence
+from typing import NamedTuple
 
 GAP = "  "
 EMPTY = "-"
@@ -15,11 +16,25 @@ _NUMBER = re.compile(r"([-+<>~≈]?\s?[-+]?\$?\d[\d,]*)((?:\.\d+)?\S*)(.*)")
 _LABEL = re.compile(r"\s*\S(?:\S| (?! ))*\s{2,}(?=\S)")
 """A label at the start of a line: words behind which at least two spaces stand."""
 LONGEST_LABEL = 24
+CONTINUED = 16
+"""Rows of a table up to which columns that do not fit go on below: nobody reads a long list twice."""
 LEAST_FOLDED = 30
 """Characters of a column that is broken over lines, at least."""
 _NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=[^\s\d])")
 _GLUE = "\0"
 """Stands for the space between a number and its unit while a line is folded, so that they stay together."""
+
+
+class Table(NamedTuple):
+    """A table as lines, without trailing spaces."""
+
+    blocks: list[list[str]]
+    """Side by side what fits, and below it what does not, beside the first column again; the header is a line of its
+    own in each."""
+    alike: list[str]
+    """``TP 8``: columns of a narrow table that say the same in every row, and are said once in place of that."""
+    hidden: list[str]
+    """Headers of columns that had to be dropped."""
 
 
 def table(
@@ -30,28 +45,42 @@ def table(
     priority: Sequence[str | int] | None = None,
     width: int | None = None,
     folded: str | None = None,
-) -> tuple[list[str], list[str]]:
-    """Lay out a table in at most `width` characters (None: as wide as it is); the column `folded` is broken over lines
-    before it is dropped.
+) -> Table:
+    """Lay out a table in at most `width` characters (None: as wide as it is).
 
-    Returns:
-        The lines, header first, without trailing spaces; and the headers of the columns that had to be dropped.
+    The column `folded` is broken over lines first. What does not fit still: columns that are the same in all rows are
+    said once; those of `priority` are dropped if that is enough; else a short table goes on below, and a long one drops
+    the others, too.
     """
     if align and len(align) != len(headers):
         raise ValueError(f"align {align!r} has {len(align)} letters for {len(headers)} columns")
-    columns = [_column(header, [cell(row[i]) for row in rows], align[i : i + 1]) for i, header in enumerate(headers)]
+    cells = [[cell(row[i]) for row in rows] for i in range(len(headers))]
+    columns = [_column(header, cells[i], align[i : i + 1]) for i, header in enumerate(headers)]
     sizes = [_display_width(column[0]) for column in columns]
     broken = headers.index(folded) if folded is not None and width is not None else None
     if broken is not None:
         sizes[broken] = min(sizes[broken], LEAST_FOLDED)
-    kept = _fitting(sizes, _drop_order(headers, priority), width)
-    if broken in kept and width is not None:
-        room = width - sum(sizes[i] + len(GAP) for i in kept if i != broken)
-        columns = _broken(columns, broken, room)
-    lines = [GAP.join(columns[i][line] for i in kept).rstrip() for line in range(len(columns[0]))]
-    if width is not None:
-        lines = [_clipped(line, width) for line in lines]
-    return lines, [headers[i] for i in range(len(headers)) if i not in kept]
+    every = list(range(len(headers)))
+    alike = [] if _fits(sizes, every, width) else [i for i in every[1:] if i != broken and _all_the_same(cells[i])]
+    varying = [i for i in every if i not in alike]
+    drop = [i for i in _drop_order(headers, priority, rest=len(rows) > CONTINUED) if i in varying]
+    kept = _fitting(sizes, varying, drop, width)
+    if len(rows) <= CONTINUED and not _fits(sizes, kept, width):
+        kept = varying
+    blocks = []
+    for part in _side_by_side(sizes, kept, width):
+        shown, long = columns, broken if broken in part else part[-1] if not _fits(sizes, part, width) else None
+        if long and width is not None:
+            room = width - sum(sizes[i] + len(GAP) for i in part if i != long)
+            shown = _broken(columns, long, max(room, 1))
+        lines = [GAP.join(shown[i][line] for i in part).rstrip() for line in range(len(shown[0]))]
+        blocks.append([line if width is None else _clipped(line, width) for line in lines])
+    once = [f"{headers[i]} {cells[i][0]}".strip() for i in alike]
+    return Table(blocks, once, [headers[i] for i in varying if i not in kept])
+
+
+def _all_the_same(cells: Sequence[str]) -> bool:
+    return len(cells) > 1 and len(set(cells)) == 1
 
 
 def _broken(columns: Sequence[list[str]], broken: int, room: int) -> list[list[str]]:
@@ -162,21 +191,36 @@ def _display_width(text: str) -> int:
 # ---- narrow terminals ------------------------------------------------------------------------------------------------
 
 
-def _drop_order(headers: Sequence[str], priority: Sequence[str | int] | None) -> list[int]:
-    """Indices of the columns in the order in which they go: those named first, then the rest from the right."""
+def _drop_order(headers: Sequence[str], priority: Sequence[str | int] | None, *, rest: bool) -> list[int]:
+    """Indices of the columns in the order in which they go: those named, then, if asked, the rest from the right."""
     named = [entry if isinstance(entry, int) else list(headers).index(entry) for entry in priority or ()]
-    rest = [i for i in range(len(headers) - 1, 0, -1) if i not in named]
-    return [i for i in (*named, *rest) if i != 0]
+    others = [i for i in range(len(headers) - 1, 0, -1) if i not in named] if rest else []
+    return [i for i in (*named, *others) if i != 0]
 
 
-def _fitting(widths: Sequence[int], drop: Sequence[int], width: int | None) -> list[int]:
-    """Indices of the columns that fit side by side after dropping as few as need be, in the given order."""
-    kept = list(range(len(widths)))
+def _fits(sizes: Sequence[int], columns: Sequence[int], width: int | None) -> bool:
+    return width is None or sum(sizes[i] for i in columns) + len(GAP) * (len(columns) - 1) <= width
+
+
+def _fitting(sizes: Sequence[int], columns: Sequence[int], drop: Sequence[int], width: int | None) -> list[int]:
+    """Those of the columns that fit side by side after dropping as few as need be, in the given order."""
+    kept = list(columns)
     for victim in drop:
-        if width is None or sum(widths[i] for i in kept) + len(GAP) * (len(kept) - 1) <= width:
+        if _fits(sizes, kept, width):
             break
         kept.remove(victim)
     return kept
+
+
+def _side_by_side(sizes: Sequence[int], columns: Sequence[int], width: int | None) -> list[list[int]]:
+    """The columns in as many parts as the width asks for, each with the first of them."""
+    first, *rest = columns
+    parts = [[first]]
+    for column in rest:
+        if len(parts[-1]) > 1 and not _fits(sizes, [*parts[-1], column], width):
+            parts.append([first])
+        parts[-1].append(column)
+    return parts
 
 
 def _clipped(line: str, width: int) -> str:
