@@ -47,6 +47,7 @@ COMMANDS = {
         "calibrate": "Fit efficiencies to measured runs.",
         "profile": "Use layer times measured elsewhere.",
         "examples": "List, print or write the files that pages and helps show.",
+        "completion": "Print what completes commands and names in bash, zsh or fish.",
         "comm": "List the collectives of a plan; measure and choose back ends.",
     }.items()
 }

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from planner.base import writing
-from planner.commands import sited
+from planner.commands import completing, sited
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -48,11 +48,22 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--cluster",
         multiple=True,
         metavar="NODE:COUNT",
+        shell_complete=completing.nodes,
         help="Nodes to train on: dgx-h100:16, dgx-h100:8..64 to try several counts, or your own FILE.toml."
         " Repeat it for one job over heterogeneous pools (plan only); NODE:COUNT@ZONE gives a pool's zone.",
     ),
-    click.option("--fabric", metavar="ID", help="Network between nodes (default: the node's usual one)."),
-    click.option("--region", metavar="ID", help="Region for electricity prices and carbon intensity (default: us)."),
+    click.option(
+        "--fabric",
+        metavar="ID",
+        shell_complete=completing.fabrics,
+        help="Network between nodes (default: the node's usual one).",
+    ),
+    click.option(
+        "--region",
+        metavar="ID",
+        shell_complete=completing.regions,
+        help="Region for electricity prices and carbon intensity (default: us).",
+    ),
     click.option("--batch", metavar="N|A..B", help="Global batch in sequences, or a range to try."),
     click.option("--seq", metavar="N", help="Tokens per sequence: 8192 or 8k."),
     click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 1T."),
@@ -72,8 +83,20 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="What is trained: adapters over frozen weights of 16 bit (lora), 4 bit (qlora) or 8 bit (qlora:int8).",
     ),
     click.option("--rank", type=int, metavar="R", help="LoRA rank."),
-    click.option("--optimizer", default="adamw", show_default=True, metavar="ID", help="Optimizer."),
-    click.option("--runtime", metavar="ID[@RELEASE]", help="Training framework (default: megatron-core, newest)."),
+    click.option(
+        "--optimizer",
+        default="adamw",
+        show_default=True,
+        metavar="ID",
+        shell_complete=completing.optimizers,
+        help="Optimizer.",
+    ),
+    click.option(
+        "--runtime",
+        metavar="ID[@RELEASE]",
+        shell_complete=completing.runtimes,
+        help="Training framework (default: megatron-core, newest).",
+    ),
     click.option("--precision", metavar="P", help="bf16, fp16, fp8, mxfp8, or several: bf16,fp8 (default: 16 bit)."),
     click.option("--price", metavar="USD/H", help="Price per accelerator-hour: 2.10 or '$2.10/h'."),
     click.option(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.commands import completing
+
 if TYPE_CHECKING:
     from planner.catalog import Catalog, FileProblem
     from planner.schema.hardware import Entry
@@ -61,7 +63,7 @@ def list_(kind: str | None, extra: Path | None, as_json: bool) -> None:
 
 
 @catalog.command()
-@click.argument("entry", metavar="[KIND/]ID")
+@click.argument("entry", metavar="[KIND/]ID", shell_complete=completing.entries)
 @CATALOG
 @JSON
 def show(entry: str, extra: Path | None, as_json: bool) -> None:

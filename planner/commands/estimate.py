@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
+from planner.commands import completing
 from planner.commands.asking import question
 
 
 @click.command()
-@click.argument("model")
-@click.argument("settings", nargs=-1, metavar="[AXIS=VALUE]...")
+@click.argument("model", shell_complete=completing.models)
+@click.argument("settings", nargs=-1, shell_complete=completing.axes, metavar="[AXIS=VALUE]...")
 @question
 def estimate(
     model: str,

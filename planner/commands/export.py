@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.commands import offered
+from planner.commands import completing, offered
 
 if TYPE_CHECKING:
     from planner.launchers import Bundle
@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--to", "target", required=True, metavar="TARGET", help="megatron, megatron+slurm, ...; list: all.")
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    shell_complete=completing.targets,
+    metavar="TARGET",
+    help="megatron, megatron+slurm, ...; list: all.",
+)
 @click.option("-o", "output", type=click.Path(path_type=Path), metavar="DIR", help="Folder (default: FILE-TARGET).")
 @click.option("--rank", type=int, metavar="N", help="Only this plan of a set (default: a folder for each).")
 @click.option(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.commands import completing
+
 if TYPE_CHECKING:
     from planner.schema.families import ConvolutionNetwork, Recommender
     from planner.schema.workload import Model
@@ -51,7 +53,7 @@ def list_(extra: Path | None, as_json: bool) -> None:
 
 
 @models.command()
-@click.argument("entry", metavar="ID|FILE")
+@click.argument("entry", metavar="ID|FILE", shell_complete=completing.models)
 @FOLDER
 @JSON
 def show(entry: str, extra: Path | None, as_json: bool) -> None:
@@ -109,7 +111,7 @@ def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_
 
 
 @models.command()
-@click.argument("entry", metavar="ID|FILE")
+@click.argument("entry", metavar="ID|FILE", shell_complete=completing.models)
 @click.option("--on", "node", default="dgx-h100", show_default=True, metavar="NODE", help="Where it runs.")
 @click.option("--precision", default="bf16", show_default=True, metavar="P", help="bf16, fp16, fp8, tf32, fp32.")
 @click.option("--tp", type=click.IntRange(1), default=1, metavar="N", help="Tensor-parallel ranks.")

@@ -7,15 +7,22 @@ from typing import Any
 
 import click
 
+from planner.commands import completing
 from planner.commands.asking import question
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=completing.models)
 @question
 @click.option("--accelerators", metavar="KIND:N,..", help="Accelerators of several types: A100:4,V100:4,RTX6000:8.")
 @click.option("--link", multiple=True, metavar="A/B=RATE", help="Link between two pools: 'a/b=25 Gbit/s'.")
-@click.option("--pin", multiple=True, metavar="AXIS=VALUE", help="Fix or bound axes: tp=8,pp=4..16.")
+@click.option(
+    "--pin",
+    multiple=True,
+    shell_complete=completing.axes,
+    metavar="AXIS=VALUE",
+    help="Fix or bound axes: tp=8,pp=4..16.",
+)
 @click.option(
     "--objective",
     type=click.Choice(["time", "cost", "energy", "tokens-per-dollar"]),
@@ -43,7 +50,12 @@ from planner.commands.asking import question
     metavar="N",
     help="Only plans to run in turn: the best with other degrees or schedules (export --benchmark writes their runs).",
 )
-@click.option("--to", metavar="TARGET", help="Of a shortlist, only plans that this target of export starts.")
+@click.option(
+    "--to",
+    metavar="TARGET",
+    shell_complete=completing.targets,
+    help="Of a shortlist, only plans that this target of export starts.",
+)
 @click.option(
     "--contingency",
     type=int,

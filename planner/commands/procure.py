@@ -7,14 +7,16 @@ from typing import Any
 
 import click
 
-from planner.commands import asking
+from planner.commands import asking, completing
 
 FILE = click.Path(path_type=Path)
 
 
 @click.command()
 @click.argument("portfolio", required=False, type=FILE, metavar="[PORTFOLIO.toml]")
-@click.option("--model", metavar="MODEL", help="Model to train, if there is no portfolio.")
+@click.option(
+    "--model", metavar="MODEL", shell_complete=completing.models, help="Model to train, if there is no portfolio."
+)
 @click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 2T.")
 @click.option("--method", type=click.Choice(asking.METHODS), help="What is trained.")
 @click.option("--batch", metavar="N", help="Global batch in sequences.")
@@ -28,13 +30,21 @@ FILE = click.Path(path_type=Path)
     type=click.Choice(["time", "cost", "tokens-per-dollar", "carbon"]),
     help="What to optimise (default: cost).",
 )
-@click.option("--node", multiple=True, metavar="ID", help="Only these nodes (default: all that have a price).")
+@click.option(
+    "--node",
+    multiple=True,
+    shell_complete=completing.nodes,
+    metavar="ID",
+    help="Only these nodes (default: all that have a price).",
+)
 @click.option(
     "--ways",
     metavar="LIST",
     help="Ways to acquire machines, separated by commas: buy, on-demand, spot, reserved-1y, reserved-3y.",
 )
-@click.option("--region", metavar="ID", help="Region of purchased machines (default: us).")
+@click.option(
+    "--region", metavar="ID", shell_complete=completing.regions, help="Region of purchased machines (default: us)."
+)
 @click.option(
     "--top", type=click.IntRange(1, 20), default=3, show_default=True, metavar="K", help="Number of alternatives."
 )
