@@ -4,6 +4,7 @@ import io
 import json
 import re
 import sys
+import time
 from collections.abc import Callable
 
 import pytest
@@ -300,12 +301,33 @@ def test_a_bar_for_long_work(open_terminal: Callable[..., Terminal], monkeypatch
     terminal = open_terminal(columns=100)
     monkeypatch.setattr(render, "QUIET_SECONDS", 0.0)
     with render.progress("search", 3) as advance:
+        appears(terminal)
         advance(1, note="best [9.61 s]")
         advance(2)
     shown = plain(terminal.getvalue())
     assert "search" in shown
     assert "100%" in shown
     assert "best [9.61 s]" in shown or "best" not in shown
+
+
+def appears(terminal: Terminal) -> None:
+    """Waits until something is on the screen, for ten seconds at most."""
+    for _ in range(1000):
+        if terminal.getvalue():
+            return
+        time.sleep(0.01)
+
+
+def test_work_of_unknown_length_gets_a_clock(
+    open_terminal: Callable[..., Terminal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is said of what is left, and it is shown though nobody says that anything was done."""
+    terminal = open_terminal(columns=100)
+    monkeypatch.setattr(render, "QUIET_SECONDS", 0.0)
+    with render.progress("solving", None):
+        appears(terminal)
+    shown = plain(terminal.getvalue())
+    assert "solving" in shown and "0:00:00" in shown and "%" not in shown and "left" not in shown
 
 
 def test_a_bar_goes_away_when_the_work_fails(

@@ -357,3 +357,12 @@ def test_a_row_whose_bound_ties_with_the_worst_kept_is_still_costed() -> None:
     while len(rows := waiting.next(2.0, None)[1]):
         seen.extend(rows.tolist())
     assert sorted(seen) == [0, 1, 3]
+
+
+def test_every_candidate_is_counted_once_for_the_bar() -> None:
+    """What a bar shows as done adds up to all candidates: else the time that is left is a guess."""
+    where, asked = SPACES["counts"]
+    question = problem_of(*where, **asked)
+    told: list[int] = []
+    Bounded().search(question, told.append)
+    assert sum(told) == question.candidates

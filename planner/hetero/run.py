@@ -45,7 +45,7 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
     started, cpu = time.perf_counter(), time.process_time()
     alone, errors = _alone(catalog, request, pools.all)
     refused = [f"{name} alone: {str(error).splitlines()[0]}" for name, error in errors]
-    with progress("search", 0.0) if progress else nullcontext() as advance:
+    with progress("search", None) if progress else nullcontext() as advance:
         searched = [_searched(catalog, request, pools, batch, alone, advance) for batch in request.batches]
     found = [(value, each) for value, each, _ in alone]
     found += [entry for s in searched for entry in s.plans if _adds(entry, found[: len(alone)])]

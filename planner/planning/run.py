@@ -23,8 +23,8 @@ from planner.search.costing import near_duplicates
 from planner.search.problem import SearchResult
 from planner.verify.prediction import hardware_is_not_beaten
 
-Progress = Callable[[str, float], AbstractContextManager[Callable[[int], None]]]
-"""Given what is done and how many units of it, a context that yields ``advance(n)``."""
+Progress = Callable[[str, float | None], AbstractContextManager[Callable[[int], None]]]
+"""Given what is done and how many units of it (None: nobody knows), a context that yields ``advance(n)``."""
 
 
 def plan(
@@ -61,7 +61,7 @@ def plan(
         plans=plans,
         recommended=plans[place].rank,
         reasons=explain.reasons(prepared, found, plans, place),
-        front=_front(catalog, prepared, found, runs),
+        front=_front(catalog, prepared, found, runs, progress),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),
             "cpu_s": round(time.process_time() - cpu, 3),
@@ -147,21 +147,33 @@ def _search_section(prepared: Prepared, ranking: Ranking) -> SearchSection:
 
 
 def _front(
-    catalog: Catalog, prepared: Prepared, found: SearchResult, runs: MeasuredRuns | None
+    catalog: Catalog,
+    prepared: Prepared,
+    found: SearchResult,
+    runs: MeasuredRuns | None,
+    progress: Progress | None,
 ) -> tuple[FrontPoint, ...]:
     """Over several counts the best of each count; on one count, faster against leaner."""
     if len(prepared.request.counts) == 1:
         plans = [answer.plan(prepared, candidate, 1, runs) for candidate in found.front]
         points = [answer.front_point(plan) for plan in plans if runs is None or not runs.ran_out(plan)]
         return tuple(point for point in points if not any(_beats(other, point) for other in points))
-    points = []
-    for count in prepared.request.counts:
-        try:
-            alone = prepare(catalog, replace(prepared.request, counts=(count,), top=1))
-        except ClusterwrightError:
-            continue
-        points += map(answer.front_point, measured.search(catalog, alone, runs, top=1).plans)
-    return tuple(points)
+    best_of_each: list[FrontPoint] = []
+    with progress("best of each count", len(prepared.request.counts)) if progress else nullcontext() as advance:
+        for count in prepared.request.counts:
+            best_of_each += _best_on(catalog, replace(prepared.request, counts=(count,), top=1), runs)
+            if advance:
+                advance(1)
+    return tuple(best_of_each)
+
+
+def _best_on(catalog: Catalog, request: Request, runs: MeasuredRuns | None) -> list[FrontPoint]:
+    """The best plan of a question as a point; nothing where no layout is legal or nothing fits."""
+    try:
+        alone = prepare(catalog, request)
+    except ClusterwrightError:
+        return []
+    return [*map(answer.front_point, measured.search(catalog, alone, runs, top=1).plans)]
 
 
 def _beats(one: FrontPoint, other: FrontPoint) -> bool:

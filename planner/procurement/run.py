@@ -37,7 +37,7 @@ from planner.schema.plan import Assumption, Generator
 from planner.verify import Inconsistent
 from planner.verify import procurement as verify
 
-Progress = Callable[[str, float], AbstractContextManager[Callable[[int], None]]]
+Progress = Callable[[str, float | None], AbstractContextManager[Callable[[int], None]]]
 PRICE_SWING = (0.8, 1.2)
 TOP = 3
 GROWTH = 2.0
@@ -174,13 +174,16 @@ def procure(
     started, cpu = time.perf_counter(), time.process_time()
     posed = pose(catalog, asked, progress)
     instance = posed.instance
-    found = ranked(instance, posed.lean, asked.objective, depth.top, settings)
+    with _shown(progress, "alternatives"):
+        found = ranked(instance, posed.lean, asked.objective, depth.top, settings)
     if not found:
         raise NoAnswer(conflict_message(asked, _conflict(catalog, posed, settings, progress)))
     alternatives = tuple(
         document.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(found, 1)
     )
-    gains = marginal.marginal_values(posed.lean, found[0], settings) if depth.marginal else ()
+    with _shown(progress, "marginal values and sensitivities"):
+        gains = marginal.marginal_values(posed.lean, found[0], settings) if depth.marginal else ()
+        turned = tuple(_sensitivity(catalog, posed, settings)) if depth.sensitivity else ()
     first, sign = found[0], -1e6 if asked.objective == "tokens-per-dollar" else 1.0
     result = schema.Procurement(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
@@ -200,7 +203,7 @@ def procure(
         binding=_binding(alternatives[0], gains),
         marginal_values=gains,
         break_even=breakeven.break_evens(asked, [pool for pool in instance.pools if pool.available]),
-        sensitivity=tuple(_sensitivity(catalog, posed, settings)) if depth.sensitivity else (),
+        sensitivity=turned,
         apart=_apart(posed, found[0], settings),
         stale_prices=tuple(_stale(asked, instance, alternatives)),
         assumptions=(*_of_mixing(posed.mixtures, alternatives), *_assumptions(asked, instance, alternatives)),
@@ -217,6 +220,11 @@ def procure(
     except Inconsistent as error:
         raise AssertionError(f"the answer does not hold: {error}") from error
     return result
+
+
+def _shown(progress: Progress | None, what: str) -> AbstractContextManager[object]:
+    """Shows work of which nobody knows how long it takes."""
+    return progress(what, None) if progress else nullcontext()
 
 
 def _binding(best: schema.Alternative, gains: Sequence[schema.MarginalValue]) -> tuple[str, ...]:

@@ -72,8 +72,10 @@ class Survey:
     least: Least | None
 
 
-def survey(problem: SearchProblem, index: int, ready: CostTable) -> Survey:
-    """Bounds each row's objective and memory, and counts the candidates that fit."""
+def survey(
+    problem: SearchProblem, index: int, ready: CostTable, advance: Callable[[int], None] | None = None
+) -> Survey:
+    """Bounds each row's objective and memory, and counts the candidates that fit; `advance` is told of every one."""
     block = problem.blocks[index]
     values, held, feasible = np.empty(block.height), np.empty(block.height), 0
     least: Least | None = None
@@ -83,6 +85,8 @@ def survey(problem: SearchProblem, index: int, ready: CostTable) -> Survey:
         values[rows], need, count = bounds(problem, index, ready, rows)
         held[rows] = _least(need, len(rows))
         feasible += count
+        if advance:
+            advance(len(rows) * block.width)
         if not feasible:
             least = archive.leaner_memory(least, index, rows, block, need)
     return Survey(values, held, feasible, least)
@@ -119,9 +123,9 @@ class Bounded:
         """Whether to find the front of objective against memory too."""
 
     def search(self, problem: SearchProblem, advance: Callable[[int], None] | None = None) -> SearchResult:
-        """See :class:`planner.search.problem.Strategy`."""
+        """See :class:`planner.search.problem.Strategy`. Nearly all of its time goes into the bounds."""
         tables = [costing.table(problem, index) for index in range(len(problem.blocks))]
-        surveys = [survey(problem, index, ready) for index, ready in enumerate(tables)]
+        surveys = [survey(problem, index, ready, advance) for index, ready in enumerate(tables)]
         kept, front, costed = archive.nothing(), archive.nothing(), 0
         waiting = Waiting(problem, surveys)
         while True:
@@ -137,8 +141,6 @@ class Bounded:
                 steps = costing.undominated_hits(problem, index, rows, found, front)
                 front = archive.undominated(front.joined(steps)) if len(steps) else front
             costed += len(rows) * width
-            if advance:
-                advance(len(rows) * width)
         feasible = sum(s.feasible for s in surveys)
         least = min((s.least for s in surveys if s.least), key=lambda x: x.memory, default=None)
         return answer(problem, kept, front, feasible, costed, self.name, least)

@@ -33,7 +33,7 @@ CHUNK = 128
 """Points that are evaluated side by side."""
 POLL_S = 0.2
 Advance = Callable[..., None]
-Progress = Callable[[str, float], AbstractContextManager[Advance]]
+Progress = Callable[[str, float | None], AbstractContextManager[Advance]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ def design(catalog: Catalog, study: Study, how: How, progress: Progress | None =
     else:
         found, method = _searched(catalog, evaluator, wanted, how, progress)
     meta = {"wall_s": 0.0, "cpu_s": 0.0, "searches": evaluator.searches, "workers": how.workers}
-    with progress("what matters", None) if progress else nullcontext():  # type: ignore[arg-type]
+    with progress("what matters", None) if progress else nullcontext():
         result = answer.result(catalog, evaluator, found, method, meta, explained=how.explained)
     meta |= {"wall_s": round(time.perf_counter() - started, 3), "cpu_s": round(time.process_time() - cpu, 3)}
     result.meta.update(meta)

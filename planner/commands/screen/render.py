@@ -11,8 +11,8 @@ import json as json_module
 import os
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -123,6 +123,8 @@ def _folded(message: str, stream: TextIO) -> str:
 def progress(description: str, total: float | None, *, quiet: bool = False) -> Iterator[Advance]:
     """Show a bar on the terminal's stderr once the work has lasted a second; elsewhere, and if `quiet`, show nothing.
 
+    Work of which nobody knows how much there is (no `total`) gets a clock in place of a bar and the time that is left.
+
     Yields:
         A callable ``advance(n=1, note="")``.
     """
@@ -141,40 +143,55 @@ def _ignore(n: float = 1, note: str = "") -> None:
 
 
 class _Bar:
-    """A progress bar that appears only when the work turns out to be long."""
+    """A progress bar that appears only when the work turns out to be long; of unknown work, how long it has taken."""
 
-    def __init__(self, description: str, total: float | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._description, self._total, self._clock = description, total, clock
-        self._start, self._done = clock(), 0.0
+    def __init__(self, description: str, total: float | None) -> None:
+        self._description, self._total, self._done = description, total, 0.0
         self._shown: Progress | None = None
+        self._one_at_a_time, self._stopped = threading.Lock(), False
+        self._timer = threading.Timer(QUIET_SECONDS, self._show)
+        self._timer.daemon = True
+        self._timer.start()
 
     def advance(self, n: float = 1, note: str = "") -> None:
-        self._done += n
-        if self._shown is None and self._clock() - self._start >= QUIET_SECONDS:
-            self._shown = self._show()
-        if self._shown is not None:
-            self._shown.update(self._shown.task_ids[0], completed=self._done, note=note)
+        with self._one_at_a_time:
+            self._done += n
+            if self._shown is not None:
+                self._shown.update(self._shown.task_ids[0], completed=self._done, note=note)
 
-    def _show(self) -> Progress:
+    def _show(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-        bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-            TimeRemainingColumn(),
-            console=Console(file=sys.stderr, no_color=not _colour(sys.stderr)),
-            transient=True,
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            SpinnerColumn,
+            TaskProgressColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
         )
-        bar.add_task(self._description, total=self._total, note="")
-        bar.start()
-        return bar
+
+        what, note = (TextColumn(f"{{task.{part}}}", markup=False) for part in ("description", "fields[note]"))
+        known = (what, BarColumn(), TaskProgressColumn(), note, TimeRemainingColumn(), TextColumn("left"))
+        unknown = (SpinnerColumn(), what, note, TimeElapsedColumn())
+        with self._one_at_a_time:
+            if self._stopped:
+                return
+            bar = Progress(
+                *(unknown if self._total is None else known),
+                console=Console(file=sys.stderr, no_color=not _colour(sys.stderr)),
+                transient=True,
+            )
+            bar.add_task(self._description, total=self._total, completed=self._done, note="")  # type: ignore[arg-type]
+            bar.start()
+            self._shown = bar
 
     def stop(self) -> None:
-        if self._shown is not None:
-            self._shown.stop()
+        self._timer.cancel()
+        with self._one_at_a_time:
+            self._stopped = True
+            if self._shown is not None:
+                self._shown.stop()
 
 
 # ---- the terminal ----------------------------------------------------------------------------------------------------
