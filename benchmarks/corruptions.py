@@ -18,7 +18,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ from planner.cost.calls import OPERATIONS
 from planner.schema.record import DIGEST, Record
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+TIMES = Path(tempfile.mkdtemp()) / "table.csv"
+"""Of collectives, made up."""
 Place = tuple[str | int, ...]
 
 
@@ -74,11 +76,9 @@ def _measured_calls() -> Record:
         for backend, start, rate in (("nccl", 2e-5, 2e11), ("mpich", 1e-5, 3e10))
         for op in OPERATIONS for ranks in (2, 4, 8, 16, 32, 64) for power in range(4, 17) for n in range(3)
     ]  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        table = Path(folder) / "table.csv"
-        table.write_text("\n".join([*rows, ""]), encoding="utf-8")
-        plan = plans.plan("llama3-8b", "dgx-h100:2", top=1).plans[0]
-        return run.with_rules(plan, catalog.load(), [str(table)], ChooseOptions(), "plan")[1]
+    TIMES.write_text("\n".join([*rows, ""]), encoding="utf-8")
+    plan = plans.plan("llama3-8b", "dgx-h100:2", top=1).plans[0]
+    return run.with_rules(plan, catalog.load(), [str(TIMES)], ChooseOptions(free=run.free(plan, None)), "plan")[1]
 
 
 DOCUMENTS: dict[str, Callable[[], Record]] = {
@@ -130,7 +130,7 @@ def changed(table: dict[str, Any], place: Place, value: object) -> dict[str, Any
     return new
 
 
-def seen_by(table: dict[str, Any]) -> str:
+def seen_by(table: dict[str, Any], tables: Sequence[str] = ()) -> str:
     """What refuses a document: its records, what follows from its figures, or pricing its plans again; or nothing."""
     by = "record"
     try:
@@ -140,7 +140,7 @@ def seen_by(table: dict[str, Any]) -> str:
         by = "verify"
         plan_sources.consistent(found)
         by = "recheck"
-        rechecking.check(found, catalog.load(), "file")
+        rechecking.check(found, catalog.load(), "file", tables=tables)
     except ClusterwrightError:
         return by
     return ""
@@ -171,7 +171,7 @@ def corrupt(kind: str, seed: int = 0, each: int = 1, most: int | None = None) ->
             value = value[key]  # type: ignore[index]
         for _ in range(each):
             new = changed(table, place, other(value, chance))
-            by = seen_by(new)
+            by = seen_by(new, [str(TIMES)] if kind == "measured calls" else [])
             counts[by or "nothing"] += 1
             digested += bool(by == "record" or digest_sees(new))
             if not by:

@@ -64,6 +64,34 @@ def test_calls_that_the_model_chose_are_chosen_again() -> None:
         rechecking.check(replace(plan, communication_choice=changed), KNOWN, "plan")
 
 
+def test_calls_that_a_table_chose_are_chosen_again_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = corruptions.made("measured calls")
+    file, renamed = tmp_path / "mixed.json", tmp_path / "times.csv"
+    file.write_text(plan.to_json(), encoding="utf-8")
+    renamed.write_bytes(corruptions.TIMES.read_bytes())
+    kept = ask(capsys, f"explain {file} --recheck")
+    assert (kept.code, "--table FILE chooses them again" in kept.out) == (0, True)
+    whole = ask(capsys, f"explain {file} --recheck --table {renamed}")
+    assert (whole.code, "--table" in whole.out) == (0, False)
+    first, *others = plan.communication_choice.calls
+    slower = replace(plan.communication_choice, calls=(replace(first, base_s=first.base_s * 2), *others))
+    file.write_text(replace(plan, communication_choice=slower).to_json(), encoding="utf-8")
+    assert ask(capsys, f"explain {file} --recheck").code == 0
+    differs = ask(capsys, f"explain {file} --recheck --table {renamed}")
+    assert (differs.code, "communication_choice.calls.0.base_s" in differs.err) == (1, True)
+    renamed.write_text(renamed.read_text(encoding="utf-8").replace("e-05", "e-04"), encoding="utf-8")
+    assert "communication_choice.sha256" in ask(capsys, f"explain {file} --recheck --table {renamed}").err
+
+
+def test_a_table_for_what_none_chose_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(plans("dense").plans[0].to_json(), encoding="utf-8")
+    for line, says in (("--recheck --table t.csv", "was not chosen by a table; leave it out"),
+                       ("--table t.csv", "add --recheck")):  # fmt: skip
+        answer = ask(capsys, f"explain {file} {line}")
+        assert (answer.code, says in answer.err) == (2, True)
+
+
 def test_figures_that_differ_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "plan.json"
     file.write_text(plans("lora").to_json(), encoding="utf-8")

@@ -41,7 +41,7 @@ def _shown(value: object) -> str:
     return f"{value:.12g}" if isinstance(value, float) else f"{value!r:.80}"
 
 
-def check(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> int:
+def check(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = (), tables: Sequence[str] = ()) -> int:
     """Checks a document, makes it again and lets it pass if that is the same; how many figures were compared.
 
     Args:
@@ -49,6 +49,7 @@ def check(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
         catalog: What to price it with.
         where: What messages call the document.
         own: Clusters of the user's own files that its plans were made from.
+        tables: Measured times by which rules for its calls were chosen, as ``comm choose --table`` takes them.
 
     Raises:
         WrongQuestion: it is not of plans, or one names what the catalog does not have.
@@ -56,7 +57,7 @@ def check(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
         NoAnswer: a figure differs; the message lists them.
     """
     consistent(found)
-    before, now = document.dump(found), document.dump(again(found, catalog, where, own))
+    before, now = document.dump(found), document.dump(again(found, catalog, where, own, tables))
     compared = sum(1 for _ in leaves(before))
     if changed := [*differences(before, now)]:
         more = [f"... and {len(changed) - SHOWN:,} more"] if len(changed) > SHOWN else []
@@ -67,7 +68,7 @@ def check(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
     return compared
 
 
-def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> Kept:
+def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = (), tables: Sequence[str] = ()) -> Kept:
     """The document with its plans as this catalog and this program make them; arguments as of :func:`check`.
 
     Raises:
@@ -75,7 +76,9 @@ def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
         NoAnswer: nothing fits today.
     """
     if isinstance(found, Plan):
-        return _with_rules(repricing.plan(found, catalog, where, own), catalog, where, own)
+        return run.again(repricing.plan(found, catalog, where, own), catalog, tables, where, own)
+    if tables:
+        raise WrongQuestion(f"--table {tables[0]}: of a plan that comm choose wrote; {where} is a {found.kind}")
     if isinstance(found, PlanSet):
         return repricing.plan_set(found, catalog, where, own)
     if isinstance(found, Procurement) and found.asked is not None and not own:
@@ -92,13 +95,6 @@ def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
     from planner.study.again import again as evaluated
 
     return evaluated(catalog, found, where)
-
-
-def _with_rules(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster]) -> Plan:
-    """The plan with the rules that the model of its library has today; those of a table stay: it is not at hand."""
-    if plan.communication_choice is None or not plan.communication_choice.modelled:
-        return plan
-    return run.modelled(plan, catalog, where, own)[1]
 
 
 def _offered(each: Alternative, catalog: Catalog, where: str, own: Sequence[Cluster]) -> Alternative:

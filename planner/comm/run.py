@@ -95,6 +95,30 @@ def with_rules(
     return chosen, _with_choice(plan, chosen, asked, file.name, _digest([file]))
 
 
+def again(plan: Plan, catalog: Catalog, files: Sequence[str], where: str, own: Sequence[Cluster] = ()) -> Plan:
+    """A plan with rules as the model has them today, or the tables that they were chosen by; without those they stay.
+
+    Raises:
+        WrongQuestion: as :func:`with_rules`, or tables for rules that no table led to.
+        NoAnswer: as :func:`with_rules`.
+    """
+    choice = plan.communication_choice
+    if files and (choice is None or choice.modelled):
+        raise WrongQuestion(f"--table {files[0]}: {where} was not chosen by a table; leave it out")
+    if choice is None or not (files or choice.modelled):
+        return plan
+    if choice.modelled:
+        return modelled(plan, catalog, where, own)[1]
+    sms = None if choice.sms is None else int(choice.sms)
+    asked = ChooseOptions(most=choice.most, margin=choice.margin, free=free(plan, sms))
+    asked = replace(asked, switch_s=asked.switch_s if choice.switch_s is None else choice.switch_s,
+                    launcher=choice.launcher or asked.launcher)  # fmt: skip
+    made = with_rules(plan, catalog, files, asked, where, own)[1]
+    assert made.communication_choice is not None
+    # A table is the same by its content, whatever it is called now.
+    return replace(made, communication_choice=replace(made.communication_choice, table=choice.table))
+
+
 def _digest(files: Sequence[Path]) -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
@@ -197,4 +221,6 @@ def _with_choice(plan: Plan, chosen: Chosen, asked: ChooseOptions, table: str, d
         step_time_s=plan.prediction.step_time_s - chosen.saved_s,
         calls=chosen.calls,
     )
+    if digest:
+        choice = replace(choice, switch_s=asked.switch_s, launcher=asked.launcher, sms=asked.free.get("sms"))
     return replace(plan, communication=chosen.rules, communication_choice=choice)

@@ -34,6 +34,12 @@ from planner.commands import asking, offered, sited
     metavar="FILE.toml",
     help="To recheck with: the cluster's file that a plan was made from.",
 )
+@click.option(
+    "--table",
+    multiple=True,
+    metavar="[POOL=]FILE",
+    help="To recheck with: the measured times by which comm choose picked.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the document as JSON.")
 @asking.verbose
 def explain(
@@ -47,6 +53,7 @@ def explain(
     catalog: Path | None,
     site: Path | None,
     cluster: tuple[Path, ...],
+    table: tuple[str, ...],
     as_json: bool,
     verbose: bool,
 ) -> None:
@@ -74,5 +81,5 @@ def explain(
         steps=steps,
         as_json=as_json,
         verbose=verbose,
-        again=explained.recheck_options(recheck, catalog, site, cluster),
+        again=explained.recheck_options(recheck, catalog, site, cluster, table),
     )

@@ -75,6 +75,12 @@ class CommunicationChoice(Record):
     step_time_s: float
     """The plan's step with it."""
     calls: tuple[CallChoice, ...]
+    switch_s: float | None = None
+    """Host time of a change of back end, of a choice by a table."""
+    launcher: str | None = None
+    """What follows the rules: the router, or NCCL's tuner plugin."""
+    sms: float | None = None
+    """SMs that further back ends could keep busy, where that was limited."""
 
     @property
     def modelled(self) -> bool:

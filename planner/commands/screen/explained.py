@@ -40,17 +40,23 @@ class Again:
     catalog: Catalog
     own: tuple[Cluster, ...]
     """Clusters of the user's own that its plans were made from."""
+    tables: tuple[str, ...] = ()
+    """Measured times by which rules for its calls were chosen."""
 
 
 def recheck_options(
-    recheck: bool, catalog: Path | None, site: Path | None, clusters: Named | Sequence[Named]
+    recheck: bool,
+    catalog: Path | None,
+    site: Path | None,
+    clusters: Named | Sequence[Named],
+    tables: Sequence[str | Path],
 ) -> Again | None:
     """What to price a document's plans with; None unless it is asked for.
 
     Raises:
         WrongQuestion: what to recheck with where nothing is; no such catalog, site or file.
     """
-    given = {"--catalog": catalog, "--site": site, "--cluster": clusters or None}
+    given = {"--catalog": catalog, "--site": site, "--cluster": clusters or None, "--table": tables or None}
     if not recheck:
         if flags := [flag for flag, value in given.items() if value is not None]:
             raise WrongQuestion(f"{flags[0]} is what a document is made again with: add --recheck")
@@ -58,7 +64,7 @@ def recheck_options(
     known = catalogs.load(catalog, site)
     own = [each if isinstance(each, Cluster) else catalogs.cluster_from_file(Path(each).expanduser(), known)
            for each in listed(clusters)]  # fmt: skip
-    return Again(known, tuple(own))
+    return Again(known, tuple(own), tuple(map(str, tables)))
 
 
 @entry
@@ -74,6 +80,7 @@ def explain(
     catalog: str | Path | None = None,
     site: str | Path | None = None,
     cluster: Named | Sequence[Named] = (),
+    table: str | Path | Sequence[str | Path] = (),
     verbose: bool = False,
 ) -> PrintedText:
     """The report on a document, with its reasons, after checking it: plans, an offer, a study, shares of images.
@@ -89,6 +96,7 @@ def explain(
         catalog: To recheck with: folder of your own hardware over the built-in catalog.
         site: To recheck with: folder of the site that the plans are of.
         cluster: To recheck with: clusters of your own that the plans were made from.
+        table: To recheck with: the measured times by which `comm choose` picked.
         verbose: Whether every assumption is listed.
 
     Raises:
@@ -102,7 +110,7 @@ def explain(
     """
     folders = (None if catalog is None else Path(catalog), None if site is None else Path(site))
     with redirect_stdout(render.PlainText()) as text:
-        again = recheck_options(recheck, *folders, cluster)
+        again = recheck_options(recheck, *folders, cluster, [table] if isinstance(table, str | Path) else table)
         several = [trace] if isinstance(trace, str | Path) else trace
         paths = [Path(each).expanduser() for each in several]
         show(
@@ -128,7 +136,7 @@ def show(
     is the same.
     """
     given, where = plan_sources.opened(source, document.load_document)
-    same = 0 if again is None else rechecking.check(given, again.catalog, where, again.own)
+    same = 0 if again is None else rechecking.check(given, again.catalog, where, again.own, again.tables)
     if isinstance(given, StudyResult | ImagePlan):
         options = {"--rank": rank, "--workload": workload, "--alternative": alternative, "--trace": trace or None}
         _whole(given, where, options, as_json, verbose)
@@ -143,6 +151,8 @@ def show(
         chosen = document.chosen(found, 1 if rank is None else rank, where)
         _plan(found, chosen, trace, steps, as_json=as_json, verbose=verbose)
     _rechecked(same, as_json)
+    if again is not None and not again.tables and isinstance(given, Plan) and _by_table(given) and not as_json:
+        render.labelled("", "but for the rules of its calls, which a table led to: --table FILE chooses them again")
 
 
 def _rechecked(same: int, as_json: bool) -> None:
@@ -151,6 +161,11 @@ def _rechecked(same: int, as_json: bool) -> None:
         render.labelled("Recheck", f"all {same:,} figures are what this catalog and program make of them")
 
 
+def _by_table(plan: Plan) -> bool:
+    return plan.communication_choice is not None and not plan.communication_choice.modelled
+
+
+def _offer(found: Procurement, alternative: int | None, as_json: bool) -> None:
 def _offer(found: Procurement, alternative: int | None, as_json: bool, verbose: bool) -> None:
     if as_json:
         render.json(document.stamped(found if alternative is None else found.alternatives[alternative - 1]))
