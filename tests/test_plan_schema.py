@@ -43,6 +43,7 @@ LATER = {
     "PriceUsed": {"offers"},
     "CommunicationRule": {"ranks", "pools"},
     "CallChoice": {"pools"},
+    "CommunicationChoice": {"switch_s", "launcher", "sms"},
     "Overlap": {"ep"},
     "Reasons": {"other_software"},
 }
