@@ -165,7 +165,6 @@ def _by_table(plan: Plan) -> bool:
     return plan.communication_choice is not None and not plan.communication_choice.modelled
 
 
-def _offer(found: Procurement, alternative: int | None, as_json: bool) -> None:
 def _offer(found: Procurement, alternative: int | None, as_json: bool, verbose: bool) -> None:
     if as_json:
         render.json(document.stamped(found if alternative is None else found.alternatives[alternative - 1]))
