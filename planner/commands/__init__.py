@@ -38,6 +38,7 @@ COMMANDS = {
         "procure": "Recommend what to buy or rent for a portfolio of jobs.",
         "design": "Recommend which cluster to build for the workloads of a study.",
         "explain": "Print a saved plan again, with its reasons.",
+        "report": "Write documents as one HTML page with charts.",
         "compare": "Compare two plans and report the gain.",
         "export": "Write a plan as the files of a launcher.",
         "import": "Read a launcher's configuration into a plan.",

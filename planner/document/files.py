@@ -43,7 +43,7 @@ def load_any(path: Path) -> schema.PlanSet | schema.Plan | Procurement:
     Raises:
         WrongQuestion: no such file, not JSON (with line), another kind or version of document, unknown or missing keys.
     """
-    return parse(_json(path, LARGEST_FILE), str(path))
+    return parse(json_file(path, LARGEST_FILE), str(path))
 
 
 def load_document(path: Path) -> schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan:
@@ -52,7 +52,7 @@ def load_document(path: Path) -> schema.PlanSet | schema.Plan | Procurement | St
     Raises:
         WrongQuestion: as :func:`load_any`.
     """
-    return parse_document(_json(path, LARGEST_STUDY), str(path))
+    return parse_document(json_file(path, LARGEST_STUDY), str(path))
 
 
 def load_answer(path: Path, kinds: Mapping[str, type]) -> Any:
@@ -62,7 +62,7 @@ def load_answer(path: Path, kinds: Mapping[str, type]) -> Any:
     Raises:
         WrongQuestion: as :func:`load_any`.
     """
-    data, where = _json(path, LARGEST_STUDY), str(path)
+    data, where = json_file(path, LARGEST_STUDY), str(path)
     kind = data.get("kind") if isinstance(data, Mapping) else None
     if kind in REPORTS:
         assert isinstance(data, Mapping)
@@ -92,7 +92,12 @@ def _report(kind: str, data: Mapping[str, Any], where: str) -> Report:
     return Report(document=dict(data), summary=f"{kind}, {len(table):,} {REPORTS[kind]}", table=tuple(table))
 
 
-def _json(path: Path, largest: int) -> object:
+def json_file(path: Path, largest: int) -> object:
+    """What a file of at most `largest` bytes holds, as JSON types.
+
+    Raises:
+        WrongQuestion: no such file, too large, not JSON (with line).
+    """
     if str(path).lstrip().startswith("{"):
         raise WrongQuestion("a JSON text where a file's name is expected; write it to a file first")
     try:

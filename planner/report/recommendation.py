@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from planner.base.units import format_count, format_percent, format_risk, format_usd
 from planner.report.quantities import days, seconds
@@ -26,20 +26,21 @@ def lines(found: PlanSet) -> Lines:
         yield "Configuration", [configuration(plan)]
     else:
         yield "Recommended", [f"#{plan.rank}: {_varied(found, plan)}{configuration(plan)}"]
-    yield from expected(found, plan)
+    yield from expected(plan, found.reasons.binds)
     if plan.rank != found.plans[0].rank:
         yield f"Why not #{found.plans[0].rank}", [passed_over(found.plans[0], plan)]
     if found.question and (ends := ", ".join(edges(found.question, plan))):
         yield "At an edge", [f"{ends}: beyond what was tried may be better still"]
 
 
-def expected(found: PlanSet, plan: Plan) -> Lines:
-    """What to expect of a plan of a set: time, money, memory, what limits it, and how sure that is."""
+def expected(plan: Plan, binds: Sequence[str] = ()) -> Lines:
+    """What to expect of a plan: time, money, memory, what limits it where that is known, and how sure that is."""
     yield "Speed", [_speed(plan)]
     yield "Cost", _money(plan)
     held = plan.prediction.memory
     yield "Fits" if held.total_bytes <= held.capacity_bytes else "Does not fit", [_memory(plan)]
-    yield "Bottleneck", ["; ".join(found.reasons.binds)]
+    if binds:
+        yield "Bottleneck", ["; ".join(binds)]
     yield "Confidence", [_confidence(plan)]
     if doubtful := [f"{a.what}: {a.why} ({a.flag})" for a in plan.assumptions if a.flag == "--fabric"]:
         yield "Warning", doubtful

@@ -127,7 +127,7 @@ def _mixed(found: PlanSet, verbose: bool) -> None:
     _heading(best)
     render.text()
     render.labelled("Configuration", report_mixed.configuration(best))
-    _labelled(recommendation.expected(found, best))
+    _labelled(recommendation.expected(best, found.reasons.binds))
     render.text()
     report_mixed.ranking(found.plans, seconds, days)
     _how_sure(found.plans)

@@ -1,0 +1,67 @@
+"""Documents as a page to look at, from Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from planner import report
+from planner.api import plan_sources
+from planner.api.entry import entry
+from planner.base import writing
+from planner.base.errors import WrongQuestion
+from planner.planning.comparison import Comparison
+from planner.schema.images import ImagePlan
+from planner.schema.plan import Plan, PlanSet
+from planner.schema.procurement import Procurement
+from planner.schema.record import Report
+from planner.schema.study import StudyResult
+
+Shown = str | Path | PlanSet | Plan | Procurement | StudyResult | ImagePlan | Comparison | Report
+"""A document, an answer, or the file that holds one."""
+
+
+@entry
+def page(documents: Shown | Sequence[Shown], output: str | Path | None = None) -> str:
+    """Documents as one HTML page: the recommendation, charts, a timeline of the step, machines, sources.
+
+    Args:
+        documents: One or several: plans, an offer, a study, shares of images, a comparison, a validation, the
+            collectives of a plan (`clusterwright comm show --json`), or files of them.
+        output: File to write.
+
+    Raises:
+        WrongQuestion: one cannot be read, or the libraries that draw are not installed (`clusterwright[report]`).
+        Inconsistent: its figures contradict each other.
+
+    >>> from planner import estimate
+    >>> html = page(estimate("llama3-8b", "dgx-h100:1", tp=8))  # doctest: +SKIP
+    """
+    return written(documents if isinstance(documents, list | tuple) else [cast(Shown, documents)], output)
+
+
+def written(documents: Sequence[Shown], output: str | Path | None) -> str:
+    """The same of several, for the command line: its messages are in the words of flags."""
+    if not documents:
+        raise WrongQuestion("documents: nothing to show; name at least one")
+    text = report.page([_shown(each) for each in documents])
+    if output is not None:
+        writing.write(Path(output).expanduser(), text, replace=True)
+    return text
+
+
+def _shown(source: Shown) -> report.Content:
+    """What is to be seen of a document, which is checked first."""
+    if isinstance(source, str | Path):
+        origin, found = Path(source).name, report.file(Path(source).expanduser())
+    elif isinstance(source, Comparison | Report):
+        origin, found = source.title(), report.parsed(json.loads(source.to_json()), source.title())
+    else:
+        origin, found = source.kind, source
+    if isinstance(found, report.Content):
+        return found
+    plan_sources.warn_of_changes(found, origin)
+    plan_sources.consistent(found)
+    return report.shown(found, origin)

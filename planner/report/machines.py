@@ -1,0 +1,131 @@
+"""The cluster, drawn: nodes, accelerators and networks, and which stage of the pipeline each accelerator holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, repeat
+
+from planner.base.units import format_bytes
+from planner.report.blocks import Box, Caption, Drawing, Section, TextTable, Wire
+from planner.report.charts import PALETTE
+from planner.schema.plan import Plan
+
+CELL, GAP = 17.0, 3.0
+"""Pixels of an accelerator, and between two."""
+MOST_NODES = 66
+"""Of a pool that are drawn; the others look like them."""
+WIDTH = 1120.0
+MARGIN = 14.0
+LINE = 18.0
+Frame = tuple[float, float, float, float]
+"""Left, top, width, height."""
+
+
+def section(plan: Plan) -> Section:
+    """All pools, their nodes and their networks."""
+    top, boxes, wires, texts = 0.0, list[Box](), list[Wire](), list[Caption]()
+    held = [_stages(plan, index) for index in range(len(plan.cluster.pools))]
+    names = [what for what in dict.fromkeys(chain.from_iterable(held)) if what]
+    colours = {what: place % len(PALETTE) for place, what in enumerate(names)}
+    for index in range(len(plan.cluster.pools)):
+        more, below = _pool(plan, index, held[index], colours, top)
+        boxes += more[0]
+        wires += more[1]
+        texts += more[2]
+        top = below
+    title = "Machines, and what runs where"
+    what = "group and stage" if plan.parallelism.groups else "pipeline stage"
+    summary = f"Each square is an accelerator; its number is the {what} that it holds."
+    rows = [row for index in range(len(held)) for row in _counted(plan, index, held[index])]
+    table = TextTable(title, ("pool", "holds", "accelerators"), rows)
+    return Section("Cluster", (Drawing(title, summary, WIDTH, top, boxes, wires, texts, table),))
+
+
+def _stages(plan: Plan, pool: int) -> list[str]:
+    """What each accelerator of a pool holds, in the order of ranks; empty texts: nothing."""
+    p, each = plan.parallelism, plan.cluster.pools[pool]
+    size = each.count * each.accelerators_per_node
+    if p.groups:
+        found = chain.from_iterable(
+            repeat(f"{g}.{s}", group.copies * group.width * stage.tp * stage.cp)
+            for g, group in enumerate(p.groups, 1)
+            for s, stage in enumerate(group.stages)
+            if stage.pool == pool
+        )
+        names = list(found)
+    else:
+        inner = p.tp * p.cp * (p.dp if p.rank_order.endswith("dp-pp") else 1)
+        names = [str(rank // inner % p.pp) for rank in range(p.tp * p.cp * p.dp * p.pp)]
+    return (names + [""] * size)[:size]
+
+
+def _counted(plan: Plan, pool: int, held: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    name = f"{plan.cluster.pools[pool].count} x {plan.cluster.pools[pool].node}"
+    for what, count in Counter(held).items():
+        stage = f"group {what.replace('.', ', stage ')}" if "." in what else f"stage {what}"
+        yield name, stage if what else "nothing", f"{count:,}"
+
+
+def _pool(
+    plan: Plan, index: int, held: Sequence[str], colours: Mapping[str, int], top: float
+) -> tuple[tuple[list[Box], list[Wire], list[Caption]], float]:
+    """Boxes, wires and texts of a pool below `top`, and where it ends."""
+    pool = plan.cluster.pools[index]
+    each = pool.accelerators_per_node
+    columns = min(each, 4) if each <= 8 else 8
+    wide = columns * (CELL + GAP) + GAP
+    high = -(-each // columns) * (CELL + GAP) + GAP
+    across = max(1, int((WIDTH - 2 * MARGIN) // (wide + MARGIN)))
+    drawn = min(pool.count, MOST_NODES)
+    boxes, wires = list[Box](), list[Wire]()
+    texts = [Caption(MARGIN, top + LINE, _named(plan, index)), Caption(MARGIN, top + 2 * LINE, _network(plan, index))]
+    left, y = MARGIN, top + 3 * LINE
+    for row in range(-(-drawn // across)):
+        nodes = range(row * across, min((row + 1) * across, drawn))
+        wires.append(Wire(left, y, left + (len(nodes) - 0.5) * (wide + MARGIN), y))
+        for place, node in enumerate(nodes):
+            x = left + place * (wide + MARGIN)
+            wires.append(Wire(x + wide / 2, y, x + wide / 2, y + 8))
+            own = held[node * each : (node + 1) * each]
+            boxes += _node((pool.node, node), own, colours, (x, y + 8, wide, high), columns)
+        y += high + 8 + MARGIN
+    wires.append(Wire(left, top + 3 * LINE, left, y - high - 8 - MARGIN))
+    if drawn < pool.count:
+        texts.append(Caption(MARGIN, y + 4, f"and {pool.count - drawn:,} more nodes like these"))
+        y += LINE
+    return (boxes, wires, texts), y + MARGIN / 2
+
+
+def _node(
+    node: tuple[str, int], held: Sequence[str], colours: Mapping[str, int], frame: Frame, columns: int
+) -> Iterator[Box]:
+    (name, number), (x, y, wide, high) = node, frame
+    yield Box(x, y, wide, high, title=f"{name}, node {number}")
+    for place, what in enumerate(held):
+        left, top = x + GAP + place % columns * (CELL + GAP), y + GAP + place // columns * (CELL + GAP)
+        title = f"accelerator {place} of node {number}: {'stage ' + what if what else 'nothing'}"
+        yield Box(left, top, CELL, CELL, title=title, colour=colours.get(what), text=what)
+
+
+def _named(plan: Plan, index: int) -> str:
+    pool = plan.cluster.pools[index]
+    inside = "" if pool.scaleup_bytes_per_s is None else f", {_rate(pool.scaleup_bytes_per_s)} inside a node"
+    has = format_bytes(pool.accelerator_memory_bytes)
+    return f"{pool.count} x {pool.node}: {pool.accelerators_per_node} x {pool.accelerator} ({has}){inside}"
+
+
+def _network(plan: Plan, index: int) -> str:
+    pool, fabric = plan.cluster.pools[index], plan.cluster.fabric
+    if pool.count == 1 and len(plan.cluster.pools) == 1:
+        return "one node: no network between nodes"
+    ports = f"{pool.nics_per_node} x {_rate(pool.nic_bytes_per_s or fabric.nic_bytes_per_s)} a node"
+    shape = f"{fabric.topology}" + (f" {fabric.oversubscription:g}:1" if fabric.oversubscription != 1.0 else "")
+    links = [link for link in plan.cluster.links if index in link.pools]
+    other = "".join(f"; to pool {max(set(k.pools) - {index}, default=index) + 1}: {_rate(k.bytes_per_s)} a node"
+                    for k in links)  # fmt: skip
+    return f"{pool.network or fabric.id}, {shape}, {ports}{other}"
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e9:,.4g} GB/s"

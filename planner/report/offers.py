@@ -1,0 +1,178 @@
+"""The page of an offer: what to buy or rent, when each job runs, what is paid in each year."""
+
+from __future__ import annotations
+
+from planner.base.units import format_percent, format_power, format_usd
+from planner.report import charts, plans, recommendation, steps
+from planner.report.blocks import Chart, Content, Lines, Section, TextTable
+from planner.schema.plan import Plan
+from planner.schema.procurement import Alternative, Procurement
+
+
+def of_offer(found: Procurement, origin: str) -> Content:
+    """Alternatives, and the first of them in full."""
+    best = found.alternatives[0]
+    return Content(
+        f"Offer: {found.question.name}",
+        origin,
+        [
+            Section("Recommendation", (_best(found, best), _machines(best))),
+            Section("Calendar", (_calendar(best), _jobs(best))),
+            Section("Cash flow", (_years(best), _bill(best))),
+            *_alternatives(found),
+            *_values(found),
+            *(_job_plan(job.name, steps.section((job.plan,), job.plan), job.plan) for job in best.workloads),
+            Section("Sources and assumptions", (_about(found), plans.assumed(found.assumptions))),
+        ],
+    )
+
+
+def _best(found: Procurement, best: Alternative) -> Lines:
+    cost, o = best.cost, found.optimality
+    lines = [
+        ("What", best.what.split("; ")),
+        ("Cost", [f"{format_usd(cost.total_usd)} in all, of which {format_usd(cost.capital_usd)} capital"]),
+        ("Done", [f"day {best.done_day:,.0f} of {found.question.horizon_days:,.0f}"]),
+        ("Power", [f"{format_power(best.power_w)}, {best.racks:,.0f} racks"] if best.power_w else []),
+        ("Carbon", [f"{best.carbon_kg / 1000.0:,.1f} t"]),
+        ("Limited by", list(found.binding)),
+        (
+            "Optimality",
+            [f"within {format_percent(o.gap, 2)}, {o.method}, {o.columns:,} plans of jobs on pools"],
+        ),
+        ("Old prices", list(found.stale_prices)),
+    ]
+    return Lines([each for each in lines if each[1]])
+
+
+def _machines(best: Alternative) -> TextTable:
+    rows = [
+        (
+            pool.id,
+            pool.way,
+            f"{pool.copies * pool.count:,} + {pool.spares:,} spare" if pool.spares else f"{pool.copies * pool.count:,}",
+            f"{pool.accelerators:,}",
+            f"{pool.start_day:,.0f}",
+            format_percent(pool.utilisation, 0),
+            pool.price_date,
+        )
+        for pool in best.pools
+    ]
+    headers = ("pool", "way", "nodes", "accelerators", "from day", "in use", "price of")
+    return TextTable("Machines", headers, rows)
+
+
+def _calendar(best: Alternative) -> Chart:
+    values = [
+        {
+            "row": span.pool + (f", copy {span.copy}" if span.copy else ""),
+            "part": job.name,
+            "start": span.start_day,
+            "end": span.end_day,
+            "text": f"day {span.start_day:,.1f} to {span.end_day:,.1f}",
+        }
+        for job in best.workloads
+        for span in job.schedule
+    ]
+    rows = list(dict.fromkeys(str(each["row"]) for each in values))
+    table = TextTable(
+        "Calendar", ("pool", "job", "days"), [(str(v["row"]), str(v["part"]), str(v["text"])) for v in values]
+    )
+    spec = charts.spans(values, "day", charts.parts_of(values), rows)
+    return Chart("Which job runs where, and when", "Days from the start of the question's horizon.", spec, table)
+
+
+def _jobs(best: Alternative) -> TextTable:
+    rows = [
+        (
+            job.name,
+            job.model,
+            f"{job.finish_day:,.1f}",
+            f"{job.finish_low:,.1f} to {job.finish_high:,.1f}",
+            f"{job.deadline_day:,.0f}",
+            ", ".join(job.pools),
+        )
+        for job in best.workloads
+    ]
+    return TextTable("Jobs", ("job", "model", "done on day", "80 % interval", "deadline", "on"), rows)
+
+
+def _years(best: Alternative) -> Chart:
+    parts = ("capital", "rental", "running")
+    values = [
+        {"row": f"year {y.year}", "part": part, "value": usd / 1e6, "text": format_usd(usd)}
+        for y in best.cost.by_year
+        for part in parts
+        if (usd := getattr(y, f"{part}_usd"))
+    ]
+    rows = [
+        (f"{y.year}", *(format_usd(usd) for usd in (y.capital_usd, y.rental_usd, y.running_usd, y.total_usd)))
+        for y in best.cost.by_year
+    ]
+    table = TextTable("Cash flow", ("year", *parts, "total"), rows)
+    return Chart("Cash by year", "All that is paid.", charts.columns(values, "million USD", parts), table)
+
+
+def _bill(best: Alternative) -> TextTable:
+    rows = [
+        (f"{x.item} ({x.pool})" if x.pool else x.item, x.kind, f"{x.count:,.6g} {x.unit}", format_usd(x.unit_price_usd),
+         format_usd(x.usd), f"{x.source}, {x.date}" if x.date else x.source)
+        for x in best.bill_of_materials
+    ]  # fmt: skip
+    return TextTable("Bill of materials", ("item", "kind", "count", "price of one", "total", "source"), rows)
+
+
+def _alternatives(found: Procurement) -> list[Section]:
+    if len(found.alternatives) < 2:
+        return []
+    each = found.alternatives
+    kinds = list(dict.fromkeys(kind for a in each for kind, usd in a.cost.by_kind.items() if usd))
+    values = [
+        {"row": f"#{a.rank}", "part": kind, "value": usd / 1e6, "text": format_usd(usd)}
+        for a in each
+        for kind, usd in a.cost.by_kind.items()
+        if usd
+    ]
+    rows = [
+        (f"#{a.rank}", a.what, format_usd(a.cost.total_usd), f"{a.done_day:,.0f}", format_power(a.power_w))
+        for a in each
+    ]
+    table = TextTable("Alternatives", ("rank", "what", "cost", "done on day", "power"), rows)
+    title = "What each alternative costs, by kind"
+    chart = Chart(title, "Cash over the horizon.", charts.bars(values, "million USD", kinds), table)
+    return [Section("Alternatives", (chart, table))]
+
+
+def _values(found: Procurement) -> list[Section]:
+    even = [
+        (b.buy, b.rent, f"${b.owned_usd_per_accelerator_hour:.2f}/h", f"${b.rented_usd_per_accelerator_hour:.2f}/h",
+         "never" if b.months is None else f"{b.months:,.1f}")
+        for b in found.break_even
+    ]  # fmt: skip
+    gains = [(v.limit, f"{v.step:,.6g} {v.unit}", f"{v.gain:,.4g} {v.gain_unit}") for v in found.marginal_values]
+    turned = [(f"x {s.prices:g}", f"{s.value:,.6g}", "yes" if s.same else "no", s.what) for s in found.sensitivity]
+    tables = [
+        TextTable("Buying against renting", ("buy", "rent", "owned", "rented", "months of use to break even"), even),
+        TextTable("What more of a limit brings", ("limit", "more", "gain"), gains),
+        TextTable("All prices of nodes changed", ("prices", "value", "same kinds", "what"), turned),
+    ]
+    known = [table for table in tables if table.rows]
+    return [Section("What would change the answer", known)] if known else []
+
+
+def _job_plan(name: str, part: Section, plan: Plan) -> Section:
+    configuration = ("Configuration", [recommendation.configuration(plan)])
+    lines = Lines([configuration, *recommendation.expected(plan)])
+    return Section(f"Job {name}", (lines, *part.blocks))
+
+
+def _about(found: Procurement) -> Lines:
+    q = found.question
+    limits = [f"{name}: {value:,.6g}" for name, value in q.limits.items()]
+    lines = [
+        ("Asked", [f"least {q.objective} over {q.horizon_days:,.0f} days, {q.charge}, prices as of {q.as_of}"]),
+        ("Limits", limits),
+        ("Made by", [f"clusterwright {found.generator.version}"]),
+        ("Inputs", [f"{origin}: {digest}" for origin, digest in found.generator.inputs.items()]),
+    ]
+    return Lines([each for each in lines if each[1]])

@@ -1,0 +1,182 @@
+"""Pages of shares of images, and of what ``--json`` prints: a comparison, a validation, a list of collectives."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from planner.base.errors import WrongQuestion
+from planner.base.units import format_bytes, format_count, format_percent, format_seconds, format_usd
+from planner.report import charts, plans, printed
+from planner.report.blocks import Chart, Content, Lines, Section, TextTable
+from planner.report.quantities import seconds
+from planner.schema.images import ImagePlan
+
+
+def of_images(found: ImagePlan, origin: str) -> Content:
+    """Images of each pool, and where the step goes."""
+    even = [] if found.even_step_s is None else [f"{seconds(found.even_step_s)} a step with the same share for all"]
+    lines = [
+        ("Speed", [f"{seconds(found.step_time_s)} a step, {format_count(found.images_per_s)} images/s"]),
+        ("Even", even),
+        ("Not used", list(found.left_out)),
+        ("Runtime", [f"{found.runtime} {found.release}, {found.precision}, batch {found.batch:,} images"]),
+    ]
+    shares = [
+        {"row": pool.name, "part": "images", "value": pool.images, "text": f"{pool.images:,} images"}
+        for pool in found.pools
+    ]
+    rows = [
+        (p.name, f"{p.accelerators:,} x {p.accelerator}", f"{p.images:,}", f"{p.fewest:,} to {p.most:,}",
+         f"{format_bytes(p.memory_bytes)} of {format_bytes(p.capacity_bytes)}")
+        for p in found.pools
+    ]  # fmt: skip
+    table = TextTable("Shares of the batch", ("pool", "accelerators", "images", "of each", "memory"), rows)
+    chart = Chart("Images of a step", "Of each pool.", charts.bars(shares, "images", ["images"]), table)
+    return Content(
+        found.title(),
+        origin,
+        [
+            Section("Recommendation", (Lines([each for each in lines if each[1]]), table)),
+            Section("Shares", (chart, _causes(found.breakdown))),
+            Section("Assumptions", (plans.assumed(found.assumptions),)),
+        ],
+    )
+
+
+def _causes(breakdown: Mapping[str, float]) -> Chart:
+    values = [{"row": cause, "part": "time", "value": t, "text": seconds(t)} for cause, t in breakdown.items()]
+    table = TextTable("A step, by cause", ("cause", "time"), [(cause, seconds(t)) for cause, t in breakdown.items()])
+    return Chart("A step, by cause", "Of the slowest accelerator.", charts.bars(values, "seconds", ["time"]), table)
+
+
+def of_comparison(found: printed.Compared, origin: str) -> Content:
+    """Where two plans differ, and what the second gains."""
+    more = "more" if found.tokens >= 1 else "fewer"
+    gain = [f"{format_percent(abs(found.tokens - 1.0))} {more} tokens per second, {found.days:+,.1f} days"]
+    if found.usd is not None:
+        gain.append(f"{format_usd(abs(found.usd))} {'saved' if found.usd <= 0 else 'more'}")
+    sure = "their 80 % intervals lie apart" if found.distinguishable else "the prediction cannot distinguish the two"
+    lines = [("Gain", gain), ("Confidence", [sure]), ("Different questions", list(found.questions))]
+    table = TextTable("Where they differ", ("axis", "first", "second"), found.differing)
+    top = Section("Gain of the second plan", (Lines([each for each in lines if each[1]]), table))
+    return Content("Two plans compared", origin, [top])
+
+
+def of_communication(found: printed.Collectives, origin: str) -> Content:
+    """Every kind of call of a step, and what of it shows."""
+    name = [f"{c.op} ({c.group}, {c.ranks:,} ranks)" for c in found.calls]
+    values = [
+        {"row": row, "part": part, "value": took, "text": format_seconds(took)}
+        for row, c in zip(name, found.calls, strict=True)
+        for part, took in (("exposed", c.exposed_s), ("hidden behind compute", max(c.alone_s - c.exposed_s, 0.0)))
+        if took
+    ]
+    rows = [
+        (
+            row,
+            format_bytes(c.bytes),
+            f"{c.count:,.0f}",
+            format_seconds(c.alone_s),
+            format_seconds(c.exposed_s),
+            c.choice,
+        )
+        for row, c in zip(name, found.calls, strict=True)
+    ]
+    table = TextTable("Collectives of a step", ("call", "size", "calls", "alone", "exposed", "choice"), rows)
+    spec = charts.bars(values, "seconds", ["exposed", "hidden behind compute"])
+    chart = Chart("Time of all calls of a step", f"A step takes {seconds(found.step_time_s)}.", spec, table)
+    return Content("Communication of a step", origin, [Section("Collectives", (chart, table))])
+
+
+def of_validation(found: printed.Validation, origin: str) -> Content:
+    """Errors by group; :func:`of_runs` shows every run."""
+    known = [group for group in found.groups if group.covered and group.mape is not None]
+    ranked = sorted(known, key=lambda group: -group.covered)
+    values = [
+        {
+            "row": g.name,
+            "part": "error",
+            "value": 100 * (g.mape or 0.0),
+            "text": f"{_share(g.mape)}, {g.covered:,} runs",
+        }
+        for g in ranked
+    ]
+    rows = [
+        (g.name, f"{g.n:,}", f"{g.covered:,}", _share(g.mape), _share(g.median_ape), _share(g.bias),
+         _share(g.interval80_coverage))
+        for g in (found.overall, *ranked)
+    ]  # fmt: skip
+    headers = (found.by, "runs", "covered", "mean error", "median", "bias", "in 80 % interval")
+    table = TextTable("Errors", headers, [("all", *rows[0][1:]), *rows[1:]])
+    o = found.overall
+    lines = Lines([
+        ("Error", [f"{_share(o.mape)} on average, {_share(o.median_ape)} median, over {o.covered:,} of {o.n:,} runs"]),
+        ("Intervals", [f"{_share(o.interval80_coverage)} of the runs lie in their 80 % interval"]),
+    ])  # fmt: skip
+    chart = Chart("Mean error of the step time", f"By {found.by}.", charts.bars(values, "%", ["error"]), table)
+    return Content("Predictions against measured runs", origin, [Section("Accuracy", (lines, chart))])
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else format_percent(value)
+
+
+def of_runs(path: Path) -> Content:
+    """Every run of the CSV that ``validate -o`` writes, predicted against measured.
+
+    Raises:
+        WrongQuestion: it has no such columns, or no run with both.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            read = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise WrongQuestion(f"{path}: {getattr(error, 'strerror', None) or 'not a CSV'}") from None
+    runs = [run for run in (_run(each) for each in read) if run]
+    if not runs:
+        raise WrongQuestion(
+            f"{path}: no row with measured_s and predicted_s "
+            "(clusterwright validate RUNS.csv -o per-run.csv writes such)"
+        )
+    ends = [figure for run in runs for figure in (run.measured, run.predicted)]
+    near = sum(abs(run.predicted / run.measured - 1.0) <= NEAR for run in runs) / len(runs)
+    share = f"{format_percent(near, 0)} are within {format_percent(NEAR, 0)}"
+    summary = f"{len(runs):,} runs; {share}. On the line both are equal."
+    worst = sorted(runs, key=lambda run: -abs(math.log(run.predicted / run.measured)))[:MOST_ROWS]
+    rows = [(r.label, seconds(r.measured), seconds(r.predicted)) for r in worst]
+    table = TextTable(f"The {len(rows):,} runs that are furthest off", ("run", "measured", "predicted"), rows)
+    chart = Chart(
+        "Step times", summary, charts.against([asdict(run) for run in runs], "s", min(ends), max(ends)), table
+    )
+    return Content("Predicted against measured", path.name, [Section("Runs", (chart,))])
+
+
+NEAR = 0.1
+MOST_ROWS = 50
+"""Of a table of runs; the file has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPoint:
+    """A measured run and its prediction; seconds."""
+
+    label: str
+    measured: float
+    predicted: float
+    text: str
+
+
+def _run(row: Mapping[str, str | None]) -> RunPoint | None:
+    try:
+        measured, predicted = float(row.get("measured_s") or 0), float(row.get("predicted_s") or 0)
+    except ValueError:
+        return None
+    if not (0.0 < measured < math.inf and 0.0 < predicted < math.inf):
+        return None
+    label = " ".join(filter(None, (row.get("source"), row.get("model"), row.get("id"))))
+    text = f"{seconds(measured)} measured, {seconds(predicted)} predicted"
+    return RunPoint(label, measured, predicted, text)

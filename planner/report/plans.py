@@ -1,0 +1,232 @@
+"""The page of plans: what to run, what else there is, where time and memory go, machines, sources and assumptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from planner.base.units import format_bytes, format_count, format_percent, format_power, format_usd
+from planner.report import charts, machines, memory, recommendation, steps
+from planner.report.blocks import Block, Chart, Content, Lines, Section, Sliders, TextTable
+from planner.report.quantities import days, seconds
+from planner.schema.plan import Assumption, OlderRelease, Plan, PlanSet, PriceUsed
+
+AXES = {
+    "days": "days",
+    "usd": "cost (USD)",
+    "gib": "memory (GiB)",
+    "mwh": "energy (MWh)",
+    "accelerators": "accelerators",
+}
+"""What points are placed by; on one cluster, where days are dollars, memory before cost."""
+
+
+def of_set(found: PlanSet, origin: str) -> Content:
+    """A set of ranked plans."""
+    plan = found.plan_to_run
+    return Content(
+        _title(plan),
+        origin,
+        [
+            Section("Recommendation", (Lines([*recommendation.lines(found)]), linear(plan))),
+            _choice(found),
+            steps.section(found.plans[:8], plan),
+            memory.section(plan),
+            *_reasons(found),
+            machines.section(plan),
+            *_contingency(found),
+            sources(plan),
+        ],
+    )
+
+
+def of_plan(plan: Plan, origin: str) -> Content:
+    """One plan by itself."""
+    lines = [("Configuration", [recommendation.configuration(plan)]), *recommendation.expected(plan)]
+    top = Section("Plan", (Lines(lines), linear(plan)))
+    parts = [steps.section((plan,), plan), memory.section(plan), machines.section(plan), sources(plan)]
+    return Content(_title(plan), origin, [top, *parts])
+
+
+def _title(plan: Plan) -> str:
+    return f"{plan.workload.name} on {_machines(plan)}"
+
+
+def _machines(plan: Plan) -> str:
+    return " + ".join(f"{pool.count} × {pool.node}" for pool in plan.cluster.pools)
+
+
+def linear(plan: Plan) -> Sliders:
+    """Days and dollars, which are in proportion to tokens and price."""
+    hour = plan.money.usd_per_hour
+    each = None if hour is None else hour / plan.cluster.accelerators
+    return Sliders(plan.workload.tokens, plan.money.days, each, plan.cluster.accelerators)
+
+
+# ---- what else there is ----------------------------------------------------------------------------------------------
+
+
+def _choice(found: PlanSet) -> Section:
+    """Every plan as a row and a point; points of the front that are no plan of the set, too."""
+    plans = found.plans
+    ids = [f"plan-{plan.rank}" for plan in plans]
+    headers = ("plan", "machines", "configuration", "step", "tokens/s", "MFU", "memory", "days", "cost", "power")
+    table = TextTable("Plans, best first", headers, [_row(plan) for plan in plans], ids)
+    if len(plans) + len(found.front) < 2:
+        return Section("Plans", (table,))
+    values = [*_front(found), *(_point(plan, found) for plan in plans)]
+    axes = _axes(values)
+    if not axes:
+        return Section("Plans", (table,))
+    summary = "Lower is better on each axis. A plan chosen here or in the table is marked in both."
+    spec = charts.points(values, axes, ("recommended", "plan", "front"))
+    return Section("Plans", (table, Chart("Trade-offs", summary, spec, _points_table(values, axes))))
+
+
+def _axes(values: Sequence[Mapping[str, object]]) -> dict[str, str]:
+    """Those in which the points differ."""
+    several = len({each.get("accelerators") for each in values}) > 1
+    order = list(AXES) if several else ["days", "gib", "usd", "mwh"]
+    return {name: AXES[name] for name in order if len({each.get(name) for each in values} - {None}) > 1}
+
+
+def _row(plan: Plan) -> tuple[str, ...]:
+    found, money, power = plan.prediction, plan.money, plan.energy.power_w
+    return (
+        f"#{plan.rank}",
+        _machines(plan),
+        recommendation.configuration(plan),
+        seconds(found.step_time_s),
+        format_count(found.tokens_per_s),
+        format_percent(found.mfu),
+        format_bytes(found.memory.total_bytes),
+        days(money.days),
+        "–" if money.usd_total is None else format_usd(money.usd_total),
+        "–" if power is None else format_power(power),
+    )
+
+
+def _texts(figures: dict[str, float | None]) -> dict[str, object]:
+    """Figures, and each as read."""
+    write: dict[str, Callable[[float], str]] = {
+        "days": days,
+        "usd": format_usd,
+        "gib": lambda v: f"{v:.1f} GiB",
+        "mwh": lambda v: f"{v:,.1f} MWh",
+        "accelerators": lambda v: f"{v:,.0f}",
+    }
+    known = {name: value for name, value in figures.items() if value is not None}
+    return {**known, **{f"{name}_text": write[name](value) for name, value in known.items()}}
+
+
+def _point(plan: Plan, found: PlanSet) -> dict[str, object]:
+    joules = plan.energy.energy_j
+    figures = {
+        "days": plan.money.days,
+        "usd": plan.money.usd_total,
+        "gib": plan.prediction.memory.total_bytes / memory.GIB,
+        "mwh": None if joules is None else joules / 3.6e9,
+        "accelerators": float(plan.cluster.accelerators),
+    }
+    kind = "recommended" if plan == found.plan_to_run else "plan"
+    return {"id": f"plan-{plan.rank}", "label": f"#{plan.rank}", "kind": kind, **_texts(figures)}
+
+
+def _front(found: PlanSet) -> list[dict[str, object]]:
+    return [
+        {
+            "id": f"front-{place}",
+            "label": point.label,
+            "kind": "front",
+            **_texts(
+                {
+                    "days": point.days,
+                    "usd": point.usd_total,
+                    "gib": point.memory_bytes / memory.GIB,
+                    "accelerators": float(point.accelerators),
+                }
+            ),
+        }
+        for place, point in enumerate(found.front)
+    ]
+
+
+def _points_table(values: Sequence[Mapping[str, object]], axes: Mapping[str, str]) -> TextTable:
+    rows = [(str(each["label"]), *(str(each.get(f"{name}_text", "–")) for name in axes)) for each in values]
+    return TextTable("Plans, and the Pareto front", ("plan", *axes.values()), rows)
+
+
+# ---- why -------------------------------------------------------------------------------------------------------------
+
+
+def _reasons(found: PlanSet) -> list[Section]:
+    about = found.reasons
+    lines = [("Other plans", about.why_not)]
+    blocks: list[Block] = [Lines([each for each in lines if each[1]])]
+    gains = [(name, gain) for name, gain in about.gains.items() if gain]
+    if gains:
+        values = [
+            {"row": name, "part": "faster", "value": -100 * gain, "text": f"{format_percent(-gain)} faster"}
+            for name, gain in gains
+        ]
+        table = TextTable(
+            "+10 % of a resource", ("resource", "step time"), [(n, f"{100 * g:+.1f} %") for n, g in gains]
+        )
+        summary = "How much shorter a step is where one resource is a tenth larger."
+        chart = Chart("Sensitivity (+10 %)", summary, charts.bars(values, "% faster", ["faster"]), table)
+        blocks.append(chart)
+    return [Section("Why", blocks)] if about.why_not or gains else []
+
+
+def _contingency(found: PlanSet) -> list[Section]:
+    if not found.contingency:
+        return []
+    rows = [
+        (
+            f"{each.lost_nodes:,}",
+            recommendation.configuration(each.plan),
+            seconds(each.plan.prediction.step_time_s),
+            seconds(each.reshard_s),
+        )
+        for each in found.contingency
+    ]
+    headers = ("nodes lost", "continues with", "step", "until it continues")
+    return [Section("When nodes are lost", (TextTable("Plans to continue with", headers, rows),))]
+
+
+# ---- sources ---------------------------------------------------------------------------------------------------------
+
+
+def sources(plan: Plan) -> Section:
+    """Prices, failures, power, versions, hashes of inputs, and every assumption."""
+    run, energy, interval = plan.money, plan.energy, plan.prediction.intervals.get("step_time_s")
+    prices = run.prices or ((run.price,) if run.price else ())
+    lines = [
+        ("Prices", [_price(each) for each in prices] or ["none in the catalog for these machines"]),
+        ("Failures", [f"goodput {format_percent(run.goodput.fraction)}: {run.goodput.basis}"]),
+        ("Power", [energy.basis]),
+        ("Interval", [interval.basis] if interval else []),
+        ("Runtime", [f"{plan.runtime.name} {plan.runtime.release}{_older(plan.runtime.older)}"]),
+        ("Made by", [f"clusterwright {plan.generator.version}"]),
+        ("Inputs", [f"{name}: {digest}" for name, digest in plan.generator.inputs.items()]),
+    ]
+    return Section(
+        "Sources and assumptions", (Lines([each for each in lines if any(each[1])]), assumed(plan.assumptions))
+    )
+
+
+def _price(price: PriceUsed) -> str:
+    parts = (price.node, price.basis, f"{format_usd(price.usd_per_hour)}/h", price.region, price.date, price.source)
+    return ", ".join(part for part in parts if part)
+
+
+def _older(older: OlderRelease | None) -> str:
+    if older is None:
+        return ""
+    missing = f" has no {', '.join(older.lacks)}" if older.lacks else ""
+    return f"; {older.release}{missing or ' takes ' + seconds(older.step_time_s or 0.0) + ' a step'}"
+
+
+def assumed(assumptions: Iterable[Assumption]) -> TextTable:
+    """What was not asked for, or not read in a source."""
+    rows: Sequence[tuple[str, str, str]] = [(each.what, each.why, each.flag) for each in assumptions]
+    return TextTable("Assumptions", ("what", "why", "change it with"), rows)

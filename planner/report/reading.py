@@ -1,0 +1,69 @@
+"""Files and answers to the documents of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from planner import document
+from planner.base.errors import WrongQuestion
+from planner.document.files import LARGEST_STUDY, json_file
+from planner.report import offers, others, plans, printed, studies
+from planner.report.blocks import Content
+from planner.schema.images import ImagePlan
+from planner.schema.plan import Plan, PlanSet
+from planner.schema.procurement import Procurement
+from planner.schema.study import StudyResult
+
+Kept = PlanSet | Plan | Procurement | StudyResult | ImagePlan
+"""What ``-o FILE`` writes."""
+
+
+def file(path: Path) -> Kept | Content:
+    """A document to be checked, or the page of what ``--json`` or ``validate -o`` wrote.
+
+    Raises:
+        WrongQuestion: it cannot be read, or is of another kind.
+    """
+    if path.suffix.lower() == ".csv":
+        return others.of_runs(path)
+    return parsed(json_file(path, LARGEST_STUDY), path.name)
+
+
+def parsed(data: object, origin: str) -> Kept | Content:
+    """The same of JSON types."""
+    kind = data.get("kind") if isinstance(data, Mapping) else None
+    return _printed(data, kind, origin) if kind in printed.KINDS else document.parse_document(data, origin)
+
+
+def _printed(data: object, kind: str, origin: str) -> Content:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        found = TypeAdapter(printed.KINDS[kind]).validate_python(data)
+    except ValidationError as error:
+        where = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3])
+        raise WrongQuestion(f"{origin}: {where}") from None
+    if isinstance(found, printed.Compared):
+        return others.of_comparison(found, origin)
+    if isinstance(found, printed.Validation):
+        return others.of_validation(found, origin)
+    assert isinstance(found, printed.Collectives)
+    return others.of_communication(found, origin)
+
+
+def shown(found: Kept, origin: str) -> Content:
+    """What a page shows of a document.
+
+    Raises:
+        WrongQuestion: there is nothing in it.
+    """
+    if (isinstance(found, PlanSet) and not found.plans) or (isinstance(found, Procurement) and not found.alternatives):
+        raise WrongQuestion(f"{origin}: nothing in it to show")
+    if isinstance(found, PlanSet):
+        return plans.of_set(found, origin)
+    if isinstance(found, Plan):
+        return plans.of_plan(found, origin)
+    if isinstance(found, Procurement):
+        return offers.of_offer(found, origin)
+    return others.of_images(found, origin) if isinstance(found, ImagePlan) else studies.of_study(found, origin)

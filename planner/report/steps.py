@@ -1,0 +1,172 @@
+"""Where the time of a step goes, and when: causes, and the pipeline's timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from planner.base.units import format_percent, format_seconds
+from planner.report import charts, schedule
+from planner.report.blocks import Block, Chart, Lines, Section, TextTable
+from planner.report.quantities import seconds
+from planner.schema.plan import Group, Plan
+
+FAMILIES = {
+    "compute": ("matrix", "attention", "vector", "logits", "embedding", "convolution", "router"),
+    "communication": ("tp", "cp", "ep", "p2p", "dp", "mp", "all-to-all"),
+    "recomputation": ("recompute",),
+    "update": ("optimizer", "offload"),
+    "waiting": ("bubble", "jitter", "imbalance", "waiting", "straggler"),
+}
+"""Kind of a cause -> causes as :mod:`planner.cost.evaluate` names them; all others are "other"."""
+KINDS = [*FAMILIES, "other"]
+OVER_PASSES = {"bubble", "dp", "optimizer", "offload", "p2p", "jitter"}
+"""Causes that are no part of a micro-batch's passes through a stage."""
+FORWARD = 1.0 / 3.0
+"""Of the arithmetic of a micro-batch: its backward pass multiplies twice as much (Narayanan et al. 2021)."""
+PARTS = ("forward", "exchanges", "backward", "update")
+"""Of a timeline."""
+MOST_BLOCKS = 1600
+"""Of a timeline: what a reader can still make out, and a browser draws at once."""
+
+
+def kind(cause: str) -> str:
+    """Which kind of time a cause is."""
+    return next((name for name, causes in FAMILIES.items() if cause in causes), "other")
+
+
+def section(plans: Sequence[Plan], chosen: Plan) -> Section:
+    """Causes of the chosen plan's step, those of all plans by kind, and one step's timeline."""
+    blocks: list[Block] = [_causes(chosen)]
+    if len(plans) > 1:
+        blocks.append(_compared(plans))
+    return Section("Where the time goes", (*blocks, *_timelines(chosen)))
+
+
+def _causes(plan: Plan) -> Chart:
+    total = sum(plan.prediction.breakdown.values())
+    causes = sorted(plan.prediction.breakdown.items(), key=lambda each: -each[1])
+    rows = [(cause, kind(cause), seconds(took), format_percent(took / total)) for cause, took in causes]
+    values = [
+        {"row": row[0], "part": row[1], "value": took, "text": f"{row[2]}, {row[3]}"}
+        for row, (_, took) in zip(rows, causes, strict=True)
+    ]
+    largest = f"{rows[0][0]} takes {rows[0][3]}" if rows else "nothing"
+    title = f"A step of plan #{plan.rank}, by cause"
+    table = TextTable(title, ("cause", "kind", "time", "share"), rows)
+    return Chart(title, f"Of {seconds(total)}, {largest}.", charts.bars(values, "seconds", KINDS), table)
+
+
+def _compared(plans: Sequence[Plan]) -> Chart:
+    values, rows = [], []
+    for plan in plans:
+        sums = {name: sum(t for c, t in plan.prediction.breakdown.items() if kind(c) == name) for name in KINDS}
+        values += [
+            {"row": f"#{plan.rank}", "part": name, "value": took, "text": seconds(took)}
+            for name, took in sums.items()
+            if took
+        ]
+        rows.append((f"#{plan.rank}", *(seconds(sums[name]) for name in KINDS)))
+    summary = "What each plan saves in one place it spends in another."
+    table = TextTable("Steps of all plans, by kind", ("plan", *KINDS), rows)
+    return Chart("Steps of all plans, by kind of time", summary, charts.bars(values, "seconds", KINDS), table)
+
+
+# ---- timeline --------------------------------------------------------------------------------------------------------
+
+
+def _timelines(plan: Plan) -> Iterator[Block]:
+    if plan.parallelism.groups:
+        for number, group in enumerate(plan.parallelism.groups, 1):
+            if len(group.stages) > 1:
+                yield _of_group(plan, number, group)
+    elif plan.parallelism.pp > 1:
+        yield _of_plan(plan)
+    else:
+        text = f"no pipeline: every replica works on {plan.batch.accumulation:,} micro-batches in turn"
+        yield Lines((("Timeline", (text,)),))
+
+
+def _of_plan(plan: Plan) -> Block:
+    """Every stage takes as long: what of the step is passes, over the micro-batches."""
+    p, causes = plan.parallelism, plan.prediction.breakdown
+    count = max(plan.batch.accumulation, 1)
+    inside = {cause: took / count for cause, took in causes.items() if cause not in OVER_PASSES}
+    again = inside.get("recompute", 0.0)
+    each = sum(inside.values())
+    sent = sum(inside.get(cause, 0.0) for cause in FAMILIES["communication"]) / each if each else 0.0
+    ahead = (each - again) * FORWARD
+    chunks = p.vpp if p.schedule == "interleaved-1f1b" else 1
+    transfer = causes.get("p2p", 0.0) / count / (2 * chunks)
+    after = causes.get("dp", 0.0) + causes.get("optimizer", 0.0)
+    return _drawn(
+        f"One step of plan #{plan.rank} through its {p.pp} stages ({p.schedule})",
+        [f"stage {index}" for index in range(p.pp)],
+        [ahead] * p.pp,
+        [each - ahead] * p.pp,
+        (count, chunks, transfer, after, sent),
+    )
+
+
+def _of_group(plan: Plan, number: int, group: Group) -> Block:
+    """The stages of a group take what the plan states for each."""
+    pools = plan.cluster.pools
+    names = [f"stage {index}: {pools[stage.pool].accelerator}" for index, stage in enumerate(group.stages)]
+    ahead = [stage.time_s * FORWARD for stage in group.stages]
+    back = [stage.time_s * (1.0 - FORWARD) for stage in group.stages]
+    after = plan.prediction.breakdown.get("dp", 0.0) + plan.prediction.breakdown.get("optimizer", 0.0)
+    title = f"One step of group {number}, {len(names)} stages"
+    return _drawn(title, names, ahead, back, (group.micro_batches, 1, 0.0, after, 0.0))
+
+
+def _drawn(
+    title: str,
+    names: Sequence[str],
+    ahead: Sequence[float],
+    back: Sequence[float],
+    rest: tuple[int, int, float, float, float],
+) -> Block:
+    """`rest`: micro-batches, chunks, seconds of a transfer, of reductions with the update, the share of exchanges."""
+    count, chunks, transfer, after, sent = rest
+    stages = len(names)
+    shown = _shown(count, stages, chunks)
+    if not shown:
+        return Lines((("Timeline", (f"{stages} stages of {chunks} chunks are too many to draw",)),))
+    works = schedule.run(ahead, back, shown, chunks=chunks, transfer=transfer)
+    end = max(work.end for work in works)
+    values = [value for work in works for value in _spans(work, names, chunks, sent)]
+    if after > 0.0:
+        text = f"{seconds(after)}: gradients reduced, weights updated"
+        values += [{"row": n, "part": "update", "start": end, "end": end + after, "text": text} for n in names]
+    few = (
+        f" {shown} of its {count:,} micro-batches are drawn; what is left out in the middle repeats."
+        if shown < count
+        else ""
+    )
+    summary = f"Gaps are the bubble.{few if shown < count else ''} A third of a pass's arithmetic is taken as forward."
+    table = TextTable(
+        title, ("stage", "works", "waits", "bubble"), [_idle(works, i, n, end) for i, n in enumerate(names)]
+    )
+    return Chart(title, summary, charts.spans(values, "seconds", PARTS, names), table)
+
+
+def _shown(count: int, stages: int, chunks: int) -> int:
+    """Micro-batches to draw; 0 where not even one for each stage can be."""
+    most = MOST_BLOCKS // (2 * stages * chunks)
+    if chunks == 1:
+        return min(count, max(most, 0), 8 * stages)
+    return min(count - count % stages, most - most % stages, 4 * stages)
+
+
+def _spans(work: schedule.Work, names: Sequence[str], chunks: int, sent: float) -> Iterator[dict[str, object]]:
+    """A pass, and its exchanges, which happen all along, as its last share."""
+    which = f"micro-batch {work.micro_batch}" + (f", chunk {work.chunk}" if chunks > 1 else "")
+    cut = work.end - sent * (work.end - work.start)
+    row = names[work.stage]
+    yield {"row": row, "part": work.kind, "start": work.start, "end": cut, "text": which}
+    if sent > 0.01:
+        yield {"row": row, "part": "exchanges", "start": cut, "end": work.end, "text": f"{which}, not overlapped"}
+
+
+def _idle(works: Sequence[schedule.Work], stage: int, name: str, end: float) -> tuple[str, ...]:
+    busy = sum(work.end - work.start for work in works if work.stage == stage)
+    return name, format_seconds(busy), format_seconds(end - busy), format_percent(1.0 - busy / end)

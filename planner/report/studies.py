@@ -1,0 +1,125 @@
+"""The page of a design study: every point that was tried, the front, and what matters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from planner.base.units import format_percent
+from planner.report import charts, plans
+from planner.report.blocks import Block, Chart, Content, Lines, Section, TextTable
+from planner.schema.study import UNITS, StudyResult, Trial, Value
+
+MOST_POINTS = 3000
+"""That are drawn, the front among them; every point is in the document."""
+MOST_LISTED = 200
+"""That stand in the table."""
+
+
+def of_study(found: StudyResult, origin: str) -> Content:
+    """The best points, all points as a scatter, what explains their differences."""
+    s = found.search
+    how = f"{s.tried:,} of {s.outer_points:,} points, {s.method}; {s.feasible:,} feasible"
+    best = [(f"Best by {_objective(found, place)}", [_axes(point.axes), _figures(point.objectives, found)])
+            for place, point in enumerate(found.best)]  # fmt: skip
+    return Content(
+        f"Design study: {found.question.name}",
+        origin,
+        [
+            Section("Recommendation", (Lines([*best, ("Search", [how])]),)),
+            Section("Points", (_scatter(found), _front(found))),
+            *_matters(found),
+            Section("Sources and assumptions", (_about(found), plans.assumed(found.assumptions))),
+        ],
+    )
+
+
+def _objective(found: StudyResult, place: int) -> str:
+    names = found.question.objectives
+    return names[min(place, len(names) - 1)]
+
+
+def _figure(value: Value) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+
+
+def _axes(values: Mapping[str, Value]) -> str:
+    return ", ".join(f"{axis} {_figure(value)}" for axis, value in values.items())
+
+
+def _figures(objectives: Mapping[str, float], found: StudyResult) -> str:
+    units = UNITS | found.question.units
+    return ", ".join(f"{name} {value:,.4g} {units.get(name, '')}".strip() for name, value in objectives.items())
+
+
+def _scatter(found: StudyResult) -> Chart:
+    """Objectives, measures and axes that are numbers; names stand in the hover."""
+    tried = [trial for trial in found.trials if trial.objectives]
+    front = {point.number for point in found.pareto}
+    drawn = sorted(tried, key=lambda trial: trial.number not in front)[:MOST_POINTS]
+    names = list(dict.fromkeys(name for t in tried[:1] for name in {**t.objectives, **t.measures}))
+    names += [axis.path for axis in found.question.axes if axis.ordered]
+    keys = {f"f{place}": name for place, name in enumerate(names)}
+    values = [_point(trial, keys, trial.number in front) for trial in reversed(drawn)]
+    axes = {key: _titled(name, found) for key, name in keys.items()}
+    few = "" if len(drawn) == len(tried) else f" {len(drawn):,} of {len(tried):,} are drawn."
+    summary = f"Every point that trains all workloads; hover for its axes.{few}"
+    return Chart(
+        "All points", summary, charts.points(values, axes, ("front", "feasible", "not feasible")), _front(found)
+    )
+
+
+def _titled(name: str, found: StudyResult) -> str:
+    units = UNITS | found.question.units | {axis.path: axis.unit for axis in found.question.axes}
+    return f"{name} ({units[name]})" if units.get(name) else name
+
+
+def _point(trial: Trial, keys: Mapping[str, str], front: bool) -> dict[str, object]:
+    every: dict[str, Value] = {**trial.axes, **trial.measures, **trial.objectives}
+    figures = {key: every[name] for key, name in keys.items() if name in every}
+    texts = {f"{key}_text": _figure(value) for key, value in figures.items()}
+    kind = "front" if front else "feasible" if trial.feasible else "not feasible"
+    return {"id": f"point-{trial.number}", "label": _axes(trial.axes), "kind": kind, **figures, **texts}
+
+
+def _front(found: StudyResult) -> TextTable:
+    rows = [(f"{p.number}", _axes(p.axes), _figures(p.objectives, found)) for p in found.pareto]
+    return TextTable(
+        "The Pareto front", ("point", "axes", "objectives"), rows, [f"point-{p.number}" for p in found.pareto]
+    )
+
+
+def _matters(found: StudyResult) -> list[Section]:
+    blocks: list[Block] = []
+    if found.importance:
+        ranked = sorted(found.importance.items(), key=lambda each: -each[1])
+        values = [{"row": a, "part": "share", "value": 100 * s, "text": format_percent(s)} for a, s in ranked]
+        table = TextTable("Importance", ("axis", "share"), [(axis, format_percent(share)) for axis, share in ranked])
+        of = found.question.objectives[0]
+        summary = f"Share of the variation of {of} that each axis explains ({found.importance_method})."
+        blocks.append(Chart("What matters", summary, charts.bars(values, "%", ["share"]), table))
+    known = [(s.axis, s.elasticity) for s in found.sensitivity if s.elasticity is not None]
+    if known:
+        values = [{"row": a, "part": "elasticity", "value": e, "text": f"{e:+.3f} %"} for a, e in known]
+        table = TextTable("Sensitivity (+1 %)", ("axis", "change"), [(axis, f"{e:+.3f} %") for axis, e in known])
+        summary = f"1 % more of an axis changes {found.question.objectives[0]} of the best point by so many per cent."
+        blocks.append(Chart("Sensitivity (+1 %)", summary, charts.bars(values, "% change", ["elasticity"]), table))
+    return [Section("What matters", blocks)] if blocks else []
+
+
+def _about(found: StudyResult) -> Lines:
+    q = found.question
+    lines = [
+        ("Base", [_listed(q.base)]),
+        (
+            "Workloads",
+            [", ".join(f"{k} {v}" for k, v in each.items() if not isinstance(v, dict | list)) for each in q.workloads],
+        ),
+        ("Constraints", [_listed(each) for each in q.constraints]),
+        ("Made by", [f"clusterwright {found.generator.version}"]),
+        ("Inputs", [f"{name}: {digest}" for name, digest in found.generator.inputs.items()]),
+    ]
+    return Lines([each for each in lines if each[1]])
+
+
+def _listed(table: Mapping[str, object]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in table.items() if isinstance(value, str | int | float))

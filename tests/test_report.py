@@ -1,0 +1,263 @@
+"""A page of documents: what it shows, that it is safe whatever they hold, and that it needs nothing from elsewhere.
+
+Only a browser can tell more: ``test_report_real.py`` (``make test-report``). Here the library that draws is a stub.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner import report
+from planner.base.errors import WrongQuestion
+from planner.report import machines, memory, schedule, steps
+from planner.report.blocks import Chart, Drawing, TextTable
+from planner.report.html import library
+from planner.schema.plan import Plan, PlanSet
+from tests.asking import ask, refused
+from tests.one_forward_one_backward import seconds
+
+PLANS = Path(__file__).parent / "golden" / "plans" / "1"
+HOSTILE = """</script><script>alert(1)</script><img src=x onerror="alert(2)">'"&<!--"""
+
+
+@pytest.fixture(autouse=True)
+def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jinja2")
+    monkeypatch.setattr("planner.report.html.library", lambda: "window.vegaEmbed = null;")
+
+
+class Page(HTMLParser):
+    """Elements in order, texts, and the contents of scripts."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+
+    def handle_data(self, data: str) -> None:
+        if self.lasttag == "script" and self.scripts and data.strip():
+            attributes, before = self.scripts[-1]
+            self.scripts[-1] = attributes, before + data
+        else:
+            self.text += data
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def specs(self) -> list[dict[str, Any]]:
+        return [json.loads(text) for attributes, text in self.scripts if attributes.get("type") == "application/json"]
+
+
+def golden(name: str) -> PlanSet | Plan:
+    found = report.file(PLANS / f"{name}.json")
+    assert isinstance(found, PlanSet | Plan)
+    return found
+
+
+def first(name: str) -> Plan:
+    found = golden(name)
+    return found if isinstance(found, Plan) else found.plans[0]
+
+
+@pytest.mark.parametrize("name", ["dense", "deepspeed", "fsdp", "mixture", "pools", "uneven"])
+def test_a_page_shows_a_plan_and_asks_no_network(name: str) -> None:
+    found = golden(name)
+    shown = Page(report.page([report.shown(found, name)]))
+    plan = found if isinstance(found, Plan) else found.plans[0]
+    assert plan.workload.name in shown.text
+    assert {"header", "nav", "main", "footer"} <= {tag for tag, _ in shown.elements}
+    for _, attributes in shown.elements:
+        for where in ("src", "href", "data", "action"):
+            assert not (attributes.get(where) or "#").startswith(("http", "//")), attributes
+    assert "url(" not in report.page([report.shown(found, name)]).split("<script")[0]
+
+
+def test_every_chart_has_a_title_a_summary_and_a_table() -> None:
+    document = report.shown(golden("dense"), "dense")
+    charts = [block for section in document.sections for block in section.blocks if isinstance(block, Chart)]
+    assert len(charts) >= 3
+    for chart in charts:
+        assert chart.title and chart.summary and chart.table.rows
+        assert all(len(row) == len(chart.table.headers) for row in chart.table.rows)
+    shown = Page(report.page([document]))
+    assert len(shown.specs()) == len(charts)
+    assert all("url" not in json.dumps(spec.get("data", {})) for spec in shown.specs())
+    ids = [attributes["id"] for _, attributes in shown.elements if attributes.get("id")]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_policy_lets_only_its_own_scripts_run() -> None:
+    shown = Page(report.page([report.shown(golden("dense"), "dense")]))
+    policy = next(each["content"] for each in shown.of("meta") if each.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None and "default-src 'none'" in policy and "unsafe-eval" not in policy
+    running = [text for attributes, text in shown.scripts if "type" not in attributes]
+    assert len(running) == 2
+    for text in running:
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+
+
+def test_hostile_texts_stay_texts() -> None:
+    plan = first("dense")
+    wrong = replace(
+        plan,
+        workload=replace(plan.workload, name=HOSTILE),
+        assumptions=tuple(replace(each, what=HOSTILE, why=HOSTILE, flag=HOSTILE) for each in plan.assumptions),
+        generator=replace(plan.generator, inputs={HOSTILE: HOSTILE}),
+        cluster=replace(
+            plan.cluster, pools=tuple(replace(p, node=HOSTILE, accelerator=HOSTILE) for p in plan.cluster.pools)
+        ),
+        prediction=replace(plan.prediction, breakdown={HOSTILE: 1.0, "matrix": 2.0}),
+    )
+    html = report.page([report.shown(wrong, HOSTILE)])
+    shown = Page(html)
+    assert not shown.of("img") and "alert(1)</script>" not in html
+    assert len([1 for attributes, _ in shown.scripts if "type" not in attributes]) == 2
+    assert HOSTILE in shown.text
+    assert any(HOSTILE in json.dumps(spec, ensure_ascii=False).replace('\\"', '"') for spec in shown.specs())
+    assert not [name for _, attributes in shown.elements for name in attributes if name.startswith("on")]
+
+
+# ---- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stages, count", [(1, 3), (2, 5), (4, 4), (4, 9), (5, 2)])
+def test_a_timeline_ends_when_a_second_simulation_does(stages: int, count: int) -> None:
+    forward = [1.0 + 0.1 * stage for stage in range(stages)]
+    backward = [2.0 - 0.2 * stage for stage in range(stages)]
+    works = schedule.run(forward, backward, count)
+    assert max(work.end for work in works) == pytest.approx(seconds(forward, backward, [0.0] * (stages - 1), count))
+    assert len(works) == 2 * stages * count
+
+
+def test_an_interleaved_bubble_is_as_published() -> None:
+    """``(p - 1) (f + b) / v`` (Narayanan et al. 2021, section 2.2.2)."""
+    for stages, chunks, count in ((2, 2, 4), (4, 2, 8), (4, 3, 16)):
+        works = schedule.run([1.0] * stages, [2.0] * stages, count, chunks=chunks)
+        end = max(work.end for work in works)
+        assert end - 3.0 * count == pytest.approx((stages - 1) * 3.0 / chunks)
+        assert len(works) == 2 * stages * chunks * count
+
+
+def test_stages_never_do_two_things_at_once() -> None:
+    works = schedule.run([1.0, 1.5, 0.5], [2.0, 2.5, 1.0], 6, chunks=2, transfer=0.1)
+    for stage in range(3):
+        own = [work for work in works if work.stage == stage]
+        assert all(one.end <= other.start + 1e-12 for one, other in pairwise(own))
+
+
+@pytest.mark.parametrize("name", ["dense", "mixture", "fsdp"])
+def test_memory_by_stage_is_that_of_the_plan_where_it_is_fullest(name: str) -> None:
+    plan = first(name)
+    (chart,) = memory.section(plan).blocks
+    assert isinstance(chart, Chart)
+    held: dict[str, float] = {}
+    for each in chart.spec["data"]["values"]:
+        held[each["row"]] = held.get(each["row"], 0.0) + each["value"]
+    total = plan.prediction.memory.total_bytes / 2**30
+    assert len(held) == len(plan.parallelism.stages)
+    assert list(held.values())[plan.prediction.memory.stage] == pytest.approx(total)
+    assert max(held.values()) <= total * 1.02
+
+
+@pytest.mark.parametrize("name", ["dense", "mixture", "pools", "uneven"])
+def test_every_accelerator_is_drawn_with_its_stage(name: str) -> None:
+    plan = first(name)
+    (drawing,) = machines.section(plan).blocks
+    assert isinstance(drawing, Drawing)
+    squares = [box for box in drawing.boxes if box.text]
+    used = [row for row in drawing.table.rows if row[1] != "nothing"]
+    assert len(squares) == sum(int(row[2].replace(",", "")) for row in used)
+    assert max(box.x + box.width for box in drawing.boxes) <= drawing.width
+    assert max(box.y + box.height for box in drawing.boxes) <= drawing.height
+    if not plan.parallelism.groups:
+        p = plan.parallelism
+        assert {row[2] for row in used} == {f"{p.tp * p.cp * p.dp:,}"}
+
+
+def test_causes_add_up_to_the_step() -> None:
+    plan = first("dense")
+    chart = next(block for block in steps.section((plan,), plan).blocks if isinstance(block, Chart))
+    assert sum(v["value"] for v in chart.spec["data"]["values"]) == pytest.approx(plan.prediction.step_time_s)
+
+
+def test_causes_of_the_cost_model_have_their_kind() -> None:
+    found = {cause for name in ("dense", "mixture", "pools", "uneven") for cause in first(name).prediction.breakdown}
+    assert {cause for cause in found if steps.kind(cause) == "other"} == set()
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_a_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = ask(capsys, f"report {PLANS / 'fsdp.json'} {PLANS / 'dense.json'} -o {tmp_path / 'page.html'}")
+    assert found.code == 0 and "page.html" in found.out
+    shown = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert len(shown.of("h1")) == 2
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("{}", "no kind"),
+        ('{"kind": "comparison"}', "questions: Field required"),
+        ('{"kind": "validation", "by": 1, "overall": {}, "groups": []}', "by:"),
+        ('{"kind": "communication", "step_time_s": "soon", "calls": []}', "step_time_s:"),
+        ("[1, 2", "Expecting"),
+    ],
+)
+def test_files_that_hold_no_document_are_refused(
+    text: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file.json").write_text(text, encoding="utf-8")
+    assert message in refused(capsys, f"report {tmp_path / 'file.json'} -o {tmp_path / 'page.html'}")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_runs_without_predictions_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("id,measured_s\n1,2.0\n", encoding="utf-8")
+    assert "validate RUNS.csv -o per-run.csv" in refused(capsys, f"report {tmp_path / 'runs.csv'}")
+
+
+def test_runs_are_drawn(tmp_path: Path) -> None:
+    rows = "id,source,model,measured_s,predicted_s\n1,a,m,2.0,2.1\n2,a,m,4.0,8.0\n3,a,m,,1\n4,a,m,nan,1\n"
+    (tmp_path / "runs.csv").write_text(rows, encoding="utf-8")
+    found = report.file(tmp_path / "runs.csv")
+    assert isinstance(found, report.Content)
+    (chart,) = found.sections[0].blocks
+    assert isinstance(chart, Chart) and isinstance(chart.table, TextTable)
+    assert len(chart.table.rows) == 2 and "50 %" in chart.summary
+    assert report.page([found])
+
+
+def test_a_comparison_from_python_is_a_page(tmp_path: Path) -> None:
+    found = planner.compare(PLANS / "fsdp.json", PLANS / "dense.json")
+    html = planner.page([found, str(PLANS / "pools.json")], tmp_path / "both.html")
+    assert "Two plans compared" in html and (tmp_path / "both.html").read_text(encoding="utf-8") == html
+
+
+def test_a_missing_library_is_a_plain_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(WrongQuestion, match=r"Jinja2.*clusterwright\[report\]"):
+        report.page([])
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(WrongQuestion, match="vl-convert-python"):
+        library.__wrapped__()
