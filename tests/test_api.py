@@ -26,6 +26,7 @@ from planner.commands.screen import design_view
 from planner.schema.plan import PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.study import StudyResult
+from tests.asking import ask
 
 ROOT = Path(__file__).resolve().parent.parent
 SURFACE = [
@@ -491,9 +492,11 @@ def test_a_point_at_the_end_of_an_axis_is_said_to_be(
 ) -> None:
     found = study(tmp_path_factory.getbasetemp())
     design_view.show(found)
+    shown = capsys.readouterr().out
     end = {40 * 2**30: "least", 80 * 2**30: "most", 4: "least", 8: "most"}
     listed = ", ".join(f"{axis.partition('.')[2]} ({end[int(value)]})" for axis, value in found[0].axes.items())
-    assert f"at the end of what was tried: {listed}; beyond it may be better still" in capsys.readouterr().out
+    assert f"at the end of what was tried: {listed}; beyond it may be better still" in shown
+    assert "40 GiB" in shown and "40.0 GiB" not in shown, "an axis stands in the unit that it was asked in"
 
 
 def test_validate_own_runs(tmp_path: Path) -> None:
@@ -546,3 +549,46 @@ def test_what_does_not_fit_says_so_and_a_text_is_no_file() -> None:
     assert "does not fit into 80.0 GiB" in repr(cw.estimate("llama3.1-405b", "dgx-h100:1", tp=8))
     with pytest.raises(cw.WrongQuestion, match="a JSON text where a file's name is expected"):
         cw.load("{}")
+
+
+# ---- documents read again --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("plan llama3-8b --cluster dgx-h100:1 --batch 64 --tp 2 --micro 1 --top 1", "plan-set"),
+        ("plan resnet50 --accelerators A100:4,V100:4 --batch 256", "image-plan"),
+        ("compare plan.json plan.json", "comparison"),
+        ("comm show plan.json", "communication"),
+        ("explain plan.json", "plan"),
+    ],
+)
+def test_whatever_json_prints_is_loaded(
+    line: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.json").write_text(sets().to_json(), encoding="utf-8")
+    (tmp_path / "answer.json").write_text(ask(capsys, f"{line} --json").out, encoding="utf-8")
+    found = cw.load("answer.json")
+    assert json.loads(found.to_json())["kind"] == kind
+    assert len(found.to_frame()) >= 1
+    if kind == "comparison":
+        assert found == cw.compare(sets(), sets())
+
+
+def test_a_report_of_another_version_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "validation.json"
+    report = {"kind": "validation", "schema_version": 1, "groups": [{"name": "all", "n": 3}]}
+    file.write_text(json.dumps(report), encoding="utf-8")
+    assert [*cw.load(file)] == [{"name": "all", "n": 3}]
+    for wrong, says in (
+        ({"schema_version": 9}, "schema_version is 9"),
+        ({"groups": 3}, "groups: must be a list of tables"),
+    ):
+        file.write_text(json.dumps({**report, **wrong}), encoding="utf-8")
+        with pytest.raises(cw.WrongQuestion, match=says):
+            cw.load(file)
+    file.write_text(json.dumps({"kind": "valdation", "schema_version": 1}), encoding="utf-8")
+    with pytest.raises(cw.WrongQuestion, match=r"kind is 'valdation'; expected plan, .*validation"):
+        cw.load(file)

@@ -132,3 +132,17 @@ def test_a_plain_price_is_dollars_of_an_accelerator_hour(capsys: pytest.CaptureF
     costs = {planner.plan("llama3-8b", "dgx-h100:1", top=1, price=each)[0].money.usd_total for each in (2, "2", "$2/h")}
     assert len(costs) == 1
     assert ask(capsys, f"{asked} '2 GB'").code == 2
+
+
+@pytest.mark.parametrize(
+    "typed", ["--tp 8 --sequence-parallel off", "--tp=8 --sequence_parallel=off", "tp=8 sequence_parallel=off"]
+)
+def test_axes_may_be_typed_as_options(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = ask(capsys, f"estimate llama3-8b --cluster dgx-h100:1 {typed}").report
+    assert "tp=8 pp=1 dp=1 micro=1 zero=1 recompute=none sequence_parallel=off" in shown
+
+
+def test_axes_typed_as_options_are_pins_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "plan llama3-8b --cluster dgx-h100:1 --batch 64 --micro 1 --cp 1 --top 1 --json"
+    question = ask(capsys, f"{asked} --tp 2").document["question"]
+    assert question["pins"] == {"micro": "1", "cp": "1", "tp": "2"}

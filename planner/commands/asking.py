@@ -128,6 +128,42 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
 )
 
 
+class TakesAxes(click.Command):
+    """A command on which an axis may be typed as an option, too: ``--tp 8`` for ``tp=8``."""
+
+    as_pin = False
+    """Whether settings are pins: behind ``--pin``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, axes turned into what they stand for."""
+        return super().parse_args(ctx, self._with_settings(ctx, args))
+
+    def _with_settings(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {name for parameter in self.get_params(ctx) for name in parameter.opts}
+        found, left = [], list(args)
+        while left:
+            option, equals, value = (word := left.pop(0)).partition("=")
+            if not option.startswith("--") or option in own or not _is_axis(option):
+                found.append(word)
+                continue
+            if not equals:
+                value = left.pop(0) if left and not left[0].startswith("-") else ""
+            found += [*(["--pin"] if self.as_pin else []), f"{option[2:]}={value}"]
+        return found
+
+
+class PinsAxes(TakesAxes):
+    """The same, for a command that searches."""
+
+    as_pin = True
+
+
+def _is_axis(option: str) -> bool:
+    from planner.space.axes import PINNED
+
+    return option[2:].replace("-", "_") in PINNED
+
+
 def question(command: Command) -> Command:
     """Adds the options, in their order, to a command."""
     for option in reversed(_OPTIONS):

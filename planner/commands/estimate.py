@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from planner.commands import completing
-from planner.commands.asking import question
+from planner.commands.asking import TakesAxes, question
 
 
-@click.command()
+@click.command(cls=TakesAxes)
 @click.argument("model", shell_complete=completing.models)
 @click.argument("settings", nargs=-1, shell_complete=completing.axes, metavar="[AXIS=VALUE]...")
 @question
@@ -34,10 +34,10 @@ def estimate(
       clusterwright estimate llama3-8b --cluster dgx-a100-80gb:1 --runtime fsdp2 micro=2 recompute=full
     """  # noqa: D301 - click reads the control character itself
     from planner.api import learning
-    from planner.commands.screen import report
+    from planner.commands.screen import plan_view
     from planner.question.reading import PlanOptions, pinned_request
 
     options = PlanOptions(**asked)
     found = learning.estimate(*pinned_request(model, cluster, settings, options), options.site)
-    report.deliver(found, as_json=as_json, output=output, verbose=verbose)
+    plan_view.deliver(found, as_json=as_json, output=output, verbose=verbose)
     return 0 if found.search.feasible else 1

@@ -65,7 +65,7 @@ def import_(
       clusterwright import ds_config.json --from deepspeed --model llama3-8b --cluster dgx-a100-80gb:4
       clusterwright compare mine.json best.json
     """  # noqa: D301 - click reads the control character itself
-    from planner.commands.screen import render, report
+    from planner.commands.screen import plan_view, render
     from planner.launchers import reading
 
     pinned = {} if recompute is None else {"recompute": recompute}
@@ -73,7 +73,7 @@ def import_(
     found = reading.plan(
         source, configuration, cluster, model=model, micro=micro, pinned=pinned, started=started, **asked
     )
-    report.deliver(found.plans, as_json=as_json, output=output)
+    plan_view.deliver(found.plans, as_json=as_json, output=output)
     if not as_json:
         render.labelled("Read as", _read_as(found))
         render.labelled("Assumes", *found.assumed)

@@ -96,7 +96,7 @@ def usage_message(error: click.ClickException) -> str:
     if context is None:
         return message
     if wrong:
-        message += _as_axis(context, wrong[1]) or _suggestion(wrong[1], _choices(context, wrong[0]))
+        message += _suggestion(wrong[1], _choices(context, wrong[0]))
     return f"{message} ({context.command_path} --help)"
 
 
@@ -106,16 +106,6 @@ def _wrong_name(error: click.ClickException) -> tuple[str, str] | None:
         return "option", error.option_name
     match = re.fullmatch(r"No such command '(.*)'\.", error.message)
     return ("command", match[1]) if match else None
-
-
-def _as_axis(context: click.Context, option: str) -> str:
-    """How an axis is written that was typed as an option; empty of all else."""
-    if context.info_name not in ("plan", "estimate"):
-        return ""
-    from planner.space.axes import AXES
-
-    axis = option.lstrip("-").replace("-", "_")
-    return f" Write {'--pin ' if context.info_name == 'plan' else ''}{axis}=VALUE." if axis in AXES else ""
 
 
 def _choices(context: click.Context, kind: str) -> list[str]:

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from planner.commands import completing
-from planner.commands.asking import question
+from planner.commands.asking import PinsAxes, question
 
 
-@click.command()
+@click.command(cls=PinsAxes)
 @click.argument("model", shell_complete=completing.models)
 @question
 @click.option("--accelerators", metavar="KIND:N,..", help="Accelerators of several types: A100:4,V100:4,RTX6000:8.")
@@ -77,7 +77,7 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
       clusterwright plan resnet50 --accelerators A100:4,V100:4,RTX6000:8 --batch 1024
     """  # noqa: D301 - click reads the control character itself
     from planner.api import answers
-    from planner.commands.screen import images_view, render, report
+    from planner.commands.screen import images_view, plan_view, render
     from planner.question.reading import PlanOptions
 
     options = PlanOptions(**asked)
@@ -85,4 +85,4 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
         images_view.deliver(answers.images(model, cluster, options), as_json=as_json, output=output)
         return
     found = answers.plan(model, cluster, options, None if as_json else render.progress)
-    report.deliver(found, as_json=as_json, output=output, verbose=verbose)
+    plan_view.deliver(found, as_json=as_json, output=output, verbose=verbose)

@@ -510,7 +510,7 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
 
 def _plain(price: float | str) -> float | str:
     """``"2"`` as the number that it is: US dollars per accelerator-hour."""
-    return float(price) if isinstance(price, str) and re.fullmatch(r"\s*\d+(\.\d+)?\s*", price) else price
+    return float(price) if isinstance(price, str) and re.fullmatch(r"\s*-?\d+(\.\d+)?\s*", price) else price
 
 
 def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Sequence[Named]) -> dict[str, str]:

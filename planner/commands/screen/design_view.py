@@ -17,7 +17,7 @@ from planner.base.units import (
     format_seconds,
     format_usd,
 )
-from planner.commands.screen import render, report
+from planner.commands.screen import delivery, render
 from planner.study.question.study import LARGER_IS_BETTER
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def deliver(
     joined = found.search.of_shards and not found.search.exact
     merged = f"clusterwright design merge {study} shard-*.json merges the documents of all shards" if joined else ""
     after = "; ".join(part for part in (more, written, merged) if part)
-    report.hand_over(found, partial(show, verbose=verbose), as_json=as_json, output=output, after=after)
+    delivery.hand_over(found, partial(show, verbose=verbose), as_json=as_json, output=output, after=after)
 
 
 def show(found: StudyResult, *, verbose: bool = False) -> None:
@@ -72,7 +72,7 @@ def show(found: StudyResult, *, verbose: bool = False) -> None:
         render.text()
         _million(found)
     _search(found)
-    report.assumed(found.assumptions, verbose)
+    delivery.assumed(found.assumptions, verbose)
 
 
 def quantity(value: Any, unit: str) -> str:

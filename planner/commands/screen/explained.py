@@ -15,7 +15,7 @@ from planner.api.plan_sources import Source
 from planner.api.wording import in_keywords
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
-from planner.commands.screen import design_view, images_view, procure_view, render, report
+from planner.commands.screen import design_view, images_view, plan_view, procure_view, render
 from planner.question.reading import Named, listed
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
@@ -178,12 +178,12 @@ def _plan(
     if trace or steps is not None:
         _traced(plan_sources.sound(chosen), trace, steps, as_json=as_json)
         return
-    for plan in (chosen,) if as_json else report.printed(found, chosen):
+    for plan in (chosen,) if as_json else plan_view.printed(found, chosen):
         plan_sources.sound(plan)
     if as_json:
         render.json(document.stamped(chosen))
     else:
-        report.explained(found, chosen, verbose=verbose)
+        plan_view.explained(found, chosen, verbose=verbose)
 
 
 def _whole(

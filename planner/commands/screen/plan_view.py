@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 from planner.base.units import (
     format_bytes,
@@ -17,19 +16,12 @@ from planner.base.units import (
     format_seconds,
     format_usd,
 )
-from planner.commands.screen import contingency_view, render, report_mixed
+from planner.commands.screen import contingency_view, delivery, mixed_view, render
 from planner.planning.comparison import compare
 from planner.planning.shortlist import LOOKED_AT
 from planner.report import recommendation
 from planner.report.quantities import days, seconds
-from planner.schema.plan import Assumption, Plan, PlanSet
-
-if TYPE_CHECKING:
-    from planner.schema.images import ImagePlan
-    from planner.schema.procurement import Procurement
-    from planner.schema.study import StudyResult
-
-Answer = TypeVar("Answer", PlanSet, "Procurement", "StudyResult", "ImagePlan")
+from planner.schema.plan import Plan, PlanSet
 
 
 def deliver(found: PlanSet, *, as_json: bool, output: Path | None, verbose: bool = False) -> None:
@@ -37,22 +29,7 @@ def deliver(found: PlanSet, *, as_json: bool, output: Path | None, verbose: bool
     written = f"clusterwright explain {output}     (the plan is in {output})"
     unwritten = "-o plan.json saves the plan; clusterwright export plan.json --to list shows the launchers"
     after = written if output else unwritten
-    hand_over(found, partial(show, verbose=verbose), as_json=as_json, output=output, after=after)
-
-
-def hand_over(found: Answer, show: Callable[[Answer], None], *, as_json: bool, output: Path | None, after: str) -> None:
-    """Prints an answer by `show` and what to do next, or its document, and writes the document where asked."""
-    from planner import document
-    from planner.base import writing
-
-    if output is not None:
-        writing.write(output, document.as_json(found), replace=True)
-    if as_json:
-        render.json(document.stamped(found))
-        return
-    show(found)
-    render.text()
-    render.labelled("Next", after)
+    delivery.hand_over(found, partial(show, verbose=verbose), as_json=as_json, output=output, after=after)
 
 
 def show(found: PlanSet, *, verbose: bool = False) -> None:
@@ -126,22 +103,22 @@ def _mixed(found: PlanSet, verbose: bool) -> None:
     best = found.plans[0]
     _heading(best)
     render.text()
-    render.labelled("Configuration", report_mixed.configuration(best))
+    render.labelled("Configuration", mixed_view.configuration(best))
     _labelled(recommendation.expected(best, found.reasons.binds))
     render.text()
-    report_mixed.ranking(found.plans, seconds, days)
+    mixed_view.ranking(found.plans)
     _how_sure(found.plans)
     render.text()
     if best.parallelism.groups:
-        report_mixed.groups(best)
+        mixed_view.groups(best)
         render.text()
     _time(best)
     _memory(best)
     _reasons(found)
-    report_mixed.depends(found, seconds)
+    mixed_view.depends(found)
     if best.parallelism.groups:
-        report_mixed.starts(best)
-    report_mixed.search(found)
+        mixed_view.starts(best)
+    mixed_view.search(found)
     _assumes(best, verbose)
 
 
@@ -158,10 +135,10 @@ def explained(found: PlanSet | Plan, chosen: Plan, *, verbose: bool = False) -> 
     _heading(chosen)
     render.text()
     if chosen.parallelism.groups:
-        report_mixed.ranking((chosen,), seconds, days)
+        mixed_view.ranking((chosen,))
         render.text()
-        report_mixed.groups(chosen)
-        report_mixed.starts(chosen)
+        mixed_view.groups(chosen)
+        mixed_view.starts(chosen)
     else:
         _ranking((chosen,))
     render.text()
@@ -207,7 +184,7 @@ def _heading(plan: Plan) -> None:
     trained = f"{w.name}{modules}, {method[w.method['kind']]}{base}"
     render.text(f"{trained}, {w.sequence:,} tokens/sequence, batch {plan.batch.global_:,} sequences")
     if plan.parallelism.groups:
-        report_mixed.pools(plan)
+        mixed_view.pools(plan)
         render.text(f"{plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")
         return
     nics = ""
@@ -400,15 +377,6 @@ def _assumes(plan: Plan, verbose: bool) -> None:
         lines.append(f"{usual}-v says what, and failures, prices, power and unverified figures")
     render.labelled("Assumes", *lines)
     _release(plan, verbose)
-
-
-def assumed(every: Sequence[Assumption], verbose: bool) -> None:
-    """What an answer that is no plan rests on: how much of it; verbose: each, with its reason and what changes it."""
-    if every:
-        lines = [f"{each.what}: {each.why} ({each.flag})" for each in every]
-        render.labelled(
-            "Assumes", *(lines if verbose else [f"{len(every)} things that -v lists, with what changes them"])
-        )
 
 
 def _rests_on(plan: Plan) -> list[str]:

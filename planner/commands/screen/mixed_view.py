@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from planner.base.units import format_bytes, format_percent, format_usd
 from planner.commands.screen import render
 from planner.report import recommendation
+from planner.report.quantities import days, seconds
 from planner.schema.plan import Group, Plan, PlanSet
 
 
@@ -37,10 +38,8 @@ def _letter(index: int) -> str:
     return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index % 26]
 
 
-def ranking(plans: Sequence[Plan], seconds: object, days: object) -> None:
+def ranking(plans: Sequence[Plan]) -> None:
     """One line a plan: where it stands, how it is cut, what it takes."""
-    assert callable(seconds)
-    assert callable(days)
     rows = []
     for p in plans:
         money, found = p.money, p.prediction
@@ -106,9 +105,8 @@ def starts(plan: Plan) -> None:
     render.labelled("Launchers", launchers)
 
 
-def depends(found: PlanSet, seconds: object) -> None:
+def depends(found: PlanSet) -> None:
     """The software under which other pools than the first plan's are the better choice, with both figures."""
-    assert callable(seconds)
     lost = {"time": "time", "energy": "energy"}.get(found.search.objective, "cost")
     lines = []
     for each in found.reasons.other_software or ():
