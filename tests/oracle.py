@@ -454,6 +454,21 @@ def passes(p, moe):
     return plus(*found.values())
 
 
+def dense_mlp_again(p):
+    """Seconds of a dense MLP's forward pass: products, norm, residual, function, casts, one tensor-parallel region."""
+    s, t, e, tp = p.shape, tokens(p), p.device.element, p.layout.tp
+    cast = p.device.low_precision * p.stack.low_precision_cast * 4.0 * t
+    moved = t * 5.0 * e * s.hidden / shard(p) + t * e * (2.0 + s.gated) * s.ffn / tp
+    moved += cast * (s.hidden * (0.5 + 0.5 / shard(p)) + s.ffn / tp)
+    products = mlp(p, s.ffn)
+    g, size = group(p, tp, 1.0), e * t * s.hidden
+    sizes = 1.5 if p.device.low_precision else 2.0
+    once = sizes * gather(p, size, g) if p.options.sequence_parallel > 0 else all_reduce(p, size, g)
+    share = p.stack.tp_overlap if p.options.tp_overlap else 0.0
+    shown = shows(once, products[0], share, p.device.collective_share)
+    return products[0] + moved * p.stack.vector / p.device.memory_rate + shown
+
+
 def layer(p, moe):
     """Seconds forward and backward of one layer, with what its policy computes again."""
     s, d, st, t = p.shape, p.device, p.stack, tokens(p)
@@ -471,15 +486,20 @@ def layer(p, moe):
         dropped += 4.0 * d.element * t * s.hidden / shard(p) / d.memory_rate
     if st.drops_linear:
         dropped += st.selective_recompute * matrices[0]
-    if p.options.recompute_modules:
-        if s.kv_rank > 0:
-            dropped += sum(trained(p, *each)[0] for each in list(attention_matrices(p))[1:3])
+    dropped *= p.options.recompute_selective
+    if p.options.recompute_latents and s.kv_rank > 0:
+        dropped += sum(trained(p, *each)[0] for each in list(attention_matrices(p))[1:3])
+    if p.options.recompute_function and moe:
         if not st.drops_activation:
-            width = (1.0 - moe) * s.ffn + moe * (s.shared_ffn + s.experts_per_token * s.expert_ffn)
+            width = moe * s.experts_per_token * s.expert_ffn
             dropped += (1.0 + s.gated) * d.element * t / p.layout.tp * width / d.memory_rate
         dropped += clamps(p, moe)[0]
+    if p.options.recompute_norms:
+        dropped += ((s.kv_rank > 0) + moe) * 2.0 * d.element * t * s.hidden / shard(p) / d.memory_rate
+    if p.options.recompute_mlp:
+        dropped += (1.0 - moe) * dense_mlp_again(p)
     whole = p.options.recompute_layers
-    again = whole * forward + p.options.recompute_selective * (1.0 - whole) * dropped * ahead
+    again = whole * forward + (1.0 - whole) * dropped * ahead
     return forward, backward + again
 
 
@@ -698,7 +718,7 @@ def hidden_shard(p):
 
 
 def stored(p, moe):
-    """Bytes of activations of one layer: everything, and what the policy keeps (arXiv 2205.05198)."""
+    """Bytes of activations of one layer: everything, what the policy keeps, what it makes again (arXiv 2205.05198)."""
     s, cut, st, t, e = p.shape, p.layout, p.stack, tokens(p), p.device.element
     twice = 1.0 + s.cross_share
     one_byte = bool(p.device.low_precision and st.keeps_cast_inputs and s.weight_gradient)
@@ -732,14 +752,23 @@ def stored(p, moe):
         remains -= st.drops_linear * linear / 2.0
         remains -= st.drops_kernel * (1.0 if one_byte else e) * t * s.heads * s.v_dim / cut.tp * twice
         remains += st.unread_outputs * e * t * s.hidden / hidden_shard(p)
-        if p.options.recompute_modules:
-            if s.kv_rank:
-                heads = s.heads * s.qk_dim / cut.tp + kv_width(p)
-                remains -= e * t * max(heads - s.query_rank - s.kv_rank, 0.0)
-            if not st.drops_activation:
-                remains -= after
+    again, norm = 0.0, (1.0 if one_byte else e) * t * s.hidden / hidden_shard(p)
+    if p.options.recompute_latents and s.kv_rank:
+        heads = s.heads * s.qk_dim / cut.tp + kv_width(p)
+        again += e * t * max(heads - s.query_rank - s.kv_rank, 0.0)
+    if p.options.recompute_function and s.reads_inner and not st.drops_activation:
+        again += moe * (1.0 if one_byte else e) * copies(p) * s.expert_ffn / cut.etp
+    if p.options.recompute_norms:
+        again += norm * (bool(s.kv_rank and s.reads_input) + (moe if s.reads_mlp_input else 0.0))
+    if p.options.recompute_mlp:
+        dense = t * s.ffn / cut.tp
+        again += (1.0 - moe) * e * (1.0 + s.gated) * dense
+        again += (1.0 - moe) * (1.0 if one_byte else e) * dense if s.reads_inner else 0.0
+        again += (1.0 - moe) * norm if s.reads_mlp_input else 0.0
+    remains -= again
     whole = 1.0 if p.options.recompute_offloaded else p.options.recompute_layers
-    return everything, whole * e * t * s.hidden / hidden_shard(p) + (1.0 - whole) * remains
+    kept = whole * e * t * s.hidden / hidden_shard(p) + (1.0 - whole) * remains
+    return everything, kept, max(everything if p.options.recompute_layers > 0 else 0.0, again)
 
 
 def in_flight(p, stage):
@@ -802,7 +831,7 @@ def memory(p):
             stays += 2.0 * max(sides) / (2.0 + s.gated)
         if p.options.zero >= 3:
             stays += 2.0 * wire * unit
-        layer = stored(p, moe)[0] if p.options.recompute_layers > 0 else 0.0
+        layer = stored(p, moe)[2]
         if p.options.zero >= 2:
             layer += s.trained * (p.device.element + kept(p, st.gradient_wire)) * unit
         loss = 0.0

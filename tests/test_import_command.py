@@ -444,7 +444,7 @@ def test_gradients_reduced_in_16_bit_are_told() -> None:
 
 @pytest.mark.parametrize(
     "flag",
-    ["--zero-stage 1", "--checkpoint-activations", "--num-key-value-heads 8", "--fp4-format e2m1", "--optimizer muon"],
+    ["--zero-stage 1", "--checkpoint-activations", "--num-key-value-heads 8", "--optimizer muon"],
 )
 def test_what_changes_memory_and_is_not_understood_is_refused_by_name(flag: str) -> None:
     with pytest.raises(WrongQuestion, match=flag.split()[0]):
@@ -473,19 +473,31 @@ def test_what_may_matter_and_is_not_understood_is_refused_by_name(flag: str, say
     assert found.assumed == (f"left out as asked: {', '.join(f'--{name}' for name in sorted(names))}",)
 
 
+def test_eight_and_four_bit_scaling_is_the_commands_own() -> None:
+    for flags, precision in (
+        ("--fp8-format hybrid", "fp8-delayed"),
+        ("--fp8-format hybrid --fp8-recipe tensorwise", "fp8"),
+        ("--fp8-format e4m3 --fp8-recipe blockwise", "fp8-blockwise"),
+        ("--fp8-format e4m3 --fp8-recipe mxfp8", "mxfp8"),
+        ("--fp4-format e2m1 --fp4-recipe nvfp4", "nvfp4"),
+    ):
+        assert reading.read("megatron", f"{MINE} {flags}").precision == precision
+    with pytest.raises(WrongQuestion, match="--fp4-recipe"):
+        reading.read("megatron", f"{MINE} --fp4-format e2m1 --fp4-recipe custom")
+
+
 @pytest.mark.parametrize(
     ("flag", "differs"),
     [
         ("--rampup-batch-size 16 16 1000", "the batch grows while training; predicted at its last size"),
         ("--fp8-format hybrid --fp8-param-gather", "weights are kept and gathered in 8 bit; predicted in 16 bit"),
-        ("--fp8-format hybrid --fp8-recipe tensorwise", "8-bit scaling is tensorwise; predicted as delayed"),
         ("--main-grads-dtype bf16", "gradients stay in 16 bit; predicted in 32 bit"),
         ("--moe-token-dispatcher-type flex", "tokens reach experts by a fused dispatcher; predicted by all-to-all"),
         (
             "--recompute-granularity selective --recompute-modules mlp moe_act",
-            "recomputes mlp, moe_act; predicted as core_attn",
+            "recomputes moe_act; predicted without (counted: mlp)",
         ),
-        ("--moe-layer-recompute", "recomputes core_attn, moe; predicted as core_attn"),
+        ("--moe-layer-recompute", "recomputes moe; predicted without (counted: core_attn)"),
         (
             "--enable-cuda-graph --use-nccl-ub",
             "kernels and buffers as stated (enable-cuda-graph, use-nccl-ub); predicted with the runtime's usual ones",

@@ -102,13 +102,13 @@ def test_a_variable_decides() -> None:
         assert (found.settings["tp"], found.precision, found.ranks) == (tp, "fp32", 16)
     assert found.assumed == ("the script's own defaults: FP8 0",)
     wide = reading.Started(environment={"MODE": "big", "FP8": "1"})
-    assert reading.read("megatron", BRANCHED, wide).precision == "fp8"
+    assert reading.read("megatron", BRANCHED, wide).precision == "fp8-delayed"
 
 
 def test_a_variable_that_no_branch_has_set_is_empty() -> None:
     """One that the script sets elsewhere; of others nobody knows."""
     text = f'if [ "$F" = yes ]; then X="--fp8-format hybrid"; Y+=(--fp16); fi\n{START} --num-layers 6 $X ${{Y[@]}}'
-    for value, precision in (("yes", "fp8"), ("no", "fp32")):
+    for value, precision in (("yes", "fp8-delayed"), ("no", "fp32")):
         assert reading.read("megatron", text, reading.Started(environment={"F": value})).precision == precision
     with pytest.raises(WrongQuestion, match=r"--num-layers \$TP: its value is not in the text"):
         reading.read("megatron", f"TP=$TP\n{START} --num-layers $TP")

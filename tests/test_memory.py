@@ -12,7 +12,6 @@ from planner.performance import binding
 from planner.performance.efficiency import reached
 from planner.space.axes import (
     FULL,
-    MODULES,
     NO_RECOMPUTE,
     OFFLOADED,
     SELECTIVE,
@@ -20,6 +19,7 @@ from planner.space.axes import (
     Recompute,
     Sharding,
     TensorMode,
+    recompute,
 )
 from planner.space.grid import single_grid
 from tests.cases import figures
@@ -54,7 +54,7 @@ def held(grid: Grid) -> float:
 
 
 def passing(grid: Grid) -> memory.Passing:
-    return memory.passing(grid, memory.layer_activations(grid, grid.shape.moe_share).full)
+    return memory.passing(grid, memory.layer_activations(grid, grid.shape.moe_share).again)
 
 
 def tokens(grid: Grid) -> float:
@@ -116,12 +116,37 @@ def test_without_a_compiler_selective_recomputation_keeps_what_nobody_reads():
     assert kept(replace(grid_of(), stack=eager.stack)) == kept(grid_of())
 
 
-def test_recomputed_modules_drop_what_latents_expand_to():
-    plain, modules = (grid_of("deepseek-v3", "megatron-core", policy=each, ep=8) for each in (SELECTIVE, MODULES))
-    s = plain.shape
-    expanded = s.heads * s.qk_dim + s.kv_heads * (s.qk_dim + s.v_dim) - s.query_rank - s.kv_rank
-    inner = s.shared_ffn + s.experts_per_token * plain.stack.expert_imbalance * s.expert_ffn
-    assert kept(plain) - kept(modules) == pytest.approx(2.0 * (expanded + inner))
+LATENTS = {
+    "mla_up_proj": lambda s, i: (
+        2.0 * (s.heads * s.qk_dim + s.kv_heads * (s.qk_dim + s.v_dim) - s.query_rank - s.kv_rank)
+    ),
+    "moe_act": lambda s, imbalance: 2.0 * s.experts_per_token * imbalance * s.expert_ffn,
+    "layernorm": lambda s, i: 4.0 * s.hidden,
+    "mlp": lambda s, i: 0.0,
+}
+
+
+@pytest.mark.parametrize("module", LATENTS)
+def test_a_recomputed_module_drops_what_it_gives(module):
+    """A mixture's layer of DeepSeek-V3: bytes a token; it has no dense MLP."""
+    plain, less = (
+        grid_of("deepseek-v3", "megatron-core", policy=policy, ep=8)
+        for policy in (NO_RECOMPUTE, recompute(f"selective:{module}"))
+    )
+    dropped = LATENTS[module](plain.shape, plain.stack.expert_imbalance)
+    whole = (memory.layer_activations(grid, 1.0).kept / tokens(grid) for grid in (plain, less))
+    assert float(next(whole) - next(whole)) == pytest.approx(dropped)
+
+
+def test_a_dense_mlp_is_recomputed_whole():
+    """All but its input: the norm's output, gate and up, and the function's output; one layer's lives at a time."""
+    plain, less = (
+        grid_of("llama3-8b", "megatron-core", policy=policy) for policy in (NO_RECOMPUTE, recompute("selective:mlp"))
+    )
+    s, dropped = plain.shape, 2.0 * (plain.shape.hidden + 3.0 * plain.shape.ffn)
+    assert kept(plain) - kept(less) == pytest.approx(dropped)
+    again = memory.layer_activations(less, 0.0).again / tokens(less)
+    assert float(again) == pytest.approx(dropped) and s.gated == 1
 
 
 # ---- what is gathered and copied -------------------------------------------------------------------------------------

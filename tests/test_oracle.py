@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner import cost
 from planner.cost import pipeline
 from planner.cost.figures import Grid, stacked
-from planner.space.axes import MODULES, OFFLOADED, OptionAxes, Sharding, TensorMode, recompute
+from planner.space.axes import MODULES, OFFLOADED, OptionAxes, Recompute, Sharding, TensorMode, recompute
 from planner.space.grid import Figures, rows_of, single_grid
 from tests import oracle
 from tests.cases import cluster, figures, problem_of
@@ -128,10 +128,15 @@ def candidates(draw, name: str):
     batch = dp * micro * draw(st.integers(1, 64))
     layout = {"tp": tp, "pp": pp, "vpp": vpp, "cp": cp, "ep": ep, "etp": etp, "dp": dp, "micro": micro}
     policy = draw(st.sampled_from(("none", "selective", "modules", "offloaded", "full", "block:0.25", "block:0.5")))
+    named = tuple(draw(st.sets(st.sampled_from(sorted(MODULES)))))
     flag = st.booleans()
     options = OptionAxes(
         family.precision,
-        {"modules": MODULES, "offloaded": OFFLOADED}.get(policy) or recompute(policy),
+        OFFLOADED
+        if policy == "offloaded"
+        else Recompute("selective", 0.0, 0.0, named)
+        if policy == "modules"
+        else recompute(policy),
         TensorMode(draw(flag), draw(flag)),
         Sharding(draw(st.integers(0, 3)), draw(st.sampled_from(("full", "node"))), draw(flag)),
         draw(flag),

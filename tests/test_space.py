@@ -1,5 +1,6 @@
 """The space: what each rule lets through, what a pin says, and what is told where nothing is left."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from planner.space.axes import (
     parse_pins,
     recompute,
 )
-from planner.space.grid import blocks, open_grid, single_grid
+from planner.space.grid import blocks, modules_of, open_grid, single_grid
 from planner.space.layouts import Question, divisors, layouts
 from planner.space.rules import RULE_NAMES, RULES, RuleSetting
 from tests.cases import CATALOG, prepared, request
@@ -233,8 +234,8 @@ def test_since_names_what_a_runtime_has(runtime):
     known = CATALOG.runtime(runtime)
     for what in known.since:
         axis, _, value = what.partition("=")
-        if axis == "places_head":
-            assert known.places_head
+        if axis in ("places_head", "recompute_modules"):
+            assert getattr(known, axis)
             continue
         values = known.zero_scope if axis == "zero_scope" else known.axes[axis]
         assert not value or value in map(str, values), what
@@ -381,6 +382,27 @@ def test_pins_bound_the_space():
 def test_recomputation_policies():
     assert [recompute(name) for name in ("none", "selective", "full")] == [NO_RECOMPUTE, SELECTIVE, FULL]
     assert (recompute("block:0.25").layers, recompute("block:0.25").selective) == (0.25, 0.0)
+
+
+def test_modules_are_recomputed_by_name():
+    """In one order; attention's scores are what selective alone means."""
+    some = recompute("selective:moe_act+layernorm")
+    assert (some.name, some.selective) == ("selective:layernorm+moe_act", 0.0)
+    assert recompute("selective:core_attn") is SELECTIVE
+    assert recompute("selective:mlp+core_attn").selective == 1.0
+    for wrong, said in (("moe_at", "moe_act?"), ("mlp+mlp", "stands twice"), ("", "is no module")):
+        with pytest.raises(WrongQuestion, match=re.escape(said)):
+            recompute(f"selective:{wrong}")
+
+
+def test_only_modules_that_a_model_has_and_a_runtime_names():
+    assert modules_of(LLAMA.workload.model) == ("mlp",)
+    assert modules_of(MIXTURE.workload.model) == ("layernorm", "moe_act")
+    assert modules_of(LATENT.workload.model) == ("layernorm", "moe_act", "mla_up_proj", "mlp")
+    with pytest.raises(WrongQuestion, match="llama3-8b, megatron-core can recompute core_attn, mlp"):
+        prepared("llama3-8b", "dgx-h100:2", batches=(16,), pins="recompute=selective:moe_act")
+    with pytest.raises(WrongQuestion, match="cannot recompute modules by name"):
+        prepared("llama3-8b", "dgx-h100:2", batches=(16,), runtime="fsdp2", pins="recompute=selective:mlp")
 
 
 # ---- options and blocks ----------------------------------------------------------------------------------------------

@@ -317,10 +317,16 @@ class Options:
     recompute_selective: Figure
     recompute_offloaded: Figure
     """1: what recomputation keeps beside a layer's input lives in host memory."""
-    recompute_modules: Figure
-    """1: selective recomputation also covers what latents expand to and the MLP's function."""
     function_in_8_bit: Figure = 0.0
     """1: what MLPs' function reads is kept in 8 bit."""
+    recompute_latents: Figure = 0.0
+    """1: what latents expand to is computed again."""
+    recompute_function: Figure = 0.0
+    """1: the function of routed experts is."""
+    recompute_norms: Figure = 0.0
+    """1: norms before latents and before experts are."""
+    recompute_mlp: Figure = 0.0
+    """1: the whole MLP of dense layers is."""
     sequence_parallel: Figure
     tp_overlap: Figure
     zero: Figure

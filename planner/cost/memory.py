@@ -31,6 +31,8 @@ class Activations:
     """Everything the backward pass reads."""
     kept: Figure
     """What the recomputation policy keeps, on average over layers."""
+    again: Figure
+    """What the backward pass of one layer computes again at once."""
 
 
 def hidden_shard(grid: Grid) -> Figure:
@@ -46,9 +48,13 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     the kernel is fused the scores, ``5 a s^2 b`` with dropout (4 without). In 32 bit all but masks takes twice as much.
 
     Where a framework keeps what matrix products read as it was cast, inputs of 8-bit products take one byte: of two
-    blocks, of the output projection, of the MLP's second product; adapters read and keep 16 bit. Recomputed modules
-    drop what latents expand to and what the MLP's function gives. What a product with frozen weights reads is kept only
-    where an adapter reads it too (:mod:`planner.cost.frozen`).
+    blocks, of the output projection, of the MLP's second product; adapters read and keep 16 bit. What a product with
+    frozen weights reads is kept only where an adapter reads it too (:mod:`planner.cost.frozen`).
+
+    Recomputed modules (Megatron-LM core_v0.16.1) drop what latents expand to (core/transformer/
+    multi_latent_attention.py, qkv_up_checkpoint), what the function of routed experts gives (moe/experts.py,
+    activation_checkpoint), outputs of norms before latents and experts, or all of a dense MLP beside its input
+    (transformer_layer.py, input_layernorm_checkpoint, pre_mlp_norm_checkpoint, recompute_mlp).
     """
     s, layout, options, stack = grid.shape, grid.layout, grid.options, grid.stack
     fused = stack.fused_attention if fused is None else fused
@@ -78,13 +84,19 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     dropped = dropped + stack.drops_linear * 0.5 * linear - stack.unread_outputs * 2.0 * wide * t * s.hidden / shard
     dropped = dropped + stack.drops_kernel * after * t * s.heads * s.v_dim / layout.tp * (1.0 + s.cross_share)
     expanded = s.heads * s.qk_dim / layout.tp + kv_width(grid) - s.query_rank - s.kv_rank
-    modules = (s.kv_rank > 0) * 2.0 * wide * t * np.maximum(expanded, 0.0)
-    modules = modules + (1.0 - stack.drops_activation) * read
+    latents = (s.kv_rank > 0) * 2.0 * wide * t * np.maximum(expanded, 0.0)
+    norm = (2.0 * wide - trained_cast) * t * s.hidden / shard
+    function = moe * s.reads_inner * (1.0 - stack.drops_activation) * after * routed
+    whole = (1.0 - moe) * (before * dense + s.reads_inner * after * dense + s.reads_mlp_input * norm)
+    normed = ((s.kv_rank > 0) * s.reads_input + moe * s.reads_mlp_input) * norm
+    modules = options.recompute_latents * latents + options.recompute_function * function
+    modules = modules + options.recompute_norms * normed + options.recompute_mlp * whole
     share = options.recompute_layers
-    some = full - options.recompute_selective * (dropped + options.recompute_modules * modules)
+    some = full - options.recompute_selective * dropped - modules
     stored = 2.0 * wide * t * s.hidden / shard
     inputs_only = np.maximum(share, options.recompute_offloaded)
-    return Activations(full, inputs_only * stored + (1.0 - inputs_only) * some)
+    again = np.maximum((share > 0) * full, modules)
+    return Activations(full, inputs_only * stored + (1.0 - inputs_only) * some, again)
 
 
 PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers", "copies", "resident")
@@ -236,19 +248,18 @@ class Passing:
     """Around the loss, on the last stage."""
 
 
-def passing(grid: Grid, full: Figure) -> Passing:
+def passing(grid: Grid, again: Figure) -> Passing:
     """What comes and goes: the loss and a layer's backward pass take turns, so that only the larger counts.
 
     Sharded weights (ZeRO 3) are gathered a layer ahead, the head's for the loss. Sharded gradients (from ZeRO 2 on) are
     a layer's, as wide as activations, and the copy that is reduced. Sequence-parallel ranks gather a hidden state
-    whole, and its gradient before it is scattered, unless overlap passes them on in pieces. `full` are the activations
-    of a layer that is computed again.
+    whole, and its gradient before it is scattered, unless overlap passes them on in pieces. `again` is what a layer
+    computes again.
     """
     s, options = grid.shape, grid.options
     unit, t = gathered_parameters(grid), tokens(grid)
     wire = (options.zero >= 3) * elements.gathered_wire(grid)
     in_pieces = options.sequence_parallel * options.tp_overlap
-    again = (options.recompute_layers > 0) * full
     gradients = (options.zero >= 2) * s.trained * (grid.device.element + elements.gradient_wire(grid)) * unit
     casts = 2.0 * grid.device.low_precision * layer_parameters(grid)
     casts = casts + frozen.dequantised_bytes(grid)
@@ -263,7 +274,7 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, Memory, Memory]:
     """Memory of the first stage, the fullest middle one and the last; the accelerator must hold the largest."""
     s, layout, stack = grid.shape, grid.layout, grid.stack
     body, leading = layer_activations(grid, s.moe_share), layer_activations(grid, 0.0)
-    t, comes, r = tokens(grid), passing(grid, body.full), replicas(grid)
+    t, comes, r = tokens(grid), passing(grid, body.again), replicas(grid)
     within = (comes.always + comes.layer) * stack.activation_factor
     at_end = (comes.always + np.maximum(comes.layer, comes.loss)) * stack.activation_factor
     alone = layout.pp <= 1

@@ -178,7 +178,7 @@ def layer_time(grid: Grid, layer: Layer) -> LayerTime:
     """
     options = grid.options
     share = options.recompute_layers
-    selected = options.recompute_selective * (layer.selective + options.recompute_modules * layer.modules)
+    selected = options.recompute_selective * layer.selective + layer.modules
     again = share * layer.forward + (1.0 - share) * selected
     if not np.any(options.ep_overlap):
         return LayerTime(layer.forward, layer.backward + again, again)

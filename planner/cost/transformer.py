@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.cost import attention, collectives, elements, experts, frozen, overlap, products
 from planner.cost.activations import cast_bytes, input_cast_bytes, moved, region_bytes, sequence_shard, tokens
-from planner.cost.figures import Figure, Grid
+from planner.cost.figures import Figure, Grid, Options
 from planner.cost.products import LayerPart, Product
 
 
@@ -76,7 +76,7 @@ class Layer:
     hidden: Figure = 0.0
     """Seconds that both passes take longer where no other micro-batch runs beside them."""
     modules: Figure = 0.0
-    """To compute again what recomputed modules drop besides: what latents expand to, and the MLP's function."""
+    """To compute again the modules that are recomputed by name."""
 
 
 def _total(values: list[Figure]) -> Figure:
@@ -100,6 +100,26 @@ def _floored(grid: Grid, parts: dict[str, LayerPart], selective: Figure, moe: Fi
     return Layer(forward + late.forward, backward + late.backward, selective, parts | {"launch": late}, alone)
 
 
+def modules_named(options: Options) -> Figure:
+    """How many modules are recomputed by name."""
+    some = options.recompute_latents + options.recompute_function
+    return some + options.recompute_norms + options.recompute_mlp
+
+
+def modules_again(grid: Grid, moe: Figure, dense: LayerPart, around: LayerPart) -> Figure:
+    """Seconds to compute modules again: products that expand latents; the function of routed experts, and norms, which
+    are read and written; the forward pass of a dense MLP, what is `around` it, and its tensor-parallel region.
+    """
+    s, o, stack, element = grid.shape, grid.options, grid.stack, grid.device.element * tokens(grid)
+    activation = (1.0 + s.gated) * element / grid.layout.tp * s.experts_per_token * s.expert_ffn
+    function = (1.0 - stack.drops_activation) * activation / grid.device.memory_rate + experts.clamping(grid).forward
+    norm = 2.0 * element * s.hidden / sequence_shard(grid) / grid.device.memory_rate
+    whole = dense.forward + around.forward + tensor_parallel(grid, 1.0, dense).forward
+    again = o.recompute_latents * attention.expanding(grid) + moe * o.recompute_function * function
+    again = again + o.recompute_norms * ((s.kv_rank > 0) + moe) * norm
+    return again + (1.0 - moe) * o.recompute_mlp * whole
+
+
 def layers(grid: Grid) -> tuple[Layer, Layer]:
     """The model's leading layer (dense MLP) and its body layer (dense, mixture, or the mean of both)."""
     s, stack = grid.shape, grid.stack
@@ -113,7 +133,7 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
     attention_bytes = attention.vector_bytes(grid)
     dense_bytes = mlp_vector_bytes(grid, s.ffn)
     routed_bytes, apart = experts.vector_bytes(grid) + experts.shared_bytes(grid), experts.apart(grid)
-    expanding, clamps = attention.expanding(grid), experts.clamping(grid).forward
+    named = np.any(modules_named(grid.options))
     width = (1.0 + s.gated) * grid.device.element * tokens(grid) / grid.layout.tp
 
     def build(moe: Figure) -> Layer:
@@ -139,7 +159,7 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
             / grid.device.memory_rate
             + stack.drops_linear * stack.selective_recompute * matrix.forward
         )
-        modules = expanding + moe * clamps + (1.0 - stack.drops_activation) * activation / grid.device.memory_rate
+        modules = modules_again(grid, moe, dense, moved(grid, dense_bytes)) if named else 0.0
         hidden = LayerPart(exchange - exchanged.forward, exchange - exchanged.backward).scaled(moe)
         return replace(_floored(grid, parts, again, moe, hidden), modules=modules)
 

@@ -15,6 +15,7 @@ from planner.models.parameters import parameters
 from planner.performance import binding
 from planner.question.request import Request
 from planner.schema import plan as schema
+from planner.schema.precisions import LOW_PRECISION
 from planner.schema.record import _plain, _pruned
 
 
@@ -93,7 +94,7 @@ def runtime_section(request: Request, precision: str, offload: bool, several: bo
     runtime, narrowest = request.runtime, binding.element(precision)
     held = runtime.parameter_bytes and max(runtime.parameter_bytes, narrowest)
     frozen = binding.frozen_bytes(request.workload, runtime)
-    frozen_in_8_bit = request.workload.method.kind == "lora" and precision in binding.LOW_PRECISION
+    frozen_in_8_bit = request.workload.method.kind == "lora" and precision in LOW_PRECISION
     return schema.RuntimeSection(
         name=runtime.id,
         release=request.release,

@@ -172,7 +172,6 @@ def replicated(
     options = Options(
         recompute_layers=0.0,
         recompute_selective=0.0,
-        recompute_modules=0.0,
         recompute_offloaded=0.0,
         sequence_parallel=0.0,
         tp_overlap=0.0,

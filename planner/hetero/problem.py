@@ -27,12 +27,12 @@ from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request, goodput_over
 from planner.question.search_problem import how_sure, measured_layers, plausible, resolve_efficiency
 from planner.schema.hardware import Runtime
+from planner.schema.precisions import PRECISIONS
 from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Bound, Recompute
 from planner.space.grid import Figures, precisions
 from planner.space.rules import RULES
 from planner.space.rules import RuleSetting as RuleSetting
 
-PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "fp32")
 FINE_POOLS, FINE_ACCELERATORS = 2, 128
 """Up to so many pools and accelerators every value below is tried, beyond only the powers of two and of four."""
 MICRO = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128)

@@ -102,7 +102,6 @@ def stage_columns(figures: Figures, configs: StageConfigs, switches: Switches, p
     options = Options(
         recompute_layers=0.0,
         recompute_selective=0.0,
-        recompute_modules=0.0,
         recompute_offloaded=0.0,
         sequence_parallel=sequence_parallel,
         tp_overlap=sequence_parallel * float(switches.tp_overlap),

@@ -17,8 +17,11 @@ PRECISION = {
     "fp32": (),
     "bf16": ("--bf16",),
     "fp16": ("--fp16", "--accumulate-allreduce-grads-in-fp32"),
-    "fp8": ("--bf16", "--fp8-format", "hybrid", "--fp8-recipe", "delayed"),
+    "fp8": ("--bf16", "--fp8-format", "hybrid", "--fp8-recipe", "tensorwise"),
+    "fp8-delayed": ("--bf16", "--fp8-format", "hybrid", "--fp8-recipe", "delayed"),
+    "fp8-blockwise": ("--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "blockwise"),
     "mxfp8": ("--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"),
+    "nvfp4": ("--bf16", "--fp4-format", "e2m1", "--fp4-recipe", "nvfp4"),
 }
 """With ``--bf16`` gradients are kept and reduced in 32 bit, as the plan counts them; with ``--fp16`` only when told."""
 FSDP_STRATEGY = {2: "optim_grads", 3: "optim_grads_params"}
@@ -120,8 +123,9 @@ def _batch(plan: Plan) -> Iterator[str]:
 
 def _memory(plan: Plan) -> Iterator[str]:
     policy = plan.recompute.policy
-    if policy == "selective":
-        yield from ("--recompute-granularity", "selective", "--recompute-modules", "core_attn")
+    if policy.startswith("selective"):
+        listed = policy.partition(":")[2] or "core_attn"
+        yield from ("--recompute-granularity", "selective", "--recompute-modules", *listed.split("+"))
     elif policy != "none":
         method = "uniform" if policy == "full" else "block"
         number = 1 if policy == "full" else recomputed(plan)

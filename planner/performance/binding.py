@@ -16,6 +16,7 @@ from planner.models import context
 from planner.models.parameters import lora_parameters, parameters
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime, dated
+from planner.schema.precisions import FP8_RECIPES, LOW_PRECISION
 from planner.schema.workload import Model, Window, Workload
 
 Found = TypeVar("Found")
@@ -23,18 +24,24 @@ ADDING = ("hopper", "blackwell")
 """Generations whose scale-up switch adds: NCCL v2.30.7 gives NVLS an efficiency on these."""
 WIDE = ("fp32", "tf32")
 """Precisions whose elements take four bytes."""
-LOW_PRECISION = ("fp8", "mxfp8", "nvfp4")
-"""Precisions whose matrix products run in 8 bit or less while activations, gradients and the rest stay in 16."""
 
 _PEAK_OF: dict[str, Dtype] = {
     "bf16": "bf16",
     "fp16": "fp16",
-    "fp8": "fp8",
+    **dict.fromkeys(FP8_RECIPES, "fp8"),
     "mxfp8": "fp8",
     "nvfp4": "fp4",
     "tf32": "tf32",
     "fp32": "fp32",
 }
+
+_SCALED_BLOCKS = {
+    "fp8-blockwise": ("hopper", "blackwell"),
+    "mxfp8": ("blackwell", "cdna4"),
+    "nvfp4": ("blackwell", "cdna4"),
+}
+"""Recipe -> generations that multiply such blocks (TransformerEngine d0067d0d, pytorch/quantization.py 162-180; of
+CDNA 4, ROCm's); where blocks are of 128, Blackwell takes smaller ones for them (common/recipe, Float8BlockScaling)."""
 
 HOST_BANDWIDTH = 16e9
 """B/s to host memory where the catalog has no figure: PCIe 3."""
@@ -160,8 +167,8 @@ def head_layers(model: Model) -> float:
 
 
 def can_train_in(accelerator: Accelerator, precision: str) -> bool:
-    """Whether the accelerator has a matrix rate for the precision (mxfp8 needs Blackwell or CDNA 4's block scaling)."""
-    if precision in ("mxfp8", "nvfp4") and accelerator.generation not in ("blackwell", "cdna4"):
+    """Whether the accelerator has a matrix rate for the precision, and products of its scaled blocks."""
+    if precision in _SCALED_BLOCKS and accelerator.generation not in _SCALED_BLOCKS[precision]:
         return False
     return _PEAK_OF.get(precision) in accelerator.peak
 
@@ -196,7 +203,8 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
     sixteen = max(peak.get("bf16", 0.0), peak.get("fp16", 0.0)) or peak["fp32"]
     wide = "fp16" if precision == "fp16" else "bf16"
     reach_16 = reached.matrix.get(wide, reached.matrix["bf16"])
-    reach = reached.matrix.get(precision, reach_16)
+    plain = "fp8" if precision in FP8_RECIPES else precision  # No measured run says which recipe it took.
+    reach = reached.matrix.get(plain, reach_16)
     capped = reached.power_capped * maturity(reached, release)
     if accelerator.reachable is not None:
         reach_16 = reach = accelerator.reachable

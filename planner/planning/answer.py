@@ -59,7 +59,7 @@ def solution(prepared: Prepared, candidate: Candidate) -> Solution:
         recompute=schema.RecomputeSection(
             policy=options.recompute.name,
             layers_fraction=options.recompute.layers,
-            selective=bool(options.recompute.selective),
+            selective=options.recompute.name.startswith("selective"),
         ),
         overlap=schema.Overlap(
             tp=options.tensor.overlap,

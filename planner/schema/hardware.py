@@ -226,8 +226,8 @@ class Runtime(Entry):
     axes: dict[str, tuple[int | str | bool, ...] | Literal["any"]]
     """Axis -> the values it can express, or "any"; an axis that is missing is fixed at its neutral value."""
     since: dict[str, Annotated[str, Field(pattern=r"^20\d\d\.(0[1-9]|1[0-2])$")]] = field(default_factory=dict)
-    """Year and month since when it can express an axis, a value of it (``cp``, ``recompute=selective``) or
-    ``places_head``: earlier releases cannot."""
+    """Year and month since when it can express an axis, a value of it (``cp``, ``recompute=selective``),
+    ``recompute_modules`` or ``places_head``: earlier releases cannot."""
     uneven_stages: bool
     """Whether pipeline stages may hold different numbers of layers."""
     offload_needs_zero: tuple[Literal[0, 1, 2, 3], ...] = ()
@@ -278,6 +278,8 @@ class Runtime(Entry):
         "scores",
     )
     """What selective recomputation drops and computes again."""
+    recompute_modules: tuple[Literal["layernorm", "moe_act", "mla_up_proj", "mlp"], ...] = ()
+    """Modules of a layer that it recomputes by name."""
     kernels_per_layer: NotNegative = 40.0
     """Kernel launches of one layer's forward pass: the floor that the CPU sets."""
     dropout: bool = False
@@ -310,7 +312,8 @@ class Runtime(Entry):
         }
         scopes = tuple(scope for scope in self.zero_scope if f"zero_scope={scope}" not in late)
         places_head = self.places_head and "places_head" not in late
-        return replace(self, axes=axes, zero_scope=scopes, places_head=places_head)
+        modules = () if "recompute_modules" in late else self.recompute_modules
+        return replace(self, axes=axes, zero_scope=scopes, places_head=places_head, recompute_modules=modules)
 
 
 @dataclass(frozen=True, kw_only=True)

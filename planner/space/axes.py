@@ -14,6 +14,7 @@ from itertools import product
 
 from planner.base.errors import WrongQuestion, nearest
 from planner.schema.plan import RankOrder, ZeroScope, ZeroStage
+from planner.schema.precisions import PRECISIONS
 
 LAYOUT_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes")
 OPTION_AXES = (
@@ -38,15 +39,15 @@ RANK_ORDERS: tuple[RankOrder, RankOrder] = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """A recomputation policy: the share of layers recomputed in full, and whether the rest drops what is named
-    selective, with or without whole modules.
+    """A recomputation policy: the share of layers recomputed in full, and what the rest drops: what the runtime calls
+    selective, modules by name.
     """
 
     name: str
     layers: float
     selective: float
-    modules: float = 0.0
-    """1: selective with the expansion of latents and the MLP's function; read from runs, not searched."""
+    modules: tuple[str, ...] = ()
+    """Of :data:`MODULES`, in its order."""
     offloaded: float = 0.0
     """1: what is kept beside a layer's input lives in host memory; read from runs, not searched."""
     function_in_8_bit: float = 0.0
@@ -56,16 +57,26 @@ class Recompute:
 NO_RECOMPUTE = Recompute("none", 0.0, 0.0)
 SELECTIVE = Recompute("selective", 0.0, 1.0)
 FULL = Recompute("full", 1.0, 0.0)
-MODULES = Recompute("selective", 0.0, 1.0, 1.0)
 FUNCTION_IN_8_BIT = Recompute("none", 0.0, 0.0, function_in_8_bit=1.0)
-OFFLOADED = Recompute("selective", 0.0, 1.0, 0.0, 1.0)
+OFFLOADED = Recompute("selective", 0.0, 1.0, (), 1.0)
+CORE_ATTENTION = "core_attn"
+MODULES = {
+    "layernorm": "recompute_norms",
+    "moe_act": "recompute_function",
+    "mla_up_proj": "recompute_latents",
+    "mlp": "recompute_mlp",
+}
+"""Module of a layer, as Megatron Core calls it -> the figure that says whether it is recomputed. ``core_attn`` is what
+``selective`` alone recomputes there.
+"""
 
 
 def recompute(name: str) -> Recompute:
-    """``none``, ``selective``, ``full`` or ``block:0.5`` (in full, over that share of the layers).
+    """``none``, ``selective``, ``full``, ``block:0.5`` (in full, over that share of the layers) or modules by name
+    (``selective:layernorm+moe_act``).
 
     Raises:
-        WrongQuestion: another name, or a share that is not between 0 and 1.
+        WrongQuestion: another name, a share that is not between 0 and 1, a module that is unknown or stands twice.
     """
     known = {policy.name: policy for policy in (NO_RECOMPUTE, SELECTIVE, FULL)}
     if name in known:
@@ -73,7 +84,32 @@ def recompute(name: str) -> Recompute:
     match = re.fullmatch(r"block:(\d*\.?\d+)", name)
     if match and 0 < float(match[1]) < 1:
         return Recompute(name, float(match[1]), 0.0)
-    raise WrongQuestion(f"recompute={name}: choose none, selective, full, or block:SHARE with a share between 0 and 1")
+    kind, colon, listed = name.partition(":")
+    if kind == "selective" and colon:
+        return modules(name, listed.split("+"))
+    raise WrongQuestion(
+        f"recompute={name}: choose none, selective, full, or block:SHARE with a share between 0 and 1; modules by name"
+        f" are selective:MODULE+MODULE, of {', '.join((CORE_ATTENTION, *MODULES))}"
+    )
+
+
+def modules(stated: str, listed: Iterable[str]) -> Recompute:
+    """Modules by name, in one order: ``selective:layernorm+moe_act``; ``core_attn`` alone is ``selective``.
+
+    Raises:
+        WrongQuestion: a module that is unknown or stands twice.
+    """
+    given, known = tuple(listed), (CORE_ATTENTION, *MODULES)
+    for at, module in enumerate(given):
+        if module not in known or module in given[:at]:
+            near = nearest(module, known)
+            wrong = "stands twice" if module in known else f"is no module; {near[0]}?" if near else "is no module"
+            raise WrongQuestion(f"recompute={stated}: {module!r} {wrong} (known: {', '.join(known)})")
+    ordered = tuple(module for module in known if module in given)
+    if ordered == (CORE_ATTENTION,):
+        return SELECTIVE
+    rest = tuple(module for module in ordered if module in MODULES)
+    return Recompute(f"selective:{'+'.join(ordered)}", 0.0, float(CORE_ATTENTION in ordered), rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +250,7 @@ class Pins:
 _SWITCH = {"1": "on", "true": "on", "yes": "on", "on": "on", "0": "off", "false": "off", "no": "off", "off": "off"}
 _SWITCHES = ("sequence_parallel", "tp_overlap", "dp_overlap", "p2p_overlap", "ep_overlap")
 CHOICES = {
-    "precision": ("bf16", "fp16", "fp8", "mxfp8", "fp32"),
+    "precision": PRECISIONS,
     "zero": ("0", "1", "2", "3"),
     "zero_scope": ("full", "node"),
     "rank_order": RANK_ORDERS,

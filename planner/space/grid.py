@@ -34,9 +34,11 @@ from planner.cost.figures import Options as OptionFigures
 from planner.performance.binding import can_train_in
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage
-from planner.schema.workload import Workload
+from planner.schema.precisions import PRECISIONS
+from planner.schema.workload import Model, Workload
 from planner.space.axes import (
     FULL,
+    MODULES,
     NO_RECOMPUTE,
     NOWHERE,
     PLACED,
@@ -131,14 +133,34 @@ def _on(runtime: Runtime, pins: Pins, axis: str, values: Sequence[bool]) -> list
     return [v for v in values if (known == "any" or v in known) and pins.allow(axis, v)]
 
 
-def _policies(runtime: Runtime, pins: Pins) -> tuple[Recompute, ...]:
+LOST_BY_DELAYED = {"layernorm", "moe_act"}
+"""Modules that delayed scaling excludes (Megatron-LM core_v0.16.1, transformer_config.py, lines 1241-1247)."""
+
+
+def modules_of(model: Model) -> tuple[str, ...]:
+    """Modules that the layers of a model have and that can be recomputed by themselves.
+
+    Norms alone: those that no matrix product is fused with, before latents and before experts (Megatron-LM
+    core_v0.16.1, core/models/gpt/gpt_layer_specs.py: elsewhere they are part of the product behind them).
+    """
+    experts, latents = model.moe is not None, model.latent is not None
+    dense = model.moe is None or model.moe.leading_dense_layers > 0 or model.moe.every > 1
+    there = {"layernorm": experts or latents, "moe_act": experts, "mla_up_proj": latents, "mlp": dense}
+    return tuple(module for module in MODULES if there[module])
+
+
+def _policies(workload: Workload, runtime: Runtime, kinds: tuple[str, ...], pins: Pins) -> tuple[Recompute, ...]:
     known = runtime.axes.get("recompute", ("none",))
     plain = [p for p in (NO_RECOMPUTE, SELECTIVE, FULL) if known == "any" or p.name in known]
     if known == "any" or "block" in known:
         plain[-1:-1] = [recompute("block:0.25"), recompute("block:0.5"), recompute("block:0.75")]
     pinned = pins.bounds.get("recompute")
     if pinned is not None:
-        return tuple(recompute(name) for name in pinned.values if known == "any" or name.partition(":")[0] in known)
+        asked = [recompute(name) for name in pinned.values if known == "any" or name.partition(":")[0] in known]
+        able = set(modules_of(workload.model)) & set(runtime.recompute_modules)
+        if "fp8-delayed" in kinds:
+            able -= LOST_BY_DELAYED
+        return tuple(policy for policy in asked if able.issuperset(policy.modules))
     return tuple(plain)
 
 
@@ -149,11 +171,7 @@ def precisions(cluster: Cluster, runtime: Runtime, pins: Pins) -> tuple[str, ...
     asks for it.
     """
     known = runtime.axes.get("precision", ("bf16",))
-    possible = [
-        p
-        for p in ("bf16", "fp16", "fp8", "mxfp8", "fp32")
-        if can_train_in(cluster.accelerator, p) and (known == "any" or p in known)
-    ]
+    possible = [p for p in PRECISIONS if can_train_in(cluster.accelerator, p) and (known == "any" or p in known)]
     if "precision" in pins:
         return tuple(p for p in possible if pins.allow("precision", p))
     return tuple(possible[:1])
@@ -163,7 +181,8 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     """The classes of the space, largest questions first answered: do experts' exchanges overlap?, tp > 1?, dp cp > 1?,
     pp: none, plain, interleaved.
     """
-    policies, kinds = _policies(runtime, pins), precisions(cluster, runtime, pins)
+    kinds = precisions(cluster, runtime, pins)
+    policies = _policies(workload, runtime, kinds, pins)
     replicated, tensor = rows["dp"] * rows["cp"] > 1, rows["tp"] > 1
     stages = np.where(rows["pp"] == 1, 0, np.where(rows["vpp"] == 1, 1, 2))
     family = _families(rows)
@@ -334,9 +353,9 @@ def open_grid(figures: Figures, block: Block) -> Grid:
         options=OptionFigures(
             recompute_layers=_along([p.layers for p in axes.recompute], 1),
             recompute_selective=_along([p.selective for p in axes.recompute], 1),
-            recompute_modules=_along([p.modules for p in axes.recompute], 1),
             recompute_offloaded=_along([p.offloaded for p in axes.recompute], 1),
             function_in_8_bit=_along([p.function_in_8_bit for p in axes.recompute], 1),
+            **_recomputed(axes.recompute),
             sequence_parallel=_along([t.sequence_parallel for t in axes.tensor], 2),
             tp_overlap=_along([t.overlap for t in axes.tensor], 2),
             zero=_along([s.zero for s in axes.sharding], 3),
@@ -350,6 +369,12 @@ def open_grid(figures: Figures, block: Block) -> Grid:
         ),
         expanded=figures.expanded,
     )
+
+
+def _recomputed(policies: Sequence[Recompute]) -> dict[str, NDArray[np.float64]]:
+    """Modules that one of the policies names at least."""
+    named = {module for policy in policies for module in policy.modules}
+    return {MODULES[module]: _along([module in p.modules for p in policies], 1) for module in sorted(named)}
 
 
 def _shares(axes: GridAxes) -> dict[str, NDArray[np.float64]]:
@@ -409,9 +434,9 @@ def as_figures(options: OptionAxes) -> OptionFigures:
     return OptionFigures(
         recompute_layers=options.recompute.layers,
         recompute_selective=options.recompute.selective,
-        recompute_modules=options.recompute.modules,
         recompute_offloaded=options.recompute.offloaded,
         function_in_8_bit=options.recompute.function_in_8_bit,
+        **{MODULES[module]: 1.0 for module in options.recompute.modules},
         sequence_parallel=float(options.tensor.sequence_parallel),
         tp_overlap=float(options.tensor.overlap),
         zero=float(options.sharding.zero),

@@ -9,8 +9,8 @@ import numpy as np
 
 from planner.performance.binding import can_train_in
 from planner.schema.hardware import Runtime
-from planner.space.axes import CHOICES, LAYOUT_AXES, OPTION_AXES, RANK_ORDERS, Bound, Pins
-from planner.space.grid import Block, blocks
+from planner.space.axes import CHOICES, CORE_ATTENTION, LAYOUT_AXES, OPTION_AXES, RANK_ORDERS, Bound, Pins
+from planner.space.grid import LOST_BY_DELAYED, Block, blocks, modules_of
 from planner.space.layouts import Question, divisors, layouts
 from planner.space.rules import Rule
 
@@ -212,6 +212,17 @@ def _spelt(block: Block, axis: str) -> list[str]:
     return ["optimizer" if value else "none" for value in axes.offload]
 
 
+def _why_not_modules(question: Question) -> str:
+    runtime, model = question.setting.runtime, question.setting.workload.model
+    if not runtime.recompute_modules:
+        return f"{runtime.id} cannot recompute modules by name. "
+    there = [module for module in modules_of(model) if module in runtime.recompute_modules]
+    precision = question.pins.bounds.get("precision")
+    if precision and "fp8-delayed" in precision.values and LOST_BY_DELAYED & set(there):
+        return f"delayed scaling (fp8-delayed) does not go with {' or '.join(sorted(LOST_BY_DELAYED))}. "
+    return f"of {model.id}, {runtime.id} can recompute {', '.join((CORE_ATTENTION, *there))}. "
+
+
 def _why_not_option(question: Question, axis: str) -> str:
     """What keeps the pin on an option from standing: the accelerator, the runtime, or what it goes with."""
     runtime, accelerator = question.setting.runtime, question.setting.cluster.accelerator
@@ -224,6 +235,8 @@ def _why_not_option(question: Question, axis: str) -> str:
         if since := _since(runtime, axis, kinds):
             return since
         return f"{runtime.id} cannot do that. "
+    if axis == "recompute":
+        return _why_not_modules(question)
     if axis == "sequence_parallel" and bound.allows(False):
         return "mixtures need it with tp above 1. "
     needed = runtime.offload_needs_zero

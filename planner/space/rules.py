@@ -21,6 +21,9 @@ from planner.schema.workload import Workload
 Columns = Mapping[str, NDArray[np.int64]]
 Mask = NDArray[np.bool_]
 
+WIDEST_HEAD, HEAD_STEP = 256, 8
+"""Elements of a head at most, and what they divide by, in fused kernels, the only ones that share sequences
+(TransformerEngine d0067d0d, pytorch/attention/dot_product_attention/utils.py, lines 926-934 and 1169)."""
 LARGEST_MICRO_BATCH = 131_072
 """Tokens per rank; a larger micro-batch gains nothing and overflows 32-bit indices in kernels."""
 
@@ -77,7 +80,11 @@ def _context_chunk(c: Columns, s: RuleSetting) -> Mask:
 
 
 def _context_kernel(c: Columns, s: RuleSetting) -> Mask:
-    return np.asarray((c["cp"] == 1) | (s.cluster.accelerator.generation not in s.runtime.fused_attention_not_on))
+    latent, dim = s.workload.model.latent, s.workload.model.head_dim
+    widest = max(latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else dim
+    fits = widest <= WIDEST_HEAD and widest % HEAD_STEP == 0
+    there = s.cluster.accelerator.generation not in s.runtime.fused_attention_not_on
+    return np.asarray((c["cp"] == 1) | (there and fits))
 
 
 def _context_heads(c: Columns, s: RuleSetting) -> Mask:
@@ -154,7 +161,11 @@ RULES = (
     Rule("sequence_divides", "the sequence divides by 2 cp, and a context-parallel chunk by tp", _sequence),
     Rule("context_chunk", "a context-parallel chunk has at least 1,024 tokens", _context_chunk, waivable=True),
     Rule("context_heads", "a rank's key/value heads divide by cp where ranks exchange heads", _context_heads),
-    Rule("context_kernel", "context parallelism needs a kernel for the accelerator's generation", _context_kernel),
+    Rule(
+        "context_kernel",
+        "context parallelism needs a kernel for the accelerator's generation and the heads' width",
+        _context_kernel,
+    ),
     Rule("experts_divide", "experts divide by ep", _experts),
     Rule("expert_ranks", "tp x cp x dp divides by ep x etp", _expert_ranks),
     Rule("expert_tensor", "etp is 1 or tp", _expert_tensor),

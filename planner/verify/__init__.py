@@ -12,13 +12,14 @@ records only waivers of what has to divide, in `waived`: exactly these are then 
 from __future__ import annotations
 
 from planner.schema.plan import Plan
-from planner.verify import communication, document, groups, limits, memory, money, prediction, ranks
+from planner.verify import communication, document, groups, kernels, limits, memory, money, prediction, ranks
 from planner.verify.finding import Check, Claim, Violation, findings
 from planner.verify.finding import Inconsistent as Inconsistent
 from planner.verify.model import read
 
 CHECKS: tuple[Check, ...] = (
     *ranks.CHECKS,
+    *kernels.CHECKS,
     *memory.CHECKS,
     *prediction.CHECKS,
     *money.CHECKS,
@@ -31,6 +32,7 @@ POSSIBLE = groups.groups_are_possible
 """What must hold of groups before anything is derived from them."""
 UNLIKE_CHECKS: tuple[Check, ...] = (
     *groups.CHECKS,
+    *kernels.CHECKS,
     memory.parameters_are_counted,
     memory.memory_adds_up,
     memory.risk_is_one,

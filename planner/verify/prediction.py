@@ -9,7 +9,11 @@ from planner.schema.plan import Pool
 from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
 from planner.verify.model import work
 
-PEAK_OF = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4", "fp32": "fp32", "tf32": "tf32"}
+PEAK_OF = {
+    **{same: same for same in ("bf16", "fp16", "fp32", "tf32")},
+    **dict.fromkeys(("fp8", "fp8-delayed", "fp8-blockwise", "mxfp8"), "fp8"),
+    "nvfp4": "fp4",
+}
 """Precision -> the data type whose matrix rate it runs at."""
 
 

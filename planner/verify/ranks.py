@@ -49,26 +49,6 @@ def sequence_divides(c: Claim) -> Iterator[str]:
         yield f"{length:,} tokens over cp {p.cp} (twice) and tp {p.tp}"
 
 
-def context_kernel_runs(c: Claim) -> Iterator[str]:
-    """Windows below the sequence need ``all_gather`` or ``a2a``, sinks ``a2a``, for which ``max(k / tp, 1) % cp = 0``
-    (TransformerEngine d0067d0d, context_parallel.py lines 5054-5067 and 4244-4247).
-    """
-    p, m, length = c.plan.parallelism, c.model, c.plan.workload.sequence
-    stages = [(s.tp, s.cp) for g in p.groups for s in g.stages] or [(p.tp, p.cp)]
-    way = p.cp_algorithm or "p2p"
-    if p.cp == 1 and p.cp_algorithm is not None:
-        yield f"cp_algorithm {p.cp_algorithm} without context parallelism"
-    if p.cp == 1:
-        return
-    if m.window is not None and m.window.size < length and way == "p2p":
-        yield f"a window of {m.window.size:,} in {length:,} tokens over cp {p.cp} by {way}"
-    if m.sinks and way != "a2a":
-        yield f"attention sinks over cp {p.cp} by {way}"
-    for tp, cp in sorted(set(stages)):
-        if way == "a2a" and max(m.kv_heads // tp, 1) % cp:
-            yield f"{m.kv_heads} key/value heads over tp {tp} and cp {cp} by a2a"
-
-
 def experts_divide(c: Claim) -> Iterator[str]:
     """``E % ep = 0``, etp is 1 or tp and divides an expert, ``tp cp dp % (ep etp) = 0``."""
     p, moe = c.plan.parallelism, c.model.moe
@@ -213,9 +193,12 @@ def exchanges_run_beside(c: Claim) -> Iterator[str]:
 
 
 def recomputation_is_named(c: Claim) -> Iterator[str]:
-    """The policy's name and its two numbers say the same: none, selective, full, or ``block:SHARE``."""
+    """The policy's name and its two numbers say the same: none, selective (with modules or without), full, or
+    ``block:SHARE``.
+    """
     r = c.plan.recompute
-    expected = {"none": (0.0, False), "selective": (0.0, True), "full": (1.0, False)}.get(r.policy)
+    kind = "selective" if r.policy.startswith("selective:") else r.policy
+    expected = {"none": (0.0, False), "selective": (0.0, True), "full": (1.0, False)}.get(kind)
     if expected is None and r.policy.startswith("block:"):
         try:
             expected = (float(r.policy.removeprefix("block:")), False)
@@ -286,7 +269,6 @@ CHECKS: tuple[Check, ...] = (
     ranks_fill_the_cluster,
     tensor_divides,
     sequence_divides,
-    context_kernel_runs,
     experts_divide,
     batch_divides,
     schedule_is_named,

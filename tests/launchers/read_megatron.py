@@ -19,6 +19,7 @@ OFF_GPU = ["--transformer-impl", "local", "--no-rope-fusion", "--no-persist-laye
 
 def read(job, arguments, torch):
     """What Megatron makes of one job."""
+    from megatron.core import utils
     from megatron.core.num_microbatches_calculator import (
         destroy_num_microbatches_calculator,
         get_num_microbatches,
@@ -27,6 +28,7 @@ def read(job, arguments, torch):
 
     arguments.get_device_arch_version = lambda: 9 if job["older"] else 10
     torch.cuda.get_device_capability = lambda *_: (9, 0)
+    utils._te_version = utils.PkgVersion("2.10")  # asked for before the formats of 4 and 8 bit; not installed here
     os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
     os.environ.update({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(job["world"]), **job["environment"]})
     sys.argv = ["pretrain_gpt.py", *job["argv"], *OFF_GPU]
@@ -52,6 +54,7 @@ def read(job, arguments, torch):
         "instances": args.num_distributed_optimizer_instances,
         "fsdp": args.data_parallel_sharding_strategy if args.use_megatron_fsdp else None,
         "recompute": [config.recompute_granularity, config.recompute_method, config.recompute_num_layers],
+        "modules_again": config.recompute_modules,
         "layers": config.num_layers,
         "hidden": config.hidden_size,
         "ffn": config.ffn_hidden_size,
@@ -71,6 +74,7 @@ def read(job, arguments, torch):
         "wide_gradients": args.accumulate_allreduce_grads_in_fp32,
         "fp8": config.fp8,
         "fp8_recipe": config.fp8_recipe,
+        "fp4": config.fp4,
         "sequence": args.seq_length,
         "vocab": args.vocab_size,
         "tied": not args.untie_embeddings_and_output_weights,

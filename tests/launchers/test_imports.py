@@ -21,6 +21,7 @@ from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Script, script
 from planner.launchers.reading.torchtitan_configs import CONFIGS
 from planner.models import workload
+from planner.schema.precisions import FP8_RECIPES, LOW_PRECISION
 from tests.launchers.environments import ask, checkout, python
 
 EXAMPLES = json.loads((Path(__file__).parent.parent / "data" / "launcher_examples.json").read_text(encoding="utf-8"))
@@ -89,9 +90,9 @@ def wanted(found: FoundOptions) -> dict[str, Any]:
         "experts": mixture.get("experts"),
         "gated": shape["gated"],
         "tied": shape["tied"],
-        "bf16": found.precision in ("bf16", "fp8", "mxfp8"),
+        "bf16": found.precision in ("bf16", *LOW_PRECISION),
         "fp16": found.precision == "fp16",
-        "fp8": found.precision in ("fp8", "mxfp8"),
+        "fp8": found.precision in (*FP8_RECIPES, "mxfp8"),
         "zero": set_["zero"],
         "recompute": str(set_["recompute"]).partition(":")[0],
         "sequence_parallel": set_["sequence_parallel"] == "on",

@@ -13,6 +13,7 @@ import pytest
 from planner import api
 from planner.launchers import accelerate, dstack, facts, megatron, megatron_model, skypilot
 from planner.schema.plan import Plan
+from planner.schema.precisions import LOW_PRECISION
 from tests.launchers.environments import ask, checkout, export, python
 from tests.launchers.megatron_fields import of_record
 from tests.launchers.spread import expressible
@@ -22,13 +23,22 @@ FEWEST = 30
 """Plans an exporter is tried on."""
 
 
+FORMATS = {
+    "fp8": ("hybrid", "tensorwise"),
+    "fp8-delayed": ("hybrid", "delayed"),
+    "fp8-blockwise": ("e4m3", "blockwise"),
+    "mxfp8": ("e4m3", "mxfp8"),
+}
+"""Format and recipe of a precision, as Megatron's configuration calls them."""
+
+
 def values_of_megatron(plan: Plan) -> Values:
     p, shape, moe = plan.parallelism, plan.workload.shape, plan.workload.shape["moe"]
     chunks = facts.chunks(plan)
     policy = plan.recompute.policy
     recompute: list[object] = [None, None, None]
     if policy != "none":
-        recompute = ["selective", None, None] if policy == "selective" else ["full", "uniform", 1]
+        recompute = ["selective", None, None] if policy.startswith("selective") else ["full", "uniform", 1]
     if policy.startswith("block"):
         recompute = ["full", "block", megatron.recomputed(plan)]
     latent = shape["latent"] is not None
@@ -45,6 +55,9 @@ def values_of_megatron(plan: Plan) -> Values:
         "instances": p.dp * p.cp // p.dp_shard if p.zero_stage else 1,
         "fsdp": {2: "optim_grads", 3: "optim_grads_params"}.get(p.zero_stage),
         "recompute": recompute,
+        "modules_again": plan.recompute.policy.partition(":")[2].split("+")
+        if plan.recompute.policy.startswith("selective:")
+        else ["core_attn"],
         "layers": shape["layers"],
         "hidden": shape["hidden"],
         "ffn": shape["ffn"],
@@ -56,11 +69,12 @@ def values_of_megatron(plan: Plan) -> Values:
         "softmax": "learnable" if plan.workload.model.startswith("gpt-oss") else "vanilla",
         "epsilon": shape.get("norm_epsilon") or 1e-5,
         **angles_of_megatron(shape),
-        "bf16": plan.precision in ("bf16", "fp8", "mxfp8"),
+        "bf16": plan.precision in ("bf16", *LOW_PRECISION),
         "fp16": plan.precision == "fp16",
         "wide_gradients": plan.precision != "fp32",
-        "fp8": {"fp8": "hybrid", "mxfp8": "e4m3"}.get(plan.precision),
-        "fp8_recipe": "mxfp8" if plan.precision == "mxfp8" else "delayed",
+        "fp8": FORMATS.get(plan.precision, (None, "delayed"))[0],
+        "fp8_recipe": FORMATS.get(plan.precision, (None, "delayed"))[1],
+        "fp4": "e2m1" if plan.precision == "nvfp4" else None,
         "sequence": plan.workload.sequence,
         "vocab": shape["vocab"],
         "tied": shape["tied"],

@@ -10,13 +10,13 @@ from itertools import product
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import Unpredictable, number, whole
 from planner.catalog import Catalog
-from planner.performance.binding import LOW_PRECISION, can_train_in
+from planner.performance.binding import can_train_in
 from planner.schema.hardware import Accelerator, Runtime
+from planner.schema.precisions import LOW_PRECISION
 from planner.schema.workload import Workload
 from planner.space.axes import (
     FULL,
     FUNCTION_IN_8_BIT,
-    MODULES,
     NO_RECOMPUTE,
     OFFLOADED,
     SELECTIVE,
@@ -28,6 +28,8 @@ from planner.space.axes import (
 
 SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25, 0.5))
 """Recomputation of some layers, tried where a run does not say what it recomputes."""
+LATENTS = Recompute("selective", 0.0, 1.0, ("moe_act", "mla_up_proj"))
+"""What recipes of mixtures recompute besides, where a row does not say it: each model has it or not."""
 
 
 MEGATRON = "megatron-core"
@@ -79,7 +81,7 @@ def _modules(work: Workload, megatron: bool, policies: list[Recompute], inferred
     if not megatron or not work.model.moe or SELECTIVE not in policies:
         return policies
     inferred.append("modules recomputed: attention scores, or also latents and the MLP's function, whichever fits")
-    return [*policies, MODULES]
+    return [*policies, LATENTS]
 
 
 def _function_in_8_bit(

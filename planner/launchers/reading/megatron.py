@@ -12,6 +12,7 @@ from planner.launchers.reading.shell.script import Script
 from planner.schema.workload import MOST_LAYERS
 
 RUNTIME = "megatron-core"
+_RECIPES = {"delayed": "fp8-delayed", "tensorwise": "fp8", "blockwise": "fp8-blockwise", "mxfp8": "mxfp8"}
 STRATEGY = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 _REFUSED = {
     "standalone-embedding-stage": "the embedding as a stage of its own",
@@ -33,7 +34,6 @@ _REFUSED = {
     "ds-sequence-parallel-size": "an option of Megatron-DeepSpeed (--context-parallel-size)",
     "moe-expert-parallel-size": "an option of Megatron-DeepSpeed (--expert-model-parallel-size)",
     "pad-vocab-size-to": "a vocabulary padded by hand (--vocab-size with --make-vocab-size-divisible-by)",
-    "fp4-format": "4-bit products",
     "cpu-offloading": "activations in host memory",
 }
 """Options that change shape or sharding, and have no field of a plan."""
@@ -67,6 +67,7 @@ _READ = {
     ),
     *("optimizer-offload-fraction", "use-precision-aware-optimizer", "ckpt-format", "micro-batch-size"),
     *("global-batch-size", "seq-length", "train-iters", "train-samples", "bf16", "fp16", "fp8-format"),
+    *("fp4-format", "fp4-recipe"),
     *("fp8-recipe", "finetune", "pretrained-checkpoint", "accumulate-allreduce-grads-in-fp32"),
     *("grad-reduce-in-bf16", "optimizer", "no-gradient-accumulation-fusion", "no-bias-dropout-fusion"),
 }
@@ -219,8 +220,10 @@ def _zero(flags: Options) -> int:
 
 
 def _precision(flags: Options) -> str:
+    if "fp4-format" in flags:
+        return "nvfp4"
     if "fp8-format" in flags:
-        return "mxfp8" if flags.get("fp8-recipe") == ["mxfp8"] else "fp8"
+        return _RECIPES.get(flags.get("fp8-recipe", ["delayed"])[0], "fp8")
     return "bf16" if "bf16" in flags else "fp16" if "fp16" in flags else "fp32"
 
 
@@ -247,7 +250,8 @@ def _recompute(flags: Options, chunks: int) -> str:
     if granularity is None:
         return "none"
     if granularity == ["selective"]:
-        return "selective"
+        listed = megatron_options.priced_modules(flags)
+        return f"selective:{'+'.join(listed)}" if set(listed) - {"core_attn"} else "selective"
     if flags.get("recompute-method") == ["block"]:
         layers = degree(flags, "num-layers") / chunks
         share = degree(flags, "recompute-num-layers") / layers

@@ -48,7 +48,7 @@ _HARMLESS = re.compile("|".join(f"(?:{family})" for family in _FAMILIES))
 """What the loss, the data, the files or the log of a job depend on, not its step's time and memory."""
 _KERNELS = re.compile(
     r"moe-(permute-fusion-.*|use-legacy-grouped-gemm|router-padding-.*|shared-expert-overlap)"
-    r"|no-(masked-softmax|rope|persist-layer-norm|bias-swiglu|gradient-reduce-div).*|attention-softmax-in-fp32"
+    r"|no-(masked-softmax|rope-fusion|persist-layer-norm|bias-swiglu|gradient-reduce-div).*|attention-softmax-in-fp32"
     r"|attention-backend|flash-attention-version|no-query-key-layer-scaling|apply-query-key-layer-scaling"
     r"|(disable|no)-(tp-comm|jit|bf16-reduced|clone|scatter).*|tp-comm-(bootstrap|overlap-cfg).*|use-(nccl-ub|sharp.*)"
     r"|nccl-communicator-config-path|high-priority-.*|.*-symmetric.*|use-ring-exchange-p2p|deterministic-mode"
@@ -80,6 +80,7 @@ _PLAIN: Mapping[str, tuple[str, ...]] = {
     "moe-enable-deepep": (),
     "moe-token-dispatcher-type": ("alltoall", *_DISPATCH),
     "fp8-recipe": ("delayed", "tensorwise", "blockwise", "mxfp8"),
+    "fp4-recipe": ("nvfp4",),
     **dict.fromkeys(_FEWER_BITS, ("fp32", "bf16", "fp16")),
 }
 """Option -> its values that are understood."""
@@ -91,7 +92,7 @@ def refuse(flags: Options, read: Iterable[str]) -> None:
     Raises:
         WrongQuestion: one or several, by name.
     """
-    asked = (flags.keys() - set(read)) | (flags.keys() & {"fp8-recipe"})
+    asked = (flags.keys() - set(read)) | (flags.keys() & {"fp8-recipe", "fp4-recipe"})
     unknown = sorted(name for name in asked if not _understood(name, flags[name]))
     unknown += sorted(
         name for name, values in _UNFUSED.items() if name not in unknown and {*flags.get(name, ())} & {*values}
@@ -112,18 +113,31 @@ def _understood(name: str, values: Iterable[str]) -> bool:
     return name in _OTHERWISE or bool(_HARMLESS.fullmatch(name) or _KERNELS.fullmatch(name))
 
 
+def priced_modules(flags: Options) -> list[str]:
+    """Modules that a command recomputes, that its model has, and that are priced one by one."""
+    experts, latents = "num-experts" in flags, "multi-latent-attention" in flags
+    there = {
+        "core_attn": True,
+        "layernorm": experts or latents,
+        "moe_act": experts,
+        "mla_up_proj": latents,
+        "mlp": not experts or flags.get("moe-layer-freq", ["1"]) != ["1"],
+    }
+    listed = flags.get("recompute-modules", ["core_attn"])
+    return [module for module, has in there.items() if has and module in listed]
+
+
 def differences(flags: Options) -> Iterator[str]:
     """What a command says that is predicted otherwise."""
     yield from (text for name, text in _OTHERWISE.items() if name in flags)
     yield from (text for kind, text in _DISPATCH.items() if flags.get("moe-token-dispatcher-type") == [kind])
     if any(flags.get(name) in (["bf16"], ["fp16"]) for name in _FEWER_BITS):
         yield "gradients stay in 16 bit; predicted in 32 bit"
-    if (recipe := flags.get("fp8-recipe", ["delayed"])[0:1]) in (["tensorwise"], ["blockwise"]):
-        yield f"8-bit scaling is {recipe[0]}; predicted as delayed"
     modules = flags.get("recompute-modules", ["core_attn"]) + ["moe"] * ("moe-layer-recompute" in flags)
     selective = flags.get("recompute-granularity") == ["selective"] or "moe-layer-recompute" in flags
-    if modules != ["core_attn"] and selective:
-        yield f"recomputes {', '.join(modules)}; predicted as core_attn"
+    priced = priced_modules(flags) or ["core_attn"]
+    if selective and (others := [module for module in modules if module not in priced]):
+        yield f"recomputes {', '.join(others)}; predicted without (counted: {', '.join(priced)})"
     kernels = sorted(name for name in flags if _KERNELS.fullmatch(name) and name not in _OTHERWISE)
     if kernels:
         yield f"kernels and buffers as stated ({', '.join(kernels)}); predicted with the runtime's usual ones"

@@ -17,6 +17,7 @@ from planner.performance.profiles import files
 from planner.performance.profiles.files import ProfileRow
 from planner.performance.profiles.profile import Profile, layer_rate, peak
 from planner.schema.hardware import Accelerator
+from planner.schema.precisions import PRECISIONS
 from planner.schema.workload import Model
 
 ACCELERATORS = {
@@ -28,7 +29,6 @@ ACCELERATORS = {
 """Sailor's names of accelerators, where they differ from the catalog's."""
 MODELS = {"OPT-350": "opt-350m", "OPT-30": "opt-30b", "LLAMA-3-8": "llama3-8b"}
 """Sailor's names of models, where they differ from the library's."""
-PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "fp32")
 DEFAULT_PRECISION = "bf16"
 SLOWEST = 0.002
 """Share of the peak that the fastest layer of a profile reaches at least; less, and the times are not in seconds."""

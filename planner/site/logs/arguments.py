@@ -76,7 +76,18 @@ COLUMNS = {
 }
 """Name of an argument -> column. What both dumps of one log call the same means the same."""
 KEPT = (
-    *("bf16", "fp16", "fp8", "fp8_format", "precision", "bfloat16_enabled", "fp16_enabled"),
+    *(
+        "bf16",
+        "fp16",
+        "fp8",
+        "fp8_format",
+        "fp8_recipe",
+        "fp4",
+        "fp4_format",
+        "precision",
+        "bfloat16_enabled",
+        "fp16_enabled",
+    ),
     *("recompute_granularity", "recompute_method", "recompute_num_layers"),
     *("use_distributed_optimizer", "use_megatron_fsdp", "data_parallel_sharding_strategy"),
     *("dp_shard", "group_query_attention", "Total optimization steps"),
@@ -170,8 +181,11 @@ def _derived(found: Mapping[str, str]) -> dict[str, str]:
 
 def _precision(found: Mapping[str, str]) -> str:
     """8 bit where the dump names a format of it, else the 16-bit kind that is switched on."""
+    if found.get("fp4", found.get("fp4_format", "None")) not in ("None", "False"):
+        return "nvfp4"
     if found.get("fp8", found.get("fp8_format", "None")) not in ("None", "False"):
-        return "fp8"
+        recipe = found.get("fp8_recipe", "")
+        return {"delayed": "fp8-delayed", "blockwise": "fp8-blockwise", "mxfp8": "mxfp8"}.get(recipe, "fp8")
     on = [name for name in ("bf16", "fp16") if found.get(name) == "True"]
     on += [kind for name, kind in (("bfloat16_enabled", "bf16"), ("fp16_enabled", "fp16")) if found.get(name) == "True"]
     if "precision" in found and not on:

@@ -1,0 +1,74 @@
+"""Recipes of 8 and 4 bit, and modules recomputed by name: planned, written, and found where a kernel would stop."""
+
+from dataclasses import replace
+
+import pytest
+
+from planner import api
+from planner.base.errors import WrongQuestion
+from planner.launchers import bundle, parts
+from planner.schema.plan import Plan
+from planner.verify import violations
+from tests.launchers.environments import given
+
+
+def estimated(model: str, on: str, *pins: str) -> Plan:
+    return api.estimate(model, on, list(pins), batch="64").plans[0]
+
+
+LATENT = estimated("deepseek-v2-lite", "dgx-h100:4", "ep=8", "recompute=selective:moe_act+mla_up_proj+layernorm")
+DENSE = estimated("llama3-8b", "dgx-h100:4", "tp=2", "zero=1", "recompute=selective:mlp")
+RING = estimated("llama3-8b", "dgx-h100:4", "cp=2")
+
+
+def command(plan: Plan) -> str:
+    return bundle(plan, parts("megatron"), given("megatron")).files["start.sh"]
+
+
+@pytest.mark.parametrize(
+    ("on", "precision", "flags"),
+    [
+        ("dgx-h100:4", "fp8", "--fp8-format hybrid --fp8-recipe tensorwise"),
+        ("dgx-h100:4", "fp8-delayed", "--fp8-format hybrid --fp8-recipe delayed"),
+        ("dgx-h100:4", "fp8-blockwise", "--fp8-format e4m3 --fp8-recipe blockwise"),
+        ("dgx-b200:4", "mxfp8", "--fp8-format e4m3 --fp8-recipe mxfp8"),
+        ("dgx-b200:4", "nvfp4", "--fp4-format e2m1 --fp4-recipe nvfp4"),
+    ],
+)
+def test_a_recipe_is_planned_and_written(on: str, precision: str, flags: str) -> None:
+    found = estimated("llama3-8b", on, "tp=2", "zero=1", f"precision={precision}")
+    assert found.precision == precision and not violations(found)
+    assert flags in " ".join(command(found).replace("\\\n", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("on", "precision"), [("dgx-h100:4", "mxfp8"), ("dgx-h100:4", "nvfp4"), ("dgx-a100-80gb:4", "fp8-blockwise")]
+)
+def test_a_recipe_goes_to_hardware_that_has_it(on: str, precision: str) -> None:
+    with pytest.raises(WrongQuestion, match="has no such matrix products"):
+        estimated("llama3-8b", on, f"precision={precision}")
+
+
+def test_modules_are_written_by_name() -> None:
+    assert "--recompute-modules layernorm moe_act mla_up_proj" in " ".join(command(LATENT).replace("\\\n", " ").split())
+    assert not violations(LATENT) and not violations(DENSE)
+
+
+def test_delayed_scaling_excludes_some_modules() -> None:
+    with pytest.raises(WrongQuestion, match="does not go with layernorm or moe_act"):
+        estimated("deepseek-v2-lite", "dgx-h100:4", "ep=8", "precision=fp8-delayed", "recompute=selective:moe_act")
+
+
+@pytest.mark.parametrize(
+    ("plan", "change", "told"),
+    [
+        (LATENT, {"precision": "fp8-delayed"}, "delayed scaling with selective:layernorm+moe_act"),
+        (RING, {"precision": "nvfp4"}, "nvfp4 on H100"),
+        (DENSE, {"recompute": replace(DENSE.recompute, policy="selective:moe_act")}, "which the model does not have"),
+        (DENSE, {"recompute": replace(DENSE.recompute, policy="selective:mlps")}, "mlps is no module"),
+        (RING, {"workload": replace(RING.workload, shape={**RING.workload.shape, "head_dim": 132})}, "heads of 132"),
+    ],
+)
+def test_verify_finds_what_a_kernel_stops_at(plan: Plan, change: dict[str, object], told: str) -> None:
+    found = str(violations(replace(plan, **change)))  # type: ignore[arg-type]
+    assert told in found
