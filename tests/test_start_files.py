@@ -71,7 +71,11 @@ def test_an_example_is_printed_written_and_not_guessed(
     assert ask(capsys, "examples pretrain-8b -o lab.toml").code == 0
     assert Path("lab.toml").read_text(encoding="utf-8") == text
     assert ask(capsys, "examples pretrain-8c").err.endswith("no example 'pretrain-8c'; did you mean pretrain-8b?\n")
+    for line in ("examples -o x", "examples pretrain-8b --all .", "examples --all . -o x"):
+        assert ask(capsys, line).code == 2
+    assert not Path("benchmarks").exists() and not Path("x").exists()
     listed = ask(capsys, "examples").out
+    assert "or rent by the hour?" in listed, "whole sentences"
     assert all(name in listed for name in resources.examples())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import takewhile
 from pathlib import Path
 
 import click
@@ -28,6 +30,10 @@ def examples(name: str | None, folder: Path | None, output: Path | None) -> None
     from planner.commands.screen import render
 
     there = resources.examples()
+    if folder is not None and (name or output):
+        raise WrongQuestion(f"--all writes every example below {folder}: leave out {name or '-o'}")
+    if output is not None and name is None:
+        raise WrongQuestion(f"-o {output}: which example? clusterwright examples lists them; --all DIR writes all")
     if folder is not None:
         _write_all(there, folder)
     elif name is None:
@@ -61,10 +67,11 @@ def _is(place: Path, text: str) -> bool:
 
 
 def _about(path: Path) -> str:
-    """The first line of a file, where that says what it is for; of a table, how many rows it has."""
-    text = path.read_text(encoding="utf-8")
-    first = text.partition("\n")[0]
-    return first.removeprefix("# ") if first.startswith("#") else f"{text.count(chr(10)) - 1:,} rows: {first[:60]} ..."
+    """The first sentence of a file, where that says what it is for; of a table, its rows and how its header begins."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    said = " ".join(line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines))
+    first = re.match(r".*?[.?!](?= |$)", said)
+    return first[0] if first else said or f"{len(lines) - 1:,} rows: {lines[0][:60]} ..."
 
 
 def _named(name: str, there: dict[str, Path]) -> Path:

@@ -23,7 +23,7 @@ def init() -> None:
     """Start a file or a folder that you keep: each holds something that works, and comments that say what to change."""
 
 
-@init.command()
+@init.command(short_help="Make DIR a site: a profile and a journal of measured runs.")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 def site(folder: Path) -> None:
     """Make DIR a site: its profile for exports (site.toml) and a journal of its measured runs (runs.csv).
