@@ -69,9 +69,9 @@ def _is(place: Path, text: str) -> bool:
 def _about(path: Path) -> str:
     """The first sentence of a file, where that says what it is for; of a table, its rows and how its header begins."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    said = " ".join(line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines))
-    first = re.match(r".*?[.?!](?= |$)", said)
-    return first[0] if first else said or f"{len(lines) - 1:,} rows: {lines[0][:60]} ..."
+    comment = " ".join(line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines))
+    first = re.match(r".*?[.?!](?= |$)", comment)
+    return first[0] if first else comment or f"{len(lines) - 1:,} rows: {lines[0][:60]} ..."
 
 
 def _named(name: str, there: dict[str, Path]) -> Path:
