@@ -49,6 +49,7 @@ COMMANDS = {
         "profile": "Use layer times measured elsewhere.",
         "examples": "List, print or write the files that pages and helps show.",
         "completion": "Print what completes commands and names in bash, zsh or fish.",
+        "mcp": "Serve these questions as tools to agents (MCP).",
         "comm": "List the collectives of a plan; measure and choose back ends.",
     }.items()
 }

@@ -1,0 +1,209 @@
+"""What an agent may ask, as typed functions over the Python API: small answers in JSON types, files in one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Literal
+
+from planner.base.errors import WrongQuestion
+
+if TYPE_CHECKING:
+    from planner.schema.plan import Plan, PlanSet
+
+MOST_ROWS = 60
+"""Of an answer: what fits into an agent's context next to other things."""
+MOST_CHARACTERS = 20_000
+"""Of a text."""
+Answer = dict[str, Any]
+Listed = Literal["nodes", "accelerators", "models", "fabrics", "runtimes", "regions", "targets"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTools:
+    """The tools of one server; what they read and write by name lies in `folder`."""
+
+    folder: Path
+
+    def all(self) -> list[Callable[..., Answer]]:
+        """Every tool, in the order in which an agent is shown them."""
+        return [self.catalog, self.plan, self.estimate, self.procure, self.compare, self.explain, self.export,
+                self.validate]  # fmt: skip
+
+    def catalog(self, what: Listed, containing: str = "") -> Answer:
+        """Ids and figures of what the catalog holds, to use in the other tools; `containing` narrows them by id."""
+        import planner
+
+        listed = getattr(planner, f"list_{what}")()
+        rows = listed.table if hasattr(listed, "table") else [{"id": str(each)} for each in listed]
+        found = [row for row in rows if containing.lower() in str(next(iter(row.values()))).lower()]
+        return {"count": len(found), what: found[:MOST_ROWS]}
+
+    def plan(
+        self,
+        model: str,
+        cluster: str | list[str],
+        batch: int | None = None,
+        seq: int | None = None,
+        tokens: str | None = None,
+        precision: str | None = None,
+        method: Literal["pretrain", "finetune", "lora"] = "pretrain",
+        runtime: str | None = None,
+        price: str | None = None,
+        objective: Literal["time", "cost", "energy"] = "time",
+        deadline: str | None = None,
+        max_cost: str | None = None,
+        pin: str = "",
+        top: int = 3,
+        save: str | None = None,
+    ) -> Answer:
+        """The best ways to train a model on a cluster: configuration, step time, days, US dollars, memory.
+
+        cluster is NODE:COUNT (dgx-h100:16, dgx-h100:8..64 tries several); several of them make one job. tokens is
+        "1T", price "$2.10/h" an accelerator, deadline "30 d", max_cost "$500k", pin "tp=8,pp=1..4". save names a file
+        (plan.json) for compare, explain and export.
+        """
+        import planner
+
+        found = planner.plan(
+            self._named(model), [self._named(each) for each in ([cluster] if isinstance(cluster, str) else cluster)],
+            batch=batch, seq=seq, tokens=tokens, precision=precision, method=method, runtime=runtime, price=price,
+            objective=objective, deadline=deadline, max_cost=max_cost, pin=pin, top=top,
+        )  # fmt: skip
+        return self._plans(found, save)
+
+    def estimate(
+        self,
+        model: str,
+        cluster: str,
+        settings: str,
+        batch: int | None = None,
+        seq: int | None = None,
+        tokens: str | None = None,
+        precision: str | None = None,
+        method: Literal["pretrain", "finetune", "lora"] = "pretrain",
+        runtime: str | None = None,
+        price: str | None = None,
+        save: str | None = None,
+    ) -> Answer:
+        """One configuration as given, whether it fits or not. settings is "tp=8 pp=2 micro=1 zero=1 recompute=none"."""
+        import planner
+
+        found = planner.estimate(
+            self._named(model), self._named(cluster), settings, batch=batch, seq=seq, tokens=tokens,
+            precision=precision, method=method, runtime=runtime, price=price,
+        )  # fmt: skip
+        return self._plans(found, save)
+
+    def procure(
+        self,
+        portfolio: str | None = None,
+        model: str | None = None,
+        tokens: str | None = None,
+        batch: int | None = None,
+        seq: int | None = None,
+        budget: str | None = None,
+        power: str | None = None,
+        deadline: str | None = None,
+        objective: Literal["time", "cost", "tokens-per-dollar", "carbon"] | None = None,
+        node: list[str] | None = None,
+        ways: str | None = None,
+        save: str | None = None,
+    ) -> Answer:
+        """What to buy or rent, and when it is done: for one model, or for the jobs of a portfolio file.
+
+        budget is "$5M", power "400 kW", deadline "60 d", ways "buy,on-demand,spot,reserved-1y,reserved-3y".
+        """
+        import planner
+
+        found = planner.procure(
+            None if portfolio is None else self._file(portfolio), model=None if model is None else self._named(model),
+            tokens=tokens, batch=batch, seq=seq, budget=budget, power=power, deadline=deadline, objective=objective,
+            node=node or [], ways=ways, quick=True,
+        )  # fmt: skip
+        return {"alternatives": found.rows(), "limited_by": list(found.binding), **self._saved(found.to_json(), save)}
+
+    def compare(self, mine: str, best: str) -> Answer:
+        """What the plan of one saved file gains over that of another, and where they differ."""
+        import planner
+
+        found = planner.compare(self._file(mine), self._file(best))
+        names = ("questions", "differing", "step", "days", "usd", "tokens", "distinguishable")
+        return {name: getattr(found, name) for name in names}
+
+    def explain(self, file: str, rank: int | None = None, workload: str | None = None) -> Answer:
+        """The whole report on a saved document: reasons, bottleneck, sources, assumptions."""
+        import planner
+
+        return {"text": str(planner.explain(self._file(file), rank=rank, workload=workload))[:MOST_CHARACTERS]}
+
+    def export(self, file: str, to: str, output: str | None = None, rank: int | None = None) -> Answer:
+        """A saved plan as a launcher's files: to is "megatron+slurm" (catalog lists targets); output a new folder."""
+        import planner
+
+        folder = None if output is None else self._file(output)
+        found = planner.export(self._file(file), to, folder, rank=rank or 1)
+        files = {name: text for bundle in found.bundles.values() for name, text in bundle.files.items()}
+        shown = {name: text[: MOST_CHARACTERS // 4] for name, text in files.items()}
+        return {"written_to": output, "files": sorted(files) if output else shown}
+
+    def validate(self, runs: str, by: Literal["source", "model", "accelerator"] = "source") -> Answer:
+        """How far predictions are from measured runs of a CSV (columns: docs/runs.md)."""
+        import planner
+
+        found = planner.validate(self._file(runs), by=by).document
+        return {name: found[name] for name in ("by", "overall", "groups")}
+
+    # ---- answers and files ------------------------------------------------------------------------------------------
+
+    def _plans(self, found: PlanSet, save: str | None) -> Answer:
+        run = found.plan_to_run
+        return {
+            "recommended": run.rank,
+            "plans": [_short(plan) for plan in found.plans],
+            "bottleneck": list(found.reasons.binds),
+            "assumes": [f"{each.what}: {each.why} ({each.flag})" for each in run.assumptions if each.flag],
+            "price": None if run.money.price is None else vars(run.money.price) | {"offers": None},
+            **self._saved(found.to_json(), save),
+        }
+
+    def _saved(self, text: str, name: str | None) -> Answer:
+        from planner.base import writing
+
+        if name is None:
+            return {"saved": None}
+        path = self._file(name)
+        if path.suffix != ".json":
+            raise WrongQuestion(f"save={name!r}: a document is JSON; name it {Path(name).stem or 'plan'}.json")
+        writing.write(path, text, replace=True)
+        return {"saved": name}
+
+    def _file(self, name: str) -> Path:
+        """A file or a folder below the server's own.
+
+        Raises:
+            WrongQuestion: it lies elsewhere, by its name or by a link.
+        """
+        path = self.folder / name
+        if not name.strip() or "\0" in name or not path.resolve().is_relative_to(self.folder.resolve()):
+            raise WrongQuestion(f"{name!r}: only files below the server's folder; give a plain name such as plan.json")
+        return path
+
+    def _named(self, name: str) -> str:
+        """An id as it is; what may be a file, below the server's own folder."""
+        pure = PurePath(name)
+        if pure.suffix in (".toml", ".json") or pure.is_absolute() or ".." in pure.parts or name.startswith("~"):
+            return str(self._file(name))
+        return name
+
+
+def _short(plan: Plan) -> Answer:
+    """A plan in a few figures, with its configuration as ``estimate`` takes it."""
+    from planner.report.recommendation import configuration
+    from planner.schema.tables import plan_row
+
+    row = plan_row(plan)
+    kept = ("rank", "machines", "accelerators", "precision", "step_time_s", "step_time_low_s", "step_time_high_s",
+            "tokens_per_s", "mfu", "memory_bytes", "memory_capacity_bytes", "oom_chance", "days", "usd")  # fmt: skip
+    return {"configuration": configuration(plan), **{name: row[name] for name in kept}}

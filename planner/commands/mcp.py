@@ -1,0 +1,85 @@
+"""``clusterwright mcp``."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from planner.commands.agent_tools import Answer
+
+LISTED = re.compile(r"list_(\w+)\(\)")
+"""A function of Python that is a tool here."""
+INSTRUCTIONS = """Clusterwright recommends accelerator clusters and training plans; it predicts step time, memory, cost.
+Look up ids with catalog, then ask plan (or procure, where the machines are open). Save a plan to compare, explain or
+export it. State the interval and the price's source with a figure. An error says what to ask instead."""
+
+
+@click.command()
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("clusterwright-files"),
+    show_default=True,
+    metavar="DIR",
+    help="All that its tools read and write by name lies here.",
+)
+def mcp(folder: Path) -> None:
+    """Serve the program's questions as tools of the Model Context Protocol, over standard input and output.
+
+    An agent's host starts it; it asks for the extra clusterwright[mcp]. Its tools: catalog, plan, estimate, procure,
+    compare, explain, export, validate.
+
+    \b
+      claude mcp add clusterwright -- clusterwright mcp --folder ~/plans
+    """  # noqa: D301 - click reads the control character itself
+    folder.mkdir(parents=True, exist_ok=True)
+    server(folder).run()
+
+
+def server(folder: Path) -> Any:
+    """The server with its tools.
+
+    Raises:
+        WrongQuestion: the SDK is not installed.
+    """
+    from planner.base.errors import WrongQuestion
+    from planner.base.version import __version__
+    from planner.commands.agent_tools import AgentTools
+
+    try:
+        from mcp.server.mcpserver import MCPServer
+        from mcp.server.mcpserver.tools import Tool
+    except ImportError:
+        raise WrongQuestion("the server needs the MCP SDK: pip install 'clusterwright[mcp]'") from None
+    tools = [Tool.from_function(answered(each)) for each in AgentTools(folder).all()]
+    for tool in tools:  # a misspelt argument is refused, never passed over
+        taken = tool.fn_metadata.arg_model
+        taken.model_config["extra"] = "forbid"
+        taken.model_rebuild(force=True)
+        tool.parameters = taken.model_json_schema(by_alias=True)
+    return MCPServer("clusterwright", version=__version__, instructions=INSTRUCTIONS, tools=tools, log_level="ERROR")
+
+
+def answered(tool: Callable[..., Answer]) -> Callable[..., Answer]:
+    """The tool, whose errors are messages that say what to ask instead."""
+    from planner.base.errors import ClusterwrightError
+    from planner.base.secrets import scrubbed
+
+    @functools.wraps(tool)
+    def run(*args: Any, **keywords: Any) -> Answer:
+        from mcp.server.mcpserver.exceptions import ToolError
+
+        try:
+            return tool(*args, **keywords)
+        except ClusterwrightError as error:
+            raise ToolError(LISTED.sub(r"catalog(what='\1')", scrubbed(str(error)))) from None
+        except OSError as error:
+            raise ToolError(f"{error.strerror or error}") from None
+
+    return run

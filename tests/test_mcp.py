@@ -1,0 +1,56 @@
+"""What an agent may ask: some of the questions, straight to the tools (over stdio all of them: make test-report)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from planner.base.errors import ClusterwrightError, WrongQuestion
+from planner.commands.agent_tools import AgentTools
+from planner.commands.mcp import answered, server
+from tests import agent_questions as asked
+
+
+def test_there_are_forty_questions_of_every_tool(tmp_path: Path) -> None:
+    assert len(asked.QUESTIONS) == 40
+    tools = {tool.__name__ for tool in AgentTools(tmp_path).all()}
+    assert {question.tool for question in asked.QUESTIONS} == tools
+    assert sum(isinstance(question.holds, str) for question in asked.QUESTIONS) >= 15
+
+
+@pytest.mark.parametrize("number", asked.FIRST)
+def test_tools_answer_and_refuse(number: int, tmp_path: Path) -> None:
+    question = asked.QUESTIONS[number]
+    tool = getattr(AgentTools(tmp_path), question.tool)
+    if isinstance(question.holds, str):
+        with pytest.raises(ClusterwrightError) as refused:
+            tool(**question.arguments)
+        assert question.holds in str(refused.value)
+    else:
+        assert question.holds(tool(**question.arguments))
+
+
+@pytest.mark.parametrize("name", ["../x.json", "/tmp/x.json", "", " ", "a/../../x.json", "x\0.json", "link/x.json"])
+def test_nothing_is_written_outside_the_folder(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    tools = AgentTools(folder)
+    with pytest.raises(WrongQuestion, match="only files below the server's folder"):
+        tools.estimate("llama3-8b", "dgx-h100:1", "tp=8", batch=64, save=name)
+    with pytest.raises(WrongQuestion, match="only files below the server's folder"):
+        tools.explain(name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own"]
+
+
+def test_a_missing_sdk_is_a_plain_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    with pytest.raises(WrongQuestion, match=r"clusterwright\[mcp\]"):
+        server(tmp_path)
+
+
+def test_tools_keep_their_names_and_types(tmp_path: Path) -> None:
+    for tool in AgentTools(tmp_path).all():
+        assert answered(tool).__name__ == tool.__name__ and tool.__doc__
