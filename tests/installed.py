@@ -65,6 +65,9 @@ def texts() -> dict[str, str]:
     steps = [each for n in range(3) for each in profiles_of_steps.a_step(n, 20.0 * n)]
     trace = json.dumps(profiles_of_steps.kineto(steps))
     runs = (ROOT / "benchmarks/data/measured_runs.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    collectives = (
+        (ROOT / "benchmarks/data/measured_collectives.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    )
     return {
         "train.sh": start, "megatron.sh": start, "config.json": json.dumps(CONFIG),
         "path/config.json": json.dumps(CONFIG), "my-runs.csv": "".join(runs[:30]),
@@ -72,8 +75,7 @@ def texts() -> dict[str, str]:
         "train.log": "\n".join([*training_logs.megatron([1.1 * s for s in training_logs.STEADY]), ""]),
         "profiles.csv": "".join([fuzzing.PROFILE_HEADER, *fuzzing.PROFILE_ROWS]), "measured.csv": fuzzing.COLLECTIVES,
         "all_reduce.txt": NCCL, "rank0.json": trace, "rank8.json": trace,
-        "nccl.csv": "".join(["op,gpus,message_bytes,time_us\n", *(
-            f"all-reduce,8,{4**n},{30 + 4**n / 2e5}\n" for n in range(6, 16))]),
+        "nccl.csv": "".join(collectives[:400]),
     }  # fmt: skip
 
 
@@ -93,7 +95,11 @@ def asked(program: Path, line: str, folder: Path) -> tuple[int, float, str]:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("CLUSTERWRIGHT", "PYTHON"))
     }
-    words = [str(program), *shlex.split(line)]
+    words = [
+        "bash",
+        "-c",
+        f"{shlex.quote(str(program))} {line}",
+    ]  # as it is typed: patterns, quotes and > are a shell's
     done = subprocess.run(words, cwd=folder, env=environment | {"HOME": str(folder)}, capture_output=True, text=True,
                           check=False, timeout=600)  # fmt: skip
     return done.returncode, time.monotonic() - began, (done.stderr or done.stdout).strip().splitlines()[-1:][0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import sys
 
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
@@ -68,7 +69,7 @@ def parse(text: str | float, dimension: str) -> float:
     if isinstance(text, int | float):
         if dimension != "count":
             raise UnitError(f"{text!r} has no unit; write for example {_example(dimension)}")
-        return _finite(float(text), text)
+        return _finite(float(text) if abs(text) <= sys.float_info.max else math.inf, text)
     body = _dollars(text) if dimension in ("money", "price per hour", "energy price") else text
     match = _QUANTITY.fullmatch(body)
     if match is None:
@@ -92,7 +93,7 @@ def _dollars(text: str) -> str:
 
 def _finite(value: float, text: object) -> float:
     if not math.isfinite(value):
-        raise UnitError(f"{text!r} is not a finite number")
+        raise UnitError(f"{text!r:.80} is not a finite number")
     return value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,7 +58,7 @@ class Reader:
     def number(self, key: str) -> float:
         """A finite number of zero or more."""
         value = self.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max:
             raise self.wrong(key, f"{_shown(value)}: must be a number of zero or more")
         return float(value)
 
