@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from planner.schema import tables
+from planner.schema import plots, tables
 from planner.schema.plan import Group, Plan
 from planner.schema.record import Answer
 from planner.space.axes import MemoryPlacement
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 TOKENS = "tokens to train on"
 
@@ -56,6 +59,11 @@ class Comparison(Answer[tuple[str, str, str]]):
     def rows_of(self, parts: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
         """An axis with both values as people read them."""
         return [dict(zip(("axis", "first", "second"), each, strict=True)) for each in parts]
+
+    def plot(self) -> Axes:
+        """Both steps by cause, in seconds, with matplotlib."""
+        steps = (plan.prediction.breakdown for plan in self.plans)
+        return plots.stacked(dict(zip(("first", "second"), steps, strict=True)), "seconds")
 
     def title(self) -> str:
         """How much faster the second is, and whether that can be told."""

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from planner.schema import tables
+from planner.schema import plots, tables
 from planner.schema.plan import Assumption, Generator
 from planner.schema.record import Answer, Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +91,10 @@ class ImagePlan(Answer[ImagePool]):
     def rows_of(self, parts: Sequence[ImagePool]) -> list[dict[str, Any]]:
         """The fields of each pool."""
         return [vars(pool) for pool in parts]
+
+    def plot(self) -> Axes:
+        """Images of each pool, with matplotlib."""
+        return plots.stacked({pool.name: {"images": float(pool.images)} for pool in self.pools}, "images of a step")
 
     def title(self) -> str:
         """What is trained on what, and how fast."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from planner.schema import tables
+from planner.schema import plots, tables
 from planner.schema.plan_communication import CallChoice, CommunicationChoice, CommunicationRule
 from planner.schema.plan_layout import (
     Batch,
@@ -43,6 +43,9 @@ from planner.schema.plan_prediction import (
     PriceUsed,
 )
 from planner.schema.record import Answer, Document, Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -333,6 +336,10 @@ class PlanSet(Answer[Plan]):
     def rows_of(self, parts: Sequence[Plan]) -> list[dict[str, Any]]:
         """How each plan is cut, what is predicted, what it costs."""
         return [tables.plan_row(plan) for plan in parts]
+
+    def plot(self) -> Axes:
+        """The step of every plan by cause, in seconds, with matplotlib."""
+        return plots.stacked({f"#{plan.rank}": plan.prediction.breakdown for plan in self.plans}, "seconds")
 
     def title(self) -> str:
         """How many plans, and the best; where another one is recommended, that one."""

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
-from planner.schema import tables
+from planner.schema import plots, tables
 from planner.schema.plan import Assumption, ComparableOffers, Constraint, Generator, Plan
 from planner.schema.record import Answer, Document, Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Pipelines = Annotated[
     Literal["identical", "any"], BeforeValidator(lambda word: "identical" if word == "alike" else word)
@@ -410,6 +413,11 @@ class Procurement(Answer[Alternative]):
     def rows_of(self, parts: Sequence[Alternative]) -> list[dict[str, Any]]:
         """What each alternative is, costs and takes."""
         return [tables.alternative_row(each) for each in parts]
+
+    def plot(self) -> Axes:
+        """What every alternative costs, by kind, with matplotlib."""
+        costs = {f"#{a.rank}": {k: usd / 1e6 for k, usd in a.cost.by_kind.items()} for a in self.alternatives}
+        return plots.stacked(costs, "million USD")
 
     def title(self) -> str:
         """How many alternatives, and the best."""

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from planner.schema import tables
+from planner.schema import plots, tables
 from planner.schema.plan import Assumption, Generator, Plan
 from planner.schema.record import Answer, Document, Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Value = float | int | str
 Values = dict[str, Value]
@@ -249,6 +252,15 @@ class StudyResult(Answer[DesignPoint]):
         """The rows of the trials that these points were."""
         tried = {trial.number: trial for trial in self.trials}
         return tables.trial_rows(self, [tried[point.number] for point in parts], UNITS)
+
+    def plot(self) -> Axes:
+        """Every point over the first two objectives (of one: over the order of trials), with matplotlib."""
+        tried, front = [trial for trial in self.trials if trial.objectives], {point.number for point in self.pareto}
+        first, *others = self.question.objectives
+        figures = [trial.objectives[others[0]] if others else float(trial.number) for trial in tried]
+        titles = (first, others[0] if others else "trial")
+        values = [trial.objectives[first] for trial in tried]
+        return plots.points(values, figures, [trial.number in front for trial in tried], titles)
 
     def title(self) -> str:
         """How many points were tried, and the best."""
