@@ -1,18 +1,23 @@
 """How long a large procurement takes: pools, exactly planned columns, the integer program, and the memory of it all.
 
 Sixty node types for sale, each wired in five ways, in four regions; eight workloads over twelve months with a limit on
-every month's running costs. CPU seconds of all processes, seconds on the clock, peak memory of the largest process.
+every month's running costs. Then the same with releases, quotas and jobs that may be paused, in which the calendar
+decides; fifty workloads; two hundred node types, made of the catalog's with fewer accelerators each. CPU seconds of all
+processes, seconds on the clock, peak memory of the largest process so far.
 
     python benchmarks/procure.py [--json] [--tiny]
 """
 
 from __future__ import annotations
 
+import json
 import resource
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
-from itertools import pairwise
+import tomllib
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice, pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -40,11 +45,14 @@ WORKLOADS = (
     ("llama2-13b", 5e11), ("gpt-oss-20b", 1e12), ("qwen3-32b", 5e11), ("llama3.2-3b", 4e12),
 )  # fmt: skip
 USD_PER_ACCELERATOR = 25_000.0
-GAP = 0.01
+GAP = 0.001
+MANY_WORKLOADS, MANY_NODES = 50, 200
 
 
-def portfolio(catalog: catalogs.Catalog, nodes: int, workloads: int) -> Portfolio:
-    """The question: every type has a price, the catalog's or one made up."""
+def portfolio(catalog: catalogs.Catalog, nodes: int, workloads: int, *, calendar: bool = False) -> Portfolio:
+    """The question: every type has a price, the catalog's or one made up. With a calendar, every other job is released
+    later, every third may be paused, and only so many nodes of a type can be had that jobs wait for one another.
+    """
     types = [node for node in catalog.nodes.values() if node.fabric and catalog.fabric(node.fabric).kind != "ici"]
     days = MONTHS * 365.25 / 12
     return Portfolio(
@@ -54,12 +62,14 @@ def portfolio(catalog: catalogs.Catalog, nodes: int, workloads: int) -> Portfoli
         regions=REGIONS,
         limits=Limits(budget=3e8, capital=2.5e8, monthly=6e6, power=2e7, racks=400.0),
         jobs=tuple(
-            Job(name=name, model=name, asked=PlanOptions(), tokens=tokens, deadline_day=days * (0.5 + 0.5 * (n % 2)),
-                given_deadline=True, priority=n)
-            for n, (name, tokens) in enumerate(WORKLOADS[:workloads])
+            Job(name=f"{name}-{n}", model=name, asked=PlanOptions(), tokens=tokens * min(1.0, 8 / workloads),
+                deadline_day=days * (0.5 + 0.5 * (n % 2)), given_deadline=True, priority=n,
+                release_day=days * 0.2 * (n % 2) if calendar else 0.0, interruptible=calendar and n % 3 == 0)
+            for n, (name, tokens) in enumerate(islice(cycle(WORKLOADS), workloads))
         ),
         candidates=tuple(
             NodeOption(node=node.id, ways=("buy",), counts=SIZES, wirings=WIRINGS,
+                      at_most=SIZES[-1] if calendar else None, copies=1 if calendar else None,
                       price=StatedPrice(usd=_price(node), date="2026-11", source="made up"))
             for node in types[:nodes]
         ),
@@ -77,10 +87,31 @@ def _seconds() -> tuple[float, float]:
     return own.ru_utime + own.ru_stime + theirs.ru_utime + theirs.ru_stime, time.perf_counter()
 
 
-def measured(nodes: int, workloads: int) -> dict[str, object]:
+def with_smaller_nodes(folder: Path) -> catalogs.Catalog:
+    """The catalog with every node of eight accelerators also of four, two and one: other boards, other plans."""
+    (folder / "nodes").mkdir()
+    for path in sorted((catalogs.load().layers[0].folder / "nodes").glob("*.toml")):
+        lines = []
+        for name, fields in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            for count in (4, 2, 1) if fields.get("accelerators") == 8 else ():
+                lines.append(f'["{name}-with-{count}"]')
+                lines += [f"{key} = {_toml(value)}" for key, value in {**fields, "accelerators": count}.items()]
+        (folder / "nodes" / path.name).write_text("\n".join(lines), encoding="utf-8")
+    return catalogs.load(folder)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f'"{key}" = {_toml(each)}' for key, each in value.items()) + " }"
+    return json.dumps(value)
+
+
+def measured(
+    nodes: int, workloads: int, *, calendar: bool = False, catalog: catalogs.Catalog | None = None
+) -> dict[str, object]:
     """One run's figures."""
-    known = catalogs.load()
-    asked = portfolio(known, nodes, workloads)
+    known = catalog or catalogs.load()
+    asked = portfolio(known, nodes, workloads, calendar=calendar)
     marks = [_seconds()]
     offered = pools(known, asked)
     marks.append(_seconds())
@@ -98,6 +129,7 @@ def measured(nodes: int, workloads: int) -> dict[str, object]:
         "regions": len(REGIONS),
         "workloads": workloads,
         "months": MONTHS,
+        "calendar": calendar,
         "pools": len(offered),
         "searches": speeds.searches,
         "columns": len(columns),
@@ -127,13 +159,21 @@ def answered(budget: str | None) -> dict[str, object]:
     return {"budget": budget, "cpu_s": cpu, "wall_s": wall, "answer": answer}
 
 
+def _larger() -> Iterator[dict[str, object]]:
+    yield measured(NODES, len(WORKLOADS), calendar=True)
+    yield measured(NODES, MANY_WORKLOADS)
+    with tempfile.TemporaryDirectory() as folder:
+        yield measured(MANY_NODES, len(WORKLOADS), catalog=with_smaller_nodes(Path(folder)))
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures the question and prints what was found."""
     options = measure.arguments(__doc__, argv)
     row = measured(4, 2) if options.tiny else measured(NODES, len(WORKLOADS))
     queries = [] if options.tiny else [answered("$5M"), answered("$50k"), answered("$1k")]
-    shown = {"procurement": row, "queries": queries, "machine": measure.machine()}
-    measure.show(shown, [row], options.json)
+    larger = [measured(4, 2, calendar=True)] if options.tiny else list(_larger())
+    shown = {"procurement": row, "larger": larger, "queries": queries, "machine": measure.machine()}
+    measure.show(shown, [row, *larger], options.json)
     if queries and not options.json:
         print(f"\n{measure.table(queries)}")
 
