@@ -1,0 +1,155 @@
+"""Re-derives who works when in a procurement: every job done between release and deadline, on machines that are there
+and do one thing at a time.
+
+Nothing here is shared with what made the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+from planner.schema.procurement import Alternative, JobDone, ProcureOptions
+from planner.verify.bill import HIRED
+from planner.verify.finding import same
+
+CALENDAR = 1e-6
+"""Days that a calendar may be off."""
+TERMS = {"reserved-1y": 365.25, "reserved-3y": 3 * 365.25}
+"""Days of a term."""
+
+
+def jobs_are_done(question: ProcureOptions, a: Alternative) -> Iterator[str]:
+    """Every job once, on the pools it names, for the days that its plan takes, between release and deadline."""
+    names = [job.name for job in a.workloads]
+    if len(set(names)) < len(names):
+        yield "a job appears twice"
+    for job in a.workloads:
+        worked = days_worked(job)
+        if worked < job.days * (1 - 1e-6) - CALENDAR:
+            yield f"{job.name} works {worked:.6g} days and takes {job.days:.6g}"
+        if worked > job.days * (1 + 1e-6) + CALENDAR and question.objective != "tokens-per-dollar":
+            yield f"{job.name} works {worked:.6g} days and takes {job.days:.6g}"
+        pauses = len(_times(job, job.pools[0])) - 1
+        if pauses != job.pauses:
+            yield f"{job.name} is paused {pauses} times, not {job.pauses}"
+        if pauses > 0 and not job.interruptible:
+            yield f"{job.name} is paused, and may not be"
+        if not same(job.tokens_per_s * job.days * 86400.0, job.tokens):
+            yield f"{job.name}: {job.tokens_per_s:.9g} tokens/s are not {job.tokens:.6g} in {job.days:.9g} days"
+        if not same(job.days, job.plan.money.days) or not same(job.tokens, job.plan.workload.tokens):
+            yield f"{job.name}: its plan takes {job.plan.money.days:.9g} days for {job.plan.workload.tokens:.6g} tokens"
+        if abs(job.finish_day - max(s.end_day for s in job.schedule)) > CALENDAR:
+            yield f"{job.name} is not done on day {job.finish_day:g}"
+        if min(s.start_day for s in job.schedule) < job.release_day - CALENDAR:
+            yield f"{job.name} starts before its release"
+        if {s.pool for s in job.schedule} != set(job.pools):
+            yield f"{job.name} runs on other pools than it names"
+
+
+def deadlines_survive(question: ProcureOptions, a: Alternative) -> Iterator[str]:
+    """``finish + repair (1 - slow / whole) + restart <= deadline`` for every job, where the question asks for it, and
+    for the most that a job on the same machines is late; spares keep a job as fast, and nothing makes it faster.
+    """
+    spares, offers = {pool.id: pool.spares for pool in a.pools}, _shared_offers(question, a)
+    for job in a.workloads:
+        lost = job.survives
+        if (lost.lost_nodes if lost else None) != question.survive_nodes:
+            yield f"{job.name} survives the loss of {lost.lost_nodes if lost else 0}, asked: {question.survive_nodes}"
+        if lost is None:
+            continue
+        left = lost.tokens_per_s / job.tokens_per_s
+        if not math.isclose(lost.days, lost.repair_days * (1 - left) + lost.restart_days, rel_tol=1e-6, abs_tol=1e-6):
+            yield f"{job.name} is late by {lost.days:.6g} days after a loss, which does not follow"
+        spared = all(spares.get(name, 0) >= lost.lost_nodes for name in job.pools)
+        if left > 1 + 1e-9 or (spared and left < 1 - 1e-9):
+            yield f"{job.name} trains {left:.3g} times as fast with nodes lost"
+        late = max(
+            other.survives.days for other in a.workloads
+            if other.survives and (other is job or offers[other.name] & offers[job.name])
+        )  # fmt: skip
+        if job.finish_day + late > job.deadline_day + CALENDAR:
+            yield f"{job.name} is done on day {job.finish_day + late:.6g} after a loss, due {job.deadline_day:.6g}"
+
+
+def _shared_offers(question: ProcureOptions, a: Alternative) -> dict[str, set[str]]:
+    """Job -> what it may share with others: pools that are held, offers of few nodes."""
+    pools = {pool.id: pool for pool in a.pools}
+    found = {}
+    for job in a.workloads:
+        mine = [pools[name] for name in job.pools if name in pools]
+        found[job.name] = {pool.id for pool in mine if pool.way not in HIRED} | {
+            pool.offer for pool in mine if pool.way == "own" or f"quantity:{pool.offer}" in question.limits
+        }
+    return found
+
+
+def days_worked(job: JobDone) -> float:
+    """Days on which a job makes progress: those of any one of its pools, without its restarts."""
+    return sum(s.end_day - s.start_day for s in job.schedule if s.pool == job.pools[0]) - job.pauses * job.restart_days
+
+
+def machines_do_one_thing_at_a_time(_: ProcureOptions, a: Alternative) -> Iterator[str]:
+    """On a copy of a held pool no two stretches overlap; no job is on two copies of a pool; all pools of a job work on
+    it at the same times, and within their own time.
+    """
+    pools = {pool.id: pool for pool in a.pools}
+    by_copy: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for job in a.workloads:
+        worked = {name: _times(job, name) for name in job.pools}
+        for name in job.pools:
+            yield from _apart(job.name, worked[name])
+        for name in job.pools[1:]:
+            if not _same_times(worked[name], worked[job.pools[0]]):
+                yield f"{job.name} is on {name} and on {job.pools[0]} at different times"
+        for s in job.schedule:
+            pool = pools[s.pool]
+            if s.start_day < pool.start_day - CALENDAR or (pool.end_day or math.inf) < s.end_day - CALENDAR:
+                yield f"{job.name} is on {pool.id} when it is not there"
+            if s.copy >= pool.copies:
+                yield f"{job.name} is on copy {s.copy + 1} of {pool.id}, of which there are {pool.copies}"
+            if pool.way not in HIRED:
+                by_copy.setdefault((s.pool, s.copy), []).append((s.start_day, s.end_day))
+    for (name, copy), times in by_copy.items():
+        yield from _apart(f"copy {copy + 1} of {name}", times)
+
+
+def pools_are_there_as_long_as_is_paid(question: ProcureOptions, a: Alternative) -> Iterator[str]:
+    """What is bought is held from its first day to the horizon; what is reserved, for whole terms."""
+    for pool in a.pools:
+        if pool.way == "buy" and abs(pool.start_day + pool.held_days - question.horizon_days) > CALENDAR:
+            yield f"{pool.id} is there from day {pool.start_day:g}, and paid for {pool.held_days:g} days"
+        if pool.way in TERMS:
+            if pool.end_day is None or abs(pool.start_day + pool.held_days - pool.end_day) > CALENDAR:
+                yield f"{pool.id} is paid for {pool.held_days:g} days from day {pool.start_day:g}, and ends otherwise"
+            terms = pool.held_days / TERMS[pool.way]
+            if terms < 1 - 1e-9 or abs(terms - round(terms)) > 1e-9:
+                yield f"{pool.id} is paid for {terms:g} terms"
+
+
+def _times(job: JobDone, pool: str) -> list[tuple[float, float]]:
+    """When a job is on a pool; stretches without a break between them as one."""
+    found: list[tuple[float, float]] = []
+    for start, end in sorted((s.start_day, s.end_day) for s in job.schedule if s.pool == pool):
+        if found and abs(found[-1][1] - start) <= CALENDAR:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def _same_times(one: list[tuple[float, float]], other: list[tuple[float, float]]) -> bool:
+    return len(one) == len(other) and all(
+        abs(a - c) <= 2 * CALENDAR and abs(b - d) <= 2 * CALENDAR for (a, b), (c, d) in zip(one, other, strict=True)
+    )
+
+
+def _apart(what: str, times: list[tuple[float, float]]) -> Iterator[str]:
+    ordered = sorted(times)
+    for (_, end), (start, _) in pairwise(ordered):
+        if start < end - CALENDAR:
+            yield f"{what} does two things on day {start:.4g}"
+
+
+CHECKS = (jobs_are_done, deadlines_survive, machines_do_one_thing_at_a_time, pools_are_there_as_long_as_is_paid)
