@@ -1,8 +1,8 @@
 """How long a large procurement takes: pools, exactly planned columns, the integer program, and the memory of it all.
 
 Sixty node types for sale, each wired in five ways, in four regions; eight workloads over twelve months with a limit on
-every month's running costs. Then the same with releases, quotas and jobs that may be paused, in which the calendar
-decides; fifty workloads; two hundred node types, made of the catalog's with fewer accelerators each. CPU seconds of all
+every month's running costs. Then the same with releases and jobs that may be paused, so that start days are chosen;
+fifty workloads; two hundred node types, made of the catalog's with fewer accelerators each. CPU seconds of all
 processes, seconds on the clock, peak memory of the largest process so far.
 
     python benchmarks/procure.py [--json] [--tiny]
@@ -51,7 +51,7 @@ MANY_WORKLOADS, MANY_NODES = 50, 200
 
 def portfolio(catalog: catalogs.Catalog, nodes: int, workloads: int, *, calendar: bool = False) -> Portfolio:
     """The question: every type has a price, the catalog's or one made up. With a calendar, every other job is released
-    later, every third may be paused, and only so many nodes of a type can be had that jobs wait for one another.
+    later, and every third may be paused.
     """
     types = [node for node in catalog.nodes.values() if node.fabric and catalog.fabric(node.fabric).kind != "ici"]
     days = MONTHS * 365.25 / 12
@@ -69,7 +69,6 @@ def portfolio(catalog: catalogs.Catalog, nodes: int, workloads: int, *, calendar
         ),
         candidates=tuple(
             NodeOption(node=node.id, ways=("buy",), counts=SIZES, wirings=WIRINGS,
-                      at_most=SIZES[-1] if calendar else None, copies=1 if calendar else None,
                       price=StatedPrice(usd=_price(node), date="2026-11", source="made up"))
             for node in types[:nodes]
         ),

@@ -229,3 +229,17 @@ def test_the_headline_says_what_it_rests_on(home: Path) -> None:
     path = lab(home)
     path.write_text(path.read_text(encoding="utf-8").replace('as_of = "2026-11-20"', 'as_of = "2025-12-20"'))
     assert run(str(path), "--quick").output.splitlines()[1] == "rests on an assumed rate of preemptions on spot"
+    swept = run(str(path), "--sweep", "budget=1M..2M").output.splitlines()
+    assert "rests on an assumed rate of preemptions on spot" in swept
+    bill = home / "bill.csv"
+    assert "rests on an assumed rate" in run(str(path), "--bom", "-o", str(bill)).output
+
+
+def test_an_assumed_price_and_a_resale_value_are_said_with_the_answer(home: Path) -> None:
+    path = lab(home)
+    text = (
+        path.read_text(encoding="utf-8").replace('["on-demand", "spot"]', '["buy"]').replace("p5.48xlarge", "mi300x-8")
+    )
+    path.write_text(f'charge = "amortised"\n{text}\n[ownership]\nresidual = 0.25\n', encoding="utf-8")
+    found = json.loads(run(str(path), "--quick", "--json").output)["alternatives"][0]
+    assert found["rests_on"][1:] == ["assumed prices: mi300x-8", "a resale value of 25% after 5 years"]

@@ -101,6 +101,9 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({f"{FIRST}.pools.0.price_date": "2026-13-40", f"{FIRST}.pools.0.stale": False}, "said to be not stale"),
     ({f"{FIRST}.bill_of_materials.0.pool": "the moon"}, "is for the moon, which is not come by"),
     ({f"{FIRST}.bill_of_materials.0.kind": "staff"}, "staff is on the bill, and nothing calls for it"),
+    ({f"{FIRST}.rests_on": ()}, "does not say that it rests on the price of p5.48xlarge"),
+    ({f"{FIRST}.rests_on": lambda said: said[:1]}, "and a pool is spot"),
+    ({f"{FIRST}.rests_on": lambda said: (*said, "a resale value")}, "and a resale value does not count"),
     ({"alternatives.1.rank": 5}, "not ranked from 1"),
     ({"alternatives": ()}, "there is no alternative"),
 ]

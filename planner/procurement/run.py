@@ -22,7 +22,7 @@ from planner.procurement.program import infeasible, marginal, pruning
 from planner.procurement.program.alternatives import families, ranked
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant, limits
 from planner.procurement.program.solution import ProgramSolution
-from planner.procurement.program.solve import USUAL, Settings, best
+from planner.procurement.program.solve import USUAL, Settings, best, excluded
 from planner.procurement.question.portfolio import Portfolio
 from planner.procurement.supply.acquiring import pools, standing
 from planner.procurement.supply.pools import SupplyPool, offers
@@ -42,6 +42,8 @@ PRICE_SWING = (0.8, 1.2)
 TOP = 3
 GROWTH = 2.0
 """Times as dear machines that are looked at next, where the cheap ones do not say what would be enough."""
+UNPROVEN = "Not proven: not every order of the jobs was tried (terms, months and pauses leave too many); one may do."
+METHOD = "integer program over precomputed plans and orders of jobs; each stays on its pool, nothing bought is sold"
 SMALLEST_SHARE = 1 / 128
 """Of the work, that is told apart from nothing (:data:`infeasible.HALVINGS`)."""
 
@@ -177,7 +179,8 @@ def procure(
     with _shown(progress, "alternatives"):
         found = ranked(instance, posed.lean, asked.objective, depth.top, settings)
     if not found:
-        raise NoAnswer(conflict_message(asked, _conflict(catalog, posed, settings, progress)))
+        message = conflict_message(asked, _conflict(catalog, posed, settings, progress))
+        raise NoAnswer(message if excluded(posed.lean, settings) else f"{message}\n{UNPROVEN}")
     alternatives = tuple(
         document.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(found, 1)
     )
@@ -193,7 +196,7 @@ def procure(
             bound=first.bound * sign,
             value=first.value * sign,
             unit=document.UNITS[asked.objective],
-            method="integer program over precomputed plans and orders of jobs, each on one pool to its end",
+            method=METHOD,
             pools=sum(pool.available for pool in instance.pools),
             columns=sum(not c.other_pools and instance.pools[c.pool].available for c in posed.columns),
             mixed_columns=sum(bool(c.other_pools) for c in posed.columns),

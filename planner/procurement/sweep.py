@@ -47,7 +47,7 @@ def swept(
         value = low * (high / low) ** (n / (POINTS - 1))
         found = best(posed.lean, ProcureVariant(moved={name: value}), asked.objective, settings)
         if found is None:
-            points.append({"limit": value, "what": "", "front": False, **dict.fromkeys(FIGURES)})
+            points.append({"limit": value, "what": "", "front": False, **dict.fromkeys(FIGURES), "rests_on": ()})
             continue
         kept = replace(posed.lean, asked=replace(asked, limits=replace(asked.limits, **{name: value})))
         best_there = document.alternative(kept, posed.speeds, found, 1)
@@ -64,6 +64,7 @@ def swept(
                 "total_usd": best_there.cost.total_usd,
                 "carbon_kg": best_there.carbon_kg,
                 "front": better,
+                "rests_on": best_there.rests_on,
             }
         )
     return {

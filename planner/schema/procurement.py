@@ -327,6 +327,8 @@ class Alternative(Document):
     pools: tuple[PoolBought, ...]
     workloads: tuple[JobDone, ...]
     constraints: tuple[Constraint, ...]
+    rests_on: tuple[str, ...] | None = None
+    """What of it no current source states: old prices, assumed ones, preemptions, a resale value. None: not stated."""
 
     def rows(self) -> list[dict[str, Any]]:
         """The bill, a row for each line."""

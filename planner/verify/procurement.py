@@ -98,6 +98,23 @@ def prices_have_their_age(question: ProcureOptions, a: Alternative) -> Iterator[
             yield f"{pool.id}: the price of {pool.price_date or 'no date'} is said to be {age}"
 
 
+def what_it_rests_on_is_said(question: ProcureOptions, a: Alternative) -> Iterator[str]:
+    """An answer that old prices, preemptions or a resale value decide says so."""
+    if a.rests_on is None:
+        return
+    stated, owner = "; ".join(a.rests_on), question.ownership
+    bought = [pool for pool in a.pools if pool.way == "buy"]
+    for pool in a.pools:
+        old = f"{pool.node} of {pool.price_date or 'no date'}"
+        if pool.way != "own" and _stale(pool.price_date, question.as_of) and old not in stated:
+            yield f"it does not say that it rests on the price of {old}"
+    if ("preemptions" in stated) != any(pool.way == "spot" for pool in a.pools):
+        yield f"it rests on {stated or 'nothing'}, and {'no' if 'preemptions' in stated else 'a'} pool is spot"
+    resold = question.charge == "amortised" and owner is not None and owner.residual > 0 and bool(bought)
+    if ("resale" in stated) != resold:
+        yield f"it rests on {stated or 'nothing'}, and a resale value {'counts' if resold else 'does not count'}"
+
+
 def _stale(dated: str, as_of: str, most: float = STALE_DAYS) -> bool:
     parts = [int(part) for part in dated.split("-") if part.isdecimal()]
     if not parts or not 1990 <= parts[0] <= 2100:
@@ -116,6 +133,7 @@ CHECKS: tuple[Check, ...] = (
     *rented.CHECKS,
     value_is_of_the_objective,
     prices_have_their_age,
+    what_it_rests_on_is_said,
     *calendar.CHECKS,
     *placement.CHECKS,
     *offer_limits.CHECKS,

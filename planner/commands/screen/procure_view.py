@@ -81,8 +81,8 @@ def _headline(found: Procurement, as_money: Money) -> None:
         f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {as_money(best.cost.total_usd)}, done day "
         f"{best.done_day:.0f} (80 %: {earliest:.0f}-{latest:.0f}), {proven}"
     )
-    if resting := _rests_on(best):
-        render.text(f"rests on {'; '.join(resting)}")
+    if best.rests_on:
+        render.text(f"rests on {'; '.join(best.rests_on)}")
     asked = dict(found.question.limits)
     dates = [name for name in asked if name.startswith("deadline:")]
     if len(dates) > _MOST_NAMED:
@@ -93,15 +93,6 @@ def _headline(found: Procurement, as_money: Money) -> None:
     render.text(
         f"{objective.get(found.question.objective, 'most tokens per dollar')} within {', '.join(limits) or 'no limit'}"
     )
-
-
-def _rests_on(best: Alternative) -> list[str]:
-    """What of the answer is no current price: old ones, and how often spot nodes are taken back."""
-    old = dict.fromkeys(f"{x.node} of {x.price_date or 'no date'}" for x in best.pools if x.stale and x.way != "own")
-    found = [f"prices older than a year: {', '.join(old)}"] if old else []
-    if any(pool.way == "spot" for pool in best.pools):
-        found.append("an assumed rate of preemptions on spot")
-    return found
 
 
 def _accelerators(found: Procurement, best: Alternative) -> int:
@@ -379,7 +370,7 @@ def _rests(found: Procurement, verbose: bool) -> None:
         "Search",
         f"{sure.pools:,} purchase options, {sure.columns:,} precomputed plans"
         f"{mixed if sure.mixed_columns else ''}; "
-        "best of those in which jobs stay where they are; "
+        "best of those in which jobs stay where they are and nothing bought is sold; "
         f"bound {sure.bound:,.6g} {sure.unit}, proven gap {format_percent(sure.gap, 2)}",
     )
 
@@ -406,6 +397,8 @@ def deliver_bill(found: Procurement, *, output: Path | None) -> None:
         return
     writing.write(output, text.getvalue(), replace=True)
     render.text(f"{output}: {len(best.bill_of_materials)} lines, {_to_the_cent(found, best.cost.cash_usd)} in all")
+    if best.rests_on:
+        render.text(f"rests on {'; '.join(best.rests_on)}")
 
 
 def _capacities(best: Alternative) -> Iterator[list[str]]:
@@ -450,4 +443,6 @@ def deliver_sweep(found: dict[str, Any], *, as_json: bool, output: Path | None) 
     ]
     render.table([found["limit"], "what", "done", "total", "carbon", "Pareto"], rows, align="rlrrrl", folded="what")
     render.text()
+    for what in dict.fromkeys(what for p in found["points"] for what in p["rests_on"]):
+        render.text(f"rests on {what}")
     render.text(f"{found['objective']} at each value; Pareto: no smaller {found['limit']} gives as good a result")

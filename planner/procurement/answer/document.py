@@ -9,6 +9,7 @@ from planner.catalog.ages import is_stale
 from planner.cost import money
 from planner.cost.ownership import resale, used
 from planner.procurement.answer.ranges import offers_of, price_range
+from planner.procurement.answer.resting import rests_on
 from planner.procurement.answer.spot import spot_risk
 from planner.procurement.program.instance import ProcureInstance, limits
 from planner.procurement.program.schedule import dated, most_in_a_month
@@ -58,6 +59,7 @@ def alternative(
         pools=pools,
         workloads=done,
         constraints=tuple(_constraints(instance, use, done)),
+        rests_on=tuple(rests_on(instance.asked, [instance.pools[p] for p in used])),
     )
     return found
 

@@ -157,7 +157,9 @@ def _group(
         return Collision(tuple(jobs), names, proven=len(bought) == 1, late=share * min(bought.values()))
     least = conflicting(tasks(days(0.0)), ground)
     names = tuple(sorted({name for task in least for name in task.takes}))
-    proven = sequenced(least, ground).proven and ground.months is None
+    # What months leave depends on what is held, and an order in which money lasts may be none of those that are tried.
+    certain = ground.months is None or (len(least) == 1 and not choice.hold)
+    proven = certain and sequenced(least, ground).proven
     return Collision(tuple(sorted(task.job for task in least)), names, proven)
 
 

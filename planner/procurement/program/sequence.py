@@ -3,6 +3,8 @@
 A schedule in which no job could start earlier comes about so for some order (Kolisch 1996: the serial scheme generates
 all active schedules), so trying the orders, without those that repeat what was tried, finds one if there is any. A job
 that may be interrupted is also tried in pieces, around whoever came before it in the order; each pause costs a restart.
+Whoever stands in the middle of such a job may have to wait so that two of them stand there at once: so each is also
+tried as late as possible. That finds nearly all schedules with pauses, and from three jobs on excludes no other.
 """
 
 from __future__ import annotations
@@ -16,6 +18,10 @@ EPS = 1e-7
 """Days: less is nothing."""
 MOST_TRIED = 3000
 """Partial schedules, before a search is given up."""
+EXACT = 2
+"""Jobs, some of which may be paused, of which every schedule has its like among those that are tried: one that runs
+within another leaves it as much time wherever it stands.
+"""
 
 Times = tuple[tuple[float, float], ...]
 """From when to when, in order."""
@@ -59,7 +65,7 @@ class Found:
     times: Mapping[int, Times] | None
     """Job -> when it runs."""
     proven: bool
-    """Whether everything was tried; else there may be a (better) one."""
+    """Whether nothing is better, or nothing is possible; else there may be a (better) one."""
     lost: float = 0.0
     """US dollars that pauses cost."""
 
@@ -91,16 +97,21 @@ class _Search:
 
     def _options(self, task: Task, placed: Mapping[int, Times]) -> list[tuple[Task, Times]]:
         taken = [(other, placed[other.job]) for other in self.tasks if other.job in placed]
-        return [(task, times) for times in ways(task, taken, self.ground)]
+        found = list(ways(task, taken, self.ground))
+        if any(other.restart is not None and other is not task and other.job not in placed for other in self.tasks):
+            found += as_late(task, taken, self.ground)
+        return [(task, times) for times in dict.fromkeys(found)]
 
 
 def sequenced(tasks: Iterable[Task], ground: Ground) -> Found:
     """The schedule in which all tasks are done in time and pauses cost least."""
     search = _Search(sorted(tasks, key=lambda task: task.urgency), ground)
     search.go_on({}, 0.0)
+    pauses = any(task.restart is not None for task in search.tasks) and len(search.tasks) > EXACT
+    complete = not search.exhausted and not pauses
     if search.best is None:
-        return Found(None, not search.exhausted)
-    return Found(search.best, not search.exhausted or search.least <= 1e-9, search.least)
+        return Found(None, complete)
+    return Found(search.best, complete or search.least <= 1e-9, search.least)
 
 
 def conflicting(tasks: Sequence[Task], ground: Ground) -> list[Task]:
@@ -115,7 +126,7 @@ def conflicting(tasks: Sequence[Task], ground: Ground) -> list[Task]:
 
 
 def ways(task: Task, taken: Sequence[tuple[Task, Times]], ground: Ground) -> Iterator[Times]:
-    """In one piece as early as possible, and where that is another end, in pieces."""
+    """In one piece as early as possible, and where that is another end, in pieces, early or few."""
     free = _free(task, taken, ground)
     left = _left(task, taken, ground)
     whole = _in_one_piece(task, free, left)
@@ -125,6 +136,17 @@ def ways(task: Task, taken: Sequence[tuple[Task, Times]], ground: Ground) -> Ite
         pieces = _in_pieces(task, free, left)
         if pieces is not None and len(pieces) > 1 and (whole is None or pieces[-1][1] < whole[-1][1] - EPS):
             yield pieces
+        fewer = _in_pieces(task, _longest(task, free), left)
+        if pieces is not None and fewer is not None and 1 < len(fewer) < len(pieces):
+            yield fewer
+
+
+def as_late(task: Task, taken: Sequence[tuple[Task, Times]], ground: Ground) -> list[Times]:
+    """In one piece as late as possible, where money does not count by the month."""
+    if ground.months is not None:
+        return []
+    ends = [end for start, end in _free(task, taken, ground) if end - start >= task.days - EPS]
+    return [((end - task.days, end),) for end in ends[-1:]]
 
 
 def _lost(task: Task, times: Times) -> float:
@@ -221,6 +243,16 @@ def _in_pieces(task: Task, free: Sequence[tuple[float, float]], left: list[float
         if todo <= EPS:
             return tuple(found)
     return None
+
+
+def _longest(task: Task, free: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The fewest free times that have room for a task in pieces."""
+    longest = sorted(free, key=lambda times: times[0] - times[1])
+    for n in range(1, len(longest)):
+        room = sum(end - start for start, end in longest[:n]) - (n - 1) * (task.restart or 0.0)
+        if room >= task.days - EPS:
+            return sorted(longest[:n])
+    return list(free)
 
 
 def _paid_parts(free: Sequence[tuple[float, float]], left: list[float] | None) -> Iterator[tuple[float, float]]:

@@ -60,16 +60,33 @@ def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings
     return _solved(instance, variant, settings)
 
 
+def excluded(instance: ProcureInstance, settings: Settings = USUAL) -> bool:
+    """Whether it is proven that no answer keeps all limits: where not all orders of jobs could be tried, one may."""
+    try:
+        found, proven = _sought(instance, ProcureVariant(minimise=""), settings)
+    except NoAnswer:
+        return False
+    return found is None and proven
+
+
 def _solved(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> ProgramSolution | None:
-    """Asks the program, then for an order of what it chose, until that has one."""
+    return _sought(instance, variant, settings)[0]
+
+
+def _sought(
+    instance: ProcureInstance, variant: ProcureVariant, settings: Settings
+) -> tuple[ProgramSolution | None, bool]:
+    """Asks the program, then for an order of what it chose, until that has one; and whether all that was forbidden on
+    the way is impossible.
+    """
     program = build(instance, variant)
     if len({j for j, _ in program.run}) < len(instance.jobs):
-        return None  # some job fits nowhere in its window
+        return None, True  # some job fits nowhere in its window
     proven, dates = math.inf, set[int]()
     for n in range(ROUNDS):
         outcome = program.problem.solve(gap=settings.gap, time_limit_s=settings.time_limit_s, solver=settings.solver)
         if outcome.status is Status.INFEASIBLE:
-            return None
+            return None, math.isinf(proven)
         if not outcome.status.found:
             raise NoAnswer(
                 f"no answer was found in {settings.time_limit_s:g} s, and none was excluded; allow more time"
@@ -77,7 +94,8 @@ def _solved(instance: ProcureInstance, variant: ProcureVariant, settings: Settin
         choice = _choice(instance, variant, program, outcome)
         found, choice = _ordered(instance, variant, program, choice)
         if not (_corrected(program, instance, choice, found, outcome, n) or _dated(program, instance, choice, dates)):
-            return _solution_of(program, instance, replace(outcome, bound=min(outcome.bound, proven)), choice, found)
+            bounded = replace(outcome, bound=min(outcome.bound, proven))
+            return _solution_of(program, instance, bounded, choice, found), math.isinf(proven)
         if not found.proven or not all(each.proven for each in found.collisions):
             proven = min(proven, outcome.bound)
     raise NoAnswer(
