@@ -429,9 +429,9 @@ def test_states_shared_by_context_parallel_ranks_alone_are_told_as_sharded() -> 
 
 def test_a_mixed_plan_is_shown_written_and_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "plan.json"
-    shown = ask(capsys, f"plan bert-large --accelerators A100:4,V100:4,RTX6000:8 --batch 64 -o {file}")
+    shown = ask(capsys, f"plan bert-large --cluster dgx-a100-40gb:1 --cluster dgx-v100:1 --batch 512 -o {file}")
     assert shown.code == 0
-    for words in ("A100-SXM4-40GB", "V100-SXM2", "RTX-6000", "pipelines", "gap"):
+    for words in ("A100-SXM4-40GB", "V100-SXM2", "the groups below", "pipelines", "gap"):
         assert words in shown.out
     again = ask(capsys, f"explain {file}")
     assert again.code == 0
