@@ -110,6 +110,7 @@ def design(
     study: str | Path,
     *,
     trials: int | None = None,
+    time: float | str = "2 min",
     workers: int = 1,
     storage: str | Path | None = None,
     resume: bool = False,
@@ -124,7 +125,8 @@ def design(
 
     Args:
         study: A file (``docs/design-studies.md``).
-        trials: In all; the study's own unless said. Small studies are enumerated whole.
+        trials: In all, where trials are to search it; unless said, the optimum is proven where the time allows.
+        time: That a proof may take, about, in CPU seconds or as ``"2 min"``.
         workers: Processes; several share a `storage`.
         storage: Journal of the trials, or a database's URL; memory unless said.
         resume: Whether to continue with the trials in the storage.
@@ -155,8 +157,8 @@ def design(
     if merge:
         return merging.merge(known, asked, [Path(part).expanduser() for part in merge], explained=not quick)
     how = run.How(
-        trials=trials, workers=workers, storage=None if storage is None else str(storage), resume=resume, seed=seed,
-        shard=shard, explained=not quick,
+        trials=trials, time_s=run.seconds(time), workers=workers, storage=None if storage is None else str(storage),
+        resume=resume, seed=seed, shard=shard, explained=not quick,
     )  # fmt: skip
     return run.design(known, asked, how, progress)
 

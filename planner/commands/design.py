@@ -22,6 +22,13 @@ FILE = click.Path(path_type=Path)
     "--trials", type=click.IntRange(1, 1_000_000), metavar="N", help="Total number of trials (default: the study's)."
 )
 @click.option(
+    "--time",
+    default="2 min",
+    show_default=True,
+    metavar="TIME",
+    help="CPU time that a proof of the optimum may take, about; 0 s: none.",
+)
+@click.option(
     "--workers", type=click.IntRange(1, 256), default=1, show_default=True, metavar="K", help="Number of processes."
 )
 @click.option(
@@ -48,6 +55,7 @@ def design(
     study: Path,
     more: tuple[Path, ...],
     trials: int | None,
+    time: str,
     workers: int,
     storage: str | None,
     resume: bool,
@@ -61,8 +69,9 @@ def design(
 ) -> None:
     """Recommend which cluster to build for the workloads of a study, and where to spend the next dollar.
 
-    Every trial changes figures of a cluster and searches the best training plans on it exactly; small studies are
-    enumerated whole.
+    Every point changes figures of a cluster, and the best training plans on it are searched exactly. Where the time
+    allows, the best point is proven to be the optimum: all are evaluated, or whole ranges of them are bounded away.
+    Else, and where trials are asked for, TPE or NSGA-II proposes points.
 
     \b
       clusterwright design examples/studies/transformer-1t.toml
@@ -74,6 +83,7 @@ def design(
     from planner.catalog import load
     from planner.commands.screen import design_view, render
     from planner.study import merge, run
+    from planner.study.program.evaluation import Evaluator
     from planner.study.question import reading
 
     known = load(catalog)
@@ -88,9 +98,13 @@ def design(
         raise WrongQuestion(f"{more[0]}: one study at a time (clusterwright design merge joins shards)")
     asked = reading.read(study, known)
     part = None if shard is None else _shard(shard)
-    how = run.How(trials=trials, workers=workers, resume=resume, seed=seed, shard=part, explained=not quick)
-    whole = run.whole(asked, how)
-    place = storage or _place(asked.name, part, asked.size, whole=whole)
+    how = run.How(
+        trials=trials, time_s=run.seconds(time), workers=workers, storage=storage, resume=resume, seed=seed,
+        shard=part, explained=not quick,
+    )  # fmt: skip
+    way = run.way(Evaluator(known, asked), how)
+    whole = way != "trials"
+    place = storage or (None if way == "bounded" else _place(asked.name, part, asked.size, whole=whole))
     if resume and place is None:
         raise WrongQuestion(
             f"--resume: all {asked.size:,} points are evaluated at once, and nothing was kept; leave it out, "
@@ -98,7 +112,7 @@ def design(
         )
     if whole and workers > 1:
         render.error(f"--workers {workers}: points are evaluated side by side by one process; --shard I/N shares them")
-    how = replace(how, storage=place)
+    how = replace(how, storage=place, way=way)
     try:
         found = run.design(known, asked, how, None if as_json else render.progress)
     except KeyboardInterrupt:

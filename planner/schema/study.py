@@ -91,17 +91,26 @@ class StudyQuestion(Record):
 class StudySearch(Record):
     """How the points were found."""
 
-    method: Literal["enumerated", "TPE", "NSGA-II", "merged"]
+    method: Literal["enumerated", "bounded", "TPE", "NSGA-II", "merged"]
+    """Bounded: whole boxes of points were excluded by what their fastest corner achieves at their lowest price."""
     outer_points: int
     """Points that the axes span."""
     tried: int
     feasible: int
     exact: bool
-    """Whether every point was evaluated; each point's plan is always the exact best of its space."""
+    """Whether the best is proven to be the optimum; each point's plan is always the exact best of its space."""
     seed: int | None
     shards: tuple[int, ...]
     """Numbers (from 1) of the shards that are in the answer; empty for a whole one."""
     of_shards: int
+    evaluated: int | None = None
+    """Points whose plans were searched for, also such as break a limit; None: those tried."""
+    bounded_away: int = 0
+    """Points that were excluded without a look at each."""
+    regret_at_most: float | None = None
+    """By what share the optimum may be better than the best; None where nothing bounds it."""
+    enumeration_s: float | None = None
+    """What an enumeration of all points would take, about, in CPU seconds of one core."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.catalog.files import TomlDocument
 from planner.schema.study import StudyResult, Trial
+from planner.study import run
 from planner.study.answer import document as answer
-from planner.study.program import trials
+from planner.study.program import boxes, trials
 from planner.study.program.evaluation import Evaluator
 from planner.study.question import reading
 from planner.study.question.study import Point, Study
@@ -25,21 +27,37 @@ def again(catalog: Catalog, found: StudyResult, where: str) -> StudyResult:
     """
     if found.asked is None:
         raise WrongQuestion(f"{where}: it was written before studies stated their question: ask again instead")
-    study, search = reading.study(TomlDocument(Path("study"), "", found.asked.study), catalog), found.search
+    study = reading.study(TomlDocument(Path("study"), "", found.asked.study), catalog)
     evaluator = Evaluator(catalog, study)
     points = [_point(study, each, found, where) for each in found.trials]
     tried = [
         answer.trial(study, each.number, study.values(point), trials.stored(outcome))
         for each, point, outcome in zip(found.trials, points, evaluator.many(points), strict=True)
     ]
-    exact = search.method == "enumerated" and search.of_shards <= 1
-    method = answer.SearchMethod(
-        name=search.method, exact=exact, seed=search.seed, shards=search.shards, of_shards=search.of_shards
-    )
+    method = _method(evaluator, found, tried)
     made = answer.result(catalog, evaluator, tried, method, found.meta, explained=found.asked.explained)
     files = {name: of for name, of in found.generator.inputs.items() if name.startswith("study ")}
     inputs = files | {name: of for name, of in made.generator.inputs.items() if not name.startswith("study ")}
     return replace(made, generator=replace(made.generator, inputs=inputs))
+
+
+def _method(evaluator: Evaluator, found: StudyResult, tried: list[Trial]) -> answer.SearchMethod:
+    """How the points came about, as the document says; what boxes proved is proven again."""
+    search = found.search
+    plain = answer.SearchMethod(
+        name=search.method, exact=search.method == "enumerated" and search.of_shards <= 1, seed=search.seed,
+        shards=search.shards, of_shards=search.of_shards, enumeration_s=search.enumeration_s,
+    )  # fmt: skip
+    if search.evaluated is None:
+        return plain
+    values = answer.costs(evaluator.study.objectives, [each for each in tried if each.feasible])[:, 0]
+    best = float(values.min(initial=math.inf))
+    if search.exact:
+        start = math.inf if search.method == "bounded" else best
+        proof = boxes.search(evaluator, 2 * evaluator.study.size, best=start)
+        return run.proven(evaluator, replace(plain, exact=proof.complete and proof.best >= best), proof)
+    bound = None if search.regret_at_most is None else best - search.regret_at_most * abs(best)
+    return replace(plain, evaluated=search.evaluated, bounded_away=search.bounded_away, bound=bound)
 
 
 def _point(study: Study, trial: Trial, found: StudyResult, where: str) -> Point:

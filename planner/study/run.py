@@ -1,4 +1,4 @@
-"""The whole way from a study to its answer: small spaces whole, large ones by trials, in one process or several."""
+"""The whole way from a study to its answer: proven where that can be, else by trials, in one process or several."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from planner import document
+from planner.base import units
 from planner.base.errors import WrongQuestion
 from planner.base.processes import without_main
 from planner.base.secrets import shown
 from planner.catalog import Catalog
 from planner.schema.study import StudyResult, Trial
 from planner.study.answer import document as answer
-from planner.study.program import proposing, storing, trials
+from planner.study.program import boxes, proposing, storing, trials
 from planner.study.program.evaluation import Evaluator
 from planner.study.program.ledger import Ledger
 from planner.study.question.study import Study
@@ -26,12 +27,17 @@ if TYPE_CHECKING:
     import optuna
 
 SMALL = 1500
-"""Points up to which an outer space is enumerated whatever the trials asked for."""
+"""Points up to which an outer space is enumerated rather than bounded: each of them is in the document then."""
+TIME_S = 120.0
+"""CPU seconds that a proof may take, unless said."""
+LONGEST_S = 100 * 3600.0
+"""Of a proof: longer ones are for shards."""
 LARGEST_SHARE = 2_000_000
 """Points that one shard may have."""
 CHUNK = 128
 """Points that are evaluated side by side."""
 POLL_S = 0.2
+Way = Literal["enumerated", "bounded", "trials"]
 Advance = Callable[..., None]
 Progress = Callable[[str, float | None], AbstractContextManager[Advance]]
 
@@ -41,6 +47,9 @@ class How:
     """How a study is to be searched."""
 
     trials: int | None = None
+    """That are asked for; None: the study's, where nothing can be proven."""
+    time_s: float = TIME_S
+    """What a proof may take: it is counted in layouts, so that the same study is searched alike on every machine."""
     workers: int = 1
     storage: str | None = None
     """A journal file or the URL of a database; None: memory, for one worker."""
@@ -50,11 +59,38 @@ class How:
     """This share (from 1) of so many; its points are enumerated."""
     explained: bool = True
     """Whether sensitivities are worked out."""
+    way: Way | None = None
+    """As :func:`way` says, where that was asked."""
 
 
-def whole(study: Study, how: How) -> bool:
-    """Whether every point is evaluated, of the study or of a shard; else trials search it."""
-    return how.shard is not None or study.size <= max(SMALL, how.trials or study.trials)
+def seconds(text: float | str) -> float:
+    """Seconds that a proof may take: a number, or a quantity as ``2 min``.
+
+    Raises:
+        WrongQuestion: neither, or less than none.
+    """
+    try:
+        value = units.parse(text, "time") if isinstance(text, str) else float(text)
+    except units.UnitError as error:
+        raise WrongQuestion(f"--time {error}") from None
+    if not 0.0 <= value <= LONGEST_S:
+        raise WrongQuestion(f"--time {text}: must be from 0 s to {LONGEST_S / 3600:.0f} h")
+    return value
+
+
+def way(evaluator: Evaluator, how: How) -> Way:
+    """How a study is searched: every point evaluated, whole boxes of points bounded away, or trials."""
+    study = evaluator.study
+    if how.shard is not None or study.size <= (how.trials or 0):
+        return "enumerated"
+    affordable = how.trials is None and evaluator.seconds() * study.size <= how.time_s
+    if study.size <= SMALL and (affordable or how.trials is not None):
+        return "enumerated"
+    if how.trials is not None or how.workers > 1 or how.resume or how.storage is not None:
+        return "trials"
+    if boxes.able(study):
+        return "bounded"
+    return "enumerated" if affordable else "trials"
 
 
 def design(catalog: Catalog, study: Study, how: How, progress: Progress | None = None) -> StudyResult:
@@ -67,16 +103,77 @@ def design(catalog: Catalog, study: Study, how: How, progress: Progress | None =
     started, cpu = time.perf_counter(), time.process_time()
     evaluator = Evaluator(catalog, study)
     wanted = how.trials or study.trials
-    if whole(study, how):
+    chosen = how.way or way(evaluator, how)
+    if chosen == "enumerated":
         found, method = _enumerated(evaluator, how, progress)
+    elif chosen == "bounded":
+        found, method = _bounded(catalog, evaluator, how, progress)
     else:
         found, method = _searched(catalog, evaluator, wanted, how, progress)
+        method = _judged(evaluator, how, found, method, progress)
     meta = {"wall_s": 0.0, "cpu_s": 0.0, "searches": evaluator.searches, "workers": how.workers}
     with progress("what matters", None) if progress else nullcontext():
         result = answer.result(catalog, evaluator, found, method, meta, explained=how.explained)
     meta |= {"wall_s": round(time.perf_counter() - started, 3), "cpu_s": round(time.process_time() - cpu, 3)}
     result.meta.update(meta)
     return result
+
+
+# ---- boxes of points -------------------------------------------------------------------------------------------------
+
+
+def _bounded(
+    catalog: Catalog, evaluator: Evaluator, how: How, progress: Progress | None
+) -> tuple[list[Trial], answer.SearchMethod]:
+    """The optimum, where boxes prove it in time; else the best of the points that they met and of trials."""
+    study = evaluator.study
+    with progress("design", study.size) if progress else nullcontext() as advance:
+        proof = boxes.search(evaluator, _affordable(evaluator, how), advance)
+    found = met(study, proof)
+    method = proven(evaluator, answer.SearchMethod(name="bounded", exact=proof.complete), proof)
+    if proof.complete:
+        return found, method
+    tried, by = _searched(catalog, evaluator, study.trials, how, progress)
+    first = max((each.number for each in found), default=-1) + 1
+    both = [*found, *(replace(each, number=first + each.number) for each in tried)]
+    return both, replace(method, name=by.name, seed=by.seed)
+
+
+def met(study: Study, proof: boxes.Proof) -> list[Trial]:
+    """The points that boxes met, numbered as an enumeration numbers them."""
+    numbered = sorted((study.number(point), outcome) for point, outcome in proof.points.items())
+    return [
+        answer.trial(study, number, study.values(outcome.point), trials.stored(outcome)) for number, outcome in numbered
+    ]
+
+
+def _judged(
+    evaluator: Evaluator, how: How, found: list[Trial], method: answer.SearchMethod, progress: Progress | None
+) -> answer.SearchMethod:
+    """What boxes prove of the best of some trials."""
+    study, feasible = evaluator.study, [each for each in found if each.feasible]
+    if not (boxes.able(study) and feasible and how.time_s):
+        return replace(method, enumeration_s=evaluator.seconds() * study.size)
+    best = float(answer.costs(study.objectives, feasible)[:, 0].min())
+    with progress("bounds", study.size) if progress else nullcontext() as advance:
+        proof = boxes.search(evaluator, _affordable(evaluator, how), advance, best)
+    return proven(evaluator, replace(method, exact=proof.complete and proof.best >= best), proof)
+
+
+def proven(evaluator: Evaluator, method: answer.SearchMethod, proof: boxes.Proof) -> answer.SearchMethod:
+    """The method with what boxes prove of it."""
+    return replace(
+        method,
+        evaluated=proof.evaluated,
+        bounded_away=proof.bounded_away,
+        bound=proof.bound if proof.monotone else None,
+        enumeration_s=evaluator.seconds() * evaluator.study.size,
+    )
+
+
+def _affordable(evaluator: Evaluator, how: How) -> int:
+    """Boxes that may be bounded in the time given, of two points each at most."""
+    return max(1, int(how.time_s / evaluator.seconds() / 2))
 
 
 # ---- every point -----------------------------------------------------------------------------------------------------

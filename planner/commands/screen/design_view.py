@@ -44,11 +44,8 @@ def deliver(
     more = (
         f"{journal} holds the trials: --resume --trials {2 * found.search.tried} continues the study" if journal else ""
     )
-    what = (
-        "every point, the plans of the best, and all sweeps"
-        if found.sensitivity
-        else "every point and the best's plans"
-    )
+    points = "every point that was evaluated" if found.search.bounded_away else "every point"
+    what = f"{points}, the plans of the best, and all sweeps" if found.sensitivity else f"{points} and the best's plans"
     written = f"{output} holds {what}" if output else f"-o answer.json saves {what}"
     joined = found.search.of_shards and not found.search.exact
     merged = f"clusterwright design merge {study} shard-*.json merges the documents of all shards" if joined else ""
@@ -152,12 +149,19 @@ def _headline(found: StudyResult) -> None:
     )
     what = "the best" if len(found.question.objectives) == 1 else f"the best in {first}"
     render.labelled("Build", _named(best, found))
-    how = f"{what} of all {found.search.outer_points:,} points, enumerated exactly" if found.search.exact else (
-        f"{what} of {found.search.tried:,} points tried of {found.search.outer_points:,} ({found.search.method})"
-    )  # fmt: skip
-    render.labelled("", f"{how}; the best plans at every point are exact")
+    render.labelled("", f"{what} of {_among(found)}; the best plans at every point are exact")
     if edges := ", ".join(_edges(found)):
         render.labelled("", f"at the end of what was tried: {edges}; beyond it may be better still")
+
+
+def _among(found: StudyResult) -> str:
+    """Of which points the best is the best."""
+    s = found.search
+    if not s.exact:
+        return f"{s.tried:,} points tried of {s.outer_points:,} ({s.method})"
+    how = "enumerated exactly" if s.evaluated is None else "proven by bounds"
+    others = " (the others: of those evaluated)" if s.evaluated is not None and len(found.best) > 1 else ""
+    return f"all {s.outer_points:,} points, {how}{others}"
 
 
 def _edges(found: StudyResult) -> Iterator[str]:
@@ -295,7 +299,11 @@ def _million(found: StudyResult) -> None:
 def _search(found: StudyResult) -> None:
     s = found.search
     took = f", {found.meta['wall_s']:,.1f} s" if found.meta.get("wall_s") else ""
-    if s.exact:
+    if s.exact and s.evaluated is not None:
+        by = "" if s.method == "bounded" else f"{s.tried:,} trials by {s.method}; "
+        how = f"{by}{s.outer_points:,} points, {s.evaluated:,} evaluated, all others bounded away"
+        how += f": this is the optimum{took}"
+    elif s.exact:
         how = f"all {s.outer_points:,} points enumerated, {s.feasible:,} feasible: this is the optimum{took}"
     elif s.of_shards:
         named = ", ".join(map(str, s.shards))
@@ -303,9 +311,21 @@ def _search(found: StudyResult) -> None:
     else:
         how = f"{s.tried:,} trials by {s.method} (seed {s.seed}) in {s.outer_points:,} points"
         how += f", {s.feasible:,} feasible{took}"
-    render.labelled("Search", how)
+    render.labelled("Search", how, *_unproven(found))
     if found.importance:
         render.labelled("Importance", f"{found.importance_method}{_interaction(found)}")
+
+
+def _unproven(found: StudyResult) -> Iterator[str]:
+    """How far the best may be from the optimum, and what would tell."""
+    s = found.search
+    if s.exact or s.of_shards:
+        return
+    if s.regret_at_most is not None:
+        closer = "more --time, no --trials: closer"
+        yield f"the optimum is at most {format_percent(s.regret_at_most)} better, by bounds ({closer})"
+    if s.enumeration_s is not None:
+        yield f"an enumeration would take about {format_seconds(s.enumeration_s)} of a core (--time)"
 
 
 def _interaction(found: StudyResult) -> str:

@@ -47,6 +47,11 @@ class SearchMethod:
     seed: int | None = None
     shards: tuple[int, ...] = ()
     of_shards: int = 0
+    evaluated: int | None = None
+    bounded_away: int = 0
+    bound: float | None = None
+    """What no point is better than (less is better); None where that is not known."""
+    enumeration_s: float | None = None
 
 
 def question(study: Study) -> StudySection:
@@ -143,6 +148,10 @@ def result(
             seed=method.seed,
             shards=method.shards,
             of_shards=method.of_shards,
+            evaluated=method.evaluated,
+            bounded_away=method.bounded_away,
+            regret_at_most=_regret(method, float(table[:, 0].min())),
+            enumeration_s=method.enumeration_s,
         ),
         trials=tuple(trials),
         best=tuple(points[each.number] for each in leading),
@@ -158,6 +167,13 @@ def result(
         asked=study.stated and replace(study.stated, explained=explained),
         meta=dict(meta),
     )
+
+
+def _regret(method: SearchMethod, best: float) -> float | None:
+    """By what share the optimum may be better than the best: of what should be small, or large (negative here)."""
+    if method.exact:
+        return 0.0
+    return None if method.bound is None or not best else max(0.0, (best - method.bound) / abs(best))
 
 
 def _leading(study: Study, feasible: Sequence[Trial], table: Any) -> list[Trial]:

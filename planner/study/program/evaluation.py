@@ -7,7 +7,7 @@ Many points at once are searched side by side, as machines of one space.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +29,11 @@ from planner.study.question.study import Objective, Point, Study, StudyWorkload
 
 _HELD = 1 << 26
 """Most bytes that are kept of what the candidates of one space hold."""
+SAMPLED = 16
+"""Points, spread over all, whose numbers of layouts say what a search takes."""
+POINT_S, ROW_S = 1e-3, 6e-6
+"""CPU seconds of a point, and of each of its layouts: 0.9 ms at 36 layouts, 25 at 4,600, 150 at 26,000 (2 cores at
+2.5 GHz, searched side by side; benchmarks/design_search.py)."""
 _WITHOUT_PLAN = ("capital", "power", "accelerators")
 Key = tuple[object, ...]
 
@@ -145,6 +150,20 @@ class Evaluator:
             found += [_structure(cluster), good, here if isinstance(here, str) else _speed(here)]
         return tuple(found)
 
+    def seconds(self) -> float:
+        """What the search at one point takes, about: the same on every machine, since it is counted, not timed."""
+        size = self.study.size
+        values = [self.study.values(self.study.point(n * size // SAMPLED)) for n in range(min(size, SAMPLED))]
+        return sum(map(self._seconds, values)) / len(values)
+
+    def _seconds(self, values: Values) -> float:
+        found = POINT_S
+        for job in self.study.workloads:
+            with suppress(ClusterwrightError):
+                here = self.prepared(job, values)
+                found += 0.0 if isinstance(here, str) else ROW_S * sum(block.height for block in here.blocks)
+        return found
+
     # ---- constraints -------------------------------------------------------------------------------------------------
 
     def _limits(self, values: Values) -> tuple[dict[str, float], dict[str, float], str]:
@@ -160,6 +179,12 @@ class Evaluator:
         except ClusterwrightError as error:
             return measures, {"cluster": 1.0}, str(error)
         return measures, self._violations(measures), ""
+
+    def limits(self, values: Values, known: Mapping[str, float]) -> dict[str, float]:
+        """Constraint -> by what share it is exceeded at a point, with what is known of its plans."""
+        return self._violations(
+            self._limits(values)[0] | {c.of: known[c.of] for c in self.study.constraints if c.of in known}
+        )
 
     def _violations(self, measures: dict[str, float]) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -259,14 +284,19 @@ class Evaluator:
                 why = why or f"{job.model} does not fit into memory"
         if why:
             return PointOutcome(point, {}, measures, broken | {"memory": short}, tuple(candidates), why)
-        known: dict[str, float] = {name: 0.0 for name in self._needed()}
+        known = self.worth(candidates, values)
+        measures = measures | {c.of: known[c.of] for c in self.study.constraints if c.of in known}
+        objectives: dict[str, float] = {name: known[name] for name in self.study.objectives}
+        return PointOutcome(point, objectives, measures, self._violations(measures), tuple(candidates))
+
+    def worth(self, candidates: Sequence[Candidate | None], values: Values) -> dict[str, float]:
+        """Objectives that are asked for or limited, of plans at the prices and powers of a point: weighted means."""
+        known: dict[str, float] = dict.fromkeys(self._needed(), 0.0)
         for job, candidate in zip(self.study.workloads, candidates, strict=True):
             assert candidate is not None
             for name in self._needed():
                 known[name] += job.weight / self._weights * self._value(name, job, candidate, values)
-        measures = measures | {c.of: known[c.of] for c in self.study.constraints if c.of in known}
-        objectives: dict[str, float] = {name: known[name] for name in self.study.objectives}
-        return PointOutcome(point, objectives, measures, self._violations(measures), tuple(candidates))
+        return known
 
     def _needed(self) -> Iterator[Objective]:
         """Objectives to know: those asked for, and those that are limited."""

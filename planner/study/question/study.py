@@ -101,6 +101,13 @@ class Study:
             found.append(place)
         return tuple(reversed(found))
 
+    def number(self, point: Point) -> int:
+        """The index of a point: :meth:`point` turned round."""
+        found = 0
+        for axis, place in zip(self.axes, point, strict=True):
+            found = found * len(axis.values) + place
+        return found
+
     def place(self, values: Mapping[str, Value]) -> Point:
         """The point with these values; raises ValueError where the axes have none such."""
         if [*values] != [axis.path for axis in self.axes]:

@@ -1,0 +1,230 @@
+"""The optimum of a large study without a look at every point: whole boxes of points are bounded away.
+
+More peak, memory or bandwidth never makes a plan slower, and never makes it not fit; rates that are not negative never
+make it cheaper. So no point of a box (a range of values on such axes, one value on the others) is worth more than the
+plans of its fastest corner at the prices, powers and limits of its cheapest one. A box whose bound is no better than
+the best point so far holds nothing; any other is halved along the axis that costs most, the best bound first (branch
+and bound: Land and Doig, 1960). What is left in the end bounds what any point may still bring.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count, product
+from typing import NamedTuple
+
+from planner.base.errors import ClusterwrightError
+from planner.study.program.clusters import Values
+from planner.study.program.evaluation import Evaluator, PointOutcome
+from planner.study.question.study import LARGER_IS_BETTER, Point, Study
+
+FASTER = (
+    *("accelerator.memory", "accelerator.memory_bandwidth", "accelerator.scaleup.bandwidth"),
+    *("node.scaleup.bandwidth", "node.nic_bandwidth", "fabric.nic_bandwidth"),
+)
+"""Figures more of which makes no plan slower, beside the peaks."""
+AT_ONCE = 64
+"""Boxes that are halved side by side: searches of many machines share their arrays."""
+ROUNDING = 1e-9
+"""Share by which floating-point sums may differ."""
+
+
+class Box(NamedTuple):
+    """The points between two, place by place; both are in it."""
+
+    low: Point
+    high: Point
+
+    @property
+    def size(self) -> int:
+        """How many points it holds."""
+        return math.prod(high - low + 1 for low, high in zip(self.low, self.high, strict=True))
+
+
+@dataclass(slots=True)
+class Proof:
+    """What was found, and how much is proven of it."""
+
+    points: dict[Point, PointOutcome] = field(default_factory=dict)
+    """What was evaluated and keeps every limit that needs no plan."""
+    evaluated: int = 0
+    """Points whose plans were searched for."""
+    bounded_away: int = 0
+    """Points of boxes that hold nothing better than the best."""
+    bound: float = math.inf
+    """What no point is better than; less is better, also where the objective should be large."""
+    best: float = math.inf
+    """The best feasible point's objective, likewise."""
+    monotone: bool = True
+    """Whether no box or point was worth more than the box that it is of: else nothing is proven."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the best is proven to be the optimum."""
+        return self.monotone and self.bound >= self.best * (1.0 - math.copysign(ROUNDING, self.best))
+
+
+def axes(study: Study) -> list[int]:
+    """Places of the axes along which a box may be wide: their figures speed plans up, and none of their rates falls."""
+    falling = {rate.path for rate in (*study.costs.rates, *study.power) if rate.per_unit < 0}
+    return [
+        place
+        for place, axis in enumerate(study.axes)
+        if (axis.path in FASTER or axis.path.startswith("accelerator.peak.")) and axis.ordered
+        and axis.path not in falling
+    ]  # fmt: skip
+
+
+def able(study: Study) -> bool:
+    """Whether boxes say anything of a study: one objective, and an axis along which they are wide."""
+    return len(study.objectives) == 1 and any(len(study.axes[place].values) > 1 for place in axes(study))
+
+
+def search(
+    evaluator: Evaluator, most: int, advance: Callable[[int, str], None] | None = None, best: float = math.inf
+) -> Proof:
+    """Bounds boxes away until none is left, or `most` were bounded.
+
+    Arguments:
+        evaluator: Of a study for which :func:`able` holds.
+        most: Boxes that may be bounded.
+        advance: Told how many points more are dealt with, and of the best so far.
+        best: Objective of a feasible point that is known already.
+    """
+    found, tree = Proof(best=best), _Tree(evaluator)
+    found.bound = math.inf
+    boxes, bounded = [*_roots(evaluator.study)], 0
+    while boxes and bounded < most:
+        bounded += len(boxes)
+        tree.add(found, boxes)
+        if advance:
+            advance(tree.dealt(found), "" if found.best == math.inf else f"best {abs(found.best):,.4g}")
+        boxes = [half for box in tree.taken(found) for half in tree.halves(box)]
+    tree.close(found, boxes)
+    return found
+
+
+def _roots(study: Study) -> Iterator[Box]:
+    """The largest boxes: one for each combination of the values on the other axes."""
+    wide = set(axes(study))
+    ends = [len(axis.values) - 1 for axis in study.axes]
+    for places in product(*([None] if n in wide else range(end + 1) for n, end in enumerate(ends))):
+        low = tuple(0 if place is None else place for place in places)
+        yield Box(low, tuple(end if place is None else place for place, end in zip(places, ends, strict=True)))
+
+
+class _Tree:
+    """Open boxes, the best bound first."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator, self.study = evaluator, evaluator.study
+        self.wide = axes(self.study)
+        self.sign = -1.0 if self.study.objectives[0] in LARGER_IS_BETTER else 1.0
+        self.open: list[tuple[float, int, Box]] = []
+        self.numbers = count()
+        self.bounds: dict[Box, float] = {}
+        """Of the boxes that are being halved, for their halves."""
+        self.seen: set[Point] = set()
+        """Fastest corners, of which many boxes share one."""
+        self.told = 0
+
+    def add(self, found: Proof, boxes: Sequence[Box]) -> None:
+        """Bounds boxes, notes their fastest corners as points, and keeps those that may hold something better."""
+        bounds = [*self._bounded(found, boxes)]
+        for box, bound in zip(boxes, bounds, strict=True):
+            least, worth = self.bounds.get(box, -math.inf), self._worth(found, box.high)
+            if bound < least - ROUNDING * abs(least) or worth < bound - ROUNDING * abs(worth):
+                found.monotone = False
+            if bound < found.best and box.size > 1:
+                heapq.heappush(self.open, (bound, next(self.numbers), box))
+        self.bounds.clear()
+
+    def _worth(self, found: Proof, point: Point) -> float:
+        """The objective at a point that was evaluated; infinite where it is not feasible."""
+        outcome = found.points.get(point)
+        return self.sign * outcome.objectives[self.study.objectives[0]] if outcome and outcome.feasible else math.inf
+
+    def taken(self, found: Proof) -> Iterator[Box]:
+        """The open boxes to halve next."""
+        for _ in range(AT_ONCE):
+            while self.open:
+                bound, _, box = heapq.heappop(self.open)
+                if bound < found.best:
+                    self.bounds |= dict.fromkeys(self.halves(box), bound)
+                    yield box
+                    break
+
+    def close(self, found: Proof, boxes: Sequence[Box]) -> None:
+        """Notes what is proven, with what is still open."""
+        left = [bound for bound, _, _ in self.open if bound < found.best] + [self.bounds[box] for box in boxes]
+        found.bound = min(left, default=found.best)
+        self.dealt(found, boxes)
+
+    def dealt(self, found: Proof, boxes: Sequence[Box] = ()) -> int:
+        """Counts the points that are dealt with, and returns how many more they are than before."""
+        held = sum(box.size for bound, _, box in self.open if bound < found.best) + sum(box.size for box in boxes)
+        found.bounded_away = max(0, self.study.size - held - found.evaluated)
+        more, self.told = self.study.size - held - self.told, self.study.size - held
+        return max(0, more)
+
+    def halves(self, box: Box) -> tuple[Box, Box]:
+        """A box in two along the axis that adds most to what its cheapest point costs, of equals the longest."""
+        place = max(self.wide, key=lambda n: (self._costs(box, n), box.high[n] - box.low[n]))
+        middle = (box.low[place] + box.high[place]) // 2
+        return (
+            Box(box.low, (*box.high[:place], middle, *box.high[place + 1 :])),
+            Box((*box.low[:place], middle + 1, *box.low[place + 1 :]), box.high),
+        )
+
+    def _costs(self, box: Box, place: int) -> float:
+        """What all of an axis's range adds to the cheapest point's price, power or capital; less than 0: no range."""
+        if box.low[place] == box.high[place]:
+            return -1.0
+        dear = (*box.low[:place], box.high[place], *box.low[place + 1 :])
+        try:
+            return self._paid(self.study.values(dear)) - self._paid(self.study.values(box.low))
+        except ClusterwrightError:
+            return 0.0
+
+    def _paid(self, values: Values) -> float:
+        if self.study.objectives[0] == "energy":
+            return self.evaluator.clusters.power(values)
+        paid = self.evaluator.clusters.capital(values)
+        return self.evaluator.clusters.hourly_usd(values) if paid is None else paid
+
+    def _bounded(self, found: Proof, boxes: Sequence[Box]) -> Iterator[float]:
+        """What no point of each box is better than: infinite where none can be feasible."""
+        corners = [self.study.values(box.high) for box in boxes]
+        fastest = self.evaluator.loosened().valued(corners, [box.high for box in boxes])
+        fresh = list(dict.fromkeys(box.high for box in boxes if box.high not in self.seen))
+        self.seen.update(fresh)
+        found.evaluated = len(self.seen)
+        for point, outcome in zip(fresh, self.evaluator.many(fresh), strict=True):
+            if outcome.objectives:
+                found.points[point] = outcome
+                if outcome.feasible:
+                    found.best = min(found.best, self.sign * next(iter(outcome.objectives.values())))
+        for box, values, outcome in zip(boxes, corners, fastest, strict=True):
+            yield self._bound(box, values, outcome)
+
+    def _bound(self, box: Box, fast: Values, fastest: PointOutcome) -> float:
+        if "cluster" in fastest.violations:
+            return -math.inf if box.size > 1 else math.inf  # its fastest corner is no cluster: another point may be
+        if not fastest.objectives:
+            return math.inf
+        cheap = self.study.values(box.low)
+        known = self.evaluator.worth(fastest.candidates, cheap)
+        small = {name: value for name, value in known.items() if name not in LARGER_IS_BETTER}
+        large = {name: value for name, value in known.items() if name in LARGER_IS_BETTER}
+        broken = (
+            *_broken(self.evaluator.limits(cheap, small), "at most"),
+            *_broken(self.evaluator.limits(fast, large), "at least"),
+        )
+        return math.inf if any(broken) else self.sign * known[self.study.objectives[0]]
+
+
+def _broken(violations: dict[str, float], side: str) -> Iterable[bool]:
+    return (value > ROUNDING for name, value in violations.items() if name.endswith(side))
