@@ -296,3 +296,13 @@ def test_an_impossible_measurement_in_a_file_is_refused(
     capsys.readouterr()
     assert main(["explain", "edited.json"]) == 2
     assert f"plans.0.measured.{field}: Input should be greater than" in capsys.readouterr().err
+
+
+def test_a_mixed_plan_says_what_a_site_does_for_it(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
+    ask()
+    learn(1, "--step-time", "20s")
+    capsys.readouterr()
+    pools = ["--cluster", "dgx-h100:1", "--cluster", "dgx-a100-80gb:1"]
+    assert main(["plan", "llama3-8b", *pools, "--batch", "128", "--top", "1", "--site", "lab"]) == 0
+    said = capsys.readouterr().out
+    assert "lab: 1 run, 1 framework" in said and "its runs rank no plan over several pools" in said

@@ -60,7 +60,9 @@ def plan(
         from planner.hetero import run as mixed_planning
 
         asked = pooled_request(model, cluster, options)
-        return dependence.with_other_software(*asked, mixed_planning.plan(*asked, progress), progress)
+        found = dependence.with_other_software(*asked, mixed_planning.plan(*asked, progress), progress)
+        there = folder.named(options.site)
+        return found if there is None else replace(found, site=learning.of_runs(there))
     if options.shortlist is not None and options.runtime is None:
         options = replace(options, runtime=learning.runtime_of(options.to))
     there = folder.named(options.site)

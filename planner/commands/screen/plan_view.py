@@ -91,6 +91,8 @@ def _site(found: PlanSet) -> None:
     if found.site is None:
         return
     lines = [judgement(found.site)]
+    if len(found.plans[0].cluster.pools) > 1:
+        lines.append("its runs rank no plan over several pools: a row of its journal describes one pool")
     lines += [f"excluded, ran out of memory: {each}" for each in found.site.out_of_memory]
     lines += [f"fastest run, none of these plans: {found.site.fastest_run}"] if found.site.fastest_run else []
     if found.site.next_rank is not None:
@@ -119,6 +121,7 @@ def _mixed(found: PlanSet, verbose: bool) -> None:
     if best.parallelism.groups:
         mixed_view.starts(best)
     mixed_view.search(found)
+    _site(found)
     _assumes(best, verbose)
 
 
