@@ -19,6 +19,7 @@ def of_study(found: StudyResult, origin: str) -> Content:
     """The best points, all points as a scatter, what explains their differences."""
     s = found.search
     how = f"{s.tried:,} of {s.outer_points:,} points, {s.method}; {s.feasible:,} feasible"
+    how += f"; {s.bounded_away:,} bounded away" if s.bounded_away else ""
     best = [(f"Best by {_objective(found, place)}", [_axes(point.axes), _figures(point.objectives, found)])
             for place, point in enumerate(found.best)]  # fmt: skip
     return Content(
