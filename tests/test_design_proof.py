@@ -66,7 +66,7 @@ def test_no_point_of_a_box_is_better_than_its_bound(text: str) -> None:
             rng.randrange(at, len(axis.values)) if n in wide else at
             for n, (at, axis) in enumerate(zip(low, asked.axes, strict=True))
         ]
-        made.append(boxes.Box(tuple(low), tuple(high)))
+        made.append(boxes.PointBox(tuple(low), tuple(high)))
     for box, bound in zip(made, tree._bounded(boxes.Proof(), made), strict=True):
         inside = [
             value

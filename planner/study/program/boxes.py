@@ -32,7 +32,7 @@ ROUNDING = 1e-9
 """Share by which floating-point sums may differ."""
 
 
-class Box(NamedTuple):
+class PointBox(NamedTuple):
     """The points between two, place by place; both are in it."""
 
     low: Point
@@ -107,13 +107,13 @@ def search(
     return found
 
 
-def _roots(study: Study) -> Iterator[Box]:
+def _roots(study: Study) -> Iterator[PointBox]:
     """The largest boxes: one for each combination of the values on the other axes."""
     wide = set(axes(study))
     ends = [len(axis.values) - 1 for axis in study.axes]
     for places in product(*([None] if n in wide else range(end + 1) for n, end in enumerate(ends))):
         low = tuple(0 if place is None else place for place in places)
-        yield Box(low, tuple(end if place is None else place for place, end in zip(places, ends, strict=True)))
+        yield PointBox(low, tuple(end if place is None else place for place, end in zip(places, ends, strict=True)))
 
 
 class _Tree:
@@ -123,15 +123,15 @@ class _Tree:
         self.evaluator, self.study = evaluator, evaluator.study
         self.wide = axes(self.study)
         self.sign = -1.0 if self.study.objectives[0] in LARGER_IS_BETTER else 1.0
-        self.open: list[tuple[float, int, Box]] = []
+        self.open: list[tuple[float, int, PointBox]] = []
         self.numbers = count()
-        self.bounds: dict[Box, float] = {}
+        self.bounds: dict[PointBox, float] = {}
         """Of the boxes that are being halved, for their halves."""
         self.seen: set[Point] = set()
         """Fastest corners, of which many boxes share one."""
         self.told = 0
 
-    def add(self, found: Proof, boxes: Sequence[Box]) -> None:
+    def add(self, found: Proof, boxes: Sequence[PointBox]) -> None:
         """Bounds boxes, notes their fastest corners as points, and keeps those that may hold something better."""
         bounds = [*self._bounded(found, boxes)]
         for box, bound in zip(boxes, bounds, strict=True):
@@ -147,7 +147,7 @@ class _Tree:
         outcome = found.points.get(point)
         return self.sign * outcome.objectives[self.study.objectives[0]] if outcome and outcome.feasible else math.inf
 
-    def taken(self, found: Proof) -> Iterator[Box]:
+    def taken(self, found: Proof) -> Iterator[PointBox]:
         """The open boxes to halve next."""
         for _ in range(AT_ONCE):
             while self.open:
@@ -157,29 +157,29 @@ class _Tree:
                     yield box
                     break
 
-    def close(self, found: Proof, boxes: Sequence[Box]) -> None:
+    def close(self, found: Proof, boxes: Sequence[PointBox]) -> None:
         """Notes what is proven, with what is still open."""
         left = [bound for bound, _, _ in self.open if bound < found.best] + [self.bounds[box] for box in boxes]
         found.bound = min(left, default=found.best)
         self.dealt(found, boxes)
 
-    def dealt(self, found: Proof, boxes: Sequence[Box] = ()) -> int:
+    def dealt(self, found: Proof, boxes: Sequence[PointBox] = ()) -> int:
         """Counts the points that are dealt with, and returns how many more they are than before."""
         held = sum(box.size for bound, _, box in self.open if bound < found.best) + sum(box.size for box in boxes)
         found.bounded_away = max(0, self.study.size - held - found.evaluated)
         more, self.told = self.study.size - held - self.told, self.study.size - held
         return max(0, more)
 
-    def halves(self, box: Box) -> tuple[Box, Box]:
+    def halves(self, box: PointBox) -> tuple[PointBox, PointBox]:
         """A box in two along the axis that adds most to what its cheapest point costs, of equals the longest."""
         place = max(self.wide, key=lambda n: (self._costs(box, n), box.high[n] - box.low[n]))
         middle = (box.low[place] + box.high[place]) // 2
         return (
-            Box(box.low, (*box.high[:place], middle, *box.high[place + 1 :])),
-            Box((*box.low[:place], middle + 1, *box.low[place + 1 :]), box.high),
+            PointBox(box.low, (*box.high[:place], middle, *box.high[place + 1 :])),
+            PointBox((*box.low[:place], middle + 1, *box.low[place + 1 :]), box.high),
         )
 
-    def _costs(self, box: Box, place: int) -> float:
+    def _costs(self, box: PointBox, place: int) -> float:
         """What all of an axis's range adds to the cheapest point's price, power or capital; less than 0: no range."""
         if box.low[place] == box.high[place]:
             return -1.0
@@ -195,7 +195,7 @@ class _Tree:
         paid = self.evaluator.clusters.capital(values)
         return self.evaluator.clusters.hourly_usd(values) if paid is None else paid
 
-    def _bounded(self, found: Proof, boxes: Sequence[Box]) -> Iterator[float]:
+    def _bounded(self, found: Proof, boxes: Sequence[PointBox]) -> Iterator[float]:
         """What no point of each box is better than: infinite where none can be feasible."""
         corners = [self.study.values(box.high) for box in boxes]
         fastest = self.evaluator.loosened().valued(corners, [box.high for box in boxes])
@@ -210,7 +210,7 @@ class _Tree:
         for box, values, outcome in zip(boxes, corners, fastest, strict=True):
             yield self._bound(box, values, outcome)
 
-    def _bound(self, box: Box, fast: Values, fastest: PointOutcome) -> float:
+    def _bound(self, box: PointBox, fast: Values, fastest: PointOutcome) -> float:
         if "cluster" in fastest.violations:
             return -math.inf if box.size > 1 else math.inf  # its fastest corner is no cluster: another point may be
         if not fastest.objectives:
