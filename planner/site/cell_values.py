@@ -29,13 +29,13 @@ WORDS: Mapping[str, Collection[str]] = {
     "notes": ("stages placed by layout",),
 }
 """Column -> its words; of what else it may hold, `--set` takes notes alone."""
-_RECOMPUTED = re.compile(r"none|selective|full|block:[1-9]\d{0,3}", re.ASCII)
+_RECOMPUTED = re.compile(r"none|selective(:[a-z_+]{3,60})?|full|block:[1-9]\d{0,3}", re.ASCII)
 _PORTS = re.compile(r"\d+\s*x\s*\d+(?:\.\d+)? ?[GT]b(?:it/s|ps)?", re.ASCII)
 """``8x400 Gb``; more than that may be somebody's name for it."""
 _FORMS: Mapping[str, tuple[re.Pattern[str], str]] = {
     **dict.fromkeys(COUNTS, (re.compile(r"[1-9]\d{0,11}", re.ASCII), "a whole number of at least 1")),
     **dict.fromkeys(MEASURED, (re.compile(r"\d{1,12}(\.\d{1,12})?(e-?\d{1,2})?", re.ASCII), "a number")),
-    "activation_recompute": (_RECOMPUTED, "none, selective, full or block:N"),
+    "activation_recompute": (_RECOMPUTED, "none, selective, selective:MODULE+MODULE, full or block:N"),
     "inter_node_network": (_PORTS, "ports and their rate, as 8x400 Gb"),
     "release": (re.compile(r"v?\d{1,6}(\.\d{1,4}){0,3}", re.ASCII), "a release, as 26.04"),
 }

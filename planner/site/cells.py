@@ -179,7 +179,11 @@ def contradictions(logged: Cells, planned: Cells, catalog: Catalog) -> list[Cont
 
 
 def _agree(column: str, logged: str, planned: str) -> bool:
-    """Whether two cells say the same; a sharded mesh does not say whether gathered weights are kept (ZeRO 2) or not."""
+    """Whether two cells say the same; a sharded mesh does not say whether gathered weights are kept (ZeRO 2) or not,
+    and a log not which modules are recomputed.
+    """
+    if column == "activation_recompute" and logged == "selective":
+        return planned.startswith(logged)
     return logged == planned or (column == "zero_stage" and {logged, planned} == {"2", "3"})
 
 

@@ -135,9 +135,10 @@ def _number(row: journal.Row, column: str) -> float | None:
 
 def _recompute(row: journal.Row) -> list[str]:
     """``block:N`` layers of a stage as the share that a plan states."""
-    policy, _, blocks = row.get("activation_recompute", "").partition(":")
-    if not blocks:
-        return [f"recompute={policy}"] if policy else []
+    stated = row.get("activation_recompute", "")
+    if not stated.startswith("block:"):
+        return [f"recompute={stated}"] if stated else []
+    blocks = stated.removeprefix("block:")
     chunks = float(row.get("pp", 1)) * float(row.get("vpp", 1))
     return [f"recompute=block:{min(1.0, float(blocks) * chunks / float(row['layers'])):g}"] if "layers" in row else []
 

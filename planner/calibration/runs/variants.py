@@ -24,6 +24,7 @@ from planner.space.axes import (
     Recompute,
     Sharding,
     TensorMode,
+    recompute,
 )
 
 SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25, 0.5))
@@ -63,6 +64,8 @@ def _policies(row: Mapping[str, str], inferred: list[str]) -> list[Recompute]:
         return [OFFLOADED]
     if stated in known:
         return [known[stated]]
+    if stated.startswith("selective:"):
+        return [recompute(stated)]
     if stated.startswith("block:"):
         layers = (whole(row, "layers") or 1) / (whole(row, "pp", 1) or 1) / (whole(row, "vpp", 1) or 1)
         blocks = re.fullmatch(r"block:(\d+)", stated)
