@@ -127,6 +127,7 @@ WRITERS = {
     "learn": Writer("learn train.log --plan plan.json --site lab", ("lab/runs.csv",)),
     "profile import": Writer("profile import layers.csv -o own"),
     "catalog import-prices": Writer("catalog import-prices lists -o own --date 2026-01-01 --force"),
+    "report": Writer("report plan.json -o page.html"),
     "comm choose": Writer("comm choose plan.json -o out --force"),
     "comm import": Writer("comm import measured.csv --from csv -o table.csv", ("table.csv",)),
     "comm tune": Writer("comm tune --ops all-reduce --sizes 1KiB,4KiB --rounds 2 -o table.csv", ("table.csv",)),
@@ -203,6 +204,9 @@ def test_a_command_that_is_killed_leaves_all_or_nothing(
     """
     from planner.commands import main
 
+    if name == "report":
+        pytest.importorskip("jinja2")
+        pytest.importorskip("vl_convert")
     folder, asked = tmp_path / "here", WRITERS[name]
     words = [*asked.words.split(), *asked.further.split()]
     shutil.copytree(prepared, folder)
