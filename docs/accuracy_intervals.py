@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from planner.catalog import Catalog
 from planner.cost.figures import Array
 from planner.performance import spread
 from planner.performance.efficiency import Efficiencies
-from planner.performance.intervals import LEVEL, Width, quantile
+from planner.performance.intervals import LEVEL, quantile
 from planner.performance.spread import Situation
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,8 +47,6 @@ FEWEST_LABS = 3
 """Labs that a class of runs is judged by itself from."""
 COUNTED = 3
 """Runs of a group from which on its coverage is counted."""
-LEAST_LAB, LEAST_LEVEL = 0.12, 1.15
-"""What the rule before assumed at least of labs (log) and of the quantile over the root of variances."""
 FAR = 0.5
 """Log residuals beyond which a run says no more about variances than that it is far off."""
 
@@ -88,12 +87,12 @@ def shipped(residuals: Array, situations: Sequence[Situation], labs: Sequence[st
     return lambda each: spread.half_width(known, each)[0]
 
 
-def floored(residuals: Array, situations: Sequence[Situation], labs: Sequence[str]) -> Callable[[Situation], float]:
-    """The rule before: two figures that were assumed, whatever residuals show."""
-    known = spread.fitted(residuals, situations, labs)
-    known[spread.LAB] = Width(max(known[spread.LAB].half, LEAST_LAB), known[spread.LAB].runs)
-    known[spread.QUANTILE] = Width(LEAST_LEVEL, len(residuals))
-    return lambda each: spread.half_width(known, each)[0]
+def bare(residuals: Array, situations: Sequence[Situation], labs: Sequence[str]) -> Callable[[Situation], float]:
+    """The same with nothing assumed of labs or of the level: residuals alone, so that it holds for a further lab if
+    that comes as these did.
+    """
+    with patch.dict(spread.ASSUMED, {spread.LAB: 0.0}), patch.object(spread, "LEAST_LEVEL", 0.0):
+        return shipped(residuals, situations, labs)
 
 
 def by_class(residuals: Array, situations: Sequence[Situation], labs: Sequence[str]) -> Callable[[Situation], float]:
@@ -161,8 +160,8 @@ def _likelihood(groups: Sequence[Array], spreads: tuple[float, float]) -> float:
 
 
 RULES: dict[str, Rule] = {
-    "shipped: variances add, their quantile holds for a further lab": shipped,
-    "before: variances add, the labs' at least 0.12, the quantile at least 1.15": floored,
+    "shipped: variances add, the labs' at least 0.12": shipped,
+    "the same with nothing assumed; holds for a lab more, drawn as these": bare,
     "quantiles of labs left out, by class": by_class,
     "variances by restricted likelihood, nothing assumed of labs": by_components,
 }
@@ -241,21 +240,20 @@ def section(found: Calibration, known: Catalog) -> str:
     )
 
 
-TEXT = """**How wide?** Four rules on the same residuals. Shares are means over labs (frameworks) of {counted} runs or
-more, of rows by kind, and of the published jobs that neither a fit nor a framework's entry rests on ("Known jobs"
-below).
+TEXT = """**How wide?** Asked for is that 75 to 88 % hold; more do, and the shipped rule stays. Three narrower ones
+were tried on the same residuals, the first of them written down before its figures were seen. Shares are means over
+labs (frameworks) of {counted} runs or more, of rows by kind, and of the published jobs that neither a fit nor a
+framework's entry rests on ("Known jobs" below).
 
 {rules}
-The shipped rule was written down before its figures were seen. It assumes nothing of labs: its level is the quantile
-that holds for the next lab if that comes as these {labs} did, the next one counting as further off than all of them
-(arXiv 2306.06342). Biases of these labs are {bias} (rms, log) when left out. Two figures that the rule before assumed
-are gone, and mixtures get wider intervals. Between the first two rules the share of labs differs by one lab, of three
-runs on AMD: for most others the first is the wider. No rule makes up for what these labs do not show: their tables were
-known when mechanisms were chosen, and of the jobs in the last column about half lie inside under every rule. Of those
-outside two are one mixture under Megatron Core with DeepEP, a dispatcher that a row cannot state; two are one baseline
-on 3,072 and 12,288 A100, whose micro-batch its authors leave open. So 80 % is what intervals hold of labs like these;
-elsewhere, expect half to two thirds. Quantiles by class have too few labs to tell mixtures from the rest. What would
-settle it: step times of five labs or more that nobody here has seen, of mixtures among them.
+Biases of these {labs} labs are {bias} (rms, log) when left out, but their tables were known when mechanisms were
+chosen; labs that nobody had seen were 0.148 off then, and 0.12, about two thirds of that variance, is assumed to stay.
+Rules that fit these labs (the second by hierarchical conformal prediction, arXiv 2306.06342) make intervals narrower,
+hold fewer of the jobs in the last column, the only evidence from outside, and one lab more or less of a run each moves
+the second from 0.20 to 0.11. Of the jobs outside the shipped intervals two are one mixture under Megatron Core with
+DeepEP, a dispatcher that a row cannot state; two are one baseline on 3,072 and 12,288 A100, whose micro-batch its
+authors leave open. So intervals hold more than they say of labs like these; elsewhere, expect half to two thirds. What
+would settle it: step times of five labs or more that nobody here has seen, of mixtures among them.
 """
 
 

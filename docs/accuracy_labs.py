@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner import catalog
 from planner.calibration.fit import site
 from planner.calibration.fit.calibrate import Calibration, held_out
 from planner.calibration.fit.core import PRETRAINING, lab
@@ -14,7 +15,10 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.report import labs
 from planner.calibration.report.labs import Covered, GroupError, Regret, framework
 from planner.calibration.runs.run import Run
+from planner.cost import risk
+from planner.performance import intervals
 from planner.performance.efficiency import Efficiencies
+from planner.question.request import OOM_RISK
 
 DRAWS = 8
 """Times that a site's own runs are drawn at random."""
@@ -52,6 +56,9 @@ class Found:
     sites: list[tuple[str, int, float, float, float | None]]
     """Lab and framework, runs, error before, after 3 own runs, after 24."""
     regrets: list[Regret]
+    """Among plans that are predicted to fit at a risk of 50 %."""
+    careful: list[Regret]
+    """The same at the risk that `plan` takes by default."""
     infeasible: tuple[int, int]
     """Runs that ran and are called infeasible at a risk of 50 %, and runs that ran; lab left out."""
     prior: list[GroupError]
@@ -64,7 +71,8 @@ def found(calibration: Calibration) -> Found:
     """Fits without each lab, and without each framework, and what they predict."""
     frame, rows = calibration.frame, calibration.rows
     members = [frame.runs[i] for i in rows]
-    time, memory, fits = labs.held_out(calibration, lab)
+    time, memory, share = labs.held_out(calibration, lab)
+    fits, careful = share <= 1.0, share <= usable_shares(frame)
     other_time, _, _ = labs.held_out(calibration, framework)
     residual = np.log(time[rows] / frame.measured[rows])
     other = np.log(other_time[rows] / frame.measured[rows])
@@ -78,10 +86,18 @@ def found(calibration: Calibration) -> Found:
         labs.errors(memory, [lab(run) for run in frame.runs]),
         sites(calibration),
         labs.regrets(frame, time, fits, regret_kind),
+        labs.regrets(frame, time, careful, regret_kind),
         (sum(not fits[i] for i in ran), len(ran)),
         labs.errors(unfitted, [lab(run) for run in members]),
         time[rows],
     )
+
+
+def usable_shares(frame: Frame) -> np.ndarray:
+    """Share of an accelerator's memory that a predicted peak may reach at the risk of running out that `plan` takes."""
+    known = intervals.read(catalog.load(), intervals.MEMORY)
+    halves = [intervals.found_memory(known, run.runtime)[0] for run in frame.runs]
+    return np.array([risk.usable(1.0, half, OOM_RISK) for half in halves])
 
 
 def sites(calibration: Calibration) -> list[tuple[str, int, float, float, float | None]]:
@@ -121,11 +137,17 @@ def _mean(errors: Sequence[GroupError], key: str) -> float:
     return float(np.mean([getattr(each, key) for each in errors]))
 
 
+def _over_groups(regrets: Sequence[Regret]) -> float:
+    return sum(r.mean * r.groups for r in regrets) / max(sum(r.groups for r in regrets), 1)
+
+
 def percent(value: float | None, places: int = 1) -> str:
     """A fraction as per cent."""
     return "-" if value is None else f"{100 * value:.{places}f} %"
 
 
+CHOICE = ("mean regret", "largest", "of the naive rule", "no worse")
+"""What is said of groups of plans of one job."""
 BEFORE = {
     "mape": "17-33 %",
     "worst": "28-92 %",
@@ -144,9 +166,10 @@ def asked(f: Found) -> list[list[str]]:
     old = BEFORE
     whole = [c for c in f.covered if c.runs >= COUNTED]
     regret = [r for r in f.regrets if not r.name.endswith("64 nodes")]
-    groups = sum(r.groups for r in regret)
-    mean = sum(r.mean * r.groups for r in regret) / max(groups, 1)
+    groups, mean = sum(r.groups for r in regret), _over_groups(regret)
     larger = next((r for r in f.regrets if "16-32" in r.name), None)
+    safe = _over_groups([r for r in f.careful if not r.name.endswith("64 nodes")])
+    at_larger = next((r.mean for r in f.careful if "16-32" in r.name), None)
     worst = max(f.by_lab, key=lambda each: each.mape)
     share = float(np.mean([c.share for c in whole]))
     half = float(np.median([c.half for c in f.covered]))
@@ -170,4 +193,5 @@ def asked(f: Found) -> list[list[str]]:
         ["runs that ran called infeasible at 50 % risk", old["infeasible"], "1 %", refused],
         ["regret, every group of 2 plans or more: mean", old["regret"], "3 %", f"{percent(mean)} ({groups} groups)"],
         ["  at 16-32 nodes", "-", "8 %", percent(larger.mean) if larger else "-"],
+        ["  the same two at plan's own risk of running out", "-", "-", f"{percent(safe)}; {percent(at_larger)}"],
     ]  # fmt: skip

@@ -167,6 +167,13 @@ def test_deepspeed_shards_other_frameworks_runs(read):
         assert (run.runtime, run.gradients[0], run.update_bytes) == ("megatron-deepspeed", 2.0, 6.0)
 
 
+def test_deepspeed_sums_gradients_of_bf16_in_fp32(read):
+    """Beside the 16-bit ones, reduced as they are, without copies for the update; in fp16 as ever."""
+    found = {(run.variants[0].options.precision, run.gradients, run.update_bytes) for run in read
+             if run.source == "bloom-prequel" and run.covered}  # fmt: skip
+    assert found == {("bf16", (6.0, 4.0), 0.0), ("fp16", (2.0, 2.0), 6.0)}
+
+
 def test_an_allocators_own_count_leaves_out_what_is_beside_it(frame, known):
     found = frame.predict(Efficiencies.of(known))
     counted = validation.readings(frame, found)

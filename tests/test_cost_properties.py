@@ -15,6 +15,7 @@ from planner.cost.activations import region_bytes
 from planner.cost.collectives import group
 from planner.cost.evaluate import passes, terms
 from planner.cost.figures import Figure, Grid
+from planner.cost.products import LayerPart
 from planner.models.parameters import parameters
 from planner.models.workload import library, workload
 from planner.performance import binding
@@ -507,6 +508,51 @@ def test_message_sizes(name, data):
     whole = sharding.gradient_bytes(grid, 1e6)
     each = max(grid.stack.gradient_wire, element)
     assert whole == pytest.approx(1e6 * each * grid.shape.trained, rel=1e-15)
+
+
+# ---- context parallelism ---------------------------------------------------------------------------------------------
+
+
+def ring_of(grid: Grid, cp: int) -> Grid:
+    """The same plan of one stage, with keys and values going round a ring of so many ranks."""
+    shape = replace(grid.shape, context_exchanged=0.0, context_gathered=0.0)
+    return with_layout(replace(grid, shape=shape), cp=cp, pp=1, vpp=1)
+
+
+@every_family
+@PATIENT
+@given(data=st.data(), cp=st.sampled_from([2, 4, 8]))
+def test_a_ring_takes_what_its_bytes_take(name, data, cp):
+    """With nothing to hide behind all of it shows: keys and values, cp - 1 times round, twice that backward. Beside a
+    kernel without end it still costs the machine what its own kernels hold.
+    """
+    grid = ring_of(data.draw(grids(name)), cp)
+    alone, beside = (
+        attention.context_parallel(grid, LayerPart(np.float64(width), np.float64(width))) for width in (0.0, 1e9)
+    )
+    element = grid.device.element
+    size = element * grid.layout.micro * grid.shape.sequence / cp * attention.kv_width(grid)
+    fastest = max(float(np.max(rate)) for rate in (grid.network.pair, grid.network.scaleup, grid.network.nic))
+    assert np.all(alone.forward >= (cp - 1) * size / fastest)
+    assert np.all(alone.forward > 0) and np.all(alone.backward >= 2 * alone.forward * (1 - SLACK))
+    assert np.all(beside.forward >= grid.device.collective_share * alone.forward * (1 - SLACK))
+    assert np.all(beside.forward > 0)
+    assert np.all(cost.breakdown(grid)["cp"] > 0)
+
+
+@every_family
+@PATIENT
+@given(data=st.data(), cp=st.sampled_from([1, 2, 4]))
+def test_splitting_a_sequence_never_speeds_a_step_of_one_stage(name, data, cp):
+    """Half the tokens a rank and twice the passes: no less work, smaller blocks, a longer ring. (With stages, smaller
+    passes shorten the bubble.)
+    """
+    grid = ring_of(data.draw(grids(name)), cp)
+    layout = grid.layout
+    dp = 2.0 * max(1.0, np.floor(layout.batch / layout.micro / 2.0))
+    whole = with_layout(grid, dp=dp, batch=dp * layout.micro)
+    split = with_layout(whole, cp=2 * cp, dp=dp / 2)
+    at_most(cost.evaluate(whole).time, cost.evaluate(split).time)
 
 
 # ---- attention in narrow heads ---------------------------------------------------------------------------------------

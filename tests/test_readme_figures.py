@@ -28,7 +28,7 @@ def labs() -> list[list[str]]:
 def test_labs_that_no_fit_has_seen_come_first() -> None:
     off = percent(cells("step time, lab left out, equal weight a lab: MAPE")[-1])
     assert f"Labs that no fit has seen are predicted {off} off" in README
-    assert README.index("Labs that no fit has seen") < README.index("clusterwright validate benchmarks")
+    assert README.index("Labs that no fit has seen") < README.index("clusterwright validate")
 
 
 def test_mixtures_and_the_worst_lab_are_named() -> None:

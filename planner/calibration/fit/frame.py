@@ -150,7 +150,7 @@ class Frame:
             )
             if run.gradients:
                 made = replace(made, gradient_bytes=run.gradients[0], gradient_wire=run.gradients[1])
-            if run.update_bytes:
+            if run.update_bytes is not None:
                 made = replace(made, update_bytes=run.update_bytes)
             found.append(made)
         return taken(stacked(found), place) if len(found) > 1 else found[0]

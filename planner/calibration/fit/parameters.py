@@ -16,6 +16,7 @@ BOARDS = {
     "ampere": ("A30", "A40", "A100-PCIE-80GB"),
     "hopper": ("H100-SXM5-96GB", "H100-PCIE-80GB"),
     "blackwell": ("GB200", "GB300", "B300-SXM-288GB"),
+    "cdna4": (),
 }
 """Generations that whole steps were measured on, and boards with entries of their own that move with them."""
 
@@ -31,6 +32,7 @@ _LOW_PRECISION = (
     ("blackwell", "fp8", 0.15),
     ("blackwell", "mxfp8", 0.15),
     ("blackwell", "nvfp4", 0.2),
+    ("cdna4", "fp8", 0.15),
 )
 """Rates of 8-bit and 4-bit products, of which fewer kernels were measured."""
 

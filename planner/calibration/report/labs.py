@@ -30,12 +30,20 @@ def framework(run: Run) -> str:
     return run.runtime
 
 
-def held_out(calibration: Calibration, name: Name = lab) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Seconds, log memory residuals and whether it fits, of every run of the frame, its group left out of the fits."""
+def memory_of(run: Run) -> float:
+    """Bytes of a run's accelerator."""
+    assert run.cluster is not None
+    return run.cluster.accelerator.memory
+
+
+def held_out(calibration: Calibration, name: Name = lab) -> tuple[Array, Array, Array]:
+    """Seconds, log memory residuals and the share of its accelerator that a peak is predicted to fill, of every run of
+    the frame, its group left out of the fits.
+    """
     frame, rows = calibration.frame, calibration.rows
     names = np.array([name(run) for run in frame.runs])
     time, memory = np.full(len(names), np.nan), np.full(len(names), np.nan)
-    fits = np.ones(len(names), dtype=bool)
+    share, capacity = np.zeros(len(names)), np.array([memory_of(run) for run in frame.runs])
     for group in sorted(set(names)):
         inside = np.flatnonzero(names == group)
         kept = rows[names[rows] != group]
@@ -46,11 +54,11 @@ def held_out(calibration: Calibration, name: Name = lab) -> tuple[Array, Array, 
         others = Frame(frame.catalog, [run for run, own in zip(frame.runs, names == group, strict=True) if not own])
         using = peaks.fitted(others, found.efficiencies)
         predicted = frame.predict(using)
-        time[inside], fits[inside] = predicted.time[inside], predicted.fits[inside]
+        time[inside], share[inside] = predicted.time[inside], predicted.memory[inside] / capacity[inside]
         measured, residuals = memory_residuals(frame, predicted)
         own = np.isin(measured, inside)
         memory[measured[own]] = residuals[own]
-    return time, memory, fits
+    return time, memory, share
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from planner.calibration.runs.run import Run
 from planner.calibration.runs.trained import model_of, step_time
 from planner.calibration.runs.variants import (
     RunVariant,
-    by_deepspeed,
     gradients,
     mode_of,
     stated_options,
+    update_bytes,
     variants,
 )
 from planner.catalog import Catalog
@@ -162,7 +162,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         mode=mode_of(known, row.get("notes") or "", row.get("precision") or ""),
         known_as=known.known_as,
         gradients=gradients(row, catalog, runtime),
-        update_bytes=catalog.runtime("deepspeed").update_bytes if by_deepspeed(row, runtime) else 0.0,
+        update_bytes=update_bytes(row, catalog, runtime),
         head_placed=_placed(row, readings, known.at(year), inferred),
         variants=readings,
         inferred=tuple(inferred),
