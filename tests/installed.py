@@ -34,6 +34,7 @@ LEFT_OUT = {
     "comm import comms.json": "needs a file of DeepSpeed's logger",
     "design study.toml --trials 1000": "takes minutes; with 20 trials before",
     "learn shortlist-megatron+slurm": "needs logs of a cluster",
+    "learn train.log": "several plans of the set could be what ran: --rank",
     "learn --share": "asks before it writes",
     "report": "needs clusterwright[report]",
     "mcp": "answers until it is ended",
