@@ -86,7 +86,7 @@ RESOURCES = {
     "habana.ai/gaudi": ("Gaudi",),
     "nvidia.com/gpu": (
         *("A10", "A30", "A40", "A80", "B200", "B300", "GB", "GH", "H100", "H20", "H80", "K80", "L4", "P100", "RTX"),
-        *("T4", "Titan", "V100"),
+        *("T4", "Titan", "V100", "VR"),
     ),
 }
 """Kubernetes resource of a vendor's device plugin -> how names of its accelerators begin."""
