@@ -11,6 +11,7 @@ FUNCTIONS = re.compile(r"(<!-- functions -->\n)(.*?)(<!-- end -->\n)", re.DOTALL
 ORDER = (
     *(
         "plan",
+        "fit",
         "estimate",
         "procure",
         "design",

@@ -31,7 +31,7 @@ from tests.asking import ask
 ROOT = Path(__file__).resolve().parent.parent
 SURFACE = [
     *("Accelerator", "Cluster", "ClusterwrightError", "Model", "NoAnswer", "Node", "WrongQuestion", "__version__"),
-    *("accelerator", "calibrate", "cluster", "compare", "design", "estimate", "explain", "export", "learn"),
+    *("accelerator", "calibrate", "cluster", "compare", "design", "estimate", "explain", "export", "fit", "learn"),
     *("list_accelerators", "list_fabrics", "list_models", "list_nodes", "list_regions", "list_runtimes"),
     "list_targets",
     "load",

@@ -84,8 +84,8 @@ def test_every_entry_says_where_it_was_read(known: Catalog) -> None:
 def test_figures_are_of_the_order_of_hardware(known: Catalog) -> None:
     """A slip of an eighth or a thousand shows here."""
     for part in known.accelerators.values():
-        assert 1e12 < max(part.peak.values()) < 2e16, part.id
-        assert 1e11 < part.memory_bandwidth < 2e13, part.id
+        assert 1e12 < max(part.peak.values()) < 4e16, part.id
+        assert 1e11 < part.memory_bandwidth < 3e13, part.id
         assert 7.5e9 < (part.scaleup.bandwidth or 10.1e9) <= 2e12, part.id  # PCIe 3.0 through the host: 7.9 GB/s
     for node in known.nodes.values():
         assert node.fabric is None or node.fabric in known.fabrics

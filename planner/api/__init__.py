@@ -2,6 +2,7 @@
 
 from planner.api.buying import design, procure
 from planner.api.documents import compare, export, load
+from planner.api.fitting import fit
 from planner.api.listing import (
     list_accelerators,
     list_fabrics,
@@ -25,6 +26,7 @@ __all__ = [
     "design",
     "estimate",
     "export",
+    "fit",
     "learn",
     "list_accelerators",
     "list_fabrics",

@@ -34,6 +34,7 @@ COMMANDS = {
         "init": "Start a commented portfolio, study or cluster file, or a site.",
         "learn": "Read training logs into a site's journal; adapt predictions.",
         "plan": "Rank the ways to train a model on a cluster.",
+        "fit": "Which accelerators hold a fine-tuning; which models fit on some.",
         "estimate": "Predict one given configuration, and what limits it.",
         "procure": "Recommend what to buy or rent for a portfolio of jobs.",
         "design": "Recommend which cluster to build for the workloads of a study.",

@@ -118,6 +118,8 @@ class Accelerator(Entry):
     """Who shares a unit, each with an equal part of its bytes and bandwidth."""
     expanded_access: Access = "serial"
     """Whether one kernel reads both memories one after the other, or both at once."""
+    announced: Annotated[bool, Field(strict=True)] = False
+    """Announced, and not yet to be had: its figures may change."""
     prices: tuple[Price, ...] = ()
 
 

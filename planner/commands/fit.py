@@ -1,0 +1,52 @@
+"""``clusterwright fit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from planner.commands import asking
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option("--on", metavar="KIND:N", help="Accelerators to fit on: RTX-4090:2; without it, all of the catalog.")
+@click.option(
+    "--method", type=click.Choice(asking.METHODS), default="qlora", show_default=True, help="What is trained."
+)
+@click.option("--seq", metavar="N", help="Tokens per sequence (default: 4k; with --on, the longest that fit).")
+@click.option("--batch", type=int, metavar="N", help="Sequences of a step (default: 16, or the next multiple).")
+@click.option("--tokens", default="10M", show_default=True, metavar="N", help="Tokens to train on.")
+@click.option("--rank", type=int, metavar="R", help="LoRA rank.")
+@click.option("--optimizer", default="adamw", show_default=True, metavar="ID", help="Optimizer.")
+@click.option("--runtime", metavar="ID[@RELEASE]", help="Training framework (default: the method's).")
+@click.option("--precision", metavar="P", help="bf16, fp16, fp8, ... (default: 16 bit).")
+@click.option("--oom-risk", default="5 %", show_default=True, metavar="SHARE", help="Highest OOM probability.")
+@click.option("--most", type=int, default=8, show_default=True, metavar="N", help="Accelerators tried together.")
+@click.option("--top", type=int, default=10, show_default=True, metavar="K", help="Models to list (--on).")
+@click.option(
+    "--catalog", type=click.Path(path_type=Path), metavar="DIR", help="Your own hardware, added to the catalog."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def fit(model: str | None, on: str | None, most: int, as_json: bool, **asked: Any) -> None:
+    """Which accelerators hold a fine-tuning of MODEL, or which models fit on the accelerators you have.
+
+    Of every accelerator of the catalog, the fewest that hold it, with the rent of the run; the fewest, cheapest and
+    fastest of all are marked. With --on, the largest models that fit, and how long their sequences may be.
+
+    \b
+      clusterwright fit llama3-8b --method qlora --seq 4k
+      clusterwright fit --on RTX-4090:1
+      clusterwright fit llama3-70b --on RTX-PRO-6000-Blackwell:2
+    """  # noqa: D301 - click reads the control character itself
+    from planner.api import fitting
+    from planner.commands.screen import fit_view, render
+    from planner.question.reading import PlanOptions
+
+    found = fitting.fits(model, on, PlanOptions(**asked), most, None if as_json else render.progress)
+    if as_json:
+        render.json(fit_view.document(found))
+    else:
+        fit_view.show(found, on, asked)

@@ -1,0 +1,144 @@
+"""``clusterwright fit``: accelerators that hold a training, and models that fit on some."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner import api
+from planner.api import fitting
+from planner.base.errors import NoAnswer, WrongQuestion
+from planner.commands import main
+from planner.planning.fit import Fit
+from planner.question.reading import PlanOptions
+
+OWN = """
+[{id}]
+name = "{id}"
+vendor = "NVIDIA"
+generation = "ada"
+year = 2022
+peak = {{ fp32 = "82.6 TFLOP/s", bf16 = "{rate} TFLOP/s" }}
+memory = "{memory} GiB"
+memory_bandwidth = "1000 GB/s"
+scaleup = {{ name = "PCIe", topology = "pcie", bandwidth = "15 GB/s" }}
+source = "test"
+"""
+NODE = """
+[{id}-8]
+name = "{id}-8"
+kind = "server"
+provider = "test"
+accelerator = "{id}"
+accelerators = 8
+nics = 1
+nic_bandwidth = "25 Gbit/s"
+fabric = "ethernet-25g"
+source = "test"
+"""
+
+
+def best(found: tuple[Fit, ...], name: str) -> Fit:
+    (one,) = (fit for fit in found if name in fit.best)
+    return one
+
+
+@pytest.fixture(scope="module")
+def everywhere() -> tuple[Fit, ...]:
+    return api.fit("llama3-8b", seq=4096, most=2)
+
+
+def test_of_every_accelerator_the_fewest_are_listed(everywhere: tuple[Fit, ...]) -> None:
+    fewest: dict[str, int] = {}
+    for fit in everywhere:
+        fewest.setdefault(fit.accelerator, fit.accelerators)
+        assert fit.memory_bytes <= fit.capacity_bytes and (fit.oom_chance or 0) <= 0.05
+    assert fewest["RTX-4090"] == fewest["RTX-5090"] == fewest["H100-SXM5-80GB"] == 1
+    assert fewest["RTX-2080-Ti"] == 2 and "RTX-2080" not in fewest, "8 GiB take more than two"
+
+
+def test_fewest_cheapest_and_fastest_are_marked_once(everywhere: tuple[Fit, ...]) -> None:
+    priced = [fit for fit in everywhere if fit.usd is not None]
+    assert best(everywhere, "cheapest").usd == min(fit.usd for fit in priced)
+    assert best(everywhere, "fastest").hours == min(fit.hours for fit in everywhere)
+    assert best(everywhere, "fewest").accelerators == 1
+
+
+def test_what_is_only_announced_is_not_offered(everywhere: tuple[Fit, ...]) -> None:
+    assert not any(fit.accelerator == "VR200" for fit in everywhere)
+    assert api.fit("llama3-8b", "VR200:1", seq=4096)[0].accelerator == "VR200"
+
+
+def test_a_fit_is_the_plan_on_the_same_accelerators(everywhere: tuple[Fit, ...]) -> None:
+    fit = next(each for each in everywhere if each.accelerator == "RTX-5090" and each.accelerators == 1)
+    found = api.plan("llama3-8b", "akash-rtx5090:1", method="qlora", seq=4096, batch=16, tokens="10M", top=1)
+    assert (fit.step_time_s, fit.memory_bytes, fit.usd) == (
+        found[0].prediction.step_time_s, found[0].prediction.memory.total_bytes, found[0].money.usd_total,
+    )  # fmt: skip
+
+
+def test_models_that_fit_come_largest_first_with_their_longest_sequences() -> None:
+    found = api.fit(on="RTX-4090", top=3)
+    counts = [fit.parameters for fit in found]
+    assert len(found) == 3 and counts == sorted(counts, reverse=True) and counts[0] > 14e9
+    one = api.fit("llama3-8b", "RTX-4090:1")[0]
+    with pytest.raises(NoAnswer, match="llama3-8b does not fit on RTX-4090:1"):
+        api.fit("llama3-8b", "RTX-4090:1", seq=2 * one.sequence)
+    assert api.fit("llama3-8b", "RTX-4090:1", seq=one.sequence)[0] == one
+
+
+def test_batches_go_with_any_number_of_accelerators() -> None:
+    assert api.fit("llama3-8b", "RTX-4090:3", seq=2048)[0].batch == 18
+
+
+def test_weights_of_16_bit_take_more() -> None:
+    with pytest.raises(NoAnswer):
+        api.fit("llama3-8b", "RTX-4090:1", method="lora", seq=2048)
+    whole, packed = (
+        api.fit("llama3-8b", "RTX-5090:1", method=name, runtime="hf-trainer", seq=1024)[0] for name in ("lora", "qlora")
+    )  # type: ignore[arg-type]
+    assert whole.memory_bytes > packed.memory_bytes + 8e9
+
+
+def test_own_accelerators_are_tried_too(tmp_path: Path) -> None:
+    for kind, text in (("accelerators", OWN), ("nodes", NODE)):
+        (tmp_path / kind).mkdir()
+        own = "".join(text.format(id=f"own-{gib}", memory=gib, rate=100 + gib) for gib in (6, 20))
+        (tmp_path / kind / "own.toml").write_text(own, encoding="utf-8")
+    found = {fit.accelerator: fit.accelerators for fit in api.fit("llama3-8b", seq=2048, most=1, catalog=tmp_path)}
+    assert found["own-20"] == 1 and "own-6" not in found
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "asked", "message"),
+    [
+        (None, None, {}, "Name a model, or accelerators"),
+        ("lama3-8b", None, {}, "Did you mean llama3-8b"),
+        ("llama3-8b", "RTX-4O90", {}, "--on RTX-4O90: no such accelerator"),
+        ("llama3-8b", "RTX-4090:x", {}, "--on RTX-4090:x: how many"),
+        ("llama3-8b", None, {"runtime": "megatron-core"}, "megatron-core quantises no frozen weights"),
+        ("llama3-8b", None, {"top": 0}, "--top 0: must be from 1"),
+        ("llama3-8b", None, {"seq": "4kk"}, "--seq '4kk'"),
+        ("llama3-8b", None, {"optimizer": "adam"}, "no optimizer 'adam'"),
+    ],
+)
+def test_wrong_questions(model: str | None, on: str | None, asked: dict[str, object], message: str) -> None:
+    with pytest.raises(WrongQuestion) as caught:
+        fitting.fits(model, on, PlanOptions(method="qlora", **asked), 1, None)  # type: ignore[arg-type]
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_the_table_names_what_to_do_next(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["fit", "llama3-8b", "--on", "RTX-4090:2", "--seq", "2k"]) == 0
+    out = capsys.readouterr().out
+    assert "2 x RTX-4090" in out and "clusterwright plan llama3-8b --method qlora --accelerators RTX-4090:2" in out
+
+
+def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "--on", "RTX-4090:1", "--top", "1", "--seq", "2k", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], len(found["fits"]), found["fits"][0]["accelerator"]) == ("fit", 1, "RTX-4090")
