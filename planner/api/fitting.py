@@ -15,7 +15,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.models.workload import find_model
 from planner.planning import fit as fitting
-from planner.planning.fit import Fit
+from planner.planning.fit import FittingTraining
 from planner.question.reading import PlanOptions, sequence_length
 from planner.schema.workload import Model
 
@@ -42,7 +42,7 @@ def fit(
     top: int = 10,
     catalog: str | Path | None = None,
     progress: planning.Progress | None = None,
-) -> tuple[Fit, ...]:
+) -> tuple[FittingTraining, ...]:
     """Which accelerators hold a training, and how many; or which models fit on some, and how long their sequences.
 
     Args:
@@ -78,7 +78,7 @@ def fit(
 
 def fits(
     model: str | Model | None, on: str | None, asked: PlanOptions, most: int, progress: planning.Progress | None
-) -> tuple[Fit, ...]:
+) -> tuple[FittingTraining, ...]:
     """As :func:`fit`, with what is asked as one record; messages name flags.
 
     Raises:

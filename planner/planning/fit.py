@@ -33,7 +33,7 @@ Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit(OneLine):
+class FittingTraining(OneLine):
     """One training that fits: what, on what, how long it takes and what it costs. SI units, US dollars."""
 
     model: str
@@ -63,7 +63,7 @@ class Fit(OneLine):
 
 def on_catalog(
     known: Catalog, model: str | Model, asked: PlanOptions, most: int, advance: Advance | None = None
-) -> tuple[Fit, ...]:
+) -> tuple[FittingTraining, ...]:
     """The fewest of every accelerator that hold the training, fewest first, with the cheapest and the fastest of all.
 
     Arguments:
@@ -94,14 +94,14 @@ def on_catalog(
 
 def on_accelerators(
     known: Catalog, models: Sequence[Model], text: str, asked: PlanOptions, top: int, advance: Advance | None = None
-) -> tuple[Fit, ...]:
+) -> tuple[FittingTraining, ...]:
     """The largest models that fit on ``RTX-4090:2``, largest first, each with the longest sequences that do.
 
     Raises:
         WrongQuestion: no such accelerator, or no count.
         NoAnswer: none of the models fits.
     """
-    found: list[Fit] = []
+    found: list[FittingTraining] = []
     try:
         clusters = pools.of_accelerators(known, text if ":" in text else f"{text}:1", asked.fabric, asked.region)
     except WrongQuestion as error:
@@ -137,7 +137,7 @@ def _doubling(start: int, end: int) -> Iterator[int]:
         start *= 2
 
 
-def _best(fit: Fit, every: Sequence[Fit]) -> tuple[str, ...]:
+def _best(fit: FittingTraining, every: Sequence[FittingTraining]) -> tuple[str, ...]:
     """What of all a fit is; of equals the first."""
     priced = [each for each in every if each.usd is not None]
     of = {
@@ -148,13 +148,13 @@ def _best(fit: Fit, every: Sequence[Fit]) -> tuple[str, ...]:
     return tuple(name for name, chosen in of.items() if chosen is fit)
 
 
-def _on(known: Catalog, model: str | Model, part: str, count: int, asked: PlanOptions) -> Fit | None:
+def _on(known: Catalog, model: str | Model, part: str, count: int, asked: PlanOptions) -> FittingTraining | None:
     """The fastest plan on so many accelerators; None where none fits or nothing trains so there."""
     clusters = pools.of_accelerators(known, f"{part}:{count}", asked.fabric, asked.region)
     return _fastest(known, model, clusters[0], asked) if len(clusters) == 1 else None
 
 
-def _longest(known: Catalog, model: Model, cluster: Cluster, asked: PlanOptions) -> Fit | None:
+def _longest(known: Catalog, model: Model, cluster: Cluster, asked: PlanOptions) -> FittingTraining | None:
     """With the longest sequences: from the length asked for, or the shortest, doubled while they fit."""
     found = None
     for length in _doubling(SHORTEST, LONGEST) if asked.seq is None else (asked.seq,):
@@ -165,7 +165,7 @@ def _longest(known: Catalog, model: Model, cluster: Cluster, asked: PlanOptions)
     return found
 
 
-def _fastest(known: Catalog, model: str | Model, cluster: Cluster, asked: PlanOptions) -> Fit | None:
+def _fastest(known: Catalog, model: str | Model, cluster: Cluster, asked: PlanOptions) -> FittingTraining | None:
     if asked.batch is None:
         asked = replace(asked, batch=-(-BATCH // cluster.accelerators) * cluster.accelerators)
     try:
@@ -197,9 +197,9 @@ def least_bytes(workload: Workload) -> float:
     return (quantised or 2.0) * parameters(workload.model).total
 
 
-def _fit(plan: Plan, wanted: Request) -> Fit:
+def _fit(plan: Plan, wanted: Request) -> FittingTraining:
     memory, pool, money = plan.prediction.memory, plan.cluster.pools[0], plan.money
-    return Fit(
+    return FittingTraining(
         model=plan.workload.model,
         parameters=plan.workload.parameters,
         sequence=plan.workload.sequence,

@@ -8,18 +8,18 @@ from typing import Any
 
 from planner.base.units import format_bytes, format_count, format_seconds, format_usd
 from planner.commands.screen import render
-from planner.planning.fit import Fit
+from planner.planning.fit import FittingTraining
 
 LOST_FIRST = ["tokens/s", "OOM"]
 """Columns that a narrow terminal loses first."""
 
 
-def document(found: Sequence[Fit]) -> dict[str, Any]:
+def document(found: Sequence[FittingTraining]) -> dict[str, Any]:
     """All fits, as JSON."""
     return {"kind": "fit", "schema_version": 1, "fits": [asdict(each) for each in found]}
 
 
-def show(found: Sequence[Fit], on: str | None, asked: Mapping[str, Any]) -> None:
+def show(found: Sequence[FittingTraining], on: str | None, asked: Mapping[str, Any]) -> None:
     """The table, under what was asked."""
     first, how = found[0], f"{asked['method']}, {asked['tokens']} tokens in batches of {found[0].batch:,} sequences"
     if on is None:
@@ -38,21 +38,21 @@ def show(found: Sequence[Fit], on: str | None, asked: Mapping[str, Any]) -> None
     render.labelled("Next", f"clusterwright plan {one.model} --method {asked['method']} {where} says how, and how sure")
 
 
-def by_accelerator(found: Sequence[Fit]) -> None:
+def by_accelerator(found: Sequence[FittingTraining]) -> None:
     """A row for each kind of accelerator."""
     headers = ["accelerator", "count", "memory", "OOM", "time", "rent", "tokens/s", "", "node"]
     rows = [[fit.accelerator, f"{fit.accelerators:,}", *_figures(fit), " ".join(fit.best), fit.node] for fit in found]
     render.table(headers, rows, align="lrrrrrrll", priority=["node", *LOST_FIRST])
 
 
-def by_model(found: Sequence[Fit]) -> None:
+def by_model(found: Sequence[FittingTraining]) -> None:
     """A row for each model."""
     headers = ["model", "parameters", "tokens/sequence", "memory", "OOM", "time", "rent", "tokens/s"]
     rows = [[fit.model, format_count(fit.parameters), f"{fit.sequence:,}", *_figures(fit)] for fit in found]
     render.table(headers, rows, align="lrrrrrrr", priority=LOST_FIRST)
 
 
-def _figures(fit: Fit) -> list[str]:
+def _figures(fit: FittingTraining) -> list[str]:
     held = f"{format_bytes(fit.memory_bytes)} / {format_bytes(fit.capacity_bytes)}"
     risk = "-" if fit.oom_chance is None else f"{100 * fit.oom_chance:.2g} %"
     rent = "-" if fit.usd is None else format_usd(fit.usd)
