@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from planner.procurement.program import infeasible
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant
 from planner.procurement.program.sequence import Ground, Task, sequenced
 from planner.procurement.program.solve import Settings, excluded, solve
@@ -106,3 +107,11 @@ def test_what_no_order_was_found_for_is_only_excluded_where_all_were_tried() -> 
         instance = ProcureInstance(asked, pools, columns)
         assert solve(instance, ProcureVariant(), Settings(gap=1e-9)) is None
         assert excluded(instance) is sure
+
+
+def test_more_money_a_month_is_advised_as_a_job_in_one_piece_needs_it() -> None:
+    """50 days at 100 USD: 25 days in each of two months, though spread over three a month would take 1,667."""
+    asked = replace(portfolio((job(0, 90.0),)), limits=Limits(monthly=1500.0))
+    pools = [hire("on-demand", QUOTA, 4, day_usd=100.0)]
+    found = infeasible.conflict(ProcureInstance(asked, pools, [Column(0, 0, 50.0, 1e3)]), Settings(gap=1e-9))
+    assert found.relaxed["monthly"] == pytest.approx(2500.0, rel=2e-3)

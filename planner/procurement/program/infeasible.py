@@ -63,7 +63,28 @@ def _least(instance: ProcureInstance, name: str, settings: Settings) -> float | 
     if name == "horizon" or name.startswith("deadline:"):
         return _earliest(instance, name, settings)
     found = solve(instance, ProcureVariant(minimise=name, dropped=frozenset({name})), settings)
-    return None if found is None else found.use[name]
+    if found is None:
+        return None
+    return _in_pieces_of_months(instance, found.use[name], settings) if name == "monthly" else found.use[name]
+
+
+def _in_pieces_of_months(instance: ProcureInstance, least: float, settings: Settings) -> float | None:
+    """A month's money with which jobs also find an order, by bisection: the least is that of work spread at will."""
+
+    def does(usd: float) -> bool:
+        return solve(instance, ProcureVariant(minimise="", moved={"monthly": usd}), settings) is not None
+
+    low = high = least
+    for _ in range(DOUBLINGS):
+        if does(high):
+            break
+        low, high = high, 2 * high
+    else:
+        return None
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if does(middle) else (middle, high)
+    return high
 
 
 def _earliest(instance: ProcureInstance, name: str, settings: Settings) -> float | None:
