@@ -93,7 +93,7 @@ def test_batches_go_with_any_number_of_accelerators() -> None:
 
 def test_weights_of_16_bit_take_more() -> None:
     with pytest.raises(NoAnswer):
-        api.fit("llama3-8b", "RTX-4090:1", method="lora", seq=2048)
+        api.fit("llama3-8b", "RTX-4090:1", method="full", seq=2048)
     whole, packed = (
         api.fit("llama3-8b", "RTX-5090:1", method=name, runtime="hf-trainer", seq=1024, batch=1)[0]
         for name in ("lora", "qlora")
