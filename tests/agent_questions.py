@@ -1,4 +1,4 @@
-"""Forty questions as an agent would put them to the tools, each with what can be checked of the answer.
+"""Forty-two questions as an agent would put them to the tools, each with what can be checked of the answer.
 
 An answer is checked against figures that follow from the question (counts, limits, prices that it states), against
 another tool's answer, or against the words of a refusal: none is a figure that a fit may change.
@@ -80,6 +80,9 @@ QUESTIONS: Sequence[Question] = (
     Question("estimate", {**GIVEN, "settings": "tp=8 micro=1", "save": "eight.json"}, lambda a: axis(a, "tp") == "8"),
     Question("estimate", {**GIVEN, "settings": "tp=2 micro=1 zero=3"}, lambda a: axis(a, "zero") == "3"),
     Question("estimate", {**GIVEN, "settings": "tp=3"}, "tp"),
+    # What holds it.
+    Question("fit", {"model": "llama3-8b", "on": "RTX-4090:1", "seq": 2048}, lambda a: a["count"] == 1),
+    Question("fit", {}, "Name a model"),
     # Machines.
     Question("procure", {**RENTED, "budget": "$1M"}, lambda a: 0 < a["alternatives"][0]["total_usd"] <= 1e6),
     Question("procure", {**RENTED, "budget": "$1"}, "budget"),

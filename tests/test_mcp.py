@@ -13,8 +13,8 @@ from planner.commands.mcp import answered, server
 from tests import agent_questions as asked
 
 
-def test_there_are_forty_questions_of_every_tool(tmp_path: Path) -> None:
-    assert len(asked.QUESTIONS) == 40
+def test_there_are_questions_of_every_tool(tmp_path: Path) -> None:
+    assert len(asked.QUESTIONS) == 42
     tools = {tool.__name__ for tool in AgentTools(tmp_path).all()}
     assert {question.tool for question in asked.QUESTIONS} == tools
     assert sum(isinstance(question.holds, str) for question in asked.QUESTIONS) >= 15
@@ -43,6 +43,41 @@ def test_nothing_is_written_outside_the_folder(name: str, tmp_path: Path) -> Non
     with pytest.raises(WrongQuestion, match="only files below the server's folder"):
         tools.explain(name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["own"]
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["other/secret.json", "other/secret.toml#x", "secret.toml#x", "secret.toml", "other/secret", "~/x", "a/../../x"],
+)
+def test_models_outside_the_folder_are_never_read(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither from where the server runs, nor by a link, nor by what a portfolio names."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "other").mkdir()
+    for name in ("other/secret.json", "other/secret.toml", "secret.toml", "other/secret"):
+        (tmp_path / name).write_text("SECRET", encoding="utf-8")
+    (tmp_path / "own" / "secret.toml").symlink_to(tmp_path / "secret.toml")
+    (tmp_path / "own" / "jobs.toml").write_text(f'[[workloads]]\nmodel = "{model}"\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    tools = AgentTools(tmp_path / "own")
+    for ask in (
+        lambda: tools.plan(model, "dgx-h100:1"),
+        lambda: tools.plan("llama3-8b", model),
+        lambda: tools.fit(model),
+        lambda: tools.procure("jobs.toml"),
+    ):
+        with pytest.raises(WrongQuestion, match=r"server's folder|no such file|No such file|by id"):
+            ask()
+
+
+def test_checkpoints_of_the_hub_are_models(tmp_path: Path) -> None:
+    assert AgentTools(tmp_path)._named("meta-llama/Meta-Llama-3-8B") == "meta-llama/Meta-Llama-3-8B"
+
+
+def test_plans_are_counted_from_one(tmp_path: Path) -> None:
+    tools = AgentTools(tmp_path)
+    tools.estimate("llama3-8b", "dgx-h100:1", "tp=8", batch=64, save="plan.json")
+    with pytest.raises(WrongQuestion, match="from 1"):
+        tools.export("plan.json", "megatron", rank=0)
 
 
 def test_a_missing_sdk_is_a_plain_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

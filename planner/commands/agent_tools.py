@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,8 @@ MOST_ROWS = 60
 """Of an answer: what fits into an agent's context next to other things."""
 MOST_CHARACTERS = 20_000
 """Of a text."""
+HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+"""``owner/name``."""
 Answer = dict[str, Any]
 Listed = Literal["nodes", "accelerators", "models", "fabrics", "runtimes", "regions", "targets"]
 
@@ -28,7 +31,7 @@ class AgentTools:
 
     def all(self) -> list[Callable[..., Answer]]:
         """Every tool, in the order in which an agent is shown them."""
-        return [self.catalog, self.plan, self.estimate, self.procure, self.compare, self.explain, self.export,
+        return [self.catalog, self.plan, self.estimate, self.fit, self.procure, self.compare, self.explain, self.export,
                 self.validate]  # fmt: skip
 
     def catalog(self, what: Listed, containing: str = "") -> Answer:
@@ -96,6 +99,31 @@ class AgentTools:
         )  # fmt: skip
         return self._plans(found, save)
 
+    def fit(
+        self,
+        model: str | None = None,
+        on: str | None = None,
+        method: Literal["pretrain", "finetune", "lora", "qlora"] = "qlora",
+        seq: int | None = None,
+        batch: int | None = None,
+        tokens: str = "10M",
+        precision: str | None = None,
+        runtime: str | None = None,
+        most: int = 8,
+        top: int = 10,
+    ) -> Answer:
+        """Which accelerators hold a training of a model, the fewest of each; or which models fit on some.
+
+        on is KIND:N (RTX-4090:2): the largest models that fit there, each with its longest sequences unless seq says.
+        """
+        import planner
+
+        found = planner.fit(
+            None if model is None else self._named(model), on, method=method, seq=seq, batch=batch, tokens=tokens,
+            precision=precision, runtime=runtime, most=most, top=top,
+        )  # fmt: skip
+        return {"count": len(found), "fits": [asdict(each) for each in found[:MOST_ROWS]]}
+
     def procure(
         self,
         portfolio: str | None = None,
@@ -118,9 +146,9 @@ class AgentTools:
         import planner
 
         found = planner.procure(
-            None if portfolio is None else self._file(portfolio), model=None if model is None else self._named(model),
-            tokens=tokens, batch=batch, seq=seq, budget=budget, power=power, deadline=deadline, objective=objective,
-            node=node or [], ways=ways, quick=True,
+            None if portfolio is None else self._portfolio(portfolio),
+            model=None if model is None else self._named(model), tokens=tokens, batch=batch, seq=seq, budget=budget,
+            power=power, deadline=deadline, objective=objective, node=node or [], ways=ways, quick=True,
         )  # fmt: skip
         return {"alternatives": found.rows(), "limited_by": list(found.binding), **self._saved(found.to_json(), save)}
 
@@ -143,7 +171,7 @@ class AgentTools:
         import planner
 
         folder = None if output is None else self._file(output)
-        found = planner.export(self._file(file), to, folder, rank=rank or 1)
+        found = planner.export(self._file(file), to, folder, rank=1 if rank is None else rank)
         files = {name: text for bundle in found.bundles.values() for name, text in bundle.files.items()}
         shown = {name: text[: MOST_CHARACTERS // 4] for name, text in files.items()}
         return {"written_to": output, "files": sorted(files) if output else shown}
@@ -191,11 +219,25 @@ class AgentTools:
         return path
 
     def _named(self, name: str) -> str:
-        """An id as it is; what may be a file, below the server's own folder."""
-        pure = PurePath(name)
-        if pure.suffix in (".toml", ".json") or pure.is_absolute() or ".." in pure.parts or name.startswith("~"):
-            return str(self._file(name))
-        return name
+        """An id as it is (a checkpoint's on the Hugging Face hub, too); a file below the server's own folder."""
+        named, hash_, entry = name.partition("#")
+        if len(PurePath(named).parts) < 2 and not named.startswith("~") and not named.endswith((".toml", ".json")):
+            return name
+        path = self._file(named)
+        is_id = HUB_ID.fullmatch(name) and not path.exists() and not Path(name).exists()
+        return name if is_id else f"{path}{hash_}{entry}"
+
+    def _portfolio(self, name: str) -> Path:
+        """A file of jobs whose models are ids: what it names is read, too."""
+        from planner.question.typed_file import opened
+
+        path = self._file(name)
+        jobs = opened(path).data.get("workloads")
+        for job in jobs if isinstance(jobs, list) else []:
+            model = job.get("model") if isinstance(job, dict) else None
+            if isinstance(model, str) and self._named(model) != model:
+                raise WrongQuestion(f"{name}: model {model!r}: here a portfolio names models by id (catalog)")
+        return path
 
 
 def _short(plan: Plan) -> Answer:

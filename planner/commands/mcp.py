@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 LISTED = re.compile(r"list_(\w+)\(\)")
 """A function of Python that is a tool here."""
 INSTRUCTIONS = """Clusterwright recommends accelerator clusters and training plans; it predicts step time, memory, cost.
-Look up ids with catalog, then ask plan (or procure, where the machines are open). Save a plan to compare, explain or
-export it. State the interval and the price's source with a figure. An error says what to ask instead."""
+Look up ids with catalog, then ask plan (or fit or procure, where the machines are open). Save a plan to compare,
+explain or export it. State the interval and the price's source with a figure. An error says what to ask instead."""
 
 
 @click.command()
@@ -32,14 +32,17 @@ export it. State the interval and the price's source with a figure. An error say
 def mcp(folder: Path) -> None:
     """Serve the program's questions as tools of the Model Context Protocol, over standard input and output.
 
-    An agent's host starts it; it asks for the extra clusterwright[mcp]. Its tools: catalog, plan, estimate, procure,
-    compare, explain, export, validate.
+    An agent's host starts it; it asks for the extra clusterwright[mcp]. Its tools: catalog, plan, estimate, fit,
+    procure, compare, explain, export, validate.
 
     \b
       claude mcp add clusterwright -- clusterwright mcp --folder ~/plans
     """  # noqa: D301 - click reads the control character itself
-    folder.mkdir(parents=True, exist_ok=True)
-    server(folder).run()
+    from planner.base import writing
+
+    serving = server(folder)
+    writing.make_folder(folder)
+    serving.run()
 
 
 def server(folder: Path) -> Any:
