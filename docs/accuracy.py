@@ -338,10 +338,11 @@ exponentials, and biases and clamped functions as kernels of their own, are in a
 of its layers would. Dense plans are 4 % fast by three TPU jobs in which ours saves recomputation by a plan whose memory
 nobody measured (the other 33 reach 0.98): one peak of a TPU run would settle that.
 
-The two labs on AMD run AMD's own recipe on one machine, MI355X in fp8: each is predicted by what its kernels reach as
-fitted to the other, treated as the other generations are (before, 23.3 and 18.0 % off). LoRA runs of Llama 2 70B on it,
-which no fit reads, went from 20 to 1 % off by that. Meta's 405 B runs are predicted to fill 91 to 96 of 80 GB: their
-schedule keeps fewer micro-batches in flight than Megatron's, and frees tensors early (arXiv 2407.21783, 3.3.2).
+The two labs on AMD run AMD's own recipe on MI355X and MI350X in fp8: each is predicted by what kernels reach as fitted
+to the other, treated as other generations are (before, 23.3 and 18.0 % off). The third row above leaves both out at
+once. LoRA runs of Llama 2 70B on MI355X, which no fit reads, went from 20 to 1 % off by that. Meta's 405 B runs are
+predicted to fill 91 to 96 of 80 GB: their schedule keeps fewer micro-batches in flight than Megatron's, and frees
+tensors early (arXiv 2407.21783, 3.3.2).
 
 ## Labs
 

@@ -96,7 +96,7 @@ def test_releases_say_when(release, year, date):
 def test_transformers_are_covered(report):
     transformers = report["coverage"][0]
     assert transformers["n"] == 2784
-    assert transformers["covered"] == 2734
+    assert transformers["covered"] == 2736
     assert (report["coverage"][1]["n"], report["coverage"][1]["covered"]) == (669, 669)
 
 
@@ -274,12 +274,13 @@ def test_one_source_is_no_surer_than_the_wider_sets():
 def test_intervals_cover_what_they_say_of_labs_and_of_every_large_source(frame, known):
     """Of runs that count, every lab alike: sweeps of plans that nobody would run are judged apart (docs/accuracy.md).
 
-    The fit has seen these runs; what intervals hold of labs left out is told by `make accuracy`.
+    The fit has seen these runs; what intervals hold of labs left out is told by `make accuracy`. They are wider than
+    these labs ask for on purpose ("How wide?" there); since AMD's runs are predicted, too, labs reach 0.933.
     """
     rows = core(frame)
     found = inside(frame, known, rows)
     labs = np.array([lab(frame.runs[i]) for i in rows])
-    assert 0.75 <= np.mean([found[labs == each].mean() for each in set(labs)]) <= 0.92
+    assert 0.75 <= np.mean([found[labs == each].mean() for each in set(labs)]) <= 0.95
     sources = np.array([frame.runs[i].source for i in rows])
     large = [each for each in set(sources) if np.sum(sources == each) >= 20]
     assert len(large) >= 9

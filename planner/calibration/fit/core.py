@@ -56,6 +56,13 @@ def lab(run: Run) -> str:
     return run.lab if run.lab == vendor else f"{SUBMITTERS} ({vendor})"
 
 
+def recipe(run: Run) -> str:
+    """Whose recipe it runs: a vendor's own runs, and those of submitters who run its recipes, are one."""
+    found = lab(run)
+    vendor = run.cluster.accelerator.vendor if run.cluster else ""
+    return vendor if found in (vendor, f"{SUBMITTERS} ({vendor})") else found
+
+
 def cell(run: Run) -> str:
     """Runs whose errors are alike: one lab's, under one release, on one generation, of one kind of model."""
     generation = run.cluster.accelerator.generation if run.cluster else ""
