@@ -20,7 +20,7 @@ import pytest
 import planner
 from planner import report
 from planner.base.errors import WrongQuestion
-from planner.report import machines, memory, schedule, steps
+from planner.report import machines, memory, offers, schedule, steps
 from planner.report.blocks import Chart, Drawing, TextTable
 from planner.report.html import library
 from planner.schema.plan import Plan, PlanSet
@@ -28,6 +28,22 @@ from tests.asking import ask, refused
 from tests.one_forward_one_backward import seconds
 
 PLANS = Path(__file__).parent / "golden" / "plans" / "1"
+STUDY = """
+objectives = ["cost"]
+[base]
+node = "dgx-h100"
+count = 1
+[axes]
+"accelerator.memory" = ["40 GiB", "80 GiB"]
+"node.accelerators" = [4, 8]
+[[workloads]]
+model = "llama3-8b"
+batch = 64
+pins = ["recompute=none", "micro=1", "zero=1", "cp=1", "vpp=1", "offload=none"]
+[costs]
+basis = "purchase"
+accelerator = "$3,000"
+"""
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror="alert(2)">'"&<!--"""
 
 
@@ -222,6 +238,7 @@ def test_the_command_writes_a_page(capsys: pytest.CaptureFixture[str], tmp_path:
         ('{"kind": "validation", "by": 1, "overall": {}, "groups": []}', "by:"),
         ('{"kind": "communication", "step_time_s": "soon", "calls": []}', "step_time_s:"),
         ("[1, 2", "Expecting"),
+        ('{"kind": ["plan"]}', "kind is"),
     ],
 )
 def test_files_that_hold_no_document_are_refused(
@@ -230,6 +247,15 @@ def test_files_that_hold_no_document_are_refused(
     (tmp_path / "file.json").write_text(text, encoding="utf-8")
     assert message in refused(capsys, f"report {tmp_path / 'file.json'} -o {tmp_path / 'page.html'}")
     assert not (tmp_path / "page.html").exists()
+
+
+def test_what_a_page_shows_is_never_replaced_by_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    held = (PLANS / "fsdp.json").read_text(encoding="utf-8")
+    (tmp_path / "plan.json").write_text(held, encoding="utf-8")
+    (tmp_path / "link.html").symlink_to(tmp_path / "plan.json")
+    for name in ("plan.json", "link.html"):
+        assert "report.html" in refused(capsys, f"report {tmp_path / 'plan.json'} -o {tmp_path / name}")
+    assert (tmp_path / "plan.json").read_text(encoding="utf-8") == held
 
 
 def test_runs_without_predictions_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -246,6 +272,41 @@ def test_runs_are_drawn(tmp_path: Path) -> None:
     assert isinstance(chart, Chart) and isinstance(chart.table, TextTable)
     assert len(chart.table.rows) == 2 and "50 %" in chart.summary
     assert report.page([found])
+
+
+def test_one_run_has_axes_with_a_span(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("id,measured_s,predicted_s\n1,2.0,2.0\n", encoding="utf-8")
+    found = report.file(tmp_path / "runs.csv")
+    assert isinstance(found, report.Content)
+    (chart,) = found.sections[0].blocks
+    assert isinstance(chart, Chart)
+    least, most = chart.spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    assert least < 2.0 < most
+
+
+def test_runs_of_a_job_by_one_plan_stand_together() -> None:
+    found = planner.procure(model="llama3-8b", tokens=2e10, node=["p5.48xlarge"], ways="on-demand", quick=True)
+    best = found.alternatives[0]
+    job = best.workloads[0]
+    twice = replace(best, workloads=(replace(job, name="a#1"), replace(job, name="a#2")))
+    titles = [section.title for section in report.shown(replace(found, alternatives=(twice,)), "offer").sections]
+    assert [title for title in titles if "job" in title.lower()] == ["2 jobs, a#1 to a#2"]
+
+
+@pytest.mark.parametrize("usd, unit", [(2e7, "million USD"), (1400.0, "thousand USD"), (20.0, "USD"), (0.0, "USD")])
+def test_cash_is_drawn_in_a_unit_of_its_size(usd: float, unit: str) -> None:
+    assert offers._scale([0.0, usd])[1] == unit
+
+
+def test_a_study_reads_with_units_and_may_hold_one_point(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    found = planner.design(tmp_path / "study.toml", quick=True)
+    shown = Page(report.page([report.shown(found, "study")]))
+    assert "accelerator.memory 80.0 GiB" in shown.text and "/Mtoken" in shown.text and "#2" in shown.text
+    trained = [trial for trial in found.trials if trial.objectives]
+    for count in (0, 1):
+        few = replace(found, trials=tuple(trained[:count]), pareto=found.pareto[:count], best=found.best[:count])
+        assert bool(Page(report.page([report.shown(few, "study")])).of("figure")) == bool(count)
 
 
 def test_a_comparison_from_python_is_a_page(tmp_path: Path) -> None:

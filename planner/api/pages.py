@@ -46,10 +46,16 @@ def written(documents: Sequence[Shown], output: str | Path | None) -> str:
     """The same of several, for the command line: its messages are in the words of flags."""
     if not documents:
         raise WrongQuestion("documents: nothing to show; name at least one")
+    if output is not None and any(_is_same(source, output) for source in documents):
+        raise WrongQuestion(f"{output}: is what the page shows; name another file for it, such as report.html")
     text = report.page([_shown(each) for each in documents])
     if output is not None:
         writing.write(Path(output).expanduser(), text, replace=True)
     return text
+
+
+def _is_same(source: Shown, output: str | Path) -> bool:
+    return isinstance(source, str | Path) and Path(source).expanduser().resolve() == Path(output).expanduser().resolve()
 
 
 def _shown(source: Shown) -> report.Content:

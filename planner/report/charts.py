@@ -75,8 +75,8 @@ def tooltip(fields: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"field": name, "type": "nominal", "title": title or " "} for name, title in fields.items()]
 
 
-SHORT = {"format": "~s", "tickCount": 8}
-"""``1.9M`` for 1,900,000."""
+SHORT = {"labelExpr": "format(datum.value, abs(datum.value) < 1000 ? '~r' : '~s')", "tickCount": 8}
+"""``1.9M`` for 1,900,000; ``0.08`` for 0.08."""
 
 
 def points(values: Values, axes: Mapping[str, str], kinds: Sequence[str]) -> dict[str, Any]:

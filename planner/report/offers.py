@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from planner.base.units import format_percent, format_power, format_usd
 from planner.report import charts, plans, recommendation, steps
 from planner.report.blocks import Chart, Content, Lines, Section, TextTable
@@ -21,7 +23,7 @@ def of_offer(found: Procurement, origin: str) -> Content:
             Section("Cash flow", (_years(best), _bill(best))),
             *_alternatives(found),
             *_values(found),
-            *(_job_plan(job.name, steps.section((job.plan,), job.plan), job.plan) for job in best.workloads),
+            *_job_plans(best),
             Section("Sources and assumptions", (_about(found), plans.assumed(found.assumptions))),
         ],
     )
@@ -99,8 +101,9 @@ def _jobs(best: Alternative) -> TextTable:
 
 def _years(best: Alternative) -> Chart:
     parts = ("capital", "rental", "running")
+    one, unit = _scale(y.total_usd for y in best.cost.by_year)
     values = [
-        {"row": f"year {y.year}", "part": part, "value": usd / 1e6, "text": format_usd(usd)}
+        {"row": f"year {y.year}", "part": part, "value": usd / one, "text": format_usd(usd)}
         for y in best.cost.by_year
         for part in parts
         if (usd := getattr(y, f"{part}_usd"))
@@ -110,7 +113,7 @@ def _years(best: Alternative) -> Chart:
         for y in best.cost.by_year
     ]
     table = TextTable("Cash flow", ("year", *parts, "total"), rows)
-    return Chart("Cash by year", "All that is paid.", charts.columns(values, "million USD", parts), table)
+    return Chart("Cash by year", "All that is paid.", charts.columns(values, unit, parts), table)
 
 
 def _bill(best: Alternative) -> TextTable:
@@ -126,9 +129,10 @@ def _alternatives(found: Procurement) -> list[Section]:
     if len(found.alternatives) < 2:
         return []
     each = found.alternatives
+    one, unit = _scale(a.cost.total_usd for a in each)
     kinds = list(dict.fromkeys(kind for a in each for kind, usd in a.cost.by_kind.items() if usd))
     values = [
-        {"row": f"#{a.rank}", "part": kind, "value": usd / 1e6, "text": format_usd(usd)}
+        {"row": f"#{a.rank}", "part": kind, "value": usd / one, "text": format_usd(usd)}
         for a in each
         for kind, usd in a.cost.by_kind.items()
         if usd
@@ -139,7 +143,7 @@ def _alternatives(found: Procurement) -> list[Section]:
     ]
     table = TextTable("Alternatives", ("rank", "what", "cost", "done on day", "power"), rows)
     title = "What each alternative costs, by kind"
-    chart = Chart(title, "Cash over the horizon.", charts.bars(values, "million USD", kinds), table)
+    chart = Chart(title, "Cash over the horizon.", charts.bars(values, unit, kinds), table)
     return [Section("Alternatives", (chart, table))]
 
 
@@ -160,10 +164,32 @@ def _values(found: Procurement) -> list[Section]:
     return [Section("What would change the answer", known)] if known else []
 
 
-def _job_plan(name: str, part: Section, plan: Plan) -> Section:
-    configuration = ("Configuration", [recommendation.configuration(plan)])
-    lines = Lines([configuration, *recommendation.expected(plan)])
-    return Section(f"Job {name}", (lines, *part.blocks))
+def _job_plans(best: Alternative) -> Iterator[Section]:
+    """The plan of every job; runs of the same by the same plan stand together."""
+    held: list[tuple[Plan, list[str]]] = []
+    for job in best.workloads:
+        names = next((names for plan, names in held if plan == job.plan), None)
+        if names is None:
+            held.append((job.plan, [job.name]))
+        else:
+            names.append(job.name)
+    for plan, names in held:
+        configuration = ("Configuration", [recommendation.configuration(plan)])
+        lines = Lines([configuration, *recommendation.expected(plan)])
+        yield Section(_together(names), (lines, *steps.section((plan,), plan).blocks))
+
+
+def _together(names: list[str]) -> str:
+    return f"Job {names[0]}" if len(names) == 1 else f"{len(names):,} jobs, {names[0]} to {names[-1]}"
+
+
+def _scale(usd: Iterable[float]) -> tuple[float, str]:
+    """US dollars of one unit of a chart's axis, and its name."""
+    most = max(map(abs, usd), default=0.0)
+    return next((each for each in SCALES if most >= each[0]), SCALES[-1])
+
+
+SCALES = ((1e6, "million USD"), (1e3, "thousand USD"), (1.0, "USD"))
 
 
 def _about(found: Procurement) -> Lines:

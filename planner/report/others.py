@@ -149,9 +149,9 @@ def of_runs(path: Path) -> Content:
     worst = sorted(runs, key=lambda run: -abs(math.log(run.predicted / run.measured)))[:MOST_ROWS]
     rows = [(r.label, seconds(r.measured), seconds(r.predicted)) for r in worst]
     table = TextTable(f"The {len(rows):,} runs that are furthest off", ("run", "measured", "predicted"), rows)
-    chart = Chart(
-        "Step times", summary, charts.against([asdict(run) for run in runs], "s", min(ends), max(ends)), table
-    )
+    # A tenth beside the points: one run has no span of its own.
+    spec = charts.against([asdict(run) for run in runs], "s", min(ends) / 1.1, 1.1 * max(ends))
+    chart = Chart("Step times", summary, spec, table)
     return Content("Predicted against measured", path.name, [Section("Runs", (chart,))])
 
 

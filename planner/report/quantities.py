@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from planner.base.units import format_seconds
+from typing import Any
+
+from planner.base.units import UNITS, format_bytes, format_count, format_power, format_seconds
 
 _DAY = 86400.0
 
@@ -15,3 +17,35 @@ def seconds(value: float) -> str:
 def days(value: float) -> str:
     """A run's length: days, unless it is over within one."""
     return f"{value:,.1f} d" if value >= 1 else format_seconds(value * _DAY)
+
+
+def axis(value: Any, unit: str) -> str:
+    """A value of an axis with its unit, formatted for reading."""
+    if isinstance(value, str):
+        return value
+    formats = {
+        "bytes": lambda x: format_bytes(x),
+        "bandwidth": lambda x: f"{_digits(x / 1e12)} TB/s" if x >= 1e12 else f"{_digits(x / 1e9)} GB/s",
+        "compute": lambda x: f"{_digits(x / 1e12)} TFLOP/s",
+        "power": lambda x: format_power(x),
+        "time": lambda x: format_seconds(x),
+    }
+    if unit in formats:
+        return formats[unit](value)
+    for named in UNITS.values():
+        if unit and unit in named:
+            return f"{_digits(value / named[unit])} {unit}"
+    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def objective(name: str, value: float) -> str:
+    """A value of an objective with its unit, formatted for reading."""
+    if name == "step-time":
+        return format_seconds(value)
+    if name == "cost":
+        return f"${value:,.3g}/Mtoken"
+    return f"{value:,.3g} J/token" if name == "energy" else f"{format_count(value)}FLOP/s/$".replace(" ", " ", 1)

@@ -33,7 +33,9 @@ def file(path: Path) -> Kept | Content:
 def parsed(data: object, origin: str) -> Kept | Content:
     """The same of JSON types."""
     kind = data.get("kind") if isinstance(data, Mapping) else None
-    return _printed(data, kind, origin) if kind in printed.KINDS else document.parse_document(data, origin)
+    if isinstance(kind, str) and kind in printed.KINDS:
+        return _printed(data, kind, origin)
+    return document.parse_document(data, origin)
 
 
 def _printed(data: object, kind: str, origin: str) -> Content:

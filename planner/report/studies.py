@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from planner.base.units import format_percent
-from planner.report import charts, plans
+from planner.report import charts, plans, quantities
 from planner.report.blocks import Block, Chart, Content, Lines, Section, TextTable
 from planner.schema.study import UNITS, StudyResult, Trial, Value
 
@@ -20,51 +20,56 @@ def of_study(found: StudyResult, origin: str) -> Content:
     s = found.search
     how = f"{s.tried:,} of {s.outer_points:,} points, {s.method}; {s.feasible:,} feasible"
     how += f"; {s.bounded_away:,} bounded away" if s.bounded_away else ""
-    best = [(f"Best by {_objective(found, place)}", [_axes(point.axes), _figures(point.objectives, found)])
+    best = [(_place(found, place), [_axes(point.axes, found), _figures(point.objectives)])
             for place, point in enumerate(found.best)]  # fmt: skip
     return Content(
         f"Design study: {found.question.name}",
         origin,
         [
             Section("Recommendation", (Lines([*best, ("Search", [how])]),)),
-            Section("Points", (_scatter(found), _front(found))),
+            Section("Points", (*_scatter(found), _front(found))),
             *_matters(found),
             Section("Sources and assumptions", (_about(found), plans.assumed(found.assumptions))),
         ],
     )
 
 
-def _objective(found: StudyResult, place: int) -> str:
+def _place(found: StudyResult, place: int) -> str:
     names = found.question.objectives
-    return names[min(place, len(names) - 1)]
+    return f"Best by {names[place]}" if place < len(names) else f"#{place + 1}"
 
 
-def _figure(value: Value) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+def _figure(name: str, value: Value, found: StudyResult) -> str:
+    """An objective, an axis or a measure, with its unit."""
+    if name in found.question.objectives and not isinstance(value, str):
+        return quantities.objective(name, value)
+    units = UNITS | found.question.units | {axis.path: axis.unit for axis in found.question.axes}
+    return quantities.axis(value, units.get(name, ""))
 
 
-def _axes(values: Mapping[str, Value]) -> str:
-    return ", ".join(f"{axis} {_figure(value)}" for axis, value in values.items())
+def _axes(values: Mapping[str, Value], found: StudyResult) -> str:
+    return ", ".join(f"{axis} {_figure(axis, value, found)}" for axis, value in values.items())
 
 
-def _figures(objectives: Mapping[str, float], found: StudyResult) -> str:
-    units = UNITS | found.question.units
-    return ", ".join(f"{name} {value:,.4g} {units.get(name, '')}".strip() for name, value in objectives.items())
+def _figures(objectives: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {quantities.objective(name, value)}" for name, value in objectives.items())
 
 
-def _scatter(found: StudyResult) -> Chart:
+def _scatter(found: StudyResult) -> Iterator[Chart]:
     """Objectives, measures and axes that are numbers; names stand in the hover."""
     tried = [trial for trial in found.trials if trial.objectives]
     front = {point.number for point in found.pareto}
     drawn = sorted(tried, key=lambda trial: trial.number not in front)[:MOST_POINTS]
     names = list(dict.fromkeys(name for t in tried[:1] for name in {**t.objectives, **t.measures}))
     names += [axis.path for axis in found.question.axes if axis.ordered]
+    if not tried or not names:
+        return
     keys = {f"f{place}": name for place, name in enumerate(names)}
-    values = [_point(trial, keys, trial.number in front) for trial in reversed(drawn)]
+    values = [_point(trial, keys, found, trial.number in front) for trial in reversed(drawn)]
     axes = {key: _titled(name, found) for key, name in keys.items()}
     few = "" if len(drawn) == len(tried) else f" {len(drawn):,} of {len(tried):,} are drawn."
     summary = f"Every point that trains all workloads; hover for its axes.{few}"
-    return Chart(
+    yield Chart(
         "All points", summary, charts.points(values, axes, ("front", "feasible", "not feasible")), _front(found)
     )
 
@@ -74,16 +79,16 @@ def _titled(name: str, found: StudyResult) -> str:
     return f"{name} ({units[name]})" if units.get(name) else name
 
 
-def _point(trial: Trial, keys: Mapping[str, str], front: bool) -> dict[str, object]:
+def _point(trial: Trial, keys: Mapping[str, str], found: StudyResult, front: bool) -> dict[str, object]:
     every: dict[str, Value] = {**trial.axes, **trial.measures, **trial.objectives}
     figures = {key: every[name] for key, name in keys.items() if name in every}
-    texts = {f"{key}_text": _figure(value) for key, value in figures.items()}
+    texts = {f"{key}_text": _figure(keys[key], value, found) for key, value in figures.items()}
     kind = "front" if front else "feasible" if trial.feasible else "not feasible"
-    return {"id": f"point-{trial.number}", "label": _axes(trial.axes), "kind": kind, **figures, **texts}
+    return {"id": f"point-{trial.number}", "label": _axes(trial.axes, found), "kind": kind, **figures, **texts}
 
 
 def _front(found: StudyResult) -> TextTable:
-    rows = [(f"{p.number}", _axes(p.axes), _figures(p.objectives, found)) for p in found.pareto]
+    rows = [(f"{p.number}", _axes(p.axes, found), _figures(p.objectives)) for p in found.pareto]
     return TextTable(
         "The Pareto front", ("point", "axes", "objectives"), rows, [f"point-{p.number}" for p in found.pareto]
     )

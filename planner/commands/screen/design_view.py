@@ -18,6 +18,7 @@ from planner.base.units import (
     format_usd,
 )
 from planner.commands.screen import delivery, render
+from planner.report import quantities
 from planner.study.question.study import LARGER_IS_BETTER
 
 if TYPE_CHECKING:
@@ -72,38 +73,6 @@ def show(found: StudyResult, *, verbose: bool = False) -> None:
     delivery.assumed(found.assumptions, verbose)
 
 
-def quantity(value: Any, unit: str) -> str:
-    """A value of an axis with its unit, formatted for reading."""
-    if isinstance(value, str):
-        return value
-    formats = {
-        "bytes": lambda x: format_bytes(x),
-        "bandwidth": lambda x: f"{_digits(x / 1e12)} TB/s" if x >= 1e12 else f"{_digits(x / 1e9)} GB/s",
-        "compute": lambda x: f"{_digits(x / 1e12)} TFLOP/s",
-        "power": lambda x: format_power(x),
-        "time": lambda x: format_seconds(x),
-    }
-    if unit in formats:
-        return formats[unit](value)
-    for named in UNITS.values():
-        if unit and unit in named:
-            return f"{_digits(value / named[unit])} {unit}"
-    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
-
-
-def _digits(value: float) -> str:
-    return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
-
-
-def objective(name: str, value: float) -> str:
-    """A value of an objective with its unit, formatted for reading."""
-    if name == "step-time":
-        return format_seconds(value)
-    if name == "cost":
-        return f"${value:,.3g}/Mtoken"
-    return f"{value:,.3g} J/token" if name == "energy" else f"{format_count(value)}FLOP/s/$".replace(" ", " ", 1)
-
-
 def _units(found: StudyResult) -> dict[str, str]:
     """Axis -> the unit that its first value was asked in, else its dimension."""
     asked = leaves(found.asked.study.get("axes", {})) if found.asked else ()
@@ -130,12 +99,14 @@ def _short(path: str, paths: list[str]) -> str:
 
 def _named(point: DesignPoint, found: StudyResult) -> str:
     units, paths = _units(found), list(point.axes)
-    return ", ".join(f"{_short(path, paths)} {quantity(value, units[path])}" for path, value in point.axes.items())
+    return ", ".join(
+        f"{_short(path, paths)} {quantities.axis(value, units[path])}" for path, value in point.axes.items()
+    )
 
 
 def _headline(found: StudyResult) -> None:
     first, best = found.question.objectives[0], found.best[0]
-    values = ", ".join(objective(name, value) for name, value in best.objectives.items())
+    values = ", ".join(quantities.objective(name, value) for name, value in best.objectives.items())
     paid = ""
     if best.capital_usd is not None:
         paid = f" for {format_usd(best.capital_usd)}"
@@ -181,10 +152,10 @@ def _ranking(found: StudyResult) -> None:
     rows = [
         [
             n,
-            *(objective(name, value) for name, value in point.objectives.items()),
+            *(quantities.objective(name, value) for name, value in point.objectives.items()),
             None if point.capital_usd is None else format_usd(point.capital_usd),
             None if point.power_w is None else format_power(point.power_w),
-            *(quantity(point.axes[path], units[path]) for path in paths),
+            *(quantities.axis(point.axes[path], units[path]) for path in paths),
         ]
         for n, point in enumerate(found.best, 1)
     ]
@@ -199,9 +170,9 @@ def _front(found: StudyResult) -> None:
     shown = _thin(list(found.pareto), _FRONT)
     rows = [
         [
-            *(objective(name, value) for name, value in point.objectives.items()),
+            *(quantities.objective(name, value) for name, value in point.objectives.items()),
             None if point.power_w is None else format_power(point.power_w),
-            *(quantity(point.axes[path], units[path]) for path in paths),
+            *(quantities.axis(point.axes[path], units[path]) for path in paths),
             _layout(point.plan[0]),
         ]
         for point in shown
@@ -267,7 +238,7 @@ def _sensitivity(found: StudyResult) -> None:
 
 def _ends(each: Any, found: StudyResult) -> str:
     unit = _units(found)[each.axis]
-    return f"{quantity(each.sweep[0].value, unit)} .. {quantity(each.sweep[-1].value, unit)}"
+    return f"{quantities.axis(each.sweep[0].value, unit)} .. {quantities.axis(each.sweep[-1].value, unit)}"
 
 
 def _spark(values: list[float | None]) -> str:
@@ -290,7 +261,8 @@ def _million(found: StudyResult) -> None:
     sign = -1.0 if first in LARGER_IS_BETTER else 1.0
     helps = [each for each in found.next_million if sign * each.changes[first] < 0]
     gains = [
-        f"{_short(each.axis, paths)} to {quantity(each.value, units[each.axis])}: {first} {each.changes[first]:+.2%}"
+        f"{_short(each.axis, paths)} to {quantities.axis(each.value, units[each.axis])}: "
+        f"{first} {each.changes[first]:+.2%}"
         for each in helps[:4]
     ]
     render.labelled("Next $1M", f"{'; '.join(gains) or f'spent on one axis, it does not improve {first}'}")
