@@ -20,7 +20,7 @@ import pytest
 import planner
 from planner import report
 from planner.base.errors import WrongQuestion
-from planner.report import machines, memory, offers, schedule, steps
+from planner.report import charts, machines, memory, offers, schedule, steps
 from planner.report.blocks import Chart, Drawing, TextTable
 from planner.report.html import library
 from planner.schema.plan import Plan, PlanSet
@@ -296,6 +296,12 @@ def test_runs_of_a_job_by_one_plan_stand_together() -> None:
 @pytest.mark.parametrize("usd, unit", [(2e7, "million USD"), (1400.0, "thousand USD"), (20.0, "USD"), (0.0, "USD")])
 def test_cash_is_drawn_in_a_unit_of_its_size(usd: float, unit: str) -> None:
     assert offers._scale([0.0, usd])[1] == unit
+
+
+@pytest.mark.parametrize("count, has", [(1, False), (8, True), (9, False)])
+def test_a_legend_tells_colours_apart(count: int, has: bool) -> None:
+    parts = [f"job {n}" for n in range(count)]
+    assert bool(charts.coloured(parts, [{"part": part} for part in parts])["legend"]) is has
 
 
 def test_a_study_reads_with_units_and_may_hold_one_point(tmp_path: Path) -> None:

@@ -58,11 +58,13 @@ def bars(values: Values, unit: str, parts: Sequence[str], *, limit: float | None
 
 
 def coloured(parts: Sequence[str], values: Values, field: str = "part") -> dict[str, Any]:
-    """Each of `parts` in its own colour whatever else occurs, so that charts compare; a legend of those that occur."""
+    """Each of `parts` in its own colour whatever else occurs, so that charts compare; a legend of those that
+    occur, unless so many share a colour that only the hover and the table can tell.
+    """
     found = {each[field] for each in values}
     shown = [(part, PALETTE[place % len(PALETTE)]) for place, part in enumerate(parts) if part in found]
     names, colours = [part for part, _ in shown], [colour for _, colour in shown]
-    legend = {"columns": LEGEND_COLUMNS} if len(parts) > 1 else None
+    legend = {"columns": LEGEND_COLUMNS} if 1 < len(parts) <= len(PALETTE) else None
     scale = {"domain": names, "range": colours}
     return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": legend}
 
