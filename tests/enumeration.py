@@ -41,7 +41,9 @@ def layouts(request: Request) -> Iterator[dict[str, int]]:
                             continue
                         for vpp in range(1, layers // pp + 1 if pp > 1 else 2):
                             missing = -layers % (pp * vpp)
-                            if pp > 1 and not (alike(model, layers, pp * vpp) and leads_once(model, layers, pp, vpp)):
+                            if pp > 1 and not alike(model, layers, pp * vpp):
+                                continue
+                            if not a_full_stage_follows(model, layers, pp, vpp):
                                 continue
                             if not may("vpp", vpp) or missing >= (pp if runtime.uneven_stages else 1):
                                 continue
@@ -72,12 +74,16 @@ def alike(model: Model, layers: int, chunks: int) -> bool:
     return every == 1 or layers % (chunks * every) == 0
 
 
-def leads_once(model: Model, layers: int, pp: int, vpp: int) -> bool:
-    """Whether leading dense layers end before the first stage's second chunk, layer by layer."""
-    full = -(-layers // (pp * vpp))
-    short = full * pp * vpp - layers
-    first_round = [full - (short >= 2)] + [full] * (pp - 1)
-    return pp == 1 or vpp == 1 or (model.moe.leading_dense_layers if model.moe else 0) <= sum(first_round)
+def a_full_stage_follows(model: Model, layers: int, pp: int, vpp: int) -> bool:
+    """Whether a full stage between the first and the last (of two, the last) holds no leading dense layer, one by one:
+    the stages that are a layer short are the last ones and, from two on, the first in its first chunk.
+    """
+    full, short = -(-layers // (pp * vpp)), -layers % (pp * vpp)
+    is_short = [short >= 2, *(stage >= pp - max(short - 1, min(short, 1)) for stage in range(1, pp))]
+    begins = [sum([full - is_short[0], *[full] * (pp - 1)][:stage]) for stage in range(pp)]
+    leading = model.moe.leading_dense_layers if model.moe else 0
+    between = [stage for stage in range(1, pp - 1) if not is_short[stage]] if pp > 2 else [1]
+    return pp == 1 or leading == 0 or any(leading <= begins[stage] for stage in between)
 
 
 def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:

@@ -43,6 +43,8 @@ MIXTURE, LATENT = setting("mixtral-8x7b"), setting("deepseek-v2-lite")
 POD = setting(on="tpu-v5p-4:16", runtime="maxtext")
 TURNS = setting("llama4-maverick")
 """48 layers, every second a mixture."""
+LED = setting("deepseek-v3")
+"""61 layers, the first three dense."""
 EVEN = setting(runtime="fsdp")
 WINDOWED, SINKS = setting("mistral-7b"), setting("gpt-oss-20b")
 """A window of 4,096 in sequences of 8,192; 8 key/value heads with sinks."""
@@ -108,6 +110,12 @@ ALLOWS = [
         TURNS,
         [{"pp": 1}, {"pp": 3}, {"pp": 12}, {"pp": 4, "vpp": 6}],
         [{"pp": 16}, {"pp": 5}, {"pp": 48}],
+    ),
+    (
+        "stages_alike",
+        LED,
+        [{"pp": 4, "vpp": 4}, {"pp": 3}],
+        [{"pp": 4, "vpp": 8}, {"pp": 3, "vpp": 7}, {"pp": 2, "vpp": 30}],
     ),
     (
         "batch_divides",

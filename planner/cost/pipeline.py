@@ -98,6 +98,13 @@ def whole_stage(shape: Shape, layout: Layout, split: StageSplit) -> Figure:
     return 1.0 + np.ceil(beyond / np.ceil(split.middle / layout.vpp))
 
 
+def has_whole_stage(shape: Shape, layout: Layout) -> Figure:
+    """Whether that is a middle stage of the most layers, or the last of two: what a middle stage is priced as."""
+    found = split(shape, layout)
+    short = found.first + (layout.pp - 2.0) * found.middle + found.last - shape.layers
+    return whole_stage(shape, layout, found) <= np.maximum(layout.pp - 2.0 - short, 1.0)
+
+
 def stage_layers(shape: Shape, layout: Layout) -> list[int]:
     """Layers of every stage of one plan, in order: :func:`split` written out."""
     layers, pp = int(shape.layers), int(layout.pp)

@@ -149,7 +149,7 @@ def _hint(question: Question, rule: str) -> str:
         "hidden_divides": f"{model.hidden:,} hidden doesn't divide by it. ",
         "tp_in_domain": f"{cluster.node.id} joins {each} accelerators (or --waive tp_in_domain). ",
         "batch_divides": f"a batch of {batches} doesn't divide by dp x micro-batch{mend}. ",
-        "stages_alike": "leading dense layers would be in several chunks of a stage, which is not planned; less vpp. "
+        "stages_alike": "no full stage would follow the leading dense layers, which is not planned; less vpp or pp. "
         if model.moe and model.moe.leading_dense_layers and model.moe.every == 1
         else "stages would hold different kinds of layers, which is not planned; try pp=1. ",
         "layers_deal": f"{w.layers} layers cannot be split evenly. ",

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.cost import pipeline
+from planner.cost.figures import Layout
 from planner.models import context
 from planner.performance import binding
 from planner.schema.hardware import Cluster, Runtime
@@ -128,13 +130,18 @@ def _alike(c: Columns, s: RuleSetting) -> Mask:
     layers, chunks = s.workload.layers, c["pp"] * c["vpp"]
     every = model.moe.every if model.moe else 1
     mixed: Mask = (-(-layers // chunks) % every > 0) | (-layers % chunks > 0)
-    # Leading dense layers come in the first round of chunks: beyond it, a stage would hold some in several of them.
-    full = -(-layers // chunks)
     leading = model.moe.leading_dense_layers if model.moe else 0
-    twice = (c["vpp"] > 1) & (leading > c["pp"] * full - (-layers % chunks >= 2))
+    spread = leading > 0 and ~_whole_stage(c, s)
     unlike = every > 1 or leading > 0  # Cut by cost, stages have no common number of layers.
-    uneven = (every > 1) & mixed | (model.encoder_layers > 0) | twice | (s.runtime.balances_head and unlike)
+    uneven = (every > 1) & mixed | (model.encoder_layers > 0) | spread | (s.runtime.balances_head and unlike)
     return np.asarray((c["pp"] == 1) | ~uneven)
+
+
+def _whole_stage(c: Columns, s: RuleSetting) -> Mask:
+    """Where a stage of the most layers follows those with leading dense ones: memory and pace are that stage's."""
+    uncut = dict.fromkeys(Layout.__dataclass_fields__, 1.0)
+    layout = Layout(**{**uncut, "pp": c["pp"].astype(float), "vpp": c["vpp"].astype(float)})
+    return np.asarray(pipeline.has_whole_stage(binding.shape(s.workload, s.runtime), layout), dtype=bool)
 
 
 def _batch(c: Columns, s: RuleSetting) -> Mask:
