@@ -1,16 +1,20 @@
 """Every example of README and of the helps with an installed program: ``python -m tests.installed CLUSTERWRIGHT``.
 
-Run by ``make installed`` on a wheel in an environment of its own, in a folder where nothing of the checkout is. What an
-example reads and no example writes is put there first. Each must answer (0) or find no plan (1). Prints one line each.
+Run by ``make installed`` on a wheel in an environment of its own. Every page's examples run in their order in a folder
+where nothing of the checkout is: what they read and none of them writes is put there first, what they write is not.
+Each must answer (0), but for those that are known to find no plan (1). Prints one line each.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,10 +44,25 @@ LEFT_OUT = {
     "mcp": "answers until it is ended",
     "serve": "answers until it is ended",
     "design merge": "needs all shards",
-    "export plan.json --to torchtitan": "needs a plan that torchtitan can run: of ZeRO 0, 2 or 3",
     "profile import profile.json": "needs a file of Sailor",
 }
 """How an example begins, and why it is not run."""
+NO_PLAN = (
+    "plan llama3.1-405b --cluster dgx-a100-40gb:4",
+    "estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5",
+    "import ds_config.json",
+    "import train.sh --from megatron --cluster dgx-h100:16 -o mine.json",
+    "import megatron.sh",
+)
+"""How those begin that find no plan: what was asked does not fit."""
+TIMED = "H100-SXM5-80GB"
+TABLE = "backend,op,ranks,bytes,seconds\n" + "".join(
+    f"nccl,{op},{ranks},{size},{1e-5 + size * ranks / 8e12}\n"
+    for op in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send")
+    for ranks in (2, 8, 32)
+    for size in (1 << 10, 1 << 20, 1 << 30)
+)
+"""Times of every operation of a plan, as a user's own would be."""
 FIRST = (
     "examples --all .",
     "init portfolio lab.toml",
@@ -67,30 +86,39 @@ def texts() -> dict[str, str]:
     """Files that a user brings along."""
     start = (ROOT / "tests/golden/export/megatron/start.sh").read_text(encoding="utf-8")
     steps = [each for n in range(3) for each in profiles_of_steps.a_step(n, 20.0 * n)]
-    trace = json.dumps(profiles_of_steps.kineto(steps))
     runs = (ROOT / "benchmarks/data/measured_runs.csv").read_text(encoding="utf-8").splitlines(keepends=True)
-    collectives = (
-        (ROOT / "benchmarks/data/measured_collectives.csv").read_text(encoding="utf-8").splitlines(keepends=True)
-    )
     return {
         "train.sh": start, "megatron.sh": start, "config.json": json.dumps(CONFIG),
         "path/config.json": json.dumps(CONFIG), "my-runs.csv": "".join(runs[:30]),
         "ds_config.json": (ROOT / "tests/golden/export/deepspeed/ds_config.json").read_text(encoding="utf-8"),
         "train.log": "\n".join([*training_logs.megatron([1.1 * s for s in training_logs.STEADY]), ""]),
-        "profiles.csv": "".join([fuzzing.PROFILE_HEADER, *fuzzing.PROFILE_ROWS]), "measured.csv": fuzzing.COLLECTIVES,
-        "all_reduce.txt": NCCL, "rank0.json": trace, "rank8.json": trace,
-        "nccl.csv": "".join(collectives[:400]),
+        "profiles.csv": "".join([fuzzing.PROFILE_HEADER, *fuzzing.PROFILE_ROWS]), "measured.csv": TABLE,
+        "all_reduce.txt": NCCL, "rank0.json": json.dumps(profiles_of_steps.kineto(steps)),
+        "rank8.json": json.dumps(profiles_of_steps.kineto(steps, 8)), "nccl.csv": collectives(),
     }  # fmt: skip
 
 
-def examples() -> Iterator[str]:
-    """Lines of README and of the helps, without the program's name."""
-    pages = (ROOT / "README.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^(?:\$ )?clusterwright (.*)$", pages, re.MULTILINE)
-    lines += [
-        line for _, text in generate.all_commands() for line in re.findall(r"^    clusterwright (.*)$", text, re.M)
-    ]
-    yield from dict.fromkeys(line.partition("  #")[0].strip() for line in lines if "..." not in line)
+def collectives() -> str:
+    """Timed collectives of one accelerator within a node, as its owner has them."""
+    with (ROOT / "benchmarks/data/measured_collectives.csv").open(encoding="utf-8", newline="") as there:
+        rows = [row for row in csv.DictReader(there) if row["accelerator"] == TIMED and row["nodes"] == "1"]
+    table = io.StringIO()
+    writer = csv.DictWriter(table, ["op", "gpus", "message_bytes", "time_us"], extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    return table.getvalue()
+
+
+def pages() -> Iterator[tuple[str, list[str]]]:
+    """README and the helps, each with its examples in their order, without the program's name."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    yield "README.md", _commands(re.findall(r"^(?:\$ )?clusterwright (.*)$", readme, re.MULTILINE))
+    for path, text in generate.all_commands():
+        yield path, _commands(re.findall(r"^    clusterwright (.*)$", text, re.MULTILINE))
+
+
+def _commands(lines: list[str]) -> list[str]:
+    return list(dict.fromkeys(line.partition("  #")[0].strip() for line in lines if "..." not in line))
 
 
 def asked(program: Path, line: str, folder: Path) -> tuple[int, float, str]:
@@ -99,35 +127,65 @@ def asked(program: Path, line: str, folder: Path) -> tuple[int, float, str]:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("CLUSTERWRIGHT", "PYTHON"))
     }
-    words = [
-        "bash",
-        "-c",
-        f"{shlex.quote(str(program))} {line}",
-    ]  # as it is typed: patterns, quotes and > are a shell's
+    words = ["bash", "-c", f"{shlex.quote(str(program))} {line}"]  # as it is typed: quotes and > are a shell's
     done = subprocess.run(words, cwd=folder, env=environment | {"HOME": str(folder)}, capture_output=True, text=True,
                           check=False, timeout=600)  # fmt: skip
-    return done.returncode, time.monotonic() - began, (done.stderr or done.stdout).strip().splitlines()[-1:][0]
+    said = (done.stderr or done.stdout).strip().splitlines()
+    return done.returncode, time.monotonic() - began, said[-1] if said else ""
 
 
 def main(program: Path) -> int:
     """Asks all of them; how many went wrong."""
     wrong = 0
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        for name, text in texts().items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
-        for trace in folder.glob("rank*.json"):
-            trace.with_suffix(".json.gz").write_bytes(gzip.compress(trace.read_bytes()))
-        for line in [*FIRST, *examples()]:
-            if reason := next((why for start, why in LEFT_OUT.items() if line.startswith(start)), ""):
-                print(f"left out  {line}: {reason}", flush=True)
-                continue
-            code, seconds, said = asked(program, line, folder)
-            there = "exists already" in said
-            wrong += code not in (0, 1) and not there
-            print(f"{code}  {seconds:5.1f} s  {line}{f'  {said}' if code else ''}", flush=True)
+        brought = Path(place) / "brought"
+        bring(brought)
+        wrong += sum(not goes(program, line, brought) for line in FIRST)
+        for number, (page, lines) in enumerate(pages()):
+            print(f"\n{page}" if lines else "", end="\n" if lines else "", flush=True)
+            folder = Path(place) / str(number)
+            shutil.copytree(brought, folder)
+            forget(folder, lines)
+            wrong += sum(not goes(program, line, folder) for line in lines)
+    print(f"\n{wrong} went wrong", flush=True)
     return wrong
+
+
+def bring(folder: Path) -> None:
+    """Writes what a user has before the first command; fish makes the folder of its completions itself."""
+    for name, text in texts().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    for trace in folder.glob("rank*.json"):
+        trace.with_suffix(".json.gz").write_bytes(gzip.compress(trace.read_bytes()))
+    (folder / ".config/fish/completions").mkdir(parents=True)
+
+
+def forget(folder: Path, lines: list[str]) -> None:
+    """Removes what a page's own lines write before they read it."""
+    for number, line in enumerate(lines):
+        written = re.search(r"^init \w+ (\S+)|-o (\S+)", line)
+        name = written and (written[1] or written[2])
+        if not name or left_out(line) or any(name in earlier.split() for earlier in lines[:number]):
+            continue
+        there = folder / name
+        shutil.rmtree(there) if there.is_dir() else there.unlink(missing_ok=True)
+
+
+def left_out(line: str) -> str:
+    """Why an example is not run, or nothing."""
+    return next((why for start, why in LEFT_OUT.items() if line.startswith(start)), "")
+
+
+def goes(program: Path, line: str, folder: Path) -> bool:
+    """Runs and prints one example; whether it did what it should, or is left out."""
+    if why := left_out(line):
+        print(f"left out  {line}: {why}", flush=True)
+        return True
+    code, seconds, said = asked(program, line, folder)
+    right = code == int(line.startswith(NO_PLAN))
+    print(f"{code}  {seconds:5.1f} s  {line}{'' if right else f'  WRONG: {said}'}", flush=True)
+    return right
 
 
 if __name__ == "__main__":

@@ -97,10 +97,13 @@ def test_the_whole_search_counts_them() -> None:
     assert not any("MTP module" in a.what for a in found[0].assumptions)
 
 
-def test_no_stage_holds_leading_layers_in_several_chunks() -> None:
-    """With 62 layers, pp 2 and vpp 31, the third dense layer would be the first stage's second chunk."""
-    with pytest.raises(WrongQuestion, match="leading dense layers would be in several chunks"):
-        api.plan("deepseek-v3", "dgx-h100:64", pin=["pp=2", "vpp=31"], mtp_layers=1)
+@pytest.mark.parametrize(("pp", "vpp", "modules"), [(2, 31, 1), (4, 8, 0)])
+def test_a_full_stage_follows_the_leading_layers(pp: int, vpp: int, modules: int) -> None:
+    """With 62 layers, pp 2 and vpp 31, the third dense layer would be the first stage's second chunk. Of 61 layers in
+    stages of 15, 16, 15 and 15, the only full one would begin with two dense layers (vpp 8).
+    """
+    with pytest.raises(WrongQuestion, match="no full stage would follow the leading dense layers"):
+        api.plan("deepseek-v3", "dgx-h100:64", pin=[f"pp={pp}", f"vpp={vpp}"], mtp_layers=modules)
     assert api.estimate("deepseek-v3", H100, ["pp=4", "ep=64", "vpp=2"], mtp_layers=1).plans
 
 

@@ -72,7 +72,9 @@ def export(
 
     \b
       clusterwright export plan.json --to megatron+slurm
-      clusterwright export plan.json --to torchtitan --rank 2 --set save=/checkpoints
+      clusterwright export plan.json --to megatron --rank 2 --set save=/checkpoints
+      clusterwright plan llama3-8b --cluster dgx-h100:4 --runtime fsdp2 -o titan.json
+      clusterwright export titan.json --to torchtitan
       clusterwright export shortlist.json --to megatron+slurm --benchmark
       clusterwright export plan.json --to megatron+jobset --site my-site
       clusterwright export offer.json --workload base --to megatron+slurm
