@@ -74,7 +74,6 @@ FIRST = (
     "plan llama3-70b --cluster dgx-h100:16 -o best.json",
     "procure examples/portfolios/pretrain-8b.toml --quick -o offer.json",
     "import train.sh --from megatron --cluster dgx-h100:16 --model llama3-8b -o mine.json",
-    "comm choose plan.json -o mixed.json",
     "profile import profiles.csv --model opt-350m -o my-catalog",
     "comm import measured.csv --from csv -o table.csv",
     "design study.toml --trials 20 --quick --storage study.journal",

@@ -111,7 +111,8 @@ def choose(
     \b
       clusterwright comm choose plan.json --table table.csv -o mixed.json
       clusterwright comm show mixed.json
-      clusterwright export mixed.json --to megatron+nccl-tuner+slurm -o job
+      clusterwright comm choose plan.json -o rules.json
+      clusterwright export rules.json --to megatron+nccl-tuner+slurm -o job
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
     from planner import document, verify
