@@ -14,7 +14,7 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from planner.base.errors import WrongQuestion, nearest
 from planner.catalog import Catalog, cluster
-from planner.schema.hardware import Accelerator, Cluster, Fabric, Link, Node, Region
+from planner.schema.hardware import Accelerator, Cluster, Dtype, Fabric, Link, Node, Region
 from planner.schema.study import Value
 from planner.study.question.study import Base
 
@@ -129,9 +129,10 @@ def built(catalog: Catalog, base: Base, values: Mapping[str, Value]) -> Cluster:
     node_id = str(values.get("node", base.node))
     fabric, region = values.get("fabric", base.fabric), values.get("region", base.region)
     found = cluster(catalog, node_id, 1, str(fabric) if fabric else None, str(region) if region else None)
+    rated = found.accelerator.peak
     for path, value in values.items():
         if path not in CHOICES and path not in COUNTS:
-            found = _with(found, path, value)
+            found = _with(found, path, value, rated)
     each = found.node.accelerators
     count = values.get("cluster.count", base.count)
     total = values.get("cluster.accelerators", None if "cluster.count" in values else base.accelerators)
@@ -160,7 +161,8 @@ def current(found: Cluster, path: str) -> Value | None:
     return record  # type: ignore[no-any-return]
 
 
-def _with(found: Cluster, path: str, value: Value) -> Cluster:
+def _with(found: Cluster, path: str, value: Value, rated: Mapping[Dtype, float]) -> Cluster:
+    """A cluster with another value of one figure; `rated`: the catalog's peaks, which say what rates are one."""
     part, *names = path.split(".")
     if part == "cluster":
         return replace(found, **cast("dict[str, Any]", {names[0]: value}))
@@ -175,10 +177,10 @@ def _with(found: Cluster, path: str, value: Value) -> Cluster:
         link = _link(found.accelerator.scaleup, float(value))
         return replace(found, accelerator=replace(found.accelerator, scaleup=link))
     if names[0] == "peak":
-        old = found.accelerator.peak.get(names[1])  # type: ignore[call-overload]
+        old = rated.get(names[1])  # type: ignore[call-overload]
         if old is None:
             raise WrongQuestion(f"{path}: {found.accelerator.id} has none; it has {', '.join(found.accelerator.peak)}")
-        peak = {dtype: float(value) if rate == old else rate for dtype, rate in found.accelerator.peak.items()}
+        peak = {dtype: float(value) if rated[dtype] == old else rate for dtype, rate in found.accelerator.peak.items()}
         return replace(found, accelerator=replace(found.accelerator, peak=peak))
     record = getattr(found, part)
     if record is None:
