@@ -61,7 +61,7 @@ WRONG = {
     f"{PLAN} --waive batch_divides": "a plan does not add up unless the global batch divides by dp x micro-batch",
     f"{PLAN} --waive layers_deal": "tp_in_domain, context_chunk, micro_batch_tokens can be waived",
     f"{PLAN} --objective speed": "'tokens-per-dollar'",
-    f"{PLAN} --method full": "'lora'",
+    f"{PLAN} --method dora": "'lora'",
     f"{PLAN} --basis sport": "'spot'",
     f"{PLAN} --catalog nowhere": "no such catalog folder: nowhere",
     f"estimate{PLAN.removeprefix('plan')} --cluster dgx-h100:8": "one --cluster here",
