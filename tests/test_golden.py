@@ -64,6 +64,9 @@ def gpt_block(*, hidden, heads=1, layers=1, sequence=2048, vocab=0, **other) -> 
         "mlp_parameters": 8.0 * hidden**2,
         "trained": 1.0,
         "weight_gradient": 1.0,
+        "reads_input": 1.0,
+        "reads_mlp_input": 1.0,
+        "reads_inner": 1.0,
     }
     return Shape(**(nothing | block | other))
 

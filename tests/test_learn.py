@@ -382,7 +382,7 @@ def test_a_published_name_of_an_accelerator_is_taken(site: Path, planned: Path) 
         ("accelerator=MI300", "did you mean MI300X?"),
         ("precision=bf15", "did you mean bf16?"),
         ("zero_stage=9", "0, 1, 2, 3 are known"),
-        ("activation_recompute=some", "must be none, selective, full or block:N"),
+        ("activation_recompute=some", "must be none, selective, selective:MODULE+MODULE, full or block:N"),
         ("seq_len=-4", "must be a whole number"),
         ("micro_batch=1e9", "must be a whole number"),
         ("runtime=megatron", "no such runtime"),

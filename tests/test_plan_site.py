@@ -273,7 +273,6 @@ def test_an_emptied_journal_takes_its_fit_back(ask: Answers, capsys: pytest.Capt
         (["calibrate", "--site", "lab"], "runs.csv: no run that can be predicted"),
         (["calibrate", "--site", "lab", "-o", "x"], "--site DIR fits that folder's journal"),
         (["calibrate", "x.csv"], "missing option '-o'"),
-        (["validate"], "missing argument 'FILE'"),
         (["plan", *ASKED, "--site", "none"], "--site none: no such folder; make a site with: clusterwright init site"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
