@@ -64,6 +64,9 @@ def plan_set(found: PlanSet, catalog: Catalog, where: str, own: Sequence[Cluster
 def _searched(first: Plan, asked: SearchQuestion, objective: str, catalog: Catalog, where: str,
               own: Sequence[Cluster]) -> Request:  # fmt: skip
     """The question that a set answers, from its best plan and what its search was free to choose."""
+    for name, values in (("nodes", asked.nodes), ("batches", asked.batches)):
+        if not values:
+            raise WrongQuestion(f"{where}: question.{name} is empty: a search tries one value at least")
     (at,) = _places(first, catalog, where, own)
     options = options_of(first)
     if len(asked.batches) > 1:

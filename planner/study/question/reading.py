@@ -48,6 +48,8 @@ TRIALS = 200
 RANGE = "expected a list of values, or { from = ..., to = ..., points = 9 }"
 _MEASURED = {"step-time": "time", "capital": "money", "power": "power", "accelerators": "count"}
 """Measures whose limits carry a unit; the others are bare numbers in the unit that reports print."""
+FAR_TOO_MANY = 1e15
+"""What is said of a step so small that its values cannot be counted."""
 _UNIT = {"bytes": "GiB", "bandwidth": "GB/s", "compute": "TFLOP/s", "power": "W", "time": "us"}
 _OPTIONS = ("targets", "waive", "oom_risk", "launchable", "noise_scale")
 """What a study's workloads may say beyond those of a portfolio."""
@@ -165,7 +167,7 @@ def _ladder(table: RangeTable, low: float, high: float, *, in_wholes: bool) -> t
         if table.points is not None or table.log:
             raise wrong("step, or points (with log), not both", "step")
         step = float(table.step)
-        number = math.floor((high - low) / step * (1 + 1e-12)) + 1
+        number = math.floor(min((high - low) / step * (1 + 1e-12), FAR_TOO_MANY)) + 1
         found = [low + n * step for n in range(min(number, MOST_VALUES + 1))]
     else:
         number = max(table.points or (int(high - low) + 1 if in_wholes else POINTS), 2)
