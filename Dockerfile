@@ -1,15 +1,15 @@
 # docker build -t clusterwright .
 # docker run --rm clusterwright plan llama3-70b --cluster dgx-h100:16
-# docker run --rm -v "$PWD:/work" -u "$(id -u):$(id -g)" clusterwright plan llama3-70b --cluster dgx-h100:16 -o plan.json
+# docker run --rm -v "$PWD:/plans" -u "$(id -u):$(id -g)" clusterwright plan llama3-70b --cluster dgx-h100:16 -o plan.json
 FROM python:3.13-slim AS build
 COPY . /source
 RUN python -m venv /opt/clusterwright && /opt/clusterwright/bin/pip install --no-cache-dir --no-compile /source
 
 FROM python:3.13-slim
 COPY --from=build /opt/clusterwright /opt/clusterwright
-RUN useradd --create-home --uid 1000 planner && mkdir /work && chown planner /work
+RUN useradd --create-home --uid 1000 planner && mkdir /plans && chown planner /plans
 USER planner
-WORKDIR /work
+WORKDIR /plans
 ENV PATH=/opt/clusterwright/bin:$PATH
 ENTRYPOINT ["clusterwright"]
 CMD ["--help"]
