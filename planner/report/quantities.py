@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from planner.base.units import UNITS, format_bytes, format_count, format_power, format_seconds
@@ -49,3 +50,9 @@ def objective(name: str, value: float) -> str:
     if name == "cost":
         return f"${value:,.3g}/Mtoken"
     return f"{value:,.3g} J/token" if name == "energy" else f"{format_count(value)}FLOP/s/$".replace(" ", " ", 1)
+
+
+def took(meta: Mapping[str, object], spent: str) -> str:
+    """Seconds that an answer took, by its own word, behind a comma; nothing where that is no number."""
+    found = meta.get(spent)
+    return f", {found:,.1f} s" if isinstance(found, int | float) and found else ""

@@ -270,7 +270,7 @@ def _million(found: StudyResult) -> None:
 
 def _search(found: StudyResult) -> None:
     s = found.search
-    took = f", {found.meta['wall_s']:,.1f} s" if found.meta.get("wall_s") else ""
+    took = quantities.took(found.meta, "wall_s")
     if s.exact and s.evaluated is not None:
         by = "" if s.method == "bounded" else f"{s.tried:,} trials by {s.method}; "
         how = f"{by}{s.outer_points:,} points, {s.evaluated:,} evaluated, all others bounded away"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from planner.base.units import format_bytes, format_percent, format_usd
 from planner.commands.screen import render
 from planner.report import recommendation
-from planner.report.quantities import days, seconds
+from planner.report.quantities import days, seconds, took
 from planner.schema.plan import Group, Plan, PlanSet
 
 
@@ -120,5 +120,5 @@ def depends(found: PlanSet) -> None:
 def search(found: PlanSet) -> None:
     """How the answer was found and how much better another could be."""
     s = found.search
-    cpu = f", {found.meta['cpu_s']:.1f} s" if "cpu_s" in found.meta else ""
+    cpu = took(found.meta, "cpu_s")
     render.labelled("Search", f"best of {s.candidates:,} candidates by {s.objective}, gap {format_percent(s.gap)}{cpu}")

@@ -20,7 +20,7 @@ from planner.commands.screen import contingency_view, delivery, mixed_view, rend
 from planner.planning.comparison import compare
 from planner.planning.shortlist import LOOKED_AT
 from planner.report import recommendation
-from planner.report.quantities import days, seconds
+from planner.report.quantities import days, seconds, took
 from planner.schema.plan import Plan, PlanSet
 
 
@@ -356,7 +356,7 @@ def _counts(found: PlanSet) -> None:
 def _search(found: PlanSet) -> None:
     s = found.search
     proven = ", proven" if s.proven_optimal else ""
-    cpu = f", {found.meta['cpu_s']:.1f} s" if "cpu_s" in found.meta else ""
+    cpu = took(found.meta, "cpu_s")
     if s.candidates == 1 or not s.feasible:
         return
     render.labelled(
