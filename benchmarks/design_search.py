@@ -36,7 +36,7 @@ from planner.search import costing
 from planner.study import run
 from planner.study.answer import document as answer
 from planner.study.answer import front
-from planner.study.program import boxes, proposing, storing, trials
+from planner.study.program import boxes, optuna_samplers, optuna_storage, optuna_trials
 from planner.study.program.evaluation import Evaluator
 from planner.study.question import reading
 from planner.study.question.study import Point, Study
@@ -186,8 +186,8 @@ class Table:
 
 def regret(table: Table, seed: int, wanted: int, make: Callable[[int], Any] | None) -> float:
     """Of the best feasible point that a sampler finds on the table; each trial's plan is the exact best."""
-    known = proposing.KnownPoints(table.allowed, table.evaluator.plan_key)
-    return sampled(table, wanted, proposing.sampler(table.study, seed, known, make))
+    known = optuna_samplers.KnownPoints(table.allowed, table.evaluator.plan_key)
+    return sampled(table, wanted, optuna_samplers.sampler(table.study, seed, known, make))
 
 
 def sampled(table: Table, wanted: int, sampler: Any) -> float:
@@ -195,10 +195,10 @@ def sampled(table: Table, wanted: int, sampler: Any) -> float:
     import optuna
 
     found = optuna.create_study(sampler=sampler)
-    spread, best = proposing.distributions(table.study), np.inf
+    spread, best = optuna_samplers.distributions(table.study), np.inf
     for _ in range(wanted):
         trial = found.ask(spread)
-        value, violations = table.outcome(proposing.point(table.study, trial.params))
+        value, violations = table.outcome(optuna_samplers.point(table.study, trial.params))
         for name, exceeded in violations.items():
             trial.set_constraint(name, exceeded)
         found.tell(trial, value)
@@ -223,13 +223,13 @@ def peers(table: Table, wanted: int) -> dict[str, Callable[[int], float]]:
 
 
 def _of_seed(table: Table, wanted: int, make: Callable[[int], Any], seed: int) -> float:
-    return sampled(table, wanted, make(proposing.seeded(seed, 0)))
+    return sampled(table, wanted, make(optuna_samplers.seeded(seed, 0)))
 
 
 def random_regret(table: Table, seed: int, wanted: int) -> float:
     """Of points at random that keep the limits known without a plan, none twice: what that knowledge alone brings."""
-    rng, before, best = random.Random(proposing.seeded(seed, 0)), set(), np.inf
-    known = proposing.KnownPoints(table.allowed, table.evaluator.plan_key)
+    rng, before, best = random.Random(optuna_samplers.seeded(seed, 0)), set(), np.inf
+    known = optuna_samplers.KnownPoints(table.allowed, table.evaluator.plan_key)
     while len(before) < wanted:
         point = table.study.point(rng.randrange(table.study.size))
         if known.fresh(point, before):
@@ -245,15 +245,15 @@ def flat_regret(table: Table, seed: int, wanted: int) -> float:
     from optuna.samplers import TPESampler
 
     asked, best = table.study, np.inf
-    found = optuna.create_study(sampler=TPESampler(seed=proposing.seeded(seed, 0)))
-    spread = proposing.distributions(asked)
+    found = optuna.create_study(sampler=TPESampler(seed=optuna_samplers.seeded(seed, 0)))
+    spread = optuna_samplers.distributions(asked)
     for n in range(len(asked.workloads)):
         for name, most in (("tp", 5), ("pp", 7), ("micro", 1), ("ep", 3)):
             spread[f"{n}.{name}"] = IntDistribution(0, most)
         spread[f"{n}.recompute"] = CategoricalDistribution(("none", "selective", "full"))
     for _ in range(wanted):
         trial = found.ask(spread)
-        point = proposing.point(asked, trial.params)
+        point = optuna_samplers.point(asked, trial.params)
         value, broken = _pinned(table, point, trial.params)
         trial.set_constraint("legal and within limits", broken)
         found.tell(trial, value)
@@ -305,13 +305,13 @@ def _pinned(table: Table, point: Point, params: Mapping[str, Any]) -> tuple[floa
 def _random(number: int, seed: int) -> Any:
     from optuna.samplers import RandomSampler
 
-    return RandomSampler(seed=proposing.seeded(seed, number))
+    return RandomSampler(seed=optuna_samplers.seeded(seed, number))
 
 
 def _nsga(number: int, seed: int) -> Any:
     from optuna.samplers import NSGAIISampler
 
-    return NSGAIISampler(population_size=20, seed=proposing.seeded(seed, number))
+    return NSGAIISampler(population_size=20, seed=optuna_samplers.seeded(seed, number))
 
 
 def compared(asked: Study, seeds: int, wanted: int) -> list[dict[str, Any]]:
@@ -375,17 +375,17 @@ def speed(wanted: int, warm: int) -> dict[str, Any]:
     """Trials per CPU-second on Transformer-1T as shipped, with its journal on disk, after a warm-up."""
     known = catalogs.load()
     asked = reading.read(ROOT / "examples" / "studies" / "transformer-1t.toml", known)
-    trials.quiet()
+    optuna_trials.quiet()
     with tempfile.TemporaryDirectory() as folder:
         place = str(Path(folder) / "a.journal")
         evaluator = Evaluator(known, asked)
-        found = storing.opened(storing.storage(place), asked, {}, 0, place, resume=False)
+        found = optuna_storage.opened(optuna_storage.storage(place), asked, {}, 0, place, resume=False)
         marks: list[tuple[float, int]] = []
 
         def note(n: int, text: str) -> None:
             marks.append((time.process_time(), evaluator.searches))
 
-        trials.run(found, evaluator, warm + wanted, 0, note, lambda: True)
+        optuna_trials.run(found, evaluator, warm + wanted, 0, note, lambda: True)
     cpu = marks[-1][0] - marks[warm - 1][0]
     return {
         "study": asked.name,
@@ -409,7 +409,9 @@ def workers(wanted: int) -> dict[str, Any]:
             before = _cpu()
             evaluator = Evaluator(known, asked)
             found, _ = run._searched(known, evaluator, wanted, how, None)
-            done = sorted(t.datetime_complete for t in storing.storage(place).get_all_trials(0) if t.datetime_complete)
+            done = sorted(
+                t.datetime_complete for t in optuna_storage.storage(place).get_all_trials(0) if t.datetime_complete
+            )
             # Without the time that processes take to begin: from a tenth of the trials on.
             first = len(done) // 10
             rates.append(((len(done) - 1 - first) / (done[-1] - done[first]).total_seconds(), _cpu() - before))
@@ -434,7 +436,7 @@ def _cpu() -> float:
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures and prints what was found."""
     options = measure.arguments(__doc__, argv)
-    trials.quiet()
+    optuna_trials.quiet()
     seeds, wanted = (2, 12) if options.tiny else (SEEDS, TRIALS)
     rows = [row for given in STUDIES for row in compared(study(given, options.tiny), seeds, wanted)]
     document = {

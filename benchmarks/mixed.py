@@ -31,7 +31,7 @@ from planner.question.request import Request
 from planner.schema.hardware import Price
 from planner.schema.plan import PlanSet
 from planner.space.axes import Bound, Pins
-from planner.uneven import sharing
+from planner.uneven import image_split
 
 SAILOR_USD = {"A100-SXM4-40GB": 3.673385, "V100-SXM2-16GB": 2.859998}
 """Per accelerator-hour, the constants of eth-easl/sailor."""
@@ -214,7 +214,7 @@ def images(batch: int = 1024) -> dict[str, object]:
     """
     known, _, pools = posed(replace(MIXTURES[0], batch=256))
     started = time.process_time()
-    found = sharing.plan(known, "resnet50", pools, batch)
+    found = image_split.plan(known, "resnet50", pools, batch)
     cpu = time.process_time() - started
     assert found.even_step_s is not None and found.best_pool_step_s is not None
     return {

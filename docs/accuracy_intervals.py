@@ -33,10 +33,10 @@ from planner.calibration.report.validation import situation
 from planner.calibration.runs import reading
 from planner.catalog import Catalog
 from planner.cost.figures import Array
-from planner.performance import spread
+from planner.performance import step_time_interval
 from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import LEVEL, quantile
-from planner.performance.spread import Situation
+from planner.performance.step_time_interval import Situation
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "accuracy.md"
@@ -83,15 +83,18 @@ def judged(found: Calibration) -> Judged:
 
 def shipped(residuals: Array, situations: Sequence[Situation], labs: Sequence[str]) -> Callable[[Situation], float]:
     """The rule that this program has."""
-    known = spread.fitted(residuals, situations, labs)
-    return lambda each: spread.half_width(known, each)[0]
+    known = step_time_interval.fitted(residuals, situations, labs)
+    return lambda each: step_time_interval.half_width(known, each)[0]
 
 
 def bare(residuals: Array, situations: Sequence[Situation], labs: Sequence[str]) -> Callable[[Situation], float]:
     """The same with nothing assumed of labs or of the level: residuals alone, so that it holds for a further lab if
     that comes as these did.
     """
-    with patch.dict(spread.ASSUMED, {spread.LAB: 0.0}), patch.object(spread, "LEAST_LEVEL", 0.0):
+    with (
+        patch.dict(step_time_interval.ASSUMED, {step_time_interval.LAB: 0.0}),
+        patch.object(step_time_interval, "LEAST_LEVEL", 0.0),
+    ):
         return shipped(residuals, situations, labs)
 
 
@@ -101,7 +104,7 @@ def by_class(residuals: Array, situations: Sequence[Situation], labs: Sequence[s
     """
     names = np.array(labs)
     weight = np.array([1.0 / np.sum(names == name) for name in labs])
-    others = {name: spread.support([s for s, own in zip(situations, labs, strict=True) if own != name])
+    others = {name: step_time_interval.support([s for s, own in zip(situations, labs, strict=True) if own != name])
               for name in set(labs)}  # fmt: skip
     classes = np.array([_class(s, others[name]) for s, name in zip(situations, labs, strict=True)])
     half = {"all": quantile(np.abs(residuals), weight, LEVEL)}
@@ -109,13 +112,13 @@ def by_class(residuals: Array, situations: Sequence[Situation], labs: Sequence[s
         own = classes == name
         if len(set(names[own])) >= FEWEST_LABS:
             half[name] = quantile(np.abs(residuals[own]), weight[own], LEVEL)
-    known = spread.support(situations)
+    known = step_time_interval.support(situations)
     return lambda each: half.get(_class(each, known), half["all"])
 
 
-def _class(each: Situation, known: dict[str, spread.Width]) -> str:
-    terms = spread.added(each, known)
-    return "new" if {spread.NEW_PART, spread.FRAMEWORK} & set(terms) else each.kind
+def _class(each: Situation, known: dict[str, step_time_interval.Width]) -> str:
+    terms = step_time_interval.added(each, known)
+    return "new" if {step_time_interval.NEW_PART, step_time_interval.FRAMEWORK} & set(terms) else each.kind
 
 
 def by_components(
@@ -133,11 +136,15 @@ def by_components(
     )
     weight = np.array([1.0 / np.sum(names == name) for name in labs])
     squares = np.average(clipped[~dense] ** 2, weights=weight[~dense]) if np.any(~dense) else 0.0
-    known, mixture = spread.support(situations), max(float(squares) - between**2 - run**2, 0.0)
+    known, mixture = step_time_interval.support(situations), max(float(squares) - between**2 - run**2, 0.0)
 
     def half(each: Situation) -> float:
-        terms = spread.added(each, known)
-        new = sum(spread.ASSUMED[name] ** 2 for name in (spread.NEW_PART, spread.FRAMEWORK) if name in terms)
+        terms = step_time_interval.added(each, known)
+        new = sum(
+            step_time_interval.ASSUMED[name] ** 2
+            for name in (step_time_interval.NEW_PART, step_time_interval.FRAMEWORK)
+            if name in terms
+        )
         return float(NORMAL * math.sqrt(between**2 + run**2 + new + mixture * (each.kind == "moe")))
 
     return half

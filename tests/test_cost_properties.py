@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner import cost
 from planner.catalog import Catalog
-from planner.cost import attention, collectives, memory, money, pipeline, sharding
+from planner.cost import attention, collectives, data_parallel, memory, money, pipeline
 from planner.cost.activations import region_bytes
 from planner.cost.collectives import group
 from planner.cost.evaluate import passes, terms
@@ -268,7 +268,7 @@ def test_one_rank_alone_holds_every_parameter(model):
     trained = workload(model)
     plain = single_grid(figures_of("tied"), *_plain("tied"))
     grid = replace(plain, shape=binding.shape(trained, None))
-    held, _, _ = sharding.stage_parameters(grid, pipeline.split(grid.shape, grid.layout))
+    held, _, _ = data_parallel.stage_parameters(grid, pipeline.split(grid.shape, grid.layout))
     assert held.dense + held.experts == pytest.approx(parameters(trained.model).total, rel=1e-12)
 
 
@@ -507,7 +507,7 @@ def test_message_sizes(name, data):
     tokens = grid.layout.micro * grid.shape.sequence / grid.layout.cp
     element = 4 if FAMILIES[name].precision == "fp32" else 2
     assert region_bytes(grid) == element * tokens * grid.shape.hidden
-    whole = sharding.gradient_bytes(grid, 1e6)
+    whole = data_parallel.gradient_bytes(grid, 1e6)
     each = max(grid.stack.gradient_wire, element)
     assert whole == pytest.approx(1e6 * each * grid.shape.trained, rel=1e-15)
 
@@ -625,8 +625,8 @@ def test_slices_of_a_gather_are_put_together_one_by_one(dp):
     plain = replace(plain, options=replace(plain.options, zero=1.0, zero_in_node=0.0, offload=0.0))
     listed = replace(plain, stack=replace(plain.stack, gather_launches=18.0))
     split = pipeline.split(plain.shape, plain.layout)
-    longer = sharding.update(listed, split) - sharding.update(plain, split)
+    longer = data_parallel.update(listed, split) - data_parallel.update(plain, split)
     ranks = dp * plain.layout.cp
     assert longer == pytest.approx(split.first * 18.0 * ranks * plain.device.launch)
     whole = replace(listed, options=replace(listed.options, zero=0.0))
-    assert sharding.update(whole, split) == sharding.update(replace(whole, stack=plain.stack), split)
+    assert data_parallel.update(whole, split) == data_parallel.update(replace(whole, stack=plain.stack), split)

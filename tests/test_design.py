@@ -29,7 +29,7 @@ from planner.study import merge
 from planner.study import run as designing
 from planner.study.answer import document as answer
 from planner.study.answer import front, importance, sensitivity
-from planner.study.program import proposing, storing
+from planner.study.program import optuna_samplers, optuna_storage
 from planner.study.program.evaluation import Evaluator
 from planner.study.question import axes as figures
 from planner.study.question import reading
@@ -594,18 +594,20 @@ def test_sweeps_find_a_valley_behind_a_ridge_and_pay_for_one_thing_with_another(
     best = (0, 1, 0, 0)
     found, place = Tried([best], worth), set()
     for seed in range(60):
-        params = proposing.swept(asked, found, seed, proposing.KnownPoints())
+        params = optuna_samplers.swept(asked, found, seed, optuna_samplers.KnownPoints())
         if params is None:
             break
-        here = proposing.point(asked, params)
+        here = optuna_samplers.point(asked, params)
         place.add(here)
         found.trials += Tried([here], lambda p: 99.0).trials
     alone = {p for p in place if sum(a != b for a, b in zip(p, best, strict=True)) == 1}
     assert alone == {(1, 1, 0, 0), (2, 1, 0, 0), (0, 0, 0, 0), (0, 2, 0, 0), (0, 1, 1, 0), (0, 1, 0, 1)}
     assert {(1, 2, 0, 0), (1, 0, 0, 0), (1, 1, 1, 0), (0, 1, 1, 1)} <= place
     assert params is None and len(place) == 6 + 9
-    only = proposing.swept(asked, Tried([best], worth), 3, proposing.KnownPoints(lambda p: p == (1, 2, 0, 0)))
-    assert proposing.point(asked, only) == (1, 2, 0, 0)
+    only = optuna_samplers.swept(
+        asked, Tried([best], worth), 3, optuna_samplers.KnownPoints(lambda p: p == (1, 2, 0, 0))
+    )
+    assert optuna_samplers.point(asked, only) == (1, 2, 0, 0)
 
 
 # ---- journals --------------------------------------------------------------------------------------------------------
@@ -699,7 +701,7 @@ def test_a_killed_study_loses_at_most_the_trial_it_was_in(searched, tmp_path):
     # A lost trial's number is not used again; the points are those of a study that ran through.
     assert [t.axes for t in resumed.trials] == [t.axes for t in straight.trials]
     assert resumed.trials[-1].number - straight.trials[-1].number in (0, 1)
-    store = storing.storage(str(journal))
+    store = optuna_storage.storage(str(journal))
     assert sum(t.state.name == "RUNNING" for t in store.get_all_trials(0)) == 0
 
 
@@ -749,4 +751,4 @@ def test_the_command_refuses_kindly(tmp_path, capsys):
 def test_questions_differ_line_by_line():
     before = document.dump(answer.question(study()))
     now = document.dump(answer.question(study(TINY.replace("count = 1", "count = 2"))))
-    assert list(storing.differences(before, now)) == ["base.count: 1 before, 2 now"]
+    assert list(optuna_storage.differences(before, now)) == ["base.count: 1 before, 2 now"]

@@ -16,7 +16,7 @@ from planner.base.locking import this_process
 from planner.study import merge
 from planner.study import run as designing
 from planner.study.answer import document as answer
-from planner.study.program import proposing, storing, trials
+from planner.study.program import optuna_samplers, optuna_storage, optuna_trials
 from planner.study.program.evaluation import Evaluator
 from tests.test_design import TINY, TWO, Tried, _limited, by_trials, run, study, whole, whole_with
 
@@ -62,9 +62,9 @@ def asked(text: str = TINY) -> Any:
 @pytest.mark.parametrize(("key", "text"), CHANGED.items(), ids=list(CHANGED))
 def test_whatever_changed_in_a_study_is_seen(key, text):
     """Added, taken away or another: in the study that was kept, or in the one that is asked now."""
-    assert not list(storing.differences(asked(), asked()))
+    assert not list(optuna_storage.differences(asked(), asked()))
     for before, now in ((asked(), asked(text)), (asked(text), asked())):
-        said = list(storing.differences(before, now))
+        said = list(optuna_storage.differences(before, now))
         assert any(line.startswith(key) for line in said), said
 
 
@@ -93,13 +93,13 @@ def test_a_journal_of_another_version_is_not_gone_on_with(tmp_path):
 
 
 def begun(text: str = TINY) -> tuple[Any, Any]:
-    trials.quiet()
-    return storing.opened(storing.storage(None), study(text), {}, 0, "memory", resume=False), study(text)
+    optuna_trials.quiet()
+    return optuna_storage.opened(optuna_storage.storage(None), study(text), {}, 0, "memory", resume=False), study(text)
 
 
 def ask(found: Any, of: Any, worker: str | None) -> int:
     """A trial that is begun and not ended."""
-    trial = found.ask(proposing.distributions(of))
+    trial = found.ask(optuna_samplers.distributions(of))
     if worker is not None:
         trial.set_user_attr("worker", worker)
     return int(trial.number)
@@ -110,27 +110,27 @@ def states(found: Any) -> list[str]:
 
 
 def test_trials_of_workers_that_are_no_more_are_given_up(monkeypatch):
-    monkeypatch.setattr(trials, "NAMELESS_S", 0.0)
+    monkeypatch.setattr(optuna_trials, "NAMELESS_S", 0.0)
     found, of = begun()
     for worker in (dead(), this_process(), "elsewhere:1", None):
         ask(found, of, worker)
-    assert trials.release(found) == 2 and states(found) == ["FAIL", "RUNNING", "RUNNING", "FAIL"]
-    assert trials.counted(found) == 2
-    monkeypatch.setattr(trials, "STALE_S", 0.0)
-    assert trials.release(found) == 2 and states(found) == ["FAIL"] * 4 and trials.counted(found) == 0
+    assert optuna_trials.release(found) == 2 and states(found) == ["FAIL", "RUNNING", "RUNNING", "FAIL"]
+    assert optuna_trials.counted(found) == 2
+    monkeypatch.setattr(optuna_trials, "STALE_S", 0.0)
+    assert optuna_trials.release(found) == 2 and states(found) == ["FAIL"] * 4 and optuna_trials.counted(found) == 0
 
 
 @pytest.mark.parametrize(("text", "count"), [(TINY, 26), (TWO, 44)], ids=["TPE", "NSGA-II"])
 def test_lost_trials_are_made_again_and_no_other(text, count, monkeypatch):
     """Killed at three places, two of them at once: the points are those of a study that nothing happened to."""
-    monkeypatch.setattr(proposing, "SWEEP_FROM", 18)
-    monkeypatch.setattr(trials, "NAMELESS_S", 0.0)
+    monkeypatch.setattr(optuna_samplers, "SWEEP_FROM", 18)
+    monkeypatch.setattr(optuna_trials, "NAMELESS_S", 0.0)
 
     def made(stops: tuple[int, ...]) -> Any:
         found, of = begun(text)
         for target in (*stops, count):
-            trials.release(found)  # as --resume does
-            trials.run(found, Evaluator(known(), of), target, 0, lambda n, note: None, lambda: True)
+            optuna_trials.release(found)  # as --resume does
+            optuna_trials.run(found, Evaluator(known(), of), target, 0, lambda n, note: None, lambda: True)
             if target < count:
                 ask(found, of, dead())
                 ask(found, of, None if target == stops[0] else dead())
@@ -150,7 +150,7 @@ def test_a_study_is_resumed_without_what_was_lost(text, tmp_path, monkeypatch):
     journal = str(tmp_path / "a.journal")
     by_trials(text, 7, storage=journal)
     for target in (11, 16):
-        stored = optuna.load_study(study_name=study(text).name, storage=storing.storage(journal))
+        stored = optuna.load_study(study_name=study(text).name, storage=optuna_storage.storage(journal))
         ask(stored, study(text), dead())
         ask(stored, study(text), dead())
         resumed = by_trials(text, target, storage=journal, resume=True)
@@ -166,7 +166,7 @@ def test_who_is_left_makes_what_another_worker_lost():
         if states(found).count("COMPLETE") == 3 and "RUNNING" not in states(found):
             ask(found, of, dead())
 
-    trials.run(found, Evaluator(known(), of), 6, 0, lose, lambda: True)
+    optuna_trials.run(found, Evaluator(known(), of), 6, 0, lose, lambda: True)
     assert sorted(states(found)) == ["COMPLETE"] * 6 + ["FAIL"]
 
 
@@ -174,40 +174,40 @@ def test_places_are_not_taken_from_who_is_at_work():
     found, of = begun()
     for _ in range(3):
         ask(found, of, "elsewhere:1")
-    trials.run(found, Evaluator(known(), of), 4, 0, lambda n, note: None, lambda: True)
+    optuna_trials.run(found, Evaluator(known(), of), 4, 0, lambda n, note: None, lambda: True)
     assert states(found) == ["RUNNING"] * 3 + ["COMPLETE"]
 
 
 def test_no_more_trials_are_made_than_were_asked_for(monkeypatch):
     """Where another worker takes the last place between the look and the asking."""
     found, of = begun()
-    monkeypatch.setattr(trials, "counted", lambda found: 0)
-    trials.run(found, Evaluator(known(), of), 3, 0, lambda n, note: None, lambda: len(states(found)) < 9)
+    monkeypatch.setattr(optuna_trials, "counted", lambda found: 0)
+    optuna_trials.run(found, Evaluator(known(), of), 3, 0, lambda n, note: None, lambda: len(states(found)) < 9)
     assert states(found) == ["COMPLETE"] * 3 + ["FAIL"]
 
 
 def test_trials_are_those_of_their_seed(monkeypatch):
-    monkeypatch.setattr(proposing, "SWEEP_FROM", 14)
+    monkeypatch.setattr(optuna_samplers, "SWEEP_FROM", 14)
     found = []
     for seed in (0, 0, 1):
         each, of = begun()
-        trials.run(each, Evaluator(known(), of), 18, seed, lambda n, note: None, lambda: True)
+        optuna_trials.run(each, Evaluator(known(), of), 18, seed, lambda n, note: None, lambda: True)
         found.append([t.params for t in each.get_trials()])
     assert found[0] == found[1] != found[2]
 
 
 def test_seeds_are_by_study_and_number_wherever_they_are_made():
     """The first four bytes of SHA-256 of ``seed:number``."""
-    assert proposing.seeded(0, 0) == 0xAC72368A
-    assert proposing.seeded(7, 41) == 0x483B5440
-    many = {proposing.seeded(seed, number) for seed in range(20) for number in range(50)}
+    assert optuna_samplers.seeded(0, 0) == 0xAC72368A
+    assert optuna_samplers.seeded(7, 41) == 0x483B5440
+    many = {optuna_samplers.seeded(seed, number) for seed in range(20) for number in range(50)}
     assert len(many) == 1000 and all(0 <= each < 2**32 for each in many)
 
 
-@pytest.mark.parametrize("make", [proposing.swept, proposing.drawn])
+@pytest.mark.parametrize("make", [optuna_samplers.swept, optuna_samplers.drawn])
 def test_a_seed_says_where_sweeps_and_draws_go(make):
     tried = Tried([(1, 1, 0, 0)], lambda p: 1.0)
-    once, again = ([make(study(), tried, seed, proposing.KnownPoints()) for seed in range(12)] for _ in range(2))
+    once, again = ([make(study(), tried, seed, optuna_samplers.KnownPoints()) for seed in range(12)] for _ in range(2))
     assert once == again and len({tuple(params.values()) for params in once}) > 3
 
 
@@ -224,7 +224,10 @@ def test_shards_share_out_all_points(of):
     numbers: list[list[int]] = []
     asked = replace(study(), constraints=())
     evaluator = Evaluator(known(), asked)
-    kept = {n: trials.stored(outcome) for n, outcome in enumerate(evaluator.many([asked.point(n) for n in range(36)]))}
+    kept = {
+        n: optuna_trials.stored(outcome)
+        for n, outcome in enumerate(evaluator.many([asked.point(n) for n in range(36)]))
+    }
 
     class Kept:
         study = asked
@@ -235,7 +238,7 @@ def test_shards_share_out_all_points(of):
     for n in range(1, of + 1):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(designing, "CHUNK", 4)
-            patch.setattr(trials, "stored", lambda point: kept[[asked.point(i) for i in range(36)].index(point)])
+            patch.setattr(optuna_trials, "stored", lambda point: kept[[asked.point(i) for i in range(36)].index(point)])
             found, method = designing._enumerated(Kept(), designing.How(shard=(n, of)), None)  # type: ignore[arg-type]
         assert method.exact is (of == 1) and method.shards == (n,) and method.of_shards == of
         assert [t.axes for t in found] == [asked.values(asked.point(t.number)) for t in found]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner import api, catalog
 from planner.base.errors import NoAnswer
 from planner.study.answer import front
-from planner.study.program import proposing, storing, trials
+from planner.study.program import optuna_samplers, optuna_storage, optuna_trials
 from planner.study.program.clusters import Clusters
 from planner.study.program.evaluation import Evaluator
 from tests.test_design import TINY, Tried, study, whole
@@ -226,9 +226,9 @@ def test_more_for_a_dollar_is_better_and_more_seconds_are_worse():
 def test_trials_go_where_there_is_more_for_a_dollar():
     asked = study(TINY.replace('["cost"]', '["performance-per-dollar"]'))
     notes: list[str] = []
-    trials.quiet()
-    found = storing.opened(storing.storage(None), asked, {}, 0, "memory", resume=False)
-    trials.run(found, Evaluator(known(), asked), 20, 0, lambda n, note: notes.append(note), lambda: True)
+    optuna_trials.quiet()
+    found = optuna_storage.opened(optuna_storage.storage(None), asked, {}, 0, "memory", resume=False)
+    optuna_trials.run(found, Evaluator(known(), asked), 20, 0, lambda n, note: notes.append(note), lambda: True)
     assert [d.name for d in found.directions] == ["MAXIMIZE"]
     done = [t for t in found.get_trials() if t.user_attrs["outcome"]["objectives"]]
     best = max(t.values[0] for t in done)
@@ -242,8 +242,8 @@ def test_sweeps_go_around_the_largest_where_more_is_better():
     tried = Tried(points, lambda p: float(sum(p)))
     for direction, best in (("MAXIMIZE", points[1]), ("MINIMIZE", points[0])):
         tried.directions = [SimpleNamespace(name=direction)]
-        only = proposing.KnownPoints(lambda p, best=best: sum(a != b for a, b in zip(p, best, strict=True)) == 1)
-        assert proposing.swept(asked, tried, 1, only) is not None
+        only = optuna_samplers.KnownPoints(lambda p, best=best: sum(a != b for a, b in zip(p, best, strict=True)) == 1)
+        assert optuna_samplers.swept(asked, tried, 1, only) is not None
 
 
 def test_no_front_of_what_breaks_a_limit():

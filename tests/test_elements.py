@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner import api, verify
-from planner.cost import activations, attention, elements, experts, memory, pipeline, sharding, transformer
+from planner.cost import activations, attention, data_parallel, elements, experts, memory, pipeline, transformer
 from planner.cost.figures import Grid
 from planner.schema.plan import Plan
 from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
@@ -42,17 +42,17 @@ def test_weights_in_32_bit_are_their_own_master_copy(runtime: str, narrow: float
     """Rajbhandari et al. 2020: 2 + 2 + 12 bytes in 16 bit; 4 + 4 + 8 in 32."""
     for precision, each, sent in (("bf16", narrow, wire), ("fp32", 16.0, 4.0)):
         of = grid(precision, runtime)
-        held = sharding.stage_parameters(of, pipeline.split(of.shape, of.layout))[0].dense
+        held = data_parallel.stage_parameters(of, pipeline.split(of.shape, of.layout))[0].dense
         first = memory.stages(of, pipeline.split(of.shape, of.layout))[0]
         assert first.parameters + first.gradients + first.optimizer == pytest.approx(each * held)
-        assert sharding.gradient_bytes(of, 10.0) == 10.0 * sent
+        assert data_parallel.gradient_bytes(of, 10.0) == 10.0 * sent
     assert elements.step_bytes(grid("bf16")) - elements.step_bytes(grid("fp32")) == 2.0
 
 
 def test_weights_that_working_copies_are_gathered_from_stay() -> None:
     of = grid("fp32", "fsdp2", zero=3)
     assert elements.master_bytes(of) == of.shape.master_bytes == 4.0
-    assert sharding.gathered_bytes(of, 10.0) == 40.0
+    assert data_parallel.gathered_bytes(of, 10.0) == 40.0
 
 
 @pytest.mark.parametrize(

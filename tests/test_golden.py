@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner import cost
-from planner.cost import memory, pipeline, sharding, transformer
+from planner.cost import data_parallel, memory, pipeline, transformer
 from planner.cost.activations import region_bytes
 from planner.cost.figures import Grid, Layout, Options, Shape
 from planner.cost.products import NOTHING
@@ -199,8 +199,8 @@ def test_libra_message_sizes(case):
     shape = gpt_block(hidden=case["hidden"], layers=case["layers"], sequence=case["sequence"])
     grid = grid_of(shape, {"tp": case["tp"], "micro": case["micro"]}, runtime=("deepspeed", "2022"))
     assert region_bytes(grid) == case["activation_bytes"]
-    first, _, _ = sharding.stage_parameters(grid, pipeline.split(grid.shape, grid.layout))
-    assert sharding.gradient_bytes(grid, first.dense) == case["gradient_bytes"]
+    first, _, _ = data_parallel.stage_parameters(grid, pipeline.split(grid.shape, grid.layout))
+    assert data_parallel.gradient_bytes(grid, first.dense) == case["gradient_bytes"]
 
 
 @each(ZERO, "mp")

@@ -8,7 +8,7 @@ import pytest
 from docs import accuracy_intervals
 from docs.accuracy_intervals import NORMAL, RULES, Judged
 from planner.performance.intervals import LEVEL
-from tests.test_spread import LABS, PLAIN, made
+from tests.test_step_time_interval import LABS, PLAIN, made
 
 
 @pytest.mark.parametrize("name", list(RULES)[1:])

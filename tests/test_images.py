@@ -17,7 +17,7 @@ from planner.performance.efficiency import Efficiencies
 from planner.question.reading import PlanOptions, pooled_request
 from planner.runtime.shares import of_plan
 from planner.schema.images import ImagePlan
-from planner.uneven import filling, images
+from planner.uneven import batch_split, images
 from tests.asking import ask
 from tests.cases import CATALOG
 
@@ -85,7 +85,7 @@ def test_memory_caps_what_an_accelerator_gets() -> None:
     found = shared("dgx-v100:1", "t4-4:1", network="resnet152", batch=room)
     assert [p.most for p in found.pools] == [int(of.cap[0]), int(of.cap[-1])]
     assert all(p.memory_bytes < p.capacity_bytes for p in found.pools)
-    assert filling.whole(of, room).time == pytest.approx(found.step_time_s)
+    assert batch_split.whole(of, room).time == pytest.approx(found.step_time_s)
     with pytest.raises(NoAnswer, match=f"batch={room}"):
         shared("dgx-v100:1", "t4-4:1", network="resnet152", batch=room + 1)
 

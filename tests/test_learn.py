@@ -14,7 +14,7 @@ from planner.calibration.runs import reading
 from planner.catalog import load
 from planner.commands import main
 from planner.schema.plan import PlanSet
-from planner.site import cells, folder, journal, measuring, sharing
+from planner.site import cells, folder, journal, log_rows, sharing
 from tests import training_logs as logs
 
 H100 = "accelerator=H100-SXM5-80GB"
@@ -418,7 +418,7 @@ def test_nobody_who_says_yes_is_a_no(
 
 @pytest.mark.parametrize(("text", "seconds"), [("4.31s", 4.31), ("4310 ms", 4.31), ("4.31", 4.31), ("2 min", 120.0)])
 def test_step_times_as_people_write_them(text: str, seconds: float) -> None:
-    assert measuring.seconds(text) == pytest.approx(seconds)
+    assert log_rows.seconds(text) == pytest.approx(seconds)
 
 
 def test_blocks_of_recomputed_layers_are_counted_in_a_stage(planned: Path) -> None:

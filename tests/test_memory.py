@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from planner import api, catalog, cost
-from planner.cost import memory, pipeline, sharding
+from planner.cost import data_parallel, memory, pipeline
 from planner.cost.figures import Grid
 from planner.performance import binding
 from planner.performance.efficiency import reached
@@ -171,7 +171,7 @@ def test_a_compiler_gathers_matrix_by_matrix():
 def test_deepspeed_copies_the_gradients_of_its_shard(zero, shards):
     grid = grid_of(runtime="deepspeed", zero=zero)
     without = replace(grid, stack=replace(grid.stack, update_bytes=0.0))
-    whole = sharding.stage_parameters(grid, pipeline.split(grid.shape, grid.layout))[0].dense
+    whole = data_parallel.stage_parameters(grid, pipeline.split(grid.shape, grid.layout))[0].dense
     assert held(grid) - held(without) == pytest.approx(6.0 * float(whole) / shards)
 
 

@@ -13,8 +13,8 @@ from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVa
 from planner.procurement.program.solve import Settings, best, solve
 from planner.procurement.question.portfolio import Job, Limits
 from planner.procurement.throughput.column import Column
+from planner.question.file_values import DAYS_PER_MONTH
 from planner.question.reading import PlanOptions
-from planner.question.values import DAYS_PER_MONTH
 from planner.solver import SolverName, installed
 from tests.procuring import answers, best_ratio, best_value, bought, hired, job, portfolio, random_instance, with_limits
 

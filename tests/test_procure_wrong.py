@@ -14,20 +14,20 @@ from planner.commands import main
 from planner.procurement import run
 from planner.procurement.question import reading
 from planner.procurement.run import Depth
-from planner.question import amounts
+from planner.question import currency
 from planner.schema.procurement import Currency
 from tests.procuring_lab import lab
 
 
 @pytest.mark.parametrize("text", ["30k EUR", "30 kEUR", "€30k", "€ 30k", "30,000 EUR", "0.03 MEUR", "0.03M EUR"])
 def test_an_amount_may_be_written_as_people_do(text: str) -> None:
-    assert amounts.usd(text, Currency(code="EUR", usd=1.1)) == pytest.approx(33_000)
+    assert currency.usd(text, Currency(code="EUR", usd=1.1)) == pytest.approx(33_000)
 
 
 @pytest.mark.parametrize("text", ["30k", "30 USD", "-3 EUR", "30 kk EUR", "EUR", "many EUR", 30, "30 EUROS"])
 def test_a_wrong_amount_is_told_as_it_was_written(text: object) -> None:
     with pytest.raises(UnitError, match=re.escape(repr(text))):
-        amounts.usd(text, Currency(code="EUR", usd=1.1))
+        currency.usd(text, Currency(code="EUR", usd=1.1))
 
 
 WRONG = {

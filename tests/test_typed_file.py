@@ -16,8 +16,8 @@ from planner.base.typed import Misfit, keeps, keys, missing, reads, record, wron
 from planner.catalog import Catalog, load
 from planner.catalog.files import TomlDocument
 from planner.procurement.question import reading as portfolios
+from planner.question.file_values import TABLE
 from planner.question.typed_file import TypedFile
-from planner.question.values import TABLE
 from planner.study.question import reading as studies
 
 ODD = [1.5, True, "", "x", [], {}, [1], ["x"], {"a": 1}, [{}], [[1]], float("nan"), "60 d", "$5M"]

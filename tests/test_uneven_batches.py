@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.base.errors import NoAnswer
 from planner.solver import Problem, total
-from planner.uneven import Epoch, NodeModel, Nodes, adaptive, filling, nodes, noise, step_time
+from planner.uneven import Epoch, NodeModel, Nodes, adaptive, batch_split, nodes, noise, step_time
 from planner.uneven.node_times import compute_time, even, sync_start
 
 REGIMES = ("compute", "communication", "mixed")
@@ -57,7 +57,7 @@ def _over(of: Nodes, part: tuple[int, ...], batch: int, whole: bool) -> float:
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 3), regime=st.sampled_from(REGIMES))
 def test_water_filling_is_the_linear_optimum(seed: int, n: int, regime: str) -> None:
     of, batch = random_nodes(seed, n, regime)
-    found = filling.optimum(of, batch)
+    found = batch_split.optimum(of, batch)
     assert float(found.time) == pytest.approx(program(of, batch, whole=False), rel=1e-9)
     assert np.sum(found.batches) == pytest.approx(batch, rel=1e-12)
     assert float(step_time(of, found.batches)) == pytest.approx(float(found.time), rel=1e-9)
@@ -68,7 +68,7 @@ def test_water_filling_is_the_linear_optimum(seed: int, n: int, regime: str) -> 
 def test_whole_samples_are_the_integer_optimum(seed: int, regime: str) -> None:
     of, _ = random_nodes(seed, 3, regime)
     batch = 5 + seed % 60
-    found = filling.whole(of, batch)
+    found = batch_split.whole(of, batch)
     assert np.array_equal(found.batches, np.round(found.batches)) and np.sum(found.batches) == batch
     exact = program(of, batch, whole=True)
     assert float(found.time) == pytest.approx(exact, rel=1e-6)
@@ -77,14 +77,14 @@ def test_whole_samples_are_the_integer_optimum(seed: int, regime: str) -> None:
 @pytest.mark.parametrize("regime", ["compute", "communication"])
 def test_bound_nodes_finish_together(regime: str) -> None:
     of, batch = random_nodes(3, 8, regime)
-    times = (compute_time if regime == "compute" else sync_start)(of, filling.optimum(of, batch).batches)
+    times = (compute_time if regime == "compute" else sync_start)(of, batch_split.optimum(of, batch).batches)
     assert np.ptp(times) < 1e-9 * np.max(times)
 
 
 def test_mixed_regime_joins_both() -> None:
     """Compute-bound nodes end together, the others start ``T_o`` before."""
     of = nodes([1e-3, 1e-3], 1e-3, [0.1e-3, 4e-3], 1e-3, gamma=0.2, overlapped=0.05, last=0.01)
-    split = filling.optimum(of, 100).batches
+    split = batch_split.optimum(of, 100).batches
     behind = (1 - of.gamma) * (of.k * split + of.m)
     assert behind[0] < 0.05 < behind[1]
     assert compute_time(of, split)[1] == pytest.approx(sync_start(of, split)[0] + 0.05, rel=1e-9)
@@ -94,10 +94,10 @@ def test_many_batches_and_mixes_at_once() -> None:
     mixes = [random_nodes(seed, 5, "mixed")[0] for seed in range(4)]
     stacked = Nodes(**{f: np.stack([getattr(x, f) for x in mixes])[None] for f in Nodes.__dataclass_fields__})
     sizes = np.array([[60.0], [100.0], [333.0]])
-    together = filling.optimum(stacked, sizes)
+    together = batch_split.optimum(stacked, sizes)
     assert together.batches.shape == (3, 4, 5)
     for i, j in itertools.product(range(3), range(4)):
-        alone = filling.optimum(mixes[j], sizes[i, 0])
+        alone = batch_split.optimum(mixes[j], sizes[i, 0])
         assert float(together.time[i, j]) == pytest.approx(float(alone.time), rel=1e-12)
 
 
@@ -105,7 +105,7 @@ def test_many_batches_and_mixes_at_once() -> None:
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 12), regime=st.sampled_from(REGIMES))
 def test_what_must_hold_of_any_optimum(seed: int, n: int, regime: str) -> None:
     of, batch = random_nodes(seed, n, regime)
-    best = float(filling.optimum(of, batch).time)
+    best = float(batch_split.optimum(of, batch).time)
     rng = np.random.default_rng(seed)
     other = rng.dirichlet(np.ones(n)) * batch
     assert best <= float(step_time(of, other)) * (1 + 1e-9)
@@ -113,29 +113,29 @@ def test_what_must_hold_of_any_optimum(seed: int, n: int, regime: str) -> None:
     more, _ = random_nodes(seed + 1, 1, regime)
     wider = nodes(*(np.append(getattr(of, f), getattr(more, f)) for f in ("q", "s", "k", "m")),
                   gamma=of.gamma[0], overlapped=of.overlapped, last=of.last)  # fmt: skip
-    assert float(filling.optimum(wider, batch).time) <= best * (1 + 1e-12)
+    assert float(batch_split.optimum(wider, batch).time) <= best * (1 + 1e-12)
     capped = nodes(of.q, of.s, of.k, of.m, gamma=of.gamma, overlapped=of.overlapped, last=of.last, cap=batch / n + 1)
-    assert float(filling.optimum(capped, batch).time) >= best * (1 - 1e-12)
+    assert float(batch_split.optimum(capped, batch).time) >= best * (1 - 1e-12)
     slower = nodes(*(3 * getattr(of, f) for f in ("q", "s", "k", "m")), gamma=of.gamma,
                    overlapped=3 * of.overlapped, last=3 * of.last)  # fmt: skip
-    assert float(filling.optimum(slower, batch).time) == pytest.approx(3 * best, rel=1e-9)
+    assert float(batch_split.optimum(slower, batch).time) == pytest.approx(3 * best, rel=1e-9)
 
 
 def test_identical_nodes_share_evenly_and_a_hopeless_one_is_left_out() -> None:
     alike = nodes(np.full(4, 1e-3), 0.002, 0.002, 0.001)
-    assert filling.optimum(alike, 100).batches == pytest.approx(np.full(4, 25.0))
+    assert batch_split.optimum(alike, 100).batches == pytest.approx(np.full(4, 25.0))
     slow_start = nodes([1e-3, 1e-3], [0.0, 9.0], 0.002, 0.001)
-    assert filling.optimum(slow_start, 100).batches == pytest.approx([100.0, 0.0])
-    assert list(filling.whole(slow_start, 7).batches) == [7.0, 0.0]
+    assert batch_split.optimum(slow_start, 100).batches == pytest.approx([100.0, 0.0])
+    assert list(batch_split.whole(slow_start, 7).batches) == [7.0, 0.0]
 
 
 def test_a_batch_beyond_the_caps_has_no_answer() -> None:
     of = nodes([1e-3, 1e-3], 0.0, 1e-3, 0.0, cap=[3.5, 4])
     with pytest.raises(NoAnswer, match="hold 8"):
-        filling.optimum(of, 9)
-    assert list(filling.whole(of, 7).batches) == [3.0, 4.0]
+        batch_split.optimum(of, 9)
+    assert list(batch_split.whole(of, 7).batches) == [3.0, 4.0]
     with pytest.raises(NoAnswer, match="whole samples"):
-        filling.whole(of, 7.5)
+        batch_split.whole(of, 7.5)
 
 
 @pytest.mark.parametrize("wrong", [{"q": [-1.0]}, {"gamma": 1.5}, {"q": [0.0], "k": [0.0]}])
@@ -174,7 +174,7 @@ def measured(of: Nodes, batches: np.ndarray, rng: np.random.Generator, steps: in
 def test_a_simulated_cluster_is_learned_in_three_epochs(seed: int) -> None:
     of, batch = random_nodes(seed, 8, "compute")
     rng = np.random.default_rng(seed)
-    best = float(filling.whole(of, batch).time)
+    best = float(batch_split.whole(of, batch).time)
     model = NodeModel(n=of.n)
     times = []
     for _ in range(3):

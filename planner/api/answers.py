@@ -129,8 +129,8 @@ def images(
         WrongQuestion: a name or a value that cannot be, or something that images know nothing of.
         NoAnswer: the batch does not fit into memory.
     """
+    from planner.uneven import image_split
     from planner.uneven import images as parts
-    from planner.uneven import sharing
 
     for name, value in vars(PlanOptions()).items():
         if name not in OF_IMAGES and getattr(options, name) != value:
@@ -148,7 +148,7 @@ def images(
         raise WrongQuestion(f"--precision {options.precision}: {network} in one of {', '.join(parts.PRECISIONS)}")
     left = [(f"batch of {batch:,} images", "the model's default", "--batch")] if options.batch is None else []
     left += [("fp16", "what all such accelerators have", "--precision")] if options.precision is None else []
-    found = sharing.plan(
+    found = image_split.plan(
         known,
         network,
         pools.pools(bases, [(None, "")] * len(bases), options.link),

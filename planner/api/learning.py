@@ -20,11 +20,11 @@ from planner.planning import shortlist as shortlisting
 from planner.planning.shortlist import ShortlistOptions
 from planner.question.request import Request
 from planner.schema.plan import Plan, PlanSet, ShortlistSection, SiteSection
-from planner.site import cells, folder, journal, learning, measuring, sharing
+from planner.site import cells, folder, journal, learning, log_rows, sharing
 from planner.site import runs as site_runs
 from planner.site.folder import Site
 from planner.site.learning import LearntRow
-from planner.site.measuring import Measured
+from planner.site.log_rows import Measured
 from planner.site.runs import SiteRuns
 from planner.site.sharing import Shared
 
@@ -177,15 +177,15 @@ def lesson(
     if sum((bool(logs), step_time is not None, oom)) != 1:
         raise WrongQuestion("name one of: LOG..., --step-time TIME, --oom")
     known = load(site=there.folder)
-    stated = measuring.given(given, known)
+    stated = log_rows.given(given, known)
     plans = _plans(plan, rank)
     if logs:
         found = [each for log in logs for each in _of_log(log, plans, stated, known, there.profile.name)]
     else:
         if len(plans) > 1:
             raise WrongQuestion(f"{plan}: holds {len(plans)} plans; which one ran? --rank N")
-        seconds = None if step_time is None else measuring.seconds(step_time)
-        found = [measuring.of_value(seconds, plans[0] if plans else None, stated, there.profile.name)]
+        seconds = None if step_time is None else log_rows.seconds(step_time)
+        found = [log_rows.of_value(seconds, plans[0] if plans else None, stated, there.profile.name)]
         _possible(found, plans)
     rows, fit = learning.learn(there, found, known, stated)
     every = () if plan is None else _plans(plan, None)
@@ -197,7 +197,7 @@ def _of_log(
 ) -> Sequence[Measured]:
     """The rows of a log, of the plans that are named or else of those next to it."""
     plans = plans or _plan_next_to(log)
-    found = measuring.of_log(log, plans, stated, known, name)
+    found = log_rows.of_log(log, plans, stated, known, name)
     _possible(found, plans)
     return found
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import attention, collectives, experts, pipeline, sharding, transformer
+from planner.cost import attention, collectives, data_parallel, experts, pipeline, transformer
 from planner.cost.activations import activation_bytes, region_bytes
 from planner.cost.collectives import CollectiveGroup
+from planner.cost.data_parallel import DataParallelTraffic, ShardedState
 from planner.cost.evaluate import StepPasses, busiest, passes
 from planner.cost.figures import Figure, Grid
 from planner.cost.products import LayerPart
-from planner.cost.sharding import DataParallelTraffic, ShardedState
 from planner.cost.transformer import Layer
 
 REDUCE, GATHER, SCATTER = "all-reduce", "all-gather", "reduce-scatter"
@@ -235,17 +235,17 @@ def _replicas(grid: Grid, priced: StepPasses) -> Iterator[Call]:
     """Reductions and gathers over replicas; what shows of them together is dealt out by their time alone."""
     s = pipeline.stages(grid, priced.layers, priced.ends)
     flow = pipeline.flow(grid, s)
-    held = sharding.most_held(grid, s.split)
+    held = data_parallel.most_held(grid, s.split)
     yield from of_replicas(
-        grid, held, sharding.data_parallel_traffic(grid, held, s.split.first, flow.forward, flow.backward)
+        grid, held, data_parallel.data_parallel_traffic(grid, held, s.split.first, flow.forward, flow.backward)
     )
 
 
 def of_replicas(grid: Grid, held: ShardedState, traffic: DataParallelTraffic) -> Iterator[Call]:
-    """Reductions and gathers of what is held, of which :func:`sharding.data_parallel_traffic` says what shows."""
+    """Reductions and gathers of what is held, of which :func:`data_parallel.data_parallel_traffic` says what shows."""
     reduces: list[Call] = []
     gathers: list[Call] = []
-    r = sharding.replicas(grid)
+    r = data_parallel.replicas(grid)
     for name, parameters, g, shards in (
         ("dp", held.dense, r.dense, r.dense_shards),
         ("edp", held.experts, r.experts, r.expert_shards),
@@ -259,15 +259,15 @@ def of_replicas(grid: Grid, held: ShardedState, traffic: DataParallelTraffic) ->
 
 def _reduced(grid: Grid, name: str, parameters: Figure, g: CollectiveGroup, shards: Figure) -> Iterator[Call]:
     """An all-reduce, or a scatter over shards, an all-reduce over their replicas, and a gather."""
-    network, size = grid.network, sharding.gradient_bytes(grid, parameters)
+    network, size = grid.network, data_parallel.gradient_bytes(grid, parameters)
     if float(grid.options.zero) < 1:
         yield _call(grid, REDUCE, name, "dp", g, size, collectives.all_reduce(network, size, g))
         return
-    within, across = sharding.shards_and_replicas(g, shards)
+    within, across = data_parallel.shards_and_replicas(g, shards)
     yield _call(grid, SCATTER, name, "dp", within, size, collectives.gather(network, size, within))
     part = size / shards
     yield _call(grid, REDUCE, f"{name}-replicas", "dp", across, part, collectives.all_reduce(network, part, across))
-    whole = sharding.gathered_bytes(grid, parameters)
+    whole = data_parallel.gathered_bytes(grid, parameters)
     yield _call(grid, GATHER, name, "dp", within, whole, collectives.gather(network, whole, within))
 
 

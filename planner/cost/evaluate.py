@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import hierarchy, measured, memory, pipeline, sharding, transformer
+from planner.cost import data_parallel, hierarchy, measured, memory, pipeline, transformer
 from planner.cost.figures import Figure, Grid
 from planner.cost.memory import Memory
 from planner.cost.pipeline import Flow, Stages
@@ -107,7 +107,7 @@ def _timed(grid: Grid, priced: StepPasses) -> tuple[Stages, Flow, Figure, Figure
     """The terms that take time."""
     s = pipeline.stages(grid, priced.layers, priced.ends)
     f = pipeline.flow(grid, s)
-    return s, f, sharding.exposed(grid, s.split, f), sharding.update(grid, s.split), jitter(grid)
+    return s, f, data_parallel.exposed(grid, s.split, f), data_parallel.update(grid, s.split), jitter(grid)
 
 
 def evaluate(grid: Grid, priced: StepPasses | None = None, held: Figure | None = None) -> StepCost:

@@ -14,10 +14,10 @@ import numpy as np
 from planner.cost import elements, frozen, hierarchy
 from planner.cost.activations import sequence_shard, tokens
 from planner.cost.attention import kv_width
+from planner.cost.data_parallel import Replicas, ShardedState, replicas, stage_parameters
 from planner.cost.experts import routed_copies
 from planner.cost.figures import Figure, Grid
 from planner.cost.pipeline import StageSplit, leading_layers, micro_batches, whole_stage
-from planner.cost.sharding import Replicas, ShardedState, replicas, stage_parameters
 
 _WAITING = 4.0
 """Bytes of a logit that a loss keeps for its backward pass."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from planner.cost import attention, collectives, convolution, experts, products, recommender, sharding, transformer
+from planner.cost import attention, collectives, convolution, data_parallel, experts, products, recommender, transformer
 from planner.cost.activations import region_bytes, tokens
 from planner.cost.figures import Device, Figure, Grid, Layout, Network
 from planner.cost.products import Product
@@ -171,7 +171,7 @@ def _gradients(grid: Grid, *, mixture: bool) -> Collective | None:
     held = (s.attention_parameters + inner) / layout.tp
     if mixture:
         held = held + s.experts * s.expert_parameters / (layout.ep * layout.etp)
-    return Collective("all-reduce", "dp", float(sharding.gradient_bytes(grid, held)))
+    return Collective("all-reduce", "dp", float(data_parallel.gradient_bytes(grid, held)))
 
 
 def _attention(grid: Grid, count: float, region: Collective | None) -> list[Operator]:

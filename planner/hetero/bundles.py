@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import sharding
+from planner.cost import data_parallel
+from planner.cost.data_parallel import ShardedState
 from planner.cost.evaluate import jitter
 from planner.cost.figures import Array, Device, Grid, Layout, Network, Options, Shape, Stack
-from planner.cost.sharding import ShardedState
 from planner.hetero.assignment import Offer
 from planner.hetero.pipelines import PipelineTemplates
 
@@ -159,7 +159,7 @@ def reductions(
 def exposed(setting: BundleSetting, kinds: PipelineTemplates, network: Network, replicas: Array | float) -> Array:
     """Seconds of gradient reductions over all replicas that no backward pass hides, shape (kinds,)."""
     grid, held = replicated(setting, kinds, network, replicas)
-    found = sharding.exposed_traffic(grid, held, kinds.layers, kinds.forward, kinds.backward)
+    found = data_parallel.exposed_traffic(grid, held, kinds.layers, kinds.forward, kinds.backward)
     return np.broadcast_to(np.asarray(found, dtype=float), (len(kinds),))
 
 

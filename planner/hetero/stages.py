@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import elements, measured, memory, pipeline, sharding, transformer
+from planner.cost import data_parallel, elements, measured, memory, pipeline, transformer
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Options
 from planner.cost.pipeline import StageSplit
@@ -212,14 +212,14 @@ def _parameters(grid: Grid, lead: int) -> tuple[Array, Array, Array, Array, Arra
 
 def _held(
     grid: Grid, vpp: float, pp: float, n: float
-) -> tuple[sharding.ShardedState, sharding.ShardedState, sharding.ShardedState]:
+) -> tuple[data_parallel.ShardedState, data_parallel.ShardedState, data_parallel.ShardedState]:
     even = replace(grid, shape=replace(grid.shape, layers=n * pp), layout=replace(grid.layout, pp=pp, vpp=vpp))
-    return sharding.stage_parameters(even, StageSplit(n, n, n))
+    return data_parallel.stage_parameters(even, StageSplit(n, n, n))
 
 
 def _update(grid: Grid) -> Array:
     """Seconds of the optimizer step for one parameter that every rank holds, and for one of a routed expert."""
-    r, s = sharding.replicas(grid), grid.shape
+    r, s = data_parallel.replicas(grid), grid.shape
     on = grid.options.zero >= 1
     each = elements.step_bytes(grid) / grid.device.memory_rate * s.trained * measured.update_factor(grid)
     shards = [np.where(on, x, 1.0) for x in (r.dense_shards, r.expert_shards)]

@@ -8,17 +8,14 @@ from planner.launchers import (
     deepspeed,
     dstack,
     hf_trainer,
-    jobset,
     megatron,
     nccl_tuner,
-    pytorchjob,
     skypilot,
     slurm,
     torchrun,
     torchtitan,
-    trainjob,
-    volcano,
 )
+from planner.launchers.kubernetes import jobset, pytorchjob, trainjob, volcano
 from planner.launchers.target import Exporter
 
 _MODULES = (

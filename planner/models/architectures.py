@@ -3,7 +3,7 @@
 An entry of the table has four parts. `keys`: a field of :class:`planner.schema.workload.Model` and the key that holds
 it. `defaults`: what the implementing class takes where the file leaves a key out (transformers 5.23.0). `fixed`: what
 its code fixes for every configuration. `derive`: what follows from several keys, functions of a
-:class:`planner.models.config_reader.Reader`.
+:class:`planner.models.config_values.Reader`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.models import derived, routers
-from planner.models.config_reader import Reader
+from planner.models.config_values import Reader
 
 Derive = Callable[[Reader], dict[str, Any]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from planner.models.config_reader import Reader
+from planner.models.config_values import Reader
 
 Fields = dict[str, Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 from planner.base.errors import WrongQuestion, malformed, nearest
 from planner.models import files, model_rules
 from planner.models.architectures import ARCHITECTURES, Architecture
-from planner.models.config_reader import Reader
+from planner.models.config_values import Reader
 from planner.schema.workload import Model
 
 SEQUENCE, BATCH, TOKENS = 8192, 1024, "1T"

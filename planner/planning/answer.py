@@ -8,7 +8,7 @@ import numpy as np
 
 from planner import cost, document
 from planner.base.units import format_many
-from planner.cost import hierarchy, memory, pipeline, sharding
+from planner.cost import data_parallel, hierarchy, memory, pipeline
 from planner.cost.figures import Grid
 from planner.document import FullestStage, PoolInUse, Solution, Spread
 from planner.models import context
@@ -99,7 +99,7 @@ def _pool(prepared: Prepared, nodes: int, precision: str, peak: float) -> PoolIn
 def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.Parallelism:
     layout, options = candidate.layout, candidate.options
     zero = options.sharding.zero
-    shards = int(sharding.replicas(grid).dense_shards) if zero else 1
+    shards = int(data_parallel.replicas(grid).dense_shards) if zero else 1
     layers = pipeline.stage_layers(grid.shape, grid.layout)
     schedule: schema.Schedule = "none" if layout["pp"] == 1 else ("1f1b" if layout["vpp"] == 1 else "interleaved-1f1b")
     return schema.Parallelism(

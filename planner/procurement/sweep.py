@@ -14,7 +14,7 @@ from planner.procurement.answer import document
 from planner.procurement.program.instance import ProcureVariant
 from planner.procurement.program.solve import USUAL, Settings, best
 from planner.procurement.question.portfolio import Portfolio
-from planner.question.amounts import usd
+from planner.question.currency import usd
 from planner.verify import procurement as verify
 
 POINTS = 8

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from planner.base.typed import reads
 from planner.cost.ownership import DAYS_PER_YEAR, Ownership
-from planner.question.values import TABLE, Money, PositiveShare, Residual, Share, span
+from planner.question.file_values import TABLE, Money, PositiveShare, Residual, Share, span
 
 
 @dataclass(frozen=True, kw_only=True)

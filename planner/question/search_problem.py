@@ -12,7 +12,7 @@ import numpy as np
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import risk
-from planner.performance import binding, intervals, spread
+from planner.performance import binding, intervals, step_time_interval
 from planner.performance.efficiency import Efficiency, reached
 from planner.performance.profiles import overlay
 from planner.performance.profiles import profile as profiles
@@ -123,9 +123,9 @@ def how_sure(
 ) -> tuple[float, str]:
     """Half-width of the 80 % interval of a step time on some accelerator, log scale, and the runs it comes from."""
     work = request.workload
-    return spread.half_width(
+    return step_time_interval.half_width(
         known,
-        spread.Situation(
+        step_time_interval.Situation(
             generation=part.generation,
             precision=precision,
             kind="moe" if work.model.moe else "dense",

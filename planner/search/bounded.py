@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import memory, pipeline, sharding
+from planner.cost import data_parallel, memory, pipeline
 from planner.cost.evaluate import StepPasses, jitter
 from planner.cost.figures import Array, Figure, Grid
 from planner.search import archive, costing
@@ -39,9 +39,9 @@ def lower_bound(grid: Grid, priced: StepPasses, fits: NDArray[np.bool_] | None =
     if fits is not None:
         steady = np.where(_any(fits, np.shape(steady)), steady, np.inf)
     if fits is not None and tight:
-        exposed = sharding.exposed(grid, s.split, f) * jitter(grid)
+        exposed = data_parallel.exposed(grid, s.split, f) * jitter(grid)
         exposed = np.where(_any(fits, np.shape(exposed)), exposed, np.inf)
-    fixed = sharding.update(grid, s.split) + grid.stack.step_overhead
+    fixed = data_parallel.update(grid, s.split) + grid.stack.step_overhead
     rows = len(grid.layout.tp)
     # The additions of Cost.time in their order, the exposed term at its least.
     return _least(steady, rows) + _least(exposed, rows) + _least(fixed, rows)

@@ -21,7 +21,7 @@ from planner.catalog import Catalog
 from planner.performance.efficiency import Efficiencies
 from planner.site import journal
 from planner.site.folder import Site
-from planner.site.measuring import Measured
+from planner.site.log_rows import Measured
 
 FITTED = "site"
 """Name of the files in a site's catalog that its fit writes (:func:`planner.calibration.run.fit_site`)."""

@@ -12,7 +12,7 @@ from planner.catalog.files import TomlDocument
 from planner.schema.study import StudyResult, Trial
 from planner.study import run
 from planner.study.answer import document as answer
-from planner.study.program import boxes, trials
+from planner.study.program import boxes, optuna_trials
 from planner.study.program.evaluation import Evaluator
 from planner.study.question import reading
 from planner.study.question.study import Point, Study
@@ -31,7 +31,7 @@ def again(catalog: Catalog, found: StudyResult, where: str) -> StudyResult:
     evaluator = Evaluator(catalog, study)
     points = [_point(study, each, found, where) for each in found.trials]
     tried = [
-        answer.trial(study, each.number, study.values(point), trials.stored(outcome))
+        answer.trial(study, each.number, study.values(point), optuna_trials.stored(outcome))
         for each, point, outcome in zip(found.trials, points, evaluator.many(points), strict=True)
     ]
     method = _method(evaluator, found, tried)

@@ -12,7 +12,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.schema.study import StudyResult, Trial
 from planner.study.answer import document as answer
-from planner.study.program import storing
+from planner.study.program import optuna_storage
 from planner.study.program.evaluation import Evaluator
 from planner.study.question.study import Study
 
@@ -41,7 +41,7 @@ def merge(catalog: Catalog, study: Study, paths: Sequence[Path], *, explained: b
     parts: set[int] = set()
     for path in paths:
         found = load(path)
-        changed = list(storing.differences(_plain(found.question), asked))
+        changed = list(optuna_storage.differences(_plain(found.question), asked))
         if changed:
             lines = "\n  ".join(changed[:8])
             raise WrongQuestion(f"{path}: of another study, or of this one before it changed:\n  {lines}")

@@ -18,7 +18,7 @@ from planner.base.secrets import shown
 from planner.catalog import Catalog
 from planner.schema.study import StudyResult, Trial
 from planner.study.answer import document as answer
-from planner.study.program import boxes, proposing, storing, trials
+from planner.study.program import boxes, optuna_samplers, optuna_storage, optuna_trials
 from planner.study.program.evaluation import Evaluator
 from planner.study.program.ledger import Ledger
 from planner.study.question.study import Study
@@ -143,7 +143,8 @@ def met(study: Study, proof: boxes.Proof) -> list[Trial]:
     """The points that boxes met, numbered as an enumeration numbers them."""
     numbered = sorted((study.number(point), outcome) for point, outcome in proof.points.items())
     return [
-        answer.trial(study, number, study.values(outcome.point), trials.stored(outcome)) for number, outcome in numbered
+        answer.trial(study, number, study.values(outcome.point), optuna_trials.stored(outcome))
+        for number, outcome in numbered
     ]
 
 
@@ -194,7 +195,7 @@ def _enumerated(evaluator: Evaluator, how: How, progress: Progress | None) -> tu
             known = {} if journal is None else {n: journal.kept[n] for n in some if n in journal.kept}
             missing = [number for number in some if number not in known]
             outcomes = evaluator.many([study.point(number) for number in missing])
-            fresh = {number: trials.stored(outcome) for number, outcome in zip(missing, outcomes, strict=True)}
+            fresh = {number: optuna_trials.stored(outcome) for number, outcome in zip(missing, outcomes, strict=True)}
             if journal is not None and fresh:
                 journal.add(fresh)
             known |= fresh
@@ -228,21 +229,23 @@ def _searched(
     catalog: Catalog, evaluator: Evaluator, wanted: int, how: How, progress: Progress | None
 ) -> tuple[list[Trial], answer.SearchMethod]:
     study = evaluator.study
-    trials.quiet()
+    optuna_trials.quiet()
     if how.workers > 1 and how.storage is None:
         raise WrongQuestion("--workers share a journal: name it, --storage study.journal")
-    store = storing.storage(how.storage)
-    found = storing.opened(store, study, _asked(study), how.seed, shown(how.storage or "memory"), resume=how.resume)
+    store = optuna_storage.storage(how.storage)
+    found = optuna_storage.opened(
+        store, study, _asked(study), how.seed, shown(how.storage or "memory"), resume=how.resume
+    )
     if how.resume:
-        trials.release(found)
-    done = trials.counted(found)
+        optuna_trials.release(found)
+    done = optuna_trials.counted(found)
     with progress("design", wanted) if progress else nullcontext() as advance:
         tell: Advance = advance or (lambda n=1, note="": None)
         tell(done, "")
         if how.workers > 1:
             _side_by_side(catalog, study, found, wanted, how, tell)
         else:
-            trials.run(found, evaluator, wanted, how.seed, lambda n, note: tell(n, note), lambda: True)
+            optuna_trials.run(found, evaluator, wanted, how.seed, lambda n, note: tell(n, note), lambda: True)
     name = "NSGA-II" if len(study.objectives) > 1 else "TPE"
     return completed(found, study), answer.SearchMethod(name=name, exact=False, seed=how.seed)
 
@@ -254,7 +257,7 @@ def completed(found: optuna.Study, study: Study) -> list[Trial]:
     kept = found.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     return [
         answer.trial(
-            study, trial.number, study.values(proposing.point(study, trial.params)), trial.user_attrs["outcome"]
+            study, trial.number, study.values(optuna_samplers.point(study, trial.params)), trial.user_attrs["outcome"]
         )
         for trial in kept
     ]
@@ -273,7 +276,7 @@ def _side_by_side(catalog: Catalog, study: Study, found: optuna.Study, wanted: i
         with without_main():
             for worker in workers:
                 worker.start()
-        seen = trials.counted(found)
+        seen = optuna_trials.counted(found)
         while any(worker.is_alive() for worker in workers):
             time.sleep(POLL_S)
             now = len(completed(found, study))
@@ -286,7 +289,7 @@ def _side_by_side(catalog: Catalog, study: Study, found: optuna.Study, wanted: i
         for worker in workers:
             worker.join()
     failed = [worker.exitcode for worker in workers if worker.exitcode]
-    if failed and trials.counted(found) < wanted:
+    if failed and optuna_trials.counted(found) < wanted:
         raise AssertionError(f"{len(failed)} of {how.workers} workers ended with exit code {failed[0]}")
 
 
@@ -294,12 +297,12 @@ def _work(catalog: Catalog, study: Study, storage: str, wanted: int, seed: int) 
     """What one worker does: trials, until there are enough or its parent is gone."""
     import optuna
 
-    trials.quiet()
+    optuna_trials.quiet()
     parent = os.getppid()
     with _undisturbed():
-        found = optuna.load_study(study_name=study.name, storage=storing.storage(storage))
+        found = optuna.load_study(study_name=study.name, storage=optuna_storage.storage(storage))
         evaluator = Evaluator(catalog, study)
-        trials.run(found, evaluator, wanted, seed, lambda n, note: None, lambda: os.getppid() == parent)
+        optuna_trials.run(found, evaluator, wanted, seed, lambda n, note: None, lambda: os.getppid() == parent)
 
 
 @contextmanager

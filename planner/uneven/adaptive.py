@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from planner.uneven import filling
+from planner.uneven import batch_split
 from planner.uneven.node_times import Array, Nodes, even, nodes, step_time
 
 CANDIDATES = 50
@@ -65,14 +65,14 @@ def choose(
     sizes = candidates(reference, max(most, reference))
     if current is not None:
         sizes = np.unique(np.append(sizes, current))
-    times = filling.optimum(of, sizes).time if split else _even_times(of, sizes)
+    times = batch_split.optimum(of, sizes).time if split else _even_times(of, sizes)
     brings = sizes / times * efficiency(sizes, reference, noise_scale)
     best = int(np.argmax(brings))
     if current is not None:
         here = int(np.searchsorted(sizes, current))
         best = best if brings[best] > WORTH_A_CHANGE * brings[here] else here
     batch = int(sizes[best])
-    found = filling.whole(of, batch) if split else _even_split(of, batch)
+    found = batch_split.whole(of, batch) if split else _even_split(of, batch)
     worth = float(efficiency(batch, reference, noise_scale))
     return BatchChoice(batch, found.batches, float(found.time), batch / float(found.time) * worth)
 
@@ -83,8 +83,8 @@ def _even_times(of: Nodes, sizes: Array) -> Array:
     return np.where(np.all(each <= of.cap, axis=-1), step_time(of, each), np.inf)
 
 
-def _even_split(of: Nodes, batch: int) -> filling.BatchSplit:
+def _even_split(of: Nodes, batch: int) -> batch_split.BatchSplit:
 
     alike = nodes(np.ones(of.n), 0.0, 0.0, 0.0, cap=of.cap)
-    batches = filling.whole(alike, batch).batches
-    return filling.BatchSplit(batches, step_time(of, batches))
+    batches = batch_split.whole(alike, batch).batches
+    return batch_split.BatchSplit(batches, step_time(of, batches))

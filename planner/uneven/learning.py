@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.uneven import filling
+from planner.uneven import batch_split
 from planner.uneven.node_times import Array, Nodes, nodes
 
 LEAST_SPREAD = 0.02
@@ -55,12 +55,12 @@ class NodeModel:
         """Whole samples of every node in the next epoch, shape (n,): even, then by speed, then the optimum."""
         cap = np.inf if self.cap is None else self.cap
         if not self.epochs:
-            return filling.whole(nodes(np.ones(self.n), 0.0, 0.0, 0.0, cap=cap), batch).batches
+            return batch_split.whole(nodes(np.ones(self.n), 0.0, 0.0, 0.0, cap=cap), batch).batches
         if len(self.epochs) == 1:
             first = self.epochs[0]
             per_sample = (first.load + first.backward) / np.maximum(first.batches, 1.0)
-            return filling.whole(nodes(per_sample, 0.0, 0.0, 0.0, cap=cap), batch).batches
-        return filling.whole(self.fitted(), batch).batches
+            return batch_split.whole(nodes(per_sample, 0.0, 0.0, 0.0, cap=cap), batch).batches
+        return batch_split.whole(self.fitted(), batch).batches
 
     def fitted(self) -> Nodes:
         """Least-squares lines through all epochs, the merged overlap ratio and the shortest synchronisation.

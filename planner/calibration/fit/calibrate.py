@@ -21,7 +21,7 @@ from planner.calibration.runs.other_families import FAMILIES, OtherFrame
 from planner.calibration.runs.run import Run
 from planner.catalog import Catalog
 from planner.cost.figures import Array
-from planner.performance import intervals, spread
+from planner.performance import intervals, step_time_interval
 from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width
 
@@ -148,7 +148,7 @@ def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Widt
     times = np.concatenate([left_out, found.time[tuned]])
     known = [situation(frame.runs[i], frame.reading(found.row[i]).options.precision) for i in every]
     residuals = np.log(times / frame.measured[every])
-    return spread.fitted(residuals, known, [lab(frame.runs[i]) for i in every])
+    return step_time_interval.fitted(residuals, known, [lab(frame.runs[i]) for i in every])
 
 
 def _tuned(run: Run) -> bool:

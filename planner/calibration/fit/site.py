@@ -17,7 +17,7 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import SCALE, Fit, Parameter, fit
 from planner.calibration.report.validation import situation
 from planner.cost.figures import Array
-from planner.performance import spread
+from planner.performance import step_time_interval
 from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width
 
@@ -102,7 +102,7 @@ def widths(frame: Frame, predicted: Array, known: Mapping[str, Width]) -> dict[s
     for row in np.flatnonzero(np.isfinite(predicted)):
         residual = float(np.log(predicted[row] / frame.measured[row]))
         squares.setdefault(situation(frame.runs[row], "").site, []).append(residual**2)
-    prior = PRIOR_RUNS * known[spread.RUN].half ** 2
+    prior = PRIOR_RUNS * known[step_time_interval.RUN].half ** 2
     return {
         key: Width(float(np.sqrt((prior + sum(each)) / (PRIOR_RUNS + len(each)))), len(each))
         for key, each in squares.items()

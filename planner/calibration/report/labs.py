@@ -18,7 +18,7 @@ from planner.calibration.report.metrics import plan_of, same_job
 from planner.calibration.report.validation import memory_residuals, situation
 from planner.calibration.runs.run import Run
 from planner.cost.figures import Array
-from planner.performance import spread
+from planner.performance import step_time_interval
 
 Name = Callable[[Run], str]
 ROUNDS = 6
@@ -112,12 +112,14 @@ def coverage(calibration: Calibration, residuals: Array, name: Name = lab) -> li
     labels, by_lab, found = np.array([name(run) for run in members]), [lab(run) for run in members], []
     for group in sorted(set(labels)):
         own = labels == group
-        known = spread.fitted(
+        known = step_time_interval.fitted(
             residuals[~own],
             [each for each, mine in zip(situations, own, strict=True) if not mine],
             [each for each, mine in zip(by_lab, own, strict=True) if not mine],
         )
-        half = np.array([spread.half_width(known, each)[0] for each, mine in zip(situations, own, strict=True) if mine])
+        half = np.array(
+            [step_time_interval.half_width(known, each)[0] for each, mine in zip(situations, own, strict=True) if mine]
+        )
         inside = np.abs(residuals[own]) <= half
         found.append(Covered(str(group), int(own.sum()), float(inside.mean()), float(np.median(half))))
     return found

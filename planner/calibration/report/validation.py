@@ -18,10 +18,10 @@ from planner.calibration.report.metrics import Errors, GroupChoice
 from planner.calibration.runs.run import Run
 from planner.cost import risk
 from planner.cost.figures import Array
-from planner.performance import intervals, spread
+from planner.performance import intervals, step_time_interval
 from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width
-from planner.performance.spread import Situation
+from planner.performance.step_time_interval import Situation
 
 BY = {"source": "source", "model": "base", "accelerator": "accelerator"}
 TRANSFORMERS = ("dense", "moe")
@@ -118,7 +118,7 @@ def memory_residuals(frame: Frame, found: FramePrediction) -> tuple[NDArray[np.i
 def half_width(known: Mapping[str, Width], run: Run, precision: str) -> float:
     """Half-width of the 80 % interval of a run's time, log scale."""
     if run.family in TRANSFORMERS:
-        return spread.half_width(known, situation(run, precision))[0]
+        return step_time_interval.half_width(known, situation(run, precision))[0]
     return intervals.found(known, *described(run))[0]
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, cluster
-from planner.cost import calls, collectives, pipeline, sharding
+from planner.cost import calls, collectives, data_parallel, pipeline
 from planner.cost.calls import Call
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Network, Options
@@ -329,11 +329,11 @@ def _of_replicas(k: KnownPlan, row: int, *, paces: bool) -> list[PoolCall]:
 
 def _reduced(k: KnownPlan, kind: PipelineTemplates, network: Network, replicas: float) -> tuple[Call, ...]:
     grid, held = bundles.replicated(k.setting, kind, network, replicas)
-    mine = sharding.ShardedState(float(held.dense[0]), float(held.experts[0]))
+    mine = data_parallel.ShardedState(float(held.dense[0]), float(held.experts[0]))
     passes = float(kind.forward[0]), float(kind.backward[0])
     one = _scalars(grid)
     return calls.merged(
-        calls.of_replicas(one, mine, sharding.data_parallel_traffic(one, mine, float(kind.layers[0]), *passes))
+        calls.of_replicas(one, mine, data_parallel.data_parallel_traffic(one, mine, float(kind.layers[0]), *passes))
     )
 
 

@@ -21,7 +21,7 @@ from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.supply.power import node_power
 from planner.procurement.throughput.column import Place
 from planner.procurement.throughput.columns import Throughputs
-from planner.question.values import DAYS_PER_MONTH
+from planner.question.file_values import DAYS_PER_MONTH
 from planner.schema import procurement as schema
 from planner.schema.plan import Constraint
 

@@ -7,7 +7,7 @@ from planner.procurement.program.instance import Limit, ProcureInstance, Procure
 from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.program.solve import Settings, best
 from planner.procurement.throughput.bounds import LARGEST_STEP
-from planner.question.values import DAYS_PER_MONTH
+from planner.question.file_values import DAYS_PER_MONTH
 from planner.schema.procurement import MarginalValue
 
 STEPS = {"USD": 1e5, "W": 5e4, "d": DAYS_PER_MONTH, "kg": 1e4}

@@ -34,7 +34,7 @@ from planner.procurement.program.resources import Resource, resources
 from planner.procurement.program.schedule import month_share
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Place
-from planner.question.values import DAYS_PER_MONTH
+from planner.question.file_values import DAYS_PER_MONTH
 from planner.solver import Linear, Problem, total
 
 TONNE = 1000.0

@@ -13,7 +13,7 @@ from planner.procurement.program.sequence import EPS, Found, Ground, Task, Times
 from planner.procurement.program.solution import ProgramSolution, ScheduledStretch
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Place
-from planner.question.values import DAYS_PER_MONTH
+from planner.question.file_values import DAYS_PER_MONTH
 
 HALVINGS = 20
 """Of the search for the last day on which something may be bought."""

@@ -15,10 +15,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from planner.base import units
 from planner.base.typed import missing, reads
 from planner.cost.goodput import RESTART_S
-from planner.question import amounts
-from planner.question.ownership_table import OwnershipTable
-from planner.question.reading import PlanOptions
-from planner.question.values import (
+from planner.question import currency
+from planner.question.file_values import (
     DAY_S,
     TABLE,
     Bandwidth,
@@ -40,6 +38,8 @@ from planner.question.values import (
     iso_date,
     span,
 )
+from planner.question.ownership_table import OwnershipTable
+from planner.question.reading import PlanOptions
 from planner.schema.procurement import Currency, OfferQuestion, Pipelines, PoolGroup
 from planner.schema.workload import Model
 
@@ -93,7 +93,7 @@ def _price(given: Any, info: Any) -> StatedPrice:
         raise ValueError(
             f"{text!r}: {'a purchase is not paid by the hour' if hourly else 'give the price of an hour: /h'}"
         )
-    usd = above_nothing(text, amounts.usd(re.sub(r"\s*/\s*h$", "", text), info.context.currency))
+    usd = above_nothing(text, currency.usd(re.sub(r"\s*/\s*h$", "", text), info.context.currency))
     return StatedPrice(usd=usd, date=iso_date(given.get("date", "")), source=str(given.get("source", "the portfolio")))
 
 

@@ -30,10 +30,7 @@ from planner.procurement.question.portfolio import (
 )
 from planner.procurement.supply.offers import everything
 from planner.procurement.supply.pools import offers
-from planner.question.ownership_table import OwnershipTable
-from planner.question.training import Integer, TrainingTable
-from planner.question.typed_file import TypedFile, opened
-from planner.question.values import (
+from planner.question.file_values import (
     DAY_S,
     TABLE,
     Days,
@@ -46,6 +43,9 @@ from planner.question.values import (
     Several,
     TokensPerSecond,
 )
+from planner.question.ownership_table import OwnershipTable
+from planner.question.training import Integer, TrainingTable
+from planner.question.typed_file import TypedFile, opened
 from planner.schema.procurement import Currency
 from planner.schema.workload import Workload
 

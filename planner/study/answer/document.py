@@ -90,7 +90,7 @@ def _without_empty(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trial(study: Study, number: int, values: Mapping[str, Value], kept: Mapping[str, Any]) -> Trial:
-    """A trial from what is stored of it (see :func:`planner.study.program.trials.stored`)."""
+    """A trial from what is stored of it (see :func:`planner.study.program.optuna_trials.stored`)."""
     violations = dict(kept["violations"])
     plans = [
         Brief(model=job.model, **each) for job, each in zip(study.workloads, kept["plan"] or [], strict=False) if each

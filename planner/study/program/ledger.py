@@ -13,11 +13,11 @@ from typing import Any
 from planner.base.errors import WrongQuestion
 from planner.base.locking import Lock
 from planner.base.secrets import shown
-from planner.study.program import storing
+from planner.study.program import optuna_storage
 
 KIND = "enumeration"
 _KEPT = {"objectives", "measures", "violations", "plan", "why"}
-"""Of an outcome (see :func:`planner.study.program.trials.stored`)."""
+"""Of an outcome (see :func:`planner.study.program.optuna_trials.stored`)."""
 
 
 class Ledger:
@@ -34,12 +34,12 @@ class Ledger:
                 f"--storage {shown(where)}: every point of this study is evaluated, which keeps a file and no "
                 "database; --storage study.journal, or more machines by --shard"
             )
-        self.path = storing.placed(where)
+        self.path = optuna_storage.placed(where)
         self.kept: dict[int, dict[str, Any]] = {}
         """Outcomes that the file held."""
         if resume and not self.path.exists():
             raise WrongQuestion(f"--resume: {where} is not there; leave it out to begin")
-        storing.mended(self.path, "kind", "of an enumeration, and here every point is evaluated; name another")
+        optuna_storage.mended(self.path, "kind", "of an enumeration, and here every point is evaluated; name another")
         if self.path.exists() and self.path.stat().st_size:
             self._load(question)
         else:
@@ -60,7 +60,9 @@ class Ledger:
     def _same(self, header: Mapping[str, Any], question: Mapping[str, Any]) -> None:
         if header.get("kind") != KIND or header.get("schema_version") != 1:
             raise ValueError
-        storing.unchanged(header.get("question"), question, f"{self.path} is of another study, or of this one before")
+        optuna_storage.unchanged(
+            header.get("question"), question, f"{self.path} is of another study, or of this one before"
+        )
 
     def add(self, outcomes: Mapping[int, Mapping[str, Any]]) -> None:
         """Keeps what points are worth: all of them or, if the process is killed, those whose lines are whole."""

@@ -18,7 +18,7 @@ from pydantic import ConfigDict
 from planner.base import units
 from planner.base.typed import knows, listed, missing, reads
 from planner.catalog import Catalog
-from planner.question.amounts import usd
+from planner.question.currency import usd
 from planner.schema.procurement import Currency
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from planner.question.job_pools import JobPool, Pools, merged
 from planner.question.request import OOM_RISK
 from planner.schema.images import ImagePlan, ImagePool
 from planner.schema.plan import Assumption, Generator
-from planner.uneven import filling, images, node_times
-from planner.uneven.filling import BatchSplit
+from planner.uneven import batch_split, images, node_times
+from planner.uneven.batch_split import BatchSplit
 from planner.uneven.node_times import Nodes
 
 MOST_POOLS = 8
@@ -83,7 +83,7 @@ def _on(catalog: Catalog, network: str, pools: Pools, part: tuple[JobPool, ...],
     nodes = images.nodes_of(catalog, network, pools, part, precision, oom_risk)
     if batch > np.sum(np.floor(nodes.cap)):
         return None
-    split = filling.whole(nodes, batch)
+    split = batch_split.whole(nodes, batch)
     if not all(np.any(mine > 0) for mine in images.of_each(part, split.batches)):
         return None
     return float(split.time), part, nodes, split

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import facts, jobset, pods, quoting, start
+from planner.launchers import facts, quoting, start
+from planner.launchers.kubernetes import jobset, pods
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Values
 from planner.schema.plan import Plan
 

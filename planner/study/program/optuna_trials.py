@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.base.locking import gone, this_process
 from planner.study.program.evaluation import Evaluator, PointOutcome
-from planner.study.program.proposing import KnownPoints, distributions, ordinal, point, sampler
+from planner.study.program.optuna_samplers import KnownPoints, distributions, ordinal, point, sampler
 
 if TYPE_CHECKING:
     import optuna

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import facts, pods, quoting, start
+from planner.launchers import facts, quoting, start
+from planner.launchers.kubernetes import pods
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values, of_pool
 from planner.schema.plan import Plan
 

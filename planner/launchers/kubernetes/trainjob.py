@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.launchers import facts, jobset, pods, quoting, start
+from planner.launchers import facts, quoting, start
+from planner.launchers.kubernetes import jobset, pods
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values
 from planner.schema.plan import Plan
 

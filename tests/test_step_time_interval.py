@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from planner import catalog
-from planner.performance import intervals, spread
+from planner.performance import intervals, step_time_interval
 from planner.performance.intervals import Width
-from planner.performance.spread import Situation
+from planner.performance.step_time_interval import Situation
 
 PLAIN = Situation(generation="hopper", precision="bf16", kind="dense", runtime="megatron-core", sequence=8192)
 KNOWN = {
-    spread.RUN: Width(0.08, 100),
-    spread.LAB: Width(0.12, 8),
-    spread.MIXTURE: Width(0.10, 30),
-    spread.NEW_PART: Width(0.20, 30),
-    spread.FRAMEWORK: Width(0.12, 30),
-    spread.FINE_TUNING: Width(0.15, 30),
-    spread.QUANTILE: Width(1.2, 100),
-    **spread.support([PLAIN, replace(PLAIN, kind="moe")]),
+    step_time_interval.RUN: Width(0.08, 100),
+    step_time_interval.LAB: Width(0.12, 8),
+    step_time_interval.MIXTURE: Width(0.10, 30),
+    step_time_interval.NEW_PART: Width(0.20, 30),
+    step_time_interval.FRAMEWORK: Width(0.12, 30),
+    step_time_interval.FINE_TUNING: Width(0.15, 30),
+    step_time_interval.QUANTILE: Width(1.2, 100),
+    **step_time_interval.support([PLAIN, replace(PLAIN, kind="moe")]),
 }
 
 
@@ -43,7 +43,7 @@ def half(*sds: float) -> float:
     ],
 )
 def test_variances_add_up_and_say_why(changed: dict[str, object], more: Sequence[float], reason: str) -> None:
-    found, said = spread.half_width(KNOWN, replace(PLAIN, **changed))  # type: ignore[arg-type]
+    found, said = step_time_interval.half_width(KNOWN, replace(PLAIN, **changed))  # type: ignore[arg-type]
     assert found == pytest.approx(half(*more))
     assert said.startswith("a lab that no fit has seen") and reason in said
 
@@ -51,19 +51,24 @@ def test_variances_add_up_and_say_why(changed: dict[str, object], more: Sequence
 def test_own_runs_take_the_place_of_the_lab_and_of_what_was_new() -> None:
     new = replace(PLAIN, kind="moe", generation="cdna3", runtime="mine")
     known = KNOWN | {new.site: Width(0.05, 4)}
-    assert spread.half_width(known, new) == (pytest.approx(1.2 * 0.05), "4 own runs")
-    assert spread.half_width(KNOWN | {new.site: Width(0.05, 1)}, new)[1] == "1 own run"
+    assert step_time_interval.half_width(known, new) == (pytest.approx(1.2 * 0.05), "4 own runs")
+    assert step_time_interval.half_width(KNOWN | {new.site: Width(0.05, 1)}, new)[1] == "1 own run"
     long = replace(new, sequence=10**6)
-    assert spread.half_width(known, long)[0] == pytest.approx(1.2 * math.hypot(0.05, 0.15))
-    assert spread.half_width(known, PLAIN)[0] == pytest.approx(half())
+    assert step_time_interval.half_width(known, long)[0] == pytest.approx(1.2 * math.hypot(0.05, 0.15))
+    assert step_time_interval.half_width(known, PLAIN)[0] == pytest.approx(half())
 
 
 def test_the_shipped_terms_are_all_there_and_no_less_than_assumed() -> None:
     shipped = intervals.read(catalog.load())
-    for name, least in spread.ASSUMED.items():
-        assert shipped[name].half >= least if name in shipped else name == spread.LONG
-    assert shipped[spread.QUANTILE].half >= spread.LEAST_LEVEL
-    assert {spread.RUN, spread.LAB, spread.QUANTILE, spread.MEASURED + PLAIN.part} <= shipped.keys()
+    for name, least in step_time_interval.ASSUMED.items():
+        assert shipped[name].half >= least if name in shipped else name == step_time_interval.LONG
+    assert shipped[step_time_interval.QUANTILE].half >= step_time_interval.LEAST_LEVEL
+    assert {
+        step_time_interval.RUN,
+        step_time_interval.LAB,
+        step_time_interval.QUANTILE,
+        step_time_interval.MEASURED + PLAIN.part,
+    } <= shipped.keys()
 
 
 # ---- fitting ---------------------------------------------------------------------------------------------------------
@@ -84,38 +89,44 @@ def made(seed: int, lab: float = 0.2, run: float = 0.08, mixture: float = 0.0):
 
 def test_what_was_put_in_comes_out() -> None:
     residuals, situations, labs = made(1)
-    found = spread.fitted(residuals, situations, labs)
-    assert found[spread.LAB].half == pytest.approx(0.2, rel=0.2) and found[spread.LAB].runs == LABS
-    assert found[spread.RUN].half == pytest.approx(0.08, rel=0.05)
-    assert found[spread.MEASURED + PLAIN.part].runs == found[spread.MEASURED + PLAIN.runtime].runs == LABS * EACH
-    assert spread.MIXTURE not in found, "nothing to learn it from"
-    assert found[spread.NEW_PART] == Width(spread.ASSUMED[spread.NEW_PART], 0)
+    found = step_time_interval.fitted(residuals, situations, labs)
+    assert (
+        found[step_time_interval.LAB].half == pytest.approx(0.2, rel=0.2) and found[step_time_interval.LAB].runs == LABS
+    )
+    assert found[step_time_interval.RUN].half == pytest.approx(0.08, rel=0.05)
+    assert (
+        found[step_time_interval.MEASURED + PLAIN.part].runs
+        == found[step_time_interval.MEASURED + PLAIN.runtime].runs
+        == LABS * EACH
+    )
+    assert step_time_interval.MIXTURE not in found, "nothing to learn it from"
+    assert found[step_time_interval.NEW_PART] == Width(step_time_interval.ASSUMED[step_time_interval.NEW_PART], 0)
 
 
 def test_the_interval_holds_what_it_says_of_labs_never_seen() -> None:
-    found = spread.fitted(*made(2))
+    found = step_time_interval.fitted(*made(2))
     fresh, situations, _ = made(3)
-    width = spread.half_width(found, situations[0])[0]
+    width = step_time_interval.half_width(found, situations[0])[0]
     assert np.mean(np.abs(fresh) <= width) == pytest.approx(0.8, abs=0.07)
 
 
 def test_mixtures_that_were_predicted_worse_get_a_term() -> None:
-    found = spread.fitted(*made(4, mixture=0.25))
-    assert found[spread.MIXTURE].half == pytest.approx(0.25, rel=0.3)
-    assert found[spread.LAB].half == pytest.approx(0.2, rel=0.2), "the others' are not theirs"
+    found = step_time_interval.fitted(*made(4, mixture=0.25))
+    assert found[step_time_interval.MIXTURE].half == pytest.approx(0.25, rel=0.3)
+    assert found[step_time_interval.LAB].half == pytest.approx(0.2, rel=0.2), "the others' are not theirs"
 
 
 def test_every_lab_counts_alike() -> None:
     """One lab that ran ten times as much moves the terms no more than another."""
     residuals, situations, labs = made(5)
     again = [i for i, name in enumerate(labs) if name == "lab 0"] * 10
-    found = spread.fitted(residuals, situations, labs)
-    more = spread.fitted(
+    found = step_time_interval.fitted(residuals, situations, labs)
+    more = step_time_interval.fitted(
         np.concatenate([residuals, residuals[again]]),
         [*situations, *(situations[i] for i in again)],
         [*labs, *(labs[i] for i in again)],
     )
-    for name in (spread.LAB, spread.RUN, spread.QUANTILE):
+    for name in (step_time_interval.LAB, step_time_interval.RUN, step_time_interval.QUANTILE):
         assert more[name].half == pytest.approx(found[name].half, rel=0.02)
 
 
@@ -125,22 +136,22 @@ def test_few_labs_make_intervals_that_hold_for_a_further_one() -> None:
     residuals, situations, labs = made(8)
     for first in range(0, LABS, 5):
         rows = slice(first * EACH, (first + 5) * EACH)
-        found = spread.fitted(residuals[rows], situations[rows], labs[rows])
-        held.append(np.mean(np.abs(fresh) <= spread.half_width(found, PLAIN)[0]))
+        found = step_time_interval.fitted(residuals[rows], situations[rows], labs[rows])
+        held.append(np.mean(np.abs(fresh) <= step_time_interval.half_width(found, PLAIN)[0]))
     assert np.mean(held) >= 0.8
-    few = spread.fitted(residuals[: 4 * EACH], situations[: 4 * EACH], labs[: 4 * EACH])
-    assert np.all(np.abs(residuals[: 4 * EACH]) <= spread.half_width(few, PLAIN)[0] * (1 + 1e-12))
+    few = step_time_interval.fitted(residuals[: 4 * EACH], situations[: 4 * EACH], labs[: 4 * EACH])
+    assert np.all(np.abs(residuals[: 4 * EACH]) <= step_time_interval.half_width(few, PLAIN)[0] * (1 + 1e-12))
 
 
 def test_few_surprises_do_not_make_intervals_narrower_than_is_known() -> None:
-    quiet = spread.fitted(*made(6, lab=0.01, run=0.01))
-    assert quiet[spread.LAB].half == spread.ASSUMED[spread.LAB]
-    assert quiet[spread.QUANTILE].half == spread.LEAST_LEVEL
+    quiet = step_time_interval.fitted(*made(6, lab=0.01, run=0.01))
+    assert quiet[step_time_interval.LAB].half == step_time_interval.ASSUMED[step_time_interval.LAB]
+    assert quiet[step_time_interval.QUANTILE].half == step_time_interval.LEAST_LEVEL
 
 
 def test_runs_that_no_fit_sees_do_not_set_the_level() -> None:
     residuals, situations, labs = made(9)
-    found = spread.fitted(residuals, situations, labs)
+    found = step_time_interval.fitted(residuals, situations, labs)
     tuned = [replace(each, method="lora") for each in situations]
-    both = spread.fitted(np.concatenate([residuals, 0.01 * residuals]), [*situations, *tuned], labs * 2)
-    assert both[spread.QUANTILE] == found[spread.QUANTILE]
+    both = step_time_interval.fitted(np.concatenate([residuals, 0.01 * residuals]), [*situations, *tuned], labs * 2)
+    assert both[step_time_interval.QUANTILE] == found[step_time_interval.QUANTILE]
