@@ -1,5 +1,6 @@
 """What a point of a study is worth, draws and costs, counted by hand; and which points nothing beats, whichever way."""
 
+import math
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from planner import api, catalog
 from planner.base.errors import NoAnswer
+from planner.study import run
 from planner.study.answer import front
 from planner.study.program import optuna_samplers, optuna_storage, optuna_trials
 from planner.study.program.clusters import Clusters
@@ -235,6 +237,21 @@ def test_trials_go_where_there_is_more_for_a_dollar():
     assert notes[-1] == f"best {best:,.4g}"
     none = [t.values[0] for t in found.get_trials() if not t.user_attrs["outcome"]["objectives"]]
     assert none and max(none) < min(t.values[0] for t in done), "what trains nothing is worth least"
+
+
+@pytest.mark.parametrize("way", ["enumerated", "bounded", "trials"])
+def test_what_costs_nothing_has_no_performance_for_a_dollar(way):
+    """Prices that fall to nothing on the way down an axis, and prices of nothing everywhere."""
+    base = TINY[: TINY.index("[costs]")].replace('["cost"]', '["performance-per-dollar"]')
+    falling = study(base + '[costs]\n[costs.per]\n"accelerator.memory" = "$90,000 per GiB"\n')
+    found = run.design(known(), falling, run.How(way=way, explained=True))
+    assert all(math.isfinite(value) for point in found.best for value in point.objectives.values())
+    assert found.search.regret_at_most is None or math.isfinite(found.search.regret_at_most)
+    nothing = [each for each in found.trials if "costs nothing" in each.why]
+    assert (way == "bounded" or nothing) and not any(each.feasible for each in nothing)
+    free = study(base + '[costs]\naccelerator = "$0"\nnode = "$0"\n')
+    with pytest.raises(NoAnswer, match="costs nothing, so that it has no performance-per-dollar"):
+        run.design(known(), free, run.How(way=way))
 
 
 def test_sweeps_go_around_the_largest_where_more_is_better():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -173,7 +174,9 @@ def _regret(method: SearchMethod, best: float) -> float | None:
     """By what share the optimum may be better than the best: of what should be small, or large (negative here)."""
     if method.exact:
         return 0.0
-    return None if method.bound is None or not best else max(0.0, (best - method.bound) / abs(best))
+    if method.bound is None or not math.isfinite(method.bound) or not best:
+        return None
+    return max(0.0, (best - method.bound) / abs(best))
 
 
 def _leading(study: Study, feasible: Sequence[Trial], table: Any) -> list[Trial]:

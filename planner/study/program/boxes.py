@@ -118,6 +118,11 @@ def search(
     return found
 
 
+def corners(study: Study) -> list[Point]:
+    """The fastest point of each combination of the values on the other axes."""
+    return [box.high for box in _roots(study)]
+
+
 def _roots(study: Study) -> Iterator[PointBox]:
     """The largest boxes: one for each combination of the values on the other axes."""
     wide = set(axes(study))

@@ -144,6 +144,18 @@ class Clusters:
         )
         return hour.total * found.accelerators
 
+    def paid(self, of: Literal["cost", "performance-per-dollar"], values: Values) -> float:
+        """US dollars that an objective counts: of an hour, or the capital (of an hour too, where nodes are rented).
+
+        Raises:
+            WrongQuestion: no price is known, or the cluster costs nothing.
+        """
+        capital = self.capital(values) if of == "performance-per-dollar" else None
+        usd = self.hourly_usd(values) if capital is None else capital
+        if usd <= 0.0:
+            raise WrongQuestion(f"this cluster costs nothing, so that it has no {of}; raise the prices in [costs]")
+        return usd
+
     def request(self, workload: StudyWorkload, values: Values) -> Request:
         """The request that a workload makes on the cluster of a point (axis -> value, SI), with the catalog's price."""
         found, rent = self.cluster(values), self.study.costs.basis

@@ -176,6 +176,9 @@ class Evaluator:
                     measures[limit.of] = float(values[limit.of])
                 elif limit.of in _WITHOUT_PLAN:
                     measures[limit.of] = self.clusters.measured(limit.of, values)
+            for name in self._needed():
+                if name == "cost" or name == "performance-per-dollar":
+                    self.clusters.paid(name, values)
         except ClusterwrightError as error:
             return measures, {"cluster": 1.0}, str(error)
         return measures, self._violations(measures), ""
@@ -313,7 +316,7 @@ class Evaluator:
         if name == "performance-per-dollar":
             capital = self.clusters.capital(values)
             paid = self.clusters.hourly_usd(values) if capital is None else capital
-            return self._flops_per_token(job, candidate, values) * tokens / candidate.time / paid
+            return self._flops_per_token(job, candidate, values) * tokens / candidate.time / paid if paid else math.inf
         good = goodput_of(wanted, candidate.layout["nodes"]).fraction
         seconds = float(money.wall_time(candidate.time, 1.0, good)) / tokens
         if name == "energy":
