@@ -13,7 +13,7 @@ from planner import cost
 from planner.base.errors import WrongQuestion
 from planner.cost import risk
 from planner.performance import intervals
-from planner.question.reading import parse_risk
+from planner.question.flag_values import parse_risk
 from planner.question.search_problem import problem
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive

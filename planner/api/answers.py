@@ -14,6 +14,7 @@ from planner.catalog import Catalog, cluster_from_file, load
 from planner.models import families, workload
 from planner.planning import contingency
 from planner.question import pools
+from planner.question.flag_values import parse_risk
 from planner.question.reading import (
     Named,
     PlanOptions,
@@ -21,7 +22,6 @@ from planner.question.reading import (
     _inputs,
     _meant,
     listed,
-    parse_risk,
     pooled_request,
     request,
     several,

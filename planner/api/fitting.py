@@ -16,7 +16,8 @@ from planner.catalog import load
 from planner.models.workload import find_model
 from planner.planning import fit as fitting
 from planner.planning.fit import FittingTraining
-from planner.question.reading import PlanOptions, sequence_length
+from planner.question.flag_values import sequence_length
+from planner.question.reading import PlanOptions
 from planner.schema.workload import Model
 
 SEQUENCE, TOKENS = 4096, "10M"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from planner.api.entry import entry
 from planner.base import resources
 from planner.catalog import load
-from planner.question.reading import parse_risk
+from planner.question.flag_values import parse_risk
 from planner.schema.record import Report
 
 

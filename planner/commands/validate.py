@@ -60,7 +60,7 @@ def validate(
     from planner.calibration import run
     from planner.catalog import load
     from planner.commands.screen import render
-    from planner.question.reading import parse_risk
+    from planner.question.flag_values import parse_risk
     from planner.site import folder
 
     there = folder.named(site)

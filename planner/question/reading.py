@@ -11,9 +11,10 @@ from pathlib import Path
 from planner.base import units
 from planner.base.errors import WrongQuestion, nearest
 from planner.catalog import Catalog, cluster, cluster_from_file, load
-from planner.cost import risk
 from planner.models import workload
 from planner.question import market, pools
+from planner.question.flag_values import batches as batches_of
+from planner.question.flag_values import parse_risk, plain_price, positive, sequence_length, whole_numbers
 from planner.question.job_pools import Pools
 from planner.question.request import OBJECTIVES, Request
 from planner.schema.families import ConvolutionNetwork
@@ -33,13 +34,6 @@ DEFAULT_REGION = "us"
 
 
 PRICE_BASES = ("on-demand", "spot", "reserved-1y", "reserved-3y")
-
-
-_MOST_COUNTS = 16
-"""Counts or batches that a range is tried at."""
-
-
-_LEAST_RISK = 1e-6
 
 
 _MOST_PLANS = 1000
@@ -220,7 +214,7 @@ def request(
     known = known or load(asked.catalog, asked.site)
     base, counts = placed(known, named, asked)
     found = model if isinstance(model, Model) else workload.model(model)
-    batches = _batches(found, asked.batch)
+    batches = batches_of(found, asked.batch)
     asked_workload = _workload(found, batches[-1], asked)
     runtime, release = _runtime(known, asked.runtime, base.accelerator, asked_workload.method)
     price, sold_as = _price(known, base.node, asked)
@@ -239,8 +233,8 @@ def request(
         pins=_pins(asked),
         waived=_waived(asked.waive),
         objective=asked.objective,
-        deadline_s=_positive("--deadline", asked.deadline, "time"),
-        max_cost_usd=_positive("--max-cost", asked.max_cost, "money"),
+        deadline_s=positive("--deadline", asked.deadline, "time"),
+        max_cost_usd=positive("--max-cost", asked.max_cost, "money"),
         top=asked.top,
         fold=not asked.all,
         launchable=asked.launchable,
@@ -264,20 +258,6 @@ def _workload(model: Model, batch: int, asked: PlanOptions) -> Workload:
         figure, is_figure, reason = str(error).partition(" = ")
         flag = f"--{'seq' if figure == 'sequence' else figure} {reason}"
         raise WrongQuestion(flag if is_figure else figure) from None
-
-
-def sequence_length(text: int | str | None) -> int | None:
-    """Tokens of ``8192`` or ``"8k"``: as contexts are named, k is 1,024 and M 1,024 of these.
-
-    Raises:
-        WrongQuestion: no such number.
-    """
-    if text is None or isinstance(text, int):
-        return text
-    match = re.fullmatch(r"\s*(-?\d[\d,]{0,30})\s*([kKM]?)\s*", text)
-    if match is None:
-        raise WrongQuestion(f"--seq {text!r}: write 8192 or 8k")
-    return int(match[1].replace(",", "")) * {"": 1, "K": 1024, "M": 1024**2}[match[2].upper()]
 
 
 def pinned_request(
@@ -324,7 +304,7 @@ def placed(known: Catalog, named: Named | Sequence[Named], asked: PlanOptions) -
     known.node(node)
     if not colon:
         raise WrongQuestion(f"--cluster {text}: how many? Write {node}:16, or {node}:8..64 to try several counts")
-    counts = _range("--cluster", text, count)
+    counts = whole_numbers("--cluster", text, count)
     return cluster(known, node, counts[-1], asked.fabric, region), counts
 
 
@@ -338,36 +318,6 @@ def _placed(known: Catalog, found: Cluster, asked: PlanOptions) -> tuple[Cluster
     if region is not None and (found.region is None or asked.region is not None):
         found = replace(found, region=known.region(region))
     return found, (found.count,)
-
-
-def _range(flag: str, text: int | str, body: str, example: str = "16, or 8..64 to try several") -> tuple[int, ...]:
-    """``16`` or ``8..64``: the values to try, ascending."""
-    match = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", body.replace(",", ""))
-    if match is None or int(match[1]) < 1:
-        shown = repr(text) if " " in str(text) else text
-        raise WrongQuestion(f"{flag} {shown}: {body!r} is not a count; write {example}")
-    low = int(match[1])
-    high = int(match[2]) if match[2] else low
-    if high < low:
-        raise WrongQuestion(f"{flag} {text}: the range is empty; write {high}..{low}")
-    if high // low <= _MOST_COUNTS:
-        values = {*range(low, high + 1, low), high} if high > low else {low}
-    else:
-        values = {low * 2**i for i in range(64) if low * 2**i <= high} | {high}
-    return tuple(sorted(values))
-
-
-def _batches(model: Model, text: int | str | None) -> tuple[int, ...]:
-    """The model's own batch, the one asked for, those of a list, or doublings over a range."""
-    if text is None:
-        return (model.batch,)
-    written = "256 (sequences; tokens over the length of one), or 256..1024 or '256|768' to try several"
-    if "|" in str(text):
-        return tuple(sorted({v for part in str(text).split("|") for v in _range("--batch", text, part, written)}))
-    values = _range("--batch", text, str(text), written)
-    return tuple(
-        v for v in values if len(values) == 1 or v in (values[0], values[-1]) or (v // values[0]).bit_count() == 1
-    )
 
 
 def _runtime(known: Catalog, text: str | None, part: Accelerator, method: Method) -> tuple[Runtime, str]:
@@ -460,36 +410,6 @@ def _waived(names: Sequence[str]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _positive(flag: str, text: float | str | None, dimension: str) -> float | None:
-    if text is None:
-        return None
-    try:
-        value = units.parse(text, dimension) if isinstance(text, str) else units.parse(text, "count")
-    except units.UnitError as error:
-        raise WrongQuestion(f"{flag} {error}") from None
-    if value <= 0:
-        raise WrongQuestion(f"{flag} {text}: must be more than nothing")
-    return value
-
-
-def parse_risk(text: str | float) -> float:
-    """``5 %`` or ``0.05`` as a fraction.
-
-    Raises:
-        WrongQuestion: not a share, or one outside of what a risk can be.
-    """
-    allowed = f"more than 0 and at most {units.format_risk(risk.MOST)}, where the median prediction must just fit"
-    try:
-        value = units.parse(str(text), "share")
-    except units.UnitError as error:
-        raise WrongQuestion(f"--oom-risk {error}") from None
-    if not _LEAST_RISK <= value <= risk.MOST:
-        hint = f"; did you mean {text} %?" if 1.0 <= value <= 50.0 and "%" not in str(text) else ""
-        small = f" (from {units.format_risk(_LEAST_RISK)} on)" if 0.0 < value < _LEAST_RISK else ""
-        raise WrongQuestion(f"--oom-risk {text}: must be {allowed}{small}{hint}")
-    return value
-
-
 def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None, str]:
     """Per node-hour: the one given, a vendor's, or the market's (:func:`planner.question.market.hourly_price`)."""
     if asked.basis not in PRICE_BASES:
@@ -497,7 +417,7 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
     if asked.price is not None:
         if asked.vendor is not None:
             raise WrongQuestion(f"--price {asked.price} --vendor {asked.vendor}: two prices of one node; keep one")
-        each = _positive("--price", _plain(asked.price), "price per hour")
+        each = positive("--price", plain_price(asked.price), "price per hour")
         assert each is not None
         given = Price(basis="on-demand", usd=each * node.accelerators, date="", source="--price")
         return given, node.id
@@ -506,11 +426,6 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
         price, sold_as = market.of_vendor(asked.vendor, node, asked.basis, offers)
         return market.compared(price, offers), sold_as
     return market.hourly_price(known, node, asked.basis)
-
-
-def _plain(price: float | str) -> float | str:
-    """``"2"`` as the number that it is: US dollars per accelerator-hour."""
-    return float(price) if isinstance(price, str) and re.fullmatch(r"\s*-?\d+(\.\d+)?\s*", price) else price
 
 
 def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Sequence[Named]) -> dict[str, str]:
@@ -557,7 +472,7 @@ def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime
             "--region",
         ),
         (
-            asked.noise_scale is None and len(_batches(model, asked.batch)) > 1,
+            asked.noise_scale is None and len(batches_of(model, asked.batch)) > 1,
             "the batch of most tokens a second",
             "no noise scale is given: a token counts as much at every batch",
             "--noise-scale",

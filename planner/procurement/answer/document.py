@@ -1,4 +1,4 @@
-"""From a solution to the alternative that leaves the program: bill, cost by year, calendar, plans, constraints."""
+"""From a solution to the alternative that leaves the program: its calendar, plans, pools and constraints."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ from collections.abc import Mapping, Sequence
 
 from planner.catalog.ages import is_stale
 from planner.cost import money
-from planner.cost.ownership import resale, used
-from planner.procurement.answer.ranges import offers_of, price_range
+from planner.procurement.answer.bill import CAPITAL, billed, costs
+from planner.procurement.answer.ranges import offers_of
 from planner.procurement.answer.resting import rests_on
 from planner.procurement.answer.spot import spot_risk
 from planner.procurement.program.instance import ProcureInstance, limits
 from planner.procurement.program.schedule import dated, most_in_a_month
 from planner.procurement.program.sequence import EPS
 from planner.procurement.program.solution import ProgramSolution, ScheduledStretch
-from planner.procurement.question.portfolio import DAYS_PER_YEAR
 from planner.procurement.supply import prices
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.supply.power import node_power
 from planner.procurement.throughput.column import Place
 from planner.procurement.throughput.columns import Throughputs
-from planner.question.file_values import DAYS_PER_MONTH
 from planner.schema import procurement as schema
 from planner.schema.plan import Constraint
 
-CAPITAL = ("node", "network", "head node", "I/O node", "storage")
 NEAR = 0.02
 """A limit binds when less than this share of it is left."""
 UNITS = {"time": "d", "cost": "USD", "tokens-per-dollar": "tokens/USD", "carbon": "kg"}
@@ -37,8 +34,8 @@ def alternative(
     """Everything that is known of one answer."""
     instance, stretches = dated(instance, solution), solution.calendar
     used = solution.pools
-    bill = tuple(line for p in used for line in _lines(instance, solution, p, stretches))
-    cost = _cost(instance, solution, bill, stretches)
+    bill = tuple(line for p in used for line in billed(instance, solution, p, stretches))
+    cost = costs(instance, solution, bill, stretches)
     done = tuple(_job(instance, speeds, solution, j, stretches) for j in sorted(solution.run))
     pools = tuple(_pool(instance, solution, p, stretches) for p in used)
     tokens = sum(job.tokens_per_s * _worked(job) * money.DAY_S for job in done)
@@ -97,141 +94,6 @@ def what(instance: ProcureInstance, solution: ProgramSolution) -> str:
         start = f" from day {solution.starts[p]:.0f}" if p in solution.starts else ""
         parts.append(f"{verb} {times}{pool.cluster.count} {pool.node.id}{how}{spare}{jobs}{term}{start}")
     return ", ".join(parts)
-
-
-# ---- the bill --------------------------------------------------------------------------------------------------------
-
-
-def _lines(
-    instance: ProcureInstance, solution: ProgramSolution, p: int, stretches: Sequence[ScheduledStretch]
-) -> list[schema.Line]:
-    pool, copies = instance.pools[p], solution.hold.get(p, 0)
-    days = sum(s.end - s.start for s in stretches if s.pool == p)
-    lines = [
-        _line(pool, item.item, item.kind, item.count * copies, "", item.unit_price_usd, item.source, item.date)
-        for item in pool.items
-    ]
-    quote = pool.quote
-    if pool.hired and quote:
-        hours = days * 24 * pool.cluster.count
-        lines.append(_line(pool, pool.node.id, "rental", hours, "node-hours", quote.usd, quote.source, quote.date))
-    elif pool.way in prices.TERM_DAYS and quote:
-        hours = pool.held_days * 24 * pool.cluster.count * copies
-        lines.append(_line(pool, pool.node.id, "rental", hours, "node-hours", quote.usd, quote.source, quote.date))
-    elif pool.cluster.region and days:
-        region = pool.cluster.region
-        kwh = pool.kwh_per_day * days
-        lines.append(_line(pool, "electricity", "energy", kwh, "kWh", region.electricity, region.source, region.date))
-    months = pool.held_days / DAYS_PER_MONTH * copies
-    for kind, usd in pool.running.items():
-        if usd and kind != "rent":
-            lines.append(_line(pool, kind, kind, months, "months", usd, "the portfolio's [ownership]", ""))
-    return lines
-
-
-def _line(
-    pool: SupplyPool, item: str, kind: str, count: float, unit: str, price: float, source: str, date: str
-) -> schema.Line:
-    return schema.Line(
-        pool=pool.id,
-        item=item,
-        kind=kind,  # type: ignore[arg-type]
-        count=float(count),
-        unit=unit,
-        unit_price_usd=price,
-        usd=round(count * price, 2),
-        source=source,
-        date=date,
-    )
-
-
-def _cost(
-    instance: ProcureInstance,
-    solution: ProgramSolution,
-    bill: Sequence[schema.Line],
-    stretches: Sequence[ScheduledStretch],
-) -> schema.Cost:
-    cash = round(sum(line.usd for line in bill), 2)
-    capital = round(sum(line.usd for line in bill if line.kind in CAPITAL), 2)
-    charged = round(sum(instance.pools[p].fixed_charge * n for p, n in solution.hold.items()), 2)
-    total = round(cash - capital + charged, 2)
-    kinds = dict.fromkeys(line.kind for line in bill)
-    return schema.Cost(
-        total_usd=total,
-        cash_usd=cash,
-        capital_usd=capital,
-        charged_usd=charged,
-        used_usd=round(_used(instance, solution, stretches), 2),
-        resale_usd=round(_resale(instance, solution), 2),
-        by_kind={kind: round(sum(line.usd for line in bill if line.kind == kind), 2) for kind in kinds},
-        by_year=_years(instance, bill, stretches),
-        range=price_range({pool.id: pool for pool in instance.pools}, bill, total),
-    )
-
-
-def _used(instance: ProcureInstance, solution: ProgramSolution, stretches: Sequence[ScheduledStretch]) -> float:
-    """Capital over the life, for the days that machines work."""
-    days = {p: sum(s.end - s.start for s in stretches if s.pool == p) for p in solution.hold}
-    return sum(used(instance.pools[p].capital, n, instance.asked.ownership) for p, n in days.items())
-
-
-def _resale(instance: ProcureInstance, solution: ProgramSolution) -> float:
-    """What the nodes that are bought would fetch at the end of the horizon; networks and storage are worth nothing."""
-    found = 0.0
-    for p, copies in solution.hold.items():
-        pool = instance.pools[p]
-        nodes = sum(item.usd for item in pool.items if item.kind == "node") * copies
-        found += resale(nodes, (instance.asked.horizon_days - pool.start_day) / DAYS_PER_YEAR)
-    return found
-
-
-def _years(
-    instance: ProcureInstance, bill: Sequence[schema.Line], stretches: Sequence[ScheduledStretch]
-) -> tuple[schema.Year, ...]:
-    """Every line laid on the days on which it falls due; cents that rounding leaves go to the last year."""
-    pools = {pool.id: (p, pool) for p, pool in enumerate(instance.pools)}
-    count = max(
-        1,
-        math.ceil(max([instance.asked.horizon_days, *(_until(pools[x.pool][1]) for x in bill)]) / DAYS_PER_YEAR - 1e-9),
-    )
-    table = {name: [0.0] * count for name in ("capital", "rental", "running")}
-    for line in bill:
-        p, pool = pools[line.pool]
-        name = "capital" if line.kind in CAPITAL else "rental" if line.kind == "rental" else "running"
-        for year, usd in enumerate(_spread(line.usd, _shares(p, pool, line, stretches, count))):
-            table[name][year] += usd
-    return tuple(
-        schema.Year(
-            year=year + 1,
-            **{f"{name}_usd": round(table[name][year], 2) for name in table},
-            total_usd=round(sum(table[name][year] for name in table), 2),
-        )
-        for year in range(count)
-    )
-
-
-def _until(pool: SupplyPool) -> float:
-    return pool.start_day + pool.held_days
-
-
-def _shares(
-    p: int, pool: SupplyPool, line: schema.Line, stretches: Sequence[ScheduledStretch], count: int
-) -> list[float]:
-    """Shares of a line by year."""
-    if line.kind in CAPITAL:
-        spans = [(pool.start_day, pool.start_day + 1e-6)]
-    elif line.kind == "energy" or pool.hired:
-        spans = [(s.start, s.end) for s in stretches if s.pool == p]
-    else:
-        spans = [(pool.start_day, _until(pool))]
-    years = [(y * DAYS_PER_YEAR, (y + 1) * DAYS_PER_YEAR if y < count - 1 else math.inf) for y in range(count)]
-    days = [sum(max(0.0, min(b, end) - max(a, start)) for a, b in spans) for start, end in years]
-    return [day / (sum(days) or 1.0) for day in days]
-
-
-def _spread(usd: float, shares: Sequence[float]) -> list[float]:
-    parts = [round(usd * share, 2) for share in shares[:-1]]
-    return [*parts, round(usd - sum(parts), 2)]
 
 
 # ---- jobs, pools, limits ---------------------------------------------------------------------------------------------

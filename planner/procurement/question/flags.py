@@ -18,7 +18,8 @@ from planner.procurement.question.reading import portfolio
 from planner.procurement.supply.offers import USUAL, everything
 from planner.procurement.supply.pools import offers
 from planner.question.file_values import span
-from planner.question.reading import digest, sequence_length
+from planner.question.flag_values import sequence_length
+from planner.question.reading import digest
 from planner.question.typed_file import TypedFile, opened
 from planner.schema.procurement import OfferQuestion
 from planner.schema.workload import Model
