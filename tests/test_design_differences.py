@@ -14,7 +14,7 @@ from planner.study.answer import sensitivity
 from planner.study.answer.importance import importance
 from planner.study.program.evaluation import Evaluator
 from planner.study.question.study import Study
-from tests.test_design import TINY, known, study
+from tests.designing import TINY, known, study
 
 MIXTURE = (
     TINY.replace('["cost"]', '["step-time"]')
@@ -68,7 +68,7 @@ def test_importances_are_variances_of_means_over_the_other_axes(text: str) -> No
     asked = study(text)
     sizes = [len(axis.values) for axis in asked.axes]
     table = {point: value(asked, point) for point in itertools.product(*map(range, sizes))}
-    assert all(table.values())  # values with which something does not train are left out: see test_design.py
+    assert all(table.values())  # values with which something does not train are left out: see test_design_evaluation.py
     logs = {point: math.log(each) for point, each in table.items() if each}
     total = float(np.var([*logs.values()]))
     found = importance(Evaluator(known(), asked), 0)

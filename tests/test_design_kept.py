@@ -18,7 +18,7 @@ from planner.study import run as designing
 from planner.study.answer import document as answer
 from planner.study.program import optuna_samplers, optuna_storage, optuna_trials
 from planner.study.program.evaluation import Evaluator
-from tests.test_design import TINY, TWO, Tried, _limited, by_trials, run, study, whole, whole_with
+from tests.designing import TINY, TWO, Tried, _limited, by_trials, run, study, whole, whole_with
 
 known = cache(catalog.load)
 GONE = "4194304"

@@ -15,7 +15,7 @@ from planner.study import run
 from planner.study.answer import importance, sensitivity
 from planner.study.program.evaluation import Evaluator, PointOutcome
 from planner.study.question.study import Costs
-from tests.test_design import TINY, TWO, _limited, study, whole
+from tests.designing import TINY, TWO, _limited, study, whole
 
 known = cache(catalog.load)
 

@@ -17,7 +17,7 @@ from planner.study.answer import front
 from planner.study.program import optuna_samplers, optuna_storage, optuna_trials
 from planner.study.program.clusters import Clusters
 from planner.study.program.evaluation import Evaluator
-from tests.test_design import TINY, Tried, study, whole
+from tests.designing import TINY, Tried, study, whole
 
 known = cache(catalog.load)
 

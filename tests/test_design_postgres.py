@@ -18,7 +18,7 @@ import pytest
 from planner.base.errors import WrongQuestion
 from planner.study import run
 from planner.study.program import optuna_storage
-from tests.test_design import LONG, ROOT, TWO, by_trials, searched
+from tests.designing import LONG, ROOT, TWO, by_trials, searched
 
 psycopg2 = pytest.importorskip("psycopg2", reason="psycopg2 is installed by make test-real")
 __all__ = ["searched"]

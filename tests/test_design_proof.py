@@ -16,8 +16,8 @@ from planner.study.program import boxes
 from planner.study.program.evaluation import Evaluator
 from planner.study.question import reading
 from planner.study.question.study import LARGER_IS_BETTER, Study
-from tests.test_design import STUDIES as SHIPPED
-from tests.test_design import TINY, known, study
+from tests.designing import STUDIES as SHIPPED
+from tests.designing import TINY, known, study
 
 WIDE = TINY.replace('"24 GiB", "48 GiB", "80 GiB"', '"24 GiB", "40 GiB", "48 GiB", "64 GiB", "80 GiB"').replace(
     "points = 3", "points = 6"

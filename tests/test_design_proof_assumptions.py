@@ -8,7 +8,7 @@ import pytest
 from planner.study.program import boxes
 from planner.study.program.evaluation import Evaluator
 from planner.study.question.study import LARGER_IS_BETTER
-from tests.test_design import known, study
+from tests.designing import known, study
 
 AXES = {
     "accelerator.memory": ("GiB", [16, 24, 32, 48, 80]),

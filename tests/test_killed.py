@@ -18,7 +18,7 @@ from planner import catalog, document
 from planner.comm.tables import measuring
 from planner.study import run as designing
 from tests import fuzzing, training_logs
-from tests.test_design import TINY, TWO, study
+from tests.designing import TINY, TWO, study
 from tests.test_docs import generate
 from tests.test_whole_or_not import at_events, killed_at
 

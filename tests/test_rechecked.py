@@ -15,8 +15,8 @@ from planner.schema.plan import PlanSet
 from planner.study import run as designing
 from planner.verify import Inconsistent
 from tests.asking import ask
+from tests.designing import TINY, TWO, study
 from tests.plans import plans
-from tests.test_design import TINY, TWO, study
 
 KNOWN = catalog.load()
 ASKED: dict[str, dict[str, Any]] = {

@@ -1,0 +1,134 @@
+"""Axes of a study and its file: figures of the catalog, and everything that is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from planner.base.errors import WrongQuestion
+from planner.catalog.files import FileProblem, read_document
+from planner.study.question import axes as figures
+from planner.study.question import reading
+from tests.designing import STUDIES, TINY, known, parsed, study
+
+
+def wrong(text: str) -> str:
+    with pytest.raises(WrongQuestion) as caught:
+        reading.study(parsed(text), known())
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("accelerator.memory", "bytes"),
+        ("accelerator.memory_bandwidth", "bandwidth"),
+        ("accelerator.peak.bf16", "compute"),
+        ("node.scaleup_bandwidth", "bandwidth"),
+        ("node.accelerators", "count"),
+        ("fabric.nic_bandwidth", "bandwidth"),
+        ("fabric.oversubscription", "number"),
+        ("cluster.count", "count"),
+        ("node", "name"),
+    ],
+)
+def test_axes_are_the_catalogs_own_figures(path, kind):
+    assert figures.paths()[figures.known(path)] == kind
+
+
+def test_a_figure_is_changed_where_plans_read_it():
+    base = study().base
+    plain = figures.built(known(), base, {})
+    for path, kind in figures.paths().items():
+        before = figures.current(plain, path)
+        if kind in ("bytes", "bandwidth", "compute", "power", "time", "number") and before is not None:
+            value = float(before) * 0.875 if path.endswith("power") else float(before) * 1.0625
+            assert figures.current(figures.built(known(), base, {path: value}), path) == value, path
+
+
+def test_a_larger_pod_keeps_nics_watts_and_dollars_per_accelerator():
+    base = replace(study().base, count=None, accelerators=64)
+    small, large = (figures.built(known(), base, {"node.accelerators": n}) for n in (8, 16))
+    assert large.accelerators == small.accelerators == 64
+    assert large.node.nics == 2 * small.node.nics
+    assert large.node.max_power == 2 * small.node.max_power
+    assert [p.usd for p in large.node.prices] == [2 * p.usd for p in small.node.prices]
+
+
+def test_equal_peaks_stay_equal():
+    changed = figures.built(known(), study().base, {"accelerator.peak.bf16": 5e14})
+    assert changed.accelerator.peak["fp16"] == changed.accelerator.peak["bf16"] == 5e14
+    assert changed.accelerator.peak["fp8"] == known().accelerators[changed.accelerator.id].peak["fp8"]
+
+
+def test_axes_without_quotes_and_ranges():
+    text = TINY.replace('"accelerator.memory" = [', "accelerator.memory_bandwidth = [").replace("GiB", "TB/s", 3)
+    read = reading.study(parsed(text.replace("[costs.per]", "[costs.per]")), known())
+    axis = next(a for a in read.axes if a.path == "accelerator.memory_bandwidth")
+    assert axis.values == (24e12, 48e12, 80e12)
+    peak = next(a for a in read.axes if a.path == "accelerator.peak.bf16")
+    assert peak.values == pytest.approx((2.5e14, 5e14, 1e15))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('"accelerator.memory" =', '"accelerator.memroy" =', "did you mean accelerator.memory"),
+        ('"accelerator.memory" = [', '"memory" = [', "accelerator.memory"),
+        ('to = "1000 TFLOP/s"', 'to = "250 TFLOP/s"', "the range is empty"),
+        ('["24 GiB", "48 GiB", "80 GiB"]', "[]", "the axis is empty"),
+        ('"24 GiB"', "24", "has no unit"),
+        ('"24 GiB"', '"24 GB/s"', "unknown unit"),
+        ('"24 GiB"', '"48 GiB"', "appears twice"),
+        ("points = 3", "points = 100000", "from 1 to 1,001"),
+        ("points = 3, log = true", 'step = "2 PFLOP/s"', "one value is no axis"),
+        ("points = 3", 'points = 3, step = "1 TFLOP/s"', "not both"),
+        ("count = 1", "count = 1\naccelerators = 8", "either count (nodes) or accelerators"),
+        ('node = "dgx-h100"', 'node = "dgx-h10"', "dgx-h100"),
+        ('model = "llama3-8b"', 'model = "llama3-8"', "llama3-8b"),
+        ('objectives = ["cost"]', 'objectives = ["price"]', "choose step-time"),
+        ('objectives = ["cost"]', 'objectives = ["cots"]', "did you mean cost"),
+        ('"$50 per GiB"', '"$50"', "per GiB"),
+        ('"$50 per GiB"', '"50 W per GiB"', "unknown unit"),
+        ("trials = 20", "trials = 0", "from 1"),
+        ("trials = 20", "trails = 20", "did you mean trials"),
+        ('basis = "purchase"', 'basis = "spot"', "a price of the catalog"),
+        ("[costs]", '[[constraints]]\nof = "capital"\nat_most = "$1k"\n[costs]', "no point keeps it"),
+        ("[costs]", '[[constraints]]\nof = "captial"\nat_most = "$1k"\n[costs]', "a measure"),
+        ("[costs]", '[[constraints]]\nof = "power"\nat_most = "1 kW"\nat_least = "2 kW"\n[costs]', "2.00 kW and at"),
+        (
+            "[costs]",
+            '[[constraints]]\nof = "cost"\nat_most = 1\n[[constraints]]\nof = "cost"\nat_least = 2\n[costs]',
+            "contradiction",
+        ),
+        ("[costs]", '[[constraints]]\nof = "node.accelerators"\nat_least = 9\n[costs]', "no value of the axis"),
+        ("[costs]", '[[constraints]]\nof = "power"\n[costs]', "limits nothing"),
+        ("[costs]", '[[constraints]]\nof = "fabric.nic_bandwidth"\nat_most = "1 GB/s"\n[costs]', "no axis"),
+        ('pins = ["recompute', 'pins = ["recompote', "did you mean recompute"),
+        ("batch = 64", "weight = -1", "above 0"),
+        ("batch = 64", 'mtp_layers = "1"', "a whole number"),
+    ],
+)  # fmt: skip
+def test_wrong_studies_are_told_with_line_and_key(old, new, says):
+    assert old in TINY
+    told = wrong(TINY.replace(old, new, 1))
+    assert says in told
+    assert told.startswith("study.toml:")
+
+
+def test_every_problem_is_told_at_once():
+    told = wrong(TINY.replace('"24 GiB"', "24").replace('"cost"', '"price"').replace("llama3-8b", "llama9"))
+    assert len(told.splitlines()) == 3
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_shipped_studies_can_be_read(path):
+    problems: list[FileProblem] = []
+    assert read_document(path, problems) is not None
+    found = reading.read(path, known())
+    assert found.size > 1 and found.name == path.stem
+
+
+def test_a_missing_file_and_a_folder(tmp_path):
+    for path in (tmp_path / "none.toml", tmp_path):
+        with pytest.raises(WrongQuestion):
+            reading.read(path, known())
