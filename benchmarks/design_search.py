@@ -1,28 +1,26 @@
-"""How well and how fast designs are searched, on five studies whose optimum is proven first.
+"""How well and how fast designs are searched, on five studies whose optimum is proven first, and on those that ship.
 
 Regret: how much worse the best feasible point after so many trials is than the best of all points, in per cent.
 Nested: Optuna proposes an outer point and its best plan is searched exactly; flat: Optuna proposes outer point and plan
-together, as one space. CMA-ES needs `pip install cmaes`, GP torch; they are left out where those are missing. Then
-trials per CPU-second on Transformer-1T as shipped, and what a second worker brings.
+together, as one space. CMA-ES needs `pip install cmaes`, GP torch; they are left out where those are missing. `--write`
+keeps the figures in benchmarks/data, from which docs/design-studies.md is made (`make docs`).
 
-    python benchmarks/design_search.py [--json] [--tiny]
+    python benchmarks/design_search.py [--json] [--tiny] [--write]
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import random
-import resource
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -34,19 +32,23 @@ from planner.catalog.files import TomlDocument
 from planner.question.search_problem import problem
 from planner.search import costing
 from planner.study import run
-from planner.study.answer import document as answer
-from planner.study.answer import front
-from planner.study.program import boxes, optuna_samplers, optuna_storage, optuna_trials
+from planner.study.program import boxes, optuna_samplers, optuna_trials
 from planner.study.program.evaluation import Evaluator
 from planner.study.question import reading
 from planner.study.question.study import Point, Study
 
 ROOT = Path(__file__).resolve().parent.parent
-SEEDS, TRIALS = 10, 150
-"""Seeds from 0 on, and as many fresh ones after them that no setting was ever chosen with."""
-WITHOUT_PLAN = ("capital", "power", "accelerators")
-WARM = 30
-"""Trials before those whose speed is measured."""
+DATA = ROOT / "benchmarks" / "data" / "design_search.json"
+SEEDS, TRIALS, FIRST = 10, 80, 10
+"""Seeds from the tenth on: no setting was ever chosen with those."""
+GP_SEEDS = 2
+"""A Gaussian process takes some tenths of a CPU second a trial."""
+SHIPPED = ("transformer-1t", "small-node", "rent-or-wait")
+DRAWS = 100
+"""Most random draws for each point that may be tried."""
+MARK = 5
+"""Of so many trials a curve has a point."""
+ROUNDING = 1e-9
 PLANS = ["micro=1|2", "cp=1", "vpp=1", "zero=1", "offload=none", "sequence_parallel=on", "tp_overlap=off",
          "dp_overlap=on", "rank_order=tp-cp-ep-dp-pp", "recompute=none|selective|full"]  # fmt: skip
 """What the studies' plans may be: a space small enough that flat search has a chance, and that enumeration is short."""
@@ -183,68 +185,69 @@ class Table:
 
 # ---- ways to search --------------------------------------------------------------------------------------------------
 
+Curve = list[float]
+"""Regret after each trial; infinite while no feasible point is found."""
 
-def regret(table: Table, seed: int, wanted: int, make: Callable[[int], Any] | None) -> float:
-    """Of the best feasible point that a sampler finds on the table; each trial's plan is the exact best."""
+
+def ours(table: Table, wanted: int, seed: int) -> Curve:
+    """Nested TPE as `design --trials` runs it: limits known beforehand, nothing tried twice, sweeps."""
     known = optuna_samplers.KnownPoints(table.allowed, table.evaluator.plan_key)
-    return sampled(table, wanted, optuna_samplers.sampler(table.study, seed, known, make))
+    return sampled(table, wanted, optuna_samplers.sampler(table.study, seed, known))
 
 
-def sampled(table: Table, wanted: int, sampler: Any) -> float:
-    """Of the best feasible point that a sampler of Optuna's finds: it is told what limits are exceeded."""
+def sampled(table: Table, wanted: int, sampler: Any) -> Curve:
+    """Of the best feasible point that a sampler of Optuna's finds: it is told by how much limits are exceeded."""
     import optuna
 
     found = optuna.create_study(sampler=sampler)
-    spread, best = optuna_samplers.distributions(table.study), np.inf
+    spread, values = optuna_samplers.distributions(table.study), []
     for _ in range(wanted):
         trial = found.ask(spread)
         value, violations = table.outcome(optuna_samplers.point(table.study, trial.params))
-        for name, exceeded in violations.items():
-            trial.set_constraint(name, exceeded)
+        trial.set_constraint("limits", max([0.0, *violations.values()]))  # of all trials alike, as GP asks
         found.tell(trial, value)
-        best = min(best, value)
-    return best / table.best - 1.0
+        values.append(value)
+    return _curve(table, values)
 
 
-def peers(table: Table, wanted: int) -> dict[str, Callable[[int], float]]:
-    """Optuna's own samplers as they are, by name: those whose packages are installed."""
-    from optuna import samplers
-
-    made: dict[str, tuple[str, Callable[[int], Any]]] = {
-        "nested TPE, Optuna's own": ("optuna", lambda seed: samplers.TPESampler(seed=seed, multivariate=True)),
-        "nested CMA-ES": ("cmaes", lambda seed: samplers.CmaEsSampler(seed=seed)),
-        "nested GP": ("torch", lambda seed: samplers.GPSampler(seed=seed)),
-    }
-    return {
-        name: partial(_of_seed, table, wanted, make)
-        for name, (package, make) in made.items()
-        if importlib.util.find_spec(package)
-    }
+def _curve(table: Table, values: Sequence[float]) -> Curve:
+    return [float(best) / table.best - 1.0 for best in np.minimum.accumulate(values)]
 
 
-def _of_seed(table: Table, wanted: int, make: Callable[[int], Any], seed: int) -> float:
-    return sampled(table, wanted, make(optuna_samplers.seeded(seed, 0)))
+class Way(NamedTuple):
+    """A way to search: what it needs installed, on how many seeds it is tried."""
+
+    search: Callable[[Table, int, int], Curve]
+    package: str = "optuna"
+    seeds: int = SEEDS
 
 
-def random_regret(table: Table, seed: int, wanted: int) -> float:
-    """Of points at random that keep the limits known without a plan, none twice: what that knowledge alone brings."""
-    rng, before, best = random.Random(optuna_samplers.seeded(seed, 0)), set(), np.inf
+def _peer(make: Callable[[int], Any]) -> Callable[[Table, int, int], Curve]:
+    return lambda table, wanted, seed: sampled(table, wanted, make(optuna_samplers.seeded(seed, 0)))
+
+
+def _random(table: Table, wanted: int, seed: int) -> Curve:
+    """Points at random that keep the limits known without a plan, none twice: what that knowledge alone brings."""
+    rng, before, values = random.Random(optuna_samplers.seeded(seed, 0)), set(), []
     known = optuna_samplers.KnownPoints(table.allowed, table.evaluator.plan_key)
-    while len(before) < wanted:
+    for _ in range(DRAWS * wanted):
+        if len(before) == wanted:
+            break
         point = table.study.point(rng.randrange(table.study.size))
         if known.fresh(point, before):
             before.add(known.plan_key(point))
-            best = min(best, table.outcome(point)[0])
-    return best / table.best - 1.0
+            values.append(table.outcome(point)[0])
+    return _curve(table, values)
 
 
-def flat_regret(table: Table, seed: int, wanted: int) -> float:
+def flat(table: Table, wanted: int, seed: int) -> Curve:
     """Of TPE over outer point and plan together: one candidate is costed in a trial."""
     import optuna
     from optuna.distributions import CategoricalDistribution, IntDistribution
     from optuna.samplers import TPESampler
 
-    asked, best = table.study, np.inf
+    asked = table.study
+    values = []
     found = optuna.create_study(sampler=TPESampler(seed=optuna_samplers.seeded(seed, 0)))
     spread = optuna_samplers.distributions(asked)
     for n in range(len(asked.workloads)):
@@ -257,9 +260,8 @@ def flat_regret(table: Table, seed: int, wanted: int) -> float:
         value, broken = _pinned(table, point, trial.params)
         trial.set_constraint("legal and within limits", broken)
         found.tell(trial, value)
-        if broken <= 0:
-            best = min(best, value)
-    return best / table.best - 1.0
+        values.append(value if broken <= 0 else np.inf)
+    return _curve(table, values)
 
 
 def _pinned(table: Table, point: Point, params: Mapping[str, Any]) -> tuple[float, float]:
@@ -302,48 +304,47 @@ def _pinned(table: Table, point: Point, params: Mapping[str, Any]) -> tuple[floa
     return total, 0.0
 
 
-def _random(number: int, seed: int) -> Any:
-    from optuna.samplers import RandomSampler
+def ways() -> dict[str, Way]:
+    """By name, those whose packages are installed: ours first, then Optuna's samplers as they are."""
+    from optuna import samplers
 
-    return RandomSampler(seed=optuna_samplers.seeded(seed, number))
-
-
-def _nsga(number: int, seed: int) -> Any:
-    from optuna.samplers import NSGAIISampler
-
-    return NSGAIISampler(population_size=20, seed=optuna_samplers.seeded(seed, number))
+    found = {
+        "nested TPE, ours": Way(ours),
+        "nested TPE": Way(_peer(lambda seed: samplers.TPESampler(seed=seed, multivariate=True))),
+        "nested GP": Way(_peer(lambda seed: samplers.GPSampler(seed=seed)), "torch", GP_SEEDS),
+        "nested CMA-ES": Way(_peer(lambda seed: samplers.CmaEsSampler(seed=seed)), "cmaes"),
+        "nested NSGA-II": Way(_peer(lambda seed: samplers.NSGAIISampler(population_size=20, seed=seed))),
+        "random, limits known": Way(_random),
+        "flat TPE": Way(flat),
+    }
+    return {name: way for name, way in found.items() if importlib.util.find_spec(way.package)}
 
 
 def compared(asked: Study, seeds: int, wanted: int) -> list[dict[str, Any]]:
-    """One row for each way to search a study."""
+    """One row for each way to search a study, the proof's first."""
     table = Table(asked)
-    ways: dict[str, Callable[[int], float]] = {
-        "nested TPE": lambda seed: regret(table, seed, wanted, None),
-        "nested NSGA-II": lambda seed: regret(table, seed, wanted, lambda n: _nsga(n, seed)),
-        "nested random, limits known": lambda seed: random_regret(table, seed, wanted),
-        "nested random": lambda seed: regret(table, seed, wanted, lambda n: _random(n, seed)),
-        "flat TPE": lambda seed: flat_regret(table, seed, wanted),
-        **peers(table, wanted),
-    }
     rows = [_proven(table)]
-    for way, search in ways.items():
+    for name, way in ways().items():
         started = time.process_time()
-        found, fresh = (sorted(100 * search(first + seed) for seed in range(seeds)) for first in (0, seeds))
-        rows.append(
-            {
-                "study": asked.name,
-                "points": asked.size,
-                "way": way,
-                "trials": wanted,
-                "seeds": seeds,
-                "median_regret_percent": _percent(statistics.median(found)),
-                "p90_regret_percent": _percent(_p90(found)),
-                "median_fresh_percent": _percent(statistics.median(fresh)),
-                "p90_fresh_percent": _percent(_p90(fresh)),
-                "search_cpu_s": round((time.process_time() - started) / seeds / 2, 2),
-            }
-        )
+        curves = [way.search(table, wanted, FIRST + seed) for seed in range(min(seeds, way.seeds))]
+        spent = (time.process_time() - started) / len(curves)
+        rows.append({"study": asked.name, "points": asked.size, "way": name, **_row(curves), "cpu_s": round(spent, 2)})
+        print(f"{asked.name}: {name}, {spent:.1f} CPU s a seed", file=sys.stderr, flush=True)
     return rows
+
+
+def _row(curves: Sequence[Curve]) -> dict[str, Any]:
+    """What a way's curves say: regret in per cent, None where no feasible point was found."""
+    ends = sorted(curve[-1] for curve in curves)
+    marks = [*range(MARK, len(curves[0]) + 1, MARK)]
+    return {
+        "trials": len(curves[0]),
+        "seeds": len(curves),
+        "found": sum(end <= ROUNDING for end in ends),
+        "median": _percent(statistics.median(ends)),
+        "p90": _percent(ends[-(-9 * len(ends) // 10) - 1]),
+        "curve": [_percent(statistics.median(curve[mark - 1] for curve in curves)) for mark in marks],
+    }
 
 
 def _proven(table: Table) -> dict[str, Any]:
@@ -351,101 +352,56 @@ def _proven(table: Table) -> dict[str, Any]:
     return {
         "study": table.study.name,
         "points": table.study.size,
-        "way": "bounds",
+        "way": "proof",
         "trials": table.proof.evaluated,
-        "median_regret_percent": 0.0,
-        "p90_regret_percent": 0.0,
-        "search_cpu_s": round(table.cpu_s, 2),
+        "seeds": 0,
+        "found": 0,
+        "median": 0.0,
+        "p90": 0.0,
+        "curve": [],
+        "cpu_s": round(table.cpu_s, 2),
     }
-
-
-def _p90(ordered: Sequence[float]) -> float:
-    return ordered[-(-9 * len(ordered) // 10) - 1]
 
 
 def _percent(regret: float) -> float | None:
-    """None where no feasible point was found."""
-    return round(regret, 3) if np.isfinite(regret) else None
+    return round(100 * max(regret, 0.0), 3) if np.isfinite(regret) else None
 
 
-# ---- speed -----------------------------------------------------------------------------------------------------------
+# ---- as shipped ------------------------------------------------------------------------------------------------------
 
 
-def speed(wanted: int, warm: int) -> dict[str, Any]:
-    """Trials per CPU-second on Transformer-1T as shipped, with its journal on disk, after a warm-up."""
-    known = catalogs.load()
-    asked = reading.read(ROOT / "examples" / "studies" / "transformer-1t.toml", known)
-    optuna_trials.quiet()
-    with tempfile.TemporaryDirectory() as folder:
-        place = str(Path(folder) / "a.journal")
-        evaluator = Evaluator(known, asked)
-        found = optuna_storage.opened(optuna_storage.storage(place), asked, {}, 0, place, resume=False)
-        marks: list[tuple[float, int]] = []
-
-        def note(n: int, text: str) -> None:
-            marks.append((time.process_time(), evaluator.searches))
-
-        optuna_trials.run(found, evaluator, warm + wanted, 0, note, lambda: True)
-    cpu = marks[-1][0] - marks[warm - 1][0]
+def shipped(name: str) -> dict[str, Any]:
+    """A study that ships: how its optimum is proven, in which no seed has a say."""
+    asked = reading.read(ROOT / "examples" / "studies" / f"{name}.toml", catalogs.load())
+    found = run.design(catalogs.load(), asked, run.How(explained=False))
+    search = found.search
+    evaluated = search.evaluated or len(found.trials)
     return {
-        "study": asked.name,
-        "trials": wanted,
-        "searches": marks[-1][1] - marks[warm - 1][1],
-        "trials_per_cpu_s": round(wanted / cpu, 2),
-    }
-
-
-def workers(wanted: int) -> dict[str, Any]:
-    """What a second worker brings: trials per second on the clock, and the front's hypervolume."""
-    known = catalogs.load()
-    asked = reading.read(ROOT / "examples" / "studies" / "transformer-1t.toml", known)
-    asked = replace(asked, name="two objectives", objectives=("step-time", "cost"), constraints=())
-    rates, fronts = [], []
-    load = os.getloadavg()[0]
-    for count in (1, 2):
-        with tempfile.TemporaryDirectory() as folder:
-            place = str(Path(folder) / "a.journal")
-            how = run.How(trials=wanted, workers=count, storage=place, explained=False)
-            before = _cpu()
-            evaluator = Evaluator(known, asked)
-            found, _ = run._searched(known, evaluator, wanted, how, None)
-            done = sorted(
-                t.datetime_complete for t in optuna_storage.storage(place).get_all_trials(0) if t.datetime_complete
-            )
-            # Without the time that processes take to begin: from a tenth of the trials on.
-            first = len(done) // 10
-            rates.append(((len(done) - 1 - first) / (done[-1] - done[first]).total_seconds(), _cpu() - before))
-            fronts.append(answer.costs(asked.objectives, [each for each in found if each.feasible]))
-    everything = np.concatenate(fronts)
-    volumes = [front.share(costs[front.undominated(costs)], everything) for costs in fronts]
-    return {
-        "trials": wanted,
-        "load_before": round(load, 1),
-        "trials_per_s": [round(rate, 2) for rate, _ in rates],
-        "cpu_s": [round(cpu, 1) for _, cpu in rates],
-        "speedup": round(rates[1][0] / rates[0][0], 2),
-        "hypervolume": [round(volume, 4) for volume in volumes],
-    }
-
-
-def _cpu() -> float:
-    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in both)
+        "study": name, "points": asked.size, "method": search.method, "exact": search.exact, "evaluated": evaluated,
+        "enumeration_cpu_s": round(Evaluator(catalogs.load(), asked).seconds() * asked.size, 1),
+        "cpu_s": round(found.meta["cpu_s"], 2),
+    }  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures and prints what was found."""
-    options = measure.arguments(__doc__, argv)
+    parser = measure.parser(__doc__)
+    parser.add_argument("--write", action="store_true", help="keep the figures that docs/design-studies.md is made of")
+    options = parser.parse_args(argv)
     optuna_trials.quiet()
-    seeds, wanted = (2, 12) if options.tiny else (SEEDS, TRIALS)
-    rows = [row for given in STUDIES for row in compared(study(given, options.tiny), seeds, wanted)]
-    document = {
-        "regret": rows,
-        "speed": speed(*((6, 2) if options.tiny else (100, WARM))),
-        "workers": workers(8 if options.tiny else 150),
-        "machine": measure.machine(),
-    }
-    measure.show(document, rows, options.json)
+    seeds, wanted = (2, 10) if options.tiny else (SEEDS, TRIALS)
+    document: dict[str, Any] = {"machine": measure.machine() | {"load": round(os.getloadavg()[0], 1)}, "mark": MARK}
+    document |= {"shipped": [shipped(name) for name in SHIPPED[2 * options.tiny :]], "compared": []}
+    for given in STUDIES:
+        document["compared"] += compared(study(given, options.tiny), seeds, wanted)
+        _kept(document, options.write)
+    measure.show(document, document["compared"], options.json)
+
+
+def _kept(document: Mapping[str, Any], write: bool) -> None:
+    """A run that is stopped keeps what it measured."""
+    if write:
+        DATA.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

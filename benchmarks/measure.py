@@ -52,12 +52,17 @@ def peak_bytes(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+def parser(purpose: str | None) -> argparse.ArgumentParser:
+    """The options of every benchmark; some add their own."""
+    found = argparse.ArgumentParser(description=purpose)
+    found.add_argument("--json", action="store_true", help="print a JSON document instead of a table")
+    found.add_argument("--tiny", action="store_true", help="the same at a size that only shows that it runs")
+    return found
+
+
 def arguments(purpose: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
-    """The options of every benchmark."""
-    parser = argparse.ArgumentParser(description=purpose)
-    parser.add_argument("--json", action="store_true", help="print a JSON document instead of a table")
-    parser.add_argument("--tiny", action="store_true", help="the same at a size that only shows that it runs")
-    return parser.parse_args(argv)
+    """What was asked for."""
+    return parser(purpose).parse_args(argv)
 
 
 def show(document: Mapping[str, Any], rows: Sequence[Mapping[str, object]], as_json: bool) -> None:

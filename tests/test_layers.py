@@ -62,7 +62,7 @@ ONLY_IN = {
     },
 }
 """Library -> the packages that may import it at all."""
-NEVER_AT_THE_TOP = {"pandas", "optuna", "pulp", "highspy", "rich", "jsonschema", "torch", "mpi4py"}
+NEVER_AT_THE_TOP = {"pandas", "optuna", "pulp", "highspy", "rich", "jsonschema", "torch", "mpi4py", "distributed"}
 """Libraries too slow to import before they are needed."""
 LIGHT = {"base", "commands", ""}
 """Packages that ``--help`` loads; they import no library but click at module top."""

@@ -112,6 +112,7 @@ def design(
     trials: int | None = None,
     time: float | str = "2 min",
     workers: int = 1,
+    engine: str | None = None,
     storage: str | Path | None = None,
     resume: bool = False,
     seed: int = 0,
@@ -127,7 +128,8 @@ def design(
         study: A file (``docs/design-studies.md``).
         trials: In all, where trials are to search it; unless said, the optimum is proven where the time allows.
         time: That a proof may take, about, in CPU seconds or as ``"2 min"``.
-        workers: Processes; several share a `storage`.
+        workers: Processes; of trials they share a `storage`.
+        engine: A Dask cluster that evaluates every point, as ``"dask://HOST:PORT"``.
         storage: Journal of the trials, or a database's URL; memory unless said.
         resume: Whether to continue with the trials in the storage.
         seed: Of the trials.
@@ -157,7 +159,8 @@ def design(
     if merge:
         return merging.merge(known, asked, [Path(part).expanduser() for part in merge], explained=not quick)
     how = run.How(
-        trials=trials, time_s=run.seconds(time), workers=workers, storage=None if storage is None else str(storage),
+        trials=trials, time_s=run.seconds(time), workers=workers, engine=engine,
+        storage=None if storage is None else str(storage),
         resume=resume, seed=seed, shard=shard, explained=not quick,
     )  # fmt: skip
     return run.design(known, asked, how, progress)

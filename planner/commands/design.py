@@ -32,6 +32,11 @@ FILE = click.Path(path_type=Path)
     "--workers", type=click.IntRange(1, 256), default=1, show_default=True, metavar="K", help="Number of processes."
 )
 @click.option(
+    "--engine",
+    metavar="dask://HOST:PORT",
+    help="Evaluate every point on a Dask cluster (needs the extra clusterwright[dask]).",
+)
+@click.option(
     "--storage",
     metavar="FILE|URL",
     help="Journal of the trials (default: NAME.journal here), or a database: postgresql://USER@HOST/NAME.",
@@ -57,6 +62,7 @@ def design(
     trials: int | None,
     time: str,
     workers: int,
+    engine: str | None,
     storage: str | None,
     resume: bool,
     seed: int,
@@ -77,6 +83,7 @@ def design(
       clusterwright design examples/studies/transformer-1t.toml
       clusterwright design study.toml --trials 1000 --workers 4 --storage study.journal
       clusterwright design study.toml --resume --storage study.journal
+      clusterwright design study.toml --engine dask://10.0.0.1:8786 --storage points.journal
       clusterwright design study.toml --shard 3/16 -o shard-3.json
       clusterwright design merge study.toml shard-*.json
     """  # noqa: D301 - click reads the control character itself
@@ -99,8 +106,8 @@ def design(
     asked = reading.read(study, known)
     part = None if shard is None else _shard(shard)
     how = run.How(
-        trials=trials, time_s=run.seconds(time), workers=workers, storage=storage, resume=resume, seed=seed,
-        shard=part, explained=not quick,
+        trials=trials, time_s=run.seconds(time), workers=workers, engine=engine, storage=storage, resume=resume,
+        seed=seed, shard=part, explained=not quick,
     )  # fmt: skip
     way = run.way(Evaluator(known, asked), how)
     whole = way != "trials"
@@ -110,8 +117,6 @@ def design(
             f"--resume: all {asked.size:,} points are evaluated at once, and nothing was kept; leave it out, "
             "or name a journal: --storage FILE"
         )
-    if whole and workers > 1:
-        render.error(f"--workers {workers}: points are evaluated side by side by one process; --shard I/N shares them")
     how = replace(how, storage=place, way=way)
     try:
         found = run.design(known, asked, how, None if as_json else render.progress)

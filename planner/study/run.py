@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from planner import document
-from planner.base import units
+from planner.base import processes, units
 from planner.base.errors import WrongQuestion
-from planner.base.processes import without_main
 from planner.base.secrets import shown
 from planner.catalog import Catalog
 from planner.schema.study import StudyResult, Trial
@@ -51,6 +53,9 @@ class How:
     time_s: float = TIME_S
     """What a proof may take: it is counted in layouts, so that the same study is searched alike on every machine."""
     workers: int = 1
+    """Processes of this machine that evaluate points, or make trials on one storage."""
+    engine: str | None = None
+    """A cluster whose processes evaluate every point: ``dask://HOST:PORT``."""
     storage: str | None = None
     """A journal file or the URL of a database; None: memory, for one worker."""
     resume: bool = False
@@ -81,14 +86,15 @@ def seconds(text: float | str) -> float:
 def way(evaluator: Evaluator, how: How) -> Way:
     """How a study is searched: every point evaluated, whole boxes of points bounded away, or trials."""
     study = evaluator.study
-    if how.shard is not None or study.size <= (how.trials or 0):
+    if how.shard is not None or how.engine is not None or study.size <= (how.trials or 0):
         return "enumerated"
-    affordable = how.trials is None and evaluator.seconds() * study.size <= how.time_s
+    affordable = how.trials is None and evaluator.seconds() * study.size <= how.time_s * how.workers
     if study.size <= SMALL and (affordable or how.trials is not None):
         return "enumerated"
-    if how.trials is not None or how.workers > 1 or how.resume or how.storage is not None:
+    shared = how.workers > 1 and how.storage is None and affordable
+    if how.trials is not None or how.resume or how.storage is not None or (how.workers > 1 and not shared):
         return "trials"
-    if boxes.able(study):
+    if boxes.able(study) and not shared:
         return "bounded"
     return "enumerated" if affordable else "trials"
 
@@ -101,6 +107,7 @@ def design(catalog: Catalog, study: Study, how: How, progress: Progress | None =
         NoAnswer: no point trains every workload within the constraints.
     """
     started, cpu = time.perf_counter(), time.process_time()
+    _carried(study, how)
     evaluator = Evaluator(catalog, study)
     wanted = how.trials or study.trials
     chosen = how.way or way(evaluator, how)
@@ -117,6 +124,25 @@ def design(catalog: Catalog, study: Study, how: How, progress: Progress | None =
     meta |= {"wall_s": round(time.perf_counter() - started, 3), "cpu_s": round(time.process_time() - cpu, 3)}
     result.meta.update(meta)
     return result
+
+
+def _carried(study: Study, how: How) -> None:
+    """Holds a study to what a cluster's workers can evaluate: points, of models that they find.
+
+    Raises:
+        WrongQuestion: trials are asked for, or a model is a file that is named from this folder.
+    """
+    if how.engine is None:
+        return
+    if how.trials is not None and how.trials < study.size:
+        raise WrongQuestion(
+            f"--trials {how.trials}: --engine evaluates every point; leave out one of them "
+            "(trials are shared by --workers, or by a database as --storage)"
+        )
+    for job in study.workloads:
+        path = Path(job.model)
+        if path.suffix in (".toml", ".json") and not path.is_absolute():
+            raise WrongQuestion(f"{job.model}: --engine needs its whole path, on a file system that all workers share")
 
 
 # ---- boxes of points -------------------------------------------------------------------------------------------------
@@ -183,6 +209,22 @@ def _affordable(evaluator: Evaluator, how: How) -> int:
 # ---- every point -----------------------------------------------------------------------------------------------------
 
 
+class Chunk(NamedTuple):
+    """Points that are evaluated side by side, wherever that is."""
+
+    key: str
+    """Of the run: what a process evaluated before, it knows."""
+    catalog: Catalog
+    study: Study
+    numbers: tuple[int, ...]
+
+
+Stored = dict[int, dict[str, Any]]
+"""What points are worth, by their numbers, as journals keep it."""
+_HELD = threading.local()
+"""The evaluator of a process that only evaluates, and the key of its run."""
+
+
 def _enumerated(evaluator: Evaluator, how: How, progress: Progress | None) -> tuple[list[Trial], answer.SearchMethod]:
     study = evaluator.study
     part, parts = how.shard or (1, 1)
@@ -190,25 +232,56 @@ def _enumerated(evaluator: Evaluator, how: How, progress: Progress | None) -> tu
     if len(numbers) > LARGEST_SHARE:
         least = -(-study.size // LARGEST_SHARE)
         raise WrongQuestion(f"--shard {part}/{parts}: {len(numbers):,} points are too many; at least {least:,} shards")
-    found: list[Trial] = []
     journal = None if how.storage is None else Ledger(how.storage, _asked(study), resume=how.resume)
+    known: Stored = {} if journal is None else {n: journal.kept[n] for n in numbers if n in journal.kept}
+    found = {n: _trial(study, n, kept) for n, kept in known.items()}
     with progress("design", len(numbers)) if progress else nullcontext() as advance:
-        for start in range(0, len(numbers), CHUNK):
-            some = numbers[start : start + CHUNK]
-            known = {} if journal is None else {n: journal.kept[n] for n in some if n in journal.kept}
-            missing = [number for number in some if number not in known]
-            outcomes = evaluator.many([study.point(number) for number in missing])
-            fresh = {number: optuna_trials.stored(outcome) for number, outcome in zip(missing, outcomes, strict=True)}
-            if journal is not None and fresh:
+        if advance and found:
+            advance(len(found), _so_far(study, list(found.values())))
+        for fresh in _chunks(evaluator, [n for n in numbers if n not in known], how):
+            if journal is not None:
                 journal.add(fresh)
-            known |= fresh
-            found += [answer.trial(study, n, study.values(study.point(n)), known[n]) for n in some]
+            found |= {n: _trial(study, n, kept) for n, kept in fresh.items()}
             if advance:
-                advance(len(some), _so_far(study, found))
+                advance(len(fresh), _so_far(study, list(found.values())))
     shards = (part,) if how.shard else ()
-    return found, answer.SearchMethod(
+    return [found[n] for n in sorted(found)], answer.SearchMethod(
         name="enumerated", exact=parts == 1, seed=how.seed, shards=shards, of_shards=parts if how.shard else 0
     )
+
+
+def _trial(study: Study, number: int, kept: dict[str, Any]) -> Trial:
+    return answer.trial(study, number, study.values(study.point(number)), kept)
+
+
+def _chunks(evaluator: Evaluator, numbers: Sequence[int], how: How) -> Iterator[Stored]:
+    """What points are worth, chunk by chunk, as they are done: here, by processes beside, or by a cluster's."""
+    chunks = [numbers[start : start + CHUNK] for start in range(0, len(numbers), CHUNK)]
+    if how.engine is None and (how.workers == 1 or len(chunks) < 2):
+        yield from (_stored(evaluator, some) for some in chunks)
+        return
+    key = uuid.uuid4().hex
+    tasks = [Chunk(key, evaluator.catalog, evaluator.study, tuple(some)) for some in chunks]
+    yield from (fresh for _, fresh in processes.spread(evaluated, tasks, how.workers, how.engine))
+
+
+def evaluated(chunk: Chunk) -> Stored:
+    """What a chunk's points are worth, in the process that it is called in.
+
+    Raises:
+        WrongQuestion: the catalog is another one there.
+    """
+    if getattr(_HELD, "key", None) != chunk.key:
+        theirs = {f"catalog {origin}": digest for origin, digest in chunk.catalog.versions().items()}
+        if not theirs.items() <= chunk.study.inputs.items():
+            raise WrongQuestion("--engine: its workers have another catalog, or other data in it, than this process")
+        _HELD.key, _HELD.evaluator = chunk.key, Evaluator(chunk.catalog, chunk.study)
+    return _stored(_HELD.evaluator, chunk.numbers)
+
+
+def _stored(evaluator: Evaluator, numbers: Sequence[int]) -> Stored:
+    outcomes = evaluator.many([evaluator.study.point(number) for number in numbers])
+    return {number: optuna_trials.stored(outcome) for number, outcome in zip(numbers, outcomes, strict=True)}
 
 
 def _asked(study: Study) -> dict[str, Any]:
@@ -276,7 +349,7 @@ def _side_by_side(catalog: Catalog, study: Study, found: optuna.Study, wanted: i
     given = (catalog, study, how.storage, wanted, how.seed)
     workers = [fresh.Process(target=_work, args=given, daemon=True) for _ in range(how.workers)]
     try:
-        with without_main():
+        with processes.without_main():
             for worker in workers:
                 worker.start()
         seen = optuna_trials.counted(found)
