@@ -5,7 +5,8 @@
 
 A job is one model, batch, cluster and framework of one source with at least five measured plans. A policy runs one plan
 after another; its regret after k runs is how much slower the best plan run is than the best of the job. The nearest
-plan that was measured stands for what Optuna proposes.
+plan that was measured stands for what Optuna proposes. Plans that ran out of memory are there to be chosen, too: such
+a run is spent, and counts as the slowest plan that ran.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +35,7 @@ from planner.calibration.runs import reading
 from planner.calibration.runs.run import Run
 from planner.cost.figures import Array
 from planner.performance.efficiency import Efficiencies
-from planner.planning.shortlist import TIED
+from planner.planning.shortlist import MANY_NODES, TIED
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"
@@ -43,8 +45,6 @@ TABLE = re.compile(r"(<!-- regret -->\n).*?(<!-- end of regret -->\n)", re.DOTAL
 FEWEST = 5
 """Plans of a job: of fewer, three runs are most of them."""
 AFTER = (1, 2, 3, 5)
-SWEPT = 16
-"""Nodes from which on one source has tried plans that nobody would run, up to 18 times slower than the best."""
 SEEDS = 5
 """Of policies that draw."""
 AXES = ("tp", "pp", "vpp", "cp", "ep", "micro", "zero", "recompute", "precision")
@@ -59,7 +59,13 @@ class Job:
     using: Efficiencies
     """Of fits that saw nothing of the lab."""
     order: NDArray[np.intp]
-    """Plans by predicted time, those predicted to fit first."""
+    """Plans by predicted time, those predicted to fit (at a risk of 50 %) first."""
+
+    @property
+    def taken(self) -> Array:
+        """Seconds of a step of each plan; of one that ran out of memory those of the slowest."""
+        measured = self.frame.measured
+        return np.where(np.isfinite(measured), measured, np.nanmax(measured))
 
 
 Policy = Callable[[Job, int], Iterator[int]]
@@ -73,14 +79,20 @@ def jobs(file: Path = RUNS) -> Iterator[Job]:
     calibration = fitting.calibrate(frame, Efficiencies.of(priors))
     groups: dict[Hashable, dict[Hashable, Run]] = {}
     for run in frame.runs:
-        if run.measured is not None:
-            groups.setdefault((lab(run), *same_job(run)), {}).setdefault(plan_of(run), run)
-    large = {key: list(plans.values()) for key, plans in groups.items() if len(plans) >= FEWEST}
+        if run.measured is not None or run.out_of_memory:
+            plans = groups.setdefault((lab(run), *same_job(run)), {})
+            if plan_of(run) not in plans or plans[plan_of(run)].measured is None:
+                plans[plan_of(run)] = run
+    large = {key: list(plans.values()) for key, plans in groups.items() if _ran(plans.values()) >= FEWEST}
     for name in sorted({lab(runs[0]) for runs in large.values()}):
         using = _without(calibration, name)
         for runs in (each for each in large.values() if lab(each[0]) == name):
             alone = Frame(priors, runs)
             yield Job(_kind(runs[0]), alone, using, _order(alone, using))
+
+
+def _ran(runs: Iterable[Run]) -> int:
+    return sum(run.measured is not None for run in runs)
 
 
 def _without(calibration: fitting.Calibration, name: str) -> Efficiencies:
@@ -97,9 +109,7 @@ def _kind(run: Run) -> str:
     assert run.cluster is not None
     if run.cluster.count == 1:
         return "one node"
-    if run.runtime == "nanotron" and run.cluster.count >= SWEPT:
-        return f"{SWEPT} nodes and more, a sweep of nanotron"
-    return "several nodes"
+    return f"{MANY_NODES} nodes and more" if run.cluster.count >= MANY_NODES else f"2 to {MANY_NODES - 1} nodes"
 
 
 def _order(frame: Frame, using: Efficiencies) -> NDArray[np.intp]:
@@ -132,7 +142,8 @@ def shortlisted(job: Job, seed: int) -> Iterator[int]:
 
 def _family(run: Run) -> Hashable:
     cut = run.variants[0].layout
-    return (*(cut.get(axis, 1) for axis in ("tp", "pp", "cp", "ep", "etp")), cut.get("vpp", 1) > 1)
+    degrees = (cut.get(axis, 1) for axis in ("tp", "pp", "cp", "ep", "etp"))
+    return (*degrees, cut.get("vpp", 1) > 1, run.variants[0].options.sharding.zero)
 
 
 def _kinds(run: Run) -> int:
@@ -156,7 +167,8 @@ def tree(job: Job, seed: int, warm: bool = False) -> Iterator[int]:
     space = {axis: optuna.distributions.CategoricalDistribution(found) for axis, found in choices.items()}
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
     if warm:
-        times = job.frame.predict(job.using).time
+        found = job.frame.predict(job.using)
+        times = np.where(found.fits, found.time, np.max(found.time))
         study.add_trials(
             [
                 optuna.trial.create_trial(params=dict(each), distributions=space, value=float(time))
@@ -168,7 +180,7 @@ def tree(job: Job, seed: int, warm: bool = False) -> Iterator[int]:
         trial = study.ask(space)
         nearest = min(left, key=lambda i: sum(values[i][axis] != trial.params[axis] for axis in AXES))
         left.remove(nearest)
-        study.tell(trial, float(job.frame.measured[nearest]))
+        study.tell(trial, float(job.taken[nearest]))
         yield nearest
 
 
@@ -199,19 +211,19 @@ POLICIES: dict[str, tuple[Policy, int]] = {
 
 def regrets(job: Job, policy: Policy, seeds: int) -> Array:
     """Mean regret after each of :data:`AFTER` runs."""
-    best = float(job.frame.measured.min())
+    best = float(job.taken.min())
     found = []
     for seed in range(seeds):
         order = [index for index, _ in zip(policy(job, seed), range(max(AFTER)), strict=False)]
-        found.append([float(job.frame.measured[order[:k]].min()) / best - 1.0 for k in AFTER])
+        found.append([float(job.taken[order[:k]].min()) / best - 1.0 for k in AFTER])
     return np.mean(np.array(found), axis=0)
 
 
 def errors(job: Job) -> list[float]:
     """Mean error on the plans that are not run, before any run and after each of :data:`AFTER` of the ranking."""
-    found = []
+    found, order = [], job.order[np.isfinite(job.frame.measured[job.order])]
     for k in (0, *AFTER):
-        run, rest = job.order[:k], job.order[k:]
+        run, rest = order[:k], order[k:]
         using = site.adapted(job.frame, job.using, run).efficiencies if k else job.using
         time = job.frame.predict(using).time[rest]
         found.append(float(np.mean(np.abs(time / job.frame.measured[rest] - 1.0))) if len(rest) else np.nan)
@@ -219,41 +231,59 @@ def errors(job: Job) -> list[float]:
 
 
 def report(found: Sequence[Job]) -> dict[str, object]:
-    """All figures, by kind of job."""
+    """All figures, by kind of job; and of the shortlist over all jobs on several nodes, with and without the worst."""
     kinds = {}
-    for kind in sorted({job.kind for job in found}):
+    for kind in sorted({job.kind for job in found}, key=_first_number):
         own = [job for job in found if job.kind == kind]
         kinds[kind] = {
             "jobs": len(own),
             "plans": sum(len(job.frame.runs) for job in own),
             "regret": {
-                name: dict(zip(map(str, AFTER), _mean([regrets(job, policy, seeds) for job in own]), strict=True))
+                name: _after(_mean([regrets(job, policy, seeds) for job in own]))
                 for name, (policy, seeds) in POLICIES.items()
             },
             "error": dict(zip(map(str, (0, *AFTER)), _mean([errors(job) for job in own]), strict=True)),
         }
-    return {"kind": "learning", "schema_version": 1, "after": list(AFTER), "kinds": kinds}
+    document = {"kind": "learning", "schema_version": 1, "after": list(AFTER), "kinds": kinds}
+    return document | {"several": _several([job for job in found if job.kind != "one node"])}
+
+
+def _first_number(kind: str) -> int:
+    return int(kind.replace("one", "1").split()[0])
+
+
+def _several(found: Sequence[Job]) -> dict[str, object]:
+    """The shortlist over all of some jobs, and without the one that it does worst on after three runs."""
+    each = sorted((regrets(job, shortlisted, 1) for job in found), key=lambda regret: float(regret[AFTER.index(3)]))
+    return {"jobs": len(each), "regret": _after(_mean(each)), "without_worst": _after(_mean(each[:-1]))}
+
+
+def _after(values: Sequence[float]) -> dict[str, float]:
+    return dict(zip(map(str, AFTER), values, strict=True))
 
 
 def _mean(rows: Sequence[Sequence[float] | Array]) -> list[float]:
     return [round(float(value), 4) for value in np.nanmean(np.array(rows), axis=0)]
 
 
-def table(document: dict[str, object]) -> str:
+def table(document: Mapping[str, Any]) -> str:
     """The figures as a table of Markdown."""
     lines = [
         f"| | runs | {' | '.join(f'after {k}' for k in AFTER)} |",
         f"|---|---|{'---|' * len(AFTER)}",
     ]
-    kinds: dict[str, dict[str, dict[str, dict[str, float]]]] = document["kinds"]  # type: ignore[assignment]
-    for kind, found in kinds.items():
-        for name, regret in found["regret"].items():
-            cells = " | ".join(f"{100 * regret[str(k)]:.1f} %" for k in AFTER)
-            lines.append(f"| {name} | {found['jobs']} jobs on {kind} | {cells} |")
-        cells = " | ".join(f"{100 * found['error'][str(k)]:.1f} %" for k in AFTER)
+    for kind, found in document["kinds"].items():
+        lines += [_line(name, f"{found['jobs']} jobs on {kind}", each) for name, each in found["regret"].items()]
         before = f"{100 * found['error']['0']:.1f} %"
-        lines.append(f"| error on plans not run yet, {before} before | the same | {cells} |")
+        lines.append(_line(f"error on plans not run yet, {before} before", "the same", found["error"]))
+    several = document["several"]
+    lines.append(_line("our shortlist", f"all {several['jobs']} jobs on several nodes", several["regret"]))
+    lines.append(_line("our shortlist", "the same without its worst job", several["without_worst"]))
     return "\n".join(lines) + "\n"
+
+
+def _line(name: str, runs: str, shares: Mapping[str, float]) -> str:
+    return f"| {name} | {runs} | {' | '.join(f'{100 * shares[str(k)]:.1f} %' for k in AFTER)} |"
 
 
 def page() -> str:

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import clusterwright as cw
@@ -83,6 +85,12 @@ def test_near_what_was_measured_comes_first_among_ties() -> None:
         )
 
 
+def test_another_zero_stage_is_no_twin() -> None:
+    plan = ranked()[0]
+    other = replace(plan, parallelism=replace(plan.parallelism, zero_stage=3 - plan.parallelism.zero_stage))
+    assert sorted(shortlist.pick([plan, other, plan], options(3))) == [0, 1]
+
+
 def test_what_was_run_or_cannot_be_started_is_left_out() -> None:
     run = replace(ranked()[0], measured=MeasuredSection(**RUN))
     plans = (run, *ranked()[1:])
@@ -94,7 +102,7 @@ def test_what_was_run_or_cannot_be_started_is_left_out() -> None:
 def test_a_shortlist_says_what_it_is() -> None:
     about = listed().shortlist
     assert about is not None and about.target == "megatron+slurm"
-    assert about.regret == {str(k): share for k, share in shortlist.REGRET[True].items() if k <= 4}
+    assert about.regret == {str(k): share for k, share in shortlist.REGRET[2].items() if k <= 4}
     assert json.loads(listed().to_json())["shortlist"]["tied"] == shortlist.TIED
 
 
@@ -235,16 +243,35 @@ def test_what_no_benchmark_is_written_for(target: str, message: str) -> None:
 
 def test_figures_of_the_page_and_of_reports_are_the_benchmarks() -> None:
     figures = json.loads(learning.FIGURES.read_text())["kinds"]
-    for several, kind in ((False, "one node"), (True, "several nodes")):
-        kept = {str(k): share for k, share in shortlist.REGRET[several].items()}
-        assert figures[kind]["regret"]["our shortlist"] == kept
+    assert len(figures) == len(shortlist.REGRET)
+    for kind, shares in zip(figures.values(), shortlist.REGRET.values(), strict=True):
+        assert kind["regret"]["our shortlist"] == {str(k): share for k, share in shares.items()}
     assert learning.page() == learning.PAGE.read_text(encoding="utf-8")
 
 
 def test_three_runs_find_a_fast_plan_of_published_jobs() -> None:
-    figures = json.loads(learning.FIGURES.read_text())["kinds"]
-    assert figures["one node"]["regret"]["our shortlist"]["3"] <= 0.04
-    assert figures["several nodes"]["regret"]["our shortlist"]["3"] <= 0.02
+    document = json.loads(learning.FIGURES.read_text())
+    assert document["kinds"]["one node"]["regret"]["our shortlist"]["3"] <= 0.04
+    assert document["several"]["without_worst"]["3"] <= 0.02
+    for kind in document["kinds"].values():
+        other = kind["regret"]["TPE, given our predictions"]
+        assert all(share <= other[k] for k, share in kind["regret"]["our shortlist"].items() if k in ("2", "3"))
+
+
+@pytest.mark.parametrize(("nodes", "kind"), [(1, 1), (2, 2), (15, 2), (16, shortlist.MANY_NODES), (64, 16)])
+def test_what_a_list_is_worth_is_that_of_as_many_nodes(nodes: int, kind: int) -> None:
+    plan = listed().plans[0]
+    pools = tuple(replace(pool, count=nodes) for pool in plan.cluster.pools)
+    found = shortlist.regret([replace(plan, cluster=replace(plan.cluster, pools=pools))] * 3)
+    assert found == {str(k): share for k, share in shortlist.REGRET[kind].items() if k <= 3}
+
+
+def test_a_run_that_ends_without_memory_counts_as_the_slowest() -> None:
+    measured = job().frame.measured
+    ended = replace(job(), frame=copy(job().frame))
+    ended.frame.measured = np.where(measured == measured.min(), np.nan, measured)
+    assert ended.taken.max() == np.nanmax(ended.frame.measured) and np.isfinite(ended.taken).all()
+    assert (ended.taken[measured == measured.min()] == measured.max()).all()
 
 
 @cache
