@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.answered_once import FOLDER
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A folder for answers that workers share; they inherit its name."""
+    if not hasattr(config, "workerinput"):
+        os.environ[FOLDER] = tempfile.mkdtemp(prefix="answers")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Nothing of it is left."""
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(FOLDER), ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,10 @@
 """Plans as the program makes them, each made once a session: what tests of later rooms start from."""
 
-from functools import cache
 from typing import Any
 
 from planner import api
 from planner.schema.plan import PlanSet
+from tests.answered_once import answered_once
 
 QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "dense": (
@@ -43,7 +43,7 @@ QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
 """Name -> model, cluster, and what else is asked."""
 
 
-@cache
+@answered_once
 def plans(name: str) -> PlanSet:
     """The answer to one of the questions."""
     model, cluster, asked = QUESTIONS[name]

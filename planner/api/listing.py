@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from planner.api.entry import entry
-from planner.catalog import load
+from planner.catalog import Catalog, load
 from planner.launchers import EXPORTERS
 from planner.launchers.target import Exporter
 from planner.models import workload
@@ -15,6 +15,8 @@ from planner.models.parameters import parameters
 from planner.schema.hardware import Accelerator, Fabric, Node, Price, Region, Runtime
 from planner.schema.record import Parts
 from planner.schema.workload import Model
+
+T = TypeVar("T")
 
 
 @entry
@@ -27,8 +29,7 @@ def list_accelerators(*, catalog: str | Path | None = None) -> Parts[Accelerator
     >>> float(list_accelerators().to_frame().set_index("id").loc["H100-SXM5-80GB", "memory_bytes"]) / 2**30
     80.0
     """
-    found = load(None if catalog is None else Path(catalog)).accelerators.values()
-    return Parts(found, [_accelerator(each) for each in found])
+    return _listed(_loaded(catalog).accelerators, _accelerator)
 
 
 @entry
@@ -41,8 +42,7 @@ def list_nodes(*, catalog: str | Path | None = None) -> Parts[Node]:
     >>> [node.id for node in list_nodes() if node.accelerator == "H100-SXM5-80GB" and node.kind == "server"]
     ['dgx-h100', 'hgx-h100']
     """
-    found = load(None if catalog is None else Path(catalog)).nodes.values()
-    return Parts(found, [_node(each) for each in found])
+    return _listed(_loaded(catalog).nodes, _node)
 
 
 @entry
@@ -55,9 +55,7 @@ def list_fabrics(*, catalog: str | Path | None = None) -> Parts[Fabric]:
     >>> any(fabric.id == "infiniband-ndr" for fabric in list_fabrics())
     True
     """
-    found = load(None if catalog is None else Path(catalog)).fabrics.values()
-    fields = {"nic_bandwidth": "nic_bytes_per_s", "latency": "latency_s"}
-    return Parts(found, [_scalars(each, fields) for each in found])
+    return _listed(_loaded(catalog).fabrics, _scalars)
 
 
 @entry
@@ -70,9 +68,7 @@ def list_regions(*, catalog: str | Path | None = None) -> Parts[Region]:
     >>> any(region.id == "us" for region in list_regions())
     True
     """
-    found = load(None if catalog is None else Path(catalog)).regions.values()
-    fields = {"electricity": "electricity_usd_per_kwh", "carbon": "carbon_gco2e_per_kwh"}
-    return Parts(found, [_scalars(each, fields) for each in found])
+    return _listed(_loaded(catalog).regions, _scalars)
 
 
 @entry
@@ -85,8 +81,7 @@ def list_runtimes(*, catalog: str | Path | None = None) -> Parts[Runtime]:
     >>> any(runtime.id == "megatron-core" for runtime in list_runtimes())
     True
     """
-    found = load(None if catalog is None else Path(catalog)).runtimes.values()
-    return Parts(found, [{"id": x.id, "name": x.name, "newest_release": x.releases[-1]} for x in found])
+    return _listed(_loaded(catalog).runtimes, lambda x: {"id": x.id, "name": x.name, "newest_release": x.releases[-1]})
 
 
 @entry
@@ -99,9 +94,8 @@ def list_targets() -> Parts[Exporter]:
     >>> any(target.name == "megatron" for target in list_targets())
     True
     """
-    found = EXPORTERS.values()
     names = ("name", "role", "version", "level", "title")
-    return Parts(found, [{name: getattr(each, name) for name in names} for each in found])
+    return _listed(EXPORTERS, lambda each: {name: getattr(each, name) for name in names})
 
 
 @entry
@@ -114,8 +108,16 @@ def list_models(*, folder: str | Path | None = None) -> Parts[Model]:
     >>> "llama3-8b" in [model.id for model in list_models()]
     True
     """
-    found = workload.library(None if folder is None else Path(folder)).values()
-    return Parts(found, [_model(each) for each in found])
+    return _listed(workload.library(None if folder is None else Path(folder)), _model)
+
+
+def _loaded(catalog: str | Path | None) -> Catalog:
+    return load(None if catalog is None else Path(catalog))
+
+
+def _listed(found: Mapping[str, T], row: Callable[[T], dict[str, Any]]) -> Parts[T]:
+    """Entries by id as records, and what of each stands in a row."""
+    return Parts(found.values(), list(map(row, found.values())))
 
 
 def _accelerator(each: Accelerator) -> dict[str, Any]:
@@ -163,10 +165,19 @@ def _model(each: Model) -> dict[str, Any]:
     }
 
 
-def _scalars(each: Fabric | Region, units: Mapping[str, str]) -> dict[str, Any]:
+UNITS = {
+    "nic_bandwidth": "nic_bytes_per_s",
+    "latency": "latency_s",
+    "electricity": "electricity_usd_per_kwh",
+    "carbon": "carbon_gco2e_per_kwh",
+}
+"""Field of an entry -> its column."""
+
+
+def _scalars(each: Fabric | Region) -> dict[str, Any]:
     """The numbers and words of an entry, those with a unit under a name that says it."""
     plain = {name: value for name, value in vars(each).items() if isinstance(value, str | int | float)}
-    return {units.get(name, name): value for name, value in plain.items() if name not in ("source", "date", "notes")}
+    return {UNITS.get(name, name): value for name, value in plain.items() if name not in ("source", "date", "notes")}
 
 
 def _usd(prices: Iterable[Price], basis: str) -> float | None:
