@@ -131,6 +131,8 @@ def test_every_command_that_a_message_names_has_its_python() -> None:
     [
         ("--seq 8k: no", "seq='8k': no"),
         ("--seq 4096: no", "seq=4096: no"),
+        ("a batch of 17; try --batch 18. Or --seq 8k.", "a batch of 17; try batch=18. Or seq='8k'."),
+        ("it is in --catalog own/a.b.", "it is in catalog='own/a.b'."),
         ("at --oom-risk 5 % or more", "at oom_risk=5 % or more"),
         ("another --basis, or (--price '$2/h' each)", "another basis, or (price='$2/h' each)"),
         ("--precision and --pin precision=bf16 say the same", "precision and pin='precision=bf16' say the same"),

@@ -69,6 +69,18 @@ def test_models_outside_the_folder_are_never_read(model: str, tmp_path: Path, mo
             ask()
 
 
+def test_names_in_measured_runs_are_no_files(tmp_path: Path) -> None:
+    """A row names entries of the library and the catalog: one that is a path is a run that nothing is said of."""
+    model, header = "models/llama.toml", "id,source,model,family,accelerator,num_accelerators,seq_len,global_batch_seqs"
+    (tmp_path / "models").mkdir()
+    (tmp_path / model).write_text("SECRET", encoding="utf-8")
+    row = "decoder,{},8,8192,64,1.0"
+    lines = [f"a,x,{model},{row.format('H100-SXM5-80GB')}", f"b,x,llama3-8b,{row.format(model)}"]
+    (tmp_path / "runs.csv").write_text("\n".join([f"{header},step_time_s", *lines, ""]), encoding="utf-8")
+    found = AgentTools(tmp_path).validate("runs.csv")
+    assert (found["overall"]["n"], found["overall"]["covered"]) == (2, 0)
+
+
 def test_checkpoints_of_the_hub_are_models(tmp_path: Path) -> None:
     assert AgentTools(tmp_path)._named("meta-llama/Meta-Llama-3-8B") == "meta-llama/Meta-Llama-3-8B"
 

@@ -232,7 +232,7 @@ def test_import_replaces_only_when_told(capsys: Captured, config: Path, tmp_path
     [
         (["--id", "my model"], "'my model' is no id"),
         (["-o", "a.json"], "the file's name must end in .toml"),
-        (["-o", "/nowhere/at/all/a.toml"], "cannot be written: No such file or directory"),
+        (["-o", "/nowhere/at/all/a.toml"], "cannot be written: there is no folder /nowhere/at/all; make it first"),
     ],
 )
 def test_import_refuses(capsys: Captured, config: Path, arguments: list[str], message: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -328,3 +329,9 @@ def test_a_missing_library_is_a_plain_message(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(WrongQuestion, match="vl-convert-python"):
         library.__wrapped__()
+
+
+def test_nodes_that_are_rented_for_several_jobs_are_not_multiplied() -> None:
+    rented = SimpleNamespace(way="spot", count=1, copies=16, spares=0)
+    bought = SimpleNamespace(way="buy", count=4, copies=2, spares=1)
+    assert (offers._nodes(rented), offers._nodes(bought)) == ("1 for 16 jobs", "8 + 1 spare")  # type: ignore[arg-type]

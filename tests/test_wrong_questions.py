@@ -399,7 +399,9 @@ def test_a_plan_that_is_no_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 def test_output_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
     Path("folder").mkdir()
-    assert "missing/plan.json: cannot be written: No such file" in refused(capsys, f"{PLAN} -o missing/plan.json")
+    assert "missing/plan.json: cannot be written: there is no folder missing" in refused(
+        capsys, f"{PLAN} -o missing/plan.json"
+    )
     assert "folder: cannot be written" in refused(capsys, f"{PLAN} -o folder")
     assert "cannot be written: names no file" in refused(capsys, f"{PLAN} -o .")
     assert not list(Path.cwd().glob(".*"))

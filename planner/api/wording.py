@@ -8,8 +8,8 @@ from collections.abc import Container, Iterator
 _FLAG = re.compile(
     r"clusterwright (?P<command>[a-z][^;)`\n]*)|"
     r"--(?P<name>[a-z]+(?:-[a-z]+)*)"
-    r"(?:[ =](?P<value>'[^']*'|\d[\d.,]* %|(?:[^\s;,()]|,(?=\S))*[^\s;,():](?=:\s|[;,)]|:?$)"
-    r"|(?=\S*[A-Z0-9$=./@])[^\s;,()]+))?",
+    r"(?:[ =](?P<value>'[^']*'|\d[\d.,]* %|(?:[^\s;,()]|,(?=\S))*[^\s;,():.](?=:\s|[;,)]|[:.]?$)"
+    r"|(?=\S*(?:[A-Z0-9$=/@]|\.\S))[^\s;,()]*[^\s;,().]))?",
     re.MULTILINE,
 )
 """A command to type, or a flag with what looks like its value: quoted, before punctuation, or no plain word."""
@@ -39,6 +39,8 @@ def in_keywords(message: str, switches: Container[str] = ()) -> str:
     "cluster='dgx-h100': how many? Write dgx-h100:16"
     >>> in_keywords("--accelerators A100:8 takes what is usual")
     "accelerators='A100:8' takes what is usual"
+    >>> in_keywords("try --batch 18. Or so; or another --seq 8k.")
+    "try batch=18. Or so; or another seq='8k'."
     >>> in_keywords("give one (--price '$2.10/h' per accelerator) or another --basis, or ask for less (--seq 4096)")
     "give one (price='$2.10/h' per accelerator) or another basis, or ask for less (seq=4096)"
     >>> in_keywords("choose another (-o DIR), or --force to replace it", {"force"})

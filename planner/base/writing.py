@@ -52,6 +52,8 @@ def may_write(path: Path | None, *, replace: bool) -> None:
         raise WrongQuestion(f"{path}: cannot be written: Is a directory")
     if path.exists() and not replace:
         raise WrongQuestion(f"{path}: exists already; --force replaces it")
+    if not path.parent.exists():
+        raise WrongQuestion(f"{path}: cannot be written: there is no folder {path.parent}; make it first")
 
 
 def make_folder(folder: Path) -> None:

@@ -54,7 +54,7 @@ def _write_all(there: dict[str, Path], folder: Path) -> None:
 
     texts = {folder / full: path.read_text(encoding="utf-8") for full, path in there.items()}
     new = {place: text for place, text in texts.items() if not _is(place, text)}
-    for place in new:
+    for place in (each for each in new if each.parent.exists()):
         writing.may_write(place, replace=click.get_current_context().meta["force"])
     for place, text in new.items():
         writing.make_folder(place.parent)

@@ -8,7 +8,7 @@ from planner.base.units import format_percent, format_power, format_usd
 from planner.report import charts, plans, recommendation, steps
 from planner.report.blocks import Chart, Content, Lines, Section, TextTable
 from planner.schema.plan import Plan
-from planner.schema.procurement import Alternative, Procurement
+from planner.schema.procurement import Alternative, PoolBought, Procurement
 
 
 def of_offer(found: Procurement, origin: str) -> Content:
@@ -52,7 +52,7 @@ def _machines(best: Alternative) -> TextTable:
         (
             pool.id,
             pool.way,
-            f"{pool.copies * pool.count:,} + {pool.spares:,} spare" if pool.spares else f"{pool.copies * pool.count:,}",
+            _nodes(pool),
             f"{pool.accelerators:,}",
             f"{pool.start_day:,.0f}",
             format_percent(pool.utilisation, 0),
@@ -62,6 +62,13 @@ def _machines(best: Alternative) -> TextTable:
     ]
     headers = ("pool", "way", "nodes", "accelerators", "from day", "in use", "price of")
     return TextTable("Machines", headers, rows)
+
+
+def _nodes(pool: PoolBought) -> str:
+    """How many there are; what is rented by the hour stands there for one job after another, or for several at once."""
+    if pool.way in ("on-demand", "spot"):
+        return f"{pool.count:,} for {pool.copies:,} jobs" if pool.copies > 1 else f"{pool.count:,}"
+    return f"{pool.copies * pool.count:,}" + (f" + {pool.spares:,} spare" if pool.spares else "")
 
 
 def _calendar(best: Alternative) -> Chart:
