@@ -314,7 +314,7 @@ def test_a_slower_and_cheaper_pool_is_kept() -> None:
     assert [c.pool for c in pruning.undominated(worse)] == [1]
     # What may run out does not stand for another node.
     scarce = replace(
-        worse, pools=[replace(slow, fixed_charge=3e5), replace(fast, at_most=1, cluster=bought(1, 1).cluster)]
+        worse, pools=[replace(dear, offer="a"), replace(fast, offer="b", at_most=1, cluster=bought(1, 1).cluster)]
     )
     assert [c.pool for c in pruning.undominated(scarce, across=True)] == [0, 1]
 

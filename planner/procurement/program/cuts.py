@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from planner.procurement.program.instance import ProcureInstance
 from planner.procurement.program.model import ProcureProgram
 from planner.procurement.program.schedule import Choice, Collision
+from planner.procurement.throughput.column import Place
 from planner.solver import Linear, total
 
 
 def forbid(program: ProcureProgram, instance: ProcureInstance, choice: Choice, collision: Collision, n: str) -> None:
-    """``order[n]``: ``sum_j (1 - run[j,q]) + sum_x more[x] >= 1``: a job elsewhere, or more of what they share; where
-    only the first day of their pool is to blame, it is no later unless one of these holds.
+    """``order[n]``: ``sum_j (1 - run[j,q]) + sum_x more[x] >= 1``: a job elsewhere (of identical ones, one fewer there),
+    or more of what they share; where only the first day of their pool is to blame, it is no later unless one of these
+    holds.
     """
     other = _elsewhere(program, choice, collision.jobs) + total(_more(program, choice, collision, n))
     if collision.late is None:
@@ -30,10 +33,10 @@ def charge(
     names = tuple(each.name for each in program.shared if any((j, choice.run[j]) in each.units for j in jobs))
     other = _elsewhere(program, choice, jobs) + total(_more(program, choice, Collision(tuple(jobs), names, True), n))
     paid = [
-        instance.jobs[j].restart_days * sum(instance.pools[p].day_usd for p in choice.run[j])
-        * program.pause[j, choice.run[j]]
-        for j in jobs if (j, choice.run[j]) in program.pause
-    ]  # fmt: skip
+        instance.jobs[key[0]].restart_days * sum(instance.pools[p].day_usd for p in key[1]) * program.pause[key]
+        for key in keys(program, choice, jobs)
+        if key in program.pause
+    ]
     program.problem.constrain(total(paid) >= usd * (1 - other), f"pauses_{n}")
 
 
@@ -55,7 +58,12 @@ def on_first_days(program: ProcureProgram, p: int, days: Sequence[float], copies
 
 
 def _elsewhere(program: ProcureProgram, choice: Choice, jobs: Sequence[int]) -> Linear:
-    return total(1 - program.run[j, choice.run[j]] for j in jobs)
+    return total(1 - program.at_least(key, count) for key, count in keys(program, choice, jobs).items())
+
+
+def keys(program: ProcureProgram, choice: Choice, jobs: Iterable[int]) -> Counter[tuple[int, Place]]:
+    """What stands for these jobs where they run, and for how many of them."""
+    return Counter((program.first(j), choice.run[j]) for j in jobs)
 
 
 def _more(program: ProcureProgram, choice: Choice, collision: Collision, n: str) -> Iterator[Linear]:

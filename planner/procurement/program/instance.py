@@ -104,6 +104,18 @@ def moves(instance: ProcureInstance, pool: SupplyPool, variant: ProcureVariant) 
     return pool.held and monthly_limit(instance.asked, variant) is None
 
 
+def alike(instance: ProcureInstance, variant: ProcureVariant) -> dict[int, tuple[int, ...]]:
+    """Jobs in groups, by the first of each, that differ in name and priority alone: any may take another's place."""
+    days: dict[int, list[tuple[Place, float, float]]] = {j: [] for j in range(len(instance.jobs))}
+    for c in instance.columns:
+        days[c.job].append((c.place, c.days, kept_free(instance, c.job, c.place)))
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for j, job in enumerate(instance.jobs):
+        asked = (job.release_day, deadline(job, variant), job.given_deadline, job.interruptible, job.restart_days)
+        groups.setdefault((*asked, job.tokens, frozenset(days[j])), []).append(j)
+    return {jobs[0]: tuple(sorted(jobs, key=lambda j: -instance.jobs[j].priority)) for jobs in groups.values()}
+
+
 def too_large(instance: ProcureInstance, variant: ProcureVariant, place: Place) -> bool:
     """Whether one of these pools has more nodes than can be had of its offer."""
     for pool in (instance.pools[p] for p in place):

@@ -2,11 +2,12 @@
 
 Sets: jobs j, pools p, places q (mostly one pool; several where one job is to run on unlike pools at once), resources r
 that jobs share while they run (:mod:`.resources`). ``D[j,q]`` days that j takes on q, ``u[r,j,q]`` what it takes of r.
+Of jobs that differ in name alone the first stands for all ``n[j]`` of them.
 
 Variables: ``hold[p]`` whole number of copies held; ``late[p]`` days by which they start after their delivery, summed
-over copies; ``run[j,q]`` 1 if j runs on q; ``work[j,q]`` days that it works, ``D run`` but where more tokens are worth
-something; ``pause[j,q]`` how often it is paused. A sum over ``q of p`` is over the places that p belongs to: a job on
-several pools takes a copy of each of them while it runs.
+over copies; ``run[j,q]`` how many of these jobs run on q, mostly 0 or 1; ``work[j,q]`` days that they work, ``D run``
+but where more tokens are worth something; ``pause[j,q]`` how often they are paused. A sum over ``q of p`` is over the
+places that p belongs to: a job on several pools takes a copy of each of them while it runs.
 
 Who runs when is no variable here: the program asks of every interval only that the work which must lie in it has room,
 and :mod:`.sequence` finds the order, or what of an answer cannot be put in one, which :mod:`.cuts` then forbids (logic-
@@ -23,6 +24,7 @@ from planner.procurement.program.instance import (
     FAR,
     ProcureInstance,
     ProcureVariant,
+    alike,
     deadline,
     limits,
     monthly_limit,
@@ -46,6 +48,8 @@ class ProcureProgram:
     """A program with its variables and expressions, ready to be solved."""
 
     problem: Problem
+    alike: dict[int, tuple[int, ...]]
+    """The first of jobs that differ in name alone -> all of them."""
     hold: dict[int, Linear] = field(default_factory=dict)
     late: dict[int, Linear] = field(default_factory=dict)
     run: dict[tuple[int, Place], Linear] = field(default_factory=dict)
@@ -62,10 +66,28 @@ class ProcureProgram:
     tokens: Linear = field(default_factory=lambda: total(()))
     """In millions."""
 
+    def first(self, job: int) -> int:
+        """The job that stands for it."""
+        return next(first for first, jobs in self.alike.items() if job in jobs)
+
+    def number(self, key: tuple[int, Place]) -> int:
+        """How many jobs may run so."""
+        return len(self.alike[key[0]])
+
+    def at_least(self, key: tuple[int, Place], count: int) -> Linear:
+        """A variable that is 1 wherever so many jobs run so; that of one job itself."""
+        if self.number(key) == 1:
+            return self.run[key]
+        called = f"run_{count}_{name(*key)}"
+        if called not in self.problem.columns:
+            fewer, more = count - 1, self.number(key) - count + 1
+            self.problem.constrain(self.run[key] <= fewer + more * self.problem.binary(called), f"if_{called}")
+        return Linear({called: 1.0})
+
 
 def build(instance: ProcureInstance, variant: ProcureVariant) -> ProcureProgram:
     """The program of a variant. Columns that cannot end in their window are left out."""
-    program = ProcureProgram(Problem())
+    program = ProcureProgram(Problem(), alike(instance, variant))
     _variables(program, instance, variant)
     _assign(program, instance)
     _held_where_run(program, instance)
@@ -81,15 +103,16 @@ def build(instance: ProcureInstance, variant: ProcureVariant) -> ProcureProgram:
 def _variables(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
     more = variant.per_million_tokens > 0
     for c in instance.columns:
-        if any(instance.pools[p].way in variant.without for p in c.place) or too_large(instance, variant, c.place):
+        closed = any(instance.pools[p].way in variant.without for p in c.place)
+        if c.job not in program.alike or closed or too_large(instance, variant, c.place):
             continue
         start, end = window(instance, c.job, c.place, variant)
         days = c.days * variant.scale
         if days > (end - start) * (1 + 1e-12):
             continue
         key, called = (c.job, c.place), name(c.job, c.place)
-        run, program.days[key] = program.problem.binary(f"run_{called}"), days
-        program.run[key] = run
+        run = program.run[key] = program.problem.integer(f"run_{called}", high=program.number(key))
+        program.days[key] = days
         if more:
             work = program.work[key] = program.problem.continuous(f"work_{called}")
             program.problem.constrain(work >= days * run, f"enough_{called}")
@@ -115,29 +138,31 @@ def name(j: int, place: Place) -> str:
 
 
 def _assign(program: ProcureProgram, instance: ProcureInstance) -> None:
-    """``assign[j]``: ``sum_q run[j,q] = 1``, every job runs in one place."""
-    for j in range(len(instance.jobs)):
+    """``assign[j]``: ``sum_q run[j,q] = n[j]``, every job runs in one place."""
+    for j, jobs in program.alike.items():
         runs = [run for (job, _), run in program.run.items() if job == j]
-        program.problem.constrain(total(runs) == 1, f"assign_{j}")
+        program.problem.constrain(total(runs) == len(jobs), f"assign_{j}")
 
 
 def _held_where_run(program: ProcureProgram, instance: ProcureInstance) -> None:
-    """``held[j,q,p]``: ``run[j,q] <= hold[p]`` for p of q; ``needed[p]``: ``hold[p] <= sum_{j, q of p} run[j,q]``,
+    """``held[j,q,p]``: ``run[j,q] <= n[j] hold[p]`` for p of q; ``needed[p]``: ``hold[p] <= sum_{j, q of p} run[j,q]``,
     nothing is held idle.
     """
     for (j, place), run in program.run.items():
         for p in place:
             if p in program.hold:
-                program.problem.constrain(run <= program.hold[p], f"held_{name(j, place)}_for_{p}")
+                held = program.number((j, place)) * program.hold[p]
+                program.problem.constrain(run <= held, f"held_{name(j, place)}_for_{p}")
     for p, hold in program.hold.items():
         program.problem.constrain(hold <= total(r for (_, q), r in program.run.items() if p in q), f"needed_{p}")
 
 
 def _resources(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
-    """``fits[r,j]``: ``sum_q u[r,j,q] run[j,q] <= C[r]``; ``room[r,a,b]``: ``sum_{j,q} u[r,j,q] W[j,q] run[j,q] <=
+    """``fits[r,j]``: ``sum_q u[r,j,q] run[j,q] <= n[j] C[r]``; ``room[r,a,b]``: ``sum_{j,q} u[r,j,q] W[j,q] run[j,q] <=
     (b - a) C[r]``, ``C = capacity + sum_p c[r,p] hold[p]``, ``W`` the days that must lie between a and b.
     """
-    for resource in resources(instance, variant, program.run):
+    keys = [(each, place) for j, place in program.run for each in program.alike[j]]
+    for resource in resources(instance, variant, keys):
         capacity = total((resource.capacity,))
         if resource.sought:
             high = None if math.isinf(resource.capacity) else resource.capacity
@@ -149,16 +174,19 @@ def _resources(program: ProcureProgram, instance: ProcureInstance, variant: Proc
         for n, (a, b) in enumerate(resource.intervals):
             if a == resource.intervals[0][0] and any(p in program.late for p in resource.holds):
                 continue  # ``by[p,b]`` says more
-            terms = [u * _within(program, instance, variant, key, a, b) for key, u in resource.units.items()]
+            terms = [
+                u * _within(program, instance, variant, key, a, b)
+                for key, u in resource.units.items() if key in program.run
+            ]  # fmt: skip
             program.problem.constrain(total(terms) <= (b - a) * capacity, f"room_{resource.label}_{n}")
 
 
 def _fits(program: ProcureProgram, resource: Resource, capacity: Linear) -> None:
     if resource.holds:
         program.problem.constrain(capacity >= 0, f"held_{resource.label}")
-    for j in sorted({j for j, _ in resource.units}):
+    for j in sorted({j for j, _ in resource.units} & program.alike.keys()):
         taken = total(u * program.run[key] for key, u in resource.units.items() if key[0] == j)
-        program.problem.constrain(taken <= capacity, f"fits_{resource.label}_{j}")
+        program.problem.constrain(taken <= len(program.alike[j]) * capacity, f"fits_{resource.label}_{j}")
 
 
 def _within(
@@ -224,7 +252,7 @@ def _not_postponed(
         job, pool = instance.jobs[key[0]], instance.pools[p]
         if not job.given_deadline:
             wait = max(0.0, job.release_day - pool.start_day)
-            elsewhere = max(0.0, most) * pool.copies * (1 - program.run[key])
+            elsewhere = max(0.0, most) * pool.copies * (1 - program.at_least(key, 1))
             soon = program.late[p] <= wait * program.hold[p] + elsewhere
             program.problem.constrain(soon, f"soon_{name(*key)}_on_{p}")
 
@@ -313,7 +341,8 @@ def _by_month(program: ProcureProgram, instance: ProcureInstance, variant: Procu
         days = []
         for n in range(int(start / DAYS_PER_MONTH + 1e-9), math.ceil(end / DAYS_PER_MONTH - 1e-9)):
             inside = min(end, (n + 1) * DAYS_PER_MONTH) - max(start, n * DAYS_PER_MONTH)
-            days.append(program.problem.continuous(f"day_{name(*key)}_in_{n}", high=inside))
+            high = inside * program.number(key)
+            days.append(program.problem.continuous(f"day_{name(*key)}_in_{n}", high=high))
             months.setdefault(n, []).append(a_day * days[-1])
         program.problem.constrain(total(days) == busy(program, instance, key), f"spread_{name(*key)}")
     last = max(deadline(job, variant) for job in instance.jobs)
@@ -331,16 +360,16 @@ def _cuts(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVa
     """``uses[f]`` 1 if a pool of family f runs a job; ``cut[n]``: not exactly the families of an earlier answer."""
     if not variant.cut:
         return
-    by_family: dict[str, list[Linear]] = {}
-    for (_, place), run in program.run.items():
-        for family in sorted({instance.pools[p].family for p in place}):
-            by_family.setdefault(family, []).append(run)
+    by_family: dict[str, list[tuple[int, Linear]]] = {}
+    for key, run in program.run.items():
+        for family in sorted({instance.pools[p].family for p in key[1]}):
+            by_family.setdefault(family, []).append((program.number(key), run))
     uses = {}
     for n, (name, runs) in enumerate(sorted(by_family.items())):
         used = uses[name] = program.problem.binary(f"uses_{n}")
-        program.problem.constrain(used <= total(runs), f"used_{n}")
-        for m, run in enumerate(runs):
-            program.problem.constrain(run <= used, f"uses_if_run_{n}_{m}")
+        program.problem.constrain(used <= total(run for _, run in runs), f"used_{n}")
+        for m, (number, run) in enumerate(runs):
+            program.problem.constrain(run <= number * used, f"uses_if_run_{n}_{m}")
     for n, names in enumerate(variant.cut):
         if names <= uses.keys():  # else what was used then cannot be used now
             inside = total(uses[name] for name in names)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import le
 
 from planner.procurement.program.instance import ProcureInstance, kept_free
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column
 
+Days = Mapping[int, float]
+"""Job -> days that it takes on a pool."""
+
 
 def undominated(instance: ProcureInstance, *, across: bool = False) -> list[Column]:
     """The columns without those of dominated pools; a pool that may also work beside others keeps all of its own.
 
     Pools compare within a family (the same nodes come by in the same way), so that an alternative of another kind is
-    never lost; or `across` nodes within a way, where only the best is wanted. One is dominated if another can be had as
-    often, takes no more money, power, racks or ports, is there as long, and does every job that it does in no more
-    time, for no more money and carbon.
+    never lost; or `across` nodes within a way, where only the best is wanted. One is dominated if others can be had in
+    its place (:meth:`_Supply.suffices`) that take no more of what the question counts, are there as long, and do every
+    job that it does in no more time, for no more money.
     """
     families: dict[tuple[str, int], dict[int, dict[int, float]]] = {}
     joined = {p for c in instance.columns if c.other_pools for p in c.place}
@@ -27,55 +33,106 @@ def undominated(instance: ProcureInstance, *, across: bool = False) -> list[Colu
         # Each job hires for itself: there the comparison is job by job.
         key = (pool.way if across else pool.family, c.job if pool.hired else -1)
         families.setdefault(key, {}).setdefault(c.pool, {})[c.job] = c.days
-    # Where fewer can be had than there are jobs, what is dominated may be needed beside what dominates it.
-    scarce = {p for p, q in enumerate(instance.pools) if q.way != "own" and q.copies < len(instance.jobs)}
-    kept = {(key[1], p) for key, days in families.items() for p in _front(instance, days, scarce)}
+    supply = _Supply(instance)
+    kept = {(key[1], p) for key, days in families.items() for p in _front(instance, supply, days)}
     return [c for c in instance.columns if c.pool in joined or (-1, c.pool) in kept or (c.job, c.pool) in kept]
 
 
-@dataclass(frozen=True, slots=True)
-class _Rival:
-    """A pool with the figures that others must not exceed, each computed once: thousands of pairs are compared."""
-
-    pool: SupplyPool
-    held: tuple[float, ...]
-    """What having it takes; the less, the better."""
-    work: dict[int, tuple[float, float, float, float]]
-    """Of every job: days, dollars, kilograms, and days with the loss of nodes."""
-
-
-def _rival(pool: SupplyPool, days: dict[int, float], late: dict[int, float]) -> _Rival:
-    held = (pool.capital, pool.fixed_charge, pool.month_usd, pool.held_usd, pool.power, pool.racks, pool.switch_ports,
-            pool.start_day, -pool.end_day, -pool.copies)  # fmt: skip
-    work = {j: (d, d * pool.day_usd, d * pool.day_kg, d + late.get(j, 0.0)) for j, d in days.items()}
-    return _Rival(pool, held, work)
-
-
-def _front(instance: ProcureInstance, days: dict[int, dict[int, float]], scarce: set[int]) -> set[int]:
+def _front(instance: ProcureInstance, supply: _Supply, days: Mapping[int, Days]) -> list[int]:
+    """Those of some pools that no others make needless; whatever dominates a pool comes before it."""
     pools = instance.pools
-    ordered = sorted(days, key=lambda p: (pools[p].fixed_charge + pools[p].held_usd, sum(days[p].values()), p))
+    ordered = sorted(
+        days, key=lambda p: (pools[p].fixed_charge + pools[p].held_usd, -len(days[p]), sum(days[p].values()), p)
+    )
+    jobs = sorted({j for each in days.values() for j in each})
     front: list[int] = []
-    rivals: list[_Rival] = []
+    rivals: list[tuple[int, tuple[float, ...]]] = []
     for p in ordered:
-        late = {j: kept_free(instance, j, (p,)) for j in days[p]} if instance.survivals else {}
-        other = _rival(pools[p], days[p], late)
-        if not any(_dominates(one, other) for one in rivals):
+        figures = (*_held(instance, pools[p]), *_work(instance, jobs, p, days[p]))
+        if not supply.suffices([r for r, theirs in rivals if all(map(le, theirs, figures))], p):
             front.append(p)
-            if p not in scarce:
-                rivals.append(other)
-    return set(front)
+            if p not in supply.scarce:
+                rivals.append((p, figures))
+    return front
 
 
-def _dominates(one: _Rival, other: _Rival) -> bool:
-    if not (_no_more(one.held, other.held) and other.work.keys() <= one.work.keys() and _lasts(one.pool, other.pool)):
-        return False
-    return all(_no_more(one.work[j], theirs) for j, theirs in other.work.items())
+def _held(instance: ProcureInstance, pool: SupplyPool) -> Iterator[float]:
+    """What having a pool takes of what counts; the less, the better."""
+    given = instance.asked.limits
+    yield from (pool.fixed_charge, pool.month_usd, pool.held_usd, pool.start_day, -pool.end_day, -pool.copies)
+    if given.budget is not None or given.capital is not None:
+        yield pool.capital
+    for name in ("power", "racks", "switch_ports"):
+        if getattr(given, name) is not None:
+            yield float(getattr(pool, name))
 
 
-def _no_more(ours: tuple[float, ...], theirs: tuple[float, ...]) -> bool:
-    return all(map(le, ours, theirs))
+def _work(instance: ProcureInstance, jobs: Sequence[int], p: int, days: Days) -> Iterator[float]:
+    """Of every job: days, dollars, days with the loss of nodes, and kilograms where they count."""
+    pool, asked = instance.pools[p], instance.asked
+    emits = asked.limits.carbon is not None or asked.objective == "carbon"
+    for j in jobs:
+        day = days.get(j, math.inf)
+        late = kept_free(instance, j, (p,)) if instance.survivals else 0.0
+        yield from (day, _of(day, pool.day_usd), day + late)
+        if emits:
+            yield _of(day, pool.day_kg)
 
 
-def _lasts(one: SupplyPool, other: SupplyPool) -> bool:
-    """Whether it is there to take the other's place."""
-    return one.at_most is None or (one.offer == other.offer and one.nodes <= other.nodes)
+def _of(days: float, a_day: float) -> float:
+    return days * a_day if math.isfinite(days) else math.inf
+
+
+@dataclass(frozen=True)
+class _Supply:
+    """How often what is offered can be had."""
+
+    instance: ProcureInstance
+
+    @cached_property
+    def scarce(self) -> set[int]:
+        """Pools of which fewer can be had than there are jobs: what they dominate may be needed beside them."""
+        jobs = len(self.instance.jobs)
+        return {p for p, q in enumerate(self.instance.pools) if q.way != "own" and q.copies < jobs}
+
+    @cached_property
+    def copies(self) -> int:
+        """That any answer takes, at most: every job one of each of its pools."""
+        most: dict[int, int] = {}
+        for c in self.instance.columns:
+            most[c.job] = max(most.get(c.job, 1), len(c.place))
+        return sum(most.values())
+
+    @cached_property
+    def largest(self) -> dict[str, int]:
+        """Offer -> nodes of its largest pool, whether so many can be had or not."""
+        found: dict[str, int] = {}
+        for q in self.instance.pools:
+            found[q.offer] = max(found.get(q.offer, 0), q.nodes)
+        return found
+
+    def suffices(self, rivals: Sequence[int], p: int) -> bool:
+        """Whether one of these can always be had in the place of every copy of a pool.
+
+        One with no limit on its nodes can, and a smaller one of the same offer. Of other offers those copies that an
+        answer takes beside these may use up all but what is missing; so together they must be more than can be used
+        up, even without one of them, whose own limit may be what is sought.
+        """
+        pool, others = self.instance.pools[p], [self.instance.pools[r] for r in rivals]
+        if any(q.at_most is None or (q.offer == pool.offer and q.nodes <= pool.nodes) for q in others):
+            return True
+        if pool.way == "own":  # nodes of another offer may be switched on for it beside these
+            return False
+        mine = 1 if pool.hired else min(pool.copies, self.copies)
+        if pool.at_most is not None:
+            mine = min(mine, max(1, pool.at_most // pool.nodes))
+        return all(self._left(rivals, copies) > self.copies - copies for copies in range(1, mine + 1))
+
+    def _left(self, rivals: Sequence[int], copies: int) -> int:
+        """Copies of anything that it takes at least until so many copies of no rival can be had."""
+        until: dict[str, int] = {}
+        for q in (self.instance.pools[r] for r in rivals):
+            room = (q.at_most or 0) - copies * q.nodes
+            if room >= 0:
+                until[q.offer] = max(until.get(q.offer, 0), math.ceil((room + 1) / self.largest[q.offer]))
+        return sum(until.values()) - max(until.values(), default=0)

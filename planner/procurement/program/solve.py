@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from planner.base.errors import NoAnswer
-from planner.procurement.program.cuts import charge, forbid, on_first_days
+from planner.procurement.program.cuts import charge, forbid, keys, on_first_days
 from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, monthly_limit
 from planner.procurement.program.model import ProcureProgram, build, name, own_watts
 from planner.procurement.program.schedule import (
@@ -21,6 +21,7 @@ from planner.procurement.program.schedule import (
 )
 from planner.procurement.program.sequence import EPS
 from planner.procurement.program.solution import ProgramSolution
+from planner.procurement.throughput.column import Place
 from planner.solver import GAP, Outcome, SolverName, Status
 
 TIME_LIMIT_S = 60.0
@@ -80,7 +81,7 @@ def _sought(
     the way is impossible.
     """
     program = build(instance, variant)
-    if len({j for j, _ in program.run}) < len(instance.jobs):
+    if len({j for j, _ in program.run}) < len(program.alike):
         return None, True  # some job fits nowhere in its window
     proven, dates = math.inf, set[int]()
     for n in range(ROUNDS):
@@ -105,11 +106,18 @@ def _sought(
 
 def _choice(instance: ProcureInstance, variant: ProcureVariant, program: ProcureProgram, outcome: Outcome) -> Choice:
     value = outcome.value
-    run = {j: place for (j, place), x in program.run.items() if value(x) > 0.5}
+    run: dict[int, Place] = {}
+    days: dict[int, float] = {}
+    free = {j: list(jobs) for j, jobs in program.alike.items()}
+    for key, x in sorted(program.run.items(), key=lambda item: program.days[item[0]]):
+        count = round(value(x))
+        for j in free[key[0]][:count]:
+            run[j], days[j] = key[1], value(program.work[key]) / count
+        del free[key[0]][:count]
     hold = {p: n for p, x in program.hold.items() if (n := round(value(x))) > 0}
     return Choice(
         run,
-        {j: value(program.work[j, place]) for j, place in run.items()},
+        days,
         hold,
         {p: max(0.0, value(x)) / hold[p] for p, x in program.late.items() if p in hold},
         _most(instance, variant, program, outcome),
@@ -144,7 +152,7 @@ def _ordered(
         held = held_in_months(instance, choice.hold, max(job.deadline_day for job in instance.jobs) + FAR)
         months = [limit - usd for usd in held]
     found = arranged(instance, variant, program.shared, choice, months)
-    least = {j: program.days[j, place] for j, place in choice.run.items()}
+    least = {j: program.days[program.first(j), place] for j, place in choice.run.items()}
     if not found.collisions or variant.per_million_tokens <= 0:
         return found, choice
 
@@ -170,10 +178,10 @@ def _corrected(
     changed = bool(found.collisions)
     for m, (jobs, usd) in enumerate(found.lost_usd.items()):
         paid = sum(
-            outcome.value(x) * instance.jobs[j].restart_days * sum(instance.pools[p].day_usd for p in place)
-            for (j, place), x in program.pause.items()
-            if j in jobs
-        )
+            outcome.value(program.pause[key]) * instance.jobs[key[0]].restart_days
+            * sum(instance.pools[p].day_usd for p in key[1])
+            for key in keys(program, choice, jobs) if key in program.pause
+        )  # fmt: skip
         if paid < usd * (1 - 1e-6) - 1e-2:
             charge(program, instance, choice, jobs, usd, f"{n}_{m}")
             changed = True
@@ -199,12 +207,13 @@ def _solution_of(
 ) -> ProgramSolution:
     """The answer, with what it comes to as the calendar has it: its pauses, and its work beyond the tokens."""
     values = dict(outcome.values)
-    for j, place in choice.run.items():
-        if (j, place) in program.pause:
-            values[f"pause_{name(j, place)}"] = float(len(found.times[j]) - 1)
-        for x in program.work[j, place].coefficients:
+    for key in keys(program, choice, choice.run):
+        mine = [j for j in program.alike[key[0]] if choice.run[j] == key[1]]
+        if key in program.pause:
+            values[f"pause_{name(*key)}"] = float(sum(len(found.times[j]) - 1 for j in mine))
+        for x in program.work[key].coefficients:
             if x.startswith("work_"):
-                values[x] = choice.days[j]
+                values[x] = sum(choice.days[j] for j in mine)
     value = replace(outcome, values=values).value
     calendar = stretches(instance, choice.run, found.times)
     copies = {p: 1 + max(s.copy for s in calendar if s.pool == p) for place in choice.run.values() for p in place}
