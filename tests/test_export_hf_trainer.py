@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.launchers import EXPORTERS, bundle, parts, reading
+from planner.base.errors import WrongQuestion
+from planner.launchers import EXPORTERS, bundle, parts, reading, trainer_arguments
 from planner.launchers.benchmark import short
 from planner.launchers.bundle import refusals
 from planner.schema.plan import Plan
+from planner.schema.workload import Method
 from tests.launchers.environments import given
 from tests.launchers.spread import Case, expressible, plan
 
@@ -20,6 +22,8 @@ NODE = "dgx-h100:4"
 SHARDED = plan(Case("fsdp2", "llama3-8b", NODE, "micro=2 recompute=full"))
 ENGINE = plan(Case("deepspeed", "llama3-8b", NODE, "zero=1 recompute=full micro=8"))
 REPLICAS = plan(Case("pytorch-ddp", "gpt2", "dgx-a100-80gb:1", "micro=2"))
+
+QUANTISED = plan(Case("hf-trainer", "llama3-8b", "dgx-h100:1", "micro=2", "qlora"))
 
 
 def files(whole: Plan) -> dict[str, str]:
@@ -36,9 +40,11 @@ def test_the_script_is_python_and_reads_every_option_of_its_own() -> None:
     tree = ast.parse(files(SHARDED)["train.py"])
     own = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "JobArguments")
     fields = {n.target.id for n in own.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
-    asked = {*options(SHARDED), *options(SHARDED, changed=short)}
+    asked = {*options(SHARDED), *options(SHARDED, changed=short), *options(QUANTISED)}
     named = {
-        name.removeprefix("--") for name in asked if name.startswith(("--model_", "--train_file", "--mock", "--bl"))
+        name.removeprefix("--")
+        for name in asked
+        if name.startswith(("--model_", "--train_file", "--mock", "--bl", "--lora", "--quant"))
     }
     assert named == fields
 
@@ -90,7 +96,6 @@ def test_degrees_that_it_has_not_are_refused(change: dict[str, int], says: str) 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"method": {"kind": "lora", "rank": 8, "targets": ["q"]}}, "method lora (it has pretrain, finetune)"),
         ({"optimizer": {"id": "adam-8bit"}}, "optimizer adam-8bit (it has adamw)"),
         ({"mtp_layers": 1}, "no modules of multi-token prediction"),
         ({"shape": {**SHARDED.workload.shape, "family": "encoder"}}, "family encoder (it has decoder)"),
@@ -134,3 +139,66 @@ def test_what_export_wrote_reads_back(tmp_path: Path, monkeypatch: pytest.Monkey
         assert read.ranks == whole.cluster.accelerators, asked
         assert read.optimizer == "adamw", asked
         assert read.runtime == whole.runtime.name, asked
+
+
+# ---- what is written in YAML -----------------------------------------------------------------------------------------
+
+FILES = {"trl": "sft.yaml", "axolotl": "axolotl.yaml", "llama-factory": "llama_factory.yaml"}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_program_of_its_own_reads_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the importers, which were written for these programs' own examples."""
+    monkeypatch.chdir(tmp_path)
+    for asked, whole in expressible(name, ("hf-trainer", "hf-trainer-liger", "deepspeed", "fsdp2"))[::2]:
+        made = bundle(whole, parts(name), given(name)).files
+        for file in made:
+            (tmp_path / file).write_text(made[file], encoding="utf-8")
+        read = reading.read(reading.detect(FILES[name]), FILES[name])
+        assert read.method == Method(**whole.workload.method).name, asked
+        assert read.rank == (whole.workload.method["rank"] or None), asked
+        assert sorted(read.targets or ()) == sorted(whole.workload.method["targets"]), asked
+        assert (read.settings["micro"], read.accumulation) == (whole.batch.micro, whole.batch.accumulation), asked
+        assert (read.precision, read.sequence) == (whole.precision, whole.workload.sequence), asked
+        if name == "axolotl":  # the others' shards are Accelerate's
+            assert read.settings["zero"] == whole.parallelism.zero_stage, asked
+            assert read.settings["recompute"] == whole.recompute.policy, asked
+
+
+def test_replicas_without_wide_weights_are_not_axolotls() -> None:
+    assert "replicas in bf16" in "; ".join(refusals(REPLICAS, EXPORTERS["axolotl"]))
+    assert not [*refusals(QUANTISED, EXPORTERS["axolotl"])]
+
+
+def test_adapters_that_nobody_can_place_are_refused() -> None:
+    method = QUANTISED.workload.method
+    eight = replace(SHARDED, workload=replace(SHARDED.workload, method={**method, "base": "int8"}), precision="bf16")
+    assert "weights in 8 bit cannot be sharded" in "; ".join(refusals(eight, EXPORTERS["hf-trainer"]))
+    mixed = plan(Case("hf-trainer", "qwen3-30b-a3b", "dgx-h100:1", "zero=3", "qlora"))
+    for name in ("hf-trainer", *FILES):
+        assert "adapters of experts" in "; ".join(refusals(mixed, EXPORTERS[name]))
+
+
+def test_what_frozen_weights_take_under_fsdp_is_told() -> None:
+    """16-bit weights that Accelerate shards in 32 bit; those of 4 bit it leaves alone."""
+    wide = plan(Case("hf-trainer", "llama3-8b", NODE, "zero=3 micro=2", "lora"))
+    (told,) = [loss.why for loss in trainer_arguments.loses(wide) if loss.field == "workload.method"]
+    assert told == "Accelerate shards frozen weights in 32 bit: 0.5 GiB more than predicted"
+    narrow = plan(Case("hf-trainer", "llama3-8b", NODE, "zero=3 micro=2", "qlora"))
+    assert not [loss for loss in trainer_arguments.loses(narrow) if loss.field == "workload.method"]
+
+
+def test_extra_arguments_are_compared_with_what_a_file_says() -> None:
+    for name, extra in (
+        ("axolotl", "--micro_batch_size=4"),
+        ("llama-factory", "cutoff_len=4096"),
+        ("trl", "--lora_r 8"),
+    ):
+        made = bundle(QUANTISED, parts(name), given(name) | {"extra-args": extra})
+        assert [loss.field for loss in made.losses].count("extra-args") == 1, name
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5"])
+def test_a_scale_that_is_none_is_refused(value: str) -> None:
+    with pytest.raises(WrongQuestion, match="lora-alpha"):
+        bundle(QUANTISED, parts("axolotl"), given("axolotl") | {"lora-alpha": value})

@@ -77,6 +77,24 @@ def test_a_llama_factory_file_is_read_with_its_deepspeed_file(folder: Path) -> N
     assert read({**FACTORY, "disable_gradient_checkpointing": True}).settings["recompute"] == "none"
 
 
+def test_adapters_over_quantised_weights_are_read() -> None:
+    """Each program's own keys, and its default for the scales of 4-bit weights."""
+    found = read({**FACTORY, "quantization_bit": 4})
+    assert (found.method, found.runtime, found.targets) == ("qlora", "hf-trainer", ("q", "v"))
+    assert read({**FACTORY, "quantization_bit": 8}).method == "qlora:int8"
+    own = {**AXOLOTL, "adapter": "qlora", "load_in_4bit": True, "lora_r": 8, "lora_target_linear": True}
+    assert (read(own).method, read(own).targets) == ("qlora", ("q", "k", "v", "o", "up", "down", "gate"))
+    assert not any("scales" in line for line in read(own).differs)
+    trl = {**TRL, "use_peft": True, "load_in_4bit": True, "lora_target_modules": ["q_proj"]}
+    assert any("scales of 4-bit weights are in 32 bit" in line for line in read(trl).differs)
+    assert not read({**trl, "use_bnb_nested_quant": True}).differs
+
+
+def test_llama_factory_adapts_all_layers_by_default() -> None:
+    left = {name: value for name, value in FACTORY.items() if name != "lora_target"}
+    assert read(left).targets == ("q", "k", "v", "o", "up", "down", "gate")
+
+
 def test_an_axolotl_file_is_read() -> None:
     found = read(
         {**AXOLOTL, "fsdp_version": 2, "fsdp_config": {"reshard_after_forward": False}, "tensor_parallel_size": 2}
@@ -123,14 +141,16 @@ def test_a_deepspeed_chat_script_is_read() -> None:
     ("values", "says"),
     [
         ({**FACTORY, "stage": "dpo"}, "dpo: only plain training and LoRA are read"),
-        ({**FACTORY, "quantization_bit": 4}, "quantization_bit: quantised weights"),
+        ({**FACTORY, "quantization_bit": 4, "finetuning_type": "full"}, "quantised weights are read in 4 bit"),
+        ({**FACTORY, "quantization_bit": 3}, "quantised weights are read in 4 bit"),
+        ({**FACTORY, "quantization_bit": 4, "quantization_type": "fp4"}, "quantised weights are read in 4 bit"),
         ({**FACTORY, "finetuning_type": "freeze"}, "finetuning_type freeze: choose full, lora"),
         ({**FACTORY, "do_train": False, "do_predict": True}, "it does not train"),
         ({**FACTORY, "lora_target": "unknown"}, "LoRA layer unknown: choose q_proj"),
         ({**FACTORY, "cutoff_len": "long"}, "sequence is 'long'; a whole number from 1 is expected"),
         ({**FACTORY, "deepspeed": "missing.json"}, "missing.json: no such file"),
-        ({**AXOLOTL, "adapter": "qlora"}, "adapter: qlora: only plain training"),
-        ({**AXOLOTL, "load_in_4bit": True}, "load_in_4bit: quantised weights"),
+        ({**AXOLOTL, "adapter": "qlora"}, "quantised weights are read in 4 bit"),
+        ({**AXOLOTL, "load_in_4bit": True}, "quantised weights are read in 4 bit"),
         ({**AXOLOTL, "optimizer": "muon"}, "optimizer muon: choose"),
         ({**AXOLOTL, "fsdp_config": {"offload_params": True}}, "weights in host memory"),
         ({**AXOLOTL, "tensor_parallel_size": "x"}, "tensor_parallel_size x: must be a whole number"),

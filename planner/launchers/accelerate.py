@@ -21,6 +21,12 @@ NAME, ACCUMULATION = "accelerate.yaml", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The configuration (and DeepSpeed's), and ``accelerate launch`` on one node."""
+    job = launched(plan, job, values, LaunchProgram(values["script"]))
+    return replace(job, environment={**job.environment, ACCUMULATION: str(plan.batch.accumulation)})
+
+
+def launched(plan: Plan, job: LaunchJob, values: Values, *program: str) -> LaunchJob:
+    """The same for any program that the plan's engine carries, with its arguments."""
     files: dict[str, str] = {}
     if route(plan) == "DEEPSPEED":
         inner = deepspeed.configuration(plan, values["lr"])
@@ -34,13 +40,9 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         command=(
             *("accelerate", "launch", "--config_file", NAME, "--machine_rank", Shell("$NODE_RANK")),
             *("--main_process_ip", Shell("$MASTER_ADDR"), "--main_process_port", values["master-port"]),
-            LaunchProgram(values["script"]),
+            *program,
         ),
-        environment={
-            **job.environment,
-            **plan.env,
-            ACCUMULATION: str(plan.batch.accumulation),
-        },
+        environment={**job.environment, **plan.env},
         files={**job.files, **files},
         needed=(*job.needed, *files),
     )
@@ -81,7 +83,7 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
         settings["fsdp_config"] = {
             "fsdp_version": 2,
             "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-            **_blocks(values),
+            **_blocks(plan, values),
             "fsdp_reshard_after_forward": p.zero_stage == 3,
             "fsdp_state_dict_type": "SHARDED_STATE_DICT",
             "fsdp_offload_params": False,
@@ -97,11 +99,13 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
     return settings
 
 
-def _blocks(values: Values) -> dict[str, Any]:
-    """What is wrapped: a class of one's own, or what a model of Transformers names; only rank 0 loads such a model."""
+def _blocks(plan: Plan, values: Values) -> dict[str, Any]:
+    """What is wrapped: a class of one's own, or what a model of Transformers names. Only rank 0 loads such a model and
+    sends it on, unless it is quantised (accelerate/utils/fsdp_utils.py skips ``Params4bit``).
+    """
     if "layer-class" in values:
         return {"fsdp_transformer_layer_cls_to_wrap": values["layer-class"]}
-    return {"fsdp_cpu_ram_efficient_loading": True}
+    return {"fsdp_cpu_ram_efficient_loading": not plan.workload.method.get("base")}
 
 
 def lint(settings: Mapping[str, Any], world: int, where: str = NAME) -> None:

@@ -44,7 +44,7 @@ def short(trainer: Exporter, plan: Plan, job: LaunchJob) -> LaunchJob:
     if trainer.name not in _DROPPED:
         *most, last = _DROPPED
         able = f"{', '.join(most)} and {last}"
-        raise WrongQuestion(f"--benchmark: {trainer.name} runs a script of your own; {able} have data of their own")
+        raise WrongQuestion(f"--benchmark: {trainer.name} has no data of its own; {able} have")
     head = job.command[: len(job.command) - len(job.argv)]
     argv = (*_without(job.argv, _DROPPED[trainer.name]), *_added(trainer.name, plan))
     return replace(job, command=(*head, *argv), argv=argv)

@@ -92,8 +92,13 @@ def bundle(
 def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:
     """The trainer's command with what is given besides, and what of it contradicts the plan."""
     extra = profiles.words(values[EXTRA.name])
-    lost = profiles.contradictions(job.argv, extra)
+    options = (f"--{name}={_as_text(value)}" for name, value in job.options.items())
+    lost = profiles.contradictions([*job.argv, *options], extra)
     return replace(job, command=(*job.command, *extra), argv=(*job.argv, *extra), losses=(*job.losses, *lost))
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def settings(offered: Mapping[str, EnvironmentSetting], given: Mapping[str, str]) -> dict[str, str]:
@@ -123,6 +128,8 @@ def _check(name: str, value: str) -> None:
     """A value that a launcher would read as another option, or stop at, is refused here."""
     if value.startswith("--") and value[2:3].isalpha() and name != EXTRA.name:
         raise WrongQuestion(f"--set {name}={quoting.line(value)}: a launcher would read it as an option")
+    if name == "lora-alpha" and value and not (value.isdecimal() and value.isascii() and int(value[:9])):
+        raise WrongQuestion(f"--set lora-alpha={quoting.line(value)}: must be a whole number from 1")
     if name in ("lr", "rotary-base"):
         try:
             fine = 0 < float(value) < math.inf

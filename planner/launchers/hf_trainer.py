@@ -1,7 +1,8 @@
 """Hugging Face's Trainer: ``train.py``, its arguments, and the ``accelerate.yaml`` that shards it as the plan does.
 
 Arguments: ``TrainingArguments`` of transformers 5.23.0 and the few of the script, which are called as in Transformers'
-own ``run_clm.py``. Engines are those of :mod:`planner.launchers.accelerate`.
+own ``run_clm.py``. Engines are those of :mod:`planner.launchers.accelerate`; adapters are PEFT's 0.21.2, quantised
+weights bitsandbytes' 0.50.2.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.launchers import accelerate, deepspeed, facts, profiles, torchrun
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values
+from planner.launchers import accelerate, adapters, trainer_arguments
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
 NAME = "train.py"
@@ -18,56 +19,40 @@ NAME = "train.py"
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """Accelerate's job with a script that is written here, too, and all that it is told."""
-    job = accelerate.emit(plan, job, {**values, "script": NAME})
     argv = tuple(arguments(plan, values))
-    return replace(
-        job,
-        command=(*job.command, *argv),
-        argv=argv,
-        environment={name: text for name, text in job.environment.items() if name != accelerate.ACCUMULATION},
-        files={**job.files, NAME: SCRIPT},
-        needed=(*job.needed, NAME),
-    )
+    job = accelerate.launched(plan, job, values, LaunchProgram(NAME), *argv)
+    return replace(job, argv=argv, files={**job.files, NAME: SCRIPT}, needed=(*job.needed, NAME))
 
 
 def arguments(plan: Plan, values: Values) -> Iterator[str]:
     """The arguments of ``train.py``."""
-    engine, shape = accelerate.route(plan), plan.workload.shape
+    shape = plan.workload.shape
     yield from ("--model_name_or_path", values["model"], "--train_file", values["train-file"])
     yield from ("--block_size", str(plan.workload.sequence))
     yield from ("--model_layers", str(shape["layers"]), "--model_hidden", str(shape["hidden"]))
     yield from ("--model_vocab", str(shape["vocab"]))
     if plan.workload.method["kind"] == "pretrain":
         yield from ("--model_untrained", "true")
-    yield from ("--per_device_train_batch_size", str(plan.batch.micro))
-    yield from ("--gradient_accumulation_steps", str(plan.batch.accumulation))
-    if plan.precision != "fp32":
-        yield from (f"--{plan.precision}", "true")
-    if plan.recompute.policy == "full" and engine != "FSDP":  # FSDP's is in accelerate.yaml
-        yield from ("--gradient_checkpointing", "true")
-    if engine == "DEEPSPEED":
-        yield from ("--deepspeed", deepspeed.NAME)
-    yield from ("--optim", "adamw_torch", "--learning_rate", values["lr"])
-    yield from ("--max_steps", str(facts.steps(plan)), "--logging_steps", "10")
-    yield from ("--output_dir", values["save"], "--save_steps", str(facts.steps_between_checkpoints(plan)))
+    if adapters.adapts(plan):
+        yield from ("--lora_rank", str(plan.workload.method["rank"]))
+        yield from ("--lora_alpha", str(adapters.alpha(plan, values)))
+        yield from ("--lora_target", ",".join(adapters.modules(plan)))
+        yield from ("--lora_parameters", str(adapters.trainable(plan)))
+    if adapters.base(plan):
+        yield from ("--quantization_bit", str(adapters.BITS[adapters.base(plan)]))
+    for name, value in trainer_arguments.arguments(plan, values).items():
+        if value is not False:
+            yield from (f"--{name}", _word(value))
 
 
-def refuses(plan: Plan) -> Iterator[str]:
-    """What its engines exclude, and what its models have no loss for."""
-    yield from accelerate.refuses(plan)
-    if plan.workload.mtp_layers:
-        yield "its models have no modules of multi-token prediction"
+def _word(value: object) -> str:
+    return "true" if value is True else str(value)
 
 
 def loses(plan: Plan) -> Iterator[Loss]:
     """What is the model's own, or left to Accelerate."""
-    yield from facts.other_runtime(plan, ("fsdp2", "fsdp", "deepspeed", "pytorch-ddp"))
-    yield from facts.shape_losses(plan)
+    yield from trainer_arguments.loses(plan)
     yield Loss("workload.shape", "the model's own config.json; train.py stops where layers, width or vocabulary differ")
-    if accelerate.route(plan) == "DEEPSPEED" and plan.parallelism.zero_scope == "node":
-        yield Loss(
-            "parallelism.zero_scope", "weights are gathered inside a node; optimizer states stay sharded over all"
-        )
 
 
 SCRIPT = '''\
@@ -79,7 +64,7 @@ from dataclasses import dataclass
 
 import torch
 from accelerate import init_empty_weights
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from transformers import HfArgumentParser, Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
@@ -95,6 +80,11 @@ class JobArguments:
     model_hidden: int
     model_vocab: int
     model_untrained: bool = False
+    lora_rank: int = 0
+    lora_alpha: int = 0
+    lora_target: str = ""
+    lora_parameters: int = 0
+    quantization_bit: int = 0
     train_file: str = ""
     mock_data: bool = False
 
@@ -114,15 +104,18 @@ class MockData(torch.utils.data.Dataset):
         return {"input_ids": words, "labels": words}
 
 
-def model_of(job):
-    """The model, untrained or with its weights, in 32 bit: the engine casts what it computes with."""
+def model_of(job, arguments):
+    """The model, untrained or with its weights, in 32 bit: the engine casts what it computes with.
+
+    What adapters leave frozen is in 16 bit, or quantised.
+    """
     config = AutoConfig.from_pretrained(job.model_name_or_path)
     text = config.get_text_config()
     found = (text.num_hidden_layers, text.hidden_size, text.vocab_size)
     planned = (job.model_layers, job.model_hidden, job.model_vocab)
     if found != planned:
         raise SystemExit(f"{job.model_name_or_path}: layers, width, vocabulary are {found}, in the plan {planned}")
-    if hasattr(text, "output_router_logits"):
+    if hasattr(text, "output_router_logits") and not job.lora_rank:
         text.output_router_logits = True  # adds the balancing loss of its experts
     config.use_cache = False
     if job.model_untrained:
@@ -131,7 +124,36 @@ def model_of(job):
         empty = sharded and int(os.environ.get("RANK", "0")) > 0
         with init_empty_weights(include_buffers=False) if empty else nullcontext():
             return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    return AutoModelForCausalLM.from_pretrained(job.model_name_or_path, config=config, dtype=torch.float32)
+    if not job.lora_rank:
+        return AutoModelForCausalLM.from_pretrained(job.model_name_or_path, config=config, dtype=torch.float32)
+    dtype = torch.bfloat16 if arguments.bf16 else torch.float16 if arguments.fp16 else torch.float32
+    known = {"config": config, "dtype": dtype, "quantization_config": quantised(job.quantization_bit, dtype)}
+    return adapted(job, arguments, AutoModelForCausalLM.from_pretrained(job.model_name_or_path, **known))
+
+
+def quantised(bits, dtype):
+    """How bitsandbytes holds the frozen weights; stored as numbers of the computation's type, they can be sharded."""
+    if bits == 4:
+        known = {"bnb_4bit_compute_dtype": dtype, "bnb_4bit_quant_storage": dtype}
+        return BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, **known
+        )
+    return BitsAndBytesConfig(load_in_8bit=True) if bits == 8 else None
+
+
+def adapted(job, arguments, model):
+    """The model frozen, with adapters in 32 bit (ZeRO-3 gathers weights of one type only: in that of the model)."""
+    from peft import LoraConfig, get_peft_model
+
+    plugin = arguments.deepspeed_plugin
+    wide = not (plugin and plugin.zero_stage == 3) or bool(job.quantization_bit)
+    known = {"r": job.lora_rank, "lora_alpha": job.lora_alpha, "target_modules": job.lora_target.split(",")}
+    model.enable_input_require_grads()  # what is recomputed needs a gradient at its input
+    model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **known), autocast_adapter_dtype=wide)
+    sizes = (getattr(p, "ds_numel", p.numel()) for p in model.parameters() if p.requires_grad)
+    if (found := sum(sizes)) != job.lora_parameters:
+        raise SystemExit(f"adapters on {job.lora_target} have {found} parameters, in the plan {job.lora_parameters}")
+    return model
 
 
 def data_of(job):
@@ -161,7 +183,7 @@ def main():
     else:
         with arguments.main_process_first():
             data = data_of(job)
-    trainer = Trainer(model=model_of(job), args=arguments, train_dataset=data)
+    trainer = Trainer(model=model_of(job, arguments), args=arguments, train_dataset=data)
     saved = os.path.isdir(arguments.output_dir) and get_last_checkpoint(arguments.output_dir)
     trainer.train(resume_from_checkpoint=saved or None)
     if arguments.save_strategy != "no":
@@ -177,24 +199,14 @@ EXPORTER = Exporter(
     title="Hugging Face Trainer with Accelerate",
     version="5.23.0",
     role="trainer",
-    expresses={
-        **accelerate.EXPORTER.expresses,
-        **dict.fromkeys(("tp", "cp"), (1,)),
-        "precision": ("bf16", "fp16", "fp32"),
-        "method": ("pretrain", "finetune"),
-        "optimizer": ("adamw",),
-        "family": ("decoder",),
-    },
+    expresses={**trainer_arguments.EXPRESSES, "method": ("pretrain", "finetune", "lora", "qlora")},
     settings=(
-        EnvironmentSetting("model", "Hugging Face id or folder of the model: config.json, tokenizer, weights to tune"),
+        trainer_arguments.MODEL,
         EnvironmentSetting("train-file", 'JSON lines with a field "text"'),
-        EnvironmentSetting("save", "folder for checkpoints"),
-        EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
-        torchrun.PORT,
-        profiles.EXTRA,
+        *trainer_arguments.SETTINGS,
     ),
     emit=emit,
-    refuses=refuses,
+    refuses=trainer_arguments.refuses,
     loses=loses,
     level="validated",
     validated_by="HfArgumentParser and TrainingArguments of transformers 5.23.0, under Accelerate's configuration",

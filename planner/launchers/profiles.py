@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Container, Mapping, Sequence
 
@@ -51,11 +52,13 @@ def contradictions(ours: Sequence[str], extra: Sequence[str]) -> tuple[Loss, ...
 
 
 def _options(argv: Sequence[str]) -> dict[str, list[str]]:
+    """Option -> its words; ``name=value`` is an option, too, as OmegaConf has it."""
     found: dict[str, list[str]] = {}
     name = ""
     for text in argv:
-        if text.startswith("--"):
+        if text.startswith("--") or re.match(r"[A-Za-z_][\w.]*=", text):
             name, equals, value = text.partition("=")
+            name = f"--{name.removeprefix('--')}"
             found[name] = [value] if equals else []
         elif name:
             found[name].append(text)

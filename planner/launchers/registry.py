@@ -5,21 +5,24 @@ from __future__ import annotations
 from planner.base.errors import WrongQuestion, nearest
 from planner.launchers import (
     accelerate,
+    axolotl,
     deepspeed,
     dstack,
     hf_trainer,
+    llama_factory,
     megatron,
     nccl_tuner,
     skypilot,
     slurm,
     torchrun,
     torchtitan,
+    trl,
 )
 from planner.launchers.kubernetes import jobset, pytorchjob, trainjob, volcano
 from planner.launchers.target import Exporter
 
 _MODULES = (
-    *(megatron, torchtitan, hf_trainer, deepspeed, accelerate, torchrun),
+    *(megatron, torchtitan, hf_trainer, trl, axolotl, llama_factory, deepspeed, accelerate, torchrun),
     *(slurm, skypilot, jobset, trainjob, pytorchjob, volcano, dstack),
     nccl_tuner,
 )

@@ -55,6 +55,8 @@ class LaunchJob:
     """What one node runs, with ``$NODE_RANK`` and ``$MASTER_ADDR`` left to the shell."""
     argv: tuple[str, ...] = ()
     """The trainer's own arguments."""
+    options: Mapping[str, object] = field(default_factory=dict)
+    """What a file says in place of arguments: option -> value."""
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     """Name in the folder -> text."""

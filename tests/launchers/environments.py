@@ -22,7 +22,7 @@ ENVIRONMENTS = {
     "deepspeed_chat": "torch",
     "deepspeed": "torch",
     "accelerate": "torch",
-    "hf-trainer": "torch",
+    **dict.fromkeys(("hf-trainer", "trl", "axolotl", "llama-factory"), "torch"),
     "torchrun": "torch",
     "skypilot": "skypilot",
     "dstack": "dstack",
@@ -42,11 +42,20 @@ def python(name: str) -> Path:
     return found
 
 
-def checkout() -> str:
-    """The Megatron-LM checkout that MEGATRON_LM names; its parser is not published as a package."""
-    found = os.environ.get("MEGATRON_LM", "")
-    if not Path(found, "megatron", "training", "arguments.py").exists():
-        pytest.skip("MEGATRON_LM names no checkout of NVIDIA/Megatron-LM")
+CHECKOUTS = {
+    "MEGATRON_LM": ("NVIDIA/Megatron-LM", "megatron/training/arguments.py"),
+    "AXOLOTL": ("axolotl-ai-cloud/axolotl", "src/axolotl/utils/schemas/config.py"),
+    "LLAMA_FACTORY": ("hiyouga/LLaMA-Factory", "src/llamafactory/hparams/parser.py"),
+}
+"""Variable -> repository, and the file that its parser is in."""
+
+
+def checkout(variable: str = "MEGATRON_LM") -> str:
+    """The checkout that a variable names; its parser is not published as a package, or needs what has no place here."""
+    found = os.environ.get(variable, "")
+    repository, file = CHECKOUTS[variable]
+    if not found or not Path(found, file).exists():
+        pytest.skip(f"{variable} names no checkout of {repository}")
     return found
 
 

@@ -1,64 +1,26 @@
 """Run by Transformers' environment: its own parser on the exported command, as ``accelerate launch`` would start it.
 
-``read_hf_trainer.py JOBS ANSWERS``; ``JOBS`` is a JSON list of ``{folder, argv, world}``.
+``read_hf_trainer.py JOBS ANSWERS``; ``JOBS`` is a JSON list of ``{folder, argv, environment, world}``.
 """
 
-import os
 import runpy
 from dataclasses import fields
 from pathlib import Path
 
-from accelerate.commands.launch import _validate_launch_command, launch_command_parser
-from accelerate.parallelism_config import ParallelismConfig
-from accelerate.utils import FullyShardedDataParallelPlugin
-from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
+from accelerated import engine, enter
 from answering import answer
 from transformers import HfArgumentParser, TrainingArguments
-
-OWN = dict(os.environ)
-
-
-def environment(config):
-    """The variables with which ``accelerate launch`` starts a script."""
-    words = ["--config_file", config, "--machine_rank", "0", "--main_process_ip", "127.0.0.1", "train.py"]
-    known, defaults, twice = _validate_launch_command(launch_command_parser().parse_args(words))
-    if known.use_deepspeed:
-        written = [*defaults.deepspeed_config, *(["mixed_precision"] if twice else [])]
-        known.deepspeed_fields_from_accelerate_config = ",".join(written)  # as launch_command does
-        return prepare_deepspeed_cmd_env(known)[1]
-    return prepare_multi_gpu_env(known)
 
 
 def read(job):
     """What the Trainer makes of one job."""
-    os.chdir(job["folder"])
-    os.environ.clear()
-    os.environ.update({**OWN, **environment("accelerate.yaml"), **job["environment"]})
+    enter(job)
     script = runpy.run_path("train.py", run_name="read")
     TrainingArguments.world_size = property(lambda _: job["world"])  # one process stands for all
     argv = [*job["argv"], "--use_cpu", "true", "--output_dir", str(Path("out").absolute())]
     parser = HfArgumentParser((script["JobArguments"], TrainingArguments))
     own, found = parser.parse_args_into_dataclasses(argv)
-    sharded = os.environ.get("ACCELERATE_USE_FSDP") == "true"
-    fsdp = FullyShardedDataParallelPlugin() if sharded else None
-    degrees = ParallelismConfig() if sharded else None
-    if found.deepspeed_plugin and found.hf_deepspeed_config.mismatches:
-        raise ValueError(found.hf_deepspeed_config.mismatches)  # as trainer_config_finalize does
-    engine = found.deepspeed_plugin.hf_ds_config.config if found.deepspeed_plugin else None
-    return {
-        "job": {each.name: getattr(own, each.name) for each in fields(own)},
-        "micro": found.per_device_train_batch_size,
-        "accumulation": found.gradient_accumulation_steps,
-        "precision": found.mixed_precision,
-        "optimizer": str(found.optim.value),
-        "rate": found.learning_rate,
-        "steps": [found.max_steps, found.save_steps],
-        "recompute": fsdp.activation_checkpointing if fsdp else bool(found.activation_checkpointing),
-        "fsdp": [fsdp.fsdp_version, fsdp.reshard_after_forward, fsdp.cpu_ram_efficient_loading] if fsdp else None,
-        "mesh": [degrees.dp_replicate_size, degrees.dp_shard_size, degrees.total_size] if degrees else None,
-        "zero": engine["zero_optimization"]["stage"] if engine else None,
-        "global": engine["train_batch_size"] if engine else None,
-    }
+    return {"job": {each.name: getattr(own, each.name) for each in fields(own)}, **engine(found)}
 
 
 answer(read)

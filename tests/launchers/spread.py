@@ -120,6 +120,36 @@ DDP = (
     ("vit-l16", "dgx-a100-40gb:2", "micro=8"),
     ("gpt2", f"{A100}:1", "micro=2"),
 )
+TUNED = (
+    ("llama3-8b", f"{H100}:1", "", "lora"),
+    ("llama3-8b", f"{H100}:2", "zero=3 micro=2 recompute=full", "lora"),
+    ("llama3-8b", f"{A100}:1", "precision=fp16", "lora"),
+    ("llama3-70b", f"{H100}:2", "zero=3 recompute=full", "lora"),
+    ("llama3-8b", f"{H100}:1", "micro=2", "qlora"),
+    ("llama3-8b", f"{H100}:1", "micro=4 recompute=full", "qlora"),
+    ("llama3-70b", f"{H100}:1", "zero=3 recompute=full", "qlora"),
+    ("llama3-8b", f"{H100}:1", "", "qlora:int8"),
+    ("llama3-8b", f"{H100}:2", "zero=3 recompute=full", "finetune"),
+    ("opt-1.3b", f"{A100}:1", "", "lora"),
+    ("qwen3-8b", f"{H100}:1", "", "qlora"),
+    ("qwen3-30b-a3b", f"{H100}:1", "recompute=full", "lora"),
+    ("deepseek-v2-lite", f"{H100}:1", "recompute=full", "lora"),
+    ("mixtral-8x7b", f"{H100}:2", "zero=3 recompute=full", "lora"),
+    *(
+        ("llama3-8b", f"{H100}:{n}", f"zero={z} micro=2", method)
+        for n in (1, 4)
+        for z in (0, 3)
+        for method in ("lora", "qlora", "finetune")
+    ),
+)
+TUNED_BY_DEEPSPEED = tuple(
+    ("llama3-8b", f"{H100}:4", f"zero={z} micro=2", method) for z in (1, 2, 3) for method in ("lora", "finetune")
+)
+LIGER = (
+    ("llama3-8b", f"{H100}:1", "micro=2", "lora"),
+    ("llama3-8b", f"{H100}:1", "micro=2 zero=3", "qlora"),
+    ("llama3-8b", f"{H100}:1", "zero=3 recompute=full", "finetune"),
+)
 MIXED = (
     ("llama3-8b", (f"{H100}:1", f"{A100}:1")),
     ("gpt3-175b", (f"{A100}:8", "dgx-a100-40gb:8")),
@@ -131,7 +161,12 @@ ALIKE = (
     ("llama3-70b", (f"{H100}:4", f"{A100}:4")),
 )
 """What ``plan --launchable`` answers over two pools: pipelines of one kind that fill their nodes."""
-RUNTIMES = {"megatron-core": MEGATRON, "fsdp2": FSDP, "deepspeed": DEEPSPEED, "pytorch-ddp": DDP}
+RUNTIMES: dict[str, tuple[tuple[str, ...], ...]] = {
+    **{"megatron-core": MEGATRON, "fsdp2": FSDP, "pytorch-ddp": DDP},
+    "deepspeed": (*DEEPSPEED, *TUNED_BY_DEEPSPEED),
+    **{"hf-trainer": TUNED, "hf-trainer-liger": LIGER},
+}
+"""Runtime -> model, cluster, settings, and what is trained."""
 
 
 @dataclass(frozen=True)
@@ -142,15 +177,17 @@ class Case:
     model: str
     cluster: str
     settings: str
+    method: str = "pretrain"
 
     def __str__(self) -> str:
-        return f"{self.runtime}/{self.model}/{self.cluster}/{self.settings}"
+        what = "" if self.method == "pretrain" else f"/{self.method}"
+        return f"{self.runtime}/{self.model}/{self.cluster}/{self.settings}{what}"
 
 
 @cache
 def plan(case: Case) -> Plan:
     """The plan that estimate makes of a case."""
-    found = api.estimate(case.model, case.cluster, case.settings.split(), runtime=case.runtime)
+    found = api.estimate(case.model, case.cluster, case.settings.split(), runtime=case.runtime, method=case.method)
     return found.plans[0]
 
 

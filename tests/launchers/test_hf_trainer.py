@@ -10,6 +10,7 @@ import pytest
 
 from planner.launchers import bundle, parts
 from planner.launchers.benchmark import short
+from planner.schema.plan import Plan
 from tests.launchers.environments import READERS, given, python
 from tests.launchers.spread import Case, plan
 
@@ -31,7 +32,10 @@ FSDP2 = {
 @pytest.fixture
 def argv(tmp_path: Path) -> dict[str, str]:
     """The script in a folder with a tiny model, and the arguments of a benchmark of it."""
-    whole = plan(Case("fsdp2", "llama3-8b", "dgx-h100:1", ""))
+    return asked(plan(Case("fsdp2", "llama3-8b", "dgx-h100:1", "")), tmp_path)
+
+
+def asked(whole: Plan, tmp_path: Path) -> dict[str, str]:
     made = bundle(whole, parts("hf-trainer"), given("hf-trainer"), changed=short)
     (tmp_path / "train.py").write_text(made.files["train.py"], encoding="utf-8")
     (tmp_path / "tiny").mkdir()
@@ -76,3 +80,43 @@ def test_another_model_than_the_plans_is_not_trained(argv: dict[str, str], tmp_p
     done = trained(argv | {"--model_layers": "3"}, tmp_path)
     assert done.returncode != 0
     assert "layers, width, vocabulary are (2, 64, 256), in the plan (3, 64, 256)" in done.stderr
+
+
+# ---- adapters --------------------------------------------------------------------------------------------------------
+
+ADAPTERS = 2 * 16 * (64 + 64 + 64 + 32 + 64 + 32 + 64 + 64)
+"""Of rank 16 on q, k, v and o of the tiny model's two layers."""
+
+
+@pytest.fixture
+def adapted(tmp_path: Path) -> dict[str, str]:
+    """The same with adapters on weights that are there."""
+    words = asked(plan(Case("hf-trainer", "llama3-8b", "dgx-h100:1", "", "lora")), tmp_path)
+    make = "from transformers import AutoConfig as C, AutoModelForCausalLM as M, set_seed; set_seed(1);"
+    make += " M.from_config(C.from_pretrained('tiny')).save_pretrained('tiny')"
+    subprocess.run([str(python("hf-trainer")), "-c", make], cwd=tmp_path, check=True, capture_output=True)
+    return words | {"--lora_parameters": str(ADAPTERS), "--learning_rate": "0.01"}
+
+
+def test_shards_train_adapters_as_replicas_do(adapted: dict[str, str], tmp_path: Path) -> None:
+    replicas, shards = trained(adapted, tmp_path), trained(adapted, tmp_path, **FSDP2)
+    assert len(logged(replicas)) == 4
+    assert logged(shards) == pytest.approx(logged(replicas), rel=1e-3)
+
+
+def test_recomputed_blocks_train_adapters_alike(adapted: dict[str, str], tmp_path: Path) -> None:
+    plain, again = trained(adapted, tmp_path), trained(adapted | {"--gradient_checkpointing": "true"}, tmp_path)
+    assert logged(again) == pytest.approx(logged(plain), rel=1e-3)
+
+
+def test_adapters_lie_on_weights_of_four_bit(adapted: dict[str, str], tmp_path: Path) -> None:
+    """bitsandbytes has its kernels for CPU, too: losses move as they do over weights in 32 bit."""
+    plain, quantised = trained(adapted, tmp_path), trained(adapted | {"--quantization_bit": "4"}, tmp_path)
+    assert logged(quantised) == pytest.approx(logged(plain), rel=0.02)
+    assert logged(quantised) != logged(plain)
+
+
+def test_other_adapters_than_the_plans_are_not_trained(adapted: dict[str, str], tmp_path: Path) -> None:
+    done = trained(adapted | {"--lora_target": "q_proj"}, tmp_path)
+    assert done.returncode != 0
+    assert f"adapters on q_proj have 4096 parameters, in the plan {ADAPTERS}" in done.stderr

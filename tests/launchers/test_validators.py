@@ -14,6 +14,7 @@ from planner import api
 from planner.launchers import accelerate, dstack, facts, megatron, megatron_model, skypilot
 from planner.schema.plan import Plan
 from planner.schema.precisions import LOW_PRECISION
+from tests.launchers import trainer_fields
 from tests.launchers.environments import ask, checkout, export, python
 from tests.launchers.megatron_fields import of_record
 from tests.launchers.spread import expressible
@@ -191,35 +192,6 @@ def values_of_accelerate(plan: Plan) -> Values:
     }
 
 
-def values_of_hf_trainer(plan: Plan) -> Values:
-    p, engine, shape = plan.parallelism, accelerate.route(plan), plan.workload.shape
-    sharded, zero = engine == "FSDP", engine == "DEEPSPEED"
-    shards = p.dp_shard
-    return {
-        "job": {
-            "model_name_or_path": "/given/model",
-            "block_size": plan.workload.sequence,
-            "model_layers": shape["layers"],
-            "model_hidden": shape["hidden"],
-            "model_vocab": shape["vocab"],
-            "model_untrained": plan.workload.method["kind"] == "pretrain",
-            "train_file": "/given/train-file",
-            "mock_data": False,
-        },
-        "micro": plan.batch.micro,
-        "accumulation": plan.batch.accumulation,
-        "precision": "no" if plan.precision == "fp32" else plan.precision,
-        "optimizer": "adamw_torch",
-        "rate": 1e-4,
-        "steps": [facts.steps(plan), facts.steps_between_checkpoints(plan)],
-        "recompute": plan.recompute.policy == "full",
-        "fsdp": [2, p.zero_stage == 3, True] if sharded else None,
-        "mesh": [p.dp // shards, shards, plan.cluster.accelerators] if sharded else None,
-        "zero": p.zero_stage if zero else None,
-        "global": plan.batch.global_ if zero else None,
-    }
-
-
 def values_of_skypilot(plan: Plan) -> Values:
     (pool,) = plan.cluster.pools
     return {
@@ -249,14 +221,15 @@ EXPECTED: dict[str, Callable[[Plan], Values]] = {
     "torchtitan": values_of_torchtitan,
     "deepspeed": values_of_deepspeed,
     "accelerate": values_of_accelerate,
-    "hf-trainer": values_of_hf_trainer,
+    **trainer_fields.EXPECTED,
     "skypilot": values_of_skypilot,
     "dstack": values_of_dstack,
 }
 
 
 def _before(name: str) -> tuple[str, ...]:
-    return (checkout(),) if name == "megatron" else ()
+    named = {"megatron": "MEGATRON_LM", "axolotl": "AXOLOTL", "llama-factory": "LLAMA_FACTORY"}
+    return (checkout(named[name]),) if name in named else ()
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -327,6 +300,8 @@ def _text(file: str, old: str, new: str) -> Callable[[dict[str, Any]], None]:
 
 DENSE = "megatron-core/llama3-70b/dgx-h100:16/tp=4 pp=4 vpp=4 cp=2"
 WHOLE = "megatron-core/llama3-70b/dgx-h100:16/tp=8 pp=4 rank_order=tp-cp-ep-pp-dp"
+LORA = "hf-trainer/llama3-8b/dgx-h100:1//lora"
+QLORA = "hf-trainer/llama3-8b/dgx-h100:1/micro=2/qlora"
 REPLICAS = "pytorch-ddp/gpt2/dgx-a100-80gb:1/micro=2"
 BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
     "megatron": [
@@ -403,6 +378,33 @@ BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
         ("deepspeed/llama3-8b/dgx-h100:4/zero=1", _text("accelerate.yaml", "same_", "mixed_precision: bf16\nsame_")),
         ("fsdp2/llama3-8b/dgx-h100:1/", _text("accelerate.yaml", "dp_shard_size: 8", "dp_shard_size: 0")),
         ("fsdp2/llama3-8b/dgx-h100:1/", _text("accelerate.yaml", "distributed_type: FSDP", "distributed_type: FSPD")),
+    ],
+    "trl": [
+        (LORA, _text("sft.yaml", "packing: true", "packed: true")),
+        (LORA, _text("sft.yaml", "max_length: 8192", "max_length: many")),
+        (LORA, _text("sft.yaml", "optim: adamw_torch", "optim: adamw")),
+        (LORA, _text("sft.yaml", "bf16: true", "bf16: true\nfp16: true")),
+        (QLORA, _text("sft.yaml", "load_in_4bit: true", "load_in_4bit: true\nload_in_8bit: true")),
+        (
+            "hf-trainer/llama3-8b/dgx-h100:2/zero=3 recompute=full/finetune",
+            _text("accelerate.yaml", ": FSDP", ": FSPD"),
+        ),
+    ],
+    "axolotl": [
+        (LORA, _text("axolotl.yaml", "sample_packing", "sample_pack")),
+        (LORA, _text("axolotl.yaml", "sequence_len: 8192", "sequence_len: many")),
+        (LORA, _text("axolotl.yaml", "adapter: lora", "adapter: lorra")),
+        (QLORA, _text("axolotl.yaml", "load_in_4bit: true", "load_in_4bit: false")),
+        (QLORA, _text("axolotl.yaml", "micro_batch_size: 2", "micro_batch_size: 2\nbatch_size: 2")),
+        ("fsdp2/llama3-8b/dgx-h100:1/", _text("axolotl.yaml", "SHARDED_STATE", "SHARED_STATE")),
+    ],
+    "llama-factory": [
+        (LORA, _text("llama_factory.yaml", "cutoff_len: 8192", "cutoff: 8192")),
+        (LORA, _text("llama_factory.yaml", "finetuning_type: lora", "finetuning_type: lorra")),
+        (LORA, _text("llama_factory.yaml", "do_train: true", "do_train: true\nuse_dorra: true")),
+        (LORA, _text("llama_factory.yaml", "bf16: true", "bf16: true\nfp16: true")),
+        (QLORA, _text("llama_factory.yaml", "finetuning_type: lora", "finetuning_type: full")),
+        (QLORA, _text("llama_factory.yaml", "quantization_type: nf4", "quantization_type: nf5")),
     ],
     "skypilot": [
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.yaml", "num_nodes", "num_node")),

@@ -77,11 +77,12 @@ SHARED = {
     "recompute": ("gradient_checkpointing", "activation_checkpointing"),
     "packing": ("packing", "sample_packing", "neat_packing"),
     "steps": ("max_steps",),
+    "nested": ("use_bnb_nested_quant", "double_quantization", "bnb_4bit_use_double_quant"),
 }
 TRAINER = Dialect(
     "trainer",
     SHARED,
-    lambda values: true(values.get("use_peft")) or count(values, "lora_dim") > 0,
+    lambda values: true(values.get("use_peft")) or max(count(values, "lora_dim"), count(values, "lora_rank")) > 0,
     {"micro": 8, "accumulation": 1, "rank": 16},
     ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "model_name_or_path"),
 )
@@ -89,14 +90,14 @@ LLAMA_FACTORY = Dialect(
     "llama-factory",
     SHARED,
     lambda values: values.get("finetuning_type", "lora") == "lora",
-    {"micro": 8, "accumulation": 1, "sequence": 2048, "rank": 8, "recompute": True},
+    {"micro": 8, "accumulation": 1, "sequence": 2048, "rank": 8, "recompute": True, "targets": "all", "nested": True},
     ("finetuning_type", "cutoff_len", "template"),
 )
 AXOLOTL = Dialect(
     "axolotl",
     SHARED,
     lambda values: values.get("adapter") in ("lora", "qlora"),
-    {"micro": 1, "accumulation": 1, "sequence": 512, "optimizer": "adamw_torch_fused", "rank": 8},
+    {"micro": 1, "accumulation": 1, "sequence": 512, "optimizer": "adamw_torch_fused", "rank": 8, "nested": True},
     ("base_model", "micro_batch_size", "sequence_len"),
 )
 TRL_ONLY = ("dataset_name", "use_peft", "max_length", "completion_only_loss", "assistant_only_loss", "packing")
@@ -105,8 +106,7 @@ TRL: Values = {**TRAINER.defaults, "sequence": 1024, "recompute": True, "bf16": 
 """Its defaults (trl/trainer/sft_config.py, base_config.py)."""
 DIALECTS = {each.name: each for each in (TRAINER, LLAMA_FACTORY, AXOLOTL)}
 REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(("load_in_4bit", "load_in_8bit", "quantization_bit", "quantization_config"), "quantised weights"),
-    **dict.fromkeys(("gptq", "qat", "use_qat", "bnb_config_kwargs"), "quantised weights"),
+    **dict.fromkeys(("quantization_config", "gptq", "qat", "use_qat", "bnb_config_kwargs"), "quantised weights"),
     **dict.fromkeys(
         ("use_galore", "use_apollo", "use_badam", "use_muon", "use_adam_mini", "lisa_n_layers"),
         "optimizer states of another size",
@@ -122,6 +122,10 @@ REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("use_kt", "use_unsloth", "unsloth", "diffusion", "reward_model_type"), "a program of its own"),
 }
 """Keys that change the work or the memory, where they are set and not false."""
+QUANTISERS = ("quantization_method", "quantization_type", "bnb_4bit_quant_type")
+"""Keys that say how weights are quantised."""
+BASES = {0: "lora", 4: "qlora", 8: "qlora:int8"}
+"""Bits of frozen weights -> method."""
 NAMES = frozenset(key for keys in SHARED.values() for key in keys)
 OPTIONS = frozenset({*NAMES, *TRAINER.known, *REFUSED, "zero_stage", "fsdp", "config", "bf16", "fp16"})
 """By which a command is known as one of a Trainer."""
@@ -146,6 +150,7 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
     **{f"{name}_proj": (name,) for name in ("q", "k", "v", "o", "up", "down", "gate")},
     **{"all": ("q", "k", "v", "o", "up", "down", "gate"), "all-linear": ("q", "k", "v", "o", "up", "down", "gate")},
     **{"decoder.layers.": ("q", "k", "v", "o", "up", "down"), "layers.": ("q", "k", "v", "o", "up", "down", "gate")},
+    **{"q_a_proj": ("q",), "q_b_proj": ("q",), "kv_a_proj_with_mqa": ("k",), "kv_b_proj": ("v",)},
     **{
         "fc1": ("up",),
         "fc2": ("down",),
@@ -165,7 +170,7 @@ HARMLESS = re.compile(
     r"|early_.*|load_best.*|metric_.*|remove_unused.*|label_.*|include_.*|local_rank|debug|strict|chat_template.*|stage"
     r"|report.*|enable_tensorboard|tensorboard_.*|cache_dir|use_fast.*|add_.*|group_by_length|length_column.*|config.*"
     r"|finetuning_type|adapter|use_peft|model_.*|lora_.*|fsdp.*|deepspeed.*|zero_stage|offload|gradient_.*|peft_.*"
-    r"|loraplus_.*|print_loss|only_optimize_lora|compute_fp32_loss|dropout|num_padding.*|conv.*|lazy_.*|is_.*|pad_.*"
+    r"|quantization_(method|type|bit)|bnb_4bit_.*|load_in_[48]bit|loraplus_.*|print_loss|only_optimize_lora|compute_fp32_loss|dropout|num_padding.*|conv.*|lazy_.*|is_.*|pad_.*|reinit_weights"
 )
 
 

@@ -28,7 +28,7 @@ exec accelerate launch \
   --bf16 true \
   --deepspeed ds_config.json \
   --optim adamw_torch \
-  --learning_rate 1.0e-4 \
+  --learning_rate 0.0001 \
   --max_steps 238419 \
   --logging_steps 10 \
   --output_dir '<save>' \

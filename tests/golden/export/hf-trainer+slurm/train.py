@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from accelerate import init_empty_weights
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from transformers import HfArgumentParser, Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
@@ -22,6 +22,11 @@ class JobArguments:
     model_hidden: int
     model_vocab: int
     model_untrained: bool = False
+    lora_rank: int = 0
+    lora_alpha: int = 0
+    lora_target: str = ""
+    lora_parameters: int = 0
+    quantization_bit: int = 0
     train_file: str = ""
     mock_data: bool = False
 
@@ -41,15 +46,18 @@ class MockData(torch.utils.data.Dataset):
         return {"input_ids": words, "labels": words}
 
 
-def model_of(job):
-    """The model, untrained or with its weights, in 32 bit: the engine casts what it computes with."""
+def model_of(job, arguments):
+    """The model, untrained or with its weights, in 32 bit: the engine casts what it computes with.
+
+    What adapters leave frozen is in 16 bit, or quantised.
+    """
     config = AutoConfig.from_pretrained(job.model_name_or_path)
     text = config.get_text_config()
     found = (text.num_hidden_layers, text.hidden_size, text.vocab_size)
     planned = (job.model_layers, job.model_hidden, job.model_vocab)
     if found != planned:
         raise SystemExit(f"{job.model_name_or_path}: layers, width, vocabulary are {found}, in the plan {planned}")
-    if hasattr(text, "output_router_logits"):
+    if hasattr(text, "output_router_logits") and not job.lora_rank:
         text.output_router_logits = True  # adds the balancing loss of its experts
     config.use_cache = False
     if job.model_untrained:
@@ -58,7 +66,36 @@ def model_of(job):
         empty = sharded and int(os.environ.get("RANK", "0")) > 0
         with init_empty_weights(include_buffers=False) if empty else nullcontext():
             return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    return AutoModelForCausalLM.from_pretrained(job.model_name_or_path, config=config, dtype=torch.float32)
+    if not job.lora_rank:
+        return AutoModelForCausalLM.from_pretrained(job.model_name_or_path, config=config, dtype=torch.float32)
+    dtype = torch.bfloat16 if arguments.bf16 else torch.float16 if arguments.fp16 else torch.float32
+    known = {"config": config, "dtype": dtype, "quantization_config": quantised(job.quantization_bit, dtype)}
+    return adapted(job, arguments, AutoModelForCausalLM.from_pretrained(job.model_name_or_path, **known))
+
+
+def quantised(bits, dtype):
+    """How bitsandbytes holds the frozen weights; stored as numbers of the computation's type, they can be sharded."""
+    if bits == 4:
+        known = {"bnb_4bit_compute_dtype": dtype, "bnb_4bit_quant_storage": dtype}
+        return BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, **known
+        )
+    return BitsAndBytesConfig(load_in_8bit=True) if bits == 8 else None
+
+
+def adapted(job, arguments, model):
+    """The model frozen, with adapters in 32 bit (ZeRO-3 gathers weights of one type only: in that of the model)."""
+    from peft import LoraConfig, get_peft_model
+
+    plugin = arguments.deepspeed_plugin
+    wide = not (plugin and plugin.zero_stage == 3) or bool(job.quantization_bit)
+    known = {"r": job.lora_rank, "lora_alpha": job.lora_alpha, "target_modules": job.lora_target.split(",")}
+    model.enable_input_require_grads()  # what is recomputed needs a gradient at its input
+    model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **known), autocast_adapter_dtype=wide)
+    sizes = (getattr(p, "ds_numel", p.numel()) for p in model.parameters() if p.requires_grad)
+    if (found := sum(sizes)) != job.lora_parameters:
+        raise SystemExit(f"adapters on {job.lora_target} have {found} parameters, in the plan {job.lora_parameters}")
+    return model
 
 
 def data_of(job):
@@ -88,7 +125,7 @@ def main():
     else:
         with arguments.main_process_first():
             data = data_of(job)
-    trainer = Trainer(model=model_of(job), args=arguments, train_dataset=data)
+    trainer = Trainer(model=model_of(job, arguments), args=arguments, train_dataset=data)
     saved = os.path.isdir(arguments.output_dir) and get_last_checkpoint(arguments.output_dir)
     trainer.train(resume_from_checkpoint=saved or None)
     if arguments.save_strategy != "no":

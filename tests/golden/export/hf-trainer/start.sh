@@ -27,7 +27,7 @@ exec accelerate launch \
   --gradient_accumulation_steps 8 \
   --bf16 true \
   --optim adamw_torch \
-  --learning_rate 1.0e-4 \
+  --learning_rate 0.0001 \
   --max_steps 238419 \
   --logging_steps 10 \
   --output_dir '<save>' \

@@ -1,0 +1,142 @@
+"""Axolotl: ``axolotl.yaml`` (and DeepSpeed's file) for its own training module under torchrun.
+
+Keys: axolotl 0.18.0 (067b021c), src/axolotl/utils/schemas. Engines are chosen as for Accelerate, which it runs on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from planner.launchers import accelerate, adapters, deepspeed, facts, quoting, start, trainer_arguments
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.schema.plan import Plan
+
+NAME = "axolotl.yaml"
+_LIGER = ("liger_rope", "liger_rms_norm", "liger_glu_activation", "liger_fused_linear_cross_entropy")
+
+
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """``torchrun -m axolotl.cli.train`` with its configuration."""
+    options = configuration(plan, values)
+    files = {NAME: quoting.yaml(options)}
+    if "deepspeed" in options:
+        inner = deepspeed.configuration(plan, values["lr"])
+        deepspeed.lint(inner, plan.cluster.accelerators, plan.parallelism.tp)
+        files[deepspeed.NAME] = json.dumps(inner, indent=2) + "\n"
+    return replace(
+        job,
+        command=(*start.rendezvous(plan, values), LaunchProgram("-m"), "axolotl.cli.train", NAME),
+        argv=(NAME,),
+        options=options,
+        environment={**job.environment, **plan.env},
+        files={**job.files, **files},
+        needed=(*job.needed, *files),
+    )
+
+
+def configuration(plan: Plan, values: Values) -> dict[str, Any]:
+    """The plan as Axolotl's configuration."""
+    common = trainer_arguments.arguments(plan, values)
+    return {
+        "base_model": values["model"],
+        **({"reinit_weights": True} if plan.workload.method["kind"] == "pretrain" else {}),
+        "datasets": [{"path": values["dataset"], "type": values["dataset-type"]}],
+        "sequence_len": plan.workload.sequence,
+        "sample_packing": True,
+        "pad_to_sequence_len": True,
+        "attn_implementation": values["attention"],
+        "micro_batch_size": plan.batch.micro,
+        "gradient_accumulation_steps": plan.batch.accumulation,
+        "bf16": plan.precision == "bf16",
+        "fp16": plan.precision == "fp16",
+        "gradient_checkpointing": plan.recompute.policy == "full",
+        **_adapters(plan, values),
+        **_sharding(plan),
+        **_liger(plan),
+        "optimizer": common["optim"],
+        **{name: common[name] for name in ("learning_rate", "max_steps", "logging_steps", "output_dir", "save_steps")},
+        "auto_resume_from_checkpoints": True,
+    }
+
+
+def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
+    if not adapters.adapts(plan):
+        return {}
+    base = adapters.base(plan)
+    return {
+        "adapter": "qlora" if base == "nf4" else "lora",
+        **{"load_in_4bit": base == "nf4", "load_in_8bit": base == "int8"},
+        "lora_r": plan.workload.method["rank"],
+        "lora_alpha": adapters.alpha(plan, values),
+        "lora_dropout": 0.0,
+        "lora_target_modules": adapters.modules(plan),
+    }
+
+
+def _sharding(plan: Plan) -> dict[str, Any]:
+    engine = accelerate.route(plan)
+    if engine == "DEEPSPEED":
+        return {"deepspeed": deepspeed.NAME}
+    if engine != "FSDP":
+        return {}
+    replicate, shard = facts.mesh(plan)
+    return {
+        "dp_replicate_size": replicate,
+        "dp_shard_size": shard,
+        "fsdp_version": 2,
+        "fsdp_config": {
+            "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+            "cpu_ram_efficient_loading": not adapters.base(plan),
+            "offload_params": False,
+            "reshard_after_forward": True,
+            "state_dict_type": "SHARDED_STATE_DICT",
+        },
+    }
+
+
+def _liger(plan: Plan) -> dict[str, Any]:
+    if not trainer_arguments.liger(plan):
+        return {}
+    return {"plugins": ["axolotl.integrations.liger.LigerPlugin"], **dict.fromkeys(_LIGER, True)}
+
+
+def refuses(plan: Plan) -> Iterator[str]:
+    """What its Trainer excludes, and what it takes otherwise than planned."""
+    yield from trainer_arguments.refuses(plan)
+    engine = accelerate.route(plan)
+    if engine == "FSDP" and plan.parallelism.zero_stage == 2:
+        yield "zero 2 with FSDP: it cannot keep weights after the forward pass (setup_fsdp_envs)"
+    if engine == "MULTI_GPU" and plan.precision != "fp32" and not adapters.adapts(plan):
+        yield f"replicas in {plan.precision}: it holds weights in 16 bit alone there (resolve_dtype); plan zero 3"
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """What is the model's own, or left to Accelerate."""
+    yield from trainer_arguments.loses(plan)
+    yield trainer_arguments.OWN_MODEL
+    if plan.workload.shape["moe"]:
+        yield Loss("workload.shape.moe.router", "experts are balanced with the model's own loss, if any")
+
+
+EXPORTER = Exporter(
+    name="axolotl",
+    title="Axolotl",
+    version="0.18.0",
+    role="trainer",
+    expresses={**trainer_arguments.EXPRESSES, "method": ("pretrain", "finetune", "lora", "qlora")},
+    settings=(
+        trainer_arguments.MODEL,
+        EnvironmentSetting("dataset", "id of the hub, file or folder of the data"),
+        EnvironmentSetting("dataset-type", "what its rows are", "completion"),
+        EnvironmentSetting("attention", "kernels of attention, which packed sequences need", "flash_attention_2"),
+        *trainer_arguments.SETTINGS,
+    ),
+    emit=emit,
+    refuses=refuses,
+    loses=loses,
+    level="validated",
+    validated_by="validate_config of axolotl 067b021c (its pydantic models, given the plan's accelerators)",
+)

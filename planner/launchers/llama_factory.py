@@ -1,0 +1,94 @@
+"""LLaMA-Factory: ``llama_factory.yaml``, under the ``accelerate.yaml`` that shards it as the plan does.
+
+Keys: ff6d4d12 (src/llamafactory/hparams), and the Trainer's. It continues from the last checkpoint by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from planner.launchers import accelerate, adapters, quoting, trainer_arguments
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.schema.plan import Plan
+
+NAME = "llama_factory.yaml"
+
+
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """Accelerate's job with LLaMA-Factory's module and its configuration."""
+    options = configuration(plan, values)
+    job = accelerate.launched(plan, job, values, LaunchProgram("-m"), "llamafactory.launcher", NAME)
+    return replace(
+        job, argv=(NAME,), options=options, files={**job.files, NAME: quoting.yaml(options)}, needed=(*job.needed, NAME)
+    )
+
+
+def configuration(plan: Plan, values: Values) -> dict[str, Any]:
+    """The plan as LLaMA-Factory's arguments."""
+    kind = plan.workload.method["kind"]
+    common = trainer_arguments.arguments(plan, values)
+    common["enable_liger_kernel"] = common.pop("use_liger_kernel", False)  # patched before the model is loaded
+    return {
+        "model_name_or_path": values["model"],
+        **({"train_from_scratch": True} if kind == "pretrain" else {}),
+        "stage": "pt" if kind == "pretrain" else "sft",
+        "do_train": True,
+        "finetuning_type": "lora" if kind == "lora" else "full",
+        **_adapters(plan, values),
+        "dataset": values["dataset"],
+        "dataset_dir": values["dataset-dir"],
+        "cutoff_len": plan.workload.sequence,
+        **({} if kind == "pretrain" else _conversations(values)),
+        "disable_gradient_checkpointing": not common["gradient_checkpointing"],
+        **common,
+    }
+
+
+def _conversations(values: Values) -> dict[str, Any]:
+    """Packed to the full length; texts are by themselves, and lose a token where that is asked for (data_args.py)."""
+    return {**({"template": values["template"]} if values["template"] else {}), "packing": True}
+
+
+def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
+    if not adapters.adapts(plan):
+        return {}
+    base = adapters.base(plan)
+    four = {"quantization_type": "nf4", "double_quantization": True} if base == "nf4" else {}
+    return {
+        "lora_rank": plan.workload.method["rank"],
+        "lora_alpha": adapters.alpha(plan, values),
+        "lora_dropout": 0.0,
+        "lora_target": ",".join(adapters.modules(plan)),
+        **({"quantization_method": "bnb", "quantization_bit": adapters.BITS[base], **four} if base else {}),
+    }
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """What is the model's own, or left to Accelerate."""
+    yield from trainer_arguments.loses(plan)
+    yield trainer_arguments.OWN_MODEL
+    if plan.workload.shape["moe"]:
+        yield Loss("workload.shape.moe.router", "experts are balanced with the model's own loss, if any")
+
+
+EXPORTER = Exporter(
+    name="llama-factory",
+    title="LLaMA-Factory",
+    version="ff6d4d12",
+    role="trainer",
+    expresses={**trainer_arguments.EXPRESSES, "method": ("pretrain", "finetune", "lora", "qlora")},
+    settings=(
+        trainer_arguments.MODEL,
+        EnvironmentSetting("dataset", "names in its dataset_info.json"),
+        EnvironmentSetting("dataset-dir", "folder of dataset_info.json", "data"),
+        EnvironmentSetting("template", "how conversations become text; empty: the tokenizer's own", ""),
+        *trainer_arguments.SETTINGS,
+    ),
+    emit=emit,
+    refuses=trainer_arguments.refuses,
+    loses=loses,
+    level="validated",
+    validated_by="get_train_args of LLaMA-Factory ff6d4d12 (its parser and all checks of values)",
+)

@@ -1,0 +1,109 @@
+"""How a Trainer's job is sharded: what Accelerate's, DeepSpeed's and FSDP's own files and words say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from planner.base.errors import WrongQuestion
+from planner.launchers.reading import deepspeed
+from planner.launchers.reading.found import FoundOptions
+from planner.launchers.reading.trainer_options import FSDP, Values, count, true
+from planner.models import files
+
+
+def accelerate(config: Values, folder: Path) -> dict[str, Any]:
+    """What Accelerate's configuration says, as the Trainer's own arguments say it."""
+    kind = str(config.get("distributed_type", "NO"))
+    found: dict[str, Any] = {"processes": config.get("num_processes")}
+    mixed = config.get("mixed_precision")
+    found |= {str(mixed): True} if mixed in ("bf16", "fp16") else {}
+    if kind == "FSDP":
+        inner = {str(key).removeprefix("fsdp_"): value for key, value in _inner(config, "fsdp_config").items()}
+        found |= {"fsdp": "full_shard", "fsdp_config": inner}
+        found |= {"gradient_checkpointing": True} if true(inner.get("activation_checkpointing")) else {}
+    if kind == "DEEPSPEED":
+        engine = _inner(config, "deepspeed_config")
+        found["deepspeed"] = engine.get("deepspeed_config_file") or _zero(engine)
+    degrees = _inner(config, "parallelism_config")
+    for axis in ("tp", "cp"):
+        size = degrees.get(f"parallelism_config_{axis}_size")
+        found |= {f"{axis}_size": size} if size else {}
+    if kind not in ("FSDP", "DEEPSPEED", "MULTI_GPU", "NO"):
+        raise WrongQuestion(f"--from trainer: distributed_type {kind:.40}: choose FSDP, DEEPSPEED or MULTI_GPU")
+    return found
+
+
+def _zero(inner: Values) -> dict[str, Any]:
+    """Accelerate's own few keys as a DeepSpeed configuration."""
+    device = inner.get("offload_optimizer_device", "none")
+    zero = {"stage": inner.get("zero_stage", 2), "offload_optimizer": {"device": device}}
+    return {"zero_optimization": zero, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}
+
+
+def sharding(values: Values, folder: Path) -> tuple[FoundOptions, list[str]]:
+    """Runtime and sharding: by DeepSpeed's file, FSDP's words, or plain replicas."""
+    given = values.get("deepspeed") or values.get("deepspeed_config")
+    if "zero_stage" in values:
+        device = "cpu" if true(values.get("offload")) else "none"
+        given = _zero({"zero_stage": count(values, "zero_stage"), "offload_optimizer_device": device})
+        given["zero_optimization"] |= {
+            "overlap_comm": True,
+            "offload_param": {"device": device},
+        }  # dschat/utils/ds_utils.py
+    if given is not None and given is not False:
+        text = json.dumps(given) if isinstance(given, dict) else named_file(folder, str(given))
+        found = deepspeed.read(text)
+        micro_lines = (
+            "train_micro_batch_size_per_gpu",
+            "gradient_accumulation_steps",
+            "train_batch_size",
+            "bf16.enabled",
+        )
+        return found, [line for line in found.assumed if not line.startswith(micro_lines)]
+    config = values.get("fsdp_config") or {}
+    words = _words(values.get("fsdp"))
+    if words or config or values.get("fsdp_version"):
+        return _fsdp(words, config if isinstance(config, dict) else {}), []
+    return FoundOptions(runtime="pytorch-ddp", settings={"zero": 0}), [
+        "no sharding: replicas (DistributedDataParallel)"
+    ]
+
+
+def _fsdp(words: list[str], config: Values) -> FoundOptions:
+    plain = {str(key).removeprefix("fsdp_"): value for key, value in config.items()}
+    kind = str(plain.get("sharding_strategy", "")).lower() or next(
+        (word for word in words if word in FSDP), "full_shard"
+    )
+    reshard = plain.get("reshard_after_forward", True)
+    if kind not in FSDP:
+        raise WrongQuestion(f"--from trainer: fsdp {kind:.40}: choose {', '.join(FSDP)}")
+    stage, scope = FSDP[kind]
+    if "offload" in words or true(plain.get("offload_params")):
+        raise WrongQuestion("--from trainer: fsdp_offload_params: weights in host memory cannot be taken over")
+    kept = stage == 2 or (stage == 3 and not true(reshard) and str(reshard).upper() != "FULL_SHARD")
+    return FoundOptions(
+        runtime="pytorch-ddp" if stage == 0 else "fsdp2",
+        settings={"zero": 3 if stage else 0, "zero_scope": scope},
+        differs=("weights stay whole after the forward pass; predicted as given back",) if kept else (),
+    )
+
+
+def _words(value: Any) -> list[str]:
+    return [str(word) for word in value] if isinstance(value, list) else str(value or "").replace(",", " ").split()
+
+
+def _inner(config: Values, name: str) -> Values:
+    value = config.get(name) or {}
+    if not isinstance(value, dict):
+        raise WrongQuestion(f"{name} is {value!r:.40}; a mapping is expected")
+    return value
+
+
+def named_file(folder: Path, name: str) -> str:
+    """A file that a configuration names, from its own folder or one above it, or where we are."""
+    for place in (folder, *[*folder.parents][:3], Path.cwd()):
+        if (place / name).is_file():
+            return files.read_text(place / name)
+    raise WrongQuestion(f"{name:.100}: no such file in {folder}; the configuration names it")

@@ -1,0 +1,70 @@
+"""What all programs on Hugging Face's Trainer are told alike: ``TrainingArguments`` of transformers 5.23.0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from planner.launchers import accelerate, adapters, deepspeed, facts, profiles, torchrun
+from planner.launchers.target import EnvironmentSetting, Loss, Values
+from planner.schema.plan import Plan
+
+RUNTIMES = ("hf-trainer", "hf-trainer-liger", "fsdp2", "fsdp", "deepspeed", "pytorch-ddp")
+"""Plans for these take the time and memory there that was predicted."""
+EXPRESSES = {
+    **accelerate.EXPORTER.expresses,
+    **dict.fromkeys(("tp", "cp"), (1,)),
+    "precision": ("bf16", "fp16", "fp32"),
+    "optimizer": ("adamw",),
+    "family": ("decoder",),
+}
+MODEL = EnvironmentSetting("model", "Hugging Face id or folder of the model: config.json, tokenizer, weights to tune")
+SAVE = EnvironmentSetting("save", "folder for checkpoints")
+RATE = EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4")
+OWN_MODEL = Loss("workload.shape", "the model is what its config.json says; nothing compares it with the plan's")
+SETTINGS = (SAVE, RATE, adapters.ALPHA, torchrun.PORT, profiles.EXTRA)
+
+
+def arguments(plan: Plan, values: Values) -> dict[str, Any]:
+    """Argument -> value; switches that are off are there, too."""
+    engine = accelerate.route(plan)
+    return {
+        "per_device_train_batch_size": plan.batch.micro,
+        "gradient_accumulation_steps": plan.batch.accumulation,
+        **({} if plan.precision == "fp32" else {plan.precision: True}),
+        # FSDP's is in accelerate.yaml: Transformers stops where both are on.
+        "gradient_checkpointing": plan.recompute.policy == "full" and engine != "FSDP",
+        **({"deepspeed": deepspeed.NAME} if engine == "DEEPSPEED" else {}),
+        **({"use_liger_kernel": True} if liger(plan) else {}),
+        "optim": "adamw_torch",
+        "learning_rate": float(values[RATE.name]),
+        "max_steps": facts.steps(plan),
+        "logging_steps": 10,
+        "output_dir": values[SAVE.name],
+        "save_steps": facts.steps_between_checkpoints(plan),
+    }
+
+
+def liger(plan: Plan) -> bool:
+    """Whether the plan counts on fused kernels and a loss in chunks."""
+    return plan.runtime.name == "hf-trainer-liger"
+
+
+def refuses(plan: Plan) -> Iterator[str]:
+    """What the engines exclude, what adapters cannot be put on, and what no model of Transformers has."""
+    yield from accelerate.refuses(plan)
+    yield from adapters.refuses(plan)
+    if plan.workload.mtp_layers:
+        yield "its models have no modules of multi-token prediction"
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """What is left to Accelerate, or held otherwise than predicted."""
+    yield from facts.other_runtime(plan, RUNTIMES)
+    yield from facts.shape_losses(plan)
+    if accelerate.route(plan) == "FSDP":
+        yield from adapters.wide(plan)
+    if accelerate.route(plan) == "DEEPSPEED" and plan.parallelism.zero_scope == "node":
+        yield Loss(
+            "parallelism.zero_scope", "weights are gathered inside a node; optimizer states stay sharded over all"
+        )

@@ -1,0 +1,94 @@
+"""TRL's supervised fine-tuning: ``sft.yaml`` for its own script, under the ``accelerate.yaml`` that shards it.
+
+Keys: trl 1.16.0 (scripts/sft.py: ScriptArguments, SFTConfig, ModelConfig), the Trainer's of transformers 5.23.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from planner.launchers import accelerate, adapters, quoting, trainer_arguments
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.schema.plan import Plan
+
+NAME = "sft.yaml"
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """Accelerate's job with TRL's script and its configuration."""
+    argv = ("--config", NAME)
+    options = configuration(plan, values)
+    job = accelerate.launched(plan, job, values, LaunchProgram("-m"), "trl.scripts.sft", *argv)
+    return replace(
+        job, argv=argv, options=options, files={**job.files, NAME: quoting.yaml(options)}, needed=(*job.needed, NAME)
+    )
+
+
+def configuration(plan: Plan, values: Values) -> dict[str, Any]:
+    """The plan as TRL's arguments."""
+    return {
+        "model_name_or_path": values["model"],
+        # Trained weights are in 32 bit and computed with in 16; what adapters leave frozen is held as computed with.
+        "dtype": _DTYPES[plan.precision] if adapters.adapts(plan) else _DTYPES["fp32"],
+        "dataset_name": values["dataset"],
+        "max_length": plan.workload.sequence,
+        "packing": True,
+        "packing_strategy": "wrapped",
+        **({"bf16": False} if plan.precision != "bf16" else {}),
+        **trainer_arguments.arguments(plan, values),
+        **_adapters(plan, values),
+    }
+
+
+def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
+    if not adapters.adapts(plan):
+        return {}
+    quantised: dict[str, dict[str, Any]] = {
+        "": {},
+        "int8": {"load_in_8bit": True},
+        "nf4": {
+            **{"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "use_bnb_nested_quant": True},
+            "bnb_4bit_quant_storage": _DTYPES[plan.precision],
+        },
+    }
+    return {
+        "use_peft": True,
+        "lora_r": plan.workload.method["rank"],
+        "lora_alpha": adapters.alpha(plan, values),
+        "lora_dropout": 0.0,
+        "lora_target_modules": adapters.modules(plan),
+        **quantised[adapters.base(plan)],
+    }
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """What is the model's own, and what its trainer does otherwise."""
+    yield from trainer_arguments.loses(plan)
+    yield trainer_arguments.OWN_MODEL
+    yield Loss("money.goodput", "continues after a stop only with --set extra-args='--resume_from_checkpoint true'")
+    if not trainer_arguments.liger(plan):
+        yield Loss("prediction.memory", "its loss takes logits in chunks, which needs less memory than predicted")
+    if adapters.base(plan):
+        yield Loss("workload.optimizer", "it trains adapters on quantised weights in 16 bit, without a copy in 32")
+
+
+EXPORTER = Exporter(
+    name="trl",
+    title="TRL supervised fine-tuning",
+    version="1.16.0",
+    role="trainer",
+    expresses={**trainer_arguments.EXPRESSES, "method": ("finetune", "lora", "qlora")},
+    settings=(
+        trainer_arguments.MODEL,
+        EnvironmentSetting("dataset", "id of the hub or folder of texts (a column text, messages, or prompt)"),
+        *trainer_arguments.SETTINGS,
+    ),
+    emit=emit,
+    refuses=trainer_arguments.refuses,
+    loses=loses,
+    level="validated",
+    validated_by="TrlParser with the script's own dataclasses (trl 1.16.0), under Accelerate's configuration",
+)
