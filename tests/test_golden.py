@@ -67,6 +67,8 @@ def gpt_block(*, hidden, heads=1, layers=1, sequence=2048, vocab=0, **other) -> 
         "reads_input": 1.0,
         "reads_mlp_input": 1.0,
         "reads_inner": 1.0,
+        "attention_share": 1.0,
+        "mixing_share": 1.0,
     }
     return Shape(**(nothing | block | other))
 

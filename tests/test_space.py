@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from planner.base.errors import WrongQuestion
 from planner.question.search_problem import prepare
+from planner.schema.workload import Recurrence
 from planner.space.axes import (
     FULL,
     NO_RECOMPUTE,
@@ -51,9 +52,18 @@ WINDOWED, SINKS = setting("mistral-7b"), setting("gpt-oss-20b")
 VOLTA = setting(on="dgx-v100:2")
 LONG = setting(sequence=1_048_576)
 
+STATE = Recurrence(kind="mamba2", heads=12, value_dim=64, key_heads=4, key_dim=64)
 ONE = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes"), 1)
 
+STATES = RuleSetting(
+    replace(LLAMA.workload, model=replace(LLAMA.workload.model, recurrence=STATE)), LLAMA.cluster, LLAMA.runtime
+)
+"""As Llama, with a recurrence of 12 heads, four of keys."""
 ALLOWS = [
+    ("recurrence_divides", STATES, [{"tp": 1}, {"tp": 4}, {"tp": 12}], [{"tp": 3}, {"tp": 8}, {"tp": 24}]),
+    ("recurrence_divides", LLAMA, [{"tp": 8}, {"tp": 3}], []),
+    ("whole_sequence", STATES, [{"cp": 1}], [{"cp": 2}]),
+    ("whole_sequence", LLAMA, [{"cp": 2}], []),
     ("heads_divide", LLAMA, [{"tp": 1}, {"tp": 8}, {"tp": 32}], [{"tp": 3}, {"tp": 64}]),
     ("heads_divide", GPT2, [{"tp": 3}, {"tp": 12}], [{"tp": 8}]),
     ("kv_heads_divide", LLAMA, [{"tp": 4}, {"tp": 8}, {"tp": 16}], [{"tp": 3}, {"tp": 12}]),

@@ -16,13 +16,19 @@ def kv_width(grid: Grid) -> Figure:
 
 
 def shapes(grid: Grid) -> tuple[Product, ...]:
-    """Products around attention: query/key/value in one, or through latents, and the output projection."""
+    """Products around attention: query/key/value in one (with a gate), or through latents, and the output projection.
+
+    Every tensor-parallel rank makes all of a sparse one's index (Megatron-LM, core/transformer/
+    experimental_attention_variant/dsa.py).
+    """
     s, tp, t = grid.shape, grid.layout.tp, tokens(grid)
     queries = s.heads * s.qk_dim / tp
     latent = s.kv_rank > 0
-    first = np.where(latent, s.query_rank + s.kv_rank, queries + kv_width(grid))
+    first = np.where(latent, s.query_rank + s.kv_rank, queries * (1.0 + s.attention_gate) + kv_width(grid))
+    index = (Product("index", t, s.index_products / s.hidden, s.hidden),) if np.any(s.index_products) else ()
     return (
         Product("qkv", t, first, s.hidden),
+        *index,
         Product("queries up", t, queries * latent, np.where(s.query_rank > 0, s.query_rank, s.hidden)),
         Product("keys, values up", t, s.kv_up / tp, s.kv_latent),
         Product("output", t, s.hidden, s.heads * s.v_dim / tp),
@@ -31,7 +37,7 @@ def shapes(grid: Grid) -> tuple[Product, ...]:
 
 def expanding(grid: Grid) -> Figure:
     """Seconds to expand latents to queries, keys and values once more; 0 without latents."""
-    _, queries, keys, _ = shapes(grid)
+    *_, queries, keys, _ = shapes(grid)
     again = products.trained_product(grid, queries).forward + products.trained_product(grid, keys).forward
     return (grid.shape.kv_rank > 0) * again
 
@@ -71,6 +77,7 @@ def kernel(grid: Grid) -> LayerPart:
     context-parallel rank works on blocks of s / cp tokens (on whole sequences where heads are exchanged); the backward
     pass does 2.5 times as many at a lower rate. Narrow heads: :func:`narrow_heads`.
     Unfused: whole scores as products, and ~6.5 passes forward and ~11 backward over them in memory.
+    A sparse one's index scores all positions: ``2 tokens s / 2 width`` FLOPs as a product, twice as many backward.
     """
     s, d, layout, stack = grid.shape, grid.device, grid.layout, grid.stack
     work = 2.0 * tokens(grid) * s.heads * (s.qk_dim + s.v_dim) / layout.tp * (1.0 + s.cross_share)
@@ -79,7 +86,8 @@ def kernel(grid: Grid) -> LayerPart:
     fused, slower = work * s.attended / rate, narrow_heads(grid)
     scores = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
     whole = work * s.attended_full / d.matrix_rate_16
-    return LayerPart(
+    index = tokens(grid) * s.sequence * s.index_width / d.matrix_rate_16
+    found = LayerPart(
         np.where(stack.fused_attention > 0, fused * slower.forward, whole + 6.5 * scores / d.memory_rate),
         np.where(
             stack.fused_attention > 0,
@@ -87,12 +95,15 @@ def kernel(grid: Grid) -> LayerPart:
             2.0 * whole + 11.0 * scores / d.memory_rate,
         ),
     )
+    return found + LayerPart(index, 2.0 * index) if np.any(s.index_width) else found
 
 
 def vector_bytes(grid: Grid) -> Figure:
-    """Norm and residual (5 e h a token), rotary embedding (2 e bytes per query and key element), casts of inputs."""
+    """Norm and residual (5 e h a token), rotary embedding (2 e bytes per query and key element), a gate (4 e
+    per query element: read twice, its function and the product written), casts of inputs.
+    """
     s, wide = grid.shape, elements.wide(grid)
-    rotary = 4.0 * (s.heads * s.qk_dim / grid.layout.tp + 0.5 * kv_width(grid))
+    rotary = (4.0 + 8.0 * s.attention_gate) * s.heads * s.qk_dim / grid.layout.tp + 2.0 * kv_width(grid)
     casts = input_cast_bytes(grid) + cast_bytes(grid, s.heads * s.v_dim / grid.layout.tp)
     return wide * tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + rotary) + casts
 

@@ -28,7 +28,8 @@ def _blocks(grid: Grid, layers: Figure, leading: Figure) -> ShardedState:
     """``(n attention + dense mlp + moe shared) / tp`` and ``moe experts expert / (ep etp)``."""
     s, layout = grid.shape, grid.layout
     moe = (layers - leading) * s.moe_share
-    dense = layers * s.attention_parameters + (layers - moe) * s.mlp_parameters + moe * s.shared_parameters
+    dense = layers - moe - (layers - leading) * s.idle_share
+    dense = layers * s.attention_parameters + dense * s.mlp_parameters + moe * s.shared_parameters
     return ShardedState(dense / layout.tp, moe * s.experts * s.expert_parameters / (layout.ep * layout.etp))
 
 

@@ -13,22 +13,35 @@ from planner.cost.figures import Figure, Grid
 from planner.cost.products import LayerPart, Product
 
 
+def width(grid: Grid) -> Figure:
+    """Width of what routed experts read and give: the model's, or their latent's."""
+    return np.where(grid.shape.expert_hidden > 0, grid.shape.expert_hidden, grid.shape.hidden)
+
+
 def routed_copies(grid: Grid) -> Figure:
     """Token copies that one rank's experts work on: ``tokens experts_per_token etp / tp``, times the imbalance."""
     return tokens(grid) * grid.shape.experts_per_token * grid.layout.etp / grid.layout.tp * grid.stack.expert_imbalance
 
 
 def shapes(grid: Grid) -> tuple[Product, ...]:
-    """Products of the routed experts that a rank holds, and of the router."""
+    """Products of the routed experts that a rank holds, of the router, and to and from experts' latent."""
     s, layout = grid.shape, grid.layout
     local = np.maximum(s.experts / layout.ep, 1.0)
     rows = routed_copies(grid) / local
     inner = s.expert_ffn / layout.etp
     rate = grid.device.matrix_rate * grid.stack.grouped_matrix
+    own, t = width(grid), tokens(grid) / layout.tp
+    found = (
+        Product("experts up", rows, (1.0 + s.gated) * inner, own, local, rate),
+        Product("experts down", rows, own, inner, local, rate),
+        Product("router", t, s.experts, s.hidden, 1.0, grid.device.matrix_rate_16),
+    )
+    if not np.any(s.expert_hidden):
+        return found
     return (
-        Product("experts up", rows, (1.0 + s.gated) * inner, s.hidden, local, rate),
-        Product("experts down", rows, s.hidden, inner, local, rate),
-        Product("router", tokens(grid) / layout.tp, s.experts, s.hidden, 1.0, grid.device.matrix_rate_16),
+        *found,
+        Product("to latent", t, s.expert_hidden, s.hidden),
+        Product("from latent", t, s.hidden, s.expert_hidden),
     )
 
 
@@ -46,9 +59,9 @@ def vector_bytes(grid: Grid) -> Figure:
     s, wide = grid.shape, elements.wide(grid)
     copies = routed_copies(grid)
     inner = s.expert_ffn / grid.layout.etp
-    casts = grid.device.low_precision * grid.stack.low_precision_cast * 4.0 * (s.hidden + inner)
+    casts = grid.device.low_precision * grid.stack.low_precision_cast * 4.0 * (width(grid) + inner)
     own = wide * tokens(grid) * 10.0 * s.hidden / sequence_shard(grid)
-    moved = grid.stack.routed_vector * (wide * 8.0 * s.hidden + casts)
+    moved = grid.stack.routed_vector * (wide * 8.0 * width(grid) + casts)
     return own + copies * (moved + wide * (4.0 + 2.0 * s.gated) * inner)
 
 
@@ -70,7 +83,7 @@ def apart(grid: Grid) -> LayerPart:
 
     None where 8-bit products fuse them (the same, TEGroupedMLP._is_fused_impl_supported: its kernel is for mxfp8).
     """
-    return clamping(grid) + BIASED.scaled(grid.shape.biased_experts * _unfused(grid) * grid.shape.hidden)
+    return clamping(grid) + BIASED.scaled(grid.shape.biased_experts * _unfused(grid) * width(grid))
 
 
 def clamping(grid: Grid) -> LayerPart:
@@ -109,7 +122,8 @@ def dispatch(grid: Grid) -> Dispatch:
     network, layout, s = grid.network, grid.layout, grid.shape
     ranks = collectives.group(network, layout.ep, layout.etp)
     per_token = np.maximum(s.experts_per_token, 1.0)
-    size = grid.device.element * tokens(grid) * s.experts_per_token / layout.tp * s.hidden * grid.stack.expert_imbalance
+    sent = tokens(grid) * s.experts_per_token / layout.tp * grid.stack.expert_imbalance
+    size = grid.device.element * sent * width(grid)
     domains = np.maximum(ranks.n / ranks.inside, 1.0)
     distinct = np.minimum(domains * (1.0 - (1.0 - 1.0 / domains) ** per_token) / per_token, 1.0)
     copies = np.where(grid.stack.dispatch_once > 0, distinct, 1.0)

@@ -90,6 +90,36 @@ class Shape:
     experts_per_token: Figure
     expert_ffn: Figure
     shared_ffn: Figure
+    expert_hidden: Figure = 0.0
+    """Width that routed experts read and give where it is not the model's; 0: it is."""
+    attention_share: Figure = 1.0
+    """Share of the layers that do attention ..."""
+    recurrent_share: Figure = 0.0
+    """... that carry a state along the sequence ..."""
+    mixing_share: Figure = 1.0
+    """... that do one of these or both ..."""
+    idle_share: Figure = 0.0
+    """... and that have no MLP, of any kind (leading dense ones have)."""
+    attention_gate: Figure = 0.0
+    """1 if what attention gives is gated, as wide as queries."""
+    index_products: Figure = 0.0
+    """Multiply-adds of a token with the matrices of sparse attention's index ..."""
+    index_width: Figure = 0.0
+    """... and with each position that it scores."""
+    recurrent_first: Figure = 0.0
+    """Of a recurrence: width of the product before it ..."""
+    recurrent_inner: Figure = 0.0
+    """... and of what it gives; ..."""
+    recurrent_between: Figure = 0.0
+    """... multiply-adds of a token with matrices in between ..."""
+    recurrent_work: Figure = 0.0
+    """... with the state ..."""
+    recurrent_chunked: Figure = 0.0
+    """... and of these as kernels do them, in chunks; ..."""
+    recurrent_moved: Figure = 0.0
+    """... elements of a token that its kernels move ..."""
+    recurrent_kept: Figure = 0.0
+    """... and that its backward pass reads."""
     clamped_experts: Figure = 0.0
     """1 if experts' function clamps what it reads (gpt-oss) ..."""
     biased_experts: Figure = 0.0

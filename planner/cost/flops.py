@@ -17,6 +17,8 @@ class TokenWork:
     """With the matrices of all layers."""
     scores: Figure
     """With every position that it attends to, in all layers."""
+    states: Figure
+    """With recurrences' states, and of sparse attention's index with every position, hidden ones too."""
     head: Figure
     """With the output projection, once for each loss."""
 
@@ -28,21 +30,25 @@ def token_work(s: Shape) -> TokenWork:
     direct = s.hidden * (queries + s.kv_heads * (s.qk_dim + s.v_dim))
     inner = np.where(s.query_rank > 0, s.query_rank, s.hidden)
     low = s.hidden * (s.query_rank + s.kv_rank) + inner * queries + s.kv_latent * s.kv_up
-    attention = np.where(latent, low, direct) + values * s.hidden
-    mlp = (2.0 + s.gated) * s.hidden
-    moe = s.experts_per_token * s.expert_ffn + s.shared_ffn
+    attention = np.where(latent, low, direct + s.attention_gate * s.hidden * queries) + values * s.hidden
+    attention = s.attention_share * (attention + s.index_products)
+    recurrence = s.recurrent_share * (s.hidden * (s.recurrent_first + s.recurrent_inner) + s.recurrent_between)
+    own = np.where(s.expert_hidden > 0, s.expert_hidden, s.hidden)
+    moe = (2.0 + s.gated) * (s.experts_per_token * s.expert_ffn * own + s.shared_ffn * s.hidden)
+    moe = moe + (s.experts + 2.0 * s.expert_hidden) * s.hidden
     body = s.layers - s.leading_dense
     mixed = body * s.moe_share
-    products = s.layers * attention * (1.0 + s.cross_share)
-    products = products + mlp * ((s.layers - mixed) * s.ffn + mixed * moe) + mixed * s.experts * s.hidden
-    scores = s.layers * s.attended * s.heads * (s.qk_dim + s.v_dim) * (1.0 + s.cross_share)
-    return TokenWork(products, scores, s.hidden * s.vocab * s.losses)
+    products = s.layers * (attention * (1.0 + s.cross_share) + recurrence) + mixed * moe
+    products = products + (2.0 + s.gated) * s.hidden * (s.layers - mixed - body * s.idle_share) * s.ffn
+    scores = s.layers * s.attention_share * s.attended * s.heads * (s.qk_dim + s.v_dim) * (1.0 + s.cross_share)
+    states = s.layers * (s.recurrent_share * s.recurrent_work + s.attention_share * s.sequence * s.index_width)
+    return TokenWork(products, scores, states, s.hidden * s.vocab * s.losses)
 
 
 def head_share(s: Shape) -> Figure:
     """Layers, of the mean one, that the head's forward products are as many as."""
     work = token_work(s)
-    return s.layers * work.head / (work.products + work.scores)
+    return s.layers * work.head / (work.products + work.scores + work.states)
 
 
 def model_flops(grid: Grid) -> Figure:
@@ -55,7 +61,7 @@ def model_flops(grid: Grid) -> Figure:
     """
     s, work = grid.shape, token_work(grid.shape)
     unmasked = work.scores * np.minimum(2.0 * s.attended, s.sequence) / s.attended
-    per_token = 2.0 * (2.0 + s.weight_gradient) * (work.products + work.head) + 6.0 * unmasked
+    per_token = 2.0 * (2.0 + s.weight_gradient) * (work.products + work.head) + 6.0 * (unmasked + work.states)
     return grid.layout.batch * s.sequence * per_token
 
 

@@ -38,7 +38,7 @@ def beside_blocks(grid: Grid) -> Figure:
 def block_parameters(grid: Grid, moe: Figure) -> Figure:
     """Parameters of one block on one rank, `moe` of its MLP a mixture."""
     s, layout = grid.shape, grid.layout
-    dense = s.attention_parameters + (1.0 - moe) * s.mlp_parameters + moe * s.shared_parameters
+    dense = s.attention_parameters + (1.0 - moe - s.idle_share) * s.mlp_parameters + moe * s.shared_parameters
     return dense / layout.tp + moe * s.experts * s.expert_parameters / (layout.ep * layout.etp)
 
 

@@ -11,7 +11,17 @@ from typing import Literal
 
 import numpy as np
 
-from planner.cost import attention, collectives, convolution, data_parallel, experts, products, recommender, transformer
+from planner.cost import (
+    attention,
+    collectives,
+    convolution,
+    data_parallel,
+    experts,
+    products,
+    recommender,
+    recurrent,
+    transformer,
+)
 from planner.cost.activations import region_bytes, tokens
 from planner.cost.figures import Device, Figure, Grid, Layout, Network
 from planner.cost.products import Product
@@ -136,11 +146,15 @@ def of_transformer(grid: Grid) -> tuple[Operator, ...]:
     booked on its last layer.
     """
     s = grid.shape
-    dense = float(s.leading_dense) + (float(s.layers) - float(s.leading_dense)) * (1.0 - float(s.moe_share))
-    mixed = float(s.layers) - dense
+    body = float(s.layers) - float(s.leading_dense)
+    dense = float(s.leading_dense) + body * (1.0 - float(s.moe_share) - float(s.idle_share))
+    mixed = body * float(s.moe_share)
     region = _region(grid)
     found = [_bound_by_memory(grid, "embedding", 1, transformer.embedding_bytes(grid))]
-    found += _attention(grid, float(s.layers), region)
+    if float(s.attention_share):
+        found += _attention(grid, float(s.layers * s.attention_share), region)
+    if float(s.recurrent_share):
+        found += _recurrence(grid, float(s.layers * s.recurrent_share), region)
     if dense > 0:
         found += _mlp(grid, s.ffn, dense, region, "", _gradients(grid, mixture=False))
     if mixed and float(s.shared_ffn):
@@ -189,6 +203,25 @@ def _attention(grid: Grid, count: float, region: Collective | None) -> list[Oper
     ]
 
 
+def _recurrence(grid: Grid, count: float, region: Collective | None) -> list[Operator]:
+    """A recurrence: products before, between and behind it, and its kernel."""
+    s, t = grid.shape, float(tokens(grid))
+    first, between, last = recurrent.shapes(grid)
+    kernel, tp = recurrent.kernel(grid), float(grid.layout.tp)
+    flops, moved = 2.0 * t * float(s.recurrent_chunked) / tp, float(recurrent.kept_bytes(grid))
+    forward = Pass(flops, moved, float(kernel.forward))
+    both = float(s.attention_share + s.recurrent_share) > float(s.mixing_share)
+    around = recurrent.vector_bytes(grid)
+    around = around - transformer.norm_bytes(grid) if both else around
+    return [
+        _bound_by_memory(grid, "norm, convolution, gate", count, around),
+        _with(_product(grid, first, count), first.name, inward=region),
+        *([_product(grid, between, count)] if float(between.n) else []),
+        Operator("recurrence", count, forward, Pass(2.5 * flops, 2.0 * moved, float(kernel.backward)), NOTHING),
+        _with(_product(grid, last, count), last.name, forward=region),
+    ]
+
+
 def _scores(grid: Grid, count: float) -> Operator:
     """Attention's scores and their product with the values: queries, keys, values read, outputs written; what a ring's
     steps found is joined.
@@ -217,8 +250,8 @@ def _mlp(
 
 def _experts(grid: Grid, count: float) -> list[Operator]:
     s, layout = grid.shape, grid.layout
-    up, down, router = (_product(grid, p, count) for p in experts.shapes(grid))
-    size = grid.device.element * tokens(grid) * s.experts_per_token / layout.tp * s.hidden
+    up, down, router, *latents = (_product(grid, p, count) for p in experts.shapes(grid))
+    size = grid.device.element * tokens(grid) * s.experts_per_token / layout.tp * experts.width(grid)
     exchange = Collective("all-to-all", "ep", float(size)) if layout.ep > 1 else None
     moved = experts.vector_bytes(grid) + experts.shared_bytes(grid)
     apart, rate = experts.apart(grid), float(grid.device.memory_rate)
@@ -228,6 +261,7 @@ def _experts(grid: Grid, count: float) -> list[Operator]:
         _bound_by_memory(grid, "norm, routing", count, moved),
         *([biases] if own else []),
         router,
+        *latents,
         _with(up, up.name, forward=exchange, inward=exchange),
         _with(down, down.name, forward=exchange, inward=exchange, weight=_gradients(grid, mixture=True)),
     ]

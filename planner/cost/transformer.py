@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import attention, collectives, elements, experts, frozen, overlap, products
+from planner.cost import attention, collectives, elements, experts, frozen, overlap, products, recurrent
 from planner.cost.activations import cast_bytes, input_cast_bytes, moved, region_bytes, sequence_shard, tokens
 from planner.cost.figures import Figure, Grid, Options
 from planner.cost.products import LayerPart, Product
@@ -115,9 +115,40 @@ def modules_again(grid: Grid, moe: Figure, dense: LayerPart, around: LayerPart) 
     function = (1.0 - stack.drops_activation) * activation / grid.device.memory_rate + experts.clamping(grid).forward
     norm = 2.0 * element * s.hidden / sequence_shard(grid) / grid.device.memory_rate
     whole = dense.forward + around.forward + tensor_parallel(grid, 1.0, dense).forward
-    again = o.recompute_latents * attention.expanding(grid) + moe * o.recompute_function * function
+    again = o.recompute_latents * s.attention_share * attention.expanding(grid) + moe * o.recompute_function * function
     again = again + o.recompute_norms * ((s.kv_rank > 0) + moe) * norm
-    return again + (1.0 - moe) * o.recompute_mlp * whole
+    return again + (1.0 - moe - s.idle_share) * o.recompute_mlp * whole
+
+
+def norm_bytes(grid: Grid) -> Figure:
+    """Traffic of one norm and residual: ``5 e tokens h``."""
+    return elements.wide(grid) * tokens(grid) * 10.0 * grid.shape.hidden / sequence_shard(grid)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixing:
+    """What mixes tokens in a layer, mean over the layers' kinds."""
+
+    matrix: LayerPart
+    kernel: LayerPart
+    moved: Figure
+    """Bytes that element-wise kernels move."""
+
+
+def mixers(grid: Grid, kernel: LayerPart) -> Mixing:
+    """Attention, whose kernel takes so long where there is one, and recurrences, each by its share of the layers."""
+    s = grid.shape
+    matrix, around = attention.matrix(grid), attention.vector_bytes(grid)
+    if not np.any(s.recurrent_share) and np.all(s.attention_share == 1.0):
+        return Mixing(matrix, kernel, around)
+    share, other = s.attention_share, s.recurrent_share
+    # A block with both has one norm and one residual: those of the recurrence are left out there.
+    twice = (share + other - s.mixing_share) * norm_bytes(grid)
+    return Mixing(
+        matrix.scaled(share) + recurrent.matrix(grid).scaled(other),
+        kernel.scaled(share) + recurrent.kernel(grid).scaled(other),
+        share * around + other * recurrent.vector_bytes(grid) - twice,
+    )
 
 
 def layers(grid: Grid) -> tuple[Layer, Layer]:
@@ -126,36 +157,34 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
     share = s.moe_share
     kernel = attention.kernel(grid)
     ring, joined, exchange = attention.context_parallel(grid, kernel), attention.joining(grid), experts.exchange(grid)
-    projections = attention.matrix(grid)
+    mixing = mixers(grid, kernel)
+    projections, halves = mixing.matrix, s.mixing_share + 1.0 - s.idle_share
     dense = mlp(grid, s.ffn)
     shared = mlp(grid, s.shared_ffn)
     routed = experts.matrix(grid)
-    attention_bytes = attention.vector_bytes(grid)
     dense_bytes = mlp_vector_bytes(grid, s.ffn)
     routed_bytes, apart = experts.vector_bytes(grid) + experts.shared_bytes(grid), experts.apart(grid)
     named = np.any(modules_named(grid.options))
     width = (1.0 + s.gated) * grid.device.element * tokens(grid) / grid.layout.tp
 
     def build(moe: Figure) -> Layer:
-        matrix = projections + dense.scaled(1.0 - moe) + (shared + routed).scaled(moe)
-        vector = moved(grid, attention_bytes + (1.0 - moe) * dense_bytes + moe * routed_bytes)
+        plain = 1.0 - moe - s.idle_share
+        matrix = projections + dense.scaled(plain) + (shared + routed).scaled(moe)
+        vector = moved(grid, mixing.moved + plain * dense_bytes + moe * routed_bytes)
         vector = vector + apart.scaled(moe) + frozen.dequantising(grid, moe)
-        exchanged = experts.exposed(grid, matrix + kernel + vector, exchange)
+        exchanged = experts.exposed(grid, matrix + mixing.kernel + vector, exchange)
         parts = {
             "matrix": matrix,
-            "attention": kernel + joined,
+            "attention": mixing.kernel + joined.scaled(s.attention_share),
             "vector": vector,
-            "tp": tensor_parallel(grid, 2.0 - moe * (s.shared_ffn <= 0), matrix),
-            "cp": ring,
+            "tp": tensor_parallel(grid, halves - moe * (s.shared_ffn <= 0), matrix),
+            "cp": ring.scaled(s.attention_share),
             "ep": exchanged.scaled(moe),
         }
-        activation = width * ((1.0 - moe) * s.ffn + moe * (s.shared_ffn + s.experts_per_token * s.expert_ffn))
+        activation = width * (plain * s.ffn + moe * (s.shared_ffn + s.experts_per_token * s.expert_ffn))
         again = (
-            stack.drops_scores * kernel.forward
-            + (
-                stack.drops_activation * activation
-                + stack.drops_norms * 8.0 * elements.wide(grid) * tokens(grid) * s.hidden / sequence_shard(grid)
-            )
+            stack.drops_scores * s.attention_share * kernel.forward
+            + (stack.drops_activation * activation + stack.drops_norms * halves * 0.4 * norm_bytes(grid))
             / grid.device.memory_rate
             + stack.drops_linear * stack.selective_recompute * matrix.forward
         )

@@ -19,6 +19,7 @@ from planner.hetero.assignment import Offer
 from planner.hetero.bundles import BundleSetting
 from planner.hetero.pipelines import Chain, PipelineTemplates
 from planner.hetero.stages import Priced, StageConfigs, Switches
+from planner.models import blocks
 from planner.performance import binding, intervals
 from planner.performance.efficiency import Efficiency
 from planner.performance.profiles.profile import Profile
@@ -279,8 +280,7 @@ def _together(request: Request, few: bool) -> tuple[int, ...]:
 def _may_be_cut(request: Request) -> bool:
     """Whether layers can be dealt to stages one by one: not where kinds of layers alternate or two stacks join."""
     model = request.workload.model
-    alike = (model.moe is None or model.moe.every == 1) and not model.encoder_layers
-    return alike and request.runtime.uneven_stages and request.runtime.axes.get("pp", (1,)) != (1,)
+    return blocks.alike(model) and request.runtime.uneven_stages and request.runtime.axes.get("pp", (1,)) != (1,)
 
 
 def _ways(request: Request, pool: JobPool, switches: Switches, few: bool) -> StageConfigs:

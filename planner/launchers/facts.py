@@ -172,6 +172,23 @@ def window(shape: Mapping[str, Any], sequence: int) -> dict[str, Any] | None:
     return found if found and found["size"] < sequence else None
 
 
+def blocks_are_attention(shape: Mapping[str, Any]) -> Iterator[str]:
+    """Trainers' decoders are blocks of attention and an MLP or mixture; other kinds would be left out in silence."""
+    mixers, feeds = shape.get("mixers") or (), shape.get("feeds") or ()
+    if set(mixers) - {"attention", "window"}:
+        yield f"blocks with a recurrence ({shape['recurrence']['kind']}) have no flag"
+    if feeds:
+        yield "blocks whose MLPs follow a pattern of their own have no flag"
+    if shape.get("indexer"):
+        yield "sparse attention's index has no flag"
+    if shape.get("attention_gate"):
+        yield "a gate on attention's output has no flag"
+    if shape["moe"] and shape["moe"].get("latent"):
+        yield "experts on a latent have no flag"
+    if not shape.get("norm_weight", True):
+        yield "norms without weights have no flag"
+
+
 def stages_fill_pools(plan: Plan) -> Iterator[str]:
     """Launchers number ranks node after node: stages have to lie pool after pool, whole, and be cut alike."""
     p, pools = plan.parallelism, plan.cluster.pools

@@ -93,12 +93,15 @@ def _attention(shape: dict[str, Any], sequence: int) -> Iterator[str]:
     yield from ("--qk-l2-norm",) if shape["qk_norm"] == "unweighted" else ()
     if seen:
         yield from ("--window-size", f"({seen['size'] - 1},0)")
-        yield from ("--window-attn-skip-freq", _pattern(windowed(shape))) if seen["every"] > 1 else ()
+        narrow = windowed(shape)
+        yield from ("--window-attn-skip-freq", _pattern(narrow)) if not all(narrow) else ()
     yield from ("--softmax-type", "learnable") if shape["sinks"] else ()
 
 
 def windowed(shape: dict[str, Any]) -> list[int]:
     """1 for every layer with a window, 0 for a full one, in order."""
+    if mixers := shape.get("mixers"):
+        return [int(mixers[layer % len(mixers)] == "window") for layer in range(shape["layers"])]
     every, inverted = shape["window"]["every"], shape["window"]["inverted"]
     return [int((layer % every != every - 1) if inverted else (layer % every == 0)) for layer in range(shape["layers"])]
 
@@ -182,6 +185,7 @@ def _router(router: dict[str, Any] | None, experts_per_token: int) -> Iterator[s
 
 def refuses(shape: dict[str, Any], sequence: int) -> Iterator[str]:
     """What is known of the model and has no argument: another one would be trained."""
+    yield from facts.blocks_are_attention(shape)
     if (activation := _activation(shape)) not in ACTIVATIONS:
         yield f"the activation {activation} has no flag"
     if activation == "gelu-tanh" and shape["activation"] and not all_biased(shape):

@@ -191,6 +191,7 @@ def refuses(plan: Plan) -> Iterator[str]:
     yield from facts.runs_on(plan, "nvidia", "amd")
     yield from facts.stages_fill_pools(plan)
     yield from facts.mesh_is_whole(plan)
+    yield from facts.blocks_are_attention(shape)
     plain = (
         shape["activation"] in ("swiglu", None)
         and shape["gated"]
@@ -198,6 +199,9 @@ def refuses(plan: Plan) -> Iterator[str]:
         and not shape["latent"]
         and not facts.window(shape, plan.workload.sequence)
         and not shape["sinks"]
+        and shape["norm_place"] == "pre"
+        and not shape["norm_offset"]
+        and shape["positions"] is None
     )
     biased = shape["qkv_bias"] or shape["output_bias"] or shape["mlp_bias"]
     if (

@@ -8,44 +8,13 @@ its code fixes for every configuration. `derive`: what follows from several keys
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
 
 from planner.models import derived, routers
-from planner.models.config_values import Reader
-
-Derive = Callable[[Reader], dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """How one `model_type` writes its shape."""
-
-    keys: Mapping[str, str]
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    derive: tuple[Derive, ...] = ()
-
-
-_COMMON = {
-    "layers": "num_hidden_layers",
-    "hidden": "hidden_size",
-    "ffn": "intermediate_size",
-    "heads": "num_attention_heads",
-    "vocab": "vocab_size",
-    "tied": "tie_word_embeddings",
-}
-_UNTIED = {"tie_word_embeddings": False}
-_TIED = {"tie_word_embeddings": True}
-_CLASSIC = {
-    "gated": False,
-    "norm": "layer",
-    "qkv_bias": True,
-    "output_bias": True,
-    "mlp_bias": True,
-}
-_ATTENTION_BIAS = {"qkv_bias": "attention_bias", "output_bias": "attention_bias"}
+from planner.models.architecture import ATTENTION_BIAS, CLASSIC, COMMON, TIED, UNTIED, Architecture
+from planner.models.decoders import DECODERS
+from planner.models.hybrids import HYBRIDS
 
 _SILU = routers.activation("hidden_act", "silu", gated=True)
 _AUX = {"router_aux_loss_coef": 0.001}
@@ -61,18 +30,18 @@ _GPT_OSS_YARN = {
 }
 
 _LLAMA = Architecture(
-    keys={**_COMMON, **_ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
-    defaults={**_UNTIED, "attention_bias": False, "mlp_bias": False},
+    keys={**COMMON, **ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
+    defaults={**UNTIED, "attention_bias": False, "mlp_bias": False},
     derive=(derived.grouped_queries, _SILU, *_RMS_1E6),
 )
-_LATENT = {**_UNTIED, "attention_bias": False, "moe_layer_freq": 1, "q_lora_rank": 1536}
+_LATENT = {**UNTIED, "attention_bias": False, "moe_layer_freq": 1, "q_lora_rank": 1536}
 _V2_ROUTER = {"topk_method": "greedy", "norm_topk_prob": False, "routed_scaling_factor": 1.0}
 _V3_ROUTER = {
     **{"topk_method": "noaux_tc", "norm_topk_prob": True, "routed_scaling_factor": 2.5},
     **{"n_group": 8, "topk_group": 4},
 }
 _DEEPSEEK_V2 = Architecture(
-    keys={**_COMMON, **_ATTENTION_BIAS},
+    keys={**COMMON, **ATTENTION_BIAS},
     defaults={**_LATENT, **_V2_ROUTER, "first_k_dense_replace": 0},
     derive=(
         derived.latent_attention,
@@ -92,16 +61,16 @@ _DEEPSEEK_V3 = replace(
     ),
 )
 _QWEN3 = Architecture(
-    keys={**_COMMON, **_ATTENTION_BIAS},
-    defaults={**_UNTIED, "attention_bias": False, "num_key_value_heads": 32, "head_dim": 128, "max_window_layers": 28},
+    keys={**COMMON, **ATTENTION_BIAS},
+    defaults={**UNTIED, "attention_bias": False, "num_key_value_heads": 32, "head_dim": 128, "max_window_layers": 28},
     fixed={"qk_norm": "head"},
     derive=(derived.grouped_queries, derived.late_window, _SILU, *_RMS_1E6),
 )
 _QWEN_EXPERTS = routers.routed(derived.qwen_experts, routers.softmax_router())
 _LLAMA4 = Architecture(
-    keys={**_COMMON, **_ATTENTION_BIAS, "ffn": "intermediate_size_mlp"},
+    keys={**COMMON, **ATTENTION_BIAS, "ffn": "intermediate_size_mlp"},
     defaults={
-        **_UNTIED,
+        **UNTIED,
         "attention_bias": False,
         "num_key_value_heads": 8,
         "head_dim": 128,
@@ -122,23 +91,25 @@ _LLAMA4 = Architecture(
     ),
 )
 _GROK = Architecture(
-    keys=_COMMON,
+    keys=COMMON,
     # The released code shares the embedding with the output and norms before and after each half of a block.
-    defaults=_TIED,
+    defaults=TIED,
     fixed={"norm_place": "both", "norms_per_layer": 4},
     derive=(derived.grouped_queries, derived.routed_experts),
 )
 
 ARCHITECTURES: Mapping[str, Architecture] = {
+    **DECODERS,
+    **HYBRIDS,
     "llama": _LLAMA,
     "mistral": Architecture(
-        keys=_COMMON,
-        defaults={**_UNTIED, "num_key_value_heads": 8, "sliding_window": 4096},
+        keys=COMMON,
+        defaults={**UNTIED, "num_key_value_heads": 8, "sliding_window": 4096},
         derive=(derived.grouped_queries, derived.window, _SILU, *_RMS_1E6),
     ),
     "mixtral": Architecture(
-        keys=_COMMON,
-        defaults={**_UNTIED, **_AUX, "num_key_value_heads": 8},
+        keys=COMMON,
+        defaults={**UNTIED, **_AUX, "num_key_value_heads": 8},
         derive=(
             derived.grouped_queries,
             routers.routed(derived.routed_experts, routers.softmax_router(normalised=True)),
@@ -149,15 +120,15 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         ),
     ),
     "qwen2": Architecture(
-        keys=_COMMON,
-        defaults={**_UNTIED, "num_key_value_heads": 32, "max_window_layers": 28},
+        keys=COMMON,
+        defaults={**UNTIED, "num_key_value_heads": 32, "max_window_layers": 28},
         fixed={"qkv_bias": True},
         derive=(derived.grouped_queries, derived.late_window, _SILU, *_RMS_1E6),
     ),
     "qwen2_moe": Architecture(
-        keys={**_COMMON, "qkv_bias": "qkv_bias"},
+        keys={**COMMON, "qkv_bias": "qkv_bias"},
         defaults={
-            **_UNTIED,
+            **UNTIED,
             "qkv_bias": True,
             "num_key_value_heads": 16,
             "decoder_sparse_step": 1,
@@ -172,7 +143,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         keys=_QWEN3.keys,
         # Its class has no default for the width of a head: hidden / heads.
         defaults={
-            **_UNTIED,
+            **UNTIED,
             "attention_bias": False,
             "num_key_value_heads": 4,
             "decoder_sparse_step": 1,
@@ -186,9 +157,9 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "deepseek_v3": _DEEPSEEK_V3,
     "kimi_k2": _DEEPSEEK_V3,
     "gpt_oss": Architecture(
-        keys={**_COMMON, **_ATTENTION_BIAS},
+        keys={**COMMON, **ATTENTION_BIAS},
         defaults={
-            **_UNTIED,
+            **UNTIED,
             "attention_bias": True,
             "num_key_value_heads": 8,
             "head_dim": 64,
@@ -207,8 +178,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "llama4": _LLAMA4,
     "llama4_text": _LLAMA4,
     "nemotron": Architecture(
-        keys={**_COMMON, **_ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
-        defaults={**_UNTIED, "attention_bias": False, "mlp_bias": False},
+        keys={**COMMON, **ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
+        defaults={**UNTIED, "attention_bias": False, "mlp_bias": False},
         fixed={"gated": False, "norm": "layer", "norm_offset": True},
         derive=(
             derived.grouped_queries,
@@ -228,8 +199,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "tied": "tie_word_embeddings",
             "learned_positions": "n_positions",
         },
-        defaults={**_TIED, "resid_pdrop": 0.1},
-        fixed=_CLASSIC,
+        defaults={**TIED, "resid_pdrop": 0.1},
+        fixed=CLASSIC,
         derive=(
             derived.multi_head,
             derived.four_times("n_inner"),
@@ -239,8 +210,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         ),
     ),
     "opt": Architecture(
-        keys={**_COMMON, "ffn": "ffn_dim", "norm_bias": "layer_norm_elementwise_affine"},
-        defaults={**_TIED, "dropout": 0.1, "enable_bias": True, "layer_norm_elementwise_affine": True},
+        keys={**COMMON, "ffn": "ffn_dim", "norm_bias": "layer_norm_elementwise_affine"},
+        defaults={**TIED, "dropout": 0.1, "enable_bias": True, "layer_norm_elementwise_affine": True},
         fixed={"gated": False, "norm": "layer"},
         derive=(
             derived.multi_head,
@@ -258,14 +229,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "vocab": "vocab_size",
             "tied": "tie_word_embeddings",
         },
-        defaults={**_TIED, "no_bias": True, "expansion_ratio": 4, "resid_pdrop": 0.0, "learned_pos_emb": True},
+        defaults={**TIED, "no_bias": True, "expansion_ratio": 4, "resid_pdrop": 0.0, "learned_pos_emb": True},
         fixed={"gated": False, "norm": "layer", "activation": "gelu"},
         derive=(derived.mpt_shape, derived.dropout("resid_pdrop")),
     ),
     "bert": Architecture(
-        keys={**_COMMON, "learned_positions": "max_position_embeddings", "token_types": "type_vocab_size"},
-        defaults={**_TIED, "type_vocab_size": 2, "hidden_dropout_prob": 0.1},
-        fixed={**_CLASSIC, "family": "encoder", "causal": False, "norm_place": "post"},
+        keys={**COMMON, "learned_positions": "max_position_embeddings", "token_types": "type_vocab_size"},
+        defaults={**TIED, "type_vocab_size": 2, "hidden_dropout_prob": 0.1},
+        fixed={**CLASSIC, "family": "encoder", "causal": False, "norm_place": "post"},
         derive=(
             derived.multi_head,
             derived.masked_language_head,
@@ -284,14 +255,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "vocab": "vocab_size",
             "tied": "tie_word_embeddings",
         },
-        defaults={**_TIED, "feed_forward_proj": "relu", "relative_attention_num_buckets": 32, "dropout_rate": 0.1},
+        defaults={**TIED, "feed_forward_proj": "relu", "relative_attention_num_buckets": 32, "dropout_rate": 0.1},
         fixed={"family": "encoder-decoder", "positions": "relative"},
         derive=(derived.t5_stacks, derived.dropout("dropout_rate"), routers.t5_activation),
     ),
     "vit": Architecture(
-        keys={key: value for key, value in _COMMON.items() if key not in ("vocab", "tied")} | {"qkv_bias": "qkv_bias"},
+        keys={key: value for key, value in COMMON.items() if key not in ("vocab", "tied")} | {"qkv_bias": "qkv_bias"},
         defaults={"qkv_bias": True, "num_channels": 3, "hidden_dropout_prob": 0.0},
-        fixed={**_CLASSIC, "family": "vision", "causal": False},
+        fixed={**CLASSIC, "family": "vision", "causal": False},
         derive=(
             derived.multi_head,
             derived.patches,

@@ -54,7 +54,7 @@ def window(config: Reader) -> Fields:
     """One window for all layers, or for those that `layer_types` names; null: none."""
     if not config.has("sliding_window"):
         return {}
-    return _pattern(config, _sliding_layers(config, [True] * config.layers()), "sliding_window")
+    return regular_window(config, sliding_layers(config, [True] * config.layers()), "sliding_window")
 
 
 def switched_window(config: Reader) -> Fields:
@@ -68,7 +68,7 @@ def late_window(config: Reader) -> Fields:
         return {}
     full = config.whole("max_window_layers", least=0)
     layers = [layer >= full for layer in range(config.layers())]
-    return _pattern(config, _sliding_layers(config, layers), "sliding_window")
+    return regular_window(config, sliding_layers(config, layers), "sliding_window")
 
 
 def early_window(config: Reader) -> Fields:
@@ -77,7 +77,7 @@ def early_window(config: Reader) -> Fields:
         return {}
     until = config.whole("max_window_layers", least=0)
     layers = [layer % 2 == 0 and layer < until for layer in range(config.layers())]
-    return _pattern(config, _sliding_layers(config, layers), "sliding_window")
+    return regular_window(config, sliding_layers(config, layers), "sliding_window")
 
 
 def _switched_on(config: Reader) -> bool:
@@ -87,7 +87,7 @@ def _switched_on(config: Reader) -> bool:
 def alternating_window(config: Reader) -> Fields:
     """gpt-oss: every second layer, beginning with the first, unless `layer_types` says otherwise."""
     layers = [layer % 2 == 0 for layer in range(config.layers())]
-    return _pattern(config, _sliding_layers(config, layers), "sliding_window")
+    return regular_window(config, sliding_layers(config, layers), "sliding_window")
 
 
 def llama4_chunks(config: Reader) -> Fields:
@@ -95,10 +95,10 @@ def llama4_chunks(config: Reader) -> Fields:
     if not config.has("attention_chunk_size"):
         return {}
     layers, interval = config.layers(), config.whole("no_rope_layer_interval")
-    chunked = [bool(rope) for rope in _each_layer(config, "no_rope_layers")] or [
+    chunked = [bool(rope) for rope in each_layer(config, "no_rope_layers")] or [
         (i + 1) % interval != 0 for i in range(layers)
     ]
-    found = _pattern(config, chunked, "attention_chunk_size")
+    found = regular_window(config, chunked, "attention_chunk_size")
     return {"window": {**found["window"], "chunked": True}} if found else {}
 
 
@@ -110,19 +110,20 @@ def llama4_norms(config: Reader) -> Fields:
 def llama4_rotary(config: Reader) -> Fields:
     """Rotary positions in all but one layer in so many; nothing where a list says another pattern."""
     found, interval = rotary(5e5)(config), config.whole("no_rope_layer_interval")
-    listed = _each_layer(config, "no_rope_layers")
+    listed = each_layer(config, "no_rope_layers")
     regular = [int((layer + 1) % interval != 0) for layer in range(config.layers())]
     if not found or (listed and [int(bool(rope)) for rope in listed] != regular):
         return {}
     return {"rotary": {**found["rotary"], "skips": interval}}
 
 
-def _sliding_layers(config: Reader, otherwise: Sequence[bool]) -> Sequence[bool]:
-    named = _each_layer(config, "layer_types")
+def sliding_layers(config: Reader, otherwise: Sequence[bool]) -> Sequence[bool]:
+    """Which layers `layer_types` names sliding; `otherwise` where it is missing."""
+    named = each_layer(config, "layer_types")
     return [kind == "sliding_attention" for kind in named] if named else otherwise
 
 
-def _each_layer(config: Reader, key: str) -> list[Any]:
+def each_layer(config: Reader, key: str) -> list[Any]:
     """A list with one item a layer; empty where it is missing."""
     items, layers = config.items(key), config.layers()
     if items and len(items) != layers:
@@ -130,18 +131,18 @@ def _each_layer(config: Reader, key: str) -> list[Any]:
     return items
 
 
-def _pattern(config: Reader, windowed: Sequence[bool], size: str) -> Fields:
-    """The shortest repetition of which one layer has the window, or all but one."""
+def regular_window(config: Reader, windowed: Sequence[bool], size: str) -> Fields:
+    """The shortest repetition of which the first layer has the window, or all but the last; else block by block."""
     if not any(windowed):
         return {}
-    layers = len(windowed)
+    layers, most = len(windowed), config.whole(size)
     period = next(p for p in range(1, layers + 1) if all(windowed[i] == windowed[i % p] for i in range(layers)))
-    inside = sum(windowed[:period])
-    if inside not in (1, period - 1):
-        raise config.wrong(
-            size, f"{config.get(size)!r}: a window on {sum(windowed)} of {layers} layers in no regular pattern"
-        )
-    return {"window": {"size": config.whole(size), "every": period, "inverted": inside != 1}}
+    turn = list(windowed[:period])
+    if turn == [True] + [False] * (period - 1):
+        return {"window": {"size": most, "every": period}}
+    if turn == [True] * (period - 1) + [False]:
+        return {"window": {"size": most, "every": period, "inverted": True}}
+    return {"window": {"size": most}, "mixers": ["window" if inside else "attention" for inside in turn]}
 
 
 # ---- mixtures of experts ---------------------------------------------------------------------------------------------
@@ -149,13 +150,13 @@ def _pattern(config: Reader, windowed: Sequence[bool], size: str) -> Fields:
 
 def routed_experts(config: Reader) -> Fields:
     """Mixtral's and Grok's experts, as wide as the dense MLP would be."""
-    experts = "num_local_experts" if config.has("num_local_experts") else "num_experts"
-    return _experts(config, experts, "intermediate_size")
+    count = "num_local_experts" if config.has("num_local_experts") else "num_experts"
+    return experts(config, count, "intermediate_size")
 
 
 def gpt_oss_experts(config: Reader) -> Fields:
     """Experts and router with biases."""
-    return _experts(config, "num_local_experts", "intermediate_size", router_bias=True, expert_bias=True)
+    return experts(config, "num_local_experts", "intermediate_size", router_bias=True, expert_bias=True)
 
 
 def qwen_experts(config: Reader) -> Fields:
@@ -165,7 +166,7 @@ def qwen_experts(config: Reader) -> Fields:
     if any(type(layer) is not int for layer in dense) or sorted(dense) != [*range(len(dense))] or (dense and every > 1):
         raise config.wrong("mlp_only_layers", f"{dense!r}: dense layers must be the first ones")
     shared = config.whole("shared_expert_intermediate_size", 0, least=0)
-    return _experts(
+    return experts(
         config,
         "num_experts",
         "moe_intermediate_size",
@@ -182,7 +183,7 @@ def deepseek_experts(config: Reader) -> Fields:
         return {}
     if config.whole("moe_layer_freq") != 1:
         raise config.wrong("moe_layer_freq", f"{config.get('moe_layer_freq')}: only 1 is understood")
-    return _experts(
+    return experts(
         config,
         "n_routed_experts",
         "moe_intermediate_size",
@@ -203,13 +204,14 @@ def llama4_experts(config: Reader) -> Fields:
     if not every:
         return {}
     shared = config.whole("intermediate_size")
-    return _experts(config, "num_local_experts", "intermediate_size", shared_ffn=shared, every=every)
+    return experts(config, "num_local_experts", "intermediate_size", shared_ffn=shared, every=every)
 
 
-def _experts(config: Reader, experts: str, ffn: str, **more: Any) -> Fields:
+def experts(config: Reader, count: str, ffn: str, **more: Any) -> Fields:
+    """A mixture: experts under `count`, each `ffn` wide, of which a token visits `num_experts_per_tok`."""
     chosen = "num_experts_per_tok" if config.has("num_experts_per_tok") else "experts_per_token"
     per_token = config.whole(chosen if config.has(chosen) else "num_experts_per_tok")
-    return {"moe": {"experts": config.whole(experts), "experts_per_token": per_token, "ffn": config.whole(ffn), **more}}
+    return {"moe": {"experts": config.whole(count), "experts_per_token": per_token, "ffn": config.whole(ffn), **more}}
 
 
 # ---- norms and positions ---------------------------------------------------------------------------------------------

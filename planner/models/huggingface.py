@@ -10,7 +10,8 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion, malformed, nearest
 from planner.models import files, model_rules
-from planner.models.architectures import ARCHITECTURES, Architecture
+from planner.models.architecture import Architecture
+from planner.models.architectures import ARCHITECTURES
 from planner.models.config_values import Reader
 from planner.schema.workload import Model
 

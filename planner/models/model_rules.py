@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from planner.models import blocks
 from planner.schema.workload import GATED, Model
 
 LARGEST = 10**15
@@ -12,7 +13,8 @@ LARGEST = 10**15
 
 def problems(model: Model) -> list[str]:
     """Everything that does not hold, one message each; empty for a consistent model."""
-    return [*_attention(model), *_stacks(model), *_mixture(model), *_size(model), *_assumptions(model)]
+    wrong = [*_attention(model), *_pattern(model), *_stacks(model), *_mixture(model)]
+    return [*wrong, *([] if wrong else _size(model)), *_assumptions(model)]
 
 
 def _attention(model: Model) -> Iterator[str]:
@@ -24,6 +26,32 @@ def _attention(model: Model) -> Iterator[str]:
         yield f"positions = {model.positions!r}: there are rotary or learned ones besides"
     if model.window is not None and not model.causal:
         yield "window: a sliding window needs causal = true"
+
+
+def _pattern(model: Model) -> Iterator[str]:
+    """Blocks by kind, and what each kind needs."""
+    for name in ("mixers", "feeds"):
+        if len(getattr(model, name)) > model.layers:
+            yield f"{name}: {len(getattr(model, name)):,} of them; there are {model.layers:,} layers"
+    if (model.mixers or model.feeds) and model.encoder_layers:
+        yield "mixers, feeds: blocks of a decoder alone"
+    for kinds, need in ((("window",), "window"), (("recurrent", "both"), "recurrence")):
+        if any(mixer in kinds for mixer in model.mixers) != (getattr(model, need) is not None) and (
+            model.mixers or need == "recurrence"
+        ):
+            yield f"{need}: goes with mixers that are {' or '.join(kinds)}, and they with it"
+    if model.mixers and model.window and model.window.every > 1:
+        yield f"window.every = {model.window.every:,}: mixers say which blocks have the window"
+    if model.feeds and ("mixture" in model.feeds) != (model.moe is not None):
+        yield "moe: goes with feeds that are mixture, and they with it"
+    if model.feeds and model.moe and (model.moe.every > 1 or model.moe.leading_dense_layers):
+        yield "moe.every, moe.leading_dense_layers: feeds say which blocks are mixtures"
+    if any((mixer, feed) == ("none", "none") for mixer, feed in blocks.blocks(model)):
+        yield "mixers, feeds: a block has neither"
+    if model.indexer and not model.causal:
+        yield "indexer: sparse attention needs causal = true"
+    if model.attention_gate and model.latent:
+        yield "attention_gate: latent attention has none"
 
 
 def _stacks(model: Model) -> Iterator[str]:

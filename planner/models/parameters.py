@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from planner.models import blocks, recurrent
 from planner.schema.workload import LatentAttention, Method, Model
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """Where a model's parameters are. Fields are numbers of parameters, but for the last five, which count things."""
+    """Where a model's parameters are. Fields are numbers of parameters, but for the last eight, which count things."""
 
     embedding: int
     """The input embedding (0 for vision: its patch projection stands in `extra`)."""
@@ -37,11 +38,21 @@ class Parameters:
     """Norms of one block, those on queries, keys and latents included."""
     extra_per_layer: int
     """What a block has besides (attention sinks, layer scales)."""
+    attention_only_per_layer: int
+    """Of these two what a block without attention lacks."""
+    recurrent_per_layer: int
+    """A block's recurrence, where it has one."""
     final_norm: int
     extra: int
     """Counted once: poolers, prediction heads, patch projections."""
     layers: int
     """Blocks in all, those of an encoder included."""
+    attention_layers: int
+    """Blocks with attention."""
+    recurrent_layers: int
+    """Blocks with a recurrence."""
+    dense_layers: int
+    """Blocks with a dense MLP."""
     moe_layers: int
     """Blocks whose MLP is a mixture of experts."""
     cross_layers: int
@@ -51,16 +62,12 @@ class Parameters:
     experts_per_token: int
 
     @property
-    def dense_layers(self) -> int:
-        """Blocks with a dense MLP."""
-        return self.layers - self.moe_layers
-
-    @property
     def total(self) -> int:
         """All parameters.
 
-        total = embedding + positions + head + final_norm + extra + layers (attention + norms + extra_per_layer)
-        + cross_layers cross_attention + dense_layers dense_mlp + moe_layers (router + shared + E expert)
+        total = embedding + positions + head + final_norm + extra + layers (norms + extra_per_layer) + attention_layers
+        attention - (layers - attention_layers) attention_only + recurrent_layers recurrent + cross_layers
+        cross_attention + dense_layers dense_mlp + moe_layers (router + shared + E expert)
         """
         return self.embedding + self.positions + self.head + self._blocks(self.experts) + self.final_norm + self.extra
 
@@ -79,10 +86,12 @@ class Parameters:
         return self.moe_layers * self.experts * self.expert
 
     def _blocks(self, experts: int) -> int:
-        every = self.attention_per_layer + self.norms_per_layer + self.extra_per_layer
+        every = self.norms_per_layer + self.extra_per_layer - self.attention_only_per_layer
         mixture = self.router_per_layer + self.shared_expert_per_layer + experts * self.expert
         return (
             self.layers * every
+            + self.attention_layers * (self.attention_per_layer + self.attention_only_per_layer)
+            + self.recurrent_layers * self.recurrent_per_layer
             + self.cross_layers * self.cross_attention_per_layer
             + self.dense_layers * self.dense_mlp_per_layer
             + self.moe_layers * mixture
@@ -94,8 +103,7 @@ def parameters(model: Model) -> Parameters:
 
     embedding = V (embedding width or h), head = V h unless tied, positions = (rows of positions + token types) h.
     """
-    h, moe = model.hidden, model.moe
-    mixtures = moe_layers(model)
+    h, moe, recurrence = model.hidden, model.moe, recurrent.block(model)
     vision = model.family == "vision"
     stacks = 2 if model.encoder_layers else 1
     return Parameters(
@@ -106,14 +114,19 @@ def parameters(model: Model) -> Parameters:
         cross_attention_per_layer=attention(model) + norm(model) if model.encoder_layers else 0,
         dense_mlp_per_layer=mlp(model, model.ffn, bias=model.mlp_bias),
         router_per_layer=router(model),
-        expert=mlp(model, moe.ffn, bias=moe.expert_bias) if moe else 0,
+        expert=expert(model),
         shared_expert_per_layer=mlp(model, moe.shared_ffn, bias=moe.expert_bias) if moe and moe.shared_ffn else 0,
         norms_per_layer=model.norms_per_layer * norm(model) + attention_norms(model),
         extra_per_layer=model.extra_parameters_per_layer + model.sinks * model.heads,
+        attention_only_per_layer=attention_norms(model) + model.sinks * model.heads,
+        recurrent_per_layer=recurrent.parameters(h, recurrence) if recurrence else 0,
         final_norm=stacks * norm(model) if model.final_norm else 0,
         extra=model.extra_parameters,
         layers=model.layers + model.encoder_layers,
-        moe_layers=mixtures,
+        attention_layers=blocks.attending(model),
+        recurrent_layers=blocks.recurring(model),
+        dense_layers=blocks.feeding(model, "mlp"),
+        moe_layers=moe_layers(model),
         cross_layers=model.layers if model.encoder_layers else 0,
         experts=moe.experts if moe else 0,
         experts_per_token=moe.experts_per_token if moe else 0,
@@ -121,34 +134,47 @@ def parameters(model: Model) -> Parameters:
 
 
 def moe_layers(model: Model) -> int:
-    """Blocks that are a mixture of experts: floor((layers - leading dense) / every); 0 without a mixture."""
-    if model.moe is None:
-        return 0
-    return (model.layers - model.moe.leading_dense_layers) // model.moe.every
+    """Blocks that are a mixture of experts; without a pattern of its own floor((layers - leading dense) / every)."""
+    return blocks.feeding(model, "mixture")
 
 
 def norm(model: Model) -> int:
-    """One norm of width h: h weights, and h biases where LayerNorm has them."""
-    return model.hidden * (2 if model.norm == "layer" and model.norm_bias else 1)
+    """One norm of width h: h weights where it has any, and h biases where LayerNorm has them."""
+    return model.hidden * (2 if model.norm == "layer" and model.norm_bias else 1) * model.norm_weight
 
 
 def attention_norms(model: Model) -> int:
-    """Norms inside attention: 2 d (per head), (a + k) d (over all heads), and those of the latents (their ranks)."""
+    """Norms inside attention: 2 d (per head), (a + k) d (over all heads), those of the latents (their ranks), and the
+    indexer's LayerNorm (2 of its width).
+    """
     queries_and_keys = {"head": 2 * model.head_dim, "full": (model.heads + model.kv_heads) * model.head_dim}
     latents = model.latent.query_rank + model.latent.kv_rank if model.latent else 0
-    return queries_and_keys.get(model.qk_norm, 0) + latents
+    indexed = 2 * model.indexer.head_dim if model.indexer else 0
+    return queries_and_keys.get(model.qk_norm, 0) + latents + indexed
 
 
 def attention(model: Model) -> int:
     """One attention's projections: h a d (queries) + 2 h k d (keys, values) + a d h (output) + biases.
 
-    Biases: (a + 2 k) d with `qkv_bias`, h with `output_bias`. With latent attention see :func:`latent_attention`.
+    A gate takes h a d more. Biases: (a + 2 k) d with `qkv_bias` (the gate's a d too), h with `output_bias`. With latent
+    attention see :func:`latent_attention`; an indexer's projections see :func:`indexing`.
     """
     if model.latent is not None:
-        return latent_attention(model, model.latent)
+        return latent_attention(model, model.latent) + indexing(model)
     queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
-    biases = (queries + 2 * keys) * model.qkv_bias + model.hidden * model.output_bias
-    return model.hidden * (2 * queries + 2 * keys) + biases
+    first = queries * (1 + model.attention_gate) + 2 * keys
+    return model.hidden * (first + queries) + first * model.qkv_bias + model.hidden * model.output_bias
+
+
+def indexing(model: Model) -> int:
+    """Sparse attention's index: queries from their latent, ``q n d``, one key, ``h d``, and a weight a head, ``h n``
+    (DeepSeek-V3.2-Exp, inference/model.py; transformers, models/deepseek_v32).
+    """
+    if model.indexer is None:
+        return 0
+    n, d = model.indexer.heads, model.indexer.head_dim
+    queries = model.latent.query_rank if model.latent and model.latent.query_rank else model.hidden
+    return queries * n * d + model.hidden * (d + n)
 
 
 def latent_attention(model: Model, latent: LatentAttention) -> int:
@@ -167,17 +193,27 @@ def latent_attention(model: Model, latent: LatentAttention) -> int:
     return queries + keys_values + a * latent.value_dim * h + biases
 
 
-def mlp(model: Model, ffn: int, *, bias: bool) -> int:
-    """A two-matrix MLP 2 h f, or a gated one 3 h f; with biases f (twice if gated) + h."""
-    up = 2 if model.gated else 1
-    return (up + 1) * model.hidden * ffn + (up * ffn + model.hidden) * bias
+def mlp(model: Model, ffn: int, *, bias: bool, width: int = 0) -> int:
+    """A two-matrix MLP 2 h f, or a gated one 3 h f; with biases f (twice if gated) + h. `width` stands for h if set."""
+    up, h = 2 if model.gated else 1, width or model.hidden
+    return (up + 1) * h * ffn + (up * ffn + h) * bias
+
+
+def expert(model: Model) -> int:
+    """One routed expert: an MLP, on the latent where the mixture has one."""
+    moe = model.moe
+    return mlp(model, moe.ffn, bias=moe.expert_bias, width=moe.latent) if moe else 0
 
 
 def router(model: Model) -> int:
-    """The router of a mixture: h E, with E biases where it has them, and h for the shared expert's gate."""
-    if model.moe is None:
+    """The router of a mixture: h E, with E biases where it has them, h for the shared expert's gate, and 2 h l for the
+    products to and from experts' latent l, biased like MLPs (l + h).
+    """
+    moe = model.moe
+    if moe is None:
         return 0
-    return model.hidden * (model.moe.experts + model.moe.shared_gate) + model.moe.experts * model.moe.router_bias
+    latent = 2 * model.hidden * moe.latent + (moe.latent + model.hidden) * (moe.latent > 0) * model.mlp_bias
+    return model.hidden * (moe.experts + moe.shared_gate) + moe.experts * moe.router_bias + latent
 
 
 # ---- low-rank adapters -----------------------------------------------------------------------------------------------
@@ -194,26 +230,26 @@ def lora_parameters(model: Model, method: Method) -> int:
 
 def _adapted(model: Model, targets: set[str]) -> Iterator[tuple[int, int, int]]:
     """(number of such matrices, in, out) of every matrix that the targets name."""
-    stacks = model.layers + model.encoder_layers
-    attentions = stacks + (model.layers if model.encoder_layers else 0)
+    attentions = blocks.attending(model) + (model.layers if model.encoder_layers else 0)
     for target, rows, columns in _attention_matrices(model):
         if target in targets:
             yield attentions, rows, columns
-    mixtures = moe_layers(model)
-    widths = [(stacks - mixtures, model.ffn)]
+    mixtures, h = moe_layers(model), model.hidden
+    widths = [(blocks.feeding(model, "mlp"), model.ffn, h)]
     if model.moe is not None:
-        widths.append((mixtures * model.moe.experts, model.moe.ffn))
-        widths.append((mixtures * bool(model.moe.shared_ffn), model.moe.shared_ffn))
+        widths.append((mixtures * model.moe.experts, model.moe.ffn, model.moe.latent or h))
+        widths.append((mixtures * bool(model.moe.shared_ffn), model.moe.shared_ffn, h))
     for target in targets & ({"up", "down", "gate"} if model.gated else {"up", "down"}):
-        for count, ffn in widths:
-            yield (count, ffn, model.hidden) if target == "down" else (count, model.hidden, ffn)
+        for count, ffn, width in widths:
+            yield (count, ffn, width) if target == "down" else (count, width, ffn)
 
 
 def _attention_matrices(model: Model) -> list[tuple[str, int, int]]:
     h, latent = model.hidden, model.latent
     if latent is None:
         queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
-        return [("q", h, queries), ("k", h, keys), ("v", h, keys), ("o", queries, h)]
+        gated = queries * (1 + model.attention_gate)
+        return [("q", h, gated), ("k", h, keys), ("v", h, keys), ("o", queries, h)]
     width = model.heads * (latent.nope_dim + latent.rope_dim)
     q, c = latent.query_rank, latent.kv_rank
     return [
@@ -230,11 +266,14 @@ def _attention_matrices(model: Model) -> list[tuple[str, int, int]]:
 def training_flops_per_token(model: Model, attended: float) -> float:
     """FLOPs of forward and backward for one token that attends to `attended` positions on average, nothing recomputed.
 
-    6 active + 6 layers a (d_qk + d_v) attended: two FLOPs a multiply-add, and twice the forward for the backward pass.
-    For GPT with full attention (attended = s) this is 72 L h^2 (1 + s/(6h) + V/(12 L h)) of Narayanan et al. 2021 plus
-    biases and norms. In an encoder-decoder a token stands for one of each side.
+    6 active + 6 attention layers a (d_qk + d_v) attended + 6 recurrent layers recurrence: two FLOPs a multiply-add, and
+    twice the forward for the backward pass. For GPT with full attention (attended = s) this is 72 L h^2 (1 + s/(6h) +
+    V/(12 L h)) of Narayanan et al. 2021 plus biases and norms. In an encoder-decoder a token stands for one of each
+    side.
     """
     latent = model.latent
     widths = latent.nope_dim + latent.rope_dim + latent.value_dim if latent else 2 * model.head_dim
-    attentions = model.layers + (model.encoder_layers + model.layers if model.encoder_layers else 0)
-    return 6.0 * parameters(model).active + 6.0 * attentions * model.heads * widths * attended
+    counted, recurrence = parameters(model), recurrent.block(model)
+    scores = (counted.attention_layers + counted.cross_layers) * model.heads * widths * attended
+    states = counted.recurrent_layers * recurrence.recurrence if recurrence else 0.0
+    return 6.0 * counted.active + 6.0 * scores + 6.0 * states

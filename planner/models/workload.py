@@ -19,7 +19,7 @@ from typing import get_args
 from planner.base import units
 from planner.base.errors import WrongQuestion, nearest
 from planner.base.resources import data, own
-from planner.models import families, model_rules
+from planner.models import blocks, families, model_rules
 from planner.models import files as model_files
 from planner.schema.workload import FrozenBase, Method, Model, Optimizer, Target, Workload
 
@@ -198,7 +198,7 @@ def _modules(model: Model, method: str, count: int) -> int:
         raise WrongQuestion(f"--mtp-layers {count!r}: must be a whole number")
     if not 0 <= count <= MOST_MODULES:
         raise WrongQuestion(f"--mtp-layers {count}: must be from 0 to {MOST_MODULES}")
-    if count and (model.family != "decoder" or (model.moe is not None and model.moe.every > 1)):
+    if count and (model.family != "decoder" or not blocks.alike(model)):
         raise WrongQuestion(f"--mtp-layers {count}: {model.id} is no decoder whose later layers are all identical")
     if count and method in ADAPTED:
         raise WrongQuestion(f"--mtp-layers {count}: LoRA trains no modules; leave it out (--mtp-layers 0)")

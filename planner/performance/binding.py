@@ -12,12 +12,12 @@ from planner.cost import flops, frozen
 from planner.cost.algorithms import HOPS, OPERATIONS, PROTOCOLS, CollectiveLibrary, Protocol
 from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network, NetworkDimension, Shape, Stack
 from planner.cost.software import Software
-from planner.models import context
-from planner.models.parameters import lora_parameters, parameters
+from planner.models import blocks, context, recurrent
+from planner.models.parameters import Parameters, indexing, lora_parameters, parameters
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime, dated
 from planner.schema.precisions import FP8_RECIPES, LOW_PRECISION
-from planner.schema.workload import Model, Window, Workload
+from planner.schema.workload import Model, Workload
 
 Found = TypeVar("Found")
 ADDING = ("hopper", "blackwell")
@@ -51,33 +51,33 @@ COMPUTE_UNITS = 100
 
 
 def attended(model: Model, sequence: int) -> float:
-    """Mean positions that a token attends to, over layers: ``s / 2`` if causal, less where windows cut it.
+    """Mean positions that a token attends to, over layers that attend: ``s / 2`` if causal, less where windows cut it,
+    or where only the best are attended to.
 
-    A causal window of w tokens: ``w (1 - w / (2 s))``.
+    A causal window of w tokens: ``w (1 - w / (2 s))``; as many for the best w.
     """
-    whole = sequence / 2 if model.causal else float(sequence)
-    window = model.window
-    if window is None or window.size >= sequence:
+    whole = _seen(sequence, model.indexer.top if model.indexer else sequence, model.causal)
+    if model.window is None or model.window.size >= sequence:
         return whole
-    narrow = window.size * (1 - window.size / (2 * sequence)) if model.causal else float(window.size)
-    share = _windowed_share(window)
-    return share * narrow + (1 - share) * whole
+    share = blocks.windowed(model)
+    return share * _seen(sequence, model.window.size, model.causal) + (1 - share) * whole
 
 
-def _windowed_share(window: Window) -> float:
-    one_in = 1 / window.every
-    return 1 - one_in if window.inverted else one_in
+def _seen(sequence: int, most: int, causal: bool) -> float:
+    """Mean positions of which a token sees at most so many."""
+    if most >= sequence:
+        return sequence / 2 if causal else float(sequence)
+    return most * (1 - most / (2 * sequence)) if causal else float(most)
 
 
 def shape(workload: Workload, runtime: Runtime | None) -> Shape:
     """The figures of a workload; of its pipeline stages as the runtime cuts them, or equal ones without a runtime."""
     model, counted = workload.model, parameters(workload.model)
     moe, latent = model.moe, model.latent
-    leading = moe.leading_dense_layers if moe else 0
+    leading = blocks.leading(model)
     lora = workload.method.kind == "lora"
     adapters = lora_parameters(model, workload.method) if lora else 0
     qk = latent.nope_dim + latent.rope_dim if latent else model.head_dim
-    held_per_layer = counted.attention_per_layer + counted.norms_per_layer + counted.extra_per_layer
     cross = model.layers / counted.layers if model.encoder_layers else 0.0
     made = Shape(
         layers=counted.layers + workload.mtp_layers,
@@ -105,6 +105,8 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
         experts_per_token=moe.experts_per_token if moe else 0,
         expert_ffn=moe.ffn if moe else 0,
         shared_ffn=moe.shared_ffn if moe else 0,
+        expert_hidden=moe.latent if moe else 0,
+        **_mixers(model),
         clamped_experts=float(moe is not None and model.activation == "clamped-swiglu"),
         biased_experts=float(moe is not None and moe.expert_bias),
         context_exchanged=float(context.algorithm(workload) == "a2a"),
@@ -114,7 +116,7 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
         head_parameters=counted.head or counted.embedding,
         final_parameters=counted.final_norm,
         tied=float(model.tied),
-        attention_parameters=held_per_layer + cross * counted.cross_attention_per_layer,
+        attention_parameters=_held(counted) + cross * counted.cross_attention_per_layer,
         mlp_parameters=counted.dense_mlp_per_layer,
         shared_parameters=counted.router_per_layer + counted.shared_expert_per_layer,
         expert_parameters=counted.expert,
@@ -127,6 +129,40 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
         step_bytes=workload.optimizer.step_bytes,
     )
     return replace(made, placed_head=float(round(flops.head_share(made)))) if places_head(runtime, model) else made
+
+
+def _held(counted: Parameters) -> float:
+    """Parameters of a layer without its MLP: of attention, recurrence and norms, the mean over layers."""
+    only = counted.attention_only_per_layer
+    every = counted.norms_per_layer + counted.extra_per_layer - only
+    attention = counted.attention_layers * (counted.attention_per_layer + only)
+    return every + (attention + counted.recurrent_layers * counted.recurrent_per_layer) / counted.layers
+
+
+def _mixers(model: Model) -> dict[str, float]:
+    """Shares of layers by what mixes tokens in them, and the work of a recurrence and of sparse attention's index."""
+    found, every, body = recurrent.block(model), blocks.blocks(model), blocks.blocks(model)[blocks.leading(model) :]
+    index = model.indexer
+    shares = {
+        "attention_share": blocks.attending(model) / len(every),
+        "recurrent_share": blocks.recurring(model) / len(every),
+        "mixing_share": sum(mixer != "none" for mixer, _ in every) / len(every),
+        "idle_share": sum(feed == "none" for _, feed in body) / max(len(body), 1),
+        "attention_gate": float(model.attention_gate),
+        "index_products": float(indexing(model)),
+        "index_width": float(index.heads * index.head_dim) if index else 0.0,
+    }
+    if found is None:
+        return shares
+    return shares | {
+        "recurrent_first": float(found.first),
+        "recurrent_inner": float(found.inner),
+        "recurrent_between": float(found.between),
+        "recurrent_work": found.recurrence,
+        "recurrent_chunked": found.chunked,
+        "recurrent_moved": found.moved,
+        "recurrent_kept": float(found.kept),
+    }
 
 
 def frozen_bytes(workload: Workload, runtime: Runtime | None) -> float:
@@ -155,8 +191,7 @@ def _frozen(workload: Workload, runtime: Runtime | None) -> dict[str, float]:
 
 def places_head(runtime: Runtime | None, model: Model) -> bool:
     """Whether the runtime's last stage gives up layers for the head: only where any stage can take any layer."""
-    alike = not model.encoder_layers and (model.moe is None or model.moe.every == 1)
-    return runtime is not None and runtime.places_head and alike
+    return runtime is not None and runtime.places_head and blocks.alike(model)
 
 
 def head_layers(model: Model) -> float:

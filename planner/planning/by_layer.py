@@ -184,7 +184,9 @@ def _refuse_others(plan: Plan, layers: tuple[Operator, ...]) -> None:
 
 def _cause(layer: Operator) -> str:
     """The term of a plan's breakdown that a layer is part of."""
-    if layer.name in ("attention", "embedding"):
+    if layer.name in ("attention", "recurrence"):
+        return "attention"
+    if layer.name == "embedding":
         return layer.name
     if layer.name in ("logits", "loss"):
         return "logits"

@@ -28,6 +28,11 @@ Family = Literal["decoder", "encoder", "encoder-decoder", "vision"]
 Activation = Literal["swiglu", "geglu", "clamped-swiglu", "gelu", "gelu-tanh", "relu", "squared-relu"]
 """An MLP's function. Gated: SiLU, GELU, or gpt-oss's (a sigmoid of 1.702 x, inputs clamped at 7, 1 added to the linear
 half). Plain: GELU by the error function or by tanh, ReLU, its square."""
+Mixer = Literal["attention", "window", "recurrent", "both", "none"]
+"""What mixes the tokens of a block: attention (in the model's window where it is called so), a recurrence, both side by
+side, or nothing."""
+Feed = Literal["mlp", "mixture", "none"]
+"""What follows it: a dense MLP, a mixture of experts, or nothing."""
 GATED: tuple[Activation, ...] = ("swiglu", "geglu", "clamped-swiglu")
 
 
@@ -83,6 +88,8 @@ class MixtureOfExperts:
     """Whether the router has a bias (one scalar an expert)."""
     expert_bias: Flag = False
     """Whether expert projections have biases."""
+    latent: Whole = 0
+    """Width that routed experts read and give where it is not `hidden` (two more products around them); 0: it is."""
     router: TokenRouter | None = None
     """How tokens are sent; none: no source was opened that says it."""
 
@@ -101,6 +108,48 @@ class LatentAttention:
     nope_dim: Count
     """Width per head without position."""
     value_dim: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Indexer:
+    """Sparse attention (DeepSeek-V3.2): small heads score all positions, attention sees the best of them."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    heads: Count
+    head_dim: Count
+    top: Count
+    """Positions that a token attends to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recurrence:
+    """A state that is carried along the sequence in place of attention: linear in its length."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    kind: Literal["mamba", "mamba2", "delta", "lightning", "convolution"]
+    """Selective state space (arXiv 2312.00752), its dual form (2405.21060), gated delta rule (2412.06464), linear
+    attention with a fixed decay (2401.04658), or a gated convolution alone (LFM2)."""
+    heads: Count
+    """Of values; for `mamba` channels."""
+    value_dim: Count
+    """Width of one; for `mamba` 1."""
+    key_heads: Count
+    """Heads (of Mamba-2: groups) of keys and queries."""
+    key_dim: Count
+    """Width of one: the state's."""
+    convolution: Whole = 0
+    """Tokens that a depth-wise convolution before the recurrence sees; 0: there is none."""
+    convolution_bias: Flag = False
+    bias: Flag = False
+    """Of the products before and behind."""
+    step_rank: Whole = 0
+    """Width of the projection that makes time steps (`mamba`)."""
+    norm: Literal["none", "head", "full", "inner"] = "none"
+    """Norm on what the recurrence gives: one of a head's width, over all heads, or (Jamba) on what it is made from."""
+    chunk: Count = 64
+    """Tokens that are worked on at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,8 +233,11 @@ class Model(Entry):
     """Rows of a learned token-type table (BERT)."""
     norm: Literal["rms", "layer"] = "rms"
     """RMSNorm has a weight, LayerNorm a weight and a bias."""
-    norm_place: Literal["pre", "post", "both"] = "pre"
-    """Norms of a block: before attention and MLP, after each with its input added, or before and after."""
+    norm_place: Literal["pre", "post", "both", "output"] = "pre"
+    """Norms of a block: before attention and MLP, after each with its input added, before and after, or on what each
+    gives before its input is added (OLMo 2)."""
+    norm_weight: Flag = True
+    """Whether norms have weights at all (OLMo's first have none)."""
     norm_offset: Flag = False
     """Whether 1 is added to a norm's weight (Nemotron), so that decay draws it to 1."""
     norms_per_layer: Count = 2
@@ -219,6 +271,14 @@ class Model(Entry):
     moe: MixtureOfExperts | None = None
     latent: LatentAttention | None = None
     window: Window | None = None
+    indexer: Indexer | None = None
+    recurrence: Recurrence | None = None
+    attention_gate: Flag = False
+    """Whether what attention gives is multiplied with a gate, as wide as the queries, before the output projection."""
+    mixers: tuple[Mixer, ...] = ()
+    """What mixes tokens, block by block; repeated over the model. None: all do attention, in the window that it has."""
+    feeds: tuple[Feed, ...] = ()
+    """What follows, block by block; repeated. None: as the mixture says, else dense MLPs."""
     sequence: Count
     """Tokens per sequence by default."""
     batch: Count

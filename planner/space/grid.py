@@ -31,6 +31,7 @@ from planner.cost.figures import (
     taken,
 )
 from planner.cost.figures import Options as OptionFigures
+from planner.models.blocks import feeding
 from planner.performance.binding import can_train_in
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage
@@ -144,7 +145,7 @@ def modules_of(model: Model) -> tuple[str, ...]:
     core_v0.16.1, core/models/gpt/gpt_layer_specs.py: elsewhere they are part of the product behind them).
     """
     experts, latents = model.moe is not None, model.latent is not None
-    dense = model.moe is None or model.moe.leading_dense_layers > 0 or model.moe.every > 1
+    dense = feeding(model, "mlp") > 0
     there = {"layernorm": experts or latents, "moe_act": experts, "mla_up_proj": latents, "mlp": dense}
     return tuple(module for module in MODULES if there[module])
 

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.models import blocks
 from planner.performance.binding import can_train_in
 from planner.schema.hardware import Runtime
 from planner.space.axes import CHOICES, CORE_ATTENTION, LAYOUT_AXES, OPTION_AXES, RANK_ORDERS, Bound, Pins
-from planner.space.grid import LOST_BY_DELAYED, Block, blocks, modules_of
-from planner.space.layouts import Question, divisors, layouts
+from planner.space.grid import LOST_BY_DELAYED, Block, modules_of
+from planner.space.grid import blocks as blocks_of
+from planner.space.layouts import OF_TP, Question, divisors, layouts
 from planner.space.rules import Rule
 
 
@@ -127,8 +129,7 @@ def _since(runtime: Runtime, axis: str, bound: Bound) -> str:
 def _against_tp(question: Question, bound: Bound) -> str:
     """The first rule that alone forbids every pinned tp that splits the accelerators: several may, all at once."""
     degrees = np.array([d for d in divisors(question.setting.cluster.accelerators) if bound.allows(d)], dtype=np.int64)
-    of_tp = ("heads_divide", "kv_heads_divide", "hidden_divides", "tp_in_domain")
-    rules = (rule for rule in question.rules() if rule.name in of_tp and len(degrees))
+    rules = (rule for rule in question.rules() if rule.name in OF_TP and len(degrees))
     return next((rule.name for rule in rules if not rule.holds({"tp": degrees}, question.setting).any()), "")
 
 
@@ -146,11 +147,14 @@ def _hint(question: Question, rule: str) -> str:
     return {
         "heads_divide": f"{model.heads} attention heads don't divide by it. ",
         "kv_heads_divide": f"{model.kv_heads} key/value heads and tp don't divide one another. ",
+        "recurrence_divides": f"{model.recurrence.heads} heads of its recurrence don't divide by it. "
+        if model.recurrence
+        else "",
         "hidden_divides": f"{model.hidden:,} hidden doesn't divide by it. ",
         "tp_in_domain": f"{cluster.node.id} joins {each} accelerators (or --waive tp_in_domain). ",
         "batch_divides": f"a batch of {batches} doesn't divide by dp x micro-batch{mend}. ",
         "stages_alike": "no full stage would follow the leading dense layers, which is not planned; less vpp or pp. "
-        if model.moe and model.moe.leading_dense_layers and model.moe.every == 1
+        if blocks.leading(model) and blocks.period(model) == 1
         else "stages would hold different kinds of layers, which is not planned; try pp=1. ",
         "layers_deal": f"{w.layers} layers cannot be split evenly. ",
         "layer_for_every_chunk": f"there are {w.layers} layers. ",
@@ -182,7 +186,7 @@ def _option_values(question: Question, axis: str) -> list[str]:
     """The values that an option axis can have, as a pin would spell them."""
     s = question.setting
     rows = layouts(question)
-    found = blocks(rows, s.workload, s.cluster, s.runtime, question.pins)
+    found = blocks_of(rows, s.workload, s.cluster, s.runtime, question.pins)
     return sorted({value for block in found for value in _spelt(block, axis)})
 
 

@@ -13,6 +13,9 @@ from planner.space.axes import LAYOUT_AXES, Pins
 from planner.space.rules import RULES, Rule, RuleSetting
 
 Rows = dict[str, NDArray[np.int64]]
+OF_TP = ("heads_divide", "kv_heads_divide", "recurrence_divides", "hidden_divides", "tp_in_domain")
+"""Rules on the tensor-parallel degree alone."""
+_OF_CP = ("sequence_divides", "context_chunk", "context_heads", "context_kernel", "whole_sequence")
 
 
 def divisors(n: int) -> list[int]:
@@ -89,9 +92,13 @@ def _of_count(question: Question, count: int, batch: int, experts: int) -> Rows:
     ranks = divisors(n)
     rows: Rows = {"nodes": np.array([count]), "batch": np.array([batch]), "etp": np.array([1])}
     rows = _cross(rows, "tp", _allowed(question, "tp", ranks))
-    rows = _apply(rows, question, ("heads_divide", "kv_heads_divide", "hidden_divides", "tp_in_domain"))
+    rows = _apply(
+        rows, question, ("heads_divide", "kv_heads_divide", "recurrence_divides", "hidden_divides", "tp_in_domain")
+    )
     rows = _cross(rows, "cp", _allowed(question, "cp", [d for d in ranks if d & (d - 1) == 0]))
-    rows = _apply(rows, question, ("sequence_divides", "context_chunk", "context_heads", "context_kernel"))
+    rows = _apply(
+        rows, question, ("sequence_divides", "context_chunk", "context_heads", "context_kernel", "whole_sequence")
+    )
     rows = _cross(rows, "pp", _allowed(question, "pp", [d for d in ranks if d <= layers]))
     rows = _keep(rows, n % (rows["tp"] * rows["cp"] * rows["pp"]) == 0)
     rows["dp"] = n // (rows["tp"] * rows["cp"] * rows["pp"])

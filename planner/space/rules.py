@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from planner.cost import pipeline
 from planner.cost.figures import Layout
-from planner.models import context
+from planner.models import blocks, context
 from planner.performance import binding
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Workload
@@ -60,6 +60,17 @@ def _heads(c: Columns, s: RuleSetting) -> Mask:
 def _key_value_heads(c: Columns, s: RuleSetting) -> Mask:
     kv = s.workload.model.kv_heads
     return np.asarray((kv % c["tp"] == 0) | (c["tp"] % kv == 0))
+
+
+def _recurrence(c: Columns, s: RuleSetting) -> Mask:
+    r = s.workload.model.recurrence
+    if r is None:
+        return np.asarray(c["tp"] > 0)
+    return np.asarray((r.heads % c["tp"] == 0) & ((r.key_heads % c["tp"] == 0) | (c["tp"] % r.key_heads == 0)))
+
+
+def _whole_sequence(c: Columns, s: RuleSetting) -> Mask:
+    return np.asarray((c["cp"] == 1) | (s.workload.model.recurrence is None and s.workload.model.indexer is None))
 
 
 def _hidden(c: Columns, s: RuleSetting) -> Mask:
@@ -128,9 +139,8 @@ def _deal(c: Columns, s: RuleSetting) -> Mask:
 def _alike(c: Columns, s: RuleSetting) -> Mask:
     model = s.workload.model
     layers, chunks = s.workload.layers, c["pp"] * c["vpp"]
-    every = model.moe.every if model.moe else 1
-    mixed: Mask = (-(-layers // chunks) % every > 0) | (-layers % chunks > 0)
-    leading = model.moe.leading_dense_layers if model.moe else 0
+    every, leading = blocks.period(model), blocks.leading(model)
+    mixed: Mask = (-(-layers // chunks) % every > 0) | (-layers % chunks > 0) | (leading > 0)
     spread = leading > 0 and ~_whole_stage(c, s)
     unlike = every > 1 or leading > 0  # Cut by cost, stages have no common number of layers.
     uneven = (every > 1) & mixed | (model.encoder_layers > 0) | spread | (s.runtime.balances_head and unlike)
@@ -162,6 +172,12 @@ RULES = (
     Rule("heads_divide", "attention heads divide by tp", _heads, waivable=True, recorded=True),
     Rule(
         "kv_heads_divide", "key/value heads divide by tp, or tp by them", _key_value_heads, waivable=True, recorded=True
+    ),
+    Rule("recurrence_divides", "heads of a recurrence divide by tp", _recurrence),
+    Rule(
+        "whole_sequence",
+        "recurrences and sparse attention see the whole sequence on one rank (cp 1)",
+        _whole_sequence,
     ),
     Rule("hidden_divides", "the hidden width divides by tp", _hidden, waivable=True, recorded=True),
     Rule("tp_in_domain", "tensor parallelism stays inside one scale-up domain", _domain, waivable=True),

@@ -59,7 +59,7 @@ def modules_are_there(c: Claim) -> Iterator[str]:
             "layernorm": moe is not None or latent is not None,
             "moe_act": moe is not None,
             "mla_up_proj": latent is not None,
-            "mlp": moe is None or moe.leading_dense_layers > 0 or moe.every > 1,
+            "mlp": any(layer.dense for layer in c.layers),
         }
         if module not in MODULES:
             yield f"{module} is no module of a layer"

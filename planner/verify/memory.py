@@ -18,6 +18,7 @@ from planner.verify.model import (
     first_end,
     last_end,
     parameters,
+    recurrence_matrices,
 )
 from planner.verify.ranks import dense_shards, expert_shards
 
@@ -208,14 +209,26 @@ def _most_in_16_bit(c: Claim, layer: LayerShape) -> float:
     latent = m.latent
     width = max(latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else m.head_dim
     outer = 10.0 * t * m.hidden / _outer_shard(c)
-    heads = 2.0 * t * width * (2.0 * m.heads / tp + 2.0 * max(m.kv_heads / tp, 1.0))
+    heads = 2.0 * t * width * ((2.0 + 2.0 * m.attention_gate) * m.heads / tp + 2.0 * max(m.kv_heads / tp, 1.0))
     scores = 5.0 * t * c.plan.workload.sequence * m.heads / tp
     inner = 4.0 + 2.0 * m.gated
+    outer += _most_of_recurrence(c) * layer.recurrent
+    if not layer.dense and not layer.mixture:
+        return outer + layer.attentions * (heads + scores)
     if not layer.mixture or m.moe is None:
         return outer + layer.attentions * (heads + scores) + inner * t * m.ffn / tp
     copies = IMBALANCE * t * m.moe.experts_per_token * c.plan.parallelism.etp / tp
     routed = copies * (2.0 * m.hidden + inner * m.moe.ffn / c.plan.parallelism.etp)
     return outer + layer.attentions * (heads + scores) + inner * t * m.moe.shared_ffn / tp + routed
+
+
+def _most_of_recurrence(c: Claim) -> float:
+    """Four times its products' outputs, and a chunk's scores a head: convolved, normed, gated, and as they came."""
+    r = c.model.recurrence
+    if r is None:
+        return 0.0
+    width = sum(outputs for _, _, outputs in recurrence_matrices(c.model, r)) - c.model.hidden
+    return 2.0 * c.tokens * (4.0 * width + r.heads * r.chunk) / c.plan.parallelism.tp
 
 
 def activations_are_possible(c: Claim) -> Iterator[str]:

@@ -7,11 +7,11 @@ latent attention q and c the ranks of queries and of keys/values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from planner.schema.workload import MixtureOfExperts, Model
+from planner.schema.workload import MixtureOfExperts, Model, Recurrence
 
 Matrix = tuple[str, int, int]
 """Name, inputs, outputs."""
@@ -54,6 +54,9 @@ class StageBytes:
         return StageBytes(self.dense + other.dense, self.experts + other.experts)
 
 
+NONE = StageBytes(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class LayerShape:
     """One block: what it holds, and what one token is multiplied with."""
@@ -61,7 +64,10 @@ class LayerShape:
     held: StageBytes
     mixture: bool
     attentions: int
-    """2 where a decoder block also attends to an encoder."""
+    """2 where a decoder block also attends to an encoder, 0 where nothing attends."""
+    recurrent: bool = False
+    dense: bool = True
+    """Whether it has a dense MLP."""
 
 
 def layers(model: Model) -> list[LayerShape]:
@@ -71,34 +77,52 @@ def layers(model: Model) -> list[LayerShape]:
     for index in range(model.encoder_layers + model.layers):
         body = index - (moe.leading_dense_layers if moe else 0)
         mixture = moe is not None and body >= 0 and body % moe.every == moe.every - 1
+        feed = model.feeds[index % len(model.feeds)] if model.feeds else "mixture" if mixture else "mlp"
+        mixer = model.mixers[index % len(model.mixers)] if model.mixers else "attention"
         across = model.encoder_layers > 0 and index >= model.encoder_layers
-        found.append(LayerShape(_held(model, mixture, across), mixture, 2 if across else 1))
+        attentions = (mixer in ("attention", "window", "both")) + across
+        shape = LayerShape(NONE, feed == "mixture", attentions, mixer in ("recurrent", "both"), feed == "mlp")
+        found.append(replace(shape, held=_held(model, shape)))
     return found
 
 
-def _held(model: Model, mixture: bool, across: bool) -> StageBytes:
-    """``attention + norms + extra + sinks``, once more attention and its norm if it also attends across; the MLP."""
-    norms = model.norms_per_layer * norm(model) + _inner_norms(model)
-    dense = attention(model) + norms + model.extra_parameters_per_layer + model.sinks * model.heads
-    if across:
-        dense += attention(model) + norm(model)
-    if not mixture or model.moe is None:
-        return StageBytes(dense + mlp(model, model.ffn, model.mlp_bias), 0)
+def _held(model: Model, layer: LayerShape) -> StageBytes:
+    """``norms + extra``, ``attention + its norms + sinks`` (one norm more if it also attends across), a recurrence, the
+    MLP.
+    """
+    dense = model.norms_per_layer * norm(model) + model.extra_parameters_per_layer
+    if layer.attentions:
+        dense += layer.attentions * attention(model) + _inner_norms(model) + model.sinks * model.heads
+    if layer.attentions > 1:
+        dense += norm(model)
+    if layer.recurrent and model.recurrence is not None:
+        dense += recurrence(model, model.recurrence)
+    if layer.dense:
+        dense += mlp(model, model.ffn, model.mlp_bias)
+    if not layer.mixture or model.moe is None:
+        return StageBytes(dense, 0)
     moe = model.moe
     dense += model.hidden * (moe.experts + moe.shared_gate) + moe.experts * moe.router_bias
     if moe.shared_ffn:
         dense += mlp(model, moe.shared_ffn, moe.expert_bias)
-    return StageBytes(dense, moe.experts * mlp(model, moe.ffn, moe.expert_bias))
+    if moe.latent:
+        dense += 2 * model.hidden * moe.latent + (moe.latent + model.hidden) * model.mlp_bias
+    return StageBytes(dense, moe.experts * mlp(model, moe.ffn, moe.expert_bias, moe.latent))
 
 
 def norm(model: Model) -> int:
-    """``h``, or ``2 h`` for a LayerNorm with biases."""
+    """``h``, or ``2 h`` for a LayerNorm with biases; nothing where norms have no weights."""
+    if not model.norm_weight:
+        return 0
     return 2 * model.hidden if model.norm == "layer" and model.norm_bias else model.hidden
 
 
 def _inner_norms(model: Model) -> int:
-    """Norms inside attention: ``q + c`` on latents; on queries and keys ``2 d`` a head kind or ``(a + k) d``."""
+    """Norms inside attention: ``q + c`` on latents; on queries and keys ``2 d`` a head kind or ``(a + k) d``; two
+    vectors on a sparse one's index.
+    """
     latents = model.latent.query_rank + model.latent.kv_rank if model.latent else 0
+    latents += 2 * model.indexer.head_dim if model.indexer else 0
     if model.qk_norm in ("none", "unweighted"):
         return latents
     widths = 2 if model.qk_norm == "head" else model.heads + model.kv_heads
@@ -107,10 +131,14 @@ def _inner_norms(model: Model) -> int:
 
 def attention_matrices(model: Model) -> Iterator[Matrix]:
     """The projections of one attention; latent ones after DeepSeek-V2 (arXiv 2405.04434)."""
-    h, a, latent = model.hidden, model.heads, model.latent
+    h, a, latent, index = model.hidden, model.heads, model.latent, model.indexer
+    if index:
+        yield "index queries", latent.query_rank if latent and latent.query_rank else h, index.heads * index.head_dim
+        yield from (("index key", h, index.head_dim), ("index weights", h, index.heads))
     if latent is None:
         queries, keys = a * model.head_dim, model.kv_heads * model.head_dim
-        yield from (("q", h, queries), ("k", h, keys), ("v", h, keys), ("o", queries, h))
+        yield "q", h, queries * (2 if model.attention_gate else 1)
+        yield from (("k", h, keys), ("v", h, keys), ("o", queries, h))
         return
     queries = a * (latent.nope_dim + latent.rope_dim)
     if latent.query_rank:
@@ -122,12 +150,46 @@ def attention_matrices(model: Model) -> Iterator[Matrix]:
     yield "o", a * latent.value_dim, h
 
 
-def mlp_matrices(model: Model, f: int) -> Iterator[Matrix]:
-    """Up, gate (if gated) and down."""
-    yield "up", model.hidden, f
+def mlp_matrices(model: Model, f: int, width: int = 0) -> Iterator[Matrix]:
+    """Up, gate (if gated) and down, from and to the model's width or another."""
+    h = width or model.hidden
+    yield "up", h, f
     if model.gated:
-        yield "gate", model.hidden, f
-    yield "down", f, model.hidden
+        yield "gate", h, f
+    yield "down", f, h
+
+
+def recurrence_matrices(model: Model, r: Recurrence) -> Iterator[Matrix]:
+    """Products around a recurrence of ``i = heads value_dim`` and keys of ``g = key_heads key_dim``, by its kind."""
+    i, g = r.heads * r.value_dim, r.key_heads * r.key_dim
+    first = {
+        "mamba": 2 * i,
+        "mamba2": 2 * i + 2 * g + r.heads,
+        "delta": 2 * i + 2 * g + 2 * r.heads,
+        "lightning": 2 * i + 2 * g,
+        "convolution": 3 * i,
+    }
+    yield "in", model.hidden, first[r.kind]
+    if r.kind == "mamba":
+        yield from (("steps", i, r.step_rank + 2 * r.key_dim), ("wider", r.step_rank, i))
+    yield "out", i, model.hidden
+
+
+def recurrence(model: Model, r: Recurrence) -> int:
+    """Its products, biases, convolution, norm; a vector or a state a channel (mamba), three or two numbers a head."""
+    i, g, matrices = r.heads * r.value_dim, r.key_heads * r.key_dim, list(recurrence_matrices(model, r))
+    convolved = {"mamba2": i + 2 * g, "delta": i + 2 * g, "lightning": 0}.get(r.kind, i)
+    own = {"mamba": i * (2 + r.key_dim), "mamba2": 3 * r.heads, "delta": 2 * r.heads}.get(r.kind, 0)
+    norms = {"head": r.value_dim, "full": i, "inner": r.step_rank + 2 * r.key_dim}.get(r.norm, 0)
+    biases = (matrices[0][2] + model.hidden) * r.bias
+    return _elements(iter(matrices)) + biases + convolved * (r.convolution + r.convolution_bias) + own + norms
+
+
+def recurrence_work(r: Recurrence) -> float:
+    """Multiply-adds of a token with the state: 3.5 (mamba), 3 (delta) or 2 an element; a convolution's own."""
+    each = {"mamba": 3.5, "mamba2": 3.5, "delta": 3.0, "lightning": 2.0}
+    i = r.heads * r.value_dim
+    return float(i * r.convolution) if r.kind == "convolution" else each[r.kind] * i * r.key_dim
 
 
 def _elements(matrices: Iterator[Matrix]) -> int:
@@ -138,15 +200,15 @@ def attention(model: Model) -> int:
     """Weights and biases of one attention: `qkv_bias` has ``(a + 2 k) d`` or the latents' widths, the output ``h``."""
     latent = model.latent
     if latent is None:
-        first = (model.heads + 2 * model.kv_heads) * model.head_dim
+        first = (model.heads * (1 + model.attention_gate) + 2 * model.kv_heads) * model.head_dim
     else:
         first = latent.query_rank + latent.kv_rank + latent.rope_dim
     return _elements(attention_matrices(model)) + first * model.qkv_bias + model.hidden * model.output_bias
 
 
-def mlp(model: Model, f: int, bias: bool) -> int:
-    """Weights of one MLP, and with biases ``f`` (twice if gated) and ``h``."""
-    return _elements(mlp_matrices(model, f)) + bias * ((1 + model.gated) * f + model.hidden)
+def mlp(model: Model, f: int, bias: bool, width: int = 0) -> int:
+    """Weights of one MLP, and with biases ``f`` (twice if gated) and ``h``, or another width."""
+    return _elements(mlp_matrices(model, f, width)) + bias * ((1 + model.gated) * f + (width or model.hidden))
 
 
 # ---- ends and totals -------------------------------------------------------------------------------------------------
@@ -196,7 +258,7 @@ def _unvisited(model: Model) -> int:
         return 0
     mixtures = sum(layer.mixture for layer in layers(model))
     idle = model.moe.experts - model.moe.experts_per_token
-    return mixtures * idle * mlp(model, model.moe.ffn, model.moe.expert_bias)
+    return mixtures * idle * mlp(model, model.moe.ffn, model.moe.expert_bias, model.moe.latent)
 
 
 def adapters(model: Model, rank: int, targets: frozenset[str]) -> int:
@@ -206,11 +268,11 @@ def adapters(model: Model, rank: int, targets: frozenset[str]) -> int:
         return sum(rows + columns for name, rows, columns in matrices if name in targets)
 
     def inner(layer: LayerShape) -> int:
-        moe = model.moe
+        moe, dense = model.moe, pairs(mlp_matrices(model, model.ffn)) if layer.dense else 0
         if not layer.mixture or moe is None:
-            return pairs(mlp_matrices(model, model.ffn))
+            return dense
         shared = pairs(mlp_matrices(model, moe.shared_ffn)) if moe.shared_ffn else 0
-        return shared + moe.experts * pairs(mlp_matrices(model, moe.ffn))
+        return dense + shared + moe.experts * pairs(mlp_matrices(model, moe.ffn, moe.latent))
 
     own = pairs(attention_matrices(model))
     return rank * sum(layer.attentions * own + inner(layer) for layer in layers(model))
@@ -226,10 +288,12 @@ class LayerWork:
     products: float
     scores: float
     """Attention over all positions that it could see, masked ones included."""
+    states: float
+    """Recurrences' states; a sparse attention's index over all positions."""
 
 
 def work(model: Model, sequence: int, mtp_layers: int = 0) -> LayerWork:
-    """Products with every matrix that a token visits, and ``positions a (d_qk + d_v)`` for each attention.
+    """Products with every matrix that a token visits, ``positions a (d_qk + d_v)`` for each attention, states.
 
     Each module of multi-token prediction has a block like the last and the head once more.
     """
@@ -238,26 +302,40 @@ def work(model: Model, sequence: int, mtp_layers: int = 0) -> LayerWork:
     attentions = sum(layer.attentions for layer in every)
     mixtures = sum(layer.mixture for layer in every)
     products = attentions * _elements(attention_matrices(model))
-    products += (len(every) - mixtures) * _elements(mlp_matrices(model, model.ffn))
+    products += sum(layer.dense for layer in every) * _elements(mlp_matrices(model, model.ffn))
+    states = 0.0
+    if (r := model.recurrence) is not None:
+        recurring = sum(layer.recurrent for layer in every)
+        products += recurring * _elements(recurrence_matrices(model, r))
+        states += recurring * recurrence_work(r)
+    if (index := model.indexer) is not None:
+        states += attentions * sequence * index.heads * index.head_dim
     if model.moe is not None:
         products += mixtures * _visited(model, model.moe)
     products += model.hidden * model.vocab * (1 + mtp_layers)
     latent = model.latent
     widths = latent.nope_dim + latent.rope_dim + latent.value_dim if latent else 2 * model.head_dim
-    return LayerWork(products, attentions * _positions(model, sequence) * model.heads * widths)
+    return LayerWork(products, attentions * _positions(model, sequence) * model.heads * widths, states)
 
 
 def _visited(model: Model, moe: MixtureOfExperts) -> int:
     """The router's product, the experts that a token is sent to, and the shared one."""
-    expert, shared = (_elements(mlp_matrices(model, f)) for f in (moe.ffn, moe.shared_ffn))
-    return model.hidden * moe.experts + moe.experts_per_token * expert + shared
+    expert, shared = _elements(mlp_matrices(model, moe.ffn, moe.latent)), _elements(mlp_matrices(model, moe.shared_ffn))
+    around = model.hidden * (moe.experts + 2 * moe.latent)
+    return around + moe.experts_per_token * expert + shared
 
 
 def _positions(model: Model, sequence: int) -> float:
     """Positions before masking, mean over layers: the sequence ``s``, or ``w (2 - w / s)`` in a window of w tokens."""
-    window = model.window
+    window, full = model.window, float(sequence)
+    if (index := model.indexer) is not None and index.top < sequence:
+        full = index.top * (2 - index.top / sequence)
     if window is None or window.size >= sequence:
-        return float(sequence)
-    share = 1 / window.every
-    share = 1 - share if window.inverted else share
-    return share * window.size * (2 - window.size / sequence) + (1 - share) * sequence
+        return full
+    count, every = model.layers, window.every
+    narrow = count - count // every if window.inverted else -(-count // every)
+    if model.mixers:
+        named = [model.mixers[i % len(model.mixers)] for i in range(count)]
+        narrow, count = named.count("window"), max(sum(mixer not in ("recurrent", "none") for mixer in named), 1)
+    share = narrow / count
+    return share * window.size * (2 - window.size / sequence) + (1 - share) * full

@@ -72,7 +72,7 @@ def flops_are_counted(c: Claim) -> Iterator[str]:
     """
     per_token = work(c.model, c.plan.workload.sequence, c.plan.workload.mtp_layers or 0)
     each = 4.0 if c.plan.workload.method["kind"] == "lora" else 6.0
-    derived = c.step_tokens * (each * per_token.products + 6.0 * per_token.scores)
+    derived = c.step_tokens * (each * per_token.products + 6.0 * (per_token.scores + per_token.states))
     yield from unless_same("model_flops", c.plan.prediction.model_flops, derived)
 
 
@@ -125,7 +125,7 @@ def least_flops(c: Claim, *, scores: bool) -> float:
     """FLOPs of a step that no kernel can leave out; without `scores`, of attention's none."""
     per_token = work(c.model, c.plan.workload.sequence, c.plan.workload.mtp_layers or 0)
     products = (4.0 if c.plan.workload.method["kind"] == "lora" else 6.0) * per_token.products
-    masked = (3.0 if c.model.causal else 6.0) * per_token.scores
+    masked = (3.0 if c.model.causal else 6.0) * per_token.scores + 3.0 * per_token.states
     return c.step_tokens * (products + (masked if scores else 0.0))
 
 

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, fields
+from itertools import groupby
 from typing import Any
 
 from planner.base import units
 from planner.models.parameters import Parameters, lora_parameters, parameters, training_flops_per_token
 from planner.models.workload import workload
 from planner.performance.binding import attended
-from planner.schema.workload import LatentAttention, MixtureOfExperts, Model, Rotary, Window, Workload
+from planner.schema.workload import (
+    Indexer,
+    LatentAttention,
+    MixtureOfExperts,
+    Model,
+    Recurrence,
+    Rotary,
+    Window,
+    Workload,
+)
 
 Row = list[str]
 HEADERS = ["id", "parameters", "active", "layers", "hidden", "heads", "experts", "sequence", "from"]
@@ -23,7 +33,7 @@ WEIGHT_BYTES, GRADIENT_BYTES = 2, 4
 """Mixed precision as Megatron-LM keeps it: 16-bit weights, fp32 gradients."""
 _PROSE = ("id", "name", "source", "date", "notes", "assumed")
 
-Part = MixtureOfExperts | LatentAttention | Window | Rotary
+Part = MixtureOfExperts | LatentAttention | Window | Rotary | Recurrence | Indexer
 
 
 def natural(entry: str) -> list[tuple[int, str]]:
@@ -86,7 +96,8 @@ def counts(model: Model) -> list[Row]:
     counted = parameters(model)
     rows = [
         ("embedding", counted.embedding + counted.positions),
-        ("attention", counted.layers * counted.attention_per_layer),
+        ("attention", counted.attention_layers * counted.attention_per_layer),
+        ("recurrences", counted.recurrent_layers * counted.recurrent_per_layer),
         ("cross attention", counted.cross_layers * counted.cross_attention_per_layer),
         ("dense MLP", counted.dense_layers * counted.dense_mlp_per_layer),
         ("routed experts", counted.routed_experts),
@@ -146,7 +157,8 @@ def _state_bytes(built: Workload) -> dict[str, float]:
 
 def _small(counted: Parameters) -> int:
     per_layer = counted.norms_per_layer + counted.extra_per_layer
-    return counted.layers * per_layer + counted.final_norm + counted.extra
+    without = (counted.layers - counted.attention_layers) * counted.attention_only_per_layer
+    return counted.layers * per_layer - without + counted.final_norm + counted.extra
 
 
 def _flat(record: Model | Part, prefix: str = "") -> list[tuple[str, object]]:
@@ -162,6 +174,9 @@ def _flat(record: Model | Part, prefix: str = "") -> list[tuple[str, object]]:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        turns = ((name, len([*same])) for name, same in groupby(value))
+        return ", ".join(f"{name} x {count}" if count > 1 else str(name) for name, count in turns)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -1,0 +1,47 @@
+"""A recurrence in place of attention: products before and behind it, its kernel, element-wise traffic, what it keeps.
+
+Heads are dealt to tensor-parallel ranks as attention's are (Megatron-LM, core/ssm/mamba_mixer.py). No run of one is in
+the data: kernels in chunks are taken to reach attention's rate.
+"""
+
+from __future__ import annotations
+
+from planner.cost import elements, products
+from planner.cost.activations import input_cast_bytes, sequence_shard, tokens
+from planner.cost.figures import Figure, Grid
+from planner.cost.products import LayerPart, Product
+
+
+def shapes(grid: Grid) -> tuple[Product, ...]:
+    """Products before, between and behind; nothing where the model has no recurrence."""
+    s, tp, t = grid.shape, grid.layout.tp, tokens(grid)
+    inner = s.recurrent_inner / tp
+    return (
+        Product("recurrence in", t, s.recurrent_first / tp, s.hidden),
+        Product("time steps", t, s.recurrent_between / (s.recurrent_inner + (s.recurrent_inner <= 0)), inner),
+        Product("recurrence out", t, s.hidden, inner),
+    )
+
+
+def matrix(grid: Grid) -> LayerPart:
+    """Their time."""
+    return products.trained(grid, shapes(grid))
+
+
+def kernel(grid: Grid) -> LayerPart:
+    """The recurrence in chunks: ``2 tokens chunked / tp`` FLOPs, 2.5 times as many backward, at attention's rates."""
+    d, work = grid.device, 2.0 * tokens(grid) * grid.shape.recurrent_chunked / grid.layout.tp
+    forward = work / (d.attention_rate * grid.stack.attention)
+    return LayerPart(forward, forward * 2.5 * d.attention_backward)
+
+
+def vector_bytes(grid: Grid) -> Figure:
+    """Norm and residual (5 e h a token), convolution, states, gate and norm, casts of inputs."""
+    s, wide = grid.shape, elements.wide(grid)
+    moved = 2.0 * s.recurrent_moved / grid.layout.tp
+    return wide * tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + moved) + input_cast_bytes(grid)
+
+
+def kept_bytes(grid: Grid) -> Figure:
+    """What the backward pass reads of it: ``e tokens kept / tp``."""
+    return grid.device.element * tokens(grid) * grid.shape.recurrent_kept / grid.layout.tp

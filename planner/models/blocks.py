@@ -1,0 +1,68 @@
+"""The blocks of a model in their order: what mixes tokens in each, and what follows."""
+
+from __future__ import annotations
+
+from planner.schema.workload import Feed, Mixer, Model
+
+Block = tuple[Mixer, Feed]
+ATTENDING: tuple[Mixer, ...] = ("attention", "window", "both")
+RECURRING: tuple[Mixer, ...] = ("recurrent", "both")
+
+
+def blocks(model: Model) -> list[Block]:
+    """All blocks, an encoder's before the decoder's."""
+    mixers = model.mixers or ("attention",)
+    total = model.encoder_layers + model.layers
+    return [(mixers[i % len(mixers)], _feed(model, i)) for i in range(total)]
+
+
+def _feed(model: Model, index: int) -> Feed:
+    if model.feeds:
+        return model.feeds[index % len(model.feeds)]
+    moe = model.moe
+    body = index - moe.leading_dense_layers if moe else -1
+    return "mixture" if moe is not None and body >= 0 and body % moe.every == moe.every - 1 else "mlp"
+
+
+def attending(model: Model) -> int:
+    """Blocks with attention."""
+    return sum(mixer in ATTENDING for mixer, _ in blocks(model))
+
+
+def recurring(model: Model) -> int:
+    """Blocks with a recurrence."""
+    return sum(mixer in RECURRING for mixer, _ in blocks(model))
+
+
+def feeding(model: Model, feed: Feed) -> int:
+    """Blocks in which `feed` follows."""
+    return sum(each == feed for _, each in blocks(model))
+
+
+def leading(model: Model) -> int:
+    """Blocks at the start that keep a dense MLP, however the others are."""
+    return model.moe.leading_dense_layers if model.moe and not model.feeds else 0
+
+
+def period(model: Model) -> int:
+    """Blocks after which they repeat, leading dense ones left out; 1 where all hold the same.
+
+    A window changes what a block sees, not what it holds.
+    """
+    body = [("attention" if mixer == "window" else mixer, feed) for mixer, feed in blocks(model)[leading(model) :]]
+    return next(p for p in range(1, len(body) + 1) if all(body[i] == body[i % p] for i in range(p, len(body))))
+
+
+def alike(model: Model) -> bool:
+    """Whether any block can stand on any stage: one kind, but for leading dense ones."""
+    return not model.encoder_layers and period(model) == 1
+
+
+def windowed(model: Model) -> float:
+    """Share of the blocks with attention that see no further than the window; 0 without one."""
+    if model.window is None:
+        return 0.0
+    if model.mixers:
+        return sum(mixer == "window" for mixer, _ in blocks(model)) / max(attending(model), 1)
+    every, inverted = model.window.every, model.window.inverted
+    return sum((i % every != every - 1) if inverted else (i % every == 0) for i in range(model.layers)) / model.layers

@@ -1,0 +1,169 @@
+"""Decoders whose blocks differ: state spaces, delta nets, linear attention beside attention, as data by `model_type`.
+
+Defaults and what code fixes are those of the classes in transformers 5.23.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from planner.models import decoders, derived, pattern, routers
+from planner.models.architecture import ATTENTION_BIAS, COMMON, TIED, UNTIED, Architecture
+from planner.models.config_values import Reader
+from planner.models.decoders import AUX, NORMALISED, RMS_1E5, RMS_1E6, SILU, SOFTMAX, UNBIASED
+
+_DELTA = {
+    **{"linear_num_value_heads": 32, "linear_value_head_dim": 128, "linear_num_key_heads": 16},
+    **{"linear_key_head_dim": 128, "linear_conv_kernel_dim": 4, "head_dim": 256},
+}
+_MAMBA2 = {
+    **{"mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2},
+    **{"mamba_conv_bias": True, "mamba_proj_bias": False, "mamba_chunk_size": 256},
+}
+_QWEN = Architecture(
+    keys={**COMMON, **ATTENTION_BIAS},
+    defaults={**UNTIED, **UNBIASED, **_DELTA, "num_key_value_heads": 4},
+    fixed={"qk_norm": "head", "attention_gate": True, "norm_offset": True},
+    derive=(
+        derived.grouped_queries,
+        pattern.mixed(pattern.every("full_attention_interval", 4)),
+        pattern.gated_delta,
+        SILU,
+        derived.norm_epsilon("rms_norm_eps", 1e-6),
+        derived.rotary(1e4, partial_rotary_factor=0.25),
+    ),
+)
+_LFM2 = {"block_auto_adjust_ff_dim": True, "block_multiple_of": 256, "block_ffn_dim_multiplier": 1.0}
+_MOE = {"decoder_sparse_step": 1, "norm_topk_prob": True, **AUX}
+
+
+def _granite_hybrid(config: Reader) -> dict[str, object]:
+    """Experts beside a shared one; without experts the shared one is the MLP."""
+    if config.whole("num_local_experts", 0, least=0):
+        return routers.routed(decoders.granite_shared, NORMALISED)(config)
+    return {"ffn": config.whole("shared_intermediate_size")}
+
+
+HYBRIDS: Mapping[str, Architecture] = {
+    "qwen3_5_text": _QWEN,
+    "qwen3_next": replace(
+        _QWEN,
+        defaults={**_QWEN.defaults, **_MOE, "num_key_value_heads": 2},
+        derive=(*_QWEN.derive, routers.routed(derived.qwen_experts, SOFTMAX)),
+    ),
+    "qwen3_5_moe_text": replace(
+        _QWEN,
+        keys={**_QWEN.keys, "ffn": "moe_intermediate_size"},
+        defaults={**_QWEN.defaults, **_MOE, "num_key_value_heads": 2},
+        derive=(*_QWEN.derive, routers.routed(derived.qwen_experts, NORMALISED)),
+    ),
+    "olmo_hybrid": Architecture(
+        keys={**COMMON, **ATTENTION_BIAS},
+        defaults={**UNTIED, **UNBIASED, **_DELTA, "head_dim": None},
+        fixed={"qk_norm": "full", "norm_place": "output"},
+        derive=(
+            derived.grouped_queries,
+            pattern.mixed(pattern.every("full_attention_interval", 4)),
+            pattern.gated_delta,
+            SILU,
+            *RMS_1E6,
+        ),
+    ),
+    "minimax": Architecture(
+        keys=COMMON,
+        defaults={**UNTIED, **AUX, "num_key_value_heads": 8, "block_size": 256},
+        derive=(
+            derived.grouped_queries,
+            pattern.mixed(pattern.alternating),
+            pattern.lightning,
+            routers.routed(derived.routed_experts, NORMALISED),
+            SILU,
+            derived.norm_epsilon("rms_norm_eps", 1e-5),
+            derived.rotary(1e6),
+        ),
+    ),
+    "jamba": Architecture(
+        keys=COMMON,
+        defaults={
+            **{**UNTIED, **AUX, "num_key_value_heads": 8, "num_experts": 16, "num_experts_per_tok": 2},
+            **{"expert_layer_period": 2, "expert_layer_offset": 1, "attn_layer_period": 8, "attn_layer_offset": 4},
+            **{"mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2},
+            **{"mamba_conv_bias": True, "mamba_proj_bias": False},
+        },
+        fixed={"positions": "none"},
+        derive=(
+            derived.grouped_queries,
+            pattern.mixed(pattern.at_offset),
+            pattern.mamba,
+            routers.routed(pattern.jamba_feeds, routers.softmax_router(normalised=False)),
+            SILU,
+            derived.norm_epsilon("rms_norm_eps", 1e-6),
+        ),
+    ),
+    "bamba": Architecture(
+        keys={**COMMON, **ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
+        defaults={**UNTIED, **UNBIASED, **_MAMBA2, "mlp_bias": False, "num_key_value_heads": 8},
+        derive=(
+            derived.grouped_queries,
+            pattern.mixed(pattern.at_indices),
+            pattern.mamba2(),
+            SILU,
+            derived.norm_epsilon("rms_norm_eps", 1e-5),
+            derived.rotary(1e4, partial_rotary_factor=0.5),
+        ),
+    ),
+    "falcon_h1": Architecture(
+        keys={**COMMON, "qkv_bias": "attention_bias", "output_bias": "attention_bias", "mlp_bias": "mlp_bias"},
+        defaults={
+            **{**UNTIED, **UNBIASED, **_MAMBA2, "mlp_bias": False, "num_key_value_heads": 8},
+            **{"mamba_rms_norm": False, "mamba_d_ssm": 1024},
+        },
+        fixed={"mixers": ["both"]},
+        derive=(derived.grouped_queries, pattern.mamba2("mamba_rms_norm"), SILU, *RMS_1E5),
+    ),
+    "granitemoehybrid": Architecture(
+        keys={**COMMON, **ATTENTION_BIAS},
+        defaults={**UNTIED, **UNBIASED, **AUX, **_MAMBA2, "shared_intermediate_size": 1024},
+        derive=(
+            derived.grouped_queries,
+            pattern.mixed(pattern.all_recurrent),
+            pattern.mamba2(),
+            _granite_hybrid,
+            SILU,
+            derived.norm_epsilon("rms_norm_eps", 1e-6),
+        ),
+    ),
+    "nemotron_h": Architecture(
+        keys={**{k: v for k, v in COMMON.items() if k != "layers"}, "mlp_bias": "mlp_bias"},
+        defaults={
+            **{**UNTIED, "mlp_bias": False, "num_key_value_heads": 8, "head_dim": 128},
+            **{"mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8, "ssm_state_size": 128, "conv_kernel": 4},
+            **{"use_conv_bias": True, "use_bias": False, "chunk_size": 128},
+            **{"n_shared_experts": 1, "n_group": 1, "topk_group": 1, "norm_topk_prob": True},
+            **{"routed_scaling_factor": 1.0, "topk_method": "noaux_tc"},
+        },
+        fixed={"gated": False, "positions": "none"},
+        derive=(
+            derived.grouped_queries,
+            routers.routed(pattern.nemotron_blocks, decoders.SIGMOID_ROUTER),
+            pattern.nemotron_mamba2,
+            routers.activation("mlp_hidden_act", "relu2"),
+            derived.norm_epsilon("layer_norm_epsilon", 1e-5),
+        ),
+    ),
+    "lfm2": Architecture(
+        keys=COMMON,
+        defaults={**TIED, "num_key_value_heads": 8, "conv_L_cache": 3, "conv_bias": False, **_LFM2},
+        fixed={"qk_norm": "head", "activation": "swiglu"},
+        derive=(
+            derived.grouped_queries,
+            pattern.mixed(pattern.listed_full),
+            pattern.short_convolution,
+            pattern.lfm2_width,
+            derived.norm_epsilon("norm_eps", 1e-5),
+            derived.rotary(1e6),
+        ),
+    ),
+}
+"""`model_type` -> how its config.json is read."""

@@ -1,0 +1,255 @@
+"""Published configurations of many architectures give the models that transformers builds; blocks of several kinds add
+up, are planned for, and are refused where something of them is not understood."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.base.errors import WrongQuestion
+from planner.models import blocks, files, recurrent
+from planner.models.decoders import DECODERS
+from planner.models.huggingface import from_config
+from planner.models.hybrids import HYBRIDS
+from planner.models.parameters import indexing, parameters, training_flops_per_token
+from planner.models.workload import from_file, workload
+from planner.performance.binding import attended, shape
+from planner.schema.workload import Model, Recurrence
+from planner.verify import model as verified
+
+DATA = json.loads((Path(__file__).parent / "data" / "published_configs.json").read_text(encoding="utf-8"))["models"]
+HYBRID = ("qwen3-next-80b-a3b", "jamba-v0.1", "nemotron3-super-120b-a12b", "falcon-h1-0.5b", "minimax-text-01")
+"""One of each kind of recurrence, blocks of one kind each, both side by side, latent experts."""
+
+
+def read(entry: str, **changes: Any) -> Model:
+    return from_config({**DATA[entry]["config"], **changes}, entry)
+
+
+def refused(entry: str, **changes: Any) -> str:
+    with pytest.raises(WrongQuestion) as caught:
+        read(entry, **changes)
+    return str(caught.value).removeprefix("config.json: ")
+
+
+# ---- counts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry", DATA)
+def test_counts_what_transformers_builds(entry: str) -> None:
+    counted = parameters(read(entry))
+    assert counted.total == DATA[entry]["parameters"]
+    assert counted.layers <= counted.attention_layers + counted.recurrent_layers + counted.moe_layers + (
+        counted.dense_layers
+    )
+
+
+@pytest.mark.parametrize("entry", DATA)
+def test_verify_counts_the_same_block_by_block(entry: str) -> None:
+    model = read(entry)
+    counted = parameters(model)
+    assert (verified.parameters(model), verified.active_parameters(model)) == (counted.total, counted.active)
+
+
+def test_every_architecture_has_a_configuration() -> None:
+    assert {*DECODERS, *HYBRIDS} == {entry["config"]["model_type"] for entry in DATA.values()}
+
+
+@pytest.mark.parametrize(
+    ("entry", "billions", "active"),
+    [
+        ("qwen3-next-80b-a3b", 79.7, 3.6),
+        ("nemotron3-nano-30b-a3b", 31.6, 3.2),
+        ("nemotron3-super-120b-a12b", 120.7, 12.2),
+        ("minimax-text-01", 456.1, 47.2),
+        ("jamba1.5-large", 398.6, 93.6),
+        ("glm5", 743.9, 40.8),
+        ("minimax-m2", 228.7, 10.4),
+    ],
+)
+def test_what_a_token_visits(entry: str, billions: float, active: float) -> None:
+    """As names and papers say, the output projection added: A3B, A12B, 45.9B and 1.2B, 94B, 40B, A10B."""
+    counted = parameters(read(entry))
+    assert (counted.total / 1e9, counted.active / 1e9) == pytest.approx((billions, active), abs=0.06)
+
+
+# ---- blocks ----------------------------------------------------------------------------------------------------------
+
+
+def test_patterns_repeat_and_name_every_block() -> None:
+    qwen, jamba = read("qwen3-next-80b-a3b"), read("jamba-v0.1")
+    assert qwen.mixers == ("recurrent", "recurrent", "recurrent", "attention")
+    assert (blocks.recurring(qwen), blocks.attending(qwen), blocks.period(qwen)) == (36, 12, 4)
+    assert jamba.feeds == ("mlp", "mixture")
+    assert [i for i, (mixer, _) in enumerate(blocks.blocks(jamba)) if mixer == "attention"] == [4, 12, 20, 28]
+    nano = read("nemotron3-nano-30b-a3b")
+    assert (nano.layers, blocks.period(nano)) == (52, 48)
+    assert (blocks.recurring(nano), blocks.attending(nano), blocks.feeding(nano, "mixture")) == (23, 6, 23)
+    assert blocks.feeding(nano, "mlp") == 0
+
+
+def test_a_window_on_all_but_the_last_of_each_round_is_counted_exactly() -> None:
+    """26 blocks in rounds of six: four see all."""
+    gemma = read("gemma3-1b")
+    assert gemma.window is not None
+    assert blocks.windowed(gemma) == 22 / 26
+    assert attended(gemma, 4096) == pytest.approx((22 * 512 * (1 - 512 / 8192) + 4 * 2048) / 26, rel=1e-12)
+
+
+def test_sparse_attention_sees_the_best_and_scores_all() -> None:
+    found = read("deepseek-v3.2")
+    assert attended(found, 8192) == 2048 * (1 - 2048 / 16384)
+    assert attended(found, 2048) == 1024.0
+    assert indexing(found) == 1536 * 64 * 128 + 7168 * (128 + 64)
+    per_layer = verified.work(found, 8192).states / found.layers
+    assert per_layer == 8192 * 64 * 128
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "recurrence", "chunked"),
+    [
+        # Two heads of 4, states of 3, chunks of 5: i = 8.
+        ("mamba", 16, 3.5 * 8 * 3, 3.5 * 8 * 3),
+        ("mamba2", 16 + 6 + 2, 3.5 * 8 * 3, 5 * 3 + 8 * (5 + 6)),
+        ("delta", 16 + 6 + 4, 3 * 8 * 3, 2 * 5 * (9 + 8) + 3 * 8 * 3),
+        ("lightning", 16 + 6, 2 * 8 * 3, 2 * 5 * 7 + 2 * 8 * 3),
+    ],
+)
+def test_recurrences_by_hand(kind: Any, first: int, recurrence: float, chunked: float) -> None:
+    own = Recurrence(kind=kind, heads=2, value_dim=4, key_heads=1, key_dim=3, chunk=5, step_rank=2)
+    found = recurrent.block(tiny(recurrence=own, mixers=("recurrent", "attention")))
+    assert found is not None
+    assert (found.first, found.inner, found.recurrence, found.chunked) == (first, 8, recurrence, chunked)
+
+
+def tiny(**changes: Any) -> Model:
+    plain: dict[str, Any] = {"id": "tiny", "name": "tiny", "source": "made up", "layers": 4, "hidden": 64, "ffn": 128}
+    plain |= {"heads": 4, "kv_heads": 2, "head_dim": 16, "vocab": 1000, "sequence": 256, "batch": 8, "tokens": 1e6}
+    return Model(**{**plain, **changes})
+
+
+def test_longer_sequences_cost_a_recurrence_no_more_a_token() -> None:
+    """All blocks recurrent: FLOPs of a token do not depend on the sequence; with attention they do."""
+    own = Recurrence(kind="mamba2", heads=4, value_dim=16, key_heads=1, key_dim=16)
+    alone, mixed = (tiny(recurrence=own, mixers=mixers) for mixers in (("recurrent",), ("recurrent", "attention")))
+    short, long = (training_flops_per_token(alone, length) for length in (128.0, 4096.0))
+    assert short == long
+    assert training_flops_per_token(mixed, 128.0) < training_flops_per_token(mixed, 4096.0)
+
+
+def test_shares_of_the_cost_model_follow_the_blocks() -> None:
+    found = shape(workload(read("nemotron-h-8b")), None)
+    assert (found.attention_share, found.recurrent_share, found.mixing_share) == (4 / 52, 24 / 52, 28 / 52)
+    assert found.idle_share == 28 / 52
+    both = shape(workload(read("falcon-h1-0.5b")), None)
+    assert (both.attention_share, both.recurrent_share, both.mixing_share, both.idle_share) == (1.0, 1.0, 1.0, 0.0)
+
+
+# ---- plans -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry", HYBRID)
+def test_plans_are_made_and_hold_up(entry: str) -> None:
+    """Every document is checked as it is written: parameters of its stages, FLOPs, memory, by code of its own."""
+    found = planner.plan(read(entry), "dgx-h100:64", batch=1024, top=1).plans[0]
+    work = verified.work(read(entry), found.workload.sequence)
+    expected = 6 * (work.products + work.scores + work.states) * 1024 * found.workload.sequence
+    assert found.prediction.model_flops == pytest.approx(expected, rel=1e-9)
+    assert 0.1 < found.prediction.mfu < 0.7
+
+
+def test_stages_hold_whole_rounds() -> None:
+    """Qwen3-Next's rounds are of four blocks: 48 of them make 12, 6, 4 or 3 a stage and chunk, never 16."""
+    model = read("qwen3-next-80b-a3b")
+    found = planner.plan(model, "dgx-h100:16", batch=512, pin={"pp": 4, "vpp": 1}, top=1).plans[0]
+    assert found.parallelism.stages[0].layers == 12
+    with pytest.raises(planner.ClusterwrightError, match="different kinds of layers"):
+        planner.plan(model, "dgx-h100:16", batch=512, pin={"pp": 16})
+
+
+def test_recurrences_are_not_cut_along_the_sequence() -> None:
+    with pytest.raises(planner.ClusterwrightError, match="whole sequence on one rank"):
+        planner.plan(read("bamba-9b"), "dgx-h100:4", batch=256, pin={"cp": 2})
+
+
+# ---- what is not understood ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entry", "changes", "says"),
+    [
+        ("qwen3-next-80b-a3b", {"layer_types": ["full_attention"] * 3}, "layer_types = 3 items: must be one"),
+        (
+            "qwen3-next-80b-a3b",
+            {"layer_types": ["hyena"] * 48},
+            "layer_types = 'hyena': not understood",
+        ),
+        (
+            "nemotron-h-8b",
+            {"hybrid_override_pattern": "M-X"},
+            "layers_block_type = 'X': not understood",
+        ),
+        ("glm5", {"indexer_types": ["full", "shared"] * 39}, "indexer_types = layers that share the index of others"),
+        ("glm5", {"index_topk_freq": 4}, "index_topk_freq = 4: only 1 is understood"),
+        (
+            "glm4.7-flash",
+            {"mlp_layer_types": ["sparse", "dense"] + ["sparse"] * 45},
+            "mlp_layer_types = dense layers",
+        ),
+        ("ernie4.5-21b-a3b", {"moe_layer_interval": 2}, "moe_layer_end_index = 27: mixtures must follow each other"),
+    ],
+)
+def test_what_is_not_understood(entry: str, changes: dict[str, Any], says: str) -> None:
+    assert refused(entry, **changes).startswith(says)
+
+
+@pytest.mark.parametrize("kind", ["deepseek_v4", "zamba2", "rwkv", "mimo_v2_flash", "gemma4_text", "longcat_flash"])
+def test_architectures_that_are_not_priced_are_refused_by_name(kind: str) -> None:
+    with pytest.raises(WrongQuestion, match=f"unknown model_type '{kind}'"):
+        from_config({**DATA["phi-4"]["config"], "model_type": kind}, "x")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"mixers": ["recurrent"]}, "recurrence: goes with mixers that are recurrent or both"),
+        ({"mixers": ["window", "attention"]}, "window: goes with mixers that are window"),
+        ({"mixers": ["none"], "feeds": ["none"]}, "mixers, feeds: a block has neither"),
+        ({"feeds": ["mixture", "mlp"]}, "moe: goes with feeds that are mixture"),
+        ({"mixers": ["attention"] * 5}, "mixers: 5 of them; there are 4 layers"),
+    ],
+)
+def test_patterns_that_do_not_go_together(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    lines = files.dump(tiny()) + "".join(f"{name} = {json.dumps(value)}\n" for name, value in changes.items())
+    path.write_text(lines, encoding="utf-8")
+    with pytest.raises(WrongQuestion, match=says):
+        from_file(path, "tiny")
+
+
+@pytest.mark.parametrize("entry", HYBRID)
+def test_written_and_read_again(entry: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(files.dump(read(entry)), encoding="utf-8")
+    assert from_file(path, entry) == read(entry)
+
+
+# ---- exports ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["megatron", "torchtitan"])
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("qwen3.5-9b", r"blocks with a recurrence \(delta\) have no flag"),
+        ("nemotron3-super-120b-a12b", "experts on a latent have no flag"),
+        ("deepseek-v3.2", "sparse attention's index has no flag"),
+        ("olmo-7b", "norms without weights have no flag"),
+    ],
+)
+def test_blocks_that_a_trainer_cannot_build_are_refused(entry: str, says: str, target: str) -> None:
+    plans = planner.plan(read(entry), "dgx-h100:64", batch=1024, top=1)
+    with pytest.raises(planner.ClusterwrightError, match=says):
+        planner.export(plans, to=target)
