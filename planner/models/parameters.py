@@ -134,7 +134,7 @@ def parameters(model: Model) -> Parameters:
 
 
 def moe_layers(model: Model) -> int:
-    """Blocks that are a mixture of experts; without a pattern of its own floor((layers - leading dense) / every)."""
+    """Blocks that are a mixture of experts: floor((layers - leading dense) / every), or as the pattern lists them."""
     return blocks.feeding(model, "mixture")
 
 

@@ -230,12 +230,12 @@ def lightning(config: Reader) -> Fields:
 
 
 def lfm2_width(config: Reader) -> Fields:
-    """The MLP's: two thirds of what is said, times a factor, rounded up to a multiple, unless that is switched off."""
-    said = config.whole("intermediate_size")
+    """The MLP's: two thirds of what is written, times a factor, rounded up to a multiple, unless that is switched off."""
+    written = config.whole("intermediate_size")
     if not config.flag("block_auto_adjust_ff_dim"):
-        return {"ffn": said}
+        return {"ffn": written}
     step = config.whole("block_multiple_of")
-    return {"ffn": -(-int(config.number("block_ffn_dim_multiplier") * int(2 * said / 3)) // step) * step}
+    return {"ffn": -(-int(config.number("block_ffn_dim_multiplier") * int(2 * written / 3)) // step) * step}
 
 
 def short_convolution(config: Reader) -> Fields:
