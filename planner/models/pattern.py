@@ -230,7 +230,7 @@ def lightning(config: Reader) -> Fields:
 
 
 def lfm2_width(config: Reader) -> Fields:
-    """The MLP's: two thirds of what is written, times a factor, rounded up to a multiple, unless that is switched off."""
+    """The MLP's: two thirds of what is written, times a factor, rounded up to a multiple, or (switched off) that."""
     written = config.whole("intermediate_size")
     if not config.flag("block_auto_adjust_ff_dim"):
         return {"ffn": written}
