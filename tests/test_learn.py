@@ -100,6 +100,18 @@ def test_the_plan_that_export_left_next_to_the_log_is_found(site: Path, planned:
     assert rows(site)[0]["model"] == "llama3-8b"
 
 
+def test_the_next_plan_of_the_benchmark_is_named(site: Path, planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("benchmark.sh").touch()
+    for plan in plans(planned).plans[:3]:
+        Path(f"rank-{plan.rank}").mkdir()
+        Path(f"rank-{plan.rank}/plan.json").write_text(document.as_json(plan))
+    Path("rank-2/plan.json").write_text("{")
+    assert learn(log("rank-1/train.log", logs.megatron(POSSIBLE))) == 0
+    assert "run rank-3: the first of its benchmark that has not been" in capsys.readouterr().out
+    assert learn(log("rank-3/train.log", logs.megatron(POSSIBLE))) == 0
+    assert "of its benchmark" not in capsys.readouterr().out
+
+
 def test_a_plan_of_another_run_is_refused_with_what_differs(
     site: Path, planned: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

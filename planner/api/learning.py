@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from planner import document, launchers, planning, verify
-from planner.base.errors import WrongQuestion
+from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.units import format_many, format_percent, format_seconds
 from planner.calibration.runs.cells import number
 from planner.catalog import Catalog, load
-from planner.launchers import facts
+from planner.launchers import benchmark, facts
 from planner.launchers.bundle import refusals, trainers
 from planner.launchers.target import Exporter
 from planner.planning import shortlist as shortlisting
@@ -49,6 +50,8 @@ class Lesson:
     """The set that the runs are of, in its order; what is not run yet of it is next."""
     source: str = ""
     """The file that holds it."""
+    beside: Mapping[Path, Plan] = field(default_factory=dict)
+    """Folders of the benchmark that the logs are of, in its order, and their plans."""
     fit: dict[str, Any] | None
     """The document of the fit to the whole journal; None where nothing of it can be predicted."""
 
@@ -85,6 +88,10 @@ class Lesson:
         """What to do with it."""
         again = f"clusterwright plan ... --site {self.site.folder}     (plans ranked with it)"
         known = site_runs.of_site(self.site)
+        if waiting := [
+            at for at, plan in self.beside.items() if known.measured(plan) is None and not known.ran_out(plan)
+        ]:
+            return [f"run {waiting[0]}: the first of its benchmark that has not been", again]
         open_ones = [plan.rank for plan in self.plans if known.measured(plan) is None and not known.ran_out(plan)]
         if not open_ones:
             return [again]
@@ -189,7 +196,14 @@ def lesson(
         _possible(found, plans)
     rows, fit = learning.learn(there, found, known, stated)
     every = () if plan is None else _plans(plan, None)
-    return Lesson(site=there, rows=tuple(rows), fit=fit, plans=every if len(every) > 1 else (), source=str(plan))
+    return Lesson(
+        site=there,
+        rows=tuple(rows),
+        fit=fit,
+        plans=every if len(every) > 1 else (),
+        source=str(plan),
+        beside={} if plans else _beside(logs),
+    )
 
 
 def _of_log(
@@ -237,6 +251,17 @@ def _plan_next_to(log: Path) -> tuple[Plan, ...]:
     """The plan next to a log, where ``export`` left one."""
     path = log.parent / PLAN_FILE
     return _plans(path, None) if path.is_file() else ()
+
+
+def _beside(logs: Sequence[Path]) -> dict[Path, Plan]:
+    """Folders of the benchmarks that logs are of, by rank, and the plan that ``export`` left in each."""
+    trials = {log.parent.parent for log in logs if (log.parent.parent / benchmark.NAME).is_file()}
+    files = [file for trial in sorted(trials) for file in trial.glob(f"*/{PLAN_FILE}")]
+    found: dict[Path, Plan] = {}
+    for file in files:
+        with suppress(ClusterwrightError):  # a plan that cannot be read is not run
+            found[file.parent] = _plans(file, None)[0]
+    return dict(sorted(found.items(), key=lambda item: (item[0].parent, item[1].rank)))
 
 
 def estimate(known: Catalog, wanted: Request, site: Path | None) -> PlanSet:
