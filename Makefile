@@ -111,7 +111,7 @@ test-real: $(REAL)/.installed
 
 # The system's Chromium (Debian: apt-get install chromium), or the one that CHROMIUM names; without one the pages are left out.
 test-report: $(PAGES)/.installed
-	$(PAGES)/bin/pytest -rs tests/test_report_real.py tests/test_mcp_real.py
+	$(PAGES)/bin/pytest -rs tests/test_report_real.py tests/test_mcp_real.py tests/test_serve_real.py
 
 # Real parsers, in environments of their own: their dependencies and ours do not mix. MEGATRON_LM=DIR adds a checkout of
 # Megatron-LM, whose parser is not published; CRDS=DIR the custom resource definitions of JobSet and Trainer; SLURM=DIR
@@ -193,7 +193,7 @@ $(PAGES)/.installed: pyproject.toml tests/requirements-report.txt
 	@test -n "$(PYTHON)" || { echo "clusterwright needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python" >&2; exit 2; }
 	@echo "Installing into $(PAGES) with Vega, a browser's driver and the MCP SDK (once; some minutes) ..."
 	@test -x $(PAGES)/bin/python || $(PYTHON) -m venv $(PAGES)
-	@$(PAGES)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[mcp,report]' \
+	@$(PAGES)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[mcp,report,serve]' \
 		-r tests/requirements-report.txt
 	@touch $@
 

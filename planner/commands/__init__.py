@@ -51,6 +51,7 @@ COMMANDS = {
         "examples": "List, print or write the files that pages and helps show.",
         "completion": "Print what completes commands and names in bash, zsh or fish.",
         "mcp": "Serve these questions as tools to agents (MCP).",
+        "serve": "Ask for plans on a local web page.",
         "comm": "List the collectives of a plan; measure and choose back ends.",
     }.items()
 }

@@ -26,6 +26,23 @@ def page(documents: Sequence[Content]) -> str:
     Raises:
         WrongQuestion: the libraries that draw are not installed.
     """
+    own = (TEMPLATES / "page.js").read_text(encoding="utf-8")
+    return rendered(
+        "page.html",
+        documents=documents,
+        scripts=[library(), own],
+        hashes=[_hash(library()), _hash(own)],
+        palette=charts.PALETTE,
+        version=__version__,
+    )
+
+
+def rendered(template: str, **values: object) -> str:
+    """A template with our style, every text in it escaped.
+
+    Raises:
+        WrongQuestion: Jinja2 is not installed.
+    """
     try:
         import jinja2
     except ImportError:
@@ -34,15 +51,8 @@ def page(documents: Sequence[Content]) -> str:
     known = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    own = (TEMPLATES / "page.js").read_text(encoding="utf-8")
-    return known.get_template("page.html").render(
-        documents=documents,
-        style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
-        scripts=[library(), own],
-        hashes=[_hash(library()), _hash(own)],
-        palette=charts.PALETTE,
-        version=__version__,
-    )
+    style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    return str(known.get_template(template).render(style=style, **values))
 
 
 @cache

@@ -1,0 +1,141 @@
+"""``clusterwright serve`` over real HTTP on loopback (``make test-report``): who is answered, and with what."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+MISSING = [name for name in ("starlette", "uvicorn", "vl_convert") if find_spec(name) is None]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"no {', '.join(MISSING)} (make test-report)")
+ROOT = Path(__file__).parents[1]
+QUESTION = {"model": "gpt2", "cluster": "dgx-v100:1", "batch": "64", "pin": "micro=1"}
+
+
+class Served:
+    """A server that runs, and what it answers."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found, process.communicate(timeout=5)
+        self.folder, self.address = folder, urlsplit(found[0])
+        self.token = self.address.query.removeprefix("token=")
+
+    def ask(
+        self, method: str, path: str, body: str = "", token: str | None = None, **headers: str
+    ) -> tuple[int, str, str]:
+        """Status, ``Location`` and text."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token is not None:
+            given["Cookie"] = f"clusterwright={token}"
+        connection = HTTPConnection("127.0.0.1", self.address.port or 0, timeout=60)
+        connection.request(method, path, body or None, given)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, answer.headers.get("Location", ""), text
+
+    def own(self, method: str, path: str, body: str = "", **headers: str) -> tuple[int, str, str]:
+        """The same by who holds the token."""
+        return self.ask(method, path, body, self.token, **headers)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served") / "own"
+    command = [sys.executable, str(ROOT / "cli.py"), "serve", "--port", "0", "--folder", str(folder)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        yield Served(folder, process)
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=20)
+        assert "Traceback" not in rest
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", "é"])
+@pytest.mark.parametrize(("method", "path"), [("GET", "/"), ("POST", "/"), ("GET", "/plans/plan-0.json")])
+def test_nobody_is_answered_without_the_token(served: Served, method: str, path: str, token: str | None) -> None:
+    sent = token.encode().decode("latin-1") if token else token
+    status, _, text = served.ask(method, path, urlencode(QUESTION) if method == "POST" else "", sent)
+    assert (status, "holds the token" in text) == (403, True)
+    assert served.ask("GET", "/?token=wrong")[0] == 403
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "[::1]", ""])
+def test_another_host_s_name_is_refused(served: Served, host: str) -> None:
+    assert served.own("GET", "/", Host=host)[0] == 400
+    assert served.ask("GET", f"/?token={served.token}", Host=host)[0] == 400
+
+
+def test_a_page_elsewhere_cannot_ask(served: Served) -> None:
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
+        assert served.own("POST", "/", urlencode(QUESTION), Origin=origin)[0] == 403
+    assert not list(served.folder.glob("*.json"))
+
+
+def test_it_listens_on_loopback_alone(served: Served) -> None:
+    with pytest.raises(OSError):
+        HTTPConnection("127.0.0.2", served.address.port or 0, timeout=2).connect()
+
+
+def test_the_token_becomes_a_cookie(served: Served) -> None:
+    assert served.ask("GET", f"/?token={served.token}")[:2] == (303, "/")
+    status, _, form = served.own("GET", "/")
+    assert status == 200 and "<script" not in form
+    assert all(f'name="{name}"' in form for name in ("model", "cluster", "deadline", "pin"))
+    assert '<option value="llama3-8b">' in form
+
+
+def test_a_question_is_answered_with_its_report(served: Served) -> None:
+    own = f"http://127.0.0.1:{served.address.port}"
+    status, place, _ = served.own("POST", "/", urlencode(QUESTION), Origin=own)
+    assert status == 303 and re.fullmatch(r"/plans/plan-[0-9a-f]{12}\.json", place)
+    assert (served.folder / place.removeprefix("/plans/")).exists()
+    status, _, html = served.own("GET", place)
+    assert status == 200 and "Recommended" in html and "tp=" in html
+    assert place in served.own("GET", "/")[2]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"model": "<script>alert(1)</script>"}, "&lt;script&gt;"),
+        ({"model": "/etc/passwd.json"}, "below the server"),
+        ({"cluster": "../own.toml"}, "below the server"),
+        ({"model": ""}, "a model and a cluster"),
+        ({"batch": "many"}, "no whole number"),
+        ({"pin": "tp=3"}, "tp"),
+    ],
+)
+def test_what_cannot_be_is_said_above_the_form(served: Served, change: dict[str, str], says: str) -> None:
+    before = sorted(served.folder.iterdir())
+    status, _, text = served.own("POST", "/", urlencode({**QUESTION, **change}))
+    assert (status, says in text, "<script" in text) == (400, True, False)
+    assert sorted(served.folder.iterdir()) == before
+
+
+def test_only_plans_that_are_kept_are_shown(served: Served) -> None:
+    (served.folder / "other.json").write_text("{}", encoding="utf-8")
+    (served.folder / "plan-link.json").symlink_to("/etc/hostname")
+    for name in ("other.json", "plan-link.json", "plan-0.json", "..%2f..%2fetc%2fpasswd", "%00"):
+        assert served.own("GET", f"/plans/{name}")[0] == 404
+    assert served.own("POST", "/", "model=" + "x" * 20_000)[0] == 413
+    assert served.own("DELETE", "/")[0] == 405
+
+
+def test_a_port_that_is_taken_is_told(served: Served) -> None:
+    command = [sys.executable, str(ROOT / "cli.py"), "serve", "--port", str(served.address.port)]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=served.folder, timeout=60)
+    assert (found.returncode, "--port 0 takes a free one" in found.stderr) == (2, True)
