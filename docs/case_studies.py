@@ -15,6 +15,7 @@ from typing import Any
 from docs import accuracy_plots, case_study_plots
 from docs import case_study_networks as networks
 from docs import case_study_recommender as recommender
+from docs.case_study_compared import compared
 from docs.case_study_ground import (
     ACCELERATORS,
     ANY_ZERO,
@@ -244,6 +245,7 @@ def main() -> None:
     parts["recommender_heat"], warming = recommender.heat()
     parts["closed_forms"], parts["exchanges"] = networks.cases(), networks.exchanges()
     parts["topologies"] = networks.topologies()
+    parts["compared"] = compared(sweeping, expanding, computing, heating, comparing, spilling)
     accuracy_plots.save(FOLDER, "case-sweep", lambda: plots.sweep(sweeping))
     accuracy_plots.save(FOLDER, "case-expansion", lambda: plots.expansion(expanding))
     accuracy_plots.save(FOLDER, "case-compute", lambda: plots.compute(computing))

@@ -67,13 +67,51 @@ def test_no_point_of_a_box_is_better_than_its_bound(text: str) -> None:
             for n, (at, axis) in enumerate(zip(low, asked.axes, strict=True))
         ]
         made.append(boxes.PointBox(tuple(low), tuple(high)))
-    for box, bound in zip(made, tree._bounded(boxes.Proof(), made), strict=True):
+    for box, (bound,) in zip(made, tree._bounded(boxes.Proof(), made), strict=True):
         inside = [
             value
             for point, value in values(text).items()
             if all(a <= at <= b for a, at, b in zip(box.low, point, box.high, strict=True))
         ]
         assert bound <= min(inside, default=math.inf) * (1 + math.copysign(1e-12, bound))
+
+
+DEAR = WIDE.replace("$14 per", "$140 per").replace("$5 per", "$100 per").replace("$3,000", "$300")
+"""Speed that costs more than it saves."""
+FRONTS = {
+    "cost, time": DEAR.replace('["cost"]', '["cost", "step-time"]'),
+    "time, cost within a limit": DEAR.replace('["cost"]', '["step-time", "cost"]')
+    + '[[constraints]]\nof = "step-time"\nat_most = "14 s"\n',
+    "return, time": DEAR.replace('["cost"]', '["performance-per-dollar", "step-time"]'),
+}
+
+
+@cache
+def front_of(text: str) -> frozenset[tuple[float, ...]]:
+    """What the points are worth that no other beats, of all points, by looking at each pair."""
+    asked = study(text)
+    signs = [-1.0 if name in LARGER_IS_BETTER else 1.0 for name in asked.objectives]
+    found = Evaluator(known(), asked).many([asked.point(n) for n in range(asked.size)])
+    worth = {
+        tuple(s * o.objectives[n] for s, n in zip(signs, asked.objectives, strict=True)) for o in found if o.feasible
+    }
+    return frozenset(
+        a for a in worth if not any(b != a and all(x <= y for x, y in zip(b, a, strict=True)) for b in worth)
+    )
+
+
+@pytest.mark.parametrize("text", FRONTS.values(), ids=FRONTS)
+def test_what_is_proven_of_several_objectives_is_the_whole_front(text: str) -> None:
+    found = proof(text)
+    assert found.complete and frozenset(found.front) == front_of(text) and len(found.front) > 1
+    assert found.evaluated + found.bounded_away == study(text).size and found.bounded_away > 0
+    cut = proof(text, 1)
+    assert not cut.complete and cut.left
+    told = designing.design(known(), study(text), designing.How(way="bounded", explained=False))
+    assert told.search.exact and {tuple(p.objectives.values()) for p in told.pareto} == {
+        tuple(abs(x) for x in each) for each in front_of(text)
+    }
+    assert again.again(known(), told, "a.json").pareto == told.pareto
 
 
 @pytest.mark.parametrize("most", [1, 5, 20])
@@ -153,9 +191,15 @@ def test_the_way_follows_from_what_a_proof_takes(monkeypatch: pytest.MonkeyPatch
 
     assert (way(small), way(small, time_s=0.0), way(small, trials=9)) == ("enumerated", "bounded", "enumerated")
     assert (way(evaluator), way(evaluator, trials=9), way(evaluator, storage="a")) == ("bounded", "trials", "trials")
-    assert (way(two), way(two, time_s=0.0)) == ("enumerated", "trials")
+    assert (way(two), way(two, time_s=0.0), way(two, storage="a", time_s=0.0)) == ("enumerated", "bounded", "trials")
     monkeypatch.setattr(designing, "SMALL", 0)
-    assert (way(two), way(two, time_s=0.0)) == ("enumerated", "trials")
+    assert (way(two), way(two, time_s=0.0)) == ("enumerated", "bounded")
+    assert (way(small), way(small, workers=2), way(small, engine="dask://a:1")) == (
+        "bounded",
+        "enumerated",
+        "enumerated",
+    )
+    assert way(evaluator, workers=2) == "trials"
     assert way(evaluator, shard=(1, 9)) == "enumerated"
 
 

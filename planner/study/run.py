@@ -84,7 +84,10 @@ def seconds(text: float | str) -> float:
 
 
 def way(evaluator: Evaluator, how: How) -> Way:
-    """How a study is searched: every point evaluated, whole boxes of points bounded away, or trials."""
+    """How a study is searched: every point evaluated, whole boxes of points bounded away, or trials.
+
+    A front has many points, between which boxes say little: where the time allows, all are evaluated.
+    """
     study = evaluator.study
     if how.shard is not None or how.engine is not None or study.size <= (how.trials or 0):
         return "enumerated"
@@ -94,9 +97,9 @@ def way(evaluator: Evaluator, how: How) -> Way:
     shared = how.workers > 1 and how.storage is None and affordable
     if how.trials is not None or how.resume or how.storage is not None or (how.workers > 1 and not shared):
         return "trials"
-    if boxes.able(study) and not shared:
-        return "bounded"
-    return "enumerated" if affordable else "trials"
+    if affordable and (shared or not boxes.able(study) or len(study.objectives) > 1):
+        return "enumerated"
+    return "bounded" if boxes.able(study) else "trials"
 
 
 def design(catalog: Catalog, study: Study, how: How, progress: Progress | None = None) -> StudyResult:
@@ -182,7 +185,7 @@ def _judged(
 ) -> answer.SearchMethod:
     """What boxes prove of the best of some trials."""
     study, feasible = evaluator.study, [each for each in found if each.feasible]
-    if not (boxes.able(study) and feasible and how.time_s):
+    if not (boxes.able(study) and len(study.objectives) == 1 and feasible and how.time_s):
         return replace(method, enumeration_s=evaluator.seconds() * study.size)
     best = float(answer.costs(study.objectives, feasible)[:, 0].min())
     with progress("bounds", study.size) if progress else nullcontext() as advance:
@@ -196,7 +199,7 @@ def proven(evaluator: Evaluator, method: answer.SearchMethod, proof: boxes.Proof
         method,
         evaluated=proof.evaluated,
         bounded_away=proof.bounded_away,
-        bound=proof.bound if proof.monotone else None,
+        bound=proof.bound if proof.monotone and len(evaluator.study.objectives) == 1 else None,
         enumeration_s=evaluator.seconds() * evaluator.study.size,
     )
 

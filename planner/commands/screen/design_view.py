@@ -274,9 +274,9 @@ def _search(found: StudyResult) -> None:
     if s.exact and s.evaluated is not None:
         by = "" if s.method == "bounded" else f"{s.tried:,} trials by {s.method}; "
         how = f"{by}{s.outer_points:,} points, {s.evaluated:,} evaluated, all others bounded away"
-        how += f": this is the optimum{took}"
+        how += f": {_proven(found)}{took}"
     elif s.exact:
-        how = f"all {s.outer_points:,} points enumerated, {s.feasible:,} feasible: this is the optimum{took}"
+        how = f"all {s.outer_points:,} points enumerated, {s.feasible:,} feasible: {_proven(found)}{took}"
     elif s.of_shards:
         named = ", ".join(map(str, s.shards))
         how = f"shard {named} of {s.of_shards}: {s.tried:,} of {s.outer_points:,} points, {s.feasible:,} feasible{took}"
@@ -286,6 +286,10 @@ def _search(found: StudyResult) -> None:
     render.labelled("Search", how, *_unproven(found))
     if found.importance:
         render.labelled("Importance", f"{found.importance_method}{_interaction(found)}")
+
+
+def _proven(found: StudyResult) -> str:
+    return "this is the optimum" if len(found.question.objectives) == 1 else "this is the whole front"
 
 
 def _unproven(found: StudyResult) -> Iterator[str]:

@@ -5,13 +5,16 @@ make it cheaper. So no point of a box (a range of values on such axes, one value
 plans of its fastest corner at the prices, powers and limits of its cheapest one. A box whose bound is no better than
 the best point so far holds nothing; any other is halved along the axis that costs most, the best bound first (branch
 and bound: Land and Doig, 1960). What is left in the end bounds what any point may still bring.
+
+Of several objectives a box has a bound in each, of the same plans, and holds nothing where one point is at least as
+good in all of them: what is left is the whole front.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, product
 from typing import NamedTuple
@@ -30,6 +33,10 @@ AT_ONCE = 64
 """Boxes that are halved side by side: searches of many machines share their arrays."""
 ROUNDING = 1e-9
 """Share by which floating-point sums may differ."""
+
+
+Worth = tuple[float, ...]
+"""A value in each objective of which less is better."""
 
 
 class PointBox(NamedTuple):
@@ -55,16 +62,37 @@ class Proof:
     bounded_away: int = 0
     """Points of boxes that hold nothing better than the best."""
     bound: float = math.inf
-    """What no point is better than; less is better, also where the objective should be large."""
-    best: float = math.inf
-    """The best feasible point's objective, likewise."""
+    """What no point is better than in the first objective; less is better, also where it should be large."""
+    front: list[Worth] = field(default_factory=list)
+    """What the feasible points are worth that none beats, likewise."""
+    left: int = 0
+    """Boxes that may hold something better still."""
     monotone: bool = True
     """Whether no box or point was worth more than the box that it is of: else nothing is proven."""
 
     @property
+    def best(self) -> float:
+        """The best feasible point's first objective; infinite where there is none."""
+        return min((worth[0] for worth in self.front), default=math.inf)
+
+    @property
     def complete(self) -> bool:
-        """Whether the best is proven to be the optimum."""
-        return self.monotone and self.bound >= self.best * (1.0 - math.copysign(ROUNDING, self.best))
+        """Whether the best, or the front, is proven to be that of all points."""
+        closed = self.bound >= self.best * (1.0 - math.copysign(ROUNDING, self.best)) and self._single
+        return self.monotone and (not self.left or closed)
+
+    @property
+    def _single(self) -> bool:
+        return all(len(worth) == 1 for worth in self.front)
+
+    def covers(self, bound: Worth) -> bool:
+        """Whether a point was met that is at least as good in everything."""
+        return any(_at_least_as_good(worth, bound) for worth in self.front)
+
+    def add(self, worth: Worth) -> None:
+        """Notes what a feasible point is worth."""
+        if not self.covers(worth):
+            self.front = [*(each for each in self.front if not _at_least_as_good(worth, each)), worth]
 
 
 def axes(study: Study) -> list[int]:
@@ -90,8 +118,17 @@ def _figure(path: str) -> str:
 
 
 def able(study: Study) -> bool:
-    """Whether boxes say anything of a study: one objective, and an axis along which they are wide."""
-    return len(study.objectives) == 1 and any(len(study.axes[place].values) > 1 for place in axes(study))
+    """Whether boxes say anything of a study: there is an axis along which they are wide."""
+    return any(len(study.axes[place].values) > 1 for place in axes(study))
+
+
+def _at_least_as_good(one: Worth, other: Worth) -> bool:
+    return all(a <= b for a, b in zip(one, other, strict=True))
+
+
+def _worse(one: Worth, other: Worth) -> bool:
+    """Whether one is larger than the other anywhere, by more than sums are rounded."""
+    return any(a > b + ROUNDING * abs(b) for a, b in zip(one, other, strict=True))
 
 
 def search(
@@ -103,10 +140,9 @@ def search(
         evaluator: Of a study for which :func:`able` holds.
         most: Boxes that may be bounded.
         advance: Told how many points more are dealt with, and of the best so far.
-        best: Objective of a feasible point that is known already.
+        best: Objective of a feasible point that is known already, where there is one objective.
     """
-    found, tree = Proof(best=best), _Tree(evaluator)
-    found.bound = math.inf
+    found, tree = Proof(front=[(best,)] if best < math.inf else []), _Tree(evaluator)
     boxes, bounded = [*_roots(evaluator.study)], 0
     while boxes and bounded < most:
         bounded += len(boxes)
@@ -138,10 +174,12 @@ class _Tree:
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator, self.study = evaluator, evaluator.study
         self.wide = axes(self.study)
-        self.sign = -1.0 if self.study.objectives[0] in LARGER_IS_BETTER else 1.0
-        self.open: list[tuple[float, int, PointBox]] = []
+        self.signs = [-1.0 if name in LARGER_IS_BETTER else 1.0 for name in self.study.objectives]
+        self.none, self.any = (tuple(x for _ in self.signs) for x in (math.inf, -math.inf))
+        """What a box is worth in which nothing can be feasible, and one of which nothing is known."""
+        self.open: list[tuple[float, int, PointBox, Worth]] = []
         self.numbers = count()
-        self.bounds: dict[PointBox, float] = {}
+        self.bounds: dict[PointBox, Worth] = {}
         """Of the boxes that are being halved, for their halves."""
         self.seen: set[Point] = set()
         """Fastest corners, of which many boxes share one."""
@@ -151,37 +189,50 @@ class _Tree:
         """Bounds boxes, notes their fastest corners as points, and keeps those that may hold something better."""
         bounds = [*self._bounded(found, boxes)]
         for box, bound in zip(boxes, bounds, strict=True):
-            least, worth = self.bounds.get(box, -math.inf), self._worth(found, box.high)
-            if bound < least - ROUNDING * abs(least) or worth < bound - ROUNDING * abs(worth):
+            least, worth = self.bounds.get(box, self.any), self._feasible(found, box.high)
+            if _worse(least, bound) or _worse(bound, worth):
                 found.monotone = False
-            if bound < found.best and box.size > 1:
-                heapq.heappush(self.open, (bound, next(self.numbers), box))
+            if not found.covers(bound) and bound != self.none and box.size > 1:
+                heapq.heappush(self.open, (self._first(bound), next(self.numbers), box, bound))
         self.bounds.clear()
 
-    def _worth(self, found: Proof, point: Point) -> float:
-        """The objective at a point that was evaluated; infinite where it is not feasible."""
+    def _first(self, bound: Worth) -> float:
+        """What boxes are taken by, the least first: their bound, of several objectives the product of all."""
+        if len(bound) == 1 or bound == self.any:
+            return bound[0]
+        return sum(sign * math.log(max(abs(value), 1e-300)) for sign, value in zip(self.signs, bound, strict=True))
+
+    def _feasible(self, found: Proof, point: Point) -> Worth:
+        """What a point that was evaluated is worth; infinite where it is not feasible."""
         outcome = found.points.get(point)
-        return self.sign * outcome.objectives[self.study.objectives[0]] if outcome and outcome.feasible else math.inf
+        return self._worth(outcome.objectives) if outcome and outcome.feasible else self.none
+
+    def _worth(self, objectives: Mapping[str, float]) -> Worth:
+        names = self.study.objectives
+        return tuple(sign * objectives[name] for sign, name in zip(self.signs, names, strict=True))
 
     def taken(self, found: Proof) -> Iterator[PointBox]:
         """The open boxes to halve next."""
         for _ in range(AT_ONCE):
             while self.open:
-                bound, _, box = heapq.heappop(self.open)
-                if bound < found.best:
+                _, _, box, bound = heapq.heappop(self.open)
+                if not found.covers(bound):
                     self.bounds |= dict.fromkeys(self.halves(box), bound)
                     yield box
                     break
 
     def close(self, found: Proof, boxes: Sequence[PointBox]) -> None:
         """Notes what is proven, with what is still open."""
-        left = [bound for bound, _, _ in self.open if bound < found.best] + [self.bounds[box] for box in boxes]
-        found.bound = min(left, default=found.best)
+        left = [bound for _, _, _, bound in self.open if not found.covers(bound)]
+        left += [self.bounds[box] for box in boxes]
+        found.left, found.bound = len(left), min((bound[0] for bound in left), default=found.best)
         self.dealt(found, boxes)
 
     def dealt(self, found: Proof, boxes: Sequence[PointBox] = ()) -> int:
         """Counts the points that are dealt with, and returns how many more they are than before."""
-        held = sum(box.size for bound, _, box in self.open if bound < found.best) + sum(box.size for box in boxes)
+        held = sum(box.size for _, _, box, bound in self.open if not found.covers(bound)) + sum(
+            box.size for box in boxes
+        )
         found.bounded_away = max(0, self.study.size - held - found.evaluated)
         more, self.told = self.study.size - held - self.told, self.study.size - held
         return max(0, more)
@@ -211,7 +262,7 @@ class _Tree:
         paid = self.evaluator.clusters.capital(values)
         return self.evaluator.clusters.hourly_usd(values) if paid is None else paid
 
-    def _bounded(self, found: Proof, boxes: Sequence[PointBox]) -> Iterator[float]:
+    def _bounded(self, found: Proof, boxes: Sequence[PointBox]) -> Iterator[Worth]:
         """What no point of each box is better than: infinite where none can be feasible."""
         corners = [self.study.values(box.high) for box in boxes]
         fastest = self.evaluator.loosened().valued(corners, [box.high for box in boxes])
@@ -222,15 +273,15 @@ class _Tree:
             if outcome.objectives:
                 found.points[point] = outcome
                 if outcome.feasible:
-                    found.best = min(found.best, self.sign * next(iter(outcome.objectives.values())))
+                    found.add(self._worth(outcome.objectives))
         for box, values, outcome in zip(boxes, corners, fastest, strict=True):
             yield self._bound(box, values, outcome)
 
-    def _bound(self, box: PointBox, fast: Values, fastest: PointOutcome) -> float:
+    def _bound(self, box: PointBox, fast: Values, fastest: PointOutcome) -> Worth:
         if "cluster" in fastest.violations:
-            return -math.inf if box.size > 1 else math.inf  # its fastest corner is no cluster: another point may be
+            return self.any if box.size > 1 else self.none  # its fastest corner is no cluster: another point may be
         if not fastest.objectives:
-            return math.inf
+            return self.none
         cheap = self.study.values(box.low)
         known = self.evaluator.worth(fastest.candidates, cheap)
         small = {name: value for name, value in known.items() if name not in LARGER_IS_BETTER}
@@ -239,7 +290,7 @@ class _Tree:
             *_broken(self.evaluator.limits(cheap, small), "at most"),
             *_broken(self.evaluator.limits(fast, large), "at least"),
         )
-        return math.inf if any(broken) else self.sign * known[self.study.objectives[0]]
+        return self.none if any(broken) else self._worth(known)
 
 
 def _broken(violations: dict[str, float], side: str) -> Iterable[bool]:
