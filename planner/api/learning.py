@@ -50,7 +50,7 @@ class Lesson:
     """The set that the runs are of, in its order; what is not run yet of it is next."""
     source: str = ""
     """The file that holds it."""
-    beside: Mapping[Path, Plan] = field(default_factory=dict)
+    benchmark_plans: Mapping[Path, Plan] = field(default_factory=dict)
     """Folders of the benchmark that the logs are of, in its order, and their plans."""
     fit: dict[str, Any] | None
     """The document of the fit to the whole journal; None where nothing of it can be predicted."""
@@ -89,7 +89,7 @@ class Lesson:
         again = f"clusterwright plan ... --site {self.site.folder}     (plans ranked with it)"
         known = site_runs.of_site(self.site)
         if waiting := [
-            at for at, plan in self.beside.items() if known.measured(plan) is None and not known.ran_out(plan)
+            at for at, plan in self.benchmark_plans.items() if known.measured(plan) is None and not known.ran_out(plan)
         ]:
             return [f"run {waiting[0]}: the first of its benchmark that has not been", again]
         open_ones = [plan.rank for plan in self.plans if known.measured(plan) is None and not known.ran_out(plan)]
@@ -202,7 +202,7 @@ def lesson(
         fit=fit,
         plans=every if len(every) > 1 else (),
         source=str(plan),
-        beside={} if plans else _beside(logs),
+        benchmark_plans={} if plans else _of_benchmark(logs),
     )
 
 
@@ -253,7 +253,7 @@ def _plan_next_to(log: Path) -> tuple[Plan, ...]:
     return _plans(path, None) if path.is_file() else ()
 
 
-def _beside(logs: Sequence[Path]) -> dict[Path, Plan]:
+def _of_benchmark(logs: Sequence[Path]) -> dict[Path, Plan]:
     """Folders of the benchmarks that logs are of, by rank, and the plan that ``export`` left in each."""
     trials = {log.parent.parent for log in logs if (log.parent.parent / benchmark.NAME).is_file()}
     files = [file for trial in sorted(trials) for file in trial.glob(f"*/{PLAN_FILE}")]
