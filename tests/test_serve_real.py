@@ -15,6 +15,8 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from tests.test_report_real import BROWSER
+
 MISSING = [name for name in ("starlette", "uvicorn", "vl_convert") if find_spec(name) is None]
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"no {', '.join(MISSING)} (make test-report)")
 ROOT = Path(__file__).parents[1]
@@ -108,12 +110,28 @@ def test_a_question_is_answered_with_its_report(served: Served) -> None:
     assert place in served.own("GET", "/")[2]
 
 
+@pytest.mark.skipif(not BROWSER or find_spec("playwright") is None, reason="no browser or no driver (make test-report)")
+def test_a_browser_asks_and_is_shown_the_report(served: Served) -> None:
+    """What it sends of itself (Origin, the cookie) is what is let in."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        page = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"]).new_page()
+        page.goto(served.address.geturl())
+        for name, value in QUESTION.items():
+            page.fill(f"#{name}", value)
+        page.click("button[type=submit]")
+        page.wait_for_url("**/plans/plan-*.json")
+        assert "GPT-2" in page.title()
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"model": "<script>alert(1)</script>"}, "&lt;script&gt;"),
         ({"model": "/etc/passwd.json"}, "below the server"),
         ({"cluster": "../own.toml"}, "below the server"),
+        ({"model": "gtp2"}, "Did you mean gpt2?</p>"),
         ({"model": ""}, "a model and a cluster"),
         ({"batch": "many"}, "no whole number"),
         ({"pin": "tp=3"}, "tp"),

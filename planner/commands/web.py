@@ -6,6 +6,7 @@ token of this run, first in the address, then in a cookie that no other site's p
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 from http.cookies import SimpleCookie
@@ -28,7 +29,7 @@ MOST_BYTES = 10_000
 """Of a question: longer ones are not of this form."""
 HEADERS = {
     "cache-control": "no-store",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # without one, browsers send the form with the origin "null"
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
@@ -47,6 +48,8 @@ FIELDS: dict[str, tuple[str, str]] = {
 }
 """Field -> its label, and an example."""
 NUMBERS = ("batch", "seq")
+LISTED = re.compile(r" \(list_\w+\(\)\)")
+"""What Python's messages add; the form lists these itself."""
 
 
 def application(folder: Path, token: str) -> Any:
@@ -105,7 +108,7 @@ class Pages:
         try:
             name = await run_in_threadpool(self._planned, given)
         except ClusterwrightError as error:
-            return self._page(given, scrubbed(str(error)), 400)
+            return self._page(given, LISTED.sub("", scrubbed(str(error))), 400)
         return RedirectResponse(f"/plans/{name}", status_code=303, headers=HEADERS)
 
     async def report(self, request: Request) -> Response:
