@@ -10,6 +10,7 @@ import pytest
 import planner
 from planner.base.errors import WrongQuestion
 from planner.models import blocks, files, recurrent
+from planner.models.architectures import ARCHITECTURES
 from planner.models.decoders import DECODERS
 from planner.models.huggingface import from_config
 from planner.models.hybrids import HYBRIDS
@@ -54,7 +55,8 @@ def test_verify_counts_the_same_block_by_block(entry: str) -> None:
 
 
 def test_every_architecture_has_a_configuration() -> None:
-    assert {*DECODERS, *HYBRIDS} == {entry["config"]["model_type"] for entry in DATA.values()}
+    kinds = {entry["config"].get("text_config", entry["config"])["model_type"] for entry in DATA.values()}
+    assert {*DECODERS, *HYBRIDS} <= kinds <= set(ARCHITECTURES)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +75,18 @@ def test_what_a_token_visits(entry: str, billions: float, active: float) -> None
     """As names and papers say, the output projection added: A3B, A12B, 45.9B and 1.2B, 94B, 40B, A10B."""
     counted = parameters(read(entry))
     assert (counted.total / 1e9, counted.active / 1e9) == pytest.approx((billions, active), abs=0.06)
+
+
+@pytest.mark.parametrize("entry", [name for name, entry in DATA.items() if "vision_config" in entry["config"]])
+def test_of_a_vision_model_the_text_part_is_planned_and_it_says_so(entry: str) -> None:
+    assert "the text part alone: the tower is neither counted nor planned" in read(entry).assumed["shape"]
+
+
+def test_a_text_part_is_tied_as_the_whole_model_says() -> None:
+    own = DATA["gemma3-defaults"]["config"]
+    assert from_config({**own, "tie_word_embeddings": False}, "x").tied is False
+    assert from_config(own, "x").tied is True
+    assert "shape" not in read("phi-4").assumed
 
 
 # ---- blocks ----------------------------------------------------------------------------------------------------------

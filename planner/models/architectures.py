@@ -67,6 +67,26 @@ _QWEN3 = Architecture(
     derive=(derived.grouped_queries, derived.late_window, _SILU, *_RMS_1E6),
 )
 _QWEN_EXPERTS = routers.routed(derived.qwen_experts, routers.softmax_router())
+_QWEN2 = Architecture(
+    keys=COMMON,
+    defaults={**UNTIED, "num_key_value_heads": 32, "max_window_layers": 28},
+    fixed={"qkv_bias": True},
+    derive=(derived.grouped_queries, derived.late_window, _SILU, *_RMS_1E6),
+)
+_QWEN3_MOE = Architecture(
+    keys=_QWEN3.keys,
+    # Its class has no default for the width of a head: hidden / heads.
+    defaults={
+        **UNTIED,
+        "attention_bias": False,
+        "num_key_value_heads": 4,
+        "decoder_sparse_step": 1,
+        "norm_topk_prob": False,
+        **_AUX,
+    },
+    fixed=_QWEN3.fixed,
+    derive=(derived.grouped_queries, _QWEN_EXPERTS, derived.switched_window, _SILU, *_RMS_1E6),
+)
 _LLAMA4 = Architecture(
     keys={**COMMON, **ATTENTION_BIAS, "ffn": "intermediate_size_mlp"},
     defaults={
@@ -119,12 +139,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             derived.rotary(1e6),
         ),
     ),
-    "qwen2": Architecture(
-        keys=COMMON,
-        defaults={**UNTIED, "num_key_value_heads": 32, "max_window_layers": 28},
-        fixed={"qkv_bias": True},
-        derive=(derived.grouped_queries, derived.late_window, _SILU, *_RMS_1E6),
-    ),
+    "qwen2": _QWEN2,
     "qwen2_moe": Architecture(
         keys={**COMMON, "qkv_bias": "qkv_bias"},
         defaults={
@@ -138,21 +153,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         },
         derive=(derived.grouped_queries, _QWEN_EXPERTS, derived.early_window, _SILU, *_RMS_1E6),
     ),
+    "qwen2_vl": _QWEN2,
+    "qwen2_vl_text": _QWEN2,
+    "qwen2_5_vl": _QWEN2,
+    "qwen2_5_vl_text": _QWEN2,
     "qwen3": _QWEN3,
-    "qwen3_moe": Architecture(
-        keys=_QWEN3.keys,
-        # Its class has no default for the width of a head: hidden / heads.
-        defaults={
-            **UNTIED,
-            "attention_bias": False,
-            "num_key_value_heads": 4,
-            "decoder_sparse_step": 1,
-            "norm_topk_prob": False,
-            **_AUX,
-        },
-        fixed=_QWEN3.fixed,
-        derive=(derived.grouped_queries, _QWEN_EXPERTS, derived.switched_window, _SILU, *_RMS_1E6),
-    ),
+    "qwen3_vl_text": replace(_QWEN3, defaults={**_QWEN3.defaults, "use_sliding_window": False}),
+    "qwen3_vl_moe_text": _QWEN3_MOE,
+    "qwen3_moe": _QWEN3_MOE,
     "deepseek_v2": _DEEPSEEK_V2,
     "deepseek_v3": _DEEPSEEK_V3,
     "kimi_k2": _DEEPSEEK_V3,

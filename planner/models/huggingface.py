@@ -63,7 +63,9 @@ def from_config(config: Mapping[str, Any], entry: str, *, where: Path = Path("co
         fields[name] = reader.flag(key) if name in _FLAGS else reader.whole(key)
     for derive in architecture.derive:
         fields |= derive(reader)
-    model = files.validated(Model, {**fields, **_planning(reader, fields), **_origin(kind, entry)}, entry, where)
+    fields |= _planning(reader, fields)
+    fields["assumed"] |= _left_out(config)
+    model = files.validated(Model, {**fields, **_origin(kind, entry)}, entry, where)
     if wrong := model_rules.problems(model):
         raise WrongQuestion("\n".join(f"{where}: {problem}" for problem in wrong))
     return model
@@ -76,7 +78,9 @@ def _refuse(constant: str) -> float:
 def _text_part(config: Mapping[str, Any], where: Path) -> tuple[str, Mapping[str, Any]]:
     """(model type, object that holds the shape): a multimodal model's text part stands in `text_config`."""
     inner = config.get("text_config")
-    body = inner if isinstance(inner, dict) else config
+    # Whether the output shares the embedding is the whole model's to say where its text part does not.
+    tied = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+    body = {**tied, **inner} if isinstance(inner, dict) else config
     for kind in (body.get("model_type"), config.get("model_type")):
         if kind is not None and not isinstance(kind, str):
             raise WrongQuestion(f"{where}: model_type = {kind!r}: must be text")
@@ -84,6 +88,19 @@ def _text_part(config: Mapping[str, Any], where: Path) -> tuple[str, Mapping[str
     if not kind:
         raise WrongQuestion(f"{where}: no model_type; a Hugging Face config.json names its architecture there")
     return str(kind), body
+
+
+_TOWERS = ("vision_config", "audio_config")
+
+
+def _left_out(config: Mapping[str, Any]) -> dict[str, str]:
+    """Towers beside the text part, which is all that is read: said with every plan."""
+    towers = [key.partition("_")[0] for key in _TOWERS if config.get(key)]
+    if not towers:
+        return {}
+    return {
+        "shape": f"of a model with {' and '.join(towers)} the text part alone: the tower is neither counted nor planned"
+    }
 
 
 def _architecture(kind: str, where: Path) -> Architecture:
