@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import planner
+from docs import architectures
 from planner.base.errors import WrongQuestion
 from planner.models import blocks, files, recurrent
 from planner.models.architectures import ARCHITECTURES
@@ -21,6 +22,8 @@ from planner.schema.workload import Model, Recurrence
 from planner.verify import model as verified
 
 DATA = json.loads((Path(__file__).parent / "data" / "published_configs.json").read_text(encoding="utf-8"))["models"]
+NOT_SHOWN = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl_text", "llama4"}
+"""Names under which another row's configuration is read."""
 HYBRID = ("qwen3-next-80b-a3b", "jamba-v0.1", "nemotron3-super-120b-a12b", "falcon-h1-0.5b", "minimax-text-01")
 """One of each kind of recurrence, blocks of one kind each, both side by side, latent experts."""
 
@@ -261,9 +264,36 @@ def test_written_and_read_again(entry: str, tmp_path: Path) -> None:
         ("nemotron3-super-120b-a12b", "experts on a latent have no flag"),
         ("deepseek-v3.2", "sparse attention's index has no flag"),
         ("olmo-7b", "norms without weights have no flag"),
+        ("granite3-8b", "constants on embeddings, residuals or logits have no flag"),
     ],
 )
 def test_blocks_that_a_trainer_cannot_build_are_refused(entry: str, says: str, target: str) -> None:
     plans = planner.plan(read(entry), "dgx-h100:64", batch=1024, top=1)
     with pytest.raises(planner.ClusterwrightError, match=says):
         planner.export(plans, to=target)
+
+
+def test_blocks_side_by_side_are_no_blocks_behind_each_other() -> None:
+    """One norm for attention and MLP: both read it."""
+    plans = planner.plan(read("phi-2"), "dgx-h100:4", batch=256, top=1)
+    with pytest.raises(planner.ClusterwrightError, match="1 norms a layer, pre, have no flag"):
+        planner.export(plans, to="megatron")
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_lists_every_architecture_with_its_count() -> None:
+    configurations = architectures.configurations()
+    rows = [line.split(" | ") for line in architectures.PAGE.read_text(encoding="utf-8").splitlines() if "| `" in line]
+    assert [cells[0].strip("| `") for cells in rows] == list(configurations)
+    assert set(configurations) | {"grok-1", "grok1", "llama4_text"} >= set(ARCHITECTURES) - NOT_SHOWN
+    for cells, entry in zip(rows, configurations.values(), strict=True):
+        assert cells[2] == f"{entry['parameters']:,}" and cells[3] == "yes", cells[0]
+        assert cells[4] in ("yes", "see `models show`"), cells[0]
+
+
+@pytest.mark.parametrize("kind", ["phi3", "qwen3_5_text"])
+def test_rows_of_the_page_are_what_is_found(kind: str) -> None:
+    page = architectures.PAGE.read_text(encoding="utf-8").splitlines()
+    assert architectures.row(kind, architectures.configurations()[kind]) in page

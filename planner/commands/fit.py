@@ -7,12 +7,17 @@ from typing import Any
 
 import click
 
-from planner.commands import asking
+from planner.commands import asking, completing
 
 
 @click.command()
-@click.argument("model", required=False)
-@click.option("--on", metavar="KIND:N", help="Accelerators to fit on: RTX-4090:2; without it, all of the catalog.")
+@click.argument("model", required=False, shell_complete=completing.models)
+@click.option(
+    "--on",
+    metavar="KIND:N",
+    shell_complete=completing.accelerators,
+    help="Accelerators to fit on: RTX-4090:2; without it, all of the catalog.",
+)
 @click.option(
     "--method", type=click.Choice(asking.METHODS), default="qlora", show_default=True, help="What is trained."
 )
@@ -20,8 +25,20 @@ from planner.commands import asking
 @click.option("--batch", type=int, metavar="N", help="Sequences of a step (default: 16, or the next multiple).")
 @click.option("--tokens", default="10M", show_default=True, metavar="N", help="Tokens to train on.")
 @click.option("--rank", type=int, metavar="R", help="LoRA rank.")
-@click.option("--optimizer", default="adamw", show_default=True, metavar="ID", help="Optimizer.")
-@click.option("--runtime", metavar="ID[@RELEASE]", help="Training framework (default: the method's).")
+@click.option(
+    "--optimizer",
+    default="adamw",
+    show_default=True,
+    metavar="ID",
+    shell_complete=completing.optimizers,
+    help="Optimizer.",
+)
+@click.option(
+    "--runtime",
+    metavar="ID[@RELEASE]",
+    shell_complete=completing.runtimes,
+    help="Training framework (default: the method's).",
+)
 @click.option("--precision", metavar="P", help="bf16, fp16, fp8, ... (default: 16 bit).")
 @click.option("--oom-risk", default="5 %", show_default=True, metavar="SHARE", help="Highest OOM probability.")
 @click.option("--most", type=int, default=8, show_default=True, metavar="N", help="Accelerators tried together.")

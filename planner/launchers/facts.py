@@ -185,6 +185,8 @@ def blocks_are_attention(shape: Mapping[str, Any]) -> Iterator[str]:
         yield "a gate on attention's output has no flag"
     if shape["moe"] and shape["moe"].get("latent"):
         yield "experts on a latent have no flag"
+    if shape.get("scaled"):
+        yield "constants on embeddings, residuals or logits have no flag"
     if not shape.get("norm_weight", True):
         yield "norms without weights have no flag"
 

@@ -192,7 +192,7 @@ def refuses(shape: dict[str, Any], sequence: int) -> Iterator[str]:
         yield "GELU by tanh is its kernel with biases, which the model has not"
     if shape["embedding_width"] not in (0, shape["hidden"]):
         yield "an embedding narrower than the model has no flag"
-    if shape["norm_place"] != "pre" or shape["norms_per_layer"] > 2:
+    if shape["norm_place"] != "pre" or shape["norms_per_layer"] != 2:
         yield f"{shape['norms_per_layer']} norms a layer, {shape['norm_place']}, have no flag"
     if shape["norm"] == "layer" and not shape["norm_bias"]:
         yield "LayerNorm without biases has no flag"

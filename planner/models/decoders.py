@@ -100,19 +100,20 @@ _PLAIN = replace(_LLAMA_LIKE, keys={**COMMON, **ATTENTION_BIAS})
 _GEMMA = Architecture(
     keys={**COMMON, **ATTENTION_BIAS},
     defaults={**TIED, **UNBIASED, "head_dim": 256},
-    fixed={"norm_offset": True},
+    fixed={"norm_offset": True, "scaled": True},
     derive=(derived.grouped_queries, GELU, *RMS_1E6),
 )
 _OLMO2 = replace(_PLAIN, fixed={"norm_place": "output", "qk_norm": "full"})
 _COHERE = Architecture(
     keys={**COMMON, **ATTENTION_BIAS},
     defaults={**TIED, **UNBIASED, "use_qk_norm": False},
-    fixed={**_LAYER, "norm_bias": False, "norms_per_layer": 1},
+    fixed={**_LAYER, "norm_bias": False, "norms_per_layer": 1, "scaled": True},
     derive=(derived.grouped_queries, if_set("use_qk_norm", qk_norm="full"), SILU, *LAYER_1E5),
 )
 _GRANITE_MOE = Architecture(
     keys={**COMMON, **ATTENTION_BIAS},
     defaults={**UNTIED, **UNBIASED, **AUX, "num_experts_per_tok": 2},
+    fixed={"scaled": True},
     derive=(derived.grouped_queries, routers.routed(derived.routed_experts, NORMALISED), SILU, *RMS_1E6),
 )
 
@@ -267,7 +268,7 @@ DECODERS: Mapping[str, Architecture] = {
             sliding(4),
             routers.routed(shared_experts("num_experts", "num_shared_experts"), SIGMOID_ROUTER),
             SILU,
-            *RMS_1E5,
+            derived.norm_epsilon("rms_norm_eps", 1e-5),
         ),
     ),
     "seed_oss": Architecture(
@@ -340,7 +341,7 @@ DECODERS: Mapping[str, Architecture] = {
         defaults={**UNTIED, "num_key_value_heads": 8, "head_dim": 128},
         derive=(derived.grouped_queries, derived.window, SILU, derived.norm_epsilon("rms_norm_eps", 1e-5)),
     ),
-    "granite": _LLAMA_LIKE,
+    "granite": replace(_LLAMA_LIKE, fixed={"scaled": True}),
     "granitemoe": _GRANITE_MOE,
     "granitemoeshared": replace(
         _GRANITE_MOE,
@@ -398,7 +399,7 @@ DECODERS: Mapping[str, Architecture] = {
     "nanochat": Architecture(
         keys=COMMON,
         defaults={**UNTIED},
-        fixed={"gated": False, "norm_weight": False, "qk_norm": "unweighted"},
+        fixed={"gated": False, "norm_weight": False, "qk_norm": "unweighted", "scaled": True},
         derive=(derived.grouped_queries, routers.activation("hidden_act", "relu2"), *RMS_1E6),
     ),
 }

@@ -98,9 +98,8 @@ def _left_out(config: Mapping[str, Any]) -> dict[str, str]:
     towers = [key.partition("_")[0] for key in _TOWERS if config.get(key)]
     if not towers:
         return {}
-    return {
-        "shape": f"of a model with {' and '.join(towers)} the text part alone: the tower is neither counted nor planned"
-    }
+    why = "the text part alone: the tower is neither counted nor planned"
+    return {"shape": f"of a model with {' and '.join(towers)} {why}"}
 
 
 def _architecture(kind: str, where: Path) -> Architecture:

@@ -73,6 +73,7 @@ HYBRIDS: Mapping[str, Architecture] = {
     "minimax": Architecture(
         keys=COMMON,
         defaults={**UNTIED, **AUX, "num_key_value_heads": 8, "block_size": 256},
+        fixed={"scaled": True},
         derive=(
             derived.grouped_queries,
             pattern.mixed(pattern.alternating),
@@ -119,12 +120,13 @@ HYBRIDS: Mapping[str, Architecture] = {
             **{**UNTIED, **UNBIASED, **_MAMBA2, "mlp_bias": False, "num_key_value_heads": 8},
             **{"mamba_rms_norm": False, "mamba_d_ssm": 1024},
         },
-        fixed={"mixers": ["both"]},
+        fixed={"mixers": ["both"], "scaled": True},
         derive=(derived.grouped_queries, pattern.mamba2("mamba_rms_norm"), SILU, *RMS_1E5),
     ),
     "granitemoehybrid": Architecture(
         keys={**COMMON, **ATTENTION_BIAS},
         defaults={**UNTIED, **UNBIASED, **AUX, **_MAMBA2, "shared_intermediate_size": 1024},
+        fixed={"scaled": True},
         derive=(
             derived.grouped_queries,
             pattern.mixed(pattern.all_recurrent),

@@ -236,6 +236,9 @@ class Model(Entry):
     norm_place: Literal["pre", "post", "both", "output"] = "pre"
     """Norms of a block: before attention and MLP, after each with its input added, before and after, or on what each
     gives before its input is added (OLMo 2)."""
+    scaled: Flag = False
+    """Whether embeddings, residuals or logits are multiplied by constants or capped (Granite, Gemma, Cohere): it costs
+    next to nothing, but a trainer that leaves it out trains another model."""
     norm_weight: Flag = True
     """Whether norms have weights at all (OLMo's first have none)."""
     norm_offset: Flag = False

@@ -1,0 +1,102 @@
+"""Writes docs/architectures.md: which architectures of the Hugging Face hub are read, counted, planned and exported.
+
+    python docs/architectures.py
+
+Each row is one configuration of tests/data, imported, counted, planned for on nodes of eight H100, and handed to two
+trainers. It takes some minutes, so that docs/generate.py leaves it alone; tests/test_architectures.py holds the page to
+the table of architectures and some of its rows to what they say.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "architectures.md"
+TRAINERS = {"megatron": "megatron-core", "torchtitan": "fsdp2"}
+"""Target of `export` -> runtime that is planned for."""
+LARGE = 40e9
+"""Parameters above which 64 nodes are planned for, else four."""
+HEAD = """# Architectures
+
+<!-- Written by docs/architectures.py. Do not edit. -->
+
+What `clusterwright models import` reads, by the `model_type` of a config.json. *Exact*: parameters equal what
+transformers 5.23.0 builds of the same configuration, to the last one. *Plans*: a plan on nodes of eight H100 was found,
+and its document holds up when it is checked. *Megatron*, *torchtitan*: it can be exported there, or why not. Where a
+configuration holds what is not priced (layers that share another's sparse index, say) it is refused by name; so is
+every `model_type` that is not listed. Of models with a vision tower the text part is read, and every plan says so.
+
+| model_type | configuration | parameters | exact | plans | Megatron | torchtitan |
+|---|---|---:|---|---|---|---|
+"""
+
+
+def configurations() -> dict[str, dict[str, Any]]:
+    """One published configuration for each `model_type`, the largest; those of the class where there is no other."""
+    found: dict[str, dict[str, Any]] = {}
+    for file in ("huggingface_configs.json", "published_configs.json"):
+        models = json.loads((ROOT / "tests" / "data" / file).read_text(encoding="utf-8"))["models"]
+        for name, entry in models.items():
+            kind = kind_of(entry["config"])
+            if kind not in found or entry["parameters"] > found[kind]["parameters"]:
+                found[kind] = {**entry, "name": name}
+    return dict(sorted(found.items()))
+
+
+def kind_of(config: dict[str, Any]) -> str:
+    """The `model_type` that a configuration is read by."""
+    text = config.get("text_config") or config
+    return str(text.get("model_type") or config["model_type"])
+
+
+def row(kind: str, entry: dict[str, Any]) -> str:
+    """One line of the table."""
+    import planner
+    from planner.models.huggingface import from_config
+    from planner.models.parameters import parameters
+
+    model = from_config(entry["config"], entry["name"])
+    total = parameters(model).total
+    exact = "yes" if total == entry["parameters"] else f"no: {entry['parameters']:,}"
+    cells = [f"`{kind}`", entry.get("hub") or entry["name"], f"{total:,}", exact]
+    if model.family != "decoder":
+        return "| " + " | ".join([*cells, "see `models show`", "-", "-"]) + " |"
+    nodes = 64 if total > LARGE else 4
+    exports = []
+    planned = "no"
+    for target, runtime in TRAINERS.items():
+        try:
+            plans = planner.plan(model, f"dgx-h100:{nodes}", batch=nodes * 16, runtime=runtime, top=1)
+        except planner.ClusterwrightError as error:
+            exports.append(f"no plan: {str(error).splitlines()[0][:60]}")
+            continue
+        planned = "yes"
+        exports.append("; ".join(refusals(plans.plans[0], target)) or "yes")
+    return "| " + " | ".join([*cells, planned, *exports]) + " |"
+
+
+def refusals(plan: Any, target: str) -> Iterator[str]:
+    """Why a trainer cannot start a plan."""
+    from planner.launchers.bundle import refusals as found
+    from planner.launchers.registry import EXPORTERS
+
+    return found(plan, EXPORTERS[target])
+
+
+def main() -> None:
+    """Write the page."""
+    rows = []
+    for kind, entry in configurations().items():
+        rows.append(row(kind, entry))
+        print(rows[-1], flush=True)
+    PAGE.write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    main()
