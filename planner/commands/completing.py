@@ -14,7 +14,19 @@ KINDS = ("accelerators", "fabrics", "nodes", "regions", "runtimes")
 """Of the catalog's entries; with :data:`TARGETS`, as the library has them, which takes longer to import than one waits
 (tests/test_completion.py holds both together)."""
 TARGETS = (
-    *("megatron", "torchtitan", "hf-trainer", "deepspeed", "accelerate", "torchrun", "nccl-tuner", "slurm"),
+    *(
+        "megatron",
+        "torchtitan",
+        "hf-trainer",
+        "trl",
+        "axolotl",
+        "llama-factory",
+        "deepspeed",
+        "accelerate",
+        "torchrun",
+        "nccl-tuner",
+        "slurm",
+    ),
     *("skypilot", "dstack", "jobset", "trainjob", "pytorchjob", "volcano"),
 )
 """What ``--to`` chains."""
