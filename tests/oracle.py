@@ -31,6 +31,21 @@ def kept(p, size):
     return 4.0 if full(p) and 0 < size < 4 else size
 
 
+def sums(p):
+    """Whether bf16 gradients have fp32 sums beside them, which are reduced and updated from in place."""
+    return p.device.bf16 and p.options.zero < p.stack.fp32_sums_below_zero and not p.options.offload
+
+
+def gradient_held(p):
+    """Bytes of a gradient with its sum."""
+    return kept(p, p.stack.gradient_bytes) + (4.0 if sums(p) else 0.0)
+
+
+def gradient_sent(p):
+    """Bytes of what is reduced of it."""
+    return 4.0 if sums(p) else kept(p, p.stack.gradient_wire)
+
+
 def master(p):
     """fp32 weights that are worked with need no copy, unless they are what working copies are gathered from."""
     return 0.0 if full(p) and not p.stack.gathers_working_copy else p.shape.master_bytes
@@ -190,7 +205,7 @@ def trained(p, m, n, k, groups=1.0, rate=None):
     """Forward; and backward: the gradient of the input, and of the weights where they are trained."""
     back = product(p, m, k, n, groups, rate)
     if p.shape.weight_gradient:
-        added = p.device.element if p.stack.gathers_working_copy else 2.0 * kept(p, p.stack.gradient_bytes)
+        added = p.device.element if p.stack.gathers_working_copy else 2.0 * gradient_held(p)
         back += p.shape.weight_gradient * product(p, k, n, m, groups, rate, added)
     more = 1.0 + p.shape.adapter_flops
     return product(p, m, n, k, groups, rate) * more, back * more
@@ -616,7 +631,7 @@ def shards(p, g):
 
 def reduce_and_gather(p, parameters, g):
     """Gradients: all-reduced, or from ZeRO 1 on scattered, then summed over replicas of shards; parameters gathered."""
-    size, zero = parameters * kept(p, p.stack.gradient_wire) * p.shape.trained, p.options.zero
+    size, zero = parameters * gradient_sent(p) * p.shape.trained, p.options.zero
     if zero < 1:
         return all_reduce(p, size, g), 0.0
     n = shards(p, g)
@@ -651,7 +666,7 @@ def updated(p, stages):
         for d, e in held(p, stages)
     )
     if p.options.offload > 0:
-        moved = kept(p, p.stack.gradient_wire) + kept(p, p.stack.parameter_wire) + step_bytes(p)
+        moved = gradient_sent(p) + kept(p, p.stack.parameter_wire) + step_bytes(p)
         return most * p.shape.trained * moved / p.device.host_bandwidth
     seconds = most * p.shape.trained * step_bytes(p) / p.device.memory_rate
     if p.measured is None:
@@ -801,7 +816,7 @@ def states(p, dense, spread, ends):
         total = s.frozen_bytes * share(3) + (2.0 - s.frozen_bytes) * outside
     else:
         total = 0.0 if own_copy and zero >= 3 else weights(p) * share(3)
-    total += kept(p, st.gradient_bytes) * s.trained * share(2)
+    total += gradient_held(p) * s.trained * share(2)
     if not p.options.offload:
         total += (s.state_bytes * s.trained + master(p) * (1.0 if own_copy else s.trained)) * share(1)
     return total
@@ -833,7 +848,7 @@ def memory(p):
             stays += 2.0 * wire * unit
         layer = stored(p, moe)[2]
         if p.options.zero >= 2:
-            layer += s.trained * (p.device.element + kept(p, st.gradient_wire)) * unit
+            layer += s.trained * (p.device.element + gradient_sent(p)) * unit
         loss = 0.0
         if i == len(stages) - 1:
             loss = t * s.vocab / cut.tp * logit(p, st.logit_bytes_split if cut.tp > 1 else st.logit_bytes)
@@ -844,7 +859,7 @@ def memory(p):
             if p.options.zero >= 3:
                 loss += wire * s.head_parameters / cut.tp
         copied = 0.0
-        if not p.options.offload:
+        if not p.options.offload and not sums(p):
             groups = replicas(p) if p.options.zero >= 1 else None
             parts = [x / shards(p, groups[k]) if groups else x for k, x in enumerate(holds[i])]
             copied = st.update_bytes * s.trained * sum(parts)

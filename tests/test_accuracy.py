@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner import catalog
+from planner import api, catalog
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
 from planner.calibration.fit import calibrate, least_squares, parameters, peaks, site
@@ -19,6 +19,7 @@ from planner.calibration.measuring import tables
 from planner.calibration.report import metrics, validation
 from planner.calibration.runs import names, reading
 from planner.commands import main
+from planner.cost import elements
 from planner.cost.products import product_time
 from planner.performance import binding, intervals
 from planner.performance.efficiency import Efficiencies
@@ -160,18 +161,31 @@ def _policies(run):
     return {v.options.recompute.name for v in run.variants}
 
 
-def test_deepspeed_shards_other_frameworks_runs(read):
-    runs_of_it = [run for run in read if run.source == "bigscience-v100" and run.covered]
-    assert runs_of_it
-    for run in runs_of_it:
-        assert (run.runtime, run.gradients[0], run.update_bytes) == ("megatron-deepspeed", 2.0, 6.0)
-
-
-def test_deepspeed_sums_gradients_of_bf16_in_fp32(read):
-    """Beside the 16-bit ones, reduced as they are, without copies for the update; in fp16 as ever."""
-    found = {(run.variants[0].options.precision, run.gradients, run.update_bytes) for run in read
-             if run.source == "bloom-prequel" and run.covered}  # fmt: skip
-    assert found == {("bf16", (6.0, 4.0), 0.0), ("fp16", (2.0, 2.0), 6.0)}
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("zero", [0, 1])
+@pytest.mark.parametrize("year", ["2021", "2024"])
+def test_a_run_holds_what_a_plan_of_it_is_told_to(known, precision, zero, year):
+    """A row and an estimate of DeepSpeed's optimizers are read by one rule: the runtime's record."""
+    degrees = {"tp": 4, "pp": 12, "dp": 8}
+    row = {
+        "id": "one", "source": "one", "model": "gpt3-175b", "family": "dense", "seq_len": "2048",
+        "accelerator": "A100-SXM4-80GB", "num_accelerators": "384", "global_batch_seqs": "1536", "micro_batch": "1",
+        "vpp": "1", "cp": "1", "zero_stage": str(zero), "activation_recompute": "full", "sequence_parallel": "0",
+        "precision": precision, "step_time_s": "100", "runtime": f"megatron-deepspeed@{year}",
+        **{name: str(degree) for name, degree in degrees.items()},
+    }  # fmt: skip
+    frame = Frame(known, [reading.run_of(row, known)])
+    plan = api.estimate(
+        "gpt3-175b", "dgx-a100-80gb:48", batch=1536, seq=2048, precision=precision, micro=1, zero=zero,
+        runtime=f"megatron-deepspeed@{year}", recompute="full", sequence_parallel="off", **degrees,
+    )[0]  # fmt: skip
+    assert plan.prediction.memory.total_bytes == pytest.approx(float(frame.predict(Efficiencies.of(known)).memory[0]))
+    told, grid = plan.runtime.bytes_per_parameter, frame.grid(Efficiencies.of(known))
+    counted = [elements.gradient_bytes(grid), elements.gradient_wire(grid), elements.update_bytes(grid)]
+    counted = [float(np.squeeze(each)) for each in counted]
+    assert [told["gradients"], told["gradient_wire"], told["update"]] == counted
+    sums = precision == "bf16" and year > "2021"
+    assert counted == ([6.0, 4.0, 0.0] if sums else [2.0, 2.0, 6.0])
 
 
 def test_an_allocators_own_count_leaves_out_what_is_beside_it(frame, known):

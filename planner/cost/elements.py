@@ -13,6 +13,8 @@ from planner.cost.figures import Figure, Grid
 
 NARROW = 2.0
 """Bytes of an element in 16 bit and below."""
+FP32 = 4.0
+"""Bytes of a number in single precision."""
 
 
 def wide(grid: Grid) -> Figure:
@@ -42,14 +44,27 @@ def frozen_share(grid: Grid) -> Figure:
     return np.where((grid.shape.weight_gradient <= 0) & (grid.device.low_precision > 0), 0.5, 1.0)
 
 
+def sums_in_fp32(grid: Grid) -> Figure:
+    """Whether gradients of bf16 are summed in fp32 beside those held (deepspeed/runtime/bf16_optimizer.py): under low
+    ZeRO stages of a runtime that does so, unless the optimizer is offloaded (engine.py, _do_optimizer_sanity_check).
+    """
+    options = grid.options
+    return (options.zero < grid.stack.fp32_sums_below_zero) * grid.device.bf16 * (1.0 - options.offload)
+
+
 def gradient_bytes(grid: Grid) -> Figure:
-    """Of a gradient as it is kept."""
-    return _at_least(grid, grid.stack.gradient_bytes)
+    """Of a gradient as it is kept, with its sum."""
+    return _at_least(grid, grid.stack.gradient_bytes) + FP32 * sums_in_fp32(grid)
 
 
 def gradient_wire(grid: Grid) -> Figure:
     """Of a gradient as it is reduced."""
-    return _at_least(grid, grid.stack.gradient_wire)
+    return np.where(sums_in_fp32(grid) > 0, FP32, _at_least(grid, grid.stack.gradient_wire))
+
+
+def update_bytes(grid: Grid) -> Figure:
+    """Of a rank's shard in copies of gradients that the update makes: none where it reads a view of the sums."""
+    return grid.stack.update_bytes * (1.0 - sums_in_fp32(grid))
 
 
 def parameter_wire(grid: Grid) -> Figure:

@@ -197,6 +197,8 @@ class Device:
     """Nominal dense peak of the precision trained in, FLOP/s: the denominator of MFU."""
     low_precision: Figure
     """1 if matrix products run in 8 bit and operands must be cast."""
+    bf16: Figure = 0.0
+    """1 if trained in bf16."""
     collective_share: Figure = 0.0
     """Share of the machine that a collective's kernels hold while it runs beside compute."""
     element: Figure = 2.0
@@ -260,6 +262,8 @@ class Stack:
     """Bytes per parameter of the weights that stay resident for compute."""
     gradient_bytes: Figure
     gradient_wire: Figure
+    fp32_sums_below_zero: Figure = 0.0
+    """ZeRO stages below this sum gradients of bf16 in fp32 beside those held."""
     parameter_wire: Figure
     fused_attention: Figure
     logit_copies: Figure

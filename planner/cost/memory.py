@@ -179,7 +179,7 @@ def _states(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure
     master = elements.master_bytes(grid) * np.where(alone, 1.0, s.trained)
     here = 1.0 - grid.options.offload
     optimizer = (s.state_bytes * s.trained + master) * here
-    copies = bytes_of(stack.update_bytes * s.trained * here, 1.0) if np.any(stack.update_bytes) else 0.0
+    copies = bytes_of(elements.update_bytes(grid) * s.trained * here, 1.0) if np.any(stack.update_bytes) else 0.0
     gradients = elements.gradient_bytes(grid) * s.trained
     ends = frozen.beside_blocks(grid) * held.ends / np.where(zero >= 3, r.dense_shards, 1.0)
     return bytes_of(resident, 3.0) + ends, bytes_of(gradients, 2.0), bytes_of(optimizer, 1.0), copies

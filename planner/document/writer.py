@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from planner.base.version import __version__
 from planner.cost import money
+from planner.cost.elements import FP32
 from planner.document.conditions import assumptions, constraints
 from planner.document.machines import cluster_section
 from planner.document.money import energy_section, money_section
@@ -31,7 +32,7 @@ def write(found: Solution, rank: int) -> schema.Plan:
         workload=workload_section(found.request),
         cluster=cluster_section(found),
         runtime=replace(
-            runtime_section(found.request, found.precision, found.offload, several=found.parallelism.pp > 1),
+            runtime_section(found.request, found.precision, found.offload, found.parallelism),
             older=found.older,
         ),
         parallelism=found.parallelism,
@@ -87,11 +88,14 @@ def workload_section(request: Request) -> schema.WorkloadSection:
     )
 
 
-def runtime_section(request: Request, precision: str, offload: bool, several: bool) -> schema.RuntimeSection:
+def runtime_section(
+    request: Request, precision: str, offload: bool, layout: schema.Parallelism
+) -> schema.RuntimeSection:
     """The training framework, with what it keeps and sends in a precision (:mod:`planner.cost.elements`), and how it
-    cuts `several` stages.
+    cuts several stages.
     """
     runtime, narrowest = request.runtime, binding.element(precision)
+    sums = precision == "bf16" and layout.zero_stage < runtime.fp32_sums_below_zero and not offload
     held = runtime.parameter_bytes and max(runtime.parameter_bytes, narrowest)
     frozen = binding.frozen_bytes(request.workload, runtime)
     frozen_in_8_bit = request.workload.method.kind == "lora" and precision in LOW_PRECISION
@@ -100,15 +104,15 @@ def runtime_section(request: Request, precision: str, offload: bool, several: bo
         release=request.release,
         bytes_per_parameter={
             "parameters": held / 2.0 if frozen_in_8_bit else held,
-            "gradients": max(runtime.gradient_bytes, narrowest),
-            "gradient_wire": max(runtime.gradient_wire_bytes, narrowest),
+            "gradients": max(runtime.gradient_bytes, narrowest) + (FP32 if sums else 0.0),
+            "gradient_wire": FP32 if sums else max(runtime.gradient_wire_bytes, narrowest),
             "parameter_wire": max(runtime.parameter_wire_bytes, narrowest),
             "gathers_working_copy": float(runtime.gathers_working_copy),
-            "update": runtime.update_bytes,
+            "update": 0.0 if sums else runtime.update_bytes,
             **({"frozen": frozen} if frozen else {}),
         },
         offload_needs_zero=(offload and runtime.offload_needs_zero) or None,
         balances_head=runtime.balances_head or None,
         chunked_loss=runtime.chunked_loss or None,
-        places_head=(several and binding.places_head(runtime, request.workload.model)) or None,
+        places_head=(layout.pp > 1 and binding.places_head(runtime, request.workload.model)) or None,
     )

@@ -263,6 +263,7 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
         host_bandwidth=accelerator.host_bandwidth or HOST_BANDWIDTH,
         peak=peak[_PEAK_OF[precision]],
         low_precision=float(precision in LOW_PRECISION),
+        bf16=float(precision == "bf16"),
         collective_share=reached.collective_share,
         element=element(precision),
     )
@@ -462,6 +463,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation
         parameter_bytes=runtime.parameter_bytes,
         gradient_bytes=runtime.gradient_bytes,
         gradient_wire=runtime.gradient_wire_bytes,
+        fp32_sums_below_zero=float(runtime.at(release).fp32_sums_below_zero),
         parameter_wire=runtime.parameter_wire_bytes,
         fused_attention=float(fused and generation not in runtime.fused_attention_not_on),
         logit_copies=6.0 if runtime.fused_cross_entropy else 10.0,

@@ -229,7 +229,7 @@ class Runtime(Entry):
     """Axis -> the values it can express, or "any"; an axis that is missing is fixed at its neutral value."""
     since: dict[str, Annotated[str, Field(pattern=r"^20\d\d\.(0[1-9]|1[0-2])$")]] = field(default_factory=dict)
     """Year and month since when it can express an axis, a value of it (``cp``, ``recompute=selective``),
-    ``recompute_modules`` or ``places_head``: earlier releases cannot."""
+    ``recompute_modules``, ``places_head`` or ``fp32_sums_below_zero``: earlier releases cannot."""
     uneven_stages: bool
     """Whether pipeline stages may hold different numbers of layers."""
     offload_needs_zero: tuple[Literal[0, 1, 2, 3], ...] = ()
@@ -247,6 +247,9 @@ class Runtime(Entry):
     """Bytes held per parameter for gradients (4: accumulated in fp32)."""
     gradient_wire_bytes: NotNegative
     """Bytes per parameter that a gradient reduction moves."""
+    fp32_sums_below_zero: Literal[0, 1, 2, 3] = 0
+    """ZeRO stages below this train bf16 under an optimizer that sums gradients in fp32 beside those held, reduces the
+    sums and updates from them without copies, unless its states are offloaded; 0: none."""
     parameter_wire_bytes: NotNegative = 2.0
     """Bytes per parameter that a parameter gather moves."""
     fused_attention: bool = True
@@ -315,7 +318,15 @@ class Runtime(Entry):
         scopes = tuple(scope for scope in self.zero_scope if f"zero_scope={scope}" not in late)
         places_head = self.places_head and "places_head" not in late
         modules = () if "recompute_modules" in late else self.recompute_modules
-        return replace(self, axes=axes, zero_scope=scopes, places_head=places_head, recompute_modules=modules)
+        sums = 0 if "fp32_sums_below_zero" in late else self.fp32_sums_below_zero
+        return replace(
+            self,
+            axes=axes,
+            zero_scope=scopes,
+            places_head=places_head,
+            recompute_modules=modules,
+            fp32_sums_below_zero=sums,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

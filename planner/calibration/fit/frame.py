@@ -79,10 +79,7 @@ class Frame:
         clusters = [spelled(run.cluster) for run in self.runs]
         self._networks = _places([(self.runs[i].accelerator, clusters[i]) for i, _ in pairs])
         self._stacks = _places(
-            [
-                (r.runtime, r.year, r.mode, r.gradients, r.update_bytes, r.cluster.accelerator.id if r.cluster else "")
-                for r in own
-            ]
+            [(r.runtime, r.year, r.mode, r.gradients, r.cluster.accelerator.id if r.cluster else "") for r in own]
         )
         self._accelerators = np.array([float(r.accelerators) for r in own])
 
@@ -150,8 +147,6 @@ class Frame:
             )
             if run.gradients:
                 made = replace(made, gradient_bytes=run.gradients[0], gradient_wire=run.gradients[1])
-            if run.update_bytes is not None:
-                made = replace(made, update_bytes=run.update_bytes)
             found.append(made)
         return taken(stacked(found), place) if len(found) > 1 else found[0]
 

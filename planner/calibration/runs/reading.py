@@ -22,7 +22,6 @@ from planner.calibration.runs.variants import (
     gradients,
     mode_of,
     stated_options,
-    update_bytes,
     variants,
 )
 from planner.catalog import Catalog
@@ -161,8 +160,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         date=date,
         mode=mode_of(known, row.get("notes") or "", row.get("precision") or ""),
         known_as=known.known_as,
-        gradients=gradients(row, catalog, runtime),
-        update_bytes=update_bytes(row, catalog, runtime),
+        gradients=gradients(row),
         head_placed=_placed(row, readings, known.at(year), inferred),
         variants=readings,
         inferred=tuple(inferred),

@@ -57,8 +57,6 @@ class Run:
     """What the notes say of how it ran (eager, row-wise casts), where that is known to matter."""
     gradients: tuple[float, float] | None = None
     """Bytes per parameter that gradients take and that their reduction moves, where they differ from the runtime's."""
-    update_bytes: float | None = None
-    """Bytes per parameter that copies of gradients take during the update, where another framework shards."""
     in_allocator: bool = False
     """Whether the memory measured is what the framework's allocator held: context and communicators are beside it."""
     head_placed: bool = False

@@ -9,7 +9,6 @@ from itertools import product
 
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import Unpredictable, number, whole
-from planner.catalog import Catalog
 from planner.performance.binding import can_train_in
 from planner.schema.hardware import Accelerator, Runtime
 from planner.schema.precisions import LOW_PRECISION
@@ -258,36 +257,11 @@ def _zero_stages(row: Mapping[str, str], known: Runtime, inferred: list[str]) ->
     return [0, 1]
 
 
-def by_deepspeed(row: Mapping[str, str], runtime: str) -> bool:
-    """Whether DeepSpeed shards the states of a run of another framework."""
-    return runtime != "deepspeed" and "deepspeed zero" in (row.get("sharding") or "").lower()
-
-
-def sums_wide(row: Mapping[str, str], runtime: str) -> bool:
-    """Whether DeepSpeed's optimizer of bf16 sums gradients of another framework's run: under ZeRO 0 or 1 every rank
-    holds fp32 sums of all its parameters' gradients, beside the 16-bit ones until the next backward pass, reduces the
-    sums, and updates a view of them without copies (deepspeed/runtime/bf16_optimizer.py, pipe/engine.py).
-    """
-    few = (row.get("zero_stage") or "0") in ("0", "1")
-    return by_deepspeed(row, runtime) and few and row.get("precision") == "bf16"
-
-
-def update_bytes(row: Mapping[str, str], catalog: Catalog, runtime: str) -> float | None:
-    """Bytes of a parameter that copies of gradients take where DeepSpeed shards another framework's run, else None."""
-    if sums_wide(row, runtime):
-        return 0.0
-    return catalog.runtime("deepspeed").update_bytes if by_deepspeed(row, runtime) else None
-
-
-def gradients(row: Mapping[str, str], catalog: Catalog, runtime: str) -> tuple[float, float] | None:
+def gradients(row: Mapping[str, str]) -> tuple[float, float] | None:
     """Bytes held and sent of a parameter's gradient where a row says other than its runtime does: Composer names its
-    mixed precision; DeepSpeed keeps 16-bit gradients, beside fp32 sums of them where it trains in bf16.
+    mixed precision.
     """
     notes = row.get("notes") or ""
-    if sums_wide(row, runtime):
-        return 6.0, 4.0
-    if by_deepspeed(row, runtime):
-        return catalog.runtime("deepspeed").gradient_bytes, catalog.runtime(runtime).gradient_wire_bytes
     if "/PURE" in notes:
         return 4.0, 2.0
     return (4.0, 4.0) if "/DEFAULT" in notes else None
