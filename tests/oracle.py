@@ -629,14 +629,27 @@ def shards(p, g):
     return float(gcd(int(g.inside), int(g.n))) if p.options.zero_in_node > 0 else g.n
 
 
+def bucket_count(p, parameters):
+    """Gradients that are not sharded are reduced bucket by bucket, no bucket smaller than a quarter of a layer."""
+    if not p.stack.bucket_bytes or p.options.zero >= 2:
+        return 1.0
+    s, cut = p.shape, p.layout
+    mlp = (1.0 - s.moe_share - s.idle_share) * s.mlp_parameters + s.moe_share * s.shared_parameters
+    layer = (s.attention_parameters + mlp) / cut.tp
+    layer += s.moe_share * s.experts * s.expert_parameters / (cut.ep * cut.etp)
+    bucket = max(p.stack.bucket_bytes, p.device.element * layer / 4.0)
+    return max(p.device.element * parameters * s.trained / bucket, 1.0)
+
+
 def reduce_and_gather(p, parameters, g):
     """Gradients: all-reduced, or from ZeRO 1 on scattered, then summed over replicas of shards; parameters gathered."""
-    size, zero = parameters * gradient_sent(p) * p.shape.trained, p.options.zero
+    times, zero = bucket_count(p, parameters), p.options.zero
+    size = parameters * gradient_sent(p) * p.shape.trained / times
     if zero < 1:
-        return all_reduce(p, size, g), 0.0
+        return times * all_reduce(p, size, g), 0.0
     n = shards(p, g)
     within, across = Group(n, min(g.inside, n), g.reach), Group(g.n / n, max(g.inside / n, 1.0), g.reach)
-    reduce = gather(p, size, within) + all_reduce(p, size / n, across)
+    reduce = times * (gather(p, size, within) + all_reduce(p, size / n, across))
     wire = p.shape.frozen_bytes if p.shape.quantised and zero >= 3 else kept(p, p.stack.parameter_wire)
     moved = parameters * wire * (1.0 if zero >= 3 else p.shape.trained)
     return reduce, gather(p, moved, within)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from planner import cost
 from planner.catalog import Catalog
-from planner.cost import attention, collectives, data_parallel, memory, money, pipeline
+from planner.cost import attention, collectives, data_parallel, frozen, memory, money, pipeline
 from planner.cost.activations import region_bytes
+from planner.cost.calls import calls
 from planner.cost.collectives import group
 from planner.cost.evaluate import passes, terms
 from planner.cost.figures import Figure, Grid
@@ -630,3 +631,34 @@ def test_slices_of_a_gather_are_put_together_one_by_one(dp):
     assert longer == pytest.approx(split.first * 18.0 * ranks * plain.device.launch)
     whole = replace(listed, options=replace(listed.options, zero=0.0))
     assert data_parallel.update(whole, split) == data_parallel.update(replace(whole, stack=plain.stack), split)
+
+
+# ---- buckets ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("zero", "moved"), [(0, "all-reduce"), (1, "reduce-scatter")])
+def test_gradients_are_reduced_bucket_by_bucket(zero, moved):
+    """As many bytes in more calls, each of which starts anew: of a quarter of a layer, which is the more here."""
+    whole = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=64, batch=64)
+    whole = replace(whole, options=replace(whole.options, zero=float(zero), zero_in_node=0.0, dp_overlap=0.0))
+    cut = replace(whole, stack=replace(whole.stack, bucket_bytes=1e6))
+    held = data_parallel.most_held(cut, pipeline.split(cut.shape, cut.layout)).dense
+    count = held / (frozen.block_parameters(cut, 0.0) / 4.0)
+    assert float(data_parallel.buckets(cut, held)) == pytest.approx(float(count)) and count > 10
+    one, many = ([c for c in calls(grid) if c.op == moved and c.group == "dp"] for grid in (whole, cut))
+    assert sum(c.bytes * c.count for c in many) == pytest.approx(sum(c.bytes * c.count for c in one))
+    assert sum(c.count for c in many) == pytest.approx(count * sum(c.count for c in one))
+    longer = cost.evaluate(cut).exposed - cost.evaluate(whole).exposed
+    assert longer > (float(count) - 1.0) * float(whole.network.base) > 0
+
+
+def test_sharded_gradients_are_not_cut_again():
+    grid = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=64, batch=64)
+    grid = replace(grid, stack=replace(grid.stack, bucket_bytes=1e6), options=replace(grid.options, zero=2.0))
+    assert data_parallel.buckets(grid, 1e9) == 1.0
+
+
+def test_a_large_bucket_is_one_call():
+    grid = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=64, batch=64)
+    grid = replace(grid, stack=replace(grid.stack, bucket_bytes=1e15), options=replace(grid.options, zero=0.0))
+    assert data_parallel.buckets(grid, 1e9) == 1.0

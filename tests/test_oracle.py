@@ -162,8 +162,10 @@ PATIENT = settings(deadline=None, max_examples=40, derandomize=True, suppress_he
 def test_one_plan(name, data):
     grid = single_grid(figures_of(name), *data.draw(candidates(name)))
     unread = data.draw(st.sampled_from((0.0, 1.0)))
-    launches = data.draw(st.sampled_from((0.0, 18.0)))
-    grid = replace(grid, stack=replace(grid.stack, unread_outputs=unread, gather_launches=launches))
+    launches, bucket = data.draw(st.sampled_from((0.0, 18.0))), data.draw(st.sampled_from((0.0, 26214400.0)))
+    sums = data.draw(st.sampled_from((0.0, 2.0)))
+    stack = replace(grid.stack, bucket_bytes=bucket, fp32_sums_below_zero=sums, gather_launches=launches)
+    grid = replace(grid, stack=replace(stack, unread_outputs=unread))
     agree(cost.evaluate(grid), grid)
 
 

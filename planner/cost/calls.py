@@ -250,25 +250,33 @@ def of_replicas(grid: Grid, held: ShardedState, traffic: DataParallelTraffic) ->
         ("dp", held.dense, r.dense, r.dense_shards),
         ("edp", held.experts, r.experts, r.expert_shards),
     ):
-        for call in _reduced(grid, name, parameters, g, shards):
-            (gathers if call.op == GATHER else reduces).append(call)
+        reduces += _reduced(grid, name, parameters, g, shards)
+        if float(grid.options.zero) >= 1:
+            gathers.append(_gathered(grid, name, parameters, g, shards))
     late = reduces + (gathers if float(traffic.gathered_again) > 0 else [])
     yield from _dealt(late, float(traffic.reductions), float(traffic.late))
     yield from _dealt(gathers, float(traffic.gathers), float(traffic.early))
 
 
 def _reduced(grid: Grid, name: str, parameters: Figure, g: CollectiveGroup, shards: Figure) -> Iterator[Call]:
-    """An all-reduce, or a scatter over shards, an all-reduce over their replicas, and a gather."""
-    network, size = grid.network, data_parallel.gradient_bytes(grid, parameters)
+    """An all-reduce, or a scatter over shards and an all-reduce over their replicas, of each bucket."""
+    network, calls = grid.network, data_parallel.buckets(grid, parameters)
+    size = data_parallel.gradient_bytes(grid, parameters) / calls
     if float(grid.options.zero) < 1:
-        yield _call(grid, REDUCE, name, "dp", g, size, collectives.all_reduce(network, size, g))
+        yield _times(_call(grid, REDUCE, name, "dp", g, size, collectives.all_reduce(network, size, g)), calls)
         return
     within, across = data_parallel.shards_and_replicas(g, shards)
-    yield _call(grid, SCATTER, name, "dp", within, size, collectives.gather(network, size, within))
+    yield _times(_call(grid, SCATTER, name, "dp", within, size, collectives.gather(network, size, within)), calls)
     part = size / shards
-    yield _call(grid, REDUCE, f"{name}-replicas", "dp", across, part, collectives.all_reduce(network, part, across))
+    summed = _call(grid, REDUCE, f"{name}-replicas", "dp", across, part, collectives.all_reduce(network, part, across))
+    yield _times(summed, calls)
+
+
+def _gathered(grid: Grid, name: str, parameters: Figure, g: CollectiveGroup, shards: Figure) -> Call:
+    """A gather over the shards."""
+    within, _ = data_parallel.shards_and_replicas(g, shards)
     whole = data_parallel.gathered_bytes(grid, parameters)
-    yield _call(grid, GATHER, name, "dp", within, whole, collectives.gather(network, whole, within))
+    return _call(grid, GATHER, name, "dp", within, whole, collectives.gather(grid.network, whole, within))
 
 
 def _dealt(parts: list[Call], count: float, shown: float) -> Iterator[Call]:

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import collectives, elements, hierarchy, measured, overlap
+from planner.cost import collectives, elements, frozen, hierarchy, measured, overlap
 from planner.cost.collectives import CollectiveGroup
 from planner.cost.figures import Figure, Grid
 from planner.cost.pipeline import Flow, StageSplit, leading_layers, micro_batches
+
+MATRICES = 4.0
+"""Weight matrices of a layer, projections that are made at once being one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +98,32 @@ def shards_and_replicas(g: CollectiveGroup, shards: Figure) -> tuple[CollectiveG
     return collectives.parts(g, shards)
 
 
+def buckets(grid: Grid, parameters: Figure) -> Figure:
+    """Calls by which the gradients of `parameters` (of one rank) are reduced: each of a bucket, and of no less than a
+    matrix, of which a layer has four (pytorch, torch/nn/parallel/distributed.py, bucket_cap_mb). Sharded ones (ZeRO 2)
+    take one.
+    """
+    whole = grid.stack.bucket_bytes
+    if not np.any(whole):
+        return 1.0
+    matrix = grid.device.element * frozen.block_parameters(grid, grid.shape.moe_share) / MATRICES
+    each = np.maximum(np.where(whole > 0, whole, np.inf), matrix)
+    calls = np.maximum(grid.device.element * parameters * grid.shape.trained / each, 1.0)
+    return np.where(grid.options.zero < 2, calls, 1.0)
+
+
 def _reduce_and_gather(grid: Grid, parameters: Figure, g: CollectiveGroup, shards: Figure) -> tuple[Figure, Figure]:
     """Seconds to reduce the gradients of `parameters` once, and to gather them once.
 
     ZeRO 0 all-reduces; from 1 on gradients are scattered over the shards (and all-reduced across replicas of them), and
-    parameters gathered.
+    parameters gathered. One bucket is reduced after the other.
     """
     network, options = grid.network, grid.options
-    gradients = gradient_bytes(grid, parameters)
+    gradients, calls = gradient_bytes(grid, parameters), buckets(grid, parameters)
     within, across = shards_and_replicas(g, shards)
-    scatter = collectives.gather(network, gradients, within) + collectives.all_reduce(
-        network, gradients / shards, across
-    )
-    reduce = np.where(options.zero >= 1, scatter, collectives.all_reduce(network, gradients, g))
+    each = gradients / calls
+    scatter = collectives.gather(network, each, within) + collectives.all_reduce(network, each / shards, across)
+    reduce = calls * np.where(options.zero >= 1, scatter, collectives.all_reduce(network, each, g))
     gathered = collectives.gather(network, gathered_bytes(grid, parameters), within)
     if grid.expanded is not None:
         # A reduction reads and writes what it reduces, a gather reads this rank's shard, as fast as memory lets it.

@@ -45,7 +45,7 @@ def frozen_share(grid: Grid) -> Figure:
 
 
 def sums_in_fp32(grid: Grid) -> Figure:
-    """Whether gradients of bf16 are summed in fp32 beside those held (deepspeed/runtime/bf16_optimizer.py): under low
+    """Whether gradients of bf16 are summed in fp32, next to those held (deepspeed/runtime/bf16_optimizer.py): under low
     ZeRO stages of a runtime that does so, unless the optimizer is offloaded (engine.py, _do_optimizer_sanity_check).
     """
     options = grid.options

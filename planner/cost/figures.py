@@ -288,6 +288,8 @@ class Stack:
     """Hidden states a layer that selective recomputation keeps and no backward pass reads."""
     keeps_cast_inputs: Figure
     """1 if the inputs of 8-bit products are kept in 8 bit for the backward pass."""
+    bucket_bytes: Figure = 0.0
+    """Bytes of gradients that one call reduces, at least a matrix; 0: all of them."""
     update_bytes: Figure
     """Bytes per parameter of a rank's shard that copies of gradients take during the update."""
     gather_launches: Figure = 0.0

@@ -473,6 +473,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation
         gathers_matrices=float(runtime.gathers_matrices),
         unread_outputs=reached.unread_outputs,
         keeps_cast_inputs=float(runtime.keeps_cast_inputs),
+        bucket_bytes=runtime.bucket_bytes,
         update_bytes=runtime.update_bytes,
         chunked_loss=float(runtime.chunked_loss),
         drops_scores=float("scores" in drops),

@@ -274,6 +274,9 @@ class Runtime(Entry):
     """Sharded weights are gathered matrix by matrix, not layer by layer (a compiler places the gathers)."""
     keeps_cast_inputs: bool = False
     """Inputs of 8-bit matrix products are kept for the backward pass as they were cast, one byte each."""
+    bucket_bytes: NotNegative = 0.0
+    """Bytes of gradients, as backward passes make them, that are gathered before they are reduced beside the pass, each
+    bucket by a call of its own; 0: one call for all."""
     update_bytes: NotNegative = 0.0
     """Bytes per parameter of a rank's optimizer shard that flat copies of gradients take during the update."""
     gather_launches: NotNegative = 0.0
