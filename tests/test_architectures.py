@@ -10,6 +10,7 @@ import pytest
 import planner
 from docs import architectures
 from planner.base.errors import WrongQuestion
+from planner.commands.screen import models_view
 from planner.models import blocks, files, recurrent
 from planner.models.architectures import ARCHITECTURES
 from planner.models.decoders import DECODERS
@@ -175,6 +176,22 @@ def test_plans_are_made_and_hold_up(entry: str) -> None:
     expected = 6 * (work.products + work.scores + work.states) * 1024 * found.workload.sequence
     assert found.prediction.model_flops == pytest.approx(expected, rel=1e-9)
     assert 0.1 < found.prediction.mfu < 0.7
+
+
+@pytest.mark.parametrize(("entry", "what"), [("bamba-9b", "recurrence"), ("phi-1", None)])
+def test_what_no_run_has_shown_is_assumed(entry: str, what: str | None) -> None:
+    found = planner.plan(read(entry), "dgx-h100:4", batch=256, top=1).plans[0]
+    assert [a.what for a in found.assumptions if "no run with one is measured" in a.why] == (
+        [f"{entry}.{what}"] if what else []
+    )
+
+
+def test_long_patterns_are_summed_up_on_the_screen() -> None:
+    shown = {name: value for name, value, _ in models_view.sheet(read("nemotron3-nano-30b-a3b"))}
+    assert shown["mixers"] == "recurrent x 21, none x 21, attention x 6, repeated"
+    assert {name: value for name, value, _ in models_view.sheet(read("qwen3.5-9b"))}["mixers"] == (
+        "recurrent x 3, attention, repeated"
+    )
 
 
 def test_stages_hold_whole_rounds() -> None:

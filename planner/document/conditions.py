@@ -51,10 +51,20 @@ def assumptions(found: Solution) -> tuple[schema.Assumption, ...]:
     """What the question left open, links that nobody gave, and what is not known of each pool; each once."""
     request = found.request
     listed = [schema.Assumption(what=what, why=why, flag=flag) for what, why, flag in request.assumptions]
+    listed += _unmeasured(found)
     listed += _links(found)
     for each in found.pools:
         listed += _of_pool(found, each)
     return tuple(dict.fromkeys(listed))
+
+
+def _unmeasured(found: Solution) -> Iterator[schema.Assumption]:
+    """Kinds of blocks of which the fits have no run."""
+    model = found.request.workload.model
+    for what in ("recurrence", "indexer"):
+        if getattr(model, what) is not None:
+            why = "no run with one is measured: kernels are priced by equations, at rates of attention and products"
+            yield schema.Assumption(what=f"{model.id}.{what}", why=why, flag="calibrate")
 
 
 def _links(found: Solution) -> Iterator[schema.Assumption]:

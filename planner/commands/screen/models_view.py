@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import asdict, fields
 from itertools import groupby
 from typing import Any
@@ -29,6 +30,8 @@ PRIORITY = ["from", "heads", "hidden", "experts"]
 """Columns that a narrow terminal loses first."""
 
 STATES_HEADERS = ["states by method (AdamW)", "trained", "weights", "gradients", "optimizer", "total"]
+LISTED_TURNS = 8
+"""Of a pattern of blocks, those that are listed one after the other; of a longer one how many there are of each."""
 WEIGHT_BYTES, GRADIENT_BYTES = 2, 4
 """Mixed precision as Megatron-LM keeps it: 16-bit weights, fp32 gradients."""
 _PROSE = ("id", "name", "source", "date", "notes", "assumed")
@@ -175,8 +178,11 @@ def _flat(record: Model | Part, prefix: str = "") -> list[tuple[str, object]]:
 
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
-        turns = ((name, len([*same])) for name, same in groupby(value))
-        return ", ".join(f"{name} x {count}" if count > 1 else str(name) for name, count in turns)
+        turns = [(name, len([*same])) for name, same in groupby(value)]
+        if len(turns) > LISTED_TURNS:
+            turns = sorted(Counter(value).items(), key=lambda each: -each[1])
+        listed = ", ".join(f"{name} x {count}" if count > 1 else str(name) for name, count in turns)
+        return f"{listed}, repeated" if len(turns) > 1 else listed
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
