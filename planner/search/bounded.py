@@ -123,7 +123,7 @@ class Bounded:
         """Whether to find the front of objective against memory too."""
 
     def search(self, problem: SearchProblem, advance: Callable[[int], None] | None = None) -> SearchResult:
-        """See :class:`planner.search.problem.Strategy`. Nearly all of its time goes into the bounds."""
+        """The best candidates, proven; `advance` is told how many are dealt with. Nearly all time goes into bounds."""
         tables = [costing.table(problem, index) for index in range(len(problem.blocks))]
         surveys = [survey(problem, index, ready, advance) for index, ready in enumerate(tables)]
         kept, front, costed = archive.nothing(), archive.nothing(), 0

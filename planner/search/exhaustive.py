@@ -16,7 +16,7 @@ class Exhaustive:
     name = "exhaustive"
 
     def search(self, problem: SearchProblem, advance: Callable[[int], None] | None = None) -> SearchResult:
-        """See :class:`planner.search.problem.Strategy`."""
+        """The same as :class:`planner.search.bounded.Bounded`; `advance` is told how many candidates were costed."""
         kept, feasible, least = archive.nothing(), 0, None
         for index, block in enumerate(problem.blocks):
             ready, each = costing.table(problem, index), costing.rows_per_chunk(block)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,16 +87,6 @@ class SearchResult:
     method: str
     closest: Candidate | None
     """Where nothing fits: the candidate that needs the least memory."""
-
-
-class Strategy(Protocol):
-    """A way to search: same problem, same answer, whatever the way; what differs is speed and whether it is proven."""
-
-    name: str
-
-    def search(self, problem: SearchProblem, advance: Callable[[int], None] | None = None) -> SearchResult:
-        """Finds the best candidates; `advance` is told how many candidates have been dealt with."""
-        ...
 
 
 def decode(problem: SearchProblem, block: int, flat: int, value: float, time: float, memory: float) -> Candidate:

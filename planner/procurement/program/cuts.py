@@ -14,8 +14,8 @@ from planner.solver import Linear, total
 
 def forbid(program: ProcureProgram, instance: ProcureInstance, choice: Choice, collision: Collision, n: str) -> None:
     """``order[n]``: ``sum_j (1 - run[j,q]) + sum_x more[x] >= 1``: a job elsewhere (of identical ones, one fewer
-    there), or more of what they share; where only the first day of their pool is to blame, it is no later unless one of these
-    holds.
+    there), or more of what they share; where only the first day of their pool is to blame, it is no later unless one of
+    these holds.
     """
     other = _elsewhere(program, choice, collision.jobs) + total(_more(program, choice, collision, n))
     if collision.late is None:
