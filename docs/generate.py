@@ -25,6 +25,8 @@ import click
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import benchmarks_page
+import design_search_page
 import equations
 import launcher_examples
 import plan_schema
@@ -121,6 +123,8 @@ def pages() -> dict[Path, str]:
     found |= plan_schema.pages()
     found[python_page.PAGE] = python_page.filled(python_page.PAGE.read_text(encoding="utf-8"))
     found[launcher_examples.PAGE] = launcher_examples.filled(launcher_examples.PAGE.read_text(encoding="utf-8"))
+    for measured in (benchmarks_page, design_search_page):
+        found[measured.PAGE] = measured.filled(measured.PAGE.read_text(encoding="utf-8"))
     found[DESIGN] = layers(DESIGN.read_text(encoding="utf-8"))
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         page = found.get(path) or path.read_text(encoding="utf-8")

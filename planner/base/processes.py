@@ -86,7 +86,7 @@ def _executor(workers: int, engine: str | None) -> Iterator[tuple[Executor, int]
         try:
             yield pool, workers
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 def _begin() -> None:

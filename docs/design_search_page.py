@@ -1,0 +1,110 @@
+"""Fills the comparison of searches in ``design-studies.md`` from what ``benchmarks/design_search.py --write`` measured.
+
+``make docs`` refreshes the tables; ``python -m docs.design_search_page`` draws the regret curves, too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "design-studies.md"
+DATA = ROOT / "benchmarks" / "data" / "design_search.json"
+PART = re.compile(r"(<!-- searches -->\n)(.*?)(<!-- end of searches -->)", re.DOTALL)
+FLOOR = 0.01
+"""Per cent of regret below which a curve is drawn as none."""
+
+
+def filled(page: str) -> str:
+    """The page with its tables as the figures are."""
+    measured = json.loads(DATA.read_text(encoding="utf-8"))
+    text = f"{_shipped(measured)}\n{_compared(measured)}\n"
+    return PART.sub(lambda found: found[1] + text + found[3], page)
+
+
+def _shipped(measured: dict[str, Any]) -> str:
+    lines = ["| as shipped | points | proven by | evaluated | CPU s | enumerating it |", "|---|---|---|---|---|---|"]
+    for row in measured["shipped"]:
+        how = "bounds" if row["method"] == "bounded" else "enumeration"
+        cells = (row["study"], f"{row['points']:,}", how, f"{row['evaluated']:,}", f"{row['cpu_s']:.1f}")
+        lines.append(f"| {' | '.join(cells)} | {row['enumeration_cpu_s']:,.0f} CPU s |")
+    return "\n".join(lines) + "\n"
+
+
+def studies(measured: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each study, the proof's first."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in measured["compared"]:
+        found.setdefault(row["study"], []).append(row)
+    return found
+
+
+def _compared(measured: dict[str, Any]) -> str:
+    by = studies(measured)
+    proofs = {name: rows[0] for name, rows in by.items()}
+    heads = [f"{name} ({row['points']:,} points)" for name, row in proofs.items()]
+    lines = [f"| | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
+    cells = [f"**0**, {row['trials']:,} points, {row['cpu_s']:.1f} CPU s" for row in proofs.values()]
+    lines.append(f"| proven by bounds | {' | '.join(cells)} |")
+    names = dict.fromkeys(row["way"] for rows in by.values() for row in rows[1:])
+    for way in names:
+        found = [next((row for row in rows if row["way"] == way), None) for rows in by.values()]
+        lines.append(f"| {way} | {' | '.join(_cell(row) for row in found)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    return f"{_percent(row['median'])} / {_percent(row['p90'])}; {row['found']} of {row['seeds']}; {row['cpu_s']:.1f} s"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}" if value >= FLOOR else "0"
+
+
+def curves(measured: dict[str, Any]) -> Any:
+    """Median regret after so many trials, a panel a study, a colour and marker a way."""
+    from matplotlib import pyplot
+
+    from docs.accuracy_plots import STYLES
+
+    by = studies(measured)
+    columns = min(len(by), 3)
+    rows = -(-len(by) // columns)
+    figure, panels = pyplot.subplots(rows, columns, figsize=(3.4 * columns, 2.6 * rows), squeeze=False, sharey=True)
+    names = list(dict.fromkeys(row["way"] for found in by.values() for row in found[1:]))
+    for panel, (name, found) in zip(panels.flat, by.items(), strict=False):
+        for row in found[1:]:
+            colour, marker = STYLES[names.index(row["way"]) % len(STYLES)]
+            marks = [measured["mark"] * (n + 1) for n in range(len(row["curve"]))]
+            values = [float("nan") if value is None else max(value, FLOOR) for value in row["curve"]]
+            panel.plot(marks, values, color=colour, marker=marker, markersize=3.5, linewidth=1, label=row["way"])
+        panel.set(title=name, yscale="log", ylim=(FLOOR * 0.8, 300), xlabel="trials")
+        panel.grid(True)
+    for panel in list(panels.flat)[len(by) :]:
+        panel.axis("off")
+    for line in panels[:, 0]:
+        line.set_ylabel("median regret, %")
+        line.set_yticks([FLOOR, 0.1, 1, 10, 100], ["0", "0.1", "1", "10", "100"])
+    handles, labels = panels.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, ncols=4, loc="lower center", fontsize=8)
+    figure.tight_layout(rect=(0, 0.1 / rows, 1, 1))
+    return figure
+
+
+def main() -> None:
+    """Writes the page and its figure."""
+    from docs import accuracy_plots
+
+    measured = json.loads(DATA.read_text(encoding="utf-8"))
+    accuracy_plots.save(ROOT / "docs" / accuracy_plots.FOLDER, "design-regret", lambda: curves(measured))
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print(f"wrote: {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
