@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from planner.procurement.program.solve import Settings, best, solve
 from planner.procurement.question.portfolio import Limits
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column
+from planner.solver import Outcome, Problem, Status
 from tests.procuring import CATALOG, bought, hired, job, portfolio, random_instance
+from tests.sequencing import scarce_instance
 
 SETTINGS = Settings(gap=1e-9)
 OFFERS = 6
@@ -93,3 +96,26 @@ def test_jobs_alike_are_counted_and_not_told_apart() -> None:
         if one is not None and other is not None:
             assert one.value == pytest.approx(other.value, rel=1e-6), seed
             assert {s.job for s in one.calendar} == set(range(4))
+
+
+def test_out_of_time_the_order_is_sought_on_what_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, fewer = Problem.solve, 0
+    for seed in range(24):
+        instance, asked = scarce_instance(seed), list[int]()
+
+        def out_of_time(problem: Problem, asked: list[int] = asked, **options: Any) -> Outcome:
+            found = usual(problem, **options)
+            asked.append(len(problem.columns))
+            late = len(asked) == 1 and found.status is Status.OPTIMAL
+            return replace(found, status=Status.FEASIBLE, bound=0.5 * found.bound) if late else found
+
+        with monkeypatch.context() as patched:
+            best_of_all = best(instance, ProcureVariant(), "cost", SETTINGS)
+            patched.setattr(Problem, "solve", out_of_time)
+            found = best(instance, ProcureVariant(), "cost", SETTINGS)
+        assert (found is None) == (best_of_all is None), seed
+        if found is not None and best_of_all is not None:
+            fewer += asked[1] < asked[0]
+            assert found.bound <= best_of_all.value * (1 + 1e-9) <= found.value * (1 + 1e-6), seed
+            assert found.gap > 0.3 or len(asked) == 1, seed
+    assert fewer > 8

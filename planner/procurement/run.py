@@ -186,7 +186,7 @@ def procure(
     )
     with _shown(progress, "marginal values and sensitivities"):
         gains = marginal.marginal_values(posed.lean, found[0], settings) if depth.marginal else ()
-        turned = tuple(_sensitivity(catalog, posed, settings)) if depth.sensitivity else ()
+        turned = tuple(_sensitivity(catalog, posed, found[0], settings)) if depth.sensitivity else ()
     first, sign = found[0], -1e6 if asked.objective == "tokens-per-dollar" else 1.0
     result = schema.Procurement(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
@@ -266,14 +266,15 @@ def repriced(catalog: Catalog, posed: Posed, factor: float) -> ProcureInstance:
     )
 
 
-def _sensitivity(catalog: Catalog, posed: Posed, settings: Settings) -> Iterator[schema.Sensitivity]:
+def _sensitivity(
+    catalog: Catalog, posed: Posed, usual: ProgramSolution, settings: Settings
+) -> Iterator[schema.Sensitivity]:
     asked = posed.instance.asked
     sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
-    usual = best(posed.lean, ProcureVariant(), asked.objective, settings)
     for factor in PRICE_SWING:
         instance = repriced(catalog, posed, factor)
         found = best(instance, ProcureVariant(), asked.objective, settings)
-        if found is not None and usual is not None:
+        if found is not None:
             same = families(instance, found) == families(posed.lean, usual)
             yield schema.Sensitivity(
                 prices=factor, value=found.value * sign, what=document.what(instance, found), same=same

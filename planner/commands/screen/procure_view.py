@@ -386,9 +386,9 @@ def deliver_bill(found: Procurement, *, output: Path | None) -> None:
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["pool", "item", "kind", "quantity", "unit", "unit_price_usd", "usd", "price_date", "source"])
     for x in best.bill_of_materials:
-        quantity = f"{x.count:.10g}"
+        quantity = f"{x.count:.15g}"
         rows.writerow(
-            [x.pool, x.item, x.kind, quantity, x.unit, f"{x.unit_price_usd:.10g}", f"{x.usd:.2f}", x.date, x.source]
+            [x.pool, x.item, x.kind, quantity, x.unit, f"{x.unit_price_usd:.15g}", f"{x.usd:.2f}", x.date, x.source]
         )
     rows.writerows(_capacities(best))
     rows.writerow(["", "total", "", "", "", "", f"{best.cost.cash_usd:.2f}", found.question.as_of, best.what])

@@ -39,6 +39,8 @@ from planner.procurement.throughput.column import Place
 from planner.question.file_values import DAYS_PER_MONTH
 from planner.solver import Linear, Problem, total
 
+MOST_DAYS = 3000
+"""First or last days of jobs that the program asks of, on all pools together; the order of jobs keeps to every one."""
 TONNE = 1000.0
 MILLION = 1e6
 
@@ -217,6 +219,7 @@ def _starts(program: ProcureProgram, instance: ProcureInstance, variant: Procure
     W[j,q] run[j,q] <= (b - start) hold - late``, W what must be done by b; of a term, which ends later, too,
     ``from[p,a]``: ``sum W run <= (end - a) hold + late``, W what must be done from a on; ``term[p]``: all within it.
     """
+    most = max(2, MOST_DAYS // max(1, len(program.hold)))
     for p, hold in program.hold.items():
         pool = instance.pools[p]
         keys = [key for key in program.run if p in key[1]]
@@ -229,17 +232,24 @@ def _starts(program: ProcureProgram, instance: ProcureInstance, variant: Procure
         latest = {key: end - program.days[key] - pool.start_day for key, (_, end) in windows.items()}
         late = program.late[p] = program.problem.continuous(f"late_{p}")
         program.problem.constrain(late <= max(latest.values()) * hold, f"latest_{p}")
-        for n, b in enumerate(sorted({end for _, end in windows.values()})):
+        for n, b in enumerate(_spread(sorted({end for _, end in windows.values()}), most)):
             done = total(_within(program, instance, variant, key, 0.0, b) for key in keys)
             program.problem.constrain(done <= (b - pool.start_day) * hold - late, f"by_{p}_{n}")
         if not pool.term_days:
             _not_postponed(program, instance, p, keys, max(latest.values()))
             continue
-        for n, a in enumerate(sorted({start for start, _ in windows.values()})):
+        for n, a in enumerate(_spread(sorted({start for start, _ in windows.values()}), most)):
             done = total(_within(program, instance, variant, key, a, FAR) for key in keys)
             program.problem.constrain(done <= (pool.last_day - a) * hold + late, f"from_{p}_{n}")
         worked = total(busy(program, instance, key) for key in keys)
         program.problem.constrain(worked <= pool.held_days * hold, f"term_{p}")
+
+
+def _spread(ordered: Sequence[float], most: int) -> list[float]:
+    """The first and the last of these, and so many between them, evenly."""
+    if len(ordered) <= most:
+        return list(ordered)
+    return [ordered[round(n * (len(ordered) - 1) / (most - 1))] for n in range(most)]
 
 
 def _not_postponed(

@@ -93,6 +93,12 @@ def _sought(
                 f"no answer was found in {settings.time_limit_s:g} s, and none was excluded; allow more time"
             )
         choice = _choice(instance, variant, program, outcome)
+        if outcome.status is Status.FEASIBLE and (fewer := _on_fewer(instance, choice)):
+            # Not proven in time: the order is sought on what was chosen, and what is proven of all stays proven.
+            best_of_these, _ = _sought(fewer, variant, settings)
+            if best_of_these is not None:
+                bound = min(outcome.bound, best_of_these.bound, proven)
+                return replace(best_of_these, bound=bound), math.isinf(proven)
         found, choice = _ordered(instance, variant, program, choice)
         if not (_corrected(program, instance, choice, found, outcome, n) or _dated(program, instance, choice, dates)):
             bounded = replace(outcome, bound=min(outcome.bound, proven))
@@ -102,6 +108,13 @@ def _sought(
     raise NoAnswer(
         f"in {ROUNDS} rounds no order of the jobs was found, and none was excluded; give fewer jobs or choices"
     )
+
+
+def _on_fewer(instance: ProcureInstance, choice: Choice) -> ProcureInstance | None:
+    """The instance with only the pools of a choice; None where those are all."""
+    used = {p for place in choice.run.values() for p in place}
+    columns = [c for c in instance.columns if used.issuperset(c.place)]
+    return replace(instance, columns=columns) if len(columns) < len(instance.columns) else None
 
 
 def _choice(instance: ProcureInstance, variant: ProcureVariant, program: ProcureProgram, outcome: Outcome) -> Choice:

@@ -29,7 +29,13 @@ COPIES_KEPT = 3
 RADIX = 64
 """Ports of a switch: that of the NDR part; other rates are wired with the same."""
 TOKEN_BYTES = 4.0
-LIBRA, LIBRA_DATE = "USD per GB/s: LIBRA (astra-sim/libra 4d_cost_model.yml)", "2024-05"
+LIBRA_RANGE = (0.6, 2.4)
+"""Times LIBRA's price of bandwidth that NDR networks come to by piece: one full switch, and three tiers of them."""
+LIBRA = (
+    "USD per GB/s: LIBRA (astra-sim/libra 4d_cost_model.yml); by piece, where that is known (NDR, 2024-08), "
+    f"{LIBRA_RANGE[0]:g} to {LIBRA_RANGE[1]:g} times as much"
+)
+LIBRA_DATE = "2024-05"
 
 
 def wirings_of(candidate: NodeOption, cluster: Cluster) -> Iterator[tuple[Cluster, wiring.Bill, str]]:
