@@ -180,7 +180,7 @@ def _parsed(dumped: dict[str, Any]) -> Plan:
 
 
 BUILT = (
-    *("workload.shape.norm_epsilon", "workload.shape.norm_offset", "workload.shape.rotary."),
+    *("workload.shape.norm_epsilon", "workload.shape.norm_offset", "workload.shape.scaled", "workload.shape.rotary."),
     *("workload.shape.window.chunked", "workload.shape.moe.router."),
 )
 """What launchers build, and neither time nor memory depends on."""
