@@ -2,6 +2,7 @@
 
 import csv
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +108,35 @@ def test_a_cell_of_measured_runs(capsys: pytest.CaptureFixture[str], column: str
     assert ask(capsys, "validate runs.csv").code in (0, 1, 2)
 
 
-def test_many_wrong_entries_are_read_in_time_in_proportion(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every problem was looked up by walking the whole file: 4,000 wrong entries took more than a minute."""
+ENTRIES = 4000
+SHIPPED = 'extends = "dgx-h100"'
+MANY = {
+    "unknown keys": ('[n{n}]\nname = "x"\nwrong = 1\n', "n3999.wrong: unknown key"),
+    "nothing to extend": ('[n{n}]\nextends = "m{n}"\n', 'n3999.extends = "m3999": no such entry'),
+    "nothing to refer to": (f'[n{{n}}]\n{SHIPPED}\nrented_as = "m{{n}}"\n', 'n3999.rented_as = "m3999": no such node'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_many_wrong_entries_are_read_in_time_in_proportion(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every problem was looked up by walking the whole file, and every name was compared with all others: minutes."""
+    entry, says = MANY[kind]
     Path("mine/nodes").mkdir(parents=True)
-    entries = 4000
-    text = "\n".join(f'[n{number}]\nname = "x"\nwrong = 1' for number in range(entries))
-    Path("mine/nodes/nodes.toml").write_text(text, encoding="utf-8")
+    Path("mine/nodes/nodes.toml").write_text("".join(entry.format(n=n) for n in range(ENTRIES)), encoding="utf-8")
+    began = time.process_time()
+    answer = ask(capsys, "catalog check mine")
+    assert time.process_time() - began < 10
+    assert answer.code == 2
+    assert says in answer.out + answer.err
+
+
+def test_entries_that_extend_each_other_may_be_many(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each was filled by a call within that of the one before: the thousandth was one too many."""
+    Path("mine/nodes").mkdir(parents=True)
+    chain = [f'[n{n}]\nextends = "n{n - 1}"\n' for n in range(ENTRIES, 0, -1)]
+    Path("mine/nodes/nodes.toml").write_text("".join([*chain, f"[n0]\n{SHIPPED}\n"]), encoding="utf-8")
+    assert ask(capsys, "catalog check mine").code == 0
+    Path("mine/nodes/nodes.toml").write_text("".join([*chain, f'[n0]\nextends = "n{ENTRIES}"\n']), encoding="utf-8")
     answer = ask(capsys, "catalog check mine")
     assert answer.code == 2
-    assert f"nodes.toml:{3 * entries}: n{entries - 1}.wrong: unknown key" in answer.out + answer.err
+    assert "extends itself" in answer.out + answer.err

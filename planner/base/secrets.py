@@ -13,8 +13,9 @@ _NAMES = re.compile(r"passw|(?:^|_)pwd|secret|token|credential|(?:^|[_-])(?:api|
 """What variables and parameters are called whose values are secrets."""
 _SHORTEST = 6
 """Characters of a value of the environment that is looked for: shorter ones stand in texts by chance."""
-_LOGIN = re.compile(r"(?<=://)[^\s/@]*:\S*(?=@)")
-_PARAMETER = re.compile(rf"([?&;]\w*(?:{_NAMES.pattern})\w*=)[^&\s;]*", re.IGNORECASE)
+_LOGIN = re.compile(r"(\w:/{1,2})[^\s/@]*:\S*(?=@)")
+"""Where a URL was taken for a file's name, its path has one of the two slashes."""
+_PARAMETER = re.compile(rf"([?&;][\w.-]*(?:{_NAMES.pattern}|signature|\bsig\b)[\w.-]*=)[^&\s;]*", re.IGNORECASE)
 
 
 def shown(where: str) -> str:
@@ -27,7 +28,7 @@ def scrubbed(text: str, *urls: str) -> str:
     """A text without logins, without parameters that are secrets, and without those of `urls` and the environment."""
     for secret in sorted({*(each for url in urls for each in _of_url(url)), *_of_environment()}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
-    return _PARAMETER.sub(rf"\1{HIDDEN}", _LOGIN.sub(HIDDEN, text))
+    return _PARAMETER.sub(rf"\1{HIDDEN}", _LOGIN.sub(rf"\1{HIDDEN}", text))
 
 
 def without_passwords(value: Any) -> Any:

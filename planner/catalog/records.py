@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -27,6 +27,8 @@ TYPES: dict[str, type[Entry]] = {
 """Folder of the catalog -> the record that its entries become."""
 REFERENCES = {"nodes": {"accelerator": "accelerators", "fabric": "fabrics", "rented_as": "nodes"}}
 """Fields that hold the id of another entry."""
+HINTED = 100
+"""Problems told with the nearest names: a name is compared with all, and a folder may hold thousands of both."""
 
 
 def build(kind: str, name: str, record: FileRecord, problems: list[FileProblem]) -> Entry | None:
@@ -44,19 +46,27 @@ def build(kind: str, name: str, record: FileRecord, problems: list[FileProblem])
 
 
 def dangling(
-    kind: str, name: str, record: FileRecord, known: Mapping[str, Mapping[str, object]]
-) -> Iterator[FileProblem]:
-    """References of an entry to ids that are not in `known` (kind -> ids), and `assumed` keys that name no field."""
+    kind: str,
+    name: str,
+    record: FileRecord,
+    known: Mapping[str, Mapping[str, object]],
+    problems: list[FileProblem],
+) -> None:
+    """Notes references of an entry to ids not in `known` (kind -> ids), and `assumed` keys that name no field."""
     for key, target in REFERENCES.get(kind, {}).items():
         value = record.fields.get(key)
         if isinstance(value, str) and value not in known[target]:
-            reason = f'= "{value}": no such {target[:-1]}{did_you_mean(value, known[target])}'
-            yield _problem(name, record, (key,), reason)
+            reason = f'= "{value}": no such {target[:-1]}{hint(value, known[target], problems)}'
+            problems.append(_problem(name, record, (key,), reason))
     names = [field.name for field in fields(TYPES[kind])]
     for key in _table(record.fields.get("assumed")):
         if key.split(".")[0] not in names:
-            reason = f"names no field{did_you_mean(key, names)}"
-            yield _problem(name, record, ("assumed", key), reason)
+            problems.append(_problem(name, record, ("assumed", key), f"names no field{hint(key, names, problems)}"))
+
+
+def hint(name: str, choices: Iterable[str], problems: Sequence[FileProblem]) -> str:
+    """The names nearest to one that there is not; nothing if there are :data:`HINTED` problems already."""
+    return did_you_mean(name, list(choices)) if len(problems) < HINTED else ""
 
 
 def _problem(name: str, record: FileRecord, key: Sequence[str | int], reason: str) -> FileProblem:

@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from planner.base.errors import WrongQuestion, nearest
 from planner.base.resources import data, own
-from planner.base.typed import did_you_mean
 from planner.catalog.files import FOLDERS, FileProblem, FileRecord, misplaced, read_entries, read_prices
-from planner.catalog.records import build, dangling
+from planner.catalog.records import build, dangling, hint
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
 
@@ -191,7 +191,7 @@ def problems(folder: Path) -> list[FileProblem]:
     for kind in FOLDERS:
         for name, record in records[kind].items():
             build(kind, name, record, found)
-            found.extend(dangling(kind, name, record, records))
+            dangling(kind, name, record, records, found)
     # An entry of the base may carry a price of this folder, and the other way round: the file decides.
     return sorted(
         {problem for problem in found if folder == Path(problem.file) or folder in Path(problem.file).parents}
@@ -204,7 +204,7 @@ def merged(layers: tuple[CatalogLayer, ...], kind: str, problems: list[FileProbl
     for layer in layers:
         own = read_entries(layer.folder, kind, layer.origin, problems)
         for name in own:
-            _extend(name, own, records, problems, ())
+            _extend(name, own, records, problems)
         records |= own
         _join_prices(layer, kind, records, problems)
     return records
@@ -218,37 +218,36 @@ def format_problems(problems: list[FileProblem], limit: int | None = _SHOWN) -> 
 
 
 def _extend(
-    name: str,
-    own: dict[str, FileRecord],
-    below: Mapping[str, FileRecord],
-    problems: list[FileProblem],
-    asking: tuple[str, ...],
+    name: str, own: Mapping[str, FileRecord], below: Mapping[str, FileRecord], problems: list[FileProblem]
 ) -> None:
-    """Fill an entry that says ``extends = "other"`` with the other's fields; its own win."""
-    record = own[name]
-    other = record.fields.pop("extends", None)
-    if other is None:
-        return
-    # An entry may extend the weaker one of its own name, which it replaces.
-    base = own.get(other) if isinstance(other, str) and other != name else None
-    if base is not None and other not in asking:
-        _extend(other, own, below, problems, (*asking, name))
-    base = base or below.get(other if isinstance(other, str) else "")
-    if base is None or other in asking:
-        file, line = record.place(("extends",))
-        choices = {**below, **own}
-        reason = "extends itself" if other in asking else f"no such entry{did_you_mean(str(other), choices)}"
+    """Fills an entry that says ``extends = "other"``, after that other and whatever it extends itself."""
+    waiting: dict[str, str] = {}
+    while name in own and "extends" in own[name].fields:
+        waiting[name] = str(own[name].fields.pop("extends"))
+        name = waiting[name]
+    while waiting:
+        name, other = waiting.popitem()
+        # An entry may extend the weaker one of its own name, which it replaces.
+        base = (own.get(other) if other != name else None) or below.get(other)
+        if base is not None and other not in waiting:
+            _inherit(own[name], base, name)
+            continue
+        file, line = own[name].place(("extends",))
+        reason = "extends itself" if base else f"no such entry{hint(other, chain(below, own), problems)}"
         problems.append(FileProblem(file, line, f'{name}.extends = "{other}"', reason))
-        record.broken = True
-        return
+        own[name].broken = True
+
+
+def _inherit(record: FileRecord, base: FileRecord, name: str) -> None:
+    """Fills an entry with the fields of the one that it extends; its own win."""
     inherited = {key: value for key, value in base.fields.items() if key != "prices" or "prices" not in record.fields}
     if "prices" not in record.fields:
         record.price_lines = list(base.price_lines)
     record.fields = {**inherited, **record.fields}
     # What an entry states itself is no longer assumed.
     assumed = base.fields.get("assumed")
-    if isinstance(assumed, dict) and "assumed" not in own[name].document.data.get(name, {}):
-        stated = own[name].document.data.get(name, {})
+    if isinstance(assumed, dict) and "assumed" not in record.document.data.get(name, {}):
+        stated = record.document.data.get(name, {})
         record.fields["assumed"] = {key: why for key, why in assumed.items() if key.split(".")[0] not in stated}
 
 
@@ -263,7 +262,7 @@ def _join_prices(layer: CatalogLayer, kind: str, records: dict[str, FileRecord],
     for name, rows in fresh.items():
         record = records.get(name)
         if record is None:
-            reason = f"no such {kind[:-1]}{did_you_mean(name, records)}"
+            reason = f"no such {kind[:-1]}{hint(name, records, problems)}"
             problems.extend(FileProblem(row.file, row.line, name, reason) for row in rows)
             continue
         renewed = {row.fields.get("basis") for row in rows}
