@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import benchmarks_page
 import design_search_page
 import equations
+import launcher_conformance
 import launcher_examples
 import plan_schema
 import procurement
@@ -122,7 +123,8 @@ def pages() -> dict[Path, str]:
     found = {ROOT / "docs" / "cli.md": cli_page(), ROOT / "docs" / "equations.md": equations.page()}
     found |= plan_schema.pages()
     found[python_page.PAGE] = python_page.filled(python_page.PAGE.read_text(encoding="utf-8"))
-    found[launcher_examples.PAGE] = launcher_examples.filled(launcher_examples.PAGE.read_text(encoding="utf-8"))
+    launchers = launcher_examples.filled(launcher_examples.PAGE.read_text(encoding="utf-8"))
+    found[launcher_examples.PAGE] = launcher_conformance.filled(launchers)
     for measured in (benchmarks_page, design_search_page):
         found[measured.PAGE] = measured.filled(measured.PAGE.read_text(encoding="utf-8"))
     found[DESIGN] = layers(DESIGN.read_text(encoding="utf-8"))

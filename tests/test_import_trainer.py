@@ -82,6 +82,8 @@ def test_adapters_over_quantised_weights_are_read() -> None:
     found = read({**FACTORY, "quantization_bit": 4})
     assert (found.method, found.runtime, found.targets) == ("qlora", "hf-trainer", ("q", "v"))
     assert read({**FACTORY, "quantization_bit": 8}).method == "qlora:int8"
+    fused = read({**FACTORY, "quantization_bit": 4, "enable_liger_kernel": True})
+    assert fused.runtime == "hf-trainer-liger" and not any("Liger" in line for line in fused.differs)
     own = {**AXOLOTL, "adapter": "qlora", "load_in_4bit": True, "lora_r": 8, "lora_target_linear": True}
     assert (read(own).method, read(own).targets) == ("qlora", ("q", "k", "v", "o", "up", "down", "gate"))
     assert not any("scales" in line for line in read(own).differs)

@@ -138,5 +138,5 @@ EXPORTER = Exporter(
     refuses=refuses,
     loses=loses,
     level="validated",
-    validated_by="validate_config of axolotl 067b021c (its pydantic models, given the plan's accelerators)",
+    validated_by="AxolotlConfigWCapabilities and resolve_dtype of axolotl 067b021c, given the plan's accelerators",
 )

@@ -4,6 +4,7 @@ Nothing here runs unless the launchers are installed: ``make test-launchers``.
 """
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,24 @@ from tests.launchers.spread import expressible
 Values = dict[str, Any]
 FEWEST = 30
 """Plans an exporter is tried on."""
+
+
+CONFORMANCE = Path(__file__).parent.parent / "data" / "launcher_conformance.json"
+"""Target -> plans taken, the most values compared of one, broken files refused: the table of docs/launchers.md."""
+
+
+def leaves(value: object) -> int:
+    """Values in nested records; a list is one."""
+    return sum(leaves(inner) for inner in value.values()) if isinstance(value, dict) else 1
+
+
+def kept(name: str, **found: int) -> None:
+    """Holds the table to what was found just now; CLUSTERWRIGHT_REGENERATE=1 writes it anew."""
+    table = json.loads(CONFORMANCE.read_text(encoding="utf-8"))
+    if os.environ.get("CLUSTERWRIGHT_REGENERATE") == "1":
+        table[name] = table.get(name, {}) | found
+        CONFORMANCE.write_text(json.dumps(table, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    assert table[name] == table[name] | found
 
 
 FORMATS = {
@@ -239,9 +258,13 @@ def test_the_launcher_reads_the_plan(name: str, tmp_path: Path) -> None:
     plans = expressible(name)
     assert len(plans) >= FEWEST
     jobs = [export(plan, name, tmp_path / str(number)) for number, (_, plan) in enumerate(plans)]
+    fields = 0
     for (asked, plan), found in zip(plans, ask(name, jobs, tmp_path, *before), strict=True):
         assert "error" not in found, f"{asked}: {found['error']}"
-        assert found["values"] == EXPECTED[name](plan), asked
+        expected = EXPECTED[name](plan)
+        assert found["values"] == expected, asked
+        fields = max(fields, leaves(expected))
+    kept(name, plans=len(plans), fields=fields)
 
 
 def test_megatron_reads_multi_token_prediction(tmp_path: Path) -> None:
@@ -404,7 +427,7 @@ BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
         (LORA, _text("llama_factory.yaml", "do_train: true", "do_train: true\nuse_dorra: true")),
         (LORA, _text("llama_factory.yaml", "bf16: true", "bf16: true\nfp16: true")),
         (QLORA, _text("llama_factory.yaml", "finetuning_type: lora", "finetuning_type: full")),
-        (QLORA, _text("llama_factory.yaml", "quantization_type: nf4", "quantization_type: nf5")),
+        (QLORA, _text("llama_factory.yaml", "quantization_bit: 4", "quantization_bit: 4\nresize_vocab: true")),
     ],
     "skypilot": [
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.yaml", "num_nodes", "num_node")),
@@ -433,3 +456,4 @@ def test_the_launcher_refuses_what_is_broken(name: str, tmp_path: Path) -> None:
         jobs.append(job)
     for number, found in enumerate(ask(name, jobs, tmp_path, *before)):
         assert "error" in found, f"{name} takes broken case {number}: {json.dumps(found)[:300]}"
+    kept(name, refused=len(jobs))

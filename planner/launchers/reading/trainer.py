@@ -18,6 +18,7 @@ from planner.launchers.reading.trainer_options import (
     CHAT,
     DIALECTS,
     HARMLESS,
+    LIGER,
     NAMES,
     OPTIMIZERS,
     OPTIONS,
@@ -92,7 +93,7 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
         targets = "all"
     steps = _whole(dialect, values, "steps")
     return FoundOptions(
-        runtime="hf-trainer" if base else sharded.runtime,
+        runtime=_quantising(values) if base else sharded.runtime,
         settings=settings,
         accumulation=accumulation,
         per_rank=micro * accumulation,
@@ -109,6 +110,11 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
         unread=sorted(str(name) for name in values if _unread(str(name), values[name])),
         assumed=[*_defaults(dialect, values), *assumed],
     )
+
+
+def _quantising(values: Values) -> str:
+    """The runtime whose predictions hold for quantised weights, with Liger's kernels or without."""
+    return "hf-trainer-liger" if any(true(values.get(name)) for name in LIGER) else "hf-trainer"
 
 
 def _untrained(values: Values) -> bool:
@@ -131,7 +137,8 @@ def _refuse(dialect: Dialect, values: Values) -> None:
 
 def _differs(dialect: Dialect, values: Values, sharded: FoundOptions) -> Iterator[str]:
     yield from sharded.differs
-    notes = dict.fromkeys(text for name, text in OTHERWISE.items() if true(values.get(name)))
+    predicted = LIGER if _base(dialect, values) else ()
+    notes = dict.fromkeys(text for name, text in OTHERWISE.items() if true(values.get(name)) and name not in predicted)
     yield from (f"{text}; predicted without" for text in notes)
     if count(values, "lora_dim") and not true(values.get("only_optimize_lora")):
         yield "embeddings and norms are trained, too; predicted frozen"

@@ -129,10 +129,10 @@ BASES = {0: "lora", 4: "qlora", 8: "qlora:int8"}
 NAMES = frozenset(key for keys in SHARED.values() for key in keys)
 OPTIONS = frozenset({*NAMES, *TRAINER.known, *REFUSED, "zero_stage", "fsdp", "config", "bf16", "fp16"})
 """By which a command is known as one of a Trainer."""
+LIGER = ("use_liger_kernel", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
+"""Keys that switch Liger's kernels on, whose loss takes logits in chunks."""
 OTHERWISE: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("use_liger_kernel", "enable_liger_kernel", "liger_fused_linear_cross_entropy"), "fused kernels (Liger)"
-    ),
+    **dict.fromkeys(LIGER, "fused kernels (Liger)"),
     **dict.fromkeys(("torch_compile",), "compiled by torch.compile"),
     **dict.fromkeys(("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"), "fused LoRA kernels"),
 }
