@@ -4,6 +4,8 @@ import json
 import pickle
 import subprocess
 import sys
+import warnings
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,9 @@ import pytest
 
 import clusterwright as cw
 from planner import document
+from planner.base import resources
+from planner.base.errors import DocumentChanged
+from tests import fuzzing
 from tests.api_questions import ROOT, sets
 from tests.asking import ask
 
@@ -61,6 +66,10 @@ def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
         ("plan resnet50 --accelerators A100:4,V100:4 --batch 256", "image-plan"),
         ("compare plan.json plan.json", "comparison"),
         ("comm show plan.json", "communication"),
+        ("comm import times.csv --from csv -o table.csv", "communication-table"),
+        ("validate runs.csv", "validation"),
+        ("learn --step-time 4.31s --plan plan.json --rank 1 --site lab", "lesson"),
+        ("procure --model gpt2 --tokens 1B --node p5.48xlarge --quick --sweep budget=1k..100k", "procurement-sweep"),
         ("explain plan.json", "plan"),
     ],
 )
@@ -69,12 +78,24 @@ def test_whatever_json_prints_is_loaded(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.json").write_text(sets().to_json(), encoding="utf-8")
-    (tmp_path / "answer.json").write_text(ask(capsys, f"{line} --json").out, encoding="utf-8")
-    found = cw.load("answer.json")
+    (tmp_path / "times.csv").write_text(fuzzing.COLLECTIVES, encoding="utf-8")
+    some = resources.runs().read_text(encoding="utf-8").splitlines(keepends=True)[:4]
+    (tmp_path / "runs.csv").write_text("".join(some), encoding="utf-8")
+    ask(capsys, "init site lab")
+    answer = ask(capsys, f"{line} --json")
+    assert answer.code == 0, answer.err
+    written = answer.out
+    (tmp_path / "answer.json").write_text(written, encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = cw.load("answer.json")
     assert json.loads(found.to_json())["kind"] == kind
     assert len(found.to_frame()) >= 1
     if kind == "comparison":
         assert found == cw.compare(sets(), sets())
+    (tmp_path / "answer.json").write_text(written.replace('"schema_version": 1', '"schema_version": 1.0, "of": 2', 1))
+    with pytest.warns(DocumentChanged, match="edited"), suppress(cw.WrongQuestion):
+        cw.load("answer.json")
 
 
 def test_a_report_of_another_version_is_refused(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def calibrate(file: Path | None, output: Path | None, site: str | None, as_json:
     bar = partial(render.progress, quiet=as_json)
     document = run.calibrate(file, output, site=site is not None, progress=bar, **fitted)
     if as_json:
-        render.json(document)
+        render.report(document)
     else:
         _SHOWN[document["kind"]](document, output)
 
@@ -91,7 +91,7 @@ def _of_site(folder: Path, as_json: bool) -> None:
 
     site, document = learning.refitted(folder)
     if as_json:
-        render.json(document)
+        render.report(document)
     else:
         _show_runs(document, site.catalog, f"--site {folder}")
 

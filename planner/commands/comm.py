@@ -57,7 +57,7 @@ def show(file: Path, rank: int | None, cluster: tuple[Path, ...], catalog: Path 
     found = listed(plan, known, str(file), own)
     plan = run.decided(plan, known, str(file), own)
     if as_json:
-        render.json(comm_view.listing(plan, found))
+        render.report(comm_view.listing(plan, found))
     else:
         comm_view.show_calls(plan, found, file, cluster)
 
@@ -199,7 +199,7 @@ def tune(
     )
     found = measuring.measure(asked, output, render.progress)
     if as_json:
-        render.json(comm_view.table_document(found))
+        render.report(comm_view.table_document(found))
     else:
         comm_view.show_table(found, output)
 
@@ -250,7 +250,7 @@ def import_(
     if added:
         journal.add(added)
     if as_json:
-        render.json(comm_view.table_document(found))
+        render.report(comm_view.table_document(found))
     else:
         there = len(found.rows) - len(added)
         known = f" ({there:,} were there already)" if there else ""

@@ -58,7 +58,7 @@ def learn(
     if as_json:
         from planner.commands.screen import render
 
-        render.json(found.document())
+        render.report(found.document())
         return
     _show(found)
 

@@ -69,7 +69,7 @@ def validate(
     if output is not None:
         writing.write(output, per_run, replace=True)
     if as_json:
-        render.json(document)
+        render.report(document)
         return
     _show(document, output)
 

@@ -4,7 +4,7 @@ from planner.document.files import chosen, load, load_answer, load_any, load_doc
 from planner.document.money import for_another_run, goodput_of, money_section, price_section
 from planner.document.solution import FullestStage, PoolInUse, Solution, Spread
 from planner.document.writer import write
-from planner.schema.record import as_json, dump, json_schema, stamped
+from planner.schema.record import as_json, dump, json_schema, sealed, stamped
 
 __all__ = [
     "FullestStage",
@@ -26,6 +26,7 @@ __all__ = [
     "parse",
     "parse_document",
     "price_section",
+    "sealed",
     "stamped",
     "write",
 ]

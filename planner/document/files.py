@@ -87,6 +87,7 @@ REPORTS = {
 def _report(kind: str, data: Mapping[str, Any], where: str) -> Report:
     table = data.get(REPORTS[kind])
     _of_this_version(data, where)
+    _warn_if_edited(data, where)
     if not isinstance(table, list) or not all(isinstance(row, dict) for row in table):
         raise WrongQuestion(f"{where}: {REPORTS[kind]}: must be a list of tables, as {kind} has it")
     return Report(document=dict(data), summary=f"{kind}, {len(table):,} {REPORTS[kind]}", table=tuple(table))
@@ -154,13 +155,17 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type], others: Iterabl
         *most, last = [*kinds, *others]
         raise WrongQuestion(f"{where}: {problem}; expected {', '.join(most)} or {last}")
     _of_this_version(data, where)
+    _warn_if_edited(data, where)
     content = {key: value for key, value in data.items() if key != DIGEST}
-    if data.get(DIGEST, digest := content_digest(content)) != digest:
-        warnings.warn(DocumentChanged(f"{where}: edited since it was written"), stacklevel=2)
     try:
         return _adapter(kinds[kind]).validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
         raise WrongQuestion("\n".join(_format_finding(where, each) for each in error.errors()[:10])) from None
+
+
+def _warn_if_edited(data: Mapping[str, Any], where: str) -> None:
+    if data.get(DIGEST, digest := content_digest(data)) != digest:
+        warnings.warn(DocumentChanged(f"{where}: edited since it was written"), stacklevel=3)
 
 
 def _of_this_version(data: Mapping[str, Any], where: str) -> None:

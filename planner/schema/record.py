@@ -141,8 +141,8 @@ class Report(Answer[dict[str, Any]]):
         return self.summary
 
     def to_json(self) -> str:
-        """The document's JSON text."""
-        return json.dumps(self.document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        """The document's JSON text, with its digest."""
+        return json.dumps(sealed(self.document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------
@@ -224,8 +224,13 @@ def json_schema(kind: type) -> dict[str, Any]:
 
 def stamped(document: Record) -> dict[str, Any]:
     """A document as JSON types with the digest of its content, by which readers see that it was edited."""
-    table = dump(document)
-    return {**table, DIGEST: content_digest(table)}
+    return sealed(dump(document))
+
+
+def sealed(table: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON types of a document with the digest of its content behind them."""
+    content = {key: value for key, value in table.items() if key != DIGEST}
+    return {**content, DIGEST: content_digest(content)}
 
 
 def content_digest(table: Mapping[str, Any]) -> str:
@@ -241,7 +246,7 @@ def content_digest(table: Mapping[str, Any]) -> str:
 def _whole(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _whole(inner) for key, inner in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [*map(_whole, value)]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 

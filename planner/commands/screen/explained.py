@@ -211,6 +211,6 @@ def _traced(plan: Plan, trace: Sequence[Path], steps: int | None, *, as_json: bo
         raise WrongQuestion("--steps: of a trace; name it with --trace FILE")
     found = traced.explain(plan, trace, steps)
     if as_json:
-        render.json(found.document())
+        render.report(found.document())
     else:
         trace_view.show(found)

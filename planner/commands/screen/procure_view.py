@@ -421,12 +421,13 @@ def deliver_sweep(found: dict[str, Any], *, as_json: bool, output: Path | None) 
     """The best at several values of one limit."""
     import json
 
+    from planner import document
     from planner.base import writing
 
     if output is not None:
-        writing.write(output, json.dumps(found, indent=2) + "\n", replace=True)
+        writing.write(output, json.dumps(document.sealed(found), indent=2) + "\n", replace=True)
     if as_json:
-        render.json(found)
+        render.report(found)
         return
     as_money = _in(found["currency"]["code"], found["currency"]["usd"])
     limited: dict[str, Money] = {"USD": as_money, "W": format_power, "": lambda x: f"{x:,.4g}"}

@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -97,6 +97,13 @@ def json(obj: object) -> None:
     """Print a document as JSON: keys in their own order, indented by two, UTF-8, and no NaN."""
     document = json_module.dumps(obj, indent=2, ensure_ascii=not _speaks_unicode(sys.stdout), allow_nan=False)
     sys.stdout.write(document + "\n")
+
+
+def report(table: Mapping[str, object]) -> None:
+    """Print, as JSON, what no record stands for and ``load`` reads again: with its digest."""
+    from planner.schema.record import sealed
+
+    json(sealed(table))
 
 
 def error(message: str) -> None:
