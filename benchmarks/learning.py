@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from planner import catalog as catalogs
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
-from planner.calibration.fit import peaks, site
+from planner.calibration.fit import own_runs, peaks
 from planner.calibration.fit.core import cell, lab, weights
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import fit
@@ -224,7 +224,7 @@ def errors(job: Job) -> list[float]:
     found, order = [], job.order[np.isfinite(job.frame.measured[job.order])]
     for k in (0, *AFTER):
         run, rest = order[:k], order[k:]
-        using = site.adapted(job.frame, job.using, run).efficiencies if k else job.using
+        using = own_runs.adapted(job.frame, job.using, run).efficiencies if k else job.using
         time = job.frame.predict(using).time[rest]
         found.append(float(np.mean(np.abs(time / job.frame.measured[rest] - 1.0))) if len(rest) else np.nan)
     return found

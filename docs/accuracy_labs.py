@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner import catalog
-from planner.calibration.fit import site
+from planner.calibration.fit import own_runs
 from planner.calibration.fit.calibrate import Calibration, held_out
 from planner.calibration.fit.core import PRETRAINING, lab, recipe
 from planner.calibration.fit.frame import Frame
@@ -122,7 +122,7 @@ def sites(calibration: Calibration) -> list[tuple[str, int, float, float, float 
             for _ in range(DRAWS if len(own) > few + 4 else 0):
                 picked = chance.choice(len(own), few, replace=False)
                 rest = np.setdiff1d(np.arange(len(own)), picked)
-                fitted = site.adapted(alone, using, picked).efficiencies
+                fitted = own_runs.adapted(alone, using, picked).efficiencies
                 now.append(float(np.abs(alone.predict(fitted).time[rest] / alone.measured[rest] - 1).mean()))
             after.append(float(np.mean(now)) if now else None)
         assert after[0] is not None

@@ -12,7 +12,7 @@ import pytest
 from planner import api, catalog
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
-from planner.calibration.fit import calibrate, least_squares, parameters, peaks, site
+from planner.calibration.fit import calibrate, least_squares, own_runs, parameters, peaks
 from planner.calibration.fit.core import core, lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import tables
@@ -398,12 +398,12 @@ def test_a_site_that_is_slower_throughout_is_learned_from_three_runs(known):
     )
     shipped = Efficiencies.of(known)
     frame.measured = 1.1 * frame.predict(shipped).time
-    found = site.adapted(frame, shipped, np.array([3, 40, 90]))
+    found = own_runs.adapted(frame, shipped, np.array([3, 40, 90]))
     before = np.abs(frame.predict(shipped).time / frame.measured - 1).mean()
     after = np.abs(frame.predict(found.efficiencies).time / frame.measured - 1).mean()
     assert after < 0.5 * before
     assert found.freedom < 3
-    moved = site.changed(found, shipped)
+    moved = own_runs.changed(found, shipped)
     assert moved.runtimes.keys() >= {"megatron-core", "megatron-core@2025"} and not moved.accelerators
 
 

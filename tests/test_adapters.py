@@ -6,7 +6,8 @@ import pytest
 
 from planner import api
 from planner.base.errors import WrongQuestion
-from planner.cost import frozen, memory, transformer
+from planner.cost import frozen, transformer
+from planner.cost.activations import layer_activations
 from planner.cost.figures import Grid
 from planner.models.parameters import parameters
 from planner.models.workload import workload
@@ -34,7 +35,7 @@ def single(model: str, method: str | Method) -> Grid:
 def stored(*targets: str) -> float:
     """Bytes that a layer of Llama 3 8B keeps of 4,096 tokens."""
     found = single("llama3-8b", Method(kind="lora", rank=8, targets=targets))  # type: ignore[arg-type]
-    return float(memory.layer_activations(found, found.shape.moe_share).full)
+    return float(layer_activations(found, found.shape.moe_share).full)
 
 
 def test_autograd_keeps_what_an_adapter_reads_and_nothing_else() -> None:
@@ -48,7 +49,7 @@ def test_autograd_keeps_what_an_adapter_reads_and_nothing_else() -> None:
 
 def test_all_inputs_are_kept_where_every_matrix_is_adapted() -> None:
     whole = single("llama3-8b", "finetune")
-    everything = float(memory.layer_activations(whole, whole.shape.moe_share).full)
+    everything = float(layer_activations(whole, whole.shape.moe_share).full)
     assert stored("q", "k", "v", "o", "up", "gate", "down") == everything
 
 
@@ -58,7 +59,7 @@ def test_experts_keep_no_copies_that_no_adapter_reads() -> None:
         single("mixtral-8x7b", Method(kind="lora", rank=8, targets=targets))
         for targets in (("q",), ("q", "up"))  # type: ignore[arg-type]
     )
-    more = memory.layer_activations(with_, 1.0).full - memory.layer_activations(without, 1.0).full
+    more = layer_activations(with_, 1.0).full - layer_activations(without, 1.0).full
     imbalance = with_.stack.expert_imbalance
     assert float(more) == pytest.approx(2 * 4096 * 4096 * (1 + 2 * imbalance))
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from planner import cost
 from planner.catalog import Catalog
 from planner.cost import attention, collectives, data_parallel, frozen, memory, money, pipeline
-from planner.cost.activations import region_bytes
+from planner.cost.activations import layer_activations
 from planner.cost.calls import calls
 from planner.cost.collectives import group
 from planner.cost.evaluate import passes, terms
 from planner.cost.figures import Figure, Grid
+from planner.cost.micro_batch import region_bytes
 from planner.cost.products import LayerPart
 from planner.models.parameters import parameters
 from planner.models.workload import library, workload
@@ -187,7 +188,7 @@ def test_the_order_of_catalog_entries_changes_nothing():
 
 
 def activations(grid: Grid) -> float:
-    return memory.layer_activations(grid, grid.shape.moe_share).kept
+    return layer_activations(grid, grid.shape.moe_share).kept
 
 
 def held(grid: Grid) -> float:

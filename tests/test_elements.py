@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from planner import api, verify
-from planner.cost import activations, attention, data_parallel, elements, experts, memory, pipeline, transformer
+from planner.cost import attention, data_parallel, elements, experts, memory, micro_batch, pipeline, transformer
+from planner.cost.activations import layer_activations
 from planner.cost.figures import Grid
 from planner.schema.plan import Plan
 from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
@@ -23,16 +24,16 @@ def grid(precision: str, runtime: str = "megatron-core", zero: int = 0) -> Grid:
 
 
 @pytest.mark.parametrize("size", [
-    activations.region_bytes, transformer.embedding_bytes, attention.vector_bytes, pipeline.transfer_bytes,
+    micro_batch.region_bytes, transformer.embedding_bytes, attention.vector_bytes, pipeline.transfer_bytes,
     lambda of: transformer.mlp_vector_bytes(of, of.shape.ffn), lambda of: experts.dispatch(of).size,
-    lambda of: memory.layer_activations(replace(of, shape=replace(of.shape, dropout=0.0)), 0.0).kept,
+    lambda of: layer_activations(replace(of, shape=replace(of.shape, dropout=0.0)), 0.0).kept,
 ])  # fmt: skip
 def test_what_is_moved_is_twice_as_wide(size) -> None:
     assert size(grid("fp32")) == 2 * size(grid("bf16"))
 
 
 def test_masks_of_dropout_stay_bytes() -> None:
-    wide, narrow = ({d: memory.layer_activations(replace(of, shape=replace(of.shape, dropout=d)), 0.0).full
+    wide, narrow = ({d: layer_activations(replace(of, shape=replace(of.shape, dropout=d)), 0.0).full
                      for d in (0.0, 1.0)} for of in (grid("fp32"), grid("bf16")))  # fmt: skip
     assert wide[1.0] - wide[0.0] == narrow[1.0] - narrow[0.0] > 0
 

@@ -8,8 +8,9 @@ import pytest
 
 from planner import cost
 from planner.cost import data_parallel, memory, pipeline, transformer
-from planner.cost.activations import region_bytes
+from planner.cost.activations import layer_activations
 from planner.cost.figures import Grid, Layout, Options, Shape
+from planner.cost.micro_batch import region_bytes
 from planner.cost.products import NOTHING
 from planner.space import axes
 from planner.space.grid import single_grid
@@ -119,7 +120,7 @@ def fig1_grid(case: dict, options: dict) -> Grid:
 
 def first_stage_activations(grid: Grid) -> float:
     """Layers of the first stage with all their micro-batches in flight, without embedding and reserve."""
-    each_layer = memory.layer_activations(grid, 0.0).kept
+    each_layer = layer_activations(grid, 0.0).kept
     return (
         each_layer
         * memory.in_flight(grid, pipeline.split(grid.shape, grid.layout))[0]
@@ -150,8 +151,8 @@ def test_korthikanti_figure_1_states(case):
 def test_korthikanti_figure_7(case, name):
     shape = gpt_block(hidden=case["hidden"], heads=case["heads"], sequence=case["sequence"])
     layout = {"tp": case["tp"]}
-    plain = memory.layer_activations(grid_of(shape, layout), 0.0).kept
-    under = memory.layer_activations(grid_of(shape, layout, policy(name)), 0.0).kept
+    plain = layer_activations(grid_of(shape, layout), 0.0).kept
+    under = layer_activations(grid_of(shape, layout, policy(name)), 0.0).kept
     assert 100 * under / plain == pytest.approx(case[f"pct_{name}"], rel=FIG7["relative_tolerance"])
 
 

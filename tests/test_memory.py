@@ -7,6 +7,7 @@ import pytest
 
 from planner import api, catalog, cost
 from planner.cost import data_parallel, memory, pipeline
+from planner.cost.activations import layer_activations
 from planner.cost.figures import Grid
 from planner.performance import binding
 from planner.performance.efficiency import reached
@@ -54,7 +55,7 @@ def held(grid: Grid) -> float:
 
 
 def passing(grid: Grid) -> memory.Passing:
-    return memory.passing(grid, memory.layer_activations(grid, grid.shape.moe_share).again)
+    return memory.passing(grid, layer_activations(grid, grid.shape.moe_share).again)
 
 
 def tokens(grid: Grid) -> float:
@@ -63,7 +64,7 @@ def tokens(grid: Grid) -> float:
 
 def kept(grid: Grid) -> float:
     """Bytes per token of one layer."""
-    return float(memory.layer_activations(grid, grid.shape.moe_share).kept) / tokens(grid)
+    return float(layer_activations(grid, grid.shape.moe_share).kept) / tokens(grid)
 
 
 # ---- the loss --------------------------------------------------------------------------------------------------------
@@ -134,7 +135,7 @@ def test_a_recomputed_module_drops_what_it_gives(module):
         for policy in (NO_RECOMPUTE, recompute(f"selective:{module}"))
     )
     dropped = LATENTS[module](plain.shape, plain.stack.expert_imbalance)
-    whole = (memory.layer_activations(grid, 1.0).kept / tokens(grid) for grid in (plain, less))
+    whole = (layer_activations(grid, 1.0).kept / tokens(grid) for grid in (plain, less))
     assert float(next(whole) - next(whole)) == pytest.approx(dropped)
 
 
@@ -145,7 +146,7 @@ def test_a_dense_mlp_is_recomputed_whole():
     )
     s, dropped = plain.shape, 2.0 * (plain.shape.hidden + 3.0 * plain.shape.ffn)
     assert kept(plain) - kept(less) == pytest.approx(dropped)
-    again = memory.layer_activations(less, 0.0).again / tokens(less)
+    again = layer_activations(less, 0.0).again / tokens(less)
     assert float(again) == pytest.approx(dropped) and s.gated == 1
 
 

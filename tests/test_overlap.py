@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from planner import cost
-from planner.cost import activations, attention, experts, overlap, pipeline, transformer
+from planner.cost import attention, experts, micro_batch, overlap, pipeline, transformer
 from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
 from planner.cost.products import LayerPart
@@ -143,7 +143,7 @@ def test_splitting_a_sequence_at_equal_tokens_a_rank_never_pays(name, data):
     grid = data.draw(grids(name))
     assume(grid.layout.dp % 2 == 0)
     split = with_layout(grid, cp=2 * grid.layout.cp, dp=grid.layout.dp / 2, micro=2 * grid.layout.micro)
-    assert np.isclose(activations.tokens(split), activations.tokens(grid))
+    assert np.isclose(micro_batch.tokens(split), micro_batch.tokens(grid))
     one, two = cost.evaluate(grid), cost.evaluate(split)
     at_most(one.steady, two.steady)
     if not grid.options.pp_inner:

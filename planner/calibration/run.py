@@ -16,7 +16,7 @@ from planner import catalog as catalogs
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
-from planner.calibration.fit import collectives, other_parameters, overlay, peaks, site
+from planner.calibration.fit import collectives, other_parameters, overlay, own_runs, peaks
 from planner.calibration.fit.core import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import measure, tables
@@ -146,11 +146,11 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     # From what is shipped, not from a site's own overlay: fitting again gives the same.
     built_in = catalogs.Catalog((catalogs.CatalogLayer(catalogs.BUILT_IN, data("hardware_catalog")),))
     shipped = Efficiencies.of(built_in)
-    found, held = site.adapted(frame, shipped), site.held_out(frame, shipped)
+    found, held = own_runs.adapted(frame, shipped), own_runs.held_out(frame, shipped)
     many = len(frame.runs)
     source, date = f"{many} run{'' if many == 1 else 's'} of {file.name}", _today()
-    left = site.widths(frame, held, intervals.read(built_in))
-    written = overlay.write_overlay(output, site.changed(found, shipped), source, date, name="site.toml")
+    left = own_runs.widths(frame, held, intervals.read(built_in))
+    written = overlay.write_overlay(output, own_runs.changed(found, shipped), source, date, name="site.toml")
     written.append(intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
     return fitting.site_document(frame, shipped, found, held) | {"files": [str(path) for path in written]}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from planner.cost import collectives, elements, overlap, products
-from planner.cost.activations import activation_bytes, cast_bytes, input_cast_bytes, sequence_shard, tokens
 from planner.cost.figures import Figure, Grid
+from planner.cost.micro_batch import activation_bytes, cast_bytes, input_cast_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
 
 

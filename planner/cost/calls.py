@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.cost import attention, collectives, data_parallel, experts, pipeline, transformer
-from planner.cost.activations import activation_bytes, region_bytes
 from planner.cost.collectives import CollectiveGroup
 from planner.cost.data_parallel import DataParallelTraffic, ShardedState
 from planner.cost.evaluate import StepPasses, busiest, passes
 from planner.cost.figures import Figure, Grid
+from planner.cost.micro_batch import activation_bytes, region_bytes
 from planner.cost.products import LayerPart
 from planner.cost.transformer import Layer
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost import data_parallel, hierarchy, measured, memory, pipeline, transformer
+from planner.cost.activations import layer_activations
 from planner.cost.figures import Figure, Grid
 from planner.cost.memory import Memory
 from planner.cost.pipeline import Flow, Stages
@@ -51,7 +52,7 @@ def _stashing(grid: Grid, layers: tuple[Layer, Layer]) -> tuple[Layer, Layer]:
     """Layers with what it takes to keep activations in expanded memory, and to read them again."""
     found = []
     for layer, moe in zip(layers, (0.0 * grid.shape.moe_share, grid.shape.moe_share), strict=True):
-        kept = memory.layer_activations(grid, moe).kept * grid.stack.activation_factor
+        kept = layer_activations(grid, moe).kept * grid.stack.activation_factor
         part = LayerPart(*hierarchy.stash(grid, kept, layer.forward, layer.backward))
         parts = layer.parts | {"expanded": part}
         forward, backward = layer.forward + part.forward, layer.backward + part.backward

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.cost import collectives, elements, overlap, products
-from planner.cost.activations import sequence_shard, tokens
 from planner.cost.collectives import CollectiveGroup
 from planner.cost.figures import Figure, Grid
+from planner.cost.micro_batch import sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
 
 

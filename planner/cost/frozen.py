@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.cost.activations import moved
 from planner.cost.elements import NARROW
 from planner.cost.figures import Figure, Grid
+from planner.cost.micro_batch import moved
 from planner.cost.products import LayerPart
 
 BITS = {"nf4": 4.0, "int8": 8.0}

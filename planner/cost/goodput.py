@@ -1,4 +1,4 @@
-"""Share of wall time that trains, with failures and checkpoints (Young 1974, Daly 2006, first order)."""
+"""Share of wall time that trains, with failures and checkpoints (Young 1974, Daly 2006, first order); days of a run."""
 
 from __future__ import annotations
 
@@ -48,6 +48,11 @@ def basis(restart_s: float) -> str:
     if restart_s != RESTART_S:
         assumed = f"restart {units.format_seconds(restart_s)}, checkpoint pause 5 s assumed"
     return f"MTBF 3.1 h per 16,384 accelerators (Llama 3 405B, 2024), {assumed}"
+
+
+def wall_time(step_time: Figure, count: Figure, fraction: Figure) -> Figure:
+    """Seconds that a run is expected to take, with all it loses: ``steps step_time / goodput``."""
+    return count * step_time / fraction
 
 
 def wall_time_deviation(seconds: Figure, good: GoodputEstimate) -> Figure:

@@ -1,8 +1,6 @@
 """Bytes held by one accelerator: parameters, gradients, optimizer states, activations in flight, buffers.
 
-Activations of a layer follow Korthikanti et al. 2022 (arXiv 2205.05198): for their block (MLP 4h, multi-head attention,
-dropout, stored scores) the sum is ``s b h (34 + 5 a s / h)``, of which ``10 s b h`` is not split by tensor parallelism
-alone; other blocks are the same sum over other widths.
+What one layer keeps of one micro-batch: :mod:`planner.cost.activations`.
 """
 
 from __future__ import annotations
@@ -12,99 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.cost import elements, frozen, hierarchy
-from planner.cost.activations import sequence_shard, tokens
-from planner.cost.attention import kv_width
+from planner.cost.activations import hidden_shard, layer_activations
 from planner.cost.data_parallel import Replicas, ShardedState, replicas, stage_parameters
-from planner.cost.experts import routed_copies, width
 from planner.cost.figures import Figure, Grid
+from planner.cost.micro_batch import tokens
 from planner.cost.pipeline import StageSplit, leading_layers, micro_batches, whole_stage
-from planner.cost.recurrent import kept_bytes
 
 _WAITING = 4.0
 """Bytes of a logit that a loss keeps for its backward pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class Activations:
-    """Bytes per layer and micro-batch."""
-
-    full: Figure
-    """Everything the backward pass reads."""
-    kept: Figure
-    """What the recomputation policy keeps, on average over layers."""
-    again: Figure
-    """What the backward pass of one layer computes again at once."""
-
-
-def hidden_shard(grid: Grid) -> Figure:
-    """Ranks that share a stored hidden state."""
-    return np.where(grid.stack.shards_hidden > 0, grid.layout.tp, sequence_shard(grid))
-
-
-def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -> Activations:
-    """Bytes one layer stores for one micro-batch.
-
-    Outside tensor-parallel regions: inputs of two norms and two blocks, 8 h a token, and two dropout masks; half of
-    that where a layer has one block alone. Inside: query, key, value and output of attention (a gate, and what it
-    gives) or what a recurrence keeps, inner activations of the MLP (before and after its function), and unless the
-    kernel is fused the scores, ``5 a s^2 b`` with dropout (4 without). In 32 bit all but masks takes twice as much.
-
-    Where a framework keeps what matrix products read as it was cast, inputs of 8-bit products take one byte: of two
-    blocks, of the output projection, of the MLP's second product; adapters read and keep 16 bit. What a product with
-    frozen weights reads is kept only where an adapter reads it too (:mod:`planner.cost.frozen`).
-
-    Recomputed modules (Megatron-LM core_v0.16.1) drop what latents expand to (core/transformer/
-    multi_latent_attention.py, qkv_up_checkpoint), what the function of routed experts gives (moe/experts.py,
-    activation_checkpoint), outputs of norms before latents and experts, or all of a dense MLP beside its input
-    (transformer_layer.py, input_layernorm_checkpoint, pre_mlp_norm_checkpoint, recompute_mlp).
-    """
-    s, layout, options, stack = grid.shape, grid.layout, grid.options, grid.stack
-    fused = stack.fused_attention if fused is None else fused
-    t, wide = tokens(grid), elements.wide(grid)
-    shard = hidden_shard(grid)
-    cast = grid.device.low_precision * stack.keeps_cast_inputs
-    halves = 0.5 * (s.mixing_share + 1.0 - s.idle_share)
-    norms = halves * 4.0 * wide * t * s.hidden / shard
-    trained_cast = cast * s.weight_gradient
-    inputs = halves * (4.0 * wide - 2.0 * trained_cast + 2.0 * s.dropout) * t * s.hidden / shard
-    queries = 2.0 * s.heads * np.maximum(s.qk_dim, s.v_dim) * (1.0 + s.attention_gate)
-    heads = 2.0 * wide * t * (queries / layout.tp + kv_width(grid))
-    crossed = s.attention_share * (1.0 + s.cross_share)
-    attention = (heads - trained_cast * t * s.heads * s.v_dim / layout.tp) * crossed
-    attention = attention + s.recurrent_share * kept_bytes(grid)
-    scores = crossed * (1.0 - fused) * (4.0 * wide + s.dropout) * t * s.sequence * s.heads / layout.tp
-    copies = routed_copies(grid)
-    before = (2.0 * wide - options.function_in_8_bit) * (1.0 + s.gated)
-    after = 2.0 * wide - trained_cast
-    dense = t * s.ffn / layout.tp
-    shared = t * s.shared_ffn / layout.tp
-    routed = copies * s.expert_ffn / layout.etp
-    plain = 1.0 - moe - s.idle_share
-    inner = plain * dense + moe * (shared + routed)
-    dispatched = moe * after * copies * width(grid)
-    linear = attention + before * inner + dispatched
-    read = s.reads_inner * after * inner
-    linear = linear - (1.0 - s.reads_mlp_input) * dispatched
-    unread = (1.0 - s.reads_input) * s.mixing_share + (1.0 - s.reads_mlp_input) * (1.0 - s.idle_share)
-    unread = unread * (2.0 * wide - trained_cast) * t * s.hidden / shard
-    full = norms + inputs + linear + read + scores - unread
-    dropped = stack.drops_scores * scores + stack.drops_activation * read + stack.drops_norms * norms
-    dropped = dropped + stack.drops_linear * 0.5 * linear - stack.unread_outputs * 2.0 * wide * t * s.hidden / shard
-    dropped = dropped + stack.drops_kernel * after * t * s.heads * s.v_dim / layout.tp * crossed
-    expanded = s.heads * s.qk_dim / layout.tp + kv_width(grid) - s.query_rank - s.kv_rank
-    latents = (s.kv_rank > 0) * 2.0 * wide * t * np.maximum(expanded, 0.0)
-    norm = (2.0 * wide - trained_cast) * t * s.hidden / shard
-    function = moe * s.reads_inner * (1.0 - stack.drops_activation) * after * routed
-    whole = plain * (before * dense + s.reads_inner * after * dense + s.reads_mlp_input * norm)
-    normed = ((s.kv_rank > 0) * s.reads_input + moe * s.reads_mlp_input) * norm
-    modules = options.recompute_latents * latents + options.recompute_function * function
-    modules = modules + options.recompute_norms * normed + options.recompute_mlp * whole
-    share = options.recompute_layers
-    some = full - options.recompute_selective * dropped - modules
-    stored = 2.0 * wide * t * s.hidden / shard
-    inputs_only = np.maximum(share, options.recompute_offloaded)
-    again = np.maximum((share > 0) * full, modules)
-    return Activations(full, inputs_only * stored + (1.0 - inputs_only) * some, again)
 
 
 PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers", "copies", "resident")

@@ -1,4 +1,4 @@
-"""Days, dollars, joules and carbon of a run."""
+"""Steps, dollars, joules and carbon of a run; its days: :func:`planner.cost.goodput.wall_time`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ JOULES_PER_KWH = 3.6e6
 def steps(tokens: Figure, batch: Figure, sequence: Figure) -> Figure:
     """Steps to see all tokens: ``tokens / (batch sequence)``."""
     return tokens / (batch * sequence)
-
-
-def wall_time(step_time: Figure, count: Figure, goodput: Figure) -> Figure:
-    """Seconds: ``steps step_time / goodput``."""
-    return count * step_time / goodput
 
 
 def rent(seconds: Figure, nodes: Figure, usd_per_hour: Figure) -> Figure:

@@ -22,8 +22,8 @@ from planner.cost import (
     recurrent,
     transformer,
 )
-from planner.cost.activations import region_bytes, tokens
 from planner.cost.figures import Device, Figure, Grid, Layout, Network
+from planner.cost.micro_batch import region_bytes, tokens
 from planner.cost.products import Product
 from planner.cost.recommender import Sharding
 from planner.cost.software import Software

@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from planner.cost import collectives, overlap
-from planner.cost.activations import activation_bytes
 from planner.cost.figures import Figure, Grid, Layout, Shape
+from planner.cost.micro_batch import activation_bytes
 from planner.cost.products import LayerPart
 from planner.cost.transformer import Layer
 

@@ -7,8 +7,8 @@ the data: kernels in chunks are taken to reach attention's rate.
 from __future__ import annotations
 
 from planner.cost import elements, products
-from planner.cost.activations import input_cast_bytes, sequence_shard, tokens
 from planner.cost.figures import Figure, Grid
+from planner.cost.micro_batch import input_cast_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
 
 

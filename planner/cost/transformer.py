@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.cost import attention, collectives, elements, experts, frozen, overlap, products, recurrent
-from planner.cost.activations import cast_bytes, input_cast_bytes, moved, region_bytes, sequence_shard, tokens
 from planner.cost.figures import Figure, Grid, Options
+from planner.cost.micro_batch import cast_bytes, input_cast_bytes, moved, region_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.cost import money
-from planner.cost.goodput import GoodputEstimate, PoolFailures, basis, joint_goodput
+from planner.cost.goodput import GoodputEstimate, PoolFailures, basis, joint_goodput, wall_time
 from planner.document.solution import PoolInUse, Solution
 from planner.question.job_pools import JobPool
-from planner.question.market import MarketPrice
+from planner.question.node_prices import MarketPrice
 from planner.question.request import goodput_over
 from planner.schema import plan as schema
 
@@ -23,7 +23,7 @@ def money_section(found: Solution) -> schema.Money:
     """Days and dollars for all tokens; dollars only where every pool in use has a price."""
     good, workload = goodput_of(found), found.request.workload
     steps = money.steps(workload.tokens, found.batch.global_, workload.sequence)
-    seconds = float(money.wall_time(found.step_time, steps, good.fraction))
+    seconds = float(wall_time(found.step_time, steps, good.fraction))
     prices = tuple(price for each in found.pools if (price := price_section(each.pool)) is not None)
     paid = list(zip(found.pools, prices, strict=True)) if len(prices) == len(found.pools) else []
     total = float(sum(money.rent(seconds, used.nodes, price.usd_per_hour) for used, price in paid)) if paid else None
@@ -114,7 +114,7 @@ def for_another_run(plan: schema.Plan, tokens: float, restarts: Sequence[float],
     ]
     good = joint_goodput(failures, known.checkpoint_blocks_s)
     steps = money.steps(tokens, plan.batch.global_, plan.workload.sequence)
-    days = float(money.wall_time(plan.prediction.step_time_s, steps, good.fraction)) / money.DAY_S
+    days = float(wall_time(plan.prediction.step_time_s, steps, good.fraction)) / money.DAY_S
     total = None if run.usd_per_hour is None else run.usd_per_hour * 24.0 * days
     own = [
         replace(pool, preemptions_per_node_s=often or None, restart_s=restart if len(set(restarts)) > 1 else None)

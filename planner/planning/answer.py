@@ -13,7 +13,7 @@ from planner.cost.figures import Grid
 from planner.document import FullestStage, PoolInUse, Solution, Spread
 from planner.models import context
 from planner.planning import releases
-from planner.planning.site_runs import MeasuredRuns
+from planner.planning.measured_runs import MeasuredRuns
 from planner.question.job_pools import JobPool, Pools
 from planner.question.search_problem import Prepared
 from planner.schema import plan as schema

@@ -13,7 +13,7 @@ from planner.models.parameters import parameters
 from planner.models.workload import workload
 from planner.planning import answer, measured
 from planner.planning.measured import Ranking
-from planner.planning.site_runs import MeasuredRuns
+from planner.planning.measured_runs import MeasuredRuns
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare
 from planner.schema.plan import FrontPoint

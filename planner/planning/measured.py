@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from planner.base.errors import ClusterwrightError
 from planner.catalog import Catalog
 from planner.planning import answer
-from planner.planning.site_runs import MeasuredRuns
+from planner.planning.measured_runs import MeasuredRuns
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.plan import Plan

@@ -14,7 +14,7 @@ from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.planning import answer, explain, infeasible, measured, shortlist
 from planner.planning.measured import Ranking
-from planner.planning.site_runs import MeasuredRuns
+from planner.planning.measured_runs import MeasuredRuns
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.plan import FrontPoint, MeasuredSection, Plan, PlanSet, SearchQuestion, SearchSection

@@ -12,7 +12,7 @@ from planner.base import units
 from planner.base.errors import WrongQuestion, nearest
 from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.models import workload
-from planner.question import market, pools
+from planner.question import node_prices, pools
 from planner.question.flag_values import batches as batches_of
 from planner.question.flag_values import parse_risk, plain_price, positive, sequence_length, whole_numbers
 from planner.question.job_pools import Pools
@@ -411,7 +411,7 @@ def _waived(names: Sequence[str]) -> frozenset[str]:
 
 
 def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None, str]:
-    """Per node-hour: the one given, a vendor's, or the market's (:func:`planner.question.market.hourly_price`)."""
+    """Per node-hour: the one given, a vendor's, or the market's (:func:`planner.question.node_prices.hourly_price`)."""
     if asked.basis not in PRICE_BASES:
         raise WrongQuestion(f"--basis {asked.basis}: choose {', '.join(PRICE_BASES)}")
     if asked.price is not None:
@@ -422,10 +422,10 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
         given = Price(basis="on-demand", usd=each * node.accelerators, date="", source="--price")
         return given, node.id
     if asked.vendor is not None:
-        offers = market.current_offers(known, node.accelerator, asked.basis)
-        price, sold_as = market.of_vendor(asked.vendor, node, asked.basis, offers)
-        return market.compared(price, offers), sold_as
-    return market.hourly_price(known, node, asked.basis)
+        offers = node_prices.current_offers(known, node.accelerator, asked.basis)
+        price, sold_as = node_prices.of_vendor(asked.vendor, node, asked.basis, offers)
+        return node_prices.compared(price, offers), sold_as
+    return node_prices.hourly_price(known, node, asked.basis)
 
 
 def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Sequence[Named]) -> dict[str, str]:

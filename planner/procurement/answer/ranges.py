@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from planner.procurement.supply.pools import SupplyPool
-from planner.question.market import MarketPrice
+from planner.question.node_prices import MarketPrice
 from planner.schema.plan import ComparableOffers
 from planner.schema.procurement import Line, PriceRange
 

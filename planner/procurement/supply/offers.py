@@ -7,8 +7,8 @@ from collections.abc import Collection
 from planner.catalog import Catalog
 from planner.catalog.ages import age_days
 from planner.procurement.question.portfolio import WAYS, NodeOption, Way
-from planner.procurement.supply.prices import basis_of, quote
-from planner.question.market import newest
+from planner.procurement.supply.quotes import basis_of, quote
+from planner.question.node_prices import newest
 
 OLDEST_DAYS = 3 * 365.25
 """Purchase prices older than this are of machines that are no longer sold."""

@@ -17,6 +17,7 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.processes import without_main
 from planner.catalog import Catalog
 from planner.cost import money
+from planner.cost.goodput import wall_time
 from planner.performance import binding
 from planner.planning import answer
 from planner.procurement.question.portfolio import Job
@@ -193,7 +194,7 @@ class Throughputs:
         if float(good) <= 0:
             return None
         steps = money.steps(job.tokens, candidate.layout["batch"], wanted.workload.sequence)
-        return float(money.wall_time(candidate.time, steps, good))
+        return float(wall_time(candidate.time, steps, good))
 
     def why_not(self, job: Job) -> list[str]:
         """What the searches that found nothing for a job said, each once."""

@@ -10,7 +10,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.ownership import hourly_cost
-from planner.question import market
+from planner.question import node_prices
 from planner.question.reading import request
 from planner.question.request import Request
 from planner.schema.hardware import Cluster, Price
@@ -110,7 +110,7 @@ class Clusters:
                 rate.per_unit * _number(found, rate) * float(axes.current(found, rate.path) or 0)
                 for rate in costs.rates
             )
-        bought = market.purchase_price(self.catalog, found.node)
+        bought = node_prices.purchase_price(self.catalog, found.node)
         if bought is None:
             raise WrongQuestion(
                 f'the catalog has no price to buy {found.node.id} at; state one: [costs] accelerator = "$30,000"'

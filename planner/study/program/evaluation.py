@@ -16,6 +16,7 @@ from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.figures import Array
+from planner.cost.goodput import wall_time
 from planner.question import search_problem as question
 from planner.question.request import goodput_of
 from planner.question.search_problem import Prepared, prepare, problem
@@ -318,7 +319,7 @@ class Evaluator:
             paid = self.clusters.hourly_usd(values) if capital is None else capital
             return self._flops_per_token(job, candidate, values) * tokens / candidate.time / paid if paid else math.inf
         good = goodput_of(wanted, candidate.layout["nodes"]).fraction
-        seconds = float(money.wall_time(candidate.time, 1.0, good)) / tokens
+        seconds = float(wall_time(candidate.time, 1.0, good)) / tokens
         if name == "energy":
             return seconds * self.clusters.power(values)
         return seconds / money.HOUR_S * self.clusters.hourly_usd(values) * 1e6

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from planner.catalog import Catalog
 from planner.procurement.question.portfolio import NodeOption, Way
-from planner.question import market
+from planner.question import node_prices
 from planner.schema.hardware import Price, PriceBasis
 
 OLD_RATE_DAYS = 31
@@ -26,7 +26,7 @@ def quote(catalog: Catalog, candidate: NodeOption, way: Way, factor: float = 1.0
         return Price(basis=basis, usd=given.usd, date=given.date, source=given.source), candidate.node
     node = catalog.node(candidate.node)
     if way == "buy":
-        listed, sold_as = market.purchase_price(catalog, node), node.id
+        listed, sold_as = node_prices.purchase_price(catalog, node), node.id
     else:
-        listed, sold_as = market.hourly_price(catalog, node, basis)
+        listed, sold_as = node_prices.hourly_price(catalog, node, basis)
     return (None if listed is None else replace(listed, usd=listed.usd * factor)), sold_as
