@@ -12,7 +12,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.units import format_many
 from planner.schema.plan import Plan
 from planner.trace import reading
-from planner.trace.causes import cause
+from planner.trace.remedies import remedy
 from planner.trace.kernels import Kind
 from planner.trace.ranks import APART as LONGEST_WAIT
 from planner.trace.ranks import RankTrace, TraceFile
@@ -150,7 +150,7 @@ def _rows(plan: Plan, found: Sequence[Shares], steps: int) -> Iterator[TracedCau
         alone = idle if name == "host" else _mean(found, "alone", kinds, steps)
         hidden = _mean(found, "hidden", kinds, steps)
         if max(alone, hidden, predicted[name]) > 0.0:
-            why = cause(name, plan, alone, predicted[name], hidden, step)
+            why = remedy(name, plan, alone, predicted[name], hidden, step)
             yield TracedCause(cause=name, measured_s=alone, predicted_s=predicted[name], hidden_s=hidden, why=why)
 
 

@@ -37,7 +37,7 @@ _FLAGS: Mapping[str, Mapping[str, str]] = {
 """Beginning of a runtime's id -> cause -> switches."""
 
 
-def cause(row: str, plan: Plan, measured: float, predicted: float, hidden: float, step: float) -> str:
+def remedy(row: str, plan: Plan, measured: float, predicted: float, hidden: float, step: float) -> str:
     """Why a row of a traced step is longer than predicted; empty where it is not, by :data:`MUCH` of the step.
 
     Arguments:
