@@ -12,10 +12,10 @@ from planner.base.errors import WrongQuestion
 from planner.base.units import format_many
 from planner.schema.plan import Plan
 from planner.trace import reading
-from planner.trace.remedies import remedy
 from planner.trace.kernels import Kind
 from planner.trace.ranks import APART as LONGEST_WAIT
 from planner.trace.ranks import RankTrace, TraceFile
+from planner.trace.remedies import remedy
 from planner.trace.timeline import Shares, shares
 
 ROWS: Mapping[str, tuple[tuple[str, ...], tuple[Kind, ...]]] = {
