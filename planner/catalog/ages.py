@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 
+from planner.base.errors import WrongQuestion
 from planner.catalog.store import Catalog
 
 STALE_DAYS = 365
 """A price older than this is flagged."""
+DAY = "SOURCE_DATE_EPOCH"
+"""Environment variable that states today, in seconds since 1970, so that a page can be made the same again:
+https://reproducible-builds.org/specs/source-date-epoch/."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +30,37 @@ class OldPrice:
     source: str
 
 
+def today() -> str:
+    """The day that ages count to where nobody names one: the environment's, else the computer's; an ISO date.
+
+    Raises:
+        WrongQuestion: the environment's is no number of seconds.
+    """
+    stated = os.environ.get(DAY, "")
+    try:
+        return (datetime.fromtimestamp(int(stated), UTC).date() if stated else date.today()).isoformat()
+    except (ValueError, OverflowError, OSError):
+        raise WrongQuestion(f"{DAY}={stated}: no day; unset it, or set it to seconds since 1970") from None
+
+
+def with_age(dated: str, as_of: str) -> str:
+    """A price's date, and why it should not decide alone: ``2025-03, over 365 days old``."""
+    age = age_days(dated, as_of)
+    if age is None or not is_stale(dated, as_of):
+        return dated or "no date"
+    return f"{dated}, {'a day to come' if age < 0 else f'over {STALE_DAYS} days old'}"
+
+
 def age_days(dated: str, as_of: str) -> float | None:
-    """Days from a price's date (a day, a month or a year, from its start) to another; None where undated."""
+    """Days from a price's date (a day, a month or a year, from its start) to another; None where it is no date."""
     parts = [int(part) for part in dated.split("-") if part.isdecimal()]
     if not parts or not 1990 <= parts[0] <= 2100:
         return None
     year, month, day = (*parts, 1, 1)[:3] if len(parts) > 1 else (parts[0], 1, 1)
-    return float((date.fromisoformat(as_of) - date(year, month, day)).days)
+    try:
+        return float((date.fromisoformat(as_of) - date(year, month, day)).days)
+    except ValueError:
+        return None
 
 
 def is_stale(dated: str, as_of: str, most: float = STALE_DAYS) -> bool:

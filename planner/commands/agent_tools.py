@@ -155,10 +155,12 @@ class AgentTools:
     def compare(self, mine: str, best: str) -> Answer:
         """What the plan of one saved file gains over that of another, and where they differ."""
         import planner
+        from planner.report import prices
 
         found = planner.compare(self._file(mine), self._file(best))
         names = ("questions", "differing", "step", "days", "usd", "tokens", "distinguishable")
-        return {name: getattr(found, name) for name in names}
+        paid = prices.compared(("mine", "best"), [plan.money for plan in found.plans])
+        return {**{name: getattr(found, name) for name in names}, "prices": paid}
 
     def explain(self, file: str, rank: int | None = None, workload: str | None = None) -> Answer:
         """The whole report on a saved document: reasons, bottleneck, sources, assumptions."""

@@ -210,9 +210,10 @@ def _day(flag: str, text: str | None) -> str:
     from datetime import date
 
     from planner.base.errors import WrongQuestion
+    from planner.catalog.ages import today
 
     try:
-        return (date.fromisoformat(text) if text else date.today()).isoformat()
+        return date.fromisoformat(text).isoformat() if text else today()
     except ValueError:
         raise WrongQuestion(f"{flag} {text}: no date; write for example 2026-11-20") from None
 

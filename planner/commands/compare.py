@@ -31,6 +31,7 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
     from planner.api import plan_sources
     from planner.commands.screen import render
     from planner.planning import comparison
+    from planner.report import prices
 
     plans = [plan_sources.sound(plan_sources.read(file)) for file in (mine, best)]
     found = comparison.compare(plans[0], plans[1])
@@ -38,10 +39,12 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
         render.json(document.stamped(found))
         return
     names = (mine.stem, best.stem) if mine.stem != best.stem else (str(mine), str(best))
+    paid = prices.compared(names, [plan.money for plan in plans])
     render.table(("", *names), [*found.differing, *_figures(*plans)], align="lll")
     render.text()
     for label, line in _answer(found, names[1], *plans):
         render.labelled(label, line)
+    render.labelled("Prices", *paid)
 
 
 def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:

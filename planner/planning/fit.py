@@ -22,7 +22,7 @@ from planner.question.request import Request
 from planner.question.search_problem import prepare
 from planner.schema.hardware import Cluster
 from planner.schema.one_line import OneLine
-from planner.schema.plan import Plan
+from planner.schema.plan import Plan, PriceUsed
 from planner.schema.workload import Model, Workload
 
 SHORTEST, LONGEST = 1024, 2**20
@@ -57,6 +57,8 @@ class FittingTraining(OneLine):
     """For the tokens asked about."""
     usd: float | None
     """Of rent for these; None: no current offer in the catalog."""
+    price: PriceUsed | None = None
+    """What the rent was computed from, for an hour of a node with these."""
     best: tuple[str, ...] = ()
     """What it is of all that were tried: fewest, cheapest, fastest."""
 
@@ -214,4 +216,5 @@ def _fit(plan: Plan, wanted: Request) -> FittingTraining:
         tokens_per_s=plan.prediction.tokens_per_s,
         hours=24.0 * money.days,
         usd=money.usd_total,
+        price=money.price,
     )

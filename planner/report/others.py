@@ -10,7 +10,7 @@ from pathlib import Path
 
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_count, format_percent, format_seconds, format_usd
-from planner.report import charts, plans, printed
+from planner.report import charts, plans, prices, printed
 from planner.report.blocks import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
 from planner.schema.images import ImagePlan
@@ -60,7 +60,13 @@ def of_comparison(found: printed.Compared, origin: str) -> Content:
     if found.usd is not None:
         gain.append(f"{format_usd(abs(found.usd))} {'saved' if found.usd <= 0 else 'more'}")
     sure = "their 80 % intervals lie apart" if found.distinguishable else "the prediction cannot distinguish the two"
-    lines = [("Gain", gain), ("Confidence", [sure]), ("Different questions", list(found.questions))]
+    paid = prices.compared(("first", "second"), [plan.money for plan in found.plans])
+    lines = [
+        ("Gain", gain),
+        ("Confidence", [sure]),
+        ("Different questions", list(found.questions)),
+        ("Prices", paid),
+    ]
     table = TextTable("Where they differ", ("axis", "first", "second"), found.differing)
     top = Section("Gain of the second plan", (Lines([each for each in lines if each[1]]), table))
     return Content("Two plans compared", origin, [top])

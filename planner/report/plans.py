@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from planner.base.units import format_bytes, format_count, format_percent, format_power, format_usd
-from planner.report import charts, machines, memory, recommendation, steps
+from planner.report import charts, machines, memory, prices, recommendation, steps
 from planner.report.blocks import Block, Chart, Content, Lines, Section, Sliders, TextTable
 from planner.report.quantities import days, seconds
-from planner.schema.plan import Assumption, OlderRelease, Plan, PlanSet, PriceUsed
+from planner.schema.plan import Assumption, OlderRelease, Plan, PlanSet
 
 AXES = {
     "days": "days",
@@ -199,9 +199,8 @@ def _contingency(found: PlanSet) -> list[Section]:
 def sources(plan: Plan) -> Section:
     """Prices, failures, power, versions, hashes of inputs, and every assumption."""
     run, energy, interval = plan.money, plan.energy, plan.prediction.intervals.get("step_time_s")
-    prices = run.prices or ((run.price,) if run.price else ())
     lines = [
-        ("Prices", [_price(each) for each in prices] or ["none in the catalog for these machines"]),
+        ("Prices", [*map(prices.line, prices.of_money(run))] or ["none in the catalog for these machines"]),
         ("Failures", [f"goodput {format_percent(run.goodput.fraction)}: {run.goodput.basis}"]),
         ("Power", [energy.basis]),
         ("Interval", [interval.basis] if interval else []),
@@ -212,11 +211,6 @@ def sources(plan: Plan) -> Section:
     return Section(
         "Sources and assumptions", (Lines([each for each in lines if any(each[1])]), assumed(plan.assumptions))
     )
-
-
-def _price(price: PriceUsed) -> str:
-    parts = (price.node, price.basis, f"{format_usd(price.usd_per_hour)}/h", price.region, price.date, price.source)
-    return ", ".join(part for part in parts if part)
 
 
 def _older(older: OlderRelease | None) -> str:

@@ -7,12 +7,21 @@ from typing import ClassVar
 
 from pydantic import ConfigDict
 
+from planner.schema.plan import Money
+
 
 @dataclass(frozen=True, kw_only=True)
 class PrintedFigures:
     """Keys that a page has no use for are passed over; a wrong type is refused."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedPlan(PrintedFigures):
+    """One of the two, as far as its price goes."""
+
+    money: Money
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +35,7 @@ class Compared(PrintedFigures):
     tokens: float
     """Per second, second over first."""
     distinguishable: bool
+    plans: tuple[ComparedPlan, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

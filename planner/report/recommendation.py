@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from planner.base.units import format_count, format_percent, format_risk, format_usd
+from planner.report import prices
 from planner.report.quantities import days, seconds
 from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed, SearchQuestion
 
@@ -131,19 +132,18 @@ def _money(plan: Plan) -> list[str]:
     took = f"{days(money.days)} for {format_count(plan.workload.tokens)} tokens"
     if money.usd_total is None or price is None:
         return [f"{took}; no such price in the catalog (--price, --basis, --vendor)"]
-    used = [line for each in money.prices or (price,) for line in _priced(each, plan)]
+    used = [line for each in prices.of_money(money) for line in _priced(each, plan)]
     return [f"{format_usd(money.usd_total)}, {took}", *used, *_offered(plan, price)]
 
 
 def _priced(price: PriceUsed, plan: Plan) -> list[str]:
     """An hour of a node: the price, its date, and who states it."""
-    hour = format_usd(price.usd_per_hour)
-    if price.source == "--price":
+    if price.source == prices.GIVEN:
+        hour = format_usd(price.usd_per_hour)
         held = next(pool.accelerators_per_node for pool in plan.cluster.pools if pool.node == price.node)
         each = format_usd(price.usd_per_hour / held)
         return [f"{price.node} at {hour}/h: {each} per accelerator-hour, as given (--price)"]
-    dated = f"{price.node} {price.basis} {hour}/h{', ' * bool(price.date)}{price.date} (--price, --basis, --vendor)"
-    return [dated, price.source]
+    return [f"{prices.dated(price)} (--price, --basis, --vendor)", price.source]
 
 
 def _offered(plan: Plan, price: PriceUsed) -> list[str]:

@@ -7,8 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from planner.base.units import format_bytes, format_count, format_seconds, format_usd
+from planner.catalog.ages import STALE_DAYS
 from planner.commands.screen import render
 from planner.planning.fit import FittingTraining
+from planner.report import prices
 
 LOST_FIRST = ["tokens/s", "OOM"]
 """Columns that a narrow terminal loses first."""
@@ -35,6 +37,7 @@ def show(found: Sequence[FittingTraining], on: str | None, asked: Mapping[str, A
     where = (
         f"--cluster {one.node}:1" if one.accelerators == 1 else f"--accelerators {one.accelerator}:{one.accelerators}"
     )
+    render.labelled("Prices", *_prices(found, one))
     render.labelled("Next", f"clusterwright plan {one.model} --method {asked['method']} {where} says how, and how sure")
 
 
@@ -50,6 +53,17 @@ def by_model(found: Sequence[FittingTraining]) -> None:
     headers = ["model", "parameters", "tokens/sequence", "memory", "OOM", "time", "rent", "tokens/s"]
     rows = [[fit.model, format_count(fit.parameters), f"{fit.sequence:,}", *_figures(fit)] for fit in found]
     render.table(headers, rows, align="lrrrrrrr", priority=LOST_FIRST)
+
+
+def _prices(found: Sequence[FittingTraining], one: FittingTraining) -> list[str]:
+    """What the rent of one rests on, and every price that is too old to decide alone."""
+    used = [fit.price for fit in found if fit.price is not None]
+    every, aged = list(dict.fromkeys(map(prices.line, used))), prices.old(used)
+    if len(every) < 2:
+        return every
+    cheapest = [f"cheapest: {prices.line(one.price)}"] if one.price is not None else []
+    old = [f"over {STALE_DAYS} days old or undated: {', '.join(aged)}"] if aged else []
+    return [*cheapest, *old, "--json states the price, date and source of each"]
 
 
 def _figures(fit: FittingTraining) -> list[str]:

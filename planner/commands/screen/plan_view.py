@@ -19,7 +19,7 @@ from planner.base.units import (
 from planner.commands.screen import contingency_view, delivery, mixed_view, render
 from planner.planning.comparison import compare
 from planner.planning.shortlist import LOOKED_AT
-from planner.report import recommendation
+from planner.report import prices, recommendation
 from planner.report.quantities import days, seconds, took
 from planner.schema.plan import Plan, PlanSet
 
@@ -387,10 +387,7 @@ def _rests_on(plan: Plan) -> list[str]:
     g, price, energy = plan.money.goodput, plan.money.price, plan.energy
     lines = [f"goodput {format_percent(g.fraction)}: an interruption every {format_seconds(g.mtbf_s)}; {g.basis}"]
     if price is not None:
-        listed = [f"{price.node} {price.basis} {format_usd(price.usd_per_hour)}/h", price.region, price.date]
-        others = [f"{p.node} {format_usd(p.usd_per_hour)}/h" for p in plan.money.prices[1:]]
-        median = [price.source] if price.source.startswith("median of") else []
-        lines.append(f"{', '.join(x for x in (*listed, *median, *others) if x)} (--price, --basis, --vendor)")
+        lines += [f"{prices.line(each)} (--price, --basis, --vendor)" for each in prices.of_money(plan.money)]
     else:
         lines.append("no price in the catalog for this node (--price)")
     if energy.power_w is not None and energy.usd is not None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from planner.base import units
 from planner.base.typed import missing, reads
+from planner.catalog.ages import today
 from planner.cost.goodput import RESTART_S
 from planner.question import currency
 from planner.question.file_values import (
@@ -254,7 +254,7 @@ class PortfolioTerms:
     __pydantic_config__: ClassVar[ConfigDict] = TABLE
 
     name: str = ""
-    as_of: IsoDate = field(default_factory=lambda: date.today().isoformat())
+    as_of: IsoDate = field(default_factory=today)
     """ISO date from which the age of prices is counted."""
     max_price_age_days: Annotated[Days | None, Field(alias="max_price_age")] = None
     """What is offered at an older price, or an undated one, is left out; None: the answer says what is old."""
