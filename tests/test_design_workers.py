@@ -149,6 +149,16 @@ def test_a_cluster_gives_the_bytes_of_one_process_though_a_worker_dies(
     assert len(journal.read_text().splitlines()) == 1 + 36
 
 
+@pytest.mark.parametrize("address", ["nobody:verysecret@127.0.0.1:1", ":8786", "127.0.0.1:65536", "127.0.0.1:²"])
+def test_what_is_no_address_is_not_connected_to(
+    address: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "study.toml").write_text(TINY)
+    assert main(["design", str(tmp_path / "study.toml"), "--engine", f"dask://{address}"]) == 2
+    err = capsys.readouterr().err
+    assert "write dask://HOST:PORT" in err and "verysecret" not in err and "Traceback" not in err
+
+
 @has_dask
 def test_an_engine_that_cannot_be_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path, cluster: Started) -> None:
     (tmp_path / "study.toml").write_text(TINY)

@@ -55,7 +55,7 @@ def scarce_offers(seed: int) -> ProcureInstance:
 @pytest.mark.parametrize("across", [False, True])
 def test_no_answer_needs_what_is_left_out(across: bool) -> None:
     fewer = 0
-    for seed in range(36):
+    for seed in range(40):
         instance = scarce_offers(seed)
         lean = replace(instance, columns=pruning.undominated(instance, across=across))
         fewer += len(lean.columns) < len(instance.columns)
@@ -79,6 +79,27 @@ def test_many_offers_that_run_out_stand_for_one_that_they_dominate() -> None:
         assert {c.pool for c in left} == set(range(kept)), better
         found = best(replace(instance, columns=left), ProcureVariant(), "cost", SETTINGS)
         assert found is not None and found.cost == pytest.approx(2_010.0)
+
+
+def test_less_in_all_but_more_in_a_month_is_no_better() -> None:
+    # In one piece, the dear one takes $91,000 of its middle month, and the cheap one $49,000.
+    pools, limits = [hired(0, 3_000.0), hired(2, 1_600.0)], Limits(monthly=50e3)
+    asked = portfolio((job(0, 100.0),), limits=limits)
+    instance = ProcureInstance(asked, pools, [Column(0, 0, 37.0, 1e3), Column(0, 1, 70.0, 1e3)])
+    lean = replace(instance, columns=pruning.undominated(instance, across=True))
+    found = best(lean, ProcureVariant(), "cost", SETTINGS)
+    assert found is not None and found.run == {0: (1,)}
+
+
+def test_less_in_all_but_more_for_a_pause_is_no_better() -> None:
+    # One copy of either, and a job in the middle: a pause of 4 days takes back what 24 days have saved.
+    jobs = (replace(job(0, 36.0), interruptible=True, restart_days=4.0), job(1, 16.0, 10.0))
+    pools = [bought(0, 1e5, 0.0, 1_630.0, copies=2), replace(bought(0, 1e5, 0.0, 1_600.0, copies=2), id="slower")]
+    columns = [Column(0, 0, 24.0, 1e3), Column(0, 1, 24.5, 1e3), Column(1, 0, 5.0, 1e3), Column(1, 1, 5.0, 1e3)]
+    instance = ProcureInstance(portfolio(jobs), pools, columns)
+    lean = replace(instance, columns=pruning.undominated(instance))
+    found = best(lean, ProcureVariant(), "cost", SETTINGS)
+    assert found is not None and found.cost == pytest.approx(1e5 + (24.5 + 4.0 + 5.0) * 1_600.0)
 
 
 def test_jobs_alike_are_counted_and_not_told_apart() -> None:

@@ -114,7 +114,8 @@ def _dask(engine: str) -> Iterator[tuple[Executor, int]]:
     from planner.base.version import __version__
 
     scheme, mark, address = engine.partition("://")
-    if scheme != "dask" or not mark or not address.rpartition(":")[2].isdigit():
+    host, _, port = address.rpartition(":")
+    if scheme != "dask" or not mark or not host or "@" in host or not (port.isdecimal() and int(port) < 65536):
         raise WrongQuestion(f"--engine {engine}: write dask://HOST:PORT, a scheduler's address (dask scheduler)")
     try:
         from distributed import Client

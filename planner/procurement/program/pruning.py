@@ -62,21 +62,27 @@ def _held(instance: ProcureInstance, pool: SupplyPool) -> Iterator[float]:
     yield from (pool.fixed_charge, pool.month_usd, pool.held_usd, pool.start_day, -pool.end_day, -pool.copies)
     if given.budget is not None or given.capital is not None:
         yield pool.capital
+    if given.monthly is not None:
+        yield pool.day_usd  # in one piece: less in all may be more in a month
     for name in ("power", "racks", "switch_ports"):
         if getattr(given, name) is not None:
             yield float(getattr(pool, name))
 
 
 def _work(instance: ProcureInstance, jobs: Sequence[int], p: int, days: Days) -> Iterator[float]:
-    """Of every job: days, dollars, days with the loss of nodes, and kilograms where they count."""
+    """Of every job: days, dollars, days with the loss of nodes, and kilograms where they count; dollars and kilograms
+    also if it were paused as often as there are jobs.
+    """
     pool, asked = instance.pools[p], instance.asked
     emits = asked.limits.carbon is not None or asked.objective == "carbon"
     for j in jobs:
-        day = days.get(j, math.inf)
+        day, job = days.get(j, math.inf), instance.jobs[j]
         late = kept_free(instance, j, (p,)) if instance.survivals else 0.0
-        yield from (day, _of(day, pool.day_usd), day + late)
-        if emits:
-            yield _of(day, pool.day_kg)
+        yield from (day, day + late)
+        for busy in (day, day + len(instance.jobs) * job.restart_days) if job.interruptible else (day,):
+            yield _of(busy, pool.day_usd)
+            if emits:
+                yield _of(busy, pool.day_kg)
 
 
 def _of(days: float, a_day: float) -> float:
