@@ -223,6 +223,8 @@ def test_labels_of_a_vision_model() -> None:
     vit = {key: value for key, value in DATA["vit-b16"]["config"].items() if key != "num_labels"}
     assert from_config(vit, "x").vocab == 2
     assert from_config({**vit, "id2label": {"0": "cat", "1": "dog", "2": "cow"}}, "x").vocab == 3
+    with pytest.raises(WrongQuestion, match="id2label = 3: must be an object"):
+        from_config({**vit, "id2label": 3}, "x")
     assert from_config({**vit, "num_labels": 10}, "x").sequence == 197
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from planner.schema.workload import Feed, Mixer, Model
 
 Block = tuple[Mixer, Feed]
@@ -50,7 +52,20 @@ def period(model: Model) -> int:
     A window changes what a block sees, not what it holds.
     """
     body = [("attention" if mixer == "window" else mixer, feed) for mixer, feed in blocks(model)[leading(model) :]]
-    return next(p for p in range(1, len(body) + 1) if all(body[i] == body[i % p] for i in range(p, len(body))))
+    return repetition(body)
+
+
+def repetition(items: Sequence[object]) -> int:
+    """Items after which a list repeats itself, in one pass: it less its longest beginning that is its end as well
+    (Knuth, Morris and Pratt's borders).
+    """
+    longest, borders = 0, [0]
+    for item in items[1:]:
+        while longest and item != items[longest]:
+            longest = borders[longest - 1]
+        longest += item == items[longest]
+        borders.append(longest)
+    return len(items) - borders[-1]
 
 
 def alike(model: Model) -> bool:

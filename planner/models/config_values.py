@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from planner.base.errors import WrongQuestion, nearest
 from planner.schema.workload import MOST_LAYERS
 
 LARGEST = 100_000_000
 """No count in a model's shape is larger."""
+
+
+Meaning = TypeVar("Meaning")
 
 
 class Reader:
@@ -78,12 +81,30 @@ class Reader:
             raise self.wrong(key, f"{_shown(value)}: must be a list")
         return value
 
+    def meaning(self, key: str, word: Any, known: Mapping[str, Meaning]) -> Meaning:
+        """What a word in a list (or text) under `key` stands for."""
+        if not isinstance(word, str) or word not in known:
+            raise self.wrong(key, f"{_shown(word)}: not understood; it can be {', '.join(known)}")
+        return known[word]
+
+    def indices(self, key: str) -> frozenset[int]:
+        """A list of blocks, counted from 0; empty where the key is null or missing."""
+        found, layers = self.items(key), self.layers()
+        for index in found:
+            if type(index) is not int or not 0 <= index < layers:
+                raise self.wrong(key, f"{_shown(index)}: must be blocks from 0 to {layers - 1:,}")
+        return frozenset(found)
+
     def nested(self, key: str, defaults: Mapping[str, Any]) -> Reader:
         """An object inside this one; without it, its defaults."""
+        return Reader(self.object(key), defaults, f"{self._where}: {key}")
+
+    def object(self, key: str) -> Mapping[str, Any]:
+        """An object as it stands; empty where the key is null or missing."""
         value = self.get(key)
         if value is not None and not isinstance(value, dict):
             raise self.wrong(key, f"{_shown(value)}: must be an object")
-        return Reader(value or {}, defaults, f"{self._where}: {key}")
+        return value or {}
 
     def wrong(self, key: str, problem: str) -> WrongQuestion:
         """The complaint about one key."""

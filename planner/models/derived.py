@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from planner.models.blocks import repetition
 from planner.models.config_values import Reader
 
 Fields = dict[str, Any]
@@ -120,7 +121,10 @@ def llama4_rotary(config: Reader) -> Fields:
 def sliding_layers(config: Reader, otherwise: Sequence[bool]) -> Sequence[bool]:
     """Which layers `layer_types` names sliding; `otherwise` where it is missing."""
     named = each_layer(config, "layer_types")
-    return [kind == "sliding_attention" for kind in named] if named else otherwise
+    return [config.meaning("layer_types", kind, _SLIDING) for kind in named] or otherwise
+
+
+_SLIDING = {"sliding_attention": True, "full_attention": False}
 
 
 def each_layer(config: Reader, key: str) -> list[Any]:
@@ -135,8 +139,7 @@ def regular_window(config: Reader, windowed: Sequence[bool], size: str) -> Field
     """The shortest repetition of which the first layer has the window, or all but the last; else block by block."""
     if not any(windowed):
         return {}
-    layers, most = len(windowed), config.whole(size)
-    period = next(p for p in range(1, layers + 1) if all(windowed[i] == windowed[i % p] for i in range(layers)))
+    most, period = config.whole(size), repetition(windowed)
     turn = list(windowed[:period])
     if turn == [True] + [False] * (period - 1):
         return {"window": {"size": most, "every": period}}
@@ -324,7 +327,7 @@ def t5_stacks(config: Reader) -> Fields:
 def patches(config: Reader) -> Fields:
     """ViT: a patch projection (channels p^2 h + h), a class token (h), a table row a token, a bias a label."""
     hidden, patch, image = (config.whole(key) for key in ("hidden_size", "patch_size", "image_size"))
-    labels = len(config.get("id2label") or ()) or config.whole("num_labels", 2)
+    labels = len(config.object("id2label")) or config.whole("num_labels", 2)
     rows = (image // patch) ** 2 + 1
     return {
         "vocab": labels,

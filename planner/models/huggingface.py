@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion, malformed, nearest
-from planner.models import files, model_rules
+from planner.models import files, model_rules, pattern
 from planner.models.architecture import Architecture
 from planner.models.architectures import ARCHITECTURES
 from planner.models.config_values import Reader
@@ -63,6 +63,8 @@ def from_config(config: Mapping[str, Any], entry: str, *, where: Path = Path("co
         fields[name] = reader.flag(key) if name in _FLAGS else reader.whole(key)
     for derive in architecture.derive:
         fields |= derive(reader)
+    if "recurrence" not in fields and (named := [x for x in reader.items("layer_types") if x in pattern.RECURRENT]):
+        raise reader.wrong("layer_types", f"{named[0]!r}: blocks of model_type {kind} have no recurrence")
     fields |= _planning(reader, fields)
     fields["assumed"] |= _left_out(config)
     model = files.validated(Model, {**fields, **_origin(kind, entry)}, entry, where)

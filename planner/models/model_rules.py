@@ -48,6 +48,9 @@ def _pattern(model: Model) -> Iterator[str]:
         yield "moe.every, moe.leading_dense_layers: feeds say which blocks are mixtures"
     if any((mixer, feed) == ("none", "none") for mixer, feed in blocks.blocks(model)):
         yield "mixers, feeds: a block has neither"
+    r = model.recurrence
+    if r is not None and r.heads % r.key_heads:
+        yield f"recurrence.key_heads = {r.key_heads:,}: must divide recurrence.heads = {r.heads:,}"
     if model.indexer and not model.causal:
         yield "indexer: sparse attention needs causal = true"
     if model.attention_gate and model.latent:

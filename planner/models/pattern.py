@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from planner.models import derived
+from planner.models.blocks import repetition
 from planner.models.config_values import Reader
-from planner.schema.workload import Feed, Mixer
+from planner.schema.workload import MOST_LAYERS, Feed, Mixer
 
 Fields = dict[str, Any]
 KINDS: Mapping[str, Mixer] = {
@@ -19,6 +20,7 @@ KINDS: Mapping[str, Mixer] = {
     "conv": "recurrent",
 }
 """What `layer_types` calls a block -> a model's word."""
+RECURRENT = tuple(kind for kind, mixer in KINDS.items() if mixer == "recurrent")
 LETTERS: Mapping[str, tuple[Mixer, Feed]] = {
     "M": ("recurrent", "none"),
     "*": ("attention", "none"),
@@ -39,8 +41,7 @@ Each = Callable[[int], str]
 
 def once(items: Sequence[Any]) -> tuple[Any, ...]:
     """The shortest beginning of which a list is the repetition."""
-    whole = next(p for p in range(1, len(items) + 1) if all(items[i] == items[i % p] for i in range(len(items))))
-    return tuple(items[:whole])
+    return tuple(items[: repetition(items)])
 
 
 def mixed(otherwise: Callable[[Reader], Each]) -> Callable[[Reader], Fields]:
@@ -51,10 +52,7 @@ def mixed(otherwise: Callable[[Reader], Each]) -> Callable[[Reader], Fields]:
         named = derived.each_layer(config, key)
         made = otherwise(config)
         kinds = named or [made(layer) for layer in range(config.layers())]
-        for kind in kinds:
-            if kind not in KINDS:
-                raise config.wrong(key, f"{kind!r}: not understood; it can be {', '.join(KINDS)}")
-        return {"mixers": once([KINDS[kind] for kind in kinds])}
+        return {"mixers": once([config.meaning(key, kind, KINDS) for kind in kinds])}
 
     return read
 
@@ -77,19 +75,27 @@ def alternating(config: Reader) -> Each:
 
 def at_offset(config: Reader) -> Each:
     """Attention in one block of each period, at an offset (Jamba)."""
-    period, offset = config.whole("attn_layer_period"), config.whole("attn_layer_offset", least=0)
+    period, offset = _rhythm(config, "attn_layer")
     return lambda layer: "full_attention" if layer % period == offset else "linear_attention"
+
+
+def _rhythm(config: Reader, name: str) -> tuple[int, int]:
+    """A period and the block in it that is meant."""
+    period, offset = config.whole(f"{name}_period"), config.whole(f"{name}_offset", least=0)
+    if offset >= period:
+        raise config.wrong(f"{name}_offset", f"{offset:,}: must be below {name}_period = {period:,}")
+    return period, offset
 
 
 def at_indices(config: Reader) -> Each:
     """Attention in the blocks listed (Bamba)."""
-    listed = config.items("attn_layer_indices")
+    listed = config.indices("attn_layer_indices")
     return lambda layer: "full_attention" if layer in listed else "linear_attention"
 
 
 def listed_full(config: Reader) -> Each:
     """Attention in the blocks listed, else in all (LFM2)."""
-    listed = config.items("full_attn_idxs")
+    listed = config.indices("full_attn_idxs")
     return lambda layer: "full_attention" if layer in listed or not listed else "conv"
 
 
@@ -103,7 +109,7 @@ def jamba_feeds(config: Reader) -> Fields:
     """A mixture in one block of each period, at an offset; experts as wide as the dense MLP."""
     if config.whole("num_experts") == 1:
         return {}
-    period, offset = config.whole("expert_layer_period"), config.whole("expert_layer_offset", least=0)
+    period, offset = _rhythm(config, "expert_layer")
     feeds = ["mixture" if layer % period == offset else "mlp" for layer in range(config.layers())]
     return {"feeds": once(feeds), **derived.experts(config, "num_experts", "intermediate_size")}
 
@@ -111,15 +117,14 @@ def jamba_feeds(config: Reader) -> Fields:
 def nemotron_blocks(config: Reader) -> Fields:
     """Blocks of one kind each: a recurrence, attention, an MLP, or a mixture. Their list says how many there are."""
     if config.has("layers_block_type") or not config.has("hybrid_override_pattern"):
-        names, known = config.items("layers_block_type"), WORDS
+        key, known = "layers_block_type", WORDS
+        names = config.items(key)
     else:
-        names, known = list(config.text("hybrid_override_pattern")), LETTERS
-    for name in names:
-        if name not in known:
-            raise config.wrong("layers_block_type", f"{name!r}: not understood; it can be {', '.join(known)}")
-    if not names:
-        raise config.wrong("layers_block_type", "missing")
-    pairs = [known[name] for name in names]
+        key, known = "hybrid_override_pattern", LETTERS
+        names = list(config.text(key))
+    if not 1 <= len(names) <= MOST_LAYERS:
+        raise config.wrong(key, f"{len(names):,} blocks: must be from 1 to {MOST_LAYERS:,}" if names else "missing")
+    pairs = [config.meaning(key, name, known) for name in names]
     found: Fields = {
         "layers": len(pairs),
         "mixers": once([mixer for mixer, _ in pairs]),
@@ -178,11 +183,14 @@ def mamba2(norm: str = "full") -> Callable[[Reader], Fields]:
 
 
 def _head_dim(config: Reader) -> int:
-    """As said, or the inner width (`mamba_expand` times the model's, or Falcon's own) over the heads."""
-    if type(config.get("mamba_d_head")) is int:
-        return config.whole("mamba_d_head")
+    """The inner width (`mamba_expand` times the model's, or Falcon's own) over the heads; another is refused."""
+    heads = config.whole("mamba_n_heads")
     inner = config.whole("mamba_d_ssm", config.whole("mamba_expand") * config.whole("hidden_size"))
-    return max(inner // config.whole("mamba_n_heads"), 1)
+    stated = config.get("mamba_d_head")
+    width = inner // heads if stated in (None, "auto") else config.whole("mamba_d_head")
+    if width * heads != inner:
+        raise config.wrong("mamba_n_heads", f"{heads:,}: heads and mamba_d_head must make the inner width, {inner:,}")
+    return width
 
 
 def nemotron_mamba2(config: Reader) -> Fields:

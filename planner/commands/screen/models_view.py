@@ -19,6 +19,7 @@ from planner.schema.workload import (
     Model,
     Recurrence,
     Rotary,
+    TokenRouter,
     Window,
     Workload,
 )
@@ -36,7 +37,7 @@ WEIGHT_BYTES, GRADIENT_BYTES = 2, 4
 """Mixed precision as Megatron-LM keeps it: 16-bit weights, fp32 gradients."""
 _PROSE = ("id", "name", "source", "date", "notes", "assumed")
 
-Part = MixtureOfExperts | LatentAttention | Window | Rotary | Recurrence | Indexer
+Part = MixtureOfExperts | LatentAttention | Window | Rotary | Recurrence | Indexer | TokenRouter
 
 
 def natural(entry: str) -> list[tuple[int, str]]:
@@ -82,7 +83,7 @@ def document(model: Model) -> dict[str, Any]:
         "schema_version": 1,
         **asdict(model),
         "parameters": {"total": counted.total, "active": counted.active, **asdict(counted)},
-        "training_flops_per_token": training_flops_per_token(model, attended(model, model.sequence)),
+        "training_flops_per_token": training_flops_per_token(model, attended(model, model.sequence), model.sequence),
         "state_bytes": {name: _state_bytes(built) for name, built in _methods(model)},
     }
 
@@ -125,7 +126,8 @@ def states(model: Model) -> list[Row]:
 def work(model: Model) -> str:
     """FLOPs per token, and how much of them attention is."""
     positions = attended(model, model.sequence)
-    flops, without = training_flops_per_token(model, positions), training_flops_per_token(model, 0.0)
+    flops = training_flops_per_token(model, positions, model.sequence)
+    without = training_flops_per_token(model, 0.0)
     causal = "causal, " if model.causal else ""
     return (
         f"{units.format_count(flops)}FLOP per token to train, {units.format_percent(1 - without / flops)} in attention "
