@@ -158,6 +158,7 @@ MIXTURE = {
         ({"num_accelerators": "8.5"}, "num_accelerators 8.5 is not whole"),
         ({"tp": "1.5"}, "tp 1.5 is not whole"),
         ({"pp": "0.5"}, "pp 0.5 is not whole"),
+        ({"layers": "28968758657"}, "layers 28968758657: at most 10,000"),
         ({"num_accelerators": "64", "pp": "64"}, "pp 64 is more than the model's 32 layers"),
         ({"num_accelerators": "96", "tp": "3"}, "tp 3 does not divide the model's 32 heads"),
         ({"ep": "2"}, "ep 2, but the model has no experts"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from planner.schema.workload import Model
+from planner.schema.workload import MOST_LAYERS, Model
 
 MEASURED = ("step_time_s", "memory_gb_per_gpu", "tokens_per_s_per_gpu", "tflops_per_gpu", "value")
 COUNTS = (
@@ -33,6 +33,8 @@ def cell(row: Mapping[str, str]) -> str:
             return f"{name} {text} is negative"
         if name in COUNTS and not value.is_integer():
             return f"{name} {text} is not whole"
+        if name == "layers" and value > MOST_LAYERS:
+            return f"layers {text}: at most {MOST_LAYERS:,}"
     for name in SWITCHES:
         if (text := (row.get(name) or "").strip()) not in ("", "0", "1", "0.0", "1.0"):
             return f"{name} {text!r}: 0 and 1 are known"
