@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,8 @@ from planner.schema.procurement import Alternative, OfferQuestion, Procurement
 
 SAME = 1e-12
 """Relative: what two machines' floating-point libraries may make of one formula."""
+LARGEST = sys.float_info.max
+"""Whole numbers beyond have no float to compare."""
 SHOWN = 20
 """Differences that a message lists."""
 
@@ -158,5 +161,7 @@ def _same(one: object, other: object) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
-        return math.isclose(one, other, rel_tol=SAME)
+        if isinstance(one, int) and isinstance(other, int):
+            return one == other  # also where no float is as large
+        return one == other or (max(abs(one), abs(other)) < LARGEST and math.isclose(one, other, rel_tol=SAME))
     return one == other

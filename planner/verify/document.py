@@ -91,8 +91,12 @@ def tables_are_complete(plan: Plan) -> Iterator[str]:
     kind, rank, targets = (method.get(key) for key in ("kind", "rank", "targets"))
     if kind not in ("pretrain", "finetune", "lora"):
         yield f"workload.method.kind is {kind!r}"
+    if unknown := [*map(str, method.keys() - {"kind", "rank", "targets", "base"})]:
+        yield f"workload.method has {', '.join(unknown)}, which is no key of a method"
     if not isinstance(targets, tuple | list) or not isinstance(rank, int):
         yield "workload.method lacks its rank or its targets"
+    elif not all(isinstance(target, str) for target in targets):
+        yield "workload.method.targets holds what is no name"
     elif method.get("base", "nf4") not in BASES or ("base" in method and (kind != "lora" or not _frozen(plan))):
         yield f"workload.method: {kind} with base {method['base']!r} and {_frozen(plan):g} bytes a frozen parameter"
     elif (kind == "lora") != (rank > 0) or (kind == "lora") != bool(targets):
