@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.launchers import accelerate, adapters, deepspeed, facts, quoting, start, trainer_arguments
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Values
 from planner.schema.plan import Plan
 
 NAME = "axolotl.yaml"
@@ -113,14 +113,6 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield f"replicas in {plan.precision}: it holds weights in 16 bit alone there (resolve_dtype); plan zero 3"
 
 
-def loses(plan: Plan) -> Iterator[Loss]:
-    """What is the model's own, or left to Accelerate."""
-    yield from trainer_arguments.loses(plan)
-    yield trainer_arguments.OWN_MODEL
-    if plan.workload.shape["moe"]:
-        yield Loss("workload.shape.moe.router", "experts are balanced with the model's own loss, if any")
-
-
 EXPORTER = Exporter(
     name="axolotl",
     title="Axolotl",
@@ -136,7 +128,7 @@ EXPORTER = Exporter(
     ),
     emit=emit,
     refuses=refuses,
-    loses=loses,
+    loses=trainer_arguments.loses_with_own_model,
     level="validated",
     validated_by="AxolotlConfigWCapabilities and resolve_dtype of axolotl 067b021c, given the plan's accelerators",
 )

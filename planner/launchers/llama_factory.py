@@ -5,12 +5,11 @@ Keys: ff6d4d12 (src/llamafactory/hparams), and the Trainer's. It continues from 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from planner.launchers import accelerate, adapters, quoting, trainer_arguments
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Values
 from planner.schema.plan import Plan
 
 NAME = "llama_factory.yaml"
@@ -65,14 +64,6 @@ def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
     }
 
 
-def loses(plan: Plan) -> Iterator[Loss]:
-    """What is the model's own, or left to Accelerate."""
-    yield from trainer_arguments.loses(plan)
-    yield trainer_arguments.OWN_MODEL
-    if plan.workload.shape["moe"]:
-        yield Loss("workload.shape.moe.router", "experts are balanced with the model's own loss, if any")
-
-
 EXPORTER = Exporter(
     name="llama-factory",
     title="LLaMA-Factory",
@@ -88,7 +79,7 @@ EXPORTER = Exporter(
     ),
     emit=emit,
     refuses=trainer_arguments.refuses,
-    loses=loses,
+    loses=trainer_arguments.loses_with_own_model,
     level="validated",
     validated_by="get_train_args of LLaMA-Factory ff6d4d12 (its parser and all checks of values)",
 )

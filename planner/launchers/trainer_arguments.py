@@ -68,3 +68,11 @@ def loses(plan: Plan) -> Iterator[Loss]:
         yield Loss(
             "parallelism.zero_scope", "weights are gathered inside a node; optimizer states stay sharded over all"
         )
+
+
+def loses_with_own_model(plan: Plan) -> Iterator[Loss]:
+    """As :func:`loses`, where the program builds the model from its own config.json."""
+    yield from loses(plan)
+    yield OWN_MODEL
+    if plan.workload.shape["moe"]:
+        yield Loss("workload.shape.moe.router", "experts are balanced with the model's own loss, if any")

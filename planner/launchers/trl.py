@@ -66,8 +66,7 @@ def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
 
 def loses(plan: Plan) -> Iterator[Loss]:
     """What is the model's own, and what its trainer does otherwise."""
-    yield from trainer_arguments.loses(plan)
-    yield trainer_arguments.OWN_MODEL
+    yield from trainer_arguments.loses_with_own_model(plan)
     yield Loss("money.goodput", "continues after a stop only with --set extra-args='--resume_from_checkpoint true'")
     if not trainer_arguments.liger(plan):
         yield Loss("prediction.memory", "its loss takes logits in chunks, which needs less memory than predicted")
