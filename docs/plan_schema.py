@@ -14,9 +14,7 @@ SOURCES = [
     SCHEMA / f"plan{part}.py" for part in ("_machines", "_layout", "_communication", "_prediction", "_measured", "")
 ]
 """Of a plan's records, the plan itself last."""
-PROCUREMENT = SCHEMA / "procurement.py"
-STUDY = SCHEMA / "study.py"
-IMAGES = SCHEMA / "images.py"
+OTHERS = [SCHEMA / f"{name}.py" for name in ("procurement", "study", "images", "comparison", "reports")]
 PAGE = ROOT / "docs" / "plan-schema.md"
 TABLES = re.compile(r"(<!-- fields -->\n).*(<!-- end of fields -->\n)", re.DOTALL)
 
@@ -63,16 +61,19 @@ DIGEST_SAYS = "First 16 digits of the SHA-256 of all else in what a file holds; 
 def schemas() -> dict[Path, str]:
     """The text of all schemas, with what the records' docstrings say of the fields."""
     from planner import document
+    from planner.schema.comparison import Comparison
     from planner.schema.images import ImagePlan
     from planner.schema.plan import Plan, PlanSet
     from planner.schema.procurement import Procurement
+    from planner.schema.reports import Communication, Validation
     from planner.schema.study import StudyResult
 
-    records = [record for source in (*SOURCES, PROCUREMENT, STUDY, IMAGES) for record in _classes(source)]
+    records = [record for source in (*SOURCES, *OTHERS) for record in _classes(source)]
     told = {name: {field: says for field, _, says in fields} for name, _, fields in records}
     found = {}
     kinds = {"plan": Plan, "plan-set": PlanSet, "procurement": Procurement, "study": StudyResult,
-             "image-plan": ImagePlan}  # fmt: skip
+             "image-plan": ImagePlan, "comparison": Comparison, "validation": Validation,
+             "communication": Communication}  # fmt: skip
     for name, kind in kinds.items():
         schema = document.json_schema(kind)
         for record in [schema, *schema.get("$defs", {}).values()]:

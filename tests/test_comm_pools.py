@@ -24,6 +24,7 @@ from planner.comm.tables.records import CollectiveMethod, TableRow, TimesTable, 
 from planner.cost.calls import Call
 from planner.launchers import nccl_tuner
 from planner.schema.plan import Plan
+from planner.schema.reports import Communication
 from tests.asking import ask, refused
 
 CATALOG = catalog.load()
@@ -260,6 +261,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
         and "1-2" in answer.out
     )
     told = json.loads(ask(capsys, "comm show plan.json --json").out)
+    assert isinstance(document.parse_answer(told, "here", {"communication": Communication}), Communication)
     for cause in CAUSES:
         assert told["exposed_s"].get(cause, 0.0) == pytest.approx(plan.prediction.breakdown.get(cause, 0.0))
     assert {tuple(each["pools"]) for each in told["calls"]} == {(0,), (1,), (0, 1)}

@@ -15,7 +15,11 @@ import pydantic
 import pytest
 
 from planner import document, verify
+from planner.base import resources
 from planner.base.errors import WrongQuestion
+from planner.planning.comparison import compare
+from planner.schema.comparison import Comparison
+from tests.asking import ask
 from tests.plans import QUESTIONS, plans
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -192,3 +196,31 @@ def test_documents_from_before_the_risk_are_read() -> None:
     old = document.parse(data, "here")
     for plan in getattr(old, "plans", ()):
         verify.check(plan)
+
+
+def test_a_comparison_is_valid_and_read_again() -> None:
+    first, second = plans("mixture").plans[:2]
+    found = compare(first, second)
+    data = json.loads(found.to_json())
+    assert wrong(data, "comparison") == []
+    assert document.parse_answer(data, "here", {"comparison": Comparison}) == found
+    assert wrong({**data, "usd": "much"}, "comparison") and wrong({**data, "more": 1}, "comparison")
+
+
+def test_the_collectives_of_a_plan_are_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(plans("mixture").to_json(), encoding="utf-8")
+    data = json.loads(ask(capsys, f"comm show {file} --json").out)
+    assert data["calls"] and wrong(data, "communication") == []
+    del data["calls"][0]["alone_s"]
+    assert wrong(data, "communication")
+
+
+def test_a_validation_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of some of the shipped runs: predicted, not covered, out of memory."""
+    rows = resources.runs().read_text(encoding="utf-8").splitlines(keepends=True)
+    file = tmp_path / "runs.csv"
+    file.write_text("".join([rows[0], *rows[1::120]]), encoding="utf-8")
+    data = json.loads(ask(capsys, f"validate {file} --json").out)
+    assert data["groups"] and data["not_covered"] and wrong(data, "validation") == []
+    assert wrong({**data, "by": "day"}, "validation")

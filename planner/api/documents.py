@@ -15,7 +15,7 @@ from planner.api.plan_sources import Source
 from planner.api.records import Machines, as_cluster
 from planner.launchers import Bundle
 from planner.planning import comparison
-from planner.planning.comparison import Comparison
+from planner.schema.comparison import Comparison
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement

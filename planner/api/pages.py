@@ -12,7 +12,7 @@ from planner.api import plan_sources
 from planner.api.entry import entry
 from planner.base import writing
 from planner.base.errors import WrongQuestion
-from planner.planning.comparison import Comparison
+from planner.schema.comparison import Comparison
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement

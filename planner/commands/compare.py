@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from planner.planning.comparison import Comparison
+    from planner.schema.comparison import Comparison
     from planner.schema.plan import Plan
 
 _DAY = 86400.0

@@ -1,6 +1,16 @@
 """Plans as documents: one writer over pools, and the JSON files that hold what it writes."""
 
-from planner.document.files import chosen, load, load_answer, load_any, load_document, offered, parse, parse_document
+from planner.document.files import (
+    chosen,
+    load,
+    load_answer,
+    load_any,
+    load_document,
+    offered,
+    parse,
+    parse_answer,
+    parse_document,
+)
 from planner.document.money import for_another_run, goodput_of, money_section, price_section
 from planner.document.solution import FullestStage, PoolInUse, Solution, Spread
 from planner.document.writer import write
@@ -24,6 +34,7 @@ __all__ = [
     "money_section",
     "offered",
     "parse",
+    "parse_answer",
     "parse_document",
     "price_section",
     "sealed",

@@ -138,6 +138,11 @@ def parse_document(data: object, where: str) -> schema.PlanSet | schema.Plan | P
     return found
 
 
+def parse_answer(data: object, where: str, kinds: Mapping[str, type]) -> Any:
+    """A document of plans, or of these further kinds, from JSON types; see :func:`load_document`."""
+    return _parsed(data, where, {**DOCUMENTS, **kinds})
+
+
 PLANS: dict[str, type] = {"plan": schema.Plan, "plan-set": schema.PlanSet, "procurement": Procurement}
 """Kinds that hold plans to start."""
 DOCUMENTS: dict[str, type] = {**PLANS, "study": StudyResult, "image-plan": ImagePlan}

@@ -10,10 +10,12 @@ from pathlib import Path
 
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_count, format_percent, format_seconds, format_usd
-from planner.report import charts, plans, prices, printed
+from planner.report import charts, plans, prices
 from planner.report.blocks import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
+from planner.schema.comparison import Comparison
 from planner.schema.images import ImagePlan
+from planner.schema.reports import Communication, Validation
 
 
 def of_images(found: ImagePlan, origin: str) -> Content:
@@ -53,7 +55,7 @@ def _causes(breakdown: Mapping[str, float]) -> Chart:
     return Chart("A step, by cause", "Of the slowest accelerator.", charts.bars(values, "seconds", ["time"]), table)
 
 
-def of_comparison(found: printed.Compared, origin: str) -> Content:
+def of_comparison(found: Comparison, origin: str) -> Content:
     """Where two plans differ, and what the second gains."""
     more = "more" if found.tokens >= 1 else "fewer"
     gain = [f"{format_percent(abs(found.tokens - 1.0))} {more} tokens per second, {found.days:+,.1f} days"]
@@ -72,7 +74,7 @@ def of_comparison(found: printed.Compared, origin: str) -> Content:
     return Content("Two plans compared", origin, [top])
 
 
-def of_communication(found: printed.Collectives, origin: str) -> Content:
+def of_communication(found: Communication, origin: str) -> Content:
     """Every kind of call of a step, and what of it shows."""
     name = [f"{c.op} ({c.group}, {c.ranks:,} ranks)" for c in found.calls]
     values = [
@@ -98,7 +100,7 @@ def of_communication(found: printed.Collectives, origin: str) -> Content:
     return Content("Communication of a step", origin, [Section("Collectives", (chart, table))])
 
 
-def of_validation(found: printed.Validation, origin: str) -> Content:
+def of_validation(found: Validation, origin: str) -> Content:
     """Errors by group; :func:`of_runs` shows every run."""
     known = [group for group in found.groups if group.covered and group.mape is not None]
     ranked = sorted(known, key=lambda group: -group.covered)
@@ -112,12 +114,12 @@ def of_validation(found: printed.Validation, origin: str) -> Content:
         for g in ranked
     ]
     rows = [
-        (g.name, f"{g.n:,}", f"{g.covered:,}", _share(g.mape), _share(g.median_ape), _share(g.bias),
+        (g.name or "all", f"{g.n:,}", f"{g.covered:,}", _share(g.mape), _share(g.median_ape), _share(g.bias),
          _share(g.interval80_coverage))
         for g in (found.overall, *ranked)
     ]  # fmt: skip
     headers = (found.by, "runs", "covered", "mean error", "median", "bias", "in 80 % interval")
-    table = TextTable("Errors", headers, [("all", *rows[0][1:]), *rows[1:]])
+    table = TextTable("Errors", headers, rows)
     o = found.overall
     lines = Lines([
         ("Error", [f"{_share(o.mape)} on average, {_share(o.median_ape)} median, over {o.covered:,} of {o.n:,} runs"]),

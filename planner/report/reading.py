@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from planner import document
 from planner.base.errors import WrongQuestion
 from planner.document.files import LARGEST_STUDY, json_file
-from planner.report import offers, others, plans, printed, studies
+from planner.report import offers, others, plans, studies
 from planner.report.blocks import Content
+from planner.schema.comparison import Comparison
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
+from planner.schema.reports import Communication, Validation
 from planner.schema.study import StudyResult
 
 Kept = PlanSet | Plan | Procurement | StudyResult | ImagePlan
 """What ``-o FILE`` writes."""
+PRINTED = {"comparison": Comparison, "validation": Validation, "communication": Communication}
+"""Kind of document that ``--json`` prints -> its record."""
 
 
 def file(path: Path) -> Kept | Content:
@@ -32,26 +35,12 @@ def file(path: Path) -> Kept | Content:
 
 def parsed(data: object, origin: str) -> Kept | Content:
     """The same of JSON types."""
-    kind = data.get("kind") if isinstance(data, Mapping) else None
-    if isinstance(kind, str) and kind in printed.KINDS:
-        return _printed(data, kind, origin)
-    return document.parse_document(data, origin)
-
-
-def _printed(data: object, kind: str, origin: str) -> Content:
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        found = TypeAdapter(printed.KINDS[kind]).validate_python(data)
-    except ValidationError as error:
-        where = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3])
-        raise WrongQuestion(f"{origin}: {where}") from None
-    if isinstance(found, printed.Compared):
+    found = document.parse_answer(data, origin, PRINTED)
+    if isinstance(found, Comparison):
         return others.of_comparison(found, origin)
-    if isinstance(found, printed.Validation):
+    if isinstance(found, Validation):
         return others.of_validation(found, origin)
-    assert isinstance(found, printed.Collectives)
-    return others.of_communication(found, origin)
+    return others.of_communication(found, origin) if isinstance(found, Communication) else found
 
 
 def shown(found: Kept, origin: str) -> Content:
