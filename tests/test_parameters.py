@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from planner.models import blocks
 from planner.models.parameters import lora_parameters, moe_layers, parameters, training_flops_per_token
 from planner.models.workload import library, model
 from planner.schema.workload import LatentAttention, Method, MixtureOfExperts, Model
@@ -173,7 +174,8 @@ def test_parts_sum_to_the_total_everywhere() -> None:
     for entry, known in library().items():
         counted = parameters(known)
         assert counted.active <= counted.total, entry
-        assert counted.layers == counted.moe_layers + counted.dense_layers, entry
+        fed = counted.moe_layers + counted.dense_layers + blocks.feeding(known, "none")
+        assert counted.layers == fed, entry
 
 
 # ---- adapters --------------------------------------------------------------------------------------------------------

@@ -210,7 +210,7 @@ def _recurrence(grid: Grid, count: float, region: Collective | None) -> list[Ope
     kernel, tp = recurrent.kernel(grid), float(grid.layout.tp)
     flops, moved = 2.0 * t * float(s.recurrent_chunked) / tp, float(recurrent.kept_bytes(grid))
     forward = Pass(flops, moved, float(kernel.forward))
-    both = float(s.attention_share + s.recurrent_share) > float(s.mixing_share)
+    both = round(float(s.layers * (s.attention_share + s.recurrent_share - s.mixing_share))) > 0
     around = recurrent.vector_bytes(grid)
     around = around - transformer.norm_bytes(grid) if both else around
     return [
