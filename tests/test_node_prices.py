@@ -52,6 +52,8 @@ def test_the_median_of_the_cheapest_current_offer_of_each_provider() -> None:
     assert (price.offers.low_usd, price.offers.high_usd) == (pytest.approx(2.95), pytest.approx(6.88))
     assert price.usd_per_hour == pytest.approx(8 * price.offers.median_usd, abs=0.01)
     assert price.node == "dgx-h100" and price.source.startswith("median of current offers")
+    # Of Lambda's 2026-08 and CoreWeave's 2026; that AWS's is of 2025-11 makes this price no older.
+    assert price.date == "2026" and price.offers.oldest == "2025-11"
 
 
 def test_a_vendor_besides_a_price_is_refused() -> None:

@@ -20,11 +20,11 @@ from planner.schema.plan import Plan
 PLANS = Path(__file__).parent / "golden" / "plans" / "1"
 OLD, LISTED = "2025-11, over 365 days old", "skypilot-org/skypilot-catalog v8/aws/vms.csv @00148f2"
 SCREENS = (
-    ("compare {plans}/dense.json {plans}/mixture.json", LISTED),
-    ("explain {plans}/dense.json", LISTED),
-    ("explain -v {plans}/dense.json", LISTED),
-    ("estimate llama3-8b --cluster dgx-h100:2 tp=2 dp=8", "median of current offers: AWS, CoreWeave"),
-    ("fit llama3-8b --on H100-SXM5-80GB:8 --seq 2k", f"{LISTED} (2025-11 or later); $2.95 to $6.88"),
+    ("compare {plans}/dense.json {plans}/mixture.json", "2025-11", LISTED),
+    ("explain {plans}/dense.json", "2025-11", LISTED),
+    ("explain -v {plans}/dense.json", "2025-11", LISTED),
+    ("estimate llama3-8b --cluster dgx-h100:2 tp=2 dp=8", "2026", "median of current offers: AWS, CoreWeave"),
+    ("fit llama3-8b --on H100-SXM5-80GB:8 --seq 2k", "2025-11", f"{LISTED} (2025-11 or later); $2.95 to $6.88"),
 )
 
 
@@ -38,18 +38,18 @@ def first(name: str) -> Plan:
     return plan if isinstance(plan, Plan) else plan.plans[0]
 
 
-@pytest.mark.parametrize(("screen", "source"), SCREENS)
+@pytest.mark.parametrize(("screen", "dated", "source"), SCREENS)
 def test_a_screen_states_source_and_date_and_when_the_price_is_old(
-    screen: str, source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    screen: str, dated: str, source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     said = {}
-    for day in ("2026-10-20", "2026-11-20"):
+    for day in ("2026-10-20", "2027-01-20"):
         on(monkeypatch, day)
         assert main(screen.format(plans=PLANS).split()) in (0, 1)
         said[day] = capsys.readouterr().out
-    assert OLD in said["2026-11-20"] and all(source in out for out in said.values())
-    assert "2025-11" in said["2026-10-20"] and "days old" not in said["2026-10-20"]
+    assert f"{dated}, over 365 days old" in said["2027-01-20"] and all(source in out for out in said.values())
+    assert dated in said["2026-10-20"] and "days old" not in said["2026-10-20"]
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -105,6 +105,16 @@ def test_a_price_is_old_after_a_year(dated: str, told: str) -> None:
 
 def test_what_is_no_date_is_stale_and_ends_nothing() -> None:
     assert ages.is_stale("2025-99", "2026-11-20") and ages.with_age("2025-99", "2026-11-20") == "2025-99"
+
+
+@pytest.mark.parametrize("stated", ["yesterday", "1e9", "9" * 30])
+def test_a_day_that_is_none_is_refused_before_anything_is_asked(
+    stated: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(ages.DAY, stated)
+    assert main(["plan", "llama3-8b", "--cluster", "no-such-node:2"]) == 2
+    out, err = capsys.readouterr()
+    assert f"SOURCE_DATE_EPOCH={stated}: no day; unset it" in err and "no-such-node" not in err and not out
 
 
 @pytest.mark.parametrize("stated", ["yesterday", "1e9", "9" * 30])

@@ -86,6 +86,10 @@ def cli(ctx: click.Context) -> None:
     """Run a subcommand; without one, print the help."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+    elif os.environ.get("SOURCE_DATE_EPOCH"):
+        from planner.catalog.ages import today
+
+        today()  # refused before a long search, not after it
 
 
 def main(argv: Sequence[str] | None = None) -> int:

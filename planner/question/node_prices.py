@@ -102,12 +102,15 @@ def compared(price: Price, offers: dict[str, HourlyOffer]) -> Price:
 
 
 def median_price(node: Node, basis: str, offers: dict[str, HourlyOffer]) -> Price:
-    """Of a node-hour, at the median of the offers of its accelerator."""
-    usd = round(median(offer.usd for offer in offers.values()) * node.accelerators, 2)
+    """Of a node-hour, at the median of the offers of its accelerator; as old as the offer in the middle, or the older
+    of those two.
+    """
+    ranked = sorted(offers.values(), key=lambda offer: offer.usd)
+    middle = ranked[(len(ranked) - 1) // 2 : len(ranked) // 2 + 1]
     return Price(
         basis=basis,  # type: ignore[arg-type]
-        usd=usd,
-        date=min(offer.price.date for offer in offers.values()),
+        usd=round(median(offer.usd for offer in middle) * node.accelerators, 2),
+        date=min(offer.price.date for offer in middle),
         source=f"median of current offers: {', '.join(sorted(offers))}",
     )
 
