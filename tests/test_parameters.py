@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from planner.cost.flops import training_flops
 from planner.models import blocks
-from planner.models.parameters import lora_parameters, moe_layers, parameters, training_flops_per_token
-from planner.models.workload import library, model
+from planner.models.parameters import lora_parameters, moe_layers, parameters
+from planner.models.workload import library, model, workload
+from planner.performance.binding import shape
 from planner.schema.workload import LatentAttention, Method, MixtureOfExperts, Model
 
 COUNTED = {
@@ -221,19 +223,24 @@ def test_a_two_matrix_mlp_has_no_gate_to_adapt() -> None:
 # ---- work ------------------------------------------------------------------------------------------------------------
 
 
+def trained(of: Model, attended: float) -> float:
+    """FLOPs of one token that attends to so many positions."""
+    return float(training_flops(replace(shape(workload(of), None), attended=attended), parameters(of).active))
+
+
 def test_flops_per_token_are_the_megatron_formula() -> None:
     """72 L h^2 (1 + s/(6 h) + V/(12 L h)) with full attention; biases and norms are the rest."""
     gpt3 = model("gpt3-175b")
     n, h, s, v = gpt3.layers, gpt3.hidden, 2048, gpt3.vocab
     formula = 72 * n * h * h * (1 + s / (6 * h) + v / (12 * n * h))
-    assert training_flops_per_token(gpt3, s) == pytest.approx(formula, rel=2e-4)
+    assert trained(gpt3, s) == pytest.approx(formula, rel=2e-4)
 
 
 def test_attention_work_counts_every_attention() -> None:
     both = replace(PLAIN, family="encoder-decoder", encoder_layers=6)
-    one = training_flops_per_token(PLAIN, 100) - training_flops_per_token(PLAIN, 0)
+    one = trained(PLAIN, 100) - trained(PLAIN, 0)
     assert one == 6 * 6 * 8 * 128 * 100
-    assert training_flops_per_token(both, 100) - training_flops_per_token(both, 0) == 3 * one
+    assert trained(both, 100) - trained(both, 0) == 3 * one
     deepseek = model("deepseek-v3")
-    work = training_flops_per_token(deepseek, 10) - training_flops_per_token(deepseek, 0)
+    work = trained(deepseek, 10) - trained(deepseek, 0)
     assert work == pytest.approx(6 * 61 * 128 * (192 + 128) * 10)

@@ -1,38 +1,70 @@
-"""Attention of one layer: projections, kernel, element-wise traffic, and what context parallelism adds."""
+"""Attention of one layer: projections, kernel, element-wise traffic, and what context parallelism adds.
+
+Attention's FLOPs are counted here alone: :func:`projections` and :func:`scores` for one token, :func:`kernel_flops`
+for a micro-batch. A step's time, MFU and the list of operators all read these.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from planner.cost import collectives, elements, overlap, products
-from planner.cost.figures import Figure, Grid
+from planner.cost.figures import Figure, Grid, Shape
 from planner.cost.micro_batch import activation_bytes, cast_bytes, input_cast_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
 
 
 def kv_width(grid: Grid) -> Figure:
-    """Width of keys and values on one rank: heads are replicated once tp exceeds them."""
-    return np.maximum(grid.shape.kv_heads / grid.layout.tp, 1.0) * (grid.shape.qk_dim + grid.shape.v_dim)
+    """Width of keys and values on one rank."""
+    return _kv_width(grid.shape, grid.layout.tp)
 
 
-def shapes(grid: Grid) -> tuple[Product, ...]:
+def _kv_width(s: Shape, tp: Figure) -> Figure:
+    """Heads are replicated once tp exceeds them."""
+    return np.maximum(s.kv_heads / tp, 1.0) * (s.qk_dim + s.v_dim)
+
+
+def projections(s: Shape, tokens: Figure = 1.0, tp: Figure = 1.0) -> tuple[Product, ...]:
     """Products around attention: query/key/value in one (with a gate), or through latents, and the output projection.
 
     Every tensor-parallel rank makes all of a sparse one's index (Megatron-LM, core/transformer/
     experimental_attention_variant/dsa.py).
     """
-    s, tp, t = grid.shape, grid.layout.tp, tokens(grid)
     queries = s.heads * s.qk_dim / tp
     latent = s.kv_rank > 0
-    first = np.where(latent, s.query_rank + s.kv_rank, queries * (1.0 + s.attention_gate) + kv_width(grid))
-    index = (Product("index", t, s.index_products / s.hidden, s.hidden),) if np.any(s.index_products) else ()
+    first = np.where(latent, s.query_rank + s.kv_rank, queries * (1.0 + s.attention_gate) + _kv_width(s, tp))
+    index = (Product("index", tokens, s.index_products / s.hidden, s.hidden),) if np.any(s.index_products) else ()
     return (
-        Product("qkv", t, first, s.hidden),
+        Product("qkv", tokens, first, s.hidden),
         *index,
-        Product("queries up", t, queries * latent, np.where(s.query_rank > 0, s.query_rank, s.hidden)),
-        Product("keys, values up", t, s.kv_up / tp, s.kv_latent),
-        Product("output", t, s.hidden, s.heads * s.v_dim / tp),
+        Product("queries up", tokens, queries * latent, np.where(s.query_rank > 0, s.query_rank, s.hidden)),
+        Product("keys, values up", tokens, s.kv_up / tp, s.kv_latent),
+        Product("output", tokens, s.hidden, s.heads * s.v_dim / tp),
     )
+
+
+def scores(s: Shape) -> Figure:
+    """Multiply-adds of a token with one position that it attends to: ``heads (qk + v)``, again where it crosses."""
+    return s.heads * (s.qk_dim + s.v_dim) * (1.0 + s.cross_share)
+
+
+def indexed(s: Shape) -> Figure:
+    """Multiply-adds of a token with all positions in a sparse one's index, hidden ones too: ``s width``."""
+    return s.sequence * s.index_width
+
+
+def kernel_flops(grid: Grid) -> Figure:
+    """FLOPs of a micro-batch with one position for each of its tokens, forward: ``2 tokens scores / tp``."""
+    return 2.0 * tokens(grid) * scores(grid.shape) / grid.layout.tp
+
+
+BACKWARD = 2.5
+"""FLOPs of a kernel's backward pass over those of its forward pass: five products for two (arXiv 2307.08691)."""
+
+
+def shapes(grid: Grid) -> tuple[Product, ...]:
+    """Those of one rank's micro-batch, see :func:`projections`."""
+    return projections(grid.shape, tokens(grid), grid.layout.tp)
 
 
 def expanding(grid: Grid) -> Figure:
@@ -47,7 +79,7 @@ def matrix(grid: Grid) -> LayerPart:
     return products.trained(grid, shapes(grid)).scaled(1.0 + grid.shape.cross_share)
 
 
-PRODUCTS = LayerPart(2.0, 5.0)
+PRODUCTS = LayerPart(2.0, 2.0 * BACKWARD)
 """Products with every score forward and backward; each pass takes its exponential once (arXiv 2307.08691)."""
 WIDTH = 256.0
 """Widths of a head's query and value together that attention's rates are for. Wider heads gain nothing more."""
@@ -80,19 +112,19 @@ def kernel(grid: Grid) -> LayerPart:
     A sparse one's index scores all positions: ``2 tokens s / 2 width`` FLOPs as a product, twice as many backward.
     """
     s, d, layout, stack = grid.shape, grid.device, grid.layout, grid.stack
-    work = 2.0 * tokens(grid) * s.heads * (s.qk_dim + s.v_dim) / layout.tp * (1.0 + s.cross_share)
+    work = kernel_flops(grid)
     blocks = np.where(s.context_exchanged > 0, 1.0, layout.cp)
     rate = d.attention_rate * stack.attention / (1.0 + d.attention_half * blocks / s.sequence)
     fused, slower = work * s.attended / rate, narrow_heads(grid)
-    scores = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
+    written = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
     whole = work * s.attended_full / d.matrix_rate_16
-    index = tokens(grid) * s.sequence * s.index_width / d.matrix_rate_16
+    index = tokens(grid) * indexed(s) / d.matrix_rate_16
     found = LayerPart(
-        np.where(stack.fused_attention > 0, fused * slower.forward, whole + 6.5 * scores / d.memory_rate),
+        np.where(stack.fused_attention > 0, fused * slower.forward, whole + 6.5 * written / d.memory_rate),
         np.where(
             stack.fused_attention > 0,
-            fused * slower.backward * 2.5 * d.attention_backward,
-            2.0 * whole + 11.0 * scores / d.memory_rate,
+            fused * slower.backward * BACKWARD * d.attention_backward,
+            2.0 * whole + 11.0 * written / d.memory_rate,
         ),
     )
     return found + LayerPart(index, 2.0 * index) if np.any(s.index_width) else found

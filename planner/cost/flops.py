@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.cost import attention
 from planner.cost.figures import Figure, Grid, Shape
 
 
@@ -25,24 +26,29 @@ class TokenWork:
 
 def token_work(s: Shape) -> TokenWork:
     """Of a token of one sequence, causal masks deducted; mixtures count the experts that a token visits."""
-    latent = s.kv_rank > 0
-    queries, values = s.heads * s.qk_dim, s.heads * s.v_dim
-    direct = s.hidden * (queries + s.kv_heads * (s.qk_dim + s.v_dim))
-    inner = np.where(s.query_rank > 0, s.query_rank, s.hidden)
-    low = s.hidden * (s.query_rank + s.kv_rank) + inner * queries + s.kv_latent * s.kv_up
-    attention = np.where(latent, low, direct + s.attention_gate * s.hidden * queries) + values * s.hidden
-    attention = s.attention_share * (attention + s.index_products)
+    around = s.attention_share * sum(p.n * p.k for p in attention.projections(s))
     recurrence = s.recurrent_share * (s.hidden * (s.recurrent_first + s.recurrent_inner) + s.recurrent_between)
     own = np.where(s.expert_hidden > 0, s.expert_hidden, s.hidden)
     moe = (2.0 + s.gated) * (s.experts_per_token * s.expert_ffn * own + s.shared_ffn * s.hidden)
     moe = moe + (s.experts + 2.0 * s.expert_hidden) * s.hidden
     body = s.layers - s.leading_dense
     mixed = body * s.moe_share
-    products = s.layers * (attention * (1.0 + s.cross_share) + recurrence) + mixed * moe
+    products = s.layers * (around * (1.0 + s.cross_share) + recurrence) + mixed * moe
     products = products + (2.0 + s.gated) * s.hidden * (s.layers - mixed - body * s.idle_share) * s.ffn
-    scores = s.layers * s.attention_share * s.attended * s.heads * (s.qk_dim + s.v_dim) * (1.0 + s.cross_share)
-    states = s.layers * (s.recurrent_share * s.recurrent_work + s.attention_share * s.sequence * s.index_width)
+    scores = s.layers * s.attention_share * s.attended * attention.scores(s)
+    states = s.layers * (s.recurrent_share * s.recurrent_work + s.attention_share * attention.indexed(s))
     return TokenWork(products, scores, states, s.hidden * s.vocab * s.losses)
+
+
+def training_flops(s: Shape, active: Figure) -> Figure:
+    """FLOPs of forward and backward for one token, nothing recomputed: ``6 (active + scores + states)``, two for each
+    multiply-add, and twice the forward for the backward pass. Vectors stand among the `active` parameters as products.
+
+    For GPT with full attention this is 72 L h^2 (1 + s/(6h) + V/(12 L h)) of Narayanan et al. 2021 plus biases and
+    norms. In an encoder-decoder a token stands for one of each side.
+    """
+    work = token_work(s)
+    return 6.0 * active + 6.0 * work.scores + 6.0 * work.states
 
 
 def head_share(s: Shape) -> Figure:

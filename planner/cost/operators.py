@@ -23,8 +23,8 @@ from planner.cost import (
     transformer,
 )
 from planner.cost.figures import Device, Figure, Grid, Layout, Network
-from planner.cost.micro_batch import region_bytes, tokens
-from planner.cost.products import Product
+from planner.cost.micro_batch import activation_bytes, region_bytes, tokens
+from planner.cost.products import LayerPart, Product
 from planner.cost.recommender import Sharding
 from planner.cost.software import Software
 from planner.schema.families import ConvolutionNetwork, Recommender
@@ -205,11 +205,8 @@ def _attention(grid: Grid, count: float, region: Collective | None) -> list[Oper
 
 def _recurrence(grid: Grid, count: float, region: Collective | None) -> list[Operator]:
     """A recurrence: products before, between and behind it, and its kernel."""
-    s, t = grid.shape, float(tokens(grid))
+    s = grid.shape
     first, between, last = recurrent.shapes(grid)
-    kernel, tp = recurrent.kernel(grid), float(grid.layout.tp)
-    flops, moved = 2.0 * t * float(s.recurrent_chunked) / tp, float(recurrent.kept_bytes(grid))
-    forward = Pass(flops, moved, float(kernel.forward))
     both = round(float(s.layers * (s.attention_share + s.recurrent_share - s.mixing_share))) > 0
     around = recurrent.vector_bytes(grid)
     around = around - transformer.norm_bytes(grid) if both else around
@@ -217,7 +214,7 @@ def _recurrence(grid: Grid, count: float, region: Collective | None) -> list[Ope
         _bound_by_memory(grid, "norm, convolution, gate", count, around),
         _with(_product(grid, first, count), first.name, inward=region),
         *([_product(grid, between, count)] if float(between.n) else []),
-        Operator("recurrence", count, forward, Pass(2.5 * flops, 2.0 * moved, float(kernel.backward)), NOTHING),
+        _kernel("recurrence", count, recurrent.kernel_flops(grid), recurrent.kept_bytes(grid), recurrent.kernel(grid)),
         _with(_product(grid, last, count), last.name, forward=region),
     ]
 
@@ -226,16 +223,19 @@ def _scores(grid: Grid, count: float) -> Operator:
     """Attention's scores and their product with the values: queries, keys, values read, outputs written; what a ring's
     steps found is joined.
     """
-    s, t = grid.shape, float(tokens(grid))
-    kernel = attention.kernel(grid) + attention.joining(grid)
-    flops = 2.0 * t * float(s.heads * (s.qk_dim + s.v_dim) / grid.layout.tp * (1.0 + s.cross_share) * s.attended)
-    moved = (
-        float(grid.device.element)
-        * t
-        * float(s.heads * (s.qk_dim + s.v_dim) / grid.layout.tp + attention.kv_width(grid))
+    s = grid.shape
+    width = s.heads * (s.qk_dim + s.v_dim) / grid.layout.tp + attention.kv_width(grid)
+    seconds = attention.kernel(grid) + attention.joining(grid)
+    return _kernel(
+        "attention", count, attention.kernel_flops(grid) * s.attended, activation_bytes(grid, width), seconds
     )
-    forward = Pass(flops, moved, float(kernel.forward))
-    return Operator("attention", count, forward, Pass(2.5 * flops, 2.0 * moved, float(kernel.backward)), NOTHING)
+
+
+def _kernel(name: str, count: float, flops: Figure, moved: Figure, seconds: LayerPart) -> Operator:
+    """A fused kernel: FLOPs and bytes forward, twice the bytes backward."""
+    forward = Pass(float(flops), float(moved), float(seconds.forward))
+    inward = Pass(attention.BACKWARD * float(flops), 2.0 * float(moved), float(seconds.backward))
+    return Operator(name, count, forward, inward, NOTHING)
 
 
 def _mlp(

@@ -6,7 +6,7 @@ the data: kernels in chunks are taken to reach attention's rate.
 
 from __future__ import annotations
 
-from planner.cost import elements, products
+from planner.cost import attention, elements, products
 from planner.cost.figures import Figure, Grid
 from planner.cost.micro_batch import input_cast_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
@@ -28,11 +28,16 @@ def matrix(grid: Grid) -> LayerPart:
     return products.trained(grid, shapes(grid))
 
 
+def kernel_flops(grid: Grid) -> Figure:
+    """FLOPs of a micro-batch in chunks, forward: ``2 tokens chunked / tp``."""
+    return 2.0 * tokens(grid) * grid.shape.recurrent_chunked / grid.layout.tp
+
+
 def kernel(grid: Grid) -> LayerPart:
-    """The recurrence in chunks: ``2 tokens chunked / tp`` FLOPs, 2.5 times as many backward, at attention's rates."""
-    d, work = grid.device, 2.0 * tokens(grid) * grid.shape.recurrent_chunked / grid.layout.tp
-    forward = work / (d.attention_rate * grid.stack.attention)
-    return LayerPart(forward, forward * 2.5 * d.attention_backward)
+    """The recurrence in chunks, at attention's rates, 2.5 times as many FLOPs backward."""
+    d = grid.device
+    forward = kernel_flops(grid) / (d.attention_rate * grid.stack.attention)
+    return LayerPart(forward, forward * attention.BACKWARD * d.attention_backward)
 
 
 def vector_bytes(grid: Grid) -> Figure:

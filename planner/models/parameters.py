@@ -258,24 +258,3 @@ def _attention_matrices(model: Model) -> list[tuple[str, int, int]]:
         ("v", c, model.heads * (latent.nope_dim + latent.value_dim)),
         ("o", model.heads * latent.value_dim, h),
     ]
-
-
-# ---- arithmetic ------------------------------------------------------------------------------------------------------
-
-
-def training_flops_per_token(model: Model, attended: float, scored: float = 0.0) -> float:
-    """FLOPs of forward and backward for one token that attends to `attended` positions on average, nothing recomputed.
-
-    6 active + 6 attention layers a (d_qk + d_v) attended + 6 recurrent layers recurrence + 6 attention layers n d
-    `scored` (a sparse attention's index of n heads of width d over so many positions): two FLOPs a multiply-add, and
-    twice the forward for the backward pass. For GPT with full attention (attended = s) this is 72 L h^2 (1 + s/(6h) +
-    V/(12 L h)) of Narayanan et al. 2021 plus biases and norms. In an encoder-decoder a token stands for one of each
-    side.
-    """
-    latent = model.latent
-    widths = latent.nope_dim + latent.rope_dim + latent.value_dim if latent else 2 * model.head_dim
-    counted, recurrence = parameters(model), recurrent.block(model)
-    scores = (counted.attention_layers + counted.cross_layers) * model.heads * widths * attended
-    states = counted.recurrent_layers * recurrence.recurrence if recurrence else 0.0
-    states += counted.attention_layers * scored * (model.indexer.heads * model.indexer.head_dim if model.indexer else 0)
-    return 6.0 * counted.active + 6.0 * scores + 6.0 * states

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion, nearest
+from planner.cost import attention
 
 MATRIX, FORWARD, BACKWARD, MEMORY, LAUNCH = "matrix", "attention-forward", "attention-backward", "memory", "launch"
 GATHER, SCATTER, REDUCE, EXCHANGE = "all-gather", "reduce-scatter", "all-reduce", "all-to-all"
@@ -49,11 +50,11 @@ class Kernel:
 
     @property
     def flops(self) -> float:
-        """``2 m n k``; causal attention ``2 B s^2 H d`` forward, 2.5 times as many backward (flash attention)."""
+        """``2 m n k``; causal attention ``2 B s^2 H d`` forward, more backward (`planner.cost.attention`)."""
         if self.kind == MATRIX:
             return 2.0 * self.m * self.n * self.k
         forward = 2.0 * self.batch * self.sequence**2 * self.heads * self.head_dim
-        return forward * {FORWARD: 1.0, BACKWARD: 2.5}.get(self.kind, 0.0)
+        return forward * {FORWARD: 1.0, BACKWARD: attention.BACKWARD}.get(self.kind, 0.0)
 
     @property
     def bytes(self) -> float:

@@ -8,8 +8,10 @@ from dataclasses import replace
 
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import Unpredictable, number, required, whole
+from planner.cost.flops import training_flops
 from planner.models.parameters import parameters
 from planner.models.workload import library
+from planner.performance import binding
 from planner.schema.workload import MixtureOfExperts, Model, Workload
 
 
@@ -94,7 +96,6 @@ def _halved(convention: str) -> bool:
 
 
 def _step_flops(work: Workload, halved: bool) -> float:
-    """``6 B s (N + L s a d)``: model FLOPs of a step, attention in full, or halved for causality."""
-    model = work.model
-    attention = model.layers * work.sequence * model.heads * model.head_dim * 2
-    return 6.0 * work.batch * work.sequence * (parameters(model).active + attention * (0.5 if halved else 1.0))
+    """Model FLOPs of a step, attention in full, or halved for causality."""
+    figures = replace(binding.shape(work, None), attended=work.sequence * (0.5 if halved else 1.0), index_width=0.0)
+    return work.batch * work.sequence * float(training_flops(figures, parameters(work.model).active))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from itertools import groupby
 from typing import Any
 
 from planner.base import units
-from planner.models.parameters import Parameters, lora_parameters, parameters, training_flops_per_token
+from planner.cost.flops import training_flops
+from planner.models.parameters import Parameters, lora_parameters, parameters
 from planner.models.workload import workload
-from planner.performance.binding import attended
+from planner.performance.binding import shape
 from planner.schema.workload import (
     Indexer,
     LatentAttention,
@@ -83,7 +84,7 @@ def document(model: Model) -> dict[str, Any]:
         "schema_version": 1,
         **asdict(model),
         "parameters": {"total": counted.total, "active": counted.active, **asdict(counted)},
-        "training_flops_per_token": training_flops_per_token(model, attended(model, model.sequence), model.sequence),
+        "training_flops_per_token": float(training_flops(shape(workload(model), None), counted.active)),
         "state_bytes": {name: _state_bytes(built) for name, built in _methods(model)},
     }
 
@@ -125,9 +126,9 @@ def states(model: Model) -> list[Row]:
 
 def work(model: Model) -> str:
     """FLOPs per token, and how much of them attention is."""
-    positions = attended(model, model.sequence)
-    flops = training_flops_per_token(model, positions, model.sequence)
-    without = training_flops_per_token(model, 0.0)
+    figures, active = shape(workload(model), None), parameters(model).active
+    flops = training_flops(figures, active)
+    without = training_flops(replace(figures, attended=0.0, index_width=0.0), active)
     causal = "causal, " if model.causal else ""
     return (
         f"{units.format_count(flops)}FLOP per token to train, {units.format_percent(1 - without / flops)} in attention "
