@@ -265,3 +265,13 @@ def test_shares_of_images_that_cannot_be(path: corruptions.Place, value: object,
     found = document.parse_document(table, "images.json")
     with pytest.raises(Inconsistent, match=check):
         plan_sources.consistent(found)
+
+
+def test_a_catalog_that_is_not_given_again_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, own = tmp_path / "plan.json", tmp_path / "own"
+    own.mkdir()
+    asked = f"estimate llama3-8b --cluster dgx-h100:1 --tp 8 --catalog {own}"
+    assert ask(capsys, f"{asked} -o {file}").code == 0
+    answer = ask(capsys, f"explain {file} --recheck")
+    assert (answer.code, answer.err.splitlines()[-1].endswith("--catalog DIR")) == (1, True)
+    assert ask(capsys, f"explain {file} --recheck --catalog {own}").code == 0

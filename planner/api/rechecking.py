@@ -66,9 +66,20 @@ def check(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
         more = [f"... and {len(changed) - SHOWN:,} more"] if len(changed) > SHOWN else []
         raise NoAnswer("\n".join([
             f"{where}: {len(changed):,} of {compared:,} figures are not what this catalog and program make of them",
-            *map(str, changed[:SHOWN]), *more,
+            *map(str, changed[:SHOWN]), *more, *_not_at_hand(before, catalog),
         ]))  # fmt: skip
     return compared
+
+
+GIVEN_BY = {"site": "--site DIR", "--catalog": "--catalog DIR"}
+"""How a catalog that stands over the built-in one is named; the others are of the environment."""
+
+
+def _not_at_hand(written: Mapping[str, object], catalog: Catalog) -> Iterator[str]:
+    """What to give where the document was made with a catalog that stands over today's."""
+    names = {path.rpartition(".inputs.catalog ")[2] for path, _ in leaves(written) if ".inputs.catalog " in f".{path}"}
+    for origin in sorted(names - catalog.versions().keys()):
+        yield f"it was made with your own catalog ({origin}), which is not given here: {GIVEN_BY.get(origin, origin)}"
 
 
 def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = (), tables: Sequence[str] = ()) -> Kept:
