@@ -12,6 +12,7 @@ import numpy as np
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import risk
+from planner.cost.figures import Expansion
 from planner.performance import binding, intervals, step_time_interval
 from planner.performance.efficiency import Efficiency, reached
 from planner.performance.profiles import overlay
@@ -155,9 +156,6 @@ def _figures(
 ) -> Figures:
     """What the cost functions read of a request's records."""
     part, per_node = request.cluster.accelerator, request.cluster.node.accelerators
-    second = binding.expansion(part, fitted.accelerator, per_node)
-    if second is not None:
-        second = replace(second, memory=risk.usable(second.memory, memory_half_width, request.oom_risk))
     return Figures(
         binding.shape(request.workload, request.runtime),
         {name: binding.device(part, fitted.accelerator, name, request.release) for name in precisions},
@@ -165,17 +163,30 @@ def _figures(
         binding.stack(request.runtime, fitted.runtime, request.release, part.generation),
         per_node,
         {name: found.table for name, found in measured.items()},
-        expanded=second,
+        expanded=_expanded(request, fitted, memory_half_width),
     )
+
+
+def _expanded(request: Request, fitted: Efficiency, memory_half_width: float) -> Expansion | None:
+    """The accelerator's second memory, as far as plans may fill it."""
+    second = binding.expansion(request.cluster.accelerator, fitted.accelerator, request.cluster.node.accelerators)
+    if second is None:
+        return None
+    return replace(second, memory=risk.usable(second.memory, memory_half_width, request.oom_risk))
 
 
 def moved(prepared: Prepared, cluster: Cluster) -> Prepared:
     """The same question on a cluster that differs in how fast and large it is, not in which layouts there are: the
     same nodes of as many accelerators.
     """
-    request = replace(prepared.request, cluster=cluster)
-    known = (list(prepared.figures.devices), prepared.profiles, prepared.memory_half_width)
-    figures = _figures(request, prepared.reached, *known)
+    request, before, fitted = replace(prepared.request, cluster=cluster), prepared.figures, prepared.reached
+    part = cluster.accelerator
+    figures = replace(
+        before,
+        devices={name: binding.device(part, fitted.accelerator, name, request.release) for name in before.devices},
+        network=binding.network(cluster, fitted.accelerator),
+        expanded=_expanded(request, fitted, prepared.memory_half_width),
+    )
     return replace(prepared, request=request, figures=figures, older=None, plausible=())
 
 

@@ -9,7 +9,7 @@ kept.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from planner.cost import data_parallel, memory, pipeline
 from planner.cost.evaluate import StepPasses, jitter
 from planner.cost.figures import Array, Figure, Grid
+from planner.cost.products import LayerPart
 from planner.search import archive, costing
 from planner.search.archive import Hits, Least
 from planner.search.costing import CostTable
@@ -24,6 +25,8 @@ from planner.search.problem import SearchProblem, SearchResult, answer
 
 _BATCH = 1 << 15
 """Candidates costed between two looks at the bound: small, so that few are costed in vain."""
+_ROUNDING = 1e-12
+"""Share by which sums of other terms may be rounded differently."""
 
 
 def lower_bound(grid: Grid, priced: StepPasses, fits: NDArray[np.bool_] | None = None, *, tight: bool = False) -> Array:
@@ -45,6 +48,23 @@ def lower_bound(grid: Grid, priced: StepPasses, fits: NDArray[np.bool_] | None =
     rows = len(grid.layout.tp)
     # The additions of Cost.time in their order, the exposed term at its least.
     return _least(steady, rows) + _least(exposed, rows) + _least(fixed, rows)
+
+
+def quick_bound(ready: CostTable) -> Array:
+    """The same of all rows of a table, looser, in a handful of operations a row: what a layer does is done under the
+    options that suit it best, and nothing is sent, reduced or updated.
+    """
+    grid, keys = ready.grid, int(ready.place.max(initial=0)) + 1
+    alone = replace(grid, options=replace(grid.options, ep_overlap=0.0))  # exchanges hidden in every step: no less time
+
+    def fastest(part: LayerPart | pipeline.LayerTime) -> tuple[Array, Array]:
+        return _least(part.forward, keys)[ready.place], _least(part.backward, keys)[ready.place]
+
+    leading, body = (pipeline.LayerTime(*fastest(pipeline.layer_time(alone, x)), 0.0) for x in ready.keyed.layers)
+    embedding, head = (LayerPart(*fastest(part)) for part in ready.keyed.ends)
+    s = pipeline.Stages(body, leading, embedding, head, pipeline.split(grid.shape, grid.layout), 0.0)
+    least = pipeline.flow(grid, s).time * jitter(grid) + grid.stack.step_overhead
+    return np.asarray(np.broadcast_to(least * (1.0 - _ROUNDING), ready.place.shape))
 
 
 def _any(fits: NDArray[np.bool_], shape: tuple[int, ...]) -> NDArray[np.bool_]:
@@ -96,21 +116,25 @@ def bounds(
     problem: SearchProblem, index: int, ready: CostTable, rows: NDArray[np.intp], *, tight: bool = False
 ) -> tuple[Array, NDArray[np.float64], int]:
     """Of some rows: a bound on the objective (infinite where nothing fits), the bytes of all options, how many fit."""
-    block, target = problem.blocks[index], problem.targets[index]
+    block = problem.blocks[index]
     grid, priced = ready.part(rows)
     need = memory.largest(memory.stages(grid, pipeline.split(grid.shape, grid.layout)))
     room = problem.room(index, rows)
     fits, count = costing.fitting(room, (*block.axes.shape, len(rows)), need)
     bound = lower_bound(grid, priced, fits, tight=tight)
-    out = (_least(need, len(rows)) > room) | (bound > target.limit[rows])
-    return np.where(out, np.inf, bound * target.weight[rows]), need, count
+    value = within(problem, index, rows, bound)
+    return np.where(_least(need, len(rows)) > room, np.inf, value), need, count
 
 
 def memoryless(problem: SearchProblem, index: int, ready: CostTable) -> Array:
     """The same of every row as if everything fitted: looser, and several times faster."""
-    block, target = problem.blocks[index], problem.targets[index]
-    bound = lower_bound(*ready.part(np.arange(block.height)))
-    return np.where(bound > target.limit, np.inf, bound * target.weight)
+    return within(problem, index, np.arange(len(ready.place)), quick_bound(ready))
+
+
+def within(problem: SearchProblem, index: int, rows: NDArray[np.intp], seconds: Array) -> Array:
+    """Values of the objective at some seconds a step of rows; infinite beyond what their limits allow."""
+    target = problem.targets[index]
+    return np.where(seconds > target.limit[rows], np.inf, seconds * target.weight[rows])
 
 
 class Bounded:

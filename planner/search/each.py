@@ -7,7 +7,7 @@ cluster alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -68,7 +68,7 @@ def best_of_each(
     bounds = _Bounds(bound, origins)
     # Under one network, all rows kept, the bounds' tables are those of the rows themselves.
     alone = len(wired) == 1 and all(len(rows) == block.height for rows, block in zip(kept, problem.blocks, strict=True))
-    best = searched(whole, bounds, groups, len(names), bounds.tables if alone else ())
+    best = searched(whole, bounds, groups, len(names), dict(enumerate(bounds.tables)) if alone else {})
     found = {
         name: decode(
             whole, int(best.block[i]), int(best.flat[i]), *(float(x[i]) for x in (best.value, best.time, best.memory))
@@ -196,7 +196,7 @@ def searched(
     bounds: Bounds,
     groups: Sequence[NDArray[np.intp]],
     count: int,
-    ready: Sequence[CostTable] = (),
+    ready: Mapping[int, CostTable],
 ) -> Best:
     """The best candidate of every group.
 
@@ -205,12 +205,12 @@ def searched(
         bounds: what is known of them.
         groups: each row's group, by block.
         count: groups there are.
-        ready: tables of the blocks, where they were made already.
+        ready: tables of blocks, where they were made already.
     """
     empty = np.zeros(count, dtype=np.int64)
     best = Best(np.full(count, np.inf), empty.copy(), empty.copy(), np.zeros(count), np.zeros(count))
     waiting = [np.arange(block.height) for block in problem.blocks]
-    tables = dict(enumerate(ready))
+    tables = dict(ready)
     at_once = _AT_FIRST
     while True:
         waiting = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from planner.cost import memory, pipeline
 from planner.cost.figures import Array, Device, Figure, Network
 from planner.search import bounded, costing, each
-from planner.search.costing import CostTable
 from planner.search.problem import Candidate, SearchProblem, Target, decode
 from planner.space.grid import WIRED
 
@@ -64,7 +64,7 @@ def best_on_each(
     if len({tuple(getattr(machine.network, name) for name in _SPACE) for machine in machines}) > 1:
         raise ValueError(f"machines differ in {', '.join(_SPACE)}")
     known = needs(problem) if held is None else held
-    return [best for group in _groups(problem, machines) for best in _best(problem, known, group)]
+    return [best for group in _groups(known, machines) for best in _best(problem, known, group)]
 
 
 def needs(problem: SearchProblem) -> list[Array]:
@@ -76,15 +76,24 @@ def needs(problem: SearchProblem) -> list[Array]:
     return found
 
 
-def _groups(problem: SearchProblem, machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
-    size = max(1, _ROWS // sum(block.height for block in problem.blocks))
-    for start in range(0, len(machines), size):
-        yield machines[start : start + size]
+def _groups(held: Sequence[Array], machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
+    """Machines that share arrays: of each only the rows that fit into its memory stand in them."""
+    least = np.concatenate([_least(need) for need in held])
+    ends = np.cumsum([np.count_nonzero(least <= machine.capacity) for machine in machines])
+    starts = np.flatnonzero(np.diff(ends // _ROWS, prepend=-1))
+    for start, end in pairwise((*starts.tolist(), len(machines))):
+        yield machines[start:end]
+
+
+def _least(need: Array) -> Array:
+    """Bytes of each row under the options with which it holds least."""
+    return np.asarray(need.reshape(-1, need.shape[-1]).min(axis=0))
 
 
 def _best(problem: SearchProblem, held: Sequence[Array], machines: Sequence[Machine]) -> list[Candidate | None]:
-    whole = _repeated(problem, machines)
-    known = _Known(whole, held)
+    origins = [_fitting(need, machines) for need in held]
+    whole = _repeated(problem, machines, origins)
+    known = _Known(whole, held, [rows for _, rows in origins])
     groups = [block.rows[WIRED] for block in whole.blocks]
     best = each.searched(whole, known, groups, len(machines), known.tables)
     found: list[Candidate | None] = []
@@ -93,67 +102,67 @@ def _best(problem: SearchProblem, held: Sequence[Array], machines: Sequence[Mach
             found.append(None)
             continue
         block = int(best.block[n])
-        height = problem.blocks[block].height
-        option, row = divmod(int(best.flat[n]), height * len(machines))
-        at = option * height + row % height
+        option, row = divmod(int(best.flat[n]), whole.blocks[block].height)
+        at = option * problem.blocks[block].height + int(origins[block][1][row])
         found.append(decode(problem, block, at, value, float(best.time[n]), float(best.memory[n])))
     return found
 
 
-class _Known:
-    """Bounds of all rows, as what they hold is known beforehand: see :class:`planner.search.each.Bounds`."""
+def _fitting(need: Array, machines: Sequence[Machine]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Machine and row of everything that fits under some options, machine by machine."""
+    capacity = np.array([machine.capacity for machine in machines])
+    machine, row = np.nonzero(_least(need) <= capacity[:, None])
+    return machine, row
 
-    def __init__(self, whole: SearchProblem, held: Sequence[Array]) -> None:
-        self._needs = held
-        self.tables = [costing.table(whole, index) for index in range(len(held))]
+
+class _Known:
+    """Bounds of rows, as what they hold is known beforehand: see :class:`planner.search.each.Bounds`."""
+
+    def __init__(self, whole: SearchProblem, held: Sequence[Array], origins: Sequence[NDArray[np.intp]]) -> None:
+        self._whole, self._held, self._origins = whole, held, origins
+        self.tables = {n: costing.table(whole, n) for n, block in enumerate(whole.blocks) if block.height}
         self._values = [
-            _bounds(whole, n, need, ready) for n, (need, ready) in enumerate(zip(held, self.tables, strict=True))
+            bounded.memoryless(whole, n, self.tables[n]) if n in self.tables else np.empty(0) for n in range(len(held))
         ]
+        self._looked = [np.zeros(block.height, dtype=bool) for block in whole.blocks]
 
     def of_group(self, index: int, rows: NDArray[np.intp]) -> Array:
         return self._values[index][rows]
 
     def looked(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-        return np.ones(len(rows), dtype=bool)
+        return self._looked[index][rows]
 
     def look(self, index: int, rows: NDArray[np.intp]) -> None:
-        """Nothing is left to find out."""
+        """Finds out what fits, and bounds that."""
+        fresh = rows[~self._looked[index][rows]]
+        step = costing.rows_per_chunk(self._whole.blocks[index])
+        for start in range(0, len(fresh), step):
+            part = fresh[start : start + step]
+            fits = self.held(index, part) <= self._whole.room(index, part)
+            bound = bounded.lower_bound(*self.tables[index].part(part), fits)
+            self._values[index][part] = bounded.within(self._whole, index, part, bound)
+        self._looked[index][fresh] = True
 
     def held(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        need = self._needs[index]
-        return np.asarray(need[..., rows % need.shape[-1]])
+        return np.asarray(self._held[index][..., self._origins[index][rows]])
 
 
-def _bounds(whole: SearchProblem, index: int, need: Array, ready: CostTable) -> Array:
-    """Of every row, a value that no candidate of it undercuts; infinite where none fits or keeps the limits."""
-    block, target = whole.blocks[index], whole.targets[index]
-    values, step = np.empty(block.height), costing.rows_per_chunk(block)
-    for start in range(0, block.height, step):
-        rows = np.arange(start, min(start + step, block.height))
-        fits = need[..., rows % need.shape[-1]] <= whole.room(index, rows)
-        bound = bounded.lower_bound(*ready.part(rows), fits)
-        values[rows] = np.where(bound > target.limit[rows], np.inf, bound * target.weight[rows])
-    return values
-
-
-def _repeated(problem: SearchProblem, machines: Sequence[Machine]) -> SearchProblem:
-    """The problem with every row once for each machine."""
-    n = len(machines)
+def _repeated(
+    problem: SearchProblem, machines: Sequence[Machine], origins: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]
+) -> SearchProblem:
+    """The problem with every row once for each machine that it fits on, given as machine and row."""
     blocks = tuple(
         replace(
             block,
-            rows={
-                **{axis: np.tile(column, n) for axis, column in block.rows.items()},
-                WIRED: np.repeat(np.arange(n), block.height),
-            },
-            family=np.tile(block.family, n),
+            rows={**{axis: column[row] for axis, column in block.rows.items()}, WIRED: machine},
+            family=block.family[row],
         )
-        for block in problem.blocks
+        for block, (machine, row) in zip(problem.blocks, origins, strict=True)
     )
     capacity = np.array([machine.capacity for machine in machines])
     targets = tuple(
-        Target(np.tile(target.weight, n), np.tile(target.limit, n), np.repeat(capacity, block.height))
-        for target, block in zip(problem.targets, problem.blocks, strict=True)
+        Target(target.weight[row], target.limit[row], capacity[machine])
+        for target, (machine, row) in zip(problem.targets, origins, strict=True)
     )
     devices = {name: _stacked([machine.devices[name] for machine in machines]) for name in machines[0].devices}
     figures = replace(problem.figures, devices=devices, network=_stacked([machine.network for machine in machines]))

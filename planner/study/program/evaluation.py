@@ -32,9 +32,9 @@ _HELD = 1 << 26
 """Most bytes that are kept of what the candidates of one space hold."""
 SAMPLED = 16
 """Points, spread over all, whose numbers of layouts say what a search takes."""
-POINT_S, ROW_S = 1e-3, 6e-6
-"""CPU seconds of a point, and of each of its layouts: 0.9 ms at 36 layouts, 25 at 4,600, 150 at 26,000 (2 cores at
-2.5 GHz, searched side by side; benchmarks/design_search.py)."""
+POINT_S, ROW_S = 1e-3, 1.5e-6
+"""CPU seconds of a point, and of each of its layouts: 0.5 to 2 ms below 100 layouts, 5 to 9 at 3,600, 21 at 24,000,
+47 at 33,000 (2 cores at 2.5 GHz, searched side by side; benchmarks/design_search.py)."""
 _WITHOUT_PLAN = ("capital", "power", "accelerators")
 Key = tuple[object, ...]
 
