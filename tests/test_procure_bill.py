@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands.screen import procure_view
 from planner.cost import wiring
@@ -63,3 +64,14 @@ def test_the_range_of_a_price_of_bandwidth_holds_what_the_same_network_costs_by_
     by_bandwidth = wiring.dimension_usd("switch", "inter-pod", 8 * nodes, 1, known["switch-ndr"].rate)
     low, high = buying.LIBRA_RANGE
     assert low <= by_piece / by_bandwidth <= high, by_piece / by_bandwidth
+
+
+def test_a_part_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    lines = '[switch]\nname = "own"\nsource = "offer"\nusd = "$1k"\npower = "-1 W"\nradx = 64\n'
+    (tmp_path / "parts" / "own.toml").write_text(lines, encoding="utf-8")
+    with pytest.raises(WrongQuestion) as caught:
+        parts(load(tmp_path))
+    said = str(caught.value)
+    assert 'own.toml:5: switch.power = "-1 W": must be above 0' in said
+    assert "own.toml:6: switch.radx: unknown key; did you mean radix?" in said

@@ -10,7 +10,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from planner.api.wording import in_keywords
-from planner.base.errors import ClusterwrightError, WrongQuestion, nearest
+from planner.base.errors import ClusterwrightError, WrongQuestion, meant, nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -110,8 +110,7 @@ def _instead(name: str, hints: Mapping[str, Any]) -> str:
         return f'axes are fixed by pin={{"{name}": ...}}'
     if (other := OTHERWISE.get(name)) in hints:
         return f"did you mean {other}=?"
-    near = nearest(name, hints)
-    return f"did you mean {near[0]}=?" if near else f"there are {', '.join(hints)}"
+    return meant(name, hints, f"there are {', '.join(hints)}").replace("?", "=?")
 
 
 def _fits(value: object, hint: Any) -> bool:

@@ -41,3 +41,21 @@ def nearest(name: str, choices: Iterable[str]) -> list[str]:
     alike = difflib.get_close_matches(name.lower(), spelling, n=3, cutoff=0.6)
     holding = sorted((choice for choice in spelling if len(name) > 1 and name.lower() in choice), key=len)
     return [spelling[match] for match in alike or holding[:3]]
+
+
+def meant(name: str, choices: Iterable[str], otherwise: str, most: int = 1) -> str:
+    """``did you mean a?``: the nearest choices, `most` of them; what to say `otherwise` where none is near."""
+    near = nearest(name, choices)[:most]
+    return f"did you mean {', '.join(near)}?" if near else otherwise
+
+
+def did_you_mean(name: str, choices: Iterable[str], most: int = 3) -> str:
+    """``; did you mean a, b?`` or nothing."""
+    hint = meant(name, choices, "", most)
+    return hint and f"; {hint}"
+
+
+def suggestion(name: str, choices: Iterable[str], most: int = 3) -> str:
+    """`` Did you mean a, b?`` as a sentence of its own, or nothing."""
+    hint = meant(name, choices, "", most)
+    return hint and f" D{hint[1:]}"

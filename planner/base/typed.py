@@ -7,13 +7,13 @@ the function `span` takes. Records of catalogs, models, clusters, portfolios and
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args, get_type_hints
 
-from planner.base.errors import ClusterwrightError, nearest
+from planner.base.errors import ClusterwrightError, did_you_mean
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -185,12 +185,6 @@ def explained(kind: Any, error: Mapping[str, Any]) -> Iterator[Finding]:
         # Which of several values is meant the value itself says, and a list may be written as one value.
         key = where[:-1] if where and isinstance(where[-1], int) else where
         yield Finding(key, str(raised or _reason(error)), (error["input"],), raised is not None)
-
-
-def did_you_mean(name: str, choices: Sequence[str] | Mapping[str, object]) -> str:
-    """``; did you mean a, b?`` or nothing."""
-    near = nearest(name, choices)
-    return f"; did you mean {', '.join(near)}?" if near else ""
 
 
 def keys(kind: Any) -> list[str]:

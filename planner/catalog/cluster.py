@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import ConfigDict
 
 from planner.base import typed
-from planner.base.errors import WrongQuestion, nearest
-from planner.base.typed import did_you_mean
+from planner.base.errors import WrongQuestion, did_you_mean, suggestion
 from planner.catalog.files import FileProblem, FileRecord, TomlDocument, read_document
 from planner.catalog.records import build
 from planner.catalog.store import Catalog, format_problems
@@ -22,7 +21,7 @@ LARGEST = 1_000_000
 """Nodes; a larger count is a slip of the keyboard."""
 _LONE = "ethernet-25g"
 """Fabric of a node that stands alone and names none: nothing crosses it."""
-Part = Node | Fabric | Accelerator
+P = TypeVar("P", bound=Node | Fabric | Accelerator)
 
 
 def _count(value: object) -> object:
@@ -81,16 +80,16 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
     document = read_document(path, problems)
     if document is None:
         raise WrongQuestion(format_problems(problems, limit=None))
-    node = _part("node", document, catalog, problems)
-    fabric = _part("fabric", document, catalog, problems)
-    own = _accelerator(cast("Node | None", node), catalog, document, problems)
+    node = _node(document, catalog, problems)
+    fabric = _part(Fabric, document, catalog, problems)
+    own = _accelerator(node, catalog, document, problems)
     try:
         table = typed.record(ClusterTable, document.data, catalog)
     except typed.Misfit as misfit:
         problems += [_problem(document, each) for each in misfit.found]
     if problems:
         raise WrongQuestion(format_problems(problems, limit=None))
-    found = joined(catalog, cast(Node, node), table.count, cast("Fabric | None", fabric), table.region)
+    found = joined(catalog, cast(Node, node), table.count, fabric, table.region)
     share = table.utilisation_of_peak_power or found.utilisation_of_peak_power
     found = found if own is None else replace(found, accelerator=own)
     return replace(found, name=path.stem if table.name is None else table.name, utilisation_of_peak_power=share)
@@ -117,8 +116,7 @@ def joined(
             f"node {node.id!r}: accelerator is an id; give the record to cluster(node, {count}, accelerator=...)"
         )
     if node.accelerator not in catalog.accelerators:
-        near = nearest(node.accelerator, catalog.accelerators)
-        hint = f" Did you mean {', '.join(near)}?" if near else ""
+        hint = suggestion(node.accelerator, catalog.accelerators)
         raise WrongQuestion(f"node {node.id!r}: accelerator = {node.accelerator!r}: no such accelerator.{hint}")
     if fabric is None:
         if node.fabric is None and count > 1:
@@ -139,14 +137,23 @@ def joined(
     )
 
 
-def _part(kind: str, document: TomlDocument, catalog: Catalog, problems: list[FileProblem]) -> Node | Fabric | None:
+def _node(document: TomlDocument, catalog: Catalog, problems: list[FileProblem]) -> Node | None:
+    """The file's node, with the prices that it states."""
+    if "node" not in document.data:
+        missing = 'missing; write for example node = "dgx-h100"'
+        problems.append(FileProblem(str(document.path), 0, "node", missing))
+        return None
+    found = _part(Node, document, catalog, problems)
+    return found and _priced(found, document, problems)
+
+
+def _part(of: type[P], document: TomlDocument, catalog: Catalog, problems: list[FileProblem]) -> P | None:
     """The file's `node` or `fabric`: an id, or a table that may extend one."""
+    kind = of.__name__.lower()
     given: Any = document.data.get(kind)
     file, line = str(document.path), document.line((kind,))
-    known = cast("Mapping[str, Node | Fabric]", catalog.entries(f"{kind}s"))
+    known = cast("Mapping[str, P]", catalog.entries(f"{kind}s"))
     if given is None:
-        if kind == "node":
-            problems.append(FileProblem(file, line, kind, 'missing; write for example node = "dgx-h100"'))
         return None
     base = given.get("extends") if isinstance(given, dict) else given
     if base is not None and (not isinstance(base, str) or base not in known):
@@ -155,9 +162,7 @@ def _part(kind: str, document: TomlDocument, catalog: Catalog, problems: list[Fi
         problems.append(FileProblem(file, at, f'{shown} = "{base}"', f"no such {kind}{did_you_mean(str(base), known)}"))
         return None
     own = {key: value for key, value in given.items() if key != "extends"} if isinstance(given, dict) else {}
-    entry = _described(kind, own, None if base is None else known[base], document, problems)
-    assert not isinstance(entry, Accelerator)
-    return _priced(entry, document, problems) if isinstance(entry, Node) else entry
+    return _described(of, own, None if base is None else known[base], document, problems)
 
 
 def _accelerator(
@@ -172,26 +177,23 @@ def _accelerator(
         reason = "must be a table of figures to change ([accelerator]); the node's entry names the accelerator"
         problems.append(FileProblem(str(document.path), document.line(("accelerator",)), "accelerator", reason))
         return None
-    return cast("Accelerator | None", _described("accelerator", own, base, document, problems))
+    return _described(Accelerator, own, base, document, problems)
 
 
 def _described(
-    kind: str,
-    own: dict[str, Any],
-    base: Node | Fabric | Accelerator | None,
-    document: TomlDocument,
-    problems: list[FileProblem],
-) -> Node | Fabric | Accelerator | None:
+    of: type[P], own: dict[str, Any], base: P | None, document: TomlDocument, problems: list[FileProblem]
+) -> P | None:
     """`base` with the fields that the file states over it; without a base, an entry of the file's own."""
+    kind = of.__name__.lower()
     if base is not None and not own:
         return base
     start: dict[str, Any] = {"name": str(document.data.get("name", document.path.stem)), "source": str(document.path)}
     if base is None:
         record = FileRecord({**start, **own}, document, (kind,), str(document.path))
-        return cast("Part | None", build(f"{kind}s", kind, record, problems))
+        return build(of, kind, record, problems)
     # Checked alone on a base that is right already: only the file's own fields can be wrong.
     record = FileRecord({**_minimal(base), **own}, document, (kind,), str(document.path))
-    checked = build(f"{kind}s", kind, record, problems)
+    checked = build(of, kind, record, problems)
     if checked is None:
         return None
     changes = {name: getattr(checked, name) for name in own}
@@ -201,7 +203,7 @@ def _described(
     return replace(base, **{"source": f"{document.path}, over {base.source}", **changes})
 
 
-def _minimal(base: Part) -> dict[str, Any]:
+def _minimal(base: Node | Fabric | Accelerator) -> dict[str, Any]:
     """The required fields of a record that is right, as a file would write them."""
     if isinstance(base, Node):
         keys = ("name", "source", "kind", "provider", "accelerator", "accelerators")
@@ -221,7 +223,7 @@ def _priced(node: Node, document: TomlDocument, problems: list[FileProblem]) -> 
     if rows is None:
         return node
     record = FileRecord({**_minimal(node), "prices": rows}, document, (), str(document.path))
-    checked = cast("Node | None", build("nodes", "prices", record, problems))
+    checked = build(Node, "prices", record, problems)
     if checked is None:
         return node
     renewed = {price.basis for price in checked.prices}

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.base.errors import nearest
+from planner.base.errors import did_you_mean
 
 FOLDERS = (
     "accelerators",
@@ -182,9 +182,9 @@ def misplaced(folder: Path) -> list[FileProblem]:
         if path.name in OTHER_FILES and path.is_file():
             continue
         if path.name not in known:
-            hint = nearest(path.stem, known)
-            reason = f"not part of a catalog: it has folders {', '.join(known)}"
-            problems.append(FileProblem(str(path), 0, "", reason + (f"; did you mean {hint[0]}/?" if hint else "")))
+            hint = did_you_mean(path.stem, known, most=1).replace("?", "/?")
+            reason = f"not part of a catalog: it has folders {', '.join(known)}{hint}"
+            problems.append(FileProblem(str(path), 0, "", reason))
         elif not path.is_dir():
             problems.append(FileProblem(str(path), 0, "", "must be a folder"))
         elif path.name == "priors":
@@ -238,10 +238,8 @@ def _header_is_right(columns: Sequence[str], file: str, problems: list[FileProbl
     wrong = []
     for column in columns:
         if column not in PRICE_COLUMNS:
-            hint = nearest(column, PRICE_COLUMNS)
-            wrong.append(
-                FileProblem(file, 1, column, "unknown column" + (f"; did you mean {hint[0]}?" if hint else ""))
-            )
+            hint = did_you_mean(column, PRICE_COLUMNS, most=1)
+            wrong.append(FileProblem(file, 1, column, f"unknown column{hint}"))
     for column in ("kind", "id", "basis", "usd", "date", "source"):
         if column not in columns:
             wrong.append(FileProblem(file, 1, column, "missing column"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from planner.base import typed
-from planner.base.typed import did_you_mean
+from planner.base.errors import did_you_mean
 from planner.catalog.files import FileProblem, FileRecord
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
@@ -27,11 +27,12 @@ TYPES: dict[str, type[Entry]] = {
 """Folder of the catalog -> the record that its entries become."""
 REFERENCES = {"nodes": {"accelerator": "accelerators", "fabric": "fabrics", "rented_as": "nodes"}}
 """Fields that hold the id of another entry."""
+T = TypeVar("T", bound=Entry)
 HINTED = 100
 """Problems told with the nearest names: a name is compared with all, and a folder may hold thousands of both."""
 
 
-def build(kind: str, name: str, record: FileRecord, problems: list[FileProblem]) -> Entry | None:
+def build(kind: type[T], name: str, record: FileRecord, problems: list[FileProblem]) -> T | None:
     """The checked record of one entry; None, with every problem of it noted, if something is wrong."""
     if record.broken:
         return None
@@ -39,7 +40,7 @@ def build(kind: str, name: str, record: FileRecord, problems: list[FileProblem])
         problems.extend(_problem(name, record, key, reason) for key, reason in found)
         return None
     try:
-        return typed.record(TYPES[kind], {**record.fields, "id": name})
+        return typed.record(kind, {**record.fields, "id": name})
     except typed.Misfit as misfit:
         problems.extend(_problem(name, record, each.where, _message(each)) for each in misfit.found)
     return None

@@ -11,10 +11,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, suggestion
 from planner.base.resources import data, own
 from planner.catalog.files import FOLDERS, FileProblem, FileRecord, misplaced, read_entries, read_prices
-from planner.catalog.records import build, dangling, hint
+from planner.catalog.records import TYPES, build, dangling, hint
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
 
@@ -28,8 +28,7 @@ class UnknownName(WrongQuestion):
     """A name that is in no catalog; the message gives the nearest ones that are."""
 
     def __init__(self, kind: str, name: str, choices: Mapping[str, object], listing: str = "") -> None:
-        near = nearest(name, choices)
-        hint = f" Did you mean {', '.join(near)}?" if near else ""
+        hint = suggestion(name, choices)
         super().__init__(f"no {kind} {name!r}.{hint} ({listing or f'clusterwright catalog list {kind}s'})")
 
 
@@ -143,7 +142,7 @@ class Catalog:
     def _built(self, kind: str) -> dict[str, Entry]:
         problems: list[FileProblem] = []
         records = merged(self.layers, kind, problems)
-        built = {name: build(kind, name, record, problems) for name, record in records.items()}
+        built = {name: build(TYPES[kind], name, record, problems) for name, record in records.items()}
         if problems:
             raise WrongQuestion(format_problems(problems))
         return {name: entry for name, entry in built.items() if entry is not None}
@@ -190,7 +189,7 @@ def problems(folder: Path) -> list[FileProblem]:
     records = {kind: merged(layers, kind, found) for kind in FOLDERS}
     for kind in FOLDERS:
         for name, record in records[kind].items():
-            build(kind, name, record, found)
+            build(TYPES[kind], name, record, found)
             dangling(kind, name, record, records, found)
     # An entry of the base may carry a price of this folder, and the other way round: the file decides.
     return sorted(

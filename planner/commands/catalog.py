@@ -242,14 +242,13 @@ def _overview(known: Catalog, as_json: bool) -> None:
 
 def _folder(kind: str) -> str:
     """``node`` and ``nodes`` both name the folder ``nodes``."""
-    from planner.base.errors import WrongQuestion, nearest
+    from planner.base.errors import WrongQuestion, meant
     from planner.catalog import FOLDERS
 
     for folder in FOLDERS:
         if kind.lower() in (folder, folder[:-1]):
             return folder
-    near = nearest(kind, FOLDERS)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(FOLDERS)}."
+    hint = meant(kind, FOLDERS, f"there are {', '.join(FOLDERS)}.")
     raise WrongQuestion(f"no kind {kind!r}; {hint} (clusterwright catalog list)")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from planner.base import resources, writing
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, meant
 from planner.commands import asking
 
 
@@ -83,6 +83,5 @@ def _named(name: str, there: dict[str, Path]) -> Path:
     for full, path in there.items():
         if name in (full, path.name, path.stem):
             return path
-    near = nearest(name, [path.stem for path in there.values()])
-    hint = f"did you mean {', '.join(near)}?" if near else "clusterwright examples lists them"
+    hint = meant(name, [path.stem for path in there.values()], "clusterwright examples lists them", most=3)
     raise WrongQuestion(f"no example {name!r}; {hint}")

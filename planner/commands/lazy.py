@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from planner.base.errors import nearest
+from planner.base.errors import suggestion
 
 
 class LazyCommand(NamedTuple):
@@ -96,7 +96,7 @@ def usage_message(error: click.ClickException) -> str:
     if context is None:
         return message
     if wrong:
-        message += _suggestion(wrong[1], _choices(context, wrong[0]))
+        message += suggestion(wrong[1], _choices(context, wrong[0]))
     return f"{message} ({context.command_path} --help)"
 
 
@@ -113,11 +113,6 @@ def _choices(context: click.Context, kind: str) -> list[str]:
     if kind == "command":
         return command.list_commands(context) if isinstance(command, click.Group) else []
     return [name for parameter in command.get_params(context) for name in parameter.opts if name.startswith("--")]
-
-
-def _suggestion(name: str, choices: list[str]) -> str:
-    near = nearest(name, choices)
-    return f" Did you mean {', '.join(near)}?" if near else ""
 
 
 def _lower_first(message: str) -> str:

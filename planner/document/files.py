@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.base.errors import DocumentChanged, WrongQuestion, malformed, nearest
+from planner.base.errors import DocumentChanged, WrongQuestion, malformed, meant
 from planner.schema import plan as schema
 from planner.schema.images import ImagePlan
 from planner.schema.procurement import Procurement
@@ -218,7 +218,6 @@ def offered(offer: Procurement, workload: str | None, alternative: int, where: s
     if workload is None:
         raise WrongQuestion(f"{where}: whose plan? It holds those of {', '.join(plans)} (--workload NAME)")
     if workload not in plans:
-        near = nearest(workload, plans)
-        hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(plans)}"
+        hint = meant(workload, plans, f"there are {', '.join(plans)}", most=3)
         raise WrongQuestion(f"{where}: no workload {workload!r} in it; {hint}")
     return plans[workload]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner import document
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, meant
 from planner.base.units import format_seconds
 from planner.launchers import facts, profiles, quoting, start, torchrun
 from planner.launchers.profiles import EXTRA
@@ -109,8 +109,7 @@ def settings(offered: Mapping[str, EnvironmentSetting], given: Mapping[str, str]
     """
     for name, value in given.items():
         if name not in offered:
-            near = nearest(name, offered)
-            hint = f"did you mean {near[0]}?" if near else f"settings are {', '.join(offered)}"
+            hint = meant(name, offered, f"settings are {', '.join(offered)}")
             raise WrongQuestion(f"--set {quoting.line(name)}: no such setting of this target; {hint}")
         if "\0" in value:
             raise WrongQuestion(f"--set {name}: a NUL byte cannot be part of a command or a file")

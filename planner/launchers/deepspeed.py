@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, did_you_mean
 from planner.launchers import facts, profiles, start, torchrun
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
@@ -128,8 +128,7 @@ def lint(settings: Mapping[str, Any], world: int, model_parallel: int, where: st
             raise WrongQuestion(f"{where}: {key}: {REMOVED[key]} is gone from DeepSpeed")
     for key in settings:
         if key not in TOP_LEVEL:
-            near = nearest(key, TOP_LEVEL)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(key, TOP_LEVEL, most=1)
             raise WrongQuestion(f"{where}: {key}: no such key, and DeepSpeed would ignore it{hint}")
     if settings.get("bf16", {}).get("enabled") and settings.get("fp16", {}).get("enabled"):
         raise WrongQuestion(f"{where}: bf16 and fp16 are both enabled; keep one")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, suggestion
 from planner.launchers import (
     accelerate,
     axolotl,
@@ -41,9 +41,8 @@ def parts(text: str) -> tuple[Exporter, ...]:
     named = []
     for name in text.split("+"):
         if name not in EXPORTERS:
-            near = nearest(name, EXPORTERS)
-            hint = f"Did you mean {', '.join(near)}?" if near else f"Targets are {', '.join(EXPORTERS)}."
-            raise WrongQuestion(f"--to {text}: no target {name!r}. {hint} (clusterwright export --to list)")
+            hint = suggestion(name, EXPORTERS) or f" Targets are {', '.join(EXPORTERS)}."
+            raise WrongQuestion(f"--to {text}: no target {name!r}.{hint} (clusterwright export --to list)")
         named.append(EXPORTERS[name])
     for role in ROLES:
         same = [exporter.name for exporter in named if exporter.role == role]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TypeVar
 
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, suggestion
 from planner.base.resources import data
 from planner.models import files
 from planner.schema.families import ConvolutionNetwork, Recommender
@@ -79,6 +79,5 @@ def recommender(name: str) -> Recommender:
 
 def _found(kind: str, name: str, known: Mapping[str, Found]) -> Found:
     if name not in known:
-        near = nearest(name, known)
-        raise WrongQuestion(f"no {kind} {name!r}." + (f" Did you mean {', '.join(near)}?" if near else ""))
+        raise WrongQuestion(f"no {kind} {name!r}.{suggestion(name, known)}")
     return known[name]

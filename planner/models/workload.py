@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import get_args
 
 from planner.base import units
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, suggestion
 from planner.base.resources import data, own
 from planner.models import blocks, families, model_rules
 from planner.models import files as model_files
@@ -98,7 +98,7 @@ def model(entry: str, extra: Path | None = None) -> Model:
         )
     if entry not in known:
         raise WrongQuestion(
-            f"no model {entry!r}.{_did_you_mean(entry, [*known, *families.ids()])} (clusterwright models list)"
+            f"no model {entry!r}.{suggestion(entry, [*known, *families.ids()])} (clusterwright models list)"
         )
     return known[entry]
 
@@ -117,7 +117,7 @@ def _by_hub_id(entry: str) -> str | None:
     if entry.lower() not in published:
         raise WrongQuestion(
             f"{entry}: no such file, and the library has no such checkpoint of the Hugging Face hub."
-            f"{_did_you_mean(path.name.lower(), list(library()))} Or download its config.json and give that file"
+            f"{suggestion(path.name.lower(), list(library()))} Or download its config.json and give that file"
         )
     return published[entry.lower()]
 
@@ -238,7 +238,7 @@ def _user_folders(extra: Path | None) -> list[Path]:
 
 def _from_path(path: Path, chosen: str) -> Model:
     if not path.is_file():
-        hint = _did_you_mean(path.name, list(library()))
+        hint = suggestion(path.name, list(library()))
         raise WrongQuestion(f"{path}: no such file; a model is an id (clusterwright models list) or such a file.{hint}")
     if path.suffix == ".json":
         from planner.models import huggingface
@@ -248,13 +248,8 @@ def _from_path(path: Path, chosen: str) -> Model:
     if not chosen and len(entries) != 1:
         raise WrongQuestion(f"{path}: holds {len(entries)} models; write {path}#ID, one of: {', '.join(entries)}")
     if chosen and chosen not in entries:
-        raise WrongQuestion(f"{path}: no model {chosen!r}.{_did_you_mean(chosen, entries)}")
+        raise WrongQuestion(f"{path}: no model {chosen!r}.{suggestion(chosen, entries)}")
     return from_file(path, chosen or entries[0])
-
-
-def _did_you_mean(name: str, choices: Sequence[str]) -> str:
-    near = nearest(name, choices)
-    return f" Did you mean {', '.join(near)}?" if near else ""
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------
@@ -278,8 +273,7 @@ def _tokens(value: float | str) -> float:
 
 def _method(chosen: Model, name: str, rank: int | None, targets: Sequence[str] | None) -> Method:
     if name not in METHODS:
-        near = nearest(name, METHODS)
-        hint = f" Did you mean {near[0]}?" if near else ""
+        hint = suggestion(name, METHODS, most=1)
         raise WrongQuestion(f"no method {name!r}. It can be {', '.join(METHODS[:-1])} or {METHODS[-1]}.{hint}")
     if name in ADAPTED:
         width = _count("rank", LORA_RANK if rank is None else rank, chosen.hidden)

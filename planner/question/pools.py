@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.base import units
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, meant, suggestion
 from planner.catalog import Catalog, cluster
 from planner.question.job_pools import JobPool, LinkBetween, Pools, part_of
 from planner.schema.hardware import Cluster, Node, Price
@@ -60,8 +60,7 @@ def _link(text: str, known: Sequence[str]) -> tuple[frozenset[str], LinkBetween]
         raise WrongQuestion(f"--link {text}: write POOL/POOL='25 Gbit/s', with a latency if known: '25 Gbit/s,20 us'")
     for name in pair:
         if name not in known:
-            near = nearest(name, known)
-            hint = f"did you mean {near[0]}?" if near else f"pools are {', '.join(known)}"
+            hint = meant(name, known, f"pools are {', '.join(known)}")
             raise WrongQuestion(f"--link {text}: no pool {name!r}; {hint}")
     if pair[0] == pair[1]:
         raise WrongQuestion(f"--link {text}: both ends are {pair[0]}; inside a pool the fabric counts (--fabric)")
@@ -84,8 +83,7 @@ def prices(text: float | str, known: Sequence[str]) -> Mapping[str, float | str]
     for part in text.split(","):
         name, _, price = part.strip().partition("=")
         if name not in known:
-            near = nearest(name, known)
-            hint = f"did you mean {near[0]}?" if near else f"pools are {', '.join(known)}"
+            hint = meant(name, known, f"pools are {', '.join(known)}")
             raise WrongQuestion(f"--price {part}: no pool {name!r}; {hint}")
         found[name] = price
     return found
@@ -140,8 +138,7 @@ def accelerator(known: Catalog, name: str) -> str:
     for chosen in (exact, usual, [entry for entry in begins if entry in held]):
         if chosen:
             return chosen[0]
-    near = nearest(name, known.accelerators)
-    hint = f" Did you mean {', '.join(near)}?" if near else ""
+    hint = suggestion(name, known.accelerators)
     raise WrongQuestion(f"--accelerators {name}: no such accelerator in a node.{hint} (clusterwright catalog list)")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.base import units
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, meant
 from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.models import workload
 from planner.question import node_prices, pools
@@ -398,8 +398,7 @@ def _waived(names: Sequence[str]) -> frozenset[str]:
     rules = {rule.name: rule for rule in RULES}
     for name in names:
         if name not in rules:
-            near = nearest(name, rules)
-            hint = f"did you mean {near[0]}?" if near else f"rules are {', '.join(rules)}"
+            hint = meant(name, rules, f"rules are {', '.join(rules)}")
             raise WrongQuestion(f"--waive {name}: no such rule; {hint}")
         if not rules[name].waivable:
             able = ", ".join(rule.name for rule in RULES if rule.waivable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from planner.base.errors import nearest
+from planner.base.errors import meant
 from planner.calibration.runs import names
 from planner.calibration.runs.impossible import SWITCHES, TASKS
 from planner.catalog import Catalog
@@ -53,8 +53,7 @@ def wrong(column: str, text: str, catalog: Catalog) -> str:
         return "" if pattern.fullmatch(text) else f"must be {form}"
     if (known := _words(column, catalog)) is None or _is_known(column, text, known):
         return ""
-    near = nearest(text, known)
-    listed = f"did you mean {near[0]}?" if near else f"{', '.join(list(known)[:8])} are known"
+    listed = meant(text, known, f"{', '.join(list(known)[:8])} are known")
     return f"no such {column.replace('_', ' ')}; {listed}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, did_you_mean
 from planner.base.units import format_many, format_seconds
 from planner.calibration.runs import names
 from planner.catalog import Catalog
@@ -54,10 +54,8 @@ def given(texts: Sequence[str], catalog: Catalog) -> dict[str, str]:
         if column in TAKEN:
             raise WrongQuestion(f"--set {column}: comes from the log, or from --step-time and --oom")
         if column not in journal.COLUMNS or column in journal.OWN:
-            near = nearest(column, journal.COLUMNS)
-            raise WrongQuestion(
-                f"--set {column}: no such column{f'; did you mean {near[0]}?' if near else ''} (docs/runs.md)"
-            )
+            hint = did_you_mean(column, journal.COLUMNS, most=1)
+            raise WrongQuestion(f"--set {column}: no such column{hint} (docs/runs.md)")
         if why := cell_values.wrong(column, value, catalog):
             raise WrongQuestion(f"--set {column}={value}: {why}")
         row[column] = value

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from itertools import product
 
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, meant, nearest
 from planner.schema.plan import RankOrder, ZeroScope, ZeroStage
 from planner.schema.precisions import PRECISIONS
 
@@ -272,8 +272,7 @@ def parse_pins(texts: Iterable[str]) -> Pins:
             axis, equals, value = part.partition("=")
             axis = axis.replace("-", "_")
             if axis not in AXES:
-                near = nearest(axis, AXES)
-                hint = f"did you mean {near[0]}?" if near else f"axes are {', '.join(PINNED)}"
+                hint = meant(axis, AXES, f"axes are {', '.join(PINNED)}")
                 raise WrongQuestion(f"{part}: no axis {axis!r}; {hint}")
             if not equals:
                 raise WrongQuestion(f"{part}: write {axis}=VALUE")

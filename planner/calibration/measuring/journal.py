@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, meant
 from planner.cost import attention
 
 MATRIX, FORWARD, BACKWARD, MEMORY, LAUNCH = "matrix", "attention-forward", "attention-backward", "memory", "launch"
@@ -162,8 +162,7 @@ def _one_of(cells: Mapping[str | None, str], name: str, known: Sequence[str], wh
     """A cell that is empty or one of some words."""
     text = (cells.get(name) or "").strip()
     if text and text not in known:
-        near = nearest(text, known)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        hint = meant(text, known, f"known are {', '.join(known)}")
         raise WrongQuestion(f"{where}: {name} = {text!r}: {hint}")
     return text
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, meant
 from planner.calibration.measuring.journal import MAX_BYTES
 from planner.catalog import Catalog
 from planner.cost.algorithms import OPERATIONS
@@ -161,9 +161,8 @@ def operation(text: str, where: str) -> str:
     plain = text.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
     found = _PLAIN.get(plain) or _ALIASES.get(plain)
     if found is None:
-        near = nearest(text, [*OPERATIONS])
-        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(OPERATIONS)}"
-        raise WrongQuestion(f"{where}: op = {text!r}: no such operation{hint}")
+        hint = meant(text, OPERATIONS, f"there are {', '.join(OPERATIONS)}")
+        raise WrongQuestion(f"{where}: op = {text!r}: no such operation; {hint}")
     return found
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, meant
 from planner.comm.tables.records import CollectiveMethod, TableJournal, TableRow, TimesTable
 
 BACKENDS = ("gloo", "mpi", "nccl")
@@ -69,8 +69,7 @@ def _there(asked: MeasureOptions) -> None:
     """Says what is missing, and what it would take to have it."""
     for name in asked.backends:
         if name not in BACKENDS:
-            near = nearest(name, BACKENDS)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(BACKENDS)}"
+            hint = meant(name, BACKENDS, f"known are {', '.join(BACKENDS)}")
             raise WrongQuestion(f"--backends {name}: {hint}")
     if max(asked.ranks) > MOST_RANKS or min(asked.ranks) < 2:
         raise WrongQuestion(f"--ranks: from 2 to {MOST_RANKS}, all on this machine")

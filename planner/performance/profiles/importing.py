@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, suggestion
 from planner.catalog import Catalog
 from planner.cost.measured import Point
 from planner.models.workload import library
@@ -130,8 +130,7 @@ def _resolved(
     if wanted is not None:
         return wanted if meant == wanted or name == wanted else None
     if meant is None:
-        near = nearest(name, known)
-        hint = f" Did you mean {', '.join(near)}?" if near else ""
+        hint = suggestion(name, known)
         raise WrongQuestion(f"{row.where}: no {what} {name!r:.40}.{hint} (--{what} ID takes its rows alone)")
     return meant
 

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from planner.base import units
 from planner.base.errors import WrongQuestion
-from planner.catalog import Catalog
-from planner.catalog.files import FileProblem, read_document
+from planner.catalog import Catalog, FileProblem
+from planner.catalog.files import read_entries
+from planner.catalog.records import build
+from planner.catalog.store import format_problems
+from planner.schema.hardware import Entry
+from planner.schema.quantities import Bandwidth, Count, Usd, Watts
 
-_FIELDS = {"rate": "bandwidth", "usd": "money", "power": "power"}
-_PLAIN = ("name", "radix", "source", "date", "assumed")
 
-
-@dataclass(frozen=True, kw_only=True)
-class BillPart:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BillPart(Entry):
     """A switch, a link with its optics, a machine for input and output, or storage."""
 
-    id: str
-    name: str
-    usd: float
-    power: float
-    """Watts."""
-    rate: float = 0.0
-    """Bytes per second of one port, or that one machine can move."""
-    radix: int = 0
-    source: str
-    date: str
-    assumed: dict[str, str] = field(default_factory=dict)
+    usd: Usd
+    power: Watts
+    rate: Bandwidth = 0.0
+    """Of one port, or that one machine can move."""
+    radix: Count | None = None
+    """Ports of a switch."""
 
 
 def parts(catalog: Catalog) -> dict[str, BillPart]:
@@ -48,27 +42,8 @@ def parts(catalog: Catalog) -> dict[str, BillPart]:
 @cache
 def _parts_of(folder: Path) -> dict[str, BillPart]:
     problems: list[FileProblem] = []
-    found = {}
-    for path in sorted((folder / "parts").glob("*.toml")):
-        document = read_document(path, problems)
-        for name, fields in (document.data if document else {}).items():
-            try:
-                found[name] = BillPart(id=name, **_fields_of(fields))
-            except (units.UnitError, TypeError, ValueError) as error:
-                line = document.line((name,)) if document else 0
-                problems.append(FileProblem(str(path), line, name, str(error).replace("BillPart.__init__() ", "")))
+    entries = read_entries(folder, "parts", "", problems)
+    read = {name: build(BillPart, name, entry, problems) for name, entry in entries.items()}
     if problems:
-        raise WrongQuestion("\n".join(str(problem) for problem in problems))
-    return found
-
-
-def _fields_of(fields: Any) -> dict[str, Any]:
-    if not isinstance(fields, dict):
-        raise ValueError("expected a table with fields below it")
-    for key in fields:
-        if key not in _FIELDS and key not in _PLAIN:
-            raise ValueError(f"{key}: unknown key; there are {', '.join((*_FIELDS, *_PLAIN))}")
-    read = {key: units.parse(fields[key], kind) for key, kind in _FIELDS.items() if key in fields}
-    if any(value < 0 for value in read.values()):
-        raise ValueError("nothing about a part is negative")
-    return {**fields, **read}
+        raise WrongQuestion(format_problems(problems))
+    return {name: part for name, part in read.items() if part is not None}

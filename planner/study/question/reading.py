@@ -13,9 +13,9 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from planner.base import units
-from planner.base.errors import ClusterwrightError, WrongQuestion
+from planner.base.errors import ClusterwrightError, WrongQuestion, did_you_mean
 from planner.base.secrets import without_passwords
-from planner.base.typed import Finding, Misfit, Where, did_you_mean, keeps, keys, knows, missing, reads, record, wrong
+from planner.base.typed import Finding, Misfit, Where, keeps, keys, knows, missing, reads, record, wrong
 from planner.catalog import Catalog
 from planner.catalog.files import TomlDocument
 from planner.question.file_values import TABLE, Positive, QuestionContext, Several, positive, quantity, whole
