@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from planner import api, document
-from planner.hetero import answer, bundles, dependence, problem, releases
+from planner.hetero import answer, bundles, dependence, problem, releases, run
+from planner.hetero.unbeaten import unbeaten
 from planner.question.reading import PlanOptions, pooled_request
 from planner.report.quantities import seconds
 from planner.schema.plan import PlanSet
@@ -93,6 +94,32 @@ def test_where_the_choice_of_pools_hangs_on_software_both_figures_are_told(close
     assert own.prediction.step_time_s == pytest.approx(other.own_step_time_s, rel=1e-6)
     more = own.money.days / again.plans[0].money.days - 1.0
     assert other.own_more == pytest.approx(more, rel=1e-6) and more > dependence.LEAST
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "asked", "left_open"),
+    [
+        (UNLIKE, {}, {"gradients reduced in 16 bit", "gradients reduced in 16 bit, element-wise kernels not fused"}),
+        ("T4:4,RTX6000:4", {}, set()),
+        ("T4:4,A100:4", {"objective": "cost"}, set()),
+    ],
+)
+def test_what_bounds_alone_rule_out_no_search_finds(
+    accelerators: str, asked: dict[str, object], left_open: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, wanted, pools = posed("gpt2-medium", accelerators, batch="256", **asked)
+    answered = run.answered(known, wanted, pools)
+    assert answered.first is not None
+    monkeypatch.setattr(dependence, "unbeaten", lambda *_: False)
+    mixed, still = len(answered.first.plan.cluster.pools) > 1, set()
+    for case in dependence.supposed(known, wanted, pools, mixed=mixed):
+        text, supposed, there = case
+        singles = run.alone(known, supposed, pools.all)
+        if unbeaten(known, supposed, there, answered.first, singles[0]):
+            assert dependence._otherwise(known, case, answered.first, singles) is None
+        else:
+            still.add(text)
+    assert still == left_open
 
 
 def test_a_stated_release_leaves_nothing_open(close: PlanSet) -> None:

@@ -57,10 +57,8 @@ def plan(
         if options.shortlist is not None:
             raise WrongQuestion("--shortlist: of plans on one pool; --top lists those over several")
         from planner.hetero import dependence
-        from planner.hetero import run as mixed_planning
 
-        asked = pooled_request(model, cluster, options)
-        found = dependence.with_other_software(*asked, mixed_planning.plan(*asked, progress), progress)
+        found = dependence.plan(*pooled_request(model, cluster, options), progress)
         there = folder.named(options.site)
         return found if there is None else replace(found, site=learning.of_runs(there))
     if options.shortlist is not None and options.runtime is None:

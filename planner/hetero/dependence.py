@@ -16,7 +16,8 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.hetero import run
 from planner.hetero.answer import value_of
-from planner.hetero.pool_subsets import MANY, best_on
+from planner.hetero.pool_subsets import MANY, FoundPlan, best_on
+from planner.hetero.unbeaten import LEAST, unbeaten, where
 from planner.planning import Progress
 from planner.question.job_pools import LinkBetween, Pools, default_link, merged, ports
 from planner.question.request import Request
@@ -34,8 +35,6 @@ SIXTEEN_BIT, WIDE = 2.0, 4.0
 LINK = 0.5
 """Share of an assumed link that is left where others use it too or its hosts do not reach it."""
 
-LEAST = 0.01
-"""Difference of the objective from which on a choice counts as another: the search's own gap."""
 EVERY = 10_000
 """Plans listed: all that the search has."""
 
@@ -45,22 +44,27 @@ Supposed = tuple[str, Request, Pools]
 """What is otherwise, in words, and the question with it."""
 
 
-def with_other_software(
-    catalog: Catalog, request: Request, offered: Pools, found: PlanSet, progress: Progress | None = None
-) -> PlanSet:
-    """An answer with the other software under which other pools than its first plan's would be the better choice.
+def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress | None = None) -> PlanSet:
+    """The answer of :func:`planner.hetero.run.plan`, with the other software under which other pools than its first
+    plan's would be the better choice.
 
     Nothing is tried of one pool, nor of many accelerators (:data:`~planner.hetero.pool_subsets.MANY`).
+
+    Raises:
+        WrongQuestion: no pool has nodes, or the pools cannot work together as asked.
+        NoAnswer: nothing fits, or nothing keeps the limits.
     """
     named = {name for pair in offered.given for name in pair}
-    pools = Pools(merged(offered.all, named), offered.given)
-    if len(pools.all) < 2 or sum(pool.cluster.accelerators for pool in pools.all) > MANY:
+    pools, tried = Pools(merged(offered.all, named), offered.given), []
+    answered = run.answered(catalog, request, offered, progress)
+    found, first = answered.found, answered.first
+    if first is None or sum(pool.cluster.accelerators for pool in pools.all) > MANY:
         return found
-    first, tried = found.plans[0], []
-    cases = list(supposed(catalog, request, pools, mixed=len(first.cluster.pools) > 1))
+    cases = list(supposed(catalog, request, pools, mixed=len(first.plan.cluster.pools) > 1))
     with progress("other software", len(cases)) if progress else nullcontext() as advance:
         for case in cases:
-            tried.append(_otherwise(catalog, case, first))
+            known = answered.singles if case[1] is request else None  # Links between pools are nothing to one of them.
+            tried.append(_otherwise(catalog, case, first, known or run.alone(catalog, case[1], pools.all)))
             if advance:
                 advance(1)
     return replace(found, reasons=replace(found.reasons, other_software=tuple(each for each in tried if each)))
@@ -115,15 +119,21 @@ def _at(offered: Pools, assumed: Mapping[Pair, LinkBetween], rates: Mapping[Pair
     return f"{listed} Gbit/s a node between pools", replace(offered, given={**offered.given, **links})
 
 
-def _otherwise(catalog: Catalog, case: Supposed, first: Plan) -> OtherSoftware | None:
-    """The best choice under other software beside the best on the first plan's pools; None where these are the same."""
+def _otherwise(catalog: Catalog, case: Supposed, first: FoundPlan, singles: run.Singles) -> OtherSoftware | None:
+    """The best choice under other software beside the best on the first plan's pools; None where these are the same.
+
+    `singles` are the best plans of every pool by itself, under that software.
+    """
     text, request, offered = case
+    if unbeaten(catalog, request, offered, first, singles[0]):
+        return None
     try:
-        plans = run.plan(catalog, replace(request, top=EVERY), offered).plans
+        found = run.answered(catalog, replace(request, top=EVERY), offered, singles=singles).found
     except (NoAnswer, WrongQuestion):
         return None
-    best, used = plans[0], tuple(pool for pool in offered.all if (pool.cluster.node.id, pool.zone) in _where(first))
-    own = next((plan for plan in plans if _where(plan) == _where(first)), None)
+    best, stands = found.plans[0], where(first.plan)
+    used = tuple(pool for pool in offered.all if (pool.cluster.node.id, pool.zone) in stands)
+    own = next((plan for plan in found.plans if where(plan) == stands), None)
     own = own or best_on(catalog, request, offered, used)
     if own is None or (more := value_of(request, own) / value_of(request, best) - 1.0) <= LEAST:
         return None
@@ -135,11 +145,6 @@ def _otherwise(catalog: Catalog, case: Supposed, first: Plan) -> OtherSoftware |
         own_step_time_s=own.prediction.step_time_s,
         own_more=more,
     )
-
-
-def _where(plan: Plan) -> set[tuple[str, str]]:
-    """The pools that a plan uses."""
-    return {(pool.node, pool.zone or "") for pool in plan.cluster.pools}
 
 
 def _nodes(plan: Plan) -> tuple[str, ...]:

@@ -29,10 +29,20 @@ Alone = tuple[float, Plan, SearchSection]
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
-    """The plans of one search with their objectives, and how it went."""
+class FoundPlan:
+    """A plan with its objective for all tokens."""
 
-    plans: tuple[tuple[float, Plan], ...]
+    value: float
+    plan: Plan
+    made: tuple[problem.PreparedPools, MixedPlan] | None = None
+    """What it was written from; None of the search of one pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The plans of one search, and how it went."""
+
+    plans: tuple[FoundPlan, ...]
     gap: float
     """How much less a step's objective could be, at most, than the best that was found (relative)."""
     kinds: int
@@ -62,7 +72,7 @@ def any_pipelines(catalog: Catalog, request: Request, pools: Pools, batch: int, 
     by_steps = steps_decide(request, pools.all)
     sets = _PoolSubsetSearch(PreparedCache(catalog, request, pools, batch), alone, _steps(advance), by_steps)
     left = float("inf")
-    for part in _sets(pools.all):
+    for part in pool_sets(pools.all):
         best = min([*sets.reached.values(), *(step_value(request, plan) for _, plan, _ in alone)], default=float("inf"))
         if sets.cannot_beat(part, best * (1.0 - slack)):
             left = min(left, best * (1.0 - slack))
@@ -80,7 +90,7 @@ def identical_pipelines(catalog: Catalog, request: Request, pools: Pools, batch:
     span and on any of their nodes, once with each policy of recomputation, which all stages then share.
     """
     kept = [PreparedCache(catalog, request, pools, batch, policies=each) for each in _policies(request)]
-    plans: list[tuple[float, Plan]] = []
+    plans: list[FoundPlan] = []
     errors: dict[frozenset[str], ClusterwrightError] = {}
     done: list[frozenset[str]] = []
     for part in (p for n in range(1, pipelines.MOST_POOLS + 1) for p in combinations(pools.all, n)):
@@ -100,14 +110,13 @@ def identical_pipelines(catalog: Catalog, request: Request, pools: Pools, batch:
             continue
         done.append(names)
         _, prepared, mixed = min(found, key=lambda entry: entry[0])
-        if doc := answer.kept(prepared, mixed):
-            plans.append((value_of(request, doc), doc))
+        plans += _written(prepared, [mixed])
     return Searched(tuple(plans), 0.0, sum(each.kinds for each in kept), tuple(errors.items()), tuple(done))
 
 
 def best_on(catalog: Catalog, request: Request, pools: Pools, part: Sequence[JobPool]) -> Plan | None:
     """The best plan that uses all of some pools, and only these, of several; None where there is none."""
-    found: list[tuple[float, Plan]] = []
+    found: list[FoundPlan] = []
     for batch in request.batches:
         for policies in _policies(request):
             try:
@@ -115,9 +124,14 @@ def best_on(catalog: Catalog, request: Request, pools: Pools, part: Sequence[Job
             except ClusterwrightError:
                 continue
             exact = tuple(prepared.pools.all.index(p) for p in part)
-            docs = [answer.kept(prepared, mixed) for mixed in _exactly(prepared, exact)]
-            found += [(value_of(request, doc), doc) for doc in docs if doc]
-    return min(found, key=lambda entry: entry[0])[1] if found else None
+            found += _written(prepared, _exactly(prepared, exact))
+    return min(found, key=lambda each: each.value).plan if found else None
+
+
+def _written(prepared: problem.PreparedPools, found: Sequence[MixedPlan]) -> list[FoundPlan]:
+    """The documents of plans, but of those that interruptions keep from their end or beyond their limits."""
+    docs = [(mixed, answer.kept(prepared, mixed)) for mixed in found]
+    return [FoundPlan(value_of(prepared.request, doc), doc, (prepared, mixed)) for mixed, doc in docs if doc]
 
 
 def _policies(request: Request) -> list[tuple[Recompute, ...]]:
@@ -148,7 +162,7 @@ class _PoolSubsetSearch:
     advance: search.Advance | None
     by_steps: bool
     """Whether what a step takes is enough to leave a set aside (:func:`steps_decide`)."""
-    plans: list[tuple[float, Plan]] = field(default_factory=list)
+    plans: list[FoundPlan] = field(default_factory=list)
     reached: dict[frozenset[str], float] = field(default_factory=dict)
     bounds: dict[frozenset[str], float] = field(default_factory=dict)
     errors: dict[frozenset[str], ClusterwrightError] = field(default_factory=dict)
@@ -201,14 +215,12 @@ class _PoolSubsetSearch:
         known = self.within(part)
         found = search.search(prepared.setting, known, advance=self.advance, sets=every)
         # A plan that a smaller set beats is not the best of this one: the search stopped before it was found.
-        better = [mixed for mixed in found.best if mixed.value < known]
-        written = [doc for mixed in better if (doc := answer.kept(prepared, mixed))]
-        self.plans += [(value_of(self.kept.request, doc), doc) for doc in written]
+        self.plans += _written(prepared, [mixed for mixed in found.best if mixed.value < known])
         self.reached[names] = min([known, *(mixed.value for mixed in found.best)])
         self.bounds[names] = found.bound
 
 
-def _sets(each: Sequence[JobPool]) -> list[tuple[JobPool, ...]]:
+def pool_sets(each: Sequence[JobPool]) -> list[tuple[JobPool, ...]]:
     """The sets of pools that are searched by themselves, small ones first; where there are too many, all at last."""
     largest = len(each) if len(each) <= EVERY_SET else 3
     found = [part for size in range(1, largest + 1) for part in combinations(each, size)]

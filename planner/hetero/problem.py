@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -102,10 +102,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
     each = offered.all
     _refuse_other_pins(request)
     precision = common_precision(request, each)
-    found = tuple(resolve_efficiency(catalog, request, p.cluster.accelerator) for p in each)
-    profiled = [measured_layers(catalog, replace(request, cluster=p.cluster), {precision}) for p in each]
-    tables_of = [{name: known.table for name, known in used.items()} for used, _ in profiled]
-    figures = tuple(_figures(request, p, r, precision, t) for p, r, t in zip(each, found, tables_of, strict=True))
+    found, profiled, figures = _priced_by(catalog, request, each, precision)
     switches = _switches(request)
     policies = policies or able_policies(request)
     layers = int(figures[0].shape.layers)
@@ -129,11 +126,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
         )
         for f, p in zip(figures, each, strict=True)
     )
-    between = {
-        (i, j): pools.link_between(offered, each[i], each[j], figures[i].network, figures[j].network)
-        for i, j in product(range(len(each)), repeat=2)
-        if i != j
-    }
+    between = _between(offered, figures)
     listed = tuple(
         c
         for c in pipelines.chains(len(each), layers, alone, together)
@@ -161,8 +154,56 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
         setting,
         tuple(used.get(precision) for used, _ in profiled),
         layer_times,
-        *(((), ()) if any(tables_of) else _elsewhere(catalog, request, each, precision)),
+        *(((), ()) if any(used for used, _ in profiled) else _elsewhere(catalog, request, each, precision)),
     )
+
+
+def otherwise(catalog: Catalog, prepared: PreparedPools, request: Request, offered: Pools) -> PreparedPools:
+    """The same kinds of pipelines as another question about the same pools finds them: by its software and its links.
+    Stages keep what they were priced at.
+    """
+    _, _, figures = _priced_by(catalog, request, prepared.pools.all, prepared.precision)
+    asked = replace(offered, all=prepared.pools.all)
+    setting = replace(prepared.setting, network_of=_network_of(asked, figures))
+    return replace(prepared, pools=asked, figures=figures, links=_between(asked, figures), setting=setting)
+
+
+Measured = tuple[dict[str, Profile], tuple[str, ...]]
+"""Layer times that hold on a pool by precision, and which others do not and why."""
+
+
+def _priced_by(
+    catalog: Catalog, request: Request, each: Sequence[JobPool], precision: str
+) -> tuple[tuple[Efficiency, ...], list[Measured], tuple[Figures, ...]]:
+    """What software reaches on every pool, the layer times that were measured on it, and its figures by both."""
+    reached = tuple(resolve_efficiency(catalog, request, p.cluster.accelerator) for p in each)
+    profiled = [measured_layers(catalog, replace(request, cluster=p.cluster), {precision}) for p in each]
+    figures = [
+        _figures(request, pool, known, precision, {name: profile.table for name, profile in used.items()})
+        for pool, known, (used, _) in zip(each, reached, profiled, strict=True)
+    ]
+    return reached, profiled, tuple(figures)
+
+
+def _between(offered: Pools, figures: Sequence[Figures]) -> dict[tuple[int, int], Network]:
+    """The link from each pool to each other."""
+    each = offered.all
+    return {
+        (i, j): pools.link_between(offered, each[i], each[j], figures[i].network, figures[j].network)
+        for i, j in product(range(len(each)), repeat=2)
+        if i != j
+    }
+
+
+def _network_of(offered: Pools, figures: Sequence[Figures]) -> Callable[[Sequence[int]], Network]:
+    """What a collective over some of the pools finds."""
+    each, networks = offered.all, [f.network for f in figures]
+
+    def joint(used: Sequence[int]) -> Network:
+        total = float(sum(each[p].cluster.accelerators for p in used))
+        return pools.joint(offered, [each[p] for p in used], [networks[p] for p in used], total)
+
+    return joint
 
 
 def _elsewhere(
@@ -322,12 +363,6 @@ def _ways(request: Request, pool: JobPool, switches: Switches, few: bool) -> Sta
 def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds: PipelineTemplates, switches: Switches,
              precision: str, batch: int) -> BundleSetting:  # fmt: skip
     each = offered.all
-    networks = tuple(f.network for f in figures)
-
-    def network_of(used: Sequence[int]) -> Network:
-        total = float(sum(each[p].cluster.accelerators for p in used))
-        return pools.joint(offered, [each[p] for p in used], [networks[p] for p in used], total)
-
     by_rate = request.objective != "time"
     weights = _weights(request, each)
     longest, most = limits(request, each, batch)
@@ -336,8 +371,8 @@ def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds
         shape=figures[0].shape,
         device=figures[0].devices[precision],
         stack=joint_stack(figures),
-        networks=networks,
-        network_of=network_of,
+        networks=tuple(f.network for f in figures),
+        network_of=_network_of(offered, figures),
         dp_overlap=switches.dp_overlap,
         zero=switches.zero,
         offer=Offer(tuple(p.count for p in each), tuple(p.per_node for p in each), weights, batch),

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.catalog import Catalog
 from planner.document import Spread
 from planner.hetero import bundles, pipelines, problem, stages
 from planner.hetero.bundles import MixedPlan
@@ -18,6 +19,8 @@ from planner.hetero.layer_split import LayerSplit
 from planner.hetero.pipelines import PipelineTemplates
 from planner.hetero.problem import PreparedPools
 from planner.planning import releases
+from planner.question.job_pools import Pools
+from planner.question.request import Request
 from planner.schema.plan import OlderRelease, Overlap, Parallelism
 from planner.space.grid import Figures
 
@@ -44,6 +47,12 @@ def time_spread(prepared: PreparedPools, found: MixedPlan) -> Spread:
         return widest
     times = [_time(prepared, found, figures) for figures in prepared.plausible]
     return releases.apart(prepared.request, widest, times)
+
+
+def under(catalog: Catalog, prepared: PreparedPools, found: MixedPlan, request: Request, offered: Pools) -> float:
+    """Seconds of a step of the same groups by the software and the links of another question about the same pools."""
+    other = problem.otherwise(catalog, prepared, request, offered)
+    return _time(other, found, other.figures)
 
 
 def _used(prepared: PreparedPools, parallelism: Parallelism, overlap: Overlap) -> Iterator[str]:

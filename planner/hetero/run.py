@@ -6,14 +6,14 @@ import platform
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from planner import planning, verify
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.hetero import reasons
 from planner.hetero.answer import value_of
-from planner.hetero.pool_subsets import Alone, Searched, any_pipelines, identical_pipelines, steps_decide
+from planner.hetero.pool_subsets import Alone, FoundPlan, Searched, any_pipelines, identical_pipelines, steps_decide
 from planner.question.job_pools import JobPool, Pools, merged
 from planner.question.request import Request, preemptions, restart
 from planner.schema.plan import Plan, PlanSet, SearchSection
@@ -25,6 +25,18 @@ METHODS = (
 """How plans are found: of any kinds, or of one only."""
 Refused = list[tuple[str, ClusterwrightError]]
 """Pools without a plan, and why."""
+Singles = tuple[list[Alone], Refused]
+"""The best plan of every pool by itself, and why others have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer, and what it was made from where it is over several pools."""
+
+    found: PlanSet
+    first: FoundPlan | None = None
+    """The best of its plans."""
+    singles: Singles | None = None
 
 
 def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.Progress | None = None) -> PlanSet:
@@ -37,34 +49,51 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
         WrongQuestion: no pool has nodes, or the pools cannot work together as asked.
         NoAnswer: nothing fits, or nothing keeps the limits.
     """
+    return answered(catalog, request, offered, progress).found
+
+
+def answered(
+    catalog: Catalog,
+    request: Request,
+    offered: Pools,
+    progress: planning.Progress | None = None,
+    singles: Singles | None = None,
+) -> Answered:
+    """The same with what it was made from; `singles` are those of :func:`alone` where they are known.
+
+    Raises:
+        WrongQuestion: no pool has nodes, or the pools cannot work together as asked.
+        NoAnswer: nothing fits, or nothing keeps the limits.
+    """
     pools = Pools(merged(offered.all, {name for pair in offered.given for name in pair}), offered.given)
     if not pools.all:
         raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
     if len(pools.all) == 1:
-        return planning.plan(catalog, _on_one(request, pools.all[0], whole=True), progress)
+        return Answered(planning.plan(catalog, _on_one(request, pools.all[0], whole=True), progress))
     started, cpu = time.perf_counter(), time.process_time()
-    alone, errors = _alone(catalog, request, pools.all)
+    singles = singles or alone(catalog, request, pools.all)
+    single, errors = singles
     refused = [f"{name} alone: {str(error).splitlines()[0]}" for name, error in errors]
     with progress("search", None) if progress else nullcontext() as advance:
-        searched = [_searched(catalog, request, pools, batch, alone, advance) for batch in request.batches]
-    found = [(value, each) for value, each, _ in alone]
-    found += [entry for s in searched for entry in s.plans if _adds(entry, found[: len(alone)])]
+        searched = [_searched(catalog, request, pools, batch, single, advance) for batch in request.batches]
+    one = [FoundPlan(value, each) for value, each, _ in single]
+    found = one + [each for s in searched for each in s.plans if _adds(each, one)]
     if not found:
         wrong = [error for s in searched for _, error in s.errors]
         if wrong and all(isinstance(error, WrongQuestion) for error in (*wrong, *(e for _, e in errors))):
             raise WrongQuestion("\n".join([str(wrong[0]), *refused]))
         raise NoAnswer(reasons.nothing(request, pools, refused))
-    ranked = sorted(found, key=lambda entry: entry[0])[: request.top]
-    plans = tuple(replace(each, rank=rank) for rank, (_, each) in enumerate(ranked, 1))
+    ranked = sorted(found, key=lambda each: each.value)[: request.top]
+    plans = tuple(replace(each.plan, rank=rank) for rank, each in enumerate(ranked, 1))
     for each in plans:
         verify.check(each)
     gap = max(s.gap for s in searched)
-    kinds, single = sum(s.kinds for s in searched), [each for _, _, each in alone]
-    return PlanSet(
+    kinds, sections = sum(s.kinds for s in searched), [each for _, _, each in single]
+    answer = PlanSet(
         search=SearchSection(
-            candidates=kinds + sum(each.candidates for each in single),
-            feasible=kinds + sum(each.feasible for each in single),
-            costed=kinds + sum(each.costed for each in single),
+            candidates=kinds + sum(each.candidates for each in sections),
+            feasible=kinds + sum(each.feasible for each in sections),
+            costed=kinds + sum(each.costed for each in sections),
             proven_optimal=gap == 0.0,
             method=METHODS[request.launchable],
             objective=request.objective,
@@ -80,6 +109,7 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.
             "host": platform.machine(),
         },
     )
+    return Answered(answer, ranked[0], singles)
 
 
 def _searched(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[Alone],
@@ -104,15 +134,14 @@ def _on_one(request: Request, pool: JobPool, *, whole: bool) -> Request:
     )
 
 
-def _adds(entry: tuple[float, Plan], alone: Sequence[tuple[float, Plan]]) -> bool:
+def _adds(found: FoundPlan, alone: Sequence[FoundPlan]) -> bool:
     """Whether a plan is over several pools, or better than what the search of its one pool found."""
-    value, each = entry
-    pools = each.cluster.pools
-    same = [known for known, plan in alone if plan.cluster.pools[0].node == pools[0].node]
-    return len(pools) > 1 or value < min(same, default=float("inf")) * (1.0 - 1e-9)
+    pools = found.plan.cluster.pools
+    same = [known.value for known in alone if known.plan.cluster.pools[0].node == pools[0].node]
+    return len(pools) > 1 or found.value < min(same, default=float("inf")) * (1.0 - 1e-9)
 
 
-def _alone(catalog: Catalog, request: Request, each: Sequence[JobPool]) -> tuple[list[Alone], Refused]:
+def alone(catalog: Catalog, request: Request, each: Sequence[JobPool]) -> Singles:
     """The best plan of every pool by itself, from the search of one cluster; and why others have none."""
     found: list[Alone] = []
     refused: Refused = []
