@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from planner.comm.program import choosing
 from planner.launchers import EXPORTERS
 from planner.launchers.bundle import refusals
 from planner.schema.plan import CommunicationRule, Plan, Stage
+from tests.answered_once import answered_once
 
 H100, B200, A100 = "dgx-h100", "dgx-b200", "dgx-a100-80gb"
 MEGATRON = (
@@ -184,20 +184,20 @@ class Case:
         return f"{self.runtime}/{self.model}/{self.cluster}/{self.settings}{what}"
 
 
-@cache
+@answered_once
 def plan(case: Case) -> Plan:
     """The plan that estimate makes of a case."""
     found = api.estimate(case.model, case.cluster, case.settings.split(), runtime=case.runtime, method=case.method)
     return found.plans[0]
 
 
-@cache
+@answered_once
 def mixed(model: str, pools: tuple[str, ...]) -> Plan:
     """The planner's best plan over several pools."""
     return api.plan(model, list(pools)).plans[0]
 
 
-@cache
+@answered_once
 def alike(model: str, pools: tuple[str, ...], **asked: Any) -> Plan:
     """The best one over all of these pools that a launcher starts."""
     found = api.plan(model, list(pools), launchable=True, **asked).plans
@@ -268,7 +268,7 @@ def _with_rules(whole: Plan, number: int) -> Plan:
     return replace(whole, communication=tuple(rules))
 
 
-@cache
+@answered_once
 def chosen_plan() -> Plan:
     """A plan with the rules that ``comm choose`` makes of a table of NCCL's algorithms and protocols."""
     whole = api.plan("llama3-70b", f"{H100}:16").plans[0]
