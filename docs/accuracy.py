@@ -30,7 +30,7 @@ from planner.calibration.report import labs, validation
 from planner.calibration.report.metrics import Errors
 from planner.calibration.runs import other_families
 from planner.calibration.runs import reading as runs
-from planner.calibration.runs.run import Run
+from planner.calibration.runs.measured_run import Run
 from planner.performance import intervals
 from planner.performance.efficiency import Efficiencies
 from planner.performance.profiles import importing, overlay

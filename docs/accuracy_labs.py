@@ -14,7 +14,7 @@ from planner.calibration.fit.core import PRETRAINING, lab, recipe
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import labs
 from planner.calibration.report.labs import Covered, GroupError, Regret, framework
-from planner.calibration.runs.run import Run
+from planner.calibration.runs.measured_run import Run
 from planner.cost import risk
 from planner.performance import intervals
 from planner.performance.efficiency import Efficiencies

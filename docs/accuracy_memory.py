@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import validation
-from planner.calibration.runs.run import Run
+from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
 from planner.cost.figures import Stack

@@ -12,7 +12,7 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.report import residuals
 from planner.calibration.report.metrics import Errors
 from planner.calibration.report.residuals import Component
-from planner.calibration.runs.run import Run
+from planner.calibration.runs.measured_run import Run
 from planner.performance.efficiency import Efficiencies
 
 KINDS = ("all runs", "lab", "release", "accelerator", "model", "scatter")

@@ -16,8 +16,8 @@ from planner.base.resources import data
 from planner.calibration.fit import other_parameters
 from planner.calibration.fit.least_squares import Fit
 from planner.calibration.runs import encoders, other_families, reading
+from planner.calibration.runs.measured_run import Run, shape
 from planner.calibration.runs.other_families import OtherFrame
-from planner.calibration.runs.run import Run, shape
 from planner.catalog import Catalog
 from planner.cost import collectives, convolution, recommender
 from planner.cost.figures import Array, Device, Network

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from planner import api
-from planner.api import fitting
+from planner.api import what_fits
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.commands import main
-from planner.planning.fit import FittingTraining
+from planner.planning.what_fits import FittingTraining
 from planner.question.reading import PlanOptions
 
 OWN = """
@@ -125,7 +125,7 @@ def test_own_accelerators_are_tried_too(tmp_path: Path) -> None:
 )
 def test_wrong_questions(model: str | None, on: str | None, asked: dict[str, object], message: str) -> None:
     with pytest.raises(WrongQuestion) as caught:
-        fitting.fits(model, on, PlanOptions(method="qlora", **asked), 1, None)  # type: ignore[arg-type]
+        what_fits.fits(model, on, PlanOptions(method="qlora", **asked), 1, None)  # type: ignore[arg-type]
     assert message in str(caught.value)
 
 

@@ -13,7 +13,7 @@ from planner.base.errors import WrongQuestion
 from planner.calibration.fit.core import BETWEEN, NEAR_BEST, SWEEP, WITHIN, cell, core, lab, weights
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import names, reading
-from planner.calibration.runs.run import Run
+from planner.calibration.runs.measured_run import Run
 from planner.performance import binding
 from planner.performance.efficiency import Efficiencies
 from planner.schema.hardware import dated

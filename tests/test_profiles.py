@@ -16,9 +16,9 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.report import validation
 from planner.calibration.runs import reading
 from planner.commands import main
-from planner.cost import measured, transformer
+from planner.cost import layer_times, transformer
 from planner.cost.figures import Grid, Times, stacked
-from planner.cost.measured import LayerTable, Point
+from planner.cost.layer_times import LayerTable, Point
 from planner.performance.efficiency import Efficiencies
 from planner.performance.profiles import importing, overlay
 from planner.planning import explain
@@ -104,7 +104,7 @@ TABLE = LayerTable(
     ],
 )
 def test_times_between_and_beyond_what_was_measured(tp, micro, degree, seconds):
-    times = measured.at(TABLE, tp, micro)
+    times = layer_times.at(TABLE, tp, micro)
     assert (float(times.tp), float(times.forward)) == (degree, pytest.approx(seconds))
     assert float(times.update) == TABLE.update[degree]
 
@@ -119,7 +119,7 @@ def test_interpolation_agrees_with_plain_arithmetic(micros, asked, data):
     micros = sorted(micros)
     seconds = [data.draw(st.floats(1e-6, 10.0)) for _ in micros]
     points = tuple(Point(m, (s,) * 6) for m, s in zip(micros, seconds, strict=True))
-    found = measured.at(LayerTable({1: points}, {1: 0.0}, False, True), 1, np.array(asked)).forward
+    found = layer_times.at(LayerTable({1: points}, {1: 0.0}, False, True), 1, np.array(asked)).forward
     for micro, value in zip(asked, found, strict=True):
         below = [i for i, m in enumerate(micros) if m <= micro]
         if not below or micro > micros[-1]:
@@ -140,7 +140,7 @@ def test_interpolation_agrees_with_plain_arithmetic(micros, asked, data):
 @pytest.mark.parametrize(("tp", "micro"), [(1, 1), (2, 4), (4, 8), (4, 3)])
 def test_a_layer_takes_what_was_measured(profile, tp, micro):
     grid = single_grid(with_profile(profile.table), layout(tp, micro), options())
-    found, times = cost.passes(grid), measured.at(profile.table, tp, micro)
+    found, times = cost.passes(grid), layer_times.at(profile.table, tp, micro)
     body = found.layers[1]
     assert float(body.forward) == pytest.approx(float(times.forward), rel=1e-12)
     assert float(body.backward) == pytest.approx(float(times.backward), rel=1e-12)
@@ -228,7 +228,7 @@ def test_rows_with_and_without_a_profile_in_one_table(profile):
     grids = [single_grid(f, *PLANS[0]) for f in (plain, profiled)]
     names = [field.name for field in fields(Grid) if field.name not in ("measured", "expanded")]
     pooled = Grid(**{name: stacked([getattr(g, name) for g in grids]) for name in names})
-    times = stacked([measured.NOTHING, grids[1].measured.times])
+    times = stacked([layer_times.NOTHING, grids[1].measured.times])
     machine = {"device": pooled.device, "network": pooled.network, "stack": pooled.stack}
     found = cost.evaluate(replace(pooled, measured=replace(grids[1].measured, times=times, **machine)))
     assert [float(t) for t in found.time] == [float(cost.evaluate(g).time) for g in grids]
@@ -541,5 +541,5 @@ def test_validate_prints_both(folder, capsys):
 
 
 def test_every_time_has_a_column():
-    assert {f"{name}_s" for name in measured.FIELDS} < set(overlay.COLUMNS)
-    assert set(measured.FIELDS) < {field.name for field in fields(Times)}
+    assert {f"{name}_s" for name in layer_times.FIELDS} < set(overlay.COLUMNS)
+    assert set(layer_times.FIELDS) < {field.name for field in fields(Times)}

@@ -8,7 +8,7 @@ import pytest
 from planner import catalog
 from planner.base.errors import WrongQuestion
 from planner.calibration.runs import columns, dates, reading
-from planner.calibration.runs.run import Run
+from planner.calibration.runs.measured_run import Run
 from planner.commands import main
 from tests.test_own_runs import validated, wrote
 

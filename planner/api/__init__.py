@@ -2,7 +2,6 @@
 
 from planner.api.buying import design, procure
 from planner.api.documents import compare, export, load
-from planner.api.fitting import fit
 from planner.api.listing import (
     list_accelerators,
     list_fabrics,
@@ -16,6 +15,7 @@ from planner.api.pages import page
 from planner.api.plans import Axes, estimate, plan, plan_images
 from planner.api.records import accelerator, cluster, model, node
 from planner.api.runs import calibrate, learn, validate
+from planner.api.what_fits import fit
 
 __all__ = [
     "Axes",

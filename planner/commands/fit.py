@@ -58,11 +58,11 @@ def fit(model: str | None, on: str | None, most: int, as_json: bool, **asked: An
       clusterwright fit --on RTX-4090:1
       clusterwright fit llama3-70b --on RTX-PRO-6000-Blackwell:2
     """  # noqa: D301 - click reads the control character itself
-    from planner.api import fitting
+    from planner.api import what_fits
     from planner.commands.screen import fit_view, render
     from planner.question.reading import PlanOptions
 
-    found = fitting.fits(model, on, PlanOptions(**asked), most, None if as_json else render.progress)
+    found = what_fits.fits(model, on, PlanOptions(**asked), most, None if as_json else render.progress)
     if as_json:
         render.json(fit_view.document(found))
     else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import data_parallel, hierarchy, measured, memory, pipeline, transformer
+from planner.cost import data_parallel, hierarchy, layer_times, memory, pipeline, transformer
 from planner.cost.activations import layer_activations
 from planner.cost.figures import Figure, Grid
 from planner.cost.memory import Memory
@@ -44,7 +44,7 @@ class StepPasses:
 def passes(grid: Grid) -> StepPasses:
     """Prices both kinds of layer, the embedding and the head: as modelled, or as measured where that is known."""
     modelled = transformer.layers(grid), (transformer.embedding(grid), transformer.head(grid))
-    layers, ends = measured.overridden(grid, *modelled)
+    layers, ends = layer_times.overridden(grid, *modelled)
     return StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
 
 

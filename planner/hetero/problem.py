@@ -12,7 +12,7 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import risk
 from planner.cost.figures import Network, Stack
-from planner.cost.measured import LayerTable
+from planner.cost.layer_times import LayerTable
 from planner.document import Spread
 from planner.hetero import pipelines, stages
 from planner.hetero.assignment import Offer

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import data_parallel, elements, measured, memory, pipeline, transformer
+from planner.cost import data_parallel, elements, layer_times, memory, pipeline, transformer
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Options
 from planner.cost.pipeline import StageSplit
@@ -221,7 +221,7 @@ def _update(grid: Grid) -> Array:
     """Seconds of the optimizer step for one parameter that every rank holds, and for one of a routed expert."""
     r, s = data_parallel.replicas(grid), grid.shape
     on = grid.options.zero >= 1
-    each = elements.step_bytes(grid) / grid.device.memory_rate * s.trained * measured.update_factor(grid)
+    each = elements.step_bytes(grid) / grid.device.memory_rate * s.trained * layer_times.update_factor(grid)
     shards = [np.where(on, x, 1.0) for x in (r.dense_shards, r.expert_shards)]
     return np.stack([np.broadcast_to(each / x, (len(grid.layout.tp),)) for x in shards], -1)
 

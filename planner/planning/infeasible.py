@@ -11,9 +11,9 @@ from planner.catalog import Catalog, cluster
 from planner.cost import hierarchy, memory, pipeline
 from planner.models.parameters import parameters
 from planner.models.workload import workload
-from planner.planning import answer, measured
-from planner.planning.measured import Ranking
+from planner.planning import answer, ranked
 from planner.planning.measured_runs import MeasuredRuns
+from planner.planning.ranked import Ranking
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare
 from planner.schema.plan import FrontPoint
@@ -134,7 +134,7 @@ def _least(catalog: Catalog, request: Request, objective: str, runs: MeasuredRun
         prepared = prepare(catalog, replace(request, objective=objective))
     except ClusterwrightError:
         return None
-    best = measured.search(catalog, prepared, runs, top=1).plans
+    best = ranked.search(catalog, prepared, runs, top=1).plans
     return answer.front_point(best[0]) if best else None
 
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from planner import document, verify
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
-from planner.planning import answer, explain, infeasible, measured, shortlist
-from planner.planning.measured import Ranking
+from planner.planning import answer, explain, infeasible, ranked, shortlist
 from planner.planning.measured_runs import MeasuredRuns
+from planner.planning.ranked import Ranking
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.plan import FrontPoint, MeasuredSection, Plan, PlanSet, SearchQuestion, SearchSection
@@ -44,7 +44,7 @@ def plan(
     started, cpu = time.perf_counter(), time.process_time()
     prepared = prepare(catalog, request)
     with progress("search", problem(prepared, 1).candidates) if progress else nullcontext() as advance:
-        ranking = measured.search(catalog, prepared, runs, top=request.top, front=True, advance=advance)
+        ranking = ranked.search(catalog, prepared, runs, top=request.top, front=True, advance=advance)
     if not ranking.plans:
         raise NoAnswer(infeasible.nothing_fits(catalog, prepared, ranking, runs))
     section = _search_section(prepared, ranking)
@@ -95,7 +95,7 @@ def best(catalog: Catalog, request: Request) -> tuple[Plan, SearchSection]:
         NoAnswer: layouts exist, and none fits into memory or within the limits; the message says what would.
     """
     prepared = prepare(catalog, replace(request, top=1))
-    ranking = measured.search(catalog, prepared, top=1)
+    ranking = ranked.search(catalog, prepared, top=1)
     if not ranking.plans:
         raise NoAnswer(infeasible.nothing_fits(catalog, prepared, ranking))
     return ranking.plans[0], _search_section(prepared, ranking)
@@ -173,7 +173,7 @@ def _best_on(catalog: Catalog, request: Request, runs: MeasuredRuns | None) -> l
         alone = prepare(catalog, request)
     except ClusterwrightError:
         return []
-    return [*map(answer.front_point, measured.search(catalog, alone, runs, top=1).plans)]
+    return [*map(answer.front_point, ranked.search(catalog, alone, runs, top=1).plans)]
 
 
 def _beats(one: FrontPoint, other: FrontPoint) -> bool:

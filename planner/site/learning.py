@@ -16,7 +16,7 @@ from planner.base.errors import WrongQuestion
 from planner.calibration import run as calibration
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import reading
-from planner.calibration.runs.run import Run
+from planner.calibration.runs.measured_run import Run
 from planner.catalog import Catalog
 from planner.performance.efficiency import Efficiencies
 from planner.site import journal

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from planner.base.units import format_many
 from planner.calibration.runs.reading import REQUIRED
 from planner.catalog import Catalog
-from planner.site import cell_values
+from planner.site import cell_rules
 from planner.site.journal import COLUMNS, OWN, Row
 
 NEEDED = tuple(column for column in REQUIRED if column not in ("id", "source", "model"))
@@ -43,7 +43,7 @@ def shared(rows: Sequence[Row], catalog: Catalog) -> Shared:
 
 
 def _plain(row: Row, catalog: Catalog) -> dict[str, str]:
-    found = {column: text for column, text in row.items() if text and cell_values.public(column, text, catalog)}
+    found = {column: text for column, text in row.items() if text and cell_rules.public(column, text, catalog)}
     return {"model": f"{found.get('layers', '')}x{found.get('hidden', '')}", **found}
 
 

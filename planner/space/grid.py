@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import measured
+from planner.cost import layer_times
 from planner.cost.figures import (
     Device,
     Expansion,
@@ -316,7 +316,7 @@ class Figures:
     """Its number of accelerators is replaced by the row's."""
     stack: Stack
     accelerators_per_node: int
-    profiles: Mapping[str, measured.LayerTable] = field(default_factory=dict)
+    profiles: Mapping[str, layer_times.LayerTable] = field(default_factory=dict)
     """Layer times measured elsewhere, by the precision that they hold for."""
     expanded: Expansion | None = None
 
@@ -400,7 +400,7 @@ def measured_at(figures: Figures, precisions: Sequence[str], layout: Layout, dev
     if not figures.profiles.keys() & set(precisions):
         return None
     known = [figures.profiles.get(name) for name in precisions]
-    found = [measured.at(table, layout.tp, layout.micro) if table else measured.NOTHING for table in known]
+    found = [layer_times.at(table, layout.tp, layout.micro) if table else layer_times.NOTHING for table in known]
     if len(found) == 1:
         return MeasuredLayers(times=found[0], device=device, network=figures.network, stack=figures.stack)
     shape = np.shape(layout.tp)

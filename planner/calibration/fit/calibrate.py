@@ -17,8 +17,8 @@ from planner.calibration.fit.least_squares import Fit, fit
 from planner.calibration.fit.parameters import parameters
 from planner.calibration.report.metrics import Errors
 from planner.calibration.report.validation import described, situation
+from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.other_families import FAMILIES, OtherFrame
-from planner.calibration.runs.run import Run
 from planner.catalog import Catalog
 from planner.cost.figures import Array
 from planner.performance import intervals, step_time_interval

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report.metrics import same_job
-from planner.calibration.runs.run import Run
+from planner.calibration.runs.measured_run import Run
 from planner.cost.figures import Array
 
 PRETRAINING = ("pretrain", "mlperf-pretrain")

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import cost
-from planner.calibration.runs.run import Run, shape
+from planner.calibration.runs.measured_run import Run, shape
 from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
 from planner.cost.figures import Array, Device, Grid, Layout, MeasuredLayers, Network, Stack, Times, stacked, taken
-from planner.cost.measured import NOTHING, at
+from planner.cost.layer_times import NOTHING, at
 from planner.performance import binding
 from planner.performance.efficiency import Efficiencies
 from planner.performance.profiles import profile as profiles_

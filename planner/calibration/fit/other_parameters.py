@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.fit.least_squares import Fit, Parameter, fit, weights
+from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.other_families import FAMILIES, OtherFrame
-from planner.calibration.runs.run import Run
 from planner.catalog import Catalog
 from planner.cost.figures import Array
 from planner.performance.efficiency import Efficiencies

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.calibration.runs.run import Run
+from planner.calibration.runs.measured_run import Run
 from planner.cost.figures import Array
 
 APART = 0.03

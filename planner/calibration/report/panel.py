@@ -20,7 +20,7 @@ from planner import cost
 from planner.base.errors import WrongQuestion
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import reading
-from planner.calibration.runs.run import Run
+from planner.calibration.runs.measured_run import Run
 from planner.catalog import Catalog
 from planner.performance.efficiency import Efficiencies
 from planner.space.axes import OptionAxes

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from planner.calibration.fit.frame import Frame, FramePrediction
 from planner.calibration.report import metrics
 from planner.calibration.report.metrics import Errors, GroupChoice
-from planner.calibration.runs.run import Run
+from planner.calibration.runs.measured_run import Run
 from planner.cost import risk
 from planner.cost.figures import Array
 from planner.performance import intervals, step_time_interval

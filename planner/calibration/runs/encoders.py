@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import number
-from planner.calibration.runs.run import NotStated, Run
+from planner.calibration.runs.measured_run import NotStated, Run
 from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
 from planner.models.workload import library, workload

@@ -10,7 +10,7 @@ import numpy as np
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import number
-from planner.calibration.runs.run import NotStated, Run
+from planner.calibration.runs.measured_run import NotStated, Run
 from planner.catalog import Catalog
 from planner.cost import convolution, recommender
 from planner.cost.figures import Array, Device, Network, stacked

@@ -15,7 +15,7 @@ from pathlib import Path
 from planner.base.errors import WrongQuestion
 from planner.calibration.runs import columns, dates, impossible, names
 from planner.calibration.runs.cells import Unpredictable, number, required, whole
-from planner.calibration.runs.run import Run
+from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.trained import model_of, step_time
 from planner.calibration.runs.variants import (
     RunVariant,
@@ -208,7 +208,7 @@ def released(known: Runtime, date: str) -> str:
 def _other(run: Run, row: Mapping[str, str], catalog: Catalog, accelerator: str, n: int) -> Run:
     """Encoders under data parallelism, convolutional networks, recommenders."""
     from planner.calibration.runs import encoders, other_families
-    from planner.calibration.runs.run import NotStated
+    from planner.calibration.runs.measured_run import NotStated
 
     repeated = row.get("metric") == "time_to_train_min"
     if repeated and not number(row, "step_time_s"):

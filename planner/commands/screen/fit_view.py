@@ -9,7 +9,7 @@ from typing import Any
 from planner.base.units import format_bytes, format_count, format_seconds, format_usd
 from planner.catalog.ages import STALE_DAYS
 from planner.commands.screen import render
-from planner.planning.fit import FittingTraining
+from planner.planning.what_fits import FittingTraining
 from planner.report import prices
 
 LOST_FIRST = ["tokens/s", "OOM"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from planner.base.errors import WrongQuestion, suggestion
 from planner.catalog import Catalog
-from planner.cost.measured import Point
+from planner.cost.layer_times import Point
 from planner.models.workload import library
 from planner.models.workload import model as find_model
 from planner.performance.profiles import files

@@ -12,7 +12,7 @@ from pathlib import Path
 from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
-from planner.cost.measured import FIELDS, Point
+from planner.cost.layer_times import FIELDS, Point
 from planner.models import files
 from planner.models.workload import library
 from planner.performance.profiles.profile import Profile, layer_rate, peak

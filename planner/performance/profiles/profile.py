@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from planner.cost.measured import LayerTable, Point
+from planner.cost.layer_times import LayerTable, Point
 from planner.models.parameters import parameters
 from planner.performance import binding
 from planner.schema.hardware import Accelerator

@@ -15,7 +15,7 @@ from planner.catalog import Catalog
 from planner.models.parameters import parameters
 from planner.models.workload import ADAPTED, library
 from planner.performance import binding
-from planner.planning import measured
+from planner.planning import ranked
 from planner.question import pools
 from planner.question.reading import PlanOptions, request
 from planner.question.request import Request
@@ -174,7 +174,7 @@ def _fastest(known: Catalog, model: str | Model, cluster: Cluster, asked: PlanOp
         _, wanted = request(model, cluster, asked, known=known)
         if least_bytes(wanted.workload) > cluster.accelerators * cluster.accelerator.memory:
             return None
-        ranking = measured.search(known, prepare(known, replace(wanted, top=1)), top=1)
+        ranking = ranked.search(known, prepare(known, replace(wanted, top=1)), top=1)
     except WrongQuestion:
         if not _trains(known, cluster, asked):
             return None

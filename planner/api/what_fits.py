@@ -14,8 +14,8 @@ from planner.api.plans import Method
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.models.workload import find_model
-from planner.planning import fit as fitting
-from planner.planning.fit import FittingTraining
+from planner.planning import what_fits
+from planner.planning.what_fits import FittingTraining
 from planner.question.flag_values import sequence_length
 from planner.question.reading import PlanOptions
 from planner.schema.workload import Model
@@ -94,13 +94,13 @@ def fits(
     known, chosen = load(asked.catalog), None if model is None else find_model(model)
     length = sequence_length(asked.seq)
     if on is not None:
-        models, plain = [chosen] if chosen else fitting.trainable(), replace(asked, seq=length, top=1)
+        models, plain = [chosen] if chosen else what_fits.trainable(), replace(asked, seq=length, top=1)
         with _counted(progress, "models", len(models)) as advance:
-            return fitting.on_accelerators(known, models, on, plain, asked.top, advance)
+            return what_fits.on_accelerators(known, models, on, plain, asked.top, advance)
     assert chosen is not None
     plain = replace(asked, seq=length or min(SEQUENCE, chosen.sequence), top=1)
-    with _counted(progress, "accelerators", len(fitting.accelerators(known))) as advance:
-        return fitting.on_catalog(known, chosen, plain, most, advance)
+    with _counted(progress, "accelerators", len(what_fits.accelerators(known))) as advance:
+        return what_fits.on_catalog(known, chosen, plain, most, advance)
 
 
 def _counted(
