@@ -1,14 +1,18 @@
 """The documentation says what the program does: pages are current, commands and make targets exist."""
 
+import ast
 import importlib.util
+import inspect
 import re
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
+
+import planner
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -125,3 +129,55 @@ def test_commit_subjects_fit_a_line() -> None:
     if shown.returncode:
         pytest.skip("no commits to compare with")
     assert [subject for subject in shown.stdout.splitlines() if len(subject) > 72] == []
+
+
+# ---- docstrings ------------------------------------------------------------------------------------------------------
+
+PYTHON = [name for name in planner.__all__ if isinstance(inspect.unwrap(getattr(planner, name)), FunctionType)]
+ERRORS = {"WrongQuestion", "NoAnswer"}
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_a_python_function_says_what_comes_in_and_what_is_raised(name: str) -> None:
+    function = inspect.unwrap(getattr(planner, name))
+    said = inspect.getdoc(function) or ""
+    elsewhere = "is as in :func:`" in said.replace("\n", " ")
+    unsaid = [each for each in inspect.signature(function).parameters if not re.search(rf"\b{each}\b", said)]
+    assert elsewhere or not unsaid, unsaid
+    assert "Raises:" in said and ">>> " in said
+
+
+def test_public_functions_say_what_they_raise() -> None:
+    """A command's docstring is its help: its errors are the messages that a user sees."""
+    files = [path for path in sorted((ROOT / "planner").rglob("*.py")) if path.parent.name != "commands"]
+    assert not [f"{path.relative_to(ROOT)}: {function}" for path in files for function in _silent(path)]
+
+
+def _silent(path: Path) -> list[str]:
+    """Functions of a file that raise one of the program's errors themselves, and do not say so."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    public = [each for each in tree.body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
+    return [each.name for each in public if _raised(each) and not re.search("[Rr]aises", ast.get_docstring(each) or "")]
+
+
+def _raised(function: ast.FunctionDef) -> set[str]:
+    found = [each.exc for each in ast.walk(function) if isinstance(each, ast.Raise)]
+    return ERRORS & {ast.unparse(each.func) for each in found if isinstance(each, ast.Call)}
+
+
+# ---- what the pages for developers name ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", ["docs/design.md", "CONTRIBUTING.md"])
+def test_files_that_a_page_names_exist(page: str) -> None:
+    """Paths from the root, from `planner/`, or a package's own file (`processes.py`); capitals stand for any name."""
+    named = re.findall(r"`([\w./-]+(?:/|\.(?:py|md|toml|txt|json)))`", (ROOT / page).read_text(encoding="utf-8"))
+    named = [each for each in named if each != "config.json" and not re.search(r"\bNAME\b", each)]
+    assert len(named) > 10
+    assert not [each for each in named if not _is_there(each)]
+
+
+def _is_there(path: str) -> bool:
+    if (ROOT / path).exists() or (ROOT / "planner" / path).exists():
+        return True
+    return any(str(each).endswith(f"/{path.rstrip('/')}") for each in (ROOT / "planner").rglob("*"))

@@ -26,8 +26,8 @@ from planner.site.folder import named
 
 @entry
 def load(path: str | Path) -> PlanSet | Plan | Procurement | StudyResult | ImagePlan | Comparison | Report:
-    """Any document that the program wrote (``-o FILE``, ``--json``, ``to_json``); one without a record of its own
-    (a validation, calls of a plan, ...) as a :class:`~planner.schema.record.Report`.
+    """The document at `path`, any that the program wrote (``-o FILE``, ``--json``, ``to_json``); one without a record
+    of its own (a validation, calls of a plan, ...) as a :class:`~planner.schema.record.Report`.
 
     Raises:
         WrongQuestion: no such file, not JSON (with line), another kind or version, unknown or missing keys.

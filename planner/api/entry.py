@@ -42,7 +42,11 @@ def entry(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def between(name: str, value: float | None, least: float, most: float) -> None:
-    """Refuses a number that is not from `least` to `most`."""
+    """Refuses a number that is not from `least` to `most`.
+
+    Raises:
+        WrongQuestion: it is not; the message names the keyword.
+    """
     if value is not None and not least <= value <= most:
         raise WrongQuestion(f"{name}={value}: must be from {least:,.0f} to {most:,.0f}")
 

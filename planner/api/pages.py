@@ -43,7 +43,11 @@ def page(documents: Shown | Sequence[Shown], output: str | Path | None = None) -
 
 
 def written(documents: Sequence[Shown], output: str | Path | None) -> str:
-    """The same of several, for the command line: its messages are in the words of flags."""
+    """The same of several, for the command line: its messages are in the words of flags.
+
+    Raises:
+        WrongQuestion: there is nothing to show, or `output` is what the page shows.
+    """
     if not documents:
         raise WrongQuestion("documents: nothing to show; name at least one")
     if output is not None and any(_is_same(source, output) for source in documents):

@@ -140,10 +140,10 @@ class Launched(NamedTuple):
 def launched(
     source: Source, *, rank: int | None, workload: str | None, alternative: int | None, lost: int | None = None
 ) -> Launched:
-    """The plans to write, each checked. With `lost` nodes it is
-    what the recommended plan continues with.
+    """The plans to write, each checked. With `lost` nodes it is what the recommended plan continues with.
 
-    An estimate that does not fit is refused here: it would only stop on the cluster.
+    Raises:
+        WrongQuestion: there is no such plan, or it is an estimate that does not fit: it would only stop on the cluster.
     """
     if rank is not None and rank < 1:
         raise WrongQuestion(f"--rank {rank}: plans are counted from 1")
@@ -208,6 +208,9 @@ def bundles(
 
     `cluster` is the plans' own where it is not in the catalog: a simulator needs its figures. To `measure` them, each
     is a few steps on mock data, and a script in the folder above runs them in turn. `site` is what all its jobs need.
+
+    Raises:
+        WrongQuestion: the target expresses none of the plans, or an option is not for it.
     """
     if cluster is not None and target != SIMULATOR:
         raise WrongQuestion("--cluster is for astra-sim: launchers find all they need in the plan.")

@@ -40,7 +40,7 @@ def model(name: str | Path, *, folder: str | Path | None = None) -> Model:
 
 @entry
 def node(name: str, *, catalog: str | Path | None = None) -> Node:
-    """A server, rack or cloud instance of the catalog.
+    """A server, rack or cloud instance of the catalog by its `name`, its id there.
 
     Raises:
         WrongQuestion: no such node; the message names the nearest.
@@ -53,7 +53,7 @@ def node(name: str, *, catalog: str | Path | None = None) -> Node:
 
 @entry
 def accelerator(name: str, *, catalog: str | Path | None = None) -> Accelerator:
-    """An accelerator of the catalog: bytes, B/s, FLOP/s, watts.
+    """An accelerator of the catalog by its `name`, its id there: bytes, B/s, FLOP/s, watts.
 
     Raises:
         WrongQuestion: no such accelerator; the message names the nearest.
@@ -107,7 +107,11 @@ def cluster(
 
 
 def as_model(given: str | Path | Model) -> str | Model:
-    """A model as a question takes it; a changed record checked."""
+    """A model as a question takes it; a changed record checked.
+
+    Raises:
+        WrongQuestion: a changed record that no model can have; every field that is wrong.
+    """
     if not isinstance(given, Model):
         return str(given)
     found = checked(given)

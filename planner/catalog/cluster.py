@@ -108,7 +108,11 @@ def _is_count(value: object) -> bool:
 def joined(
     catalog: Catalog, node: Node, count: int, fabric: Fabric | None = None, region: str | None = None
 ) -> Cluster:
-    """As :func:`cluster`, of records instead of ids."""
+    """As :func:`cluster`, of records instead of ids.
+
+    Raises:
+        WrongQuestion: a count, an accelerator or a fabric that cannot be.
+    """
     if not _is_count(count):
         raise WrongQuestion(f"{node.id}:{count}: the number of nodes must be from 1 to {LARGEST:,}")
     if not isinstance(node.accelerator, str):  # a record, which replace() takes without a word

@@ -129,7 +129,11 @@ def lint(text: str, counts: Sequence[int]) -> None:
 
 
 def option(text: str, more: str = "") -> str:
-    """A value on a #SBATCH line, which has no quoting that all versions share: what is no plain name is refused."""
+    """A value on a #SBATCH line, which has no quoting that all versions share.
+
+    Raises:
+        WrongQuestion: it is no plain name.
+    """
     if not all(c.isalnum() or c in f"._-,/+{more}" for c in text):
         signs = " ".join(f"._-,/+{more}")
         raise WrongQuestion(f"{quoting.line(text)!r}: letters, digits and {signs} only on a #SBATCH line")

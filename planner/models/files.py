@@ -81,7 +81,11 @@ def record(kind: type[Record], path: Path, entry: str) -> Record:
 
 
 def validated(kind: type[Record], table: Mapping[str, Any], entry: str, path: Path) -> Record:
-    """As :func:`record`, from a table at hand."""
+    """As :func:`record`, from a table at hand.
+
+    Raises:
+        WrongQuestion: as there; an `id` beside the header, or a name that is none.
+    """
     if ID.fullmatch(entry) is None:
         raise WrongQuestion(f"{path}: {entry!r} is no id: letters, digits, '.', '_' and '-' only")
     if "id" in table:

@@ -14,7 +14,11 @@ from planner.schema.hardware import Cluster, Node, Price
 
 
 def zoned(text: str) -> tuple[str, str]:
-    """``dgx-a100-40gb:4@zone-b``: the cluster, and the zone it stands in."""
+    """``dgx-a100-40gb:4@zone-b``: the cluster, and the zone it stands in.
+
+    Raises:
+        WrongQuestion: what stands behind the @ is no name.
+    """
     named, at, zone = text.partition("@")
     if at and not re.fullmatch(r"[A-Za-z0-9._-]+", zone):
         raise WrongQuestion(f"--cluster {text}: {zone!r} is not the name of a zone; write {named}@zone-a")
@@ -76,7 +80,11 @@ def _link(text: str, known: Sequence[str]) -> tuple[frozenset[str], LinkBetween]
 
 
 def prices(text: float | str, known: Sequence[str]) -> Mapping[str, float | str]:
-    """``$2/h`` for every pool (under the empty name), or ``POOL=$2/h,POOL=$1/h``."""
+    """``$2/h`` for every pool (under the empty name), or ``POOL=$2/h,POOL=$1/h``.
+
+    Raises:
+        WrongQuestion: no such pool; the nearest.
+    """
     if not isinstance(text, str) or "=" not in text:
         return {"": text}
     found: dict[str, float | str] = {}
@@ -123,6 +131,9 @@ def accelerator(known: Catalog, name: str) -> str:
     """An accelerator by its id, or by how that starts (``A100``, ``RTX6000``).
 
     Of several (A100-PCIE-40GB, A100-SXM4-80GB) the first that a node of the catalog holds is meant.
+
+    Raises:
+        WrongQuestion: no node holds such a one; the nearest.
     """
 
     def plain(text: str) -> str:

@@ -210,7 +210,11 @@ def _rewired(known: Catalog, asked: PlanOptions, base: Cluster) -> tuple[tuple[s
 def request(
     model: str | Model, named: Named | Sequence[Named], asked: PlanOptions, *, known: Catalog | None = None
 ) -> tuple[Catalog, Request]:
-    """The catalog (read unless given) and the request that a question means."""
+    """The catalog (read unless given) and the request that a question means.
+
+    Raises:
+        WrongQuestion: a name or a value that cannot be; the message names the flag.
+    """
     known = known or load(asked.catalog, asked.site)
     base, counts = placed(known, named, asked)
     found = model if isinstance(model, Model) else workload.model(model)

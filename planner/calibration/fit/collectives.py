@@ -184,7 +184,11 @@ def fitted(cell: CollectiveCell, prior: CollectiveEfficiency, rows: Array | None
 
 
 def prior_of(entries: Mapping[str, CollectiveEfficiency], accelerator: Accelerator, op: str) -> CollectiveEfficiency:
-    """The entry that a fit starts from: the generation's, or its topology's; an all-gather's for what has none."""
+    """The entry that a fit starts from: the generation's, or its topology's; an all-gather's for what has none.
+
+    Raises:
+        WrongQuestion: there is none for such a link.
+    """
     for name in (op, "all-gather"):
         for key in binding.collective_keys(accelerator):
             if f"{key}/{name}" in entries:

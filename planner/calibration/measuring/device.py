@@ -49,7 +49,11 @@ def recognised(device: str, catalog: Catalog) -> str:
 
 
 def by_name(published: str, memory: float, catalog: Catalog) -> str:
-    """The id of the accelerator that calls itself so and has that much memory (bytes)."""
+    """The id of the accelerator that calls itself so and has that much memory (bytes).
+
+    Raises:
+        WrongQuestion: no such accelerator is in the catalog, or it has another memory.
+    """
     plain = re.sub(r"^(nvidia|amd|tesla|quadro|geforce|instinct|\s)+", "", published, flags=re.IGNORECASE)
     spelt = {entry.lower(): entry for entry in catalog.accelerators}
     found = spelt.get(re.sub(r"\s+", "-", plain.strip().lower())) or names.accelerator(published)
@@ -72,7 +76,11 @@ def devices(device: str) -> int:
 
 
 def precisions(device: str, part: Accelerator) -> list[str]:
-    """What the catalog has a peak for; on a CPU neither 8 bit nor tf32 nor fp16 is worth a matrix product."""
+    """What the catalog has a peak for; on a CPU neither 8 bit nor tf32 nor fp16 is worth a matrix product.
+
+    Raises:
+        WrongQuestion: the catalog has no peak for any.
+    """
     listed = PRECISIONS if device != "cpu" else ("bf16", "fp32")
     found = [name for name in listed if binding.can_train_in(part, name)]
     if not found:

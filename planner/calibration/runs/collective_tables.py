@@ -157,7 +157,11 @@ def _timed(row: Mapping[str, str], column: Mapping[str, str], part: Accelerator,
 
 
 def operation(text: str, where: str) -> str:
-    """One of :data:`OPERATIONS`, however it is joined: ``all_reduce``, ``AllReduce``, ``all-reduce``."""
+    """One of :data:`OPERATIONS`, however it is joined: ``all_reduce``, ``AllReduce``, ``all-reduce``.
+
+    Raises:
+        WrongQuestion: no such operation; the nearest.
+    """
     plain = text.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
     found = _PLAIN.get(plain) or _ALIASES.get(plain)
     if found is None:

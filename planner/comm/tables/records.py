@@ -221,7 +221,11 @@ def _row(cells: Mapping[str | None, str], where: str) -> TableRow:
 
 
 def possible(ranks: int, nodes: int, size: int, where: str) -> None:
-    """Raises WrongQuestion for a call that nobody can have measured."""
+    """A call that somebody can have measured.
+
+    Raises:
+        WrongQuestion: nobody can.
+    """
     if not 2 <= ranks <= MOST_RANKS:
         raise WrongQuestion(f"{where}: ranks = {ranks:,}: a call is between 2 and {MOST_RANKS:,}")
     if not 1 <= nodes <= ranks:

@@ -134,6 +134,9 @@ def show(
 ) -> None:
     """Prints the report, or the document as JSON; with traces, that of a traced step. Where it is made `again`, that it
     is the same.
+
+    Raises:
+        WrongQuestion: there is no such plan in it, or traces are given for what is no single plan.
     """
     given, where = plan_sources.opened(source, document.load_document)
     same = 0 if again is None else rechecking.check(given, again.catalog, where, again.own, again.tables)

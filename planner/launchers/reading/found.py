@@ -93,7 +93,11 @@ def number(found: Options, name: str, default: int | None = None) -> int | None:
 
 
 def degree(found: Options, name: str, default: int = 1) -> int:
-    """As :func:`number`, at least 1."""
+    """As :func:`number`, at least 1.
+
+    Raises:
+        WrongQuestion: it is no whole number, or below 1.
+    """
     value = number(found, name, default)
     assert value is not None
     if value < 1:

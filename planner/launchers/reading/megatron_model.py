@@ -62,7 +62,11 @@ READ = {
 
 
 def shape(flags: Options) -> dict[str, Any]:
-    """Fields of the model; Megatron's defaults where an option is left out."""
+    """Fields of the model; Megatron's defaults where an option is left out.
+
+    Raises:
+        WrongQuestion: a size that no model has.
+    """
     if "num-layers" not in flags or "hidden-size" not in flags:
         return {}
     found: dict[str, Any] = {field: degree(flags, name) for name, field in _SHAPE.items() if name in flags}

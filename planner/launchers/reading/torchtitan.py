@@ -62,7 +62,11 @@ def _stated(own: Config) -> Options:
 
 
 def found_options(flags: Options, own: Config | None) -> FoundOptions:
-    """Options as axes of a plan; `own` is what a configuration in code holds."""
+    """Options as axes of a plan; `own` is what a configuration in code holds.
+
+    Raises:
+        WrongQuestion: an option that no plan holds, or a value that cannot be.
+    """
     refuse(flags, _READ)
     replicate = degree(flags, f"{_P}data_parallel_replicate_degree")
     tp, pp = degree(flags, f"{_P}tensor_parallel_degree"), degree(flags, f"{_P}pipeline_parallel_degree")

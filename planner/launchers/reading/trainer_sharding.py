@@ -14,7 +14,11 @@ from planner.models import files
 
 
 def accelerate(config: Values, folder: Path) -> dict[str, Any]:
-    """What Accelerate's configuration says, as the Trainer's own arguments say it."""
+    """What Accelerate's configuration says, as the Trainer's own arguments say it.
+
+    Raises:
+        WrongQuestion: a kind of distribution that is not predicted.
+    """
     kind = str(config.get("distributed_type", "NO"))
     found: dict[str, Any] = {"processes": config.get("num_processes")}
     mixed = config.get("mixed_precision")
@@ -102,7 +106,11 @@ def _inner(config: Values, name: str) -> Values:
 
 
 def named_file(folder: Path, name: str) -> str:
-    """A file that a configuration names, from its own folder or one above it, or where we are."""
+    """A file that a configuration names, from its own folder or one above it, or where we are.
+
+    Raises:
+        WrongQuestion: there is none.
+    """
     for place in (folder, *[*folder.parents][:3], Path.cwd()):
         if (place / name).is_file():
             return files.read_text(place / name)

@@ -106,7 +106,11 @@ def word_end(text: str, at: int) -> int:
 
 
 def skip(text: str, at: int, depth: int) -> int:
-    """Behind the character, the quoted string or the substitution that begins at a position."""
+    """Behind the character, the quoted string or the substitution that begins at a position.
+
+    Raises:
+        WrongQuestion: nested too deeply.
+    """
     if depth > DEEPEST:
         raise WrongQuestion("not a command: quotes or substitutions nested too deeply")
     char = text[at]
