@@ -56,6 +56,7 @@ def plan(
     seq: int | str | None = None,
     tokens: float | str | None = None,
     mtp_layers: int = 0,
+    imbalance: float | None = None,
     method: Method = "pretrain",
     rank: int | None = None,
     targets: Sequence[Target] | None = None,
@@ -96,6 +97,7 @@ def plan(
         seq: Tokens per sequence: ``8192`` or ``"8k"``.
         tokens: To train on: ``1e12`` or ``"1T"``.
         mtp_layers: Multi-token prediction modules.
+        imbalance: Tokens of the busiest expert-parallel rank over an even share (1.3); even if not given.
         method: What is trained.
         rank: Of LoRA.
         targets: Matrices with LoRA factors.
@@ -136,9 +138,9 @@ def plan(
         raise WrongQuestion(f"{model} is a convolutional network: plan_images({model!r}, ...)")
     options = PlanOptions(
         fabric=fabric, region=region, batch=_several(batch), seq=seq, tokens=tokens, mtp_layers=mtp_layers,
-        method=method, rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer,
-        runtime=runtime, precision=_joined(precision), price=price, basis=basis, vendor=vendor, oom_risk=oom_risk,
-        waive=_texts(waive), catalog=_folder(catalog), site=_folder(site), pin=_texts(pin),
+        imbalance=imbalance, method=method, rank=rank, targets=None if targets is None else tuple(targets),
+        optimizer=optimizer, runtime=runtime, precision=_joined(precision), price=price, basis=basis, vendor=vendor,
+        oom_risk=oom_risk, waive=_texts(waive), catalog=_folder(catalog), site=_folder(site), pin=_texts(pin),
         accelerators=_counted(accelerators), link=_texts(link),
         objective=objective, noise_scale=noise_scale, deadline=deadline, max_cost=max_cost, launchable=launchable,
         top=top, shortlist=shortlist, to=to, contingency=contingency, all=all,
@@ -158,6 +160,7 @@ def estimate(
     seq: int | str | None = None,
     tokens: float | str | None = None,
     mtp_layers: int = 0,
+    imbalance: float | None = None,
     method: Method = "pretrain",
     rank: int | None = None,
     targets: Sequence[Target] | None = None,
@@ -186,9 +189,9 @@ def estimate(
     """
     options = PlanOptions(
         fabric=fabric, region=region, batch=batch, seq=seq, tokens=tokens, mtp_layers=mtp_layers, method=method,
-        rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer, runtime=runtime,
-        precision=precision, price=price, basis=basis, vendor=vendor, oom_risk=oom_risk, waive=_texts(waive),
-        catalog=_folder(catalog), site=_folder(site),
+        imbalance=imbalance, rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer,
+        runtime=runtime, precision=precision, price=price, basis=basis, vendor=vendor, oom_risk=oom_risk,
+        waive=_texts(waive), catalog=_folder(catalog), site=_folder(site),
     )  # fmt: skip
     given = (*_texts(settings), *_texts(axes))
     asked = pinned_request(records.as_model(model), records.as_clusters(cluster), given, options)

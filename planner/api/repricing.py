@@ -124,6 +124,7 @@ def options_of(plan: Plan) -> PlanOptions:
         batch=None if "--batch" in left else plan.batch.global_,
         seq=None if "--seq" in left else w.sequence,
         mtp_layers=w.mtp_layers or 0,
+        imbalance=w.imbalance,
         tokens=None if "--tokens" in left else w.tokens,
         method=Method(**{**w.method, "targets": tuple(w.method["targets"])}).name,
         optimizer=w.optimizer["id"],

@@ -76,6 +76,12 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Multi-token prediction modules trained with the model (DeepSeek-V3's recipe: 1).",
     ),
     click.option(
+        "--imbalance",
+        type=float,
+        metavar="X",
+        help="Tokens of the busiest expert-parallel rank over an even share: 1.3 (default: even).",
+    ),
+    click.option(
         "--method",
         type=click.Choice(METHODS),
         default="pretrain",

@@ -18,9 +18,17 @@ def width(grid: Grid) -> Figure:
     return np.where(grid.shape.expert_hidden > 0, grid.shape.expert_hidden, grid.shape.hidden)
 
 
+def imbalance(grid: Grid) -> Figure:
+    """Tokens of the busiest rank over an even share: what is asked where ranks share experts, or the stack's."""
+    asked = grid.shape.imbalance
+    if not np.any(asked):
+        return grid.stack.expert_imbalance
+    return np.where(asked > 0, np.where(grid.layout.ep > 1, asked, 1.0), grid.stack.expert_imbalance)
+
+
 def routed_copies(grid: Grid) -> Figure:
     """Token copies that one rank's experts work on: ``tokens experts_per_token etp / tp``, times the imbalance."""
-    return tokens(grid) * grid.shape.experts_per_token * grid.layout.etp / grid.layout.tp * grid.stack.expert_imbalance
+    return tokens(grid) * grid.shape.experts_per_token * grid.layout.etp / grid.layout.tp * imbalance(grid)
 
 
 def shapes(grid: Grid) -> tuple[Product, ...]:
@@ -122,7 +130,7 @@ def dispatch(grid: Grid) -> Dispatch:
     network, layout, s = grid.network, grid.layout, grid.shape
     ranks = collectives.group(network, layout.ep, layout.etp)
     per_token = np.maximum(s.experts_per_token, 1.0)
-    sent = tokens(grid) * s.experts_per_token / layout.tp * grid.stack.expert_imbalance
+    sent = tokens(grid) * s.experts_per_token / layout.tp * imbalance(grid)
     size = grid.device.element * sent * width(grid)
     domains = np.maximum(ranks.n / ranks.inside, 1.0)
     distinct = np.minimum(domains * (1.0 - (1.0 - 1.0 / domains) ** per_token) / per_token, 1.0)

@@ -90,6 +90,8 @@ class Shape:
     experts_per_token: Figure
     expert_ffn: Figure
     shared_ffn: Figure
+    imbalance: Figure = 0.0
+    """Tokens of the busiest expert rank over an even share; 0: the stack's."""
     expert_hidden: Figure = 0.0
     """Width that routed experts read and give where it is not the model's; 0: it is."""
     attention_share: Figure = 1.0

@@ -85,6 +85,7 @@ def workload_section(request: Request) -> schema.WorkloadSection:
         },
         shape=_pruned(_plain(model)),
         mtp_layers=work.mtp_layers or None,
+        imbalance=work.imbalance,
     )
 
 

@@ -35,6 +35,8 @@ METHODS = ("pretrain", "finetune", "full", *ADAPTED)
 """What `--method` can be; `full` is `finetune`."""
 MOST_MODULES = 16
 """Of multi-token prediction; DeepSeek-V3 has one."""
+MOST_IMBALANCE = 64.0
+"""Of tokens over experts' ranks; all tokens on one of 64."""
 LARGEST_BATCH = LARGEST_SEQUENCE = 10**9
 
 
@@ -167,6 +169,7 @@ def workload(
     targets: Sequence[str] | None = None,
     optimizer: str | Optimizer = "adamw",
     mtp_layers: int = 0,
+    imbalance: float | None = None,
 ) -> Workload:
     """What is trained: a model with sequence length, global batch (sequences), tokens, method and optimizer.
 
@@ -189,7 +192,20 @@ def workload(
         method=method if isinstance(method, Method) else _method(chosen, method, rank, targets),
         optimizer=_find_optimizer(optimizer),
         mtp_layers=_modules(chosen, method if isinstance(method, str) else method.kind, mtp_layers),
+        imbalance=_imbalance(chosen, imbalance),
     )
+
+
+def _imbalance(model: Model, given: object) -> float | None:
+    """Of a mixture's tokens over ranks; experts that drop what is beyond their capacity get no more than that."""
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 1 <= given <= MOST_IMBALANCE:
+        raise WrongQuestion(f"--imbalance {given}: must be from 1 (even) to {MOST_IMBALANCE:g}")
+    if model.moe is None:
+        raise WrongQuestion(f"--imbalance {given:g}: {model.id} has no experts; leave it out")
+    capacity = model.moe.router.capacity if model.moe.router else None
+    return float(given if capacity is None else min(given, max(capacity, 1.0)))
 
 
 def _modules(model: Model, method: str, count: int) -> int:

@@ -105,6 +105,7 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
         experts_per_token=moe.experts_per_token if moe else 0,
         expert_ffn=moe.ffn if moe else 0,
         shared_ffn=moe.shared_ffn if moe else 0,
+        imbalance=workload.imbalance or 0.0,
         expert_hidden=moe.latent if moe else 0,
         **_mixers(model),
         clamped_experts=float(moe is not None and model.activation == "clamped-swiglu"),

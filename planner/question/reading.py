@@ -58,6 +58,8 @@ class PlanOptions:
     """Tokens per sequence; ``8k`` is 8,192."""
     mtp_layers: int = 0
     """Multi-token prediction modules trained beside the model."""
+    imbalance: float | None = None
+    """Tokens of the busiest expert rank over an even share."""
     tokens: float | str | None = None
     method: str = "pretrain"
     rank: int | None = None
@@ -257,6 +259,7 @@ def _workload(model: Model, batch: int, asked: PlanOptions) -> Workload:
         return workload.workload(
             model, sequence=sequence_length(asked.seq), batch=batch, tokens=asked.tokens, method=asked.method,
             rank=asked.rank, targets=asked.targets, optimizer=asked.optimizer, mtp_layers=asked.mtp_layers,
+            imbalance=asked.imbalance,
         )  # fmt: skip
     except WrongQuestion as error:
         figure, is_figure, reason = str(error).partition(" = ")
@@ -457,6 +460,12 @@ def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime
             "an MTP module as one more layer and head",
             "its projection of 2 h to h, a hundredth of it, is neglected",
             "--mtp-layers",
+        ),
+        (
+            model.moe is not None and asked.imbalance is None,
+            "tokens even over experts' ranks",
+            "what routers are trained towards; measured runs do not say theirs",
+            "--imbalance",
         ),
         (asked.batch is None, f"batch of {model.batch:,} sequences", "the model's default", "--batch"),
         (asked.seq is None, f"{model.sequence:,} tokens per sequence", "the model's default", "--seq"),

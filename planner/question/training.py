@@ -35,6 +35,7 @@ class TrainingTable:
     batch: str | None = None
     seq: Annotated[Integer | None, Field(alias="sequence")] = None
     mtp_layers: Integer = 0
+    imbalance: float | None = None
     tokens: str | None = None
     method: str = "pretrain"
     rank: Integer | None = None

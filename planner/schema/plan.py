@@ -129,6 +129,8 @@ class WorkloadSection(Record):
     mtp_layers: int | None = None
     """Multi-token prediction modules trained with the model, each one more layer of the last stage and the head once
     more; neither in `shape` nor in the parameters. Only in documents where there are some."""
+    imbalance: float | None = None
+    """Tokens of the busiest expert-parallel rank over an even share, as asked. Only in documents where it was."""
 
 
 @dataclass(frozen=True, kw_only=True)

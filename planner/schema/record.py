@@ -181,6 +181,7 @@ ABSENT = (
     "norm_epsilon",
     "rotary",
     "mtp_layers",
+    "imbalance",
     "balances_head",
     "places_head",
     "chunked_loss",

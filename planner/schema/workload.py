@@ -340,6 +340,8 @@ class Workload:
     mtp_layers: int = 0
     """Multi-token prediction modules trained beside the model (arXiv 2412.19437): each another layer, and the head and
     loss once more."""
+    imbalance: float | None = None
+    """Tokens of the busiest expert-parallel rank over an even share; none: as in the runtime's measured runs."""
 
     @property
     def layers(self) -> int:

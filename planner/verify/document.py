@@ -10,6 +10,7 @@ from planner.verify.model import read
 
 BYTES = ("parameters", "gradients", "gradient_wire", "parameter_wire", "gathers_working_copy")
 BASES = ("nf4", "int8")
+MOST_IMBALANCE = 64.0
 OPTIMIZER_BYTES = ("state_bytes", "master_bytes", "step_bytes")
 MAY_BE_NEGATIVE = ("slack", "seed", "saved_s")
 """Slack of an estimate that does not fit; seeds are any number; a call that loses in a class that gains."""
@@ -122,6 +123,13 @@ def modules_go_with_the_model(plan: Plan) -> Iterator[str]:
         yield f"workload.mtp_layers is {w.mtp_layers}: only decoders that are trained whole have such modules"
 
 
+def imbalance_is_of_a_mixture(plan: Plan) -> Iterator[str]:
+    """Uneven tokens go with experts, and the busiest rank has no fewer than an even share."""
+    given = plan.workload.imbalance
+    if given is not None and (not plan.workload.shape.get("moe") or not 1.0 <= given <= MOST_IMBALANCE):
+        yield f"workload.imbalance is {given}: it goes with experts, from 1 to {MOST_IMBALANCE:g}"
+
+
 def shape_is_a_model(plan: Plan) -> Iterator[str]:
     """The shape has every field of a model, each in its range, and is the model named."""
     try:
@@ -141,4 +149,11 @@ def shape_is_a_model(plan: Plan) -> Iterator[str]:
         yield "workload.shape.moe: more dense layers than layers, or more experts visited than there are"
 
 
-CHECKS = (numbers_are_possible, divisors_are_positive, tables_are_complete, modules_go_with_the_model, shape_is_a_model)
+CHECKS = (
+    numbers_are_possible,
+    divisors_are_positive,
+    tables_are_complete,
+    modules_go_with_the_model,
+    imbalance_is_of_a_mixture,
+    shape_is_a_model,
+)

@@ -217,7 +217,9 @@ def _most_in_16_bit(c: Claim, layer: LayerShape) -> float:
         return outer + layer.attentions * (heads + scores)
     if not layer.mixture or m.moe is None:
         return outer + layer.attentions * (heads + scores) + inner * t * m.ffn / tp
-    copies = IMBALANCE * t * m.moe.experts_per_token * c.plan.parallelism.etp / tp
+    copies = (
+        max(IMBALANCE, c.plan.workload.imbalance or 1.0) * t * m.moe.experts_per_token * c.plan.parallelism.etp / tp
+    )
     routed = copies * (2.0 * m.hidden + inner * m.moe.ffn / c.plan.parallelism.etp)
     return outer + layer.attentions * (heads + scores) + inner * t * m.moe.shared_ffn / tp + routed
 

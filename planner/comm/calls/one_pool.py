@@ -194,6 +194,7 @@ def _workload(plan: Plan) -> Workload:
         method=method,
         optimizer=_optimizer(plan),
         mtp_layers=w.mtp_layers or 0,
+        imbalance=w.imbalance,
     )
 
 

@@ -184,8 +184,9 @@ def _heading(plan: Plan) -> None:
     method = {"pretrain": "pre-training", "finetune": "full fine-tuning", "lora": f"LoRA rank {w.method['rank']}"}
     base = {"nf4": " over 4-bit weights (QLoRA)", "int8": " over 8-bit weights"}.get(w.method.get("base", ""), "")
     modules = f" with {w.mtp_layers} MTP module{'s' * (w.mtp_layers > 1)}" if w.mtp_layers else ""
+    uneven = f", {w.imbalance:g} x an even share on the busiest expert rank" if w.imbalance else ""
     trained = f"{w.name}{modules}, {method[w.method['kind']]}{base}"
-    render.text(f"{trained}, {w.sequence:,} tokens/sequence, batch {plan.batch.global_:,} sequences")
+    render.text(f"{trained}, {w.sequence:,} tokens/sequence, batch {plan.batch.global_:,} sequences{uneven}")
     if plan.parallelism.groups:
         mixed_view.pools(plan)
         render.text(f"{plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")

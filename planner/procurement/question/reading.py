@@ -270,6 +270,7 @@ def _trained(table: JobTable) -> Workload:
             rank=table.rank,
             optimizer=table.optimizer,
             mtp_layers=table.mtp_layers,
+            imbalance=table.imbalance,
         )
     except (ClusterwrightError, ValueError) as error:
         # It speaks of a keyword, "tokens = '-2B': ...", which is a key of the table.
