@@ -96,7 +96,7 @@ def test_degrees_that_it_has_not_are_refused(change: dict[str, int], says: str) 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"optimizer": {"id": "adam-8bit"}}, "optimizer adam-8bit (it has adamw)"),
+        ({"optimizer": {"id": "adafactor"}}, "optimizer adafactor (it has adamw, adam-8bit)"),
         ({"mtp_layers": 1}, "no modules of multi-token prediction"),
         ({"shape": {**SHARDED.workload.shape, "family": "encoder"}}, "family encoder (it has decoder)"),
     ],
@@ -202,3 +202,20 @@ def test_extra_arguments_are_compared_with_what_a_file_says() -> None:
 def test_a_scale_that_is_none_is_refused(value: str) -> None:
     with pytest.raises(WrongQuestion, match="lora-alpha"):
         bundle(QUANTISED, parts("axolotl"), given("axolotl") | {"lora-alpha": value})
+
+
+@pytest.mark.parametrize(("whole", "name"), [(REPLICAS, "adamw_bnb_8bit"), (SHARDED, "adamw_torch_8bit")])
+def test_states_in_8_bit_are_asked_for_by_who_can_hold_them(whole: Plan, name: str) -> None:
+    """Shards are tensors that bitsandbytes does not take; what stays in 32 bit is told: 6 bytes of 50,257 x 768."""
+    narrow = replace(whole, workload=replace(whole.workload, optimizer={**whole.workload.optimizer, "id": "adam-8bit"}))
+    assert options(narrow)["--optim"] == name
+    told = [loss.why for loss in EXPORTERS["hf-trainer"].loses(narrow) if "embedding" in loss.why]
+    assert told == (
+        ["states of the embedding stay in 32 bit, 2.9 GiB more than predicted"] if whole is REPLICAS else []
+    )
+
+
+def test_deepspeed_keeps_its_own_optimizer() -> None:
+    narrow = replace(ENGINE, workload=replace(ENGINE.workload, optimizer={"id": "adam-8bit"}))
+    assert "DeepSpeed with optimizer adam-8bit" in "; ".join(refusals(narrow, EXPORTERS["hf-trainer"]))
+    assert "DeepSpeed" not in "; ".join(refusals(ENGINE, EXPORTERS["hf-trainer"]))

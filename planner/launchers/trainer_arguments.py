@@ -15,9 +15,12 @@ EXPRESSES = {
     **accelerate.EXPORTER.expresses,
     **dict.fromkeys(("tp", "cp"), (1,)),
     "precision": ("bf16", "fp16", "fp32"),
-    "optimizer": ("adamw",),
+    "optimizer": ("adamw", "adam-8bit"),
     "family": ("decoder",),
 }
+EMBEDDING_STATES = 6.0
+"""Bytes that states of an embedding's parameter take more than of others: 8 in place of 2 (transformers, trainer.py,
+create_optimizer, where bitsandbytes is told to keep them in 32 bit)."""
 MODEL = EnvironmentSetting("model", "Hugging Face id or folder of the model: config.json, tokenizer, weights to tune")
 SAVE = EnvironmentSetting("save", "folder for checkpoints")
 RATE = EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4")
@@ -36,13 +39,20 @@ def arguments(plan: Plan, values: Values) -> dict[str, Any]:
         "gradient_checkpointing": plan.recompute.policy == "full" and engine != "FSDP",
         **({"deepspeed": deepspeed.NAME} if engine == "DEEPSPEED" else {}),
         **({"use_liger_kernel": True} if liger(plan) else {}),
-        "optim": "adamw_torch",
+        "optim": _optimizer(plan),
         "learning_rate": float(values[RATE.name]),
         "max_steps": facts.steps(plan),
         "logging_steps": 10,
         "output_dir": values[SAVE.name],
         "save_steps": facts.steps_between_checkpoints(plan),
     }
+
+
+def _optimizer(plan: Plan) -> str:
+    """AdamW in 8 bit of bitsandbytes, or of torchao where parameters are shards, which the former does not take."""
+    if plan.workload.optimizer["id"] == "adamw":
+        return "adamw_torch"
+    return "adamw_torch_8bit" if accelerate.route(plan) == "FSDP" else "adamw_bnb_8bit"
 
 
 def liger(plan: Plan) -> bool:
@@ -56,6 +66,8 @@ def refuses(plan: Plan) -> Iterator[str]:
     yield from adapters.refuses(plan)
     if plan.workload.mtp_layers:
         yield "its models have no modules of multi-token prediction"
+    if plan.workload.optimizer["id"] != "adamw" and accelerate.route(plan) == "DEEPSPEED":
+        yield f"DeepSpeed with optimizer {plan.workload.optimizer['id']}: it brings its own AdamW; plan zero 0, 2 or 3"
 
 
 def loses(plan: Plan) -> Iterator[Loss]:
@@ -64,6 +76,9 @@ def loses(plan: Plan) -> Iterator[Loss]:
     yield from facts.shape_losses(plan)
     if accelerate.route(plan) == "FSDP":
         yield from adapters.wide(plan)
+    if _optimizer(plan) == "adamw_bnb_8bit" and not adapters.adapts(plan):
+        more = EMBEDDING_STATES * plan.workload.shape["vocab"] * plan.workload.shape["hidden"] / 2**30
+        yield Loss("prediction.memory", f"states of the embedding stay in 32 bit, {more:.1f} GiB more than predicted")
     if accelerate.route(plan) == "DEEPSPEED" and plan.parallelism.zero_scope == "node":
         yield Loss(
             "parallelism.zero_scope", "weights are gathered inside a node; optimizer states stay sharded over all"
