@@ -16,9 +16,10 @@ from planner.cost.flops import training_flops
 from planner.models import blocks, files, recurrent
 from planner.models.architectures import ARCHITECTURES
 from planner.models.decoders import DECODERS
+from planner.models.gemma import GEMMA
 from planner.models.huggingface import from_config
 from planner.models.hybrids import HYBRIDS
-from planner.models.parameters import indexing, parameters
+from planner.models.parameters import indexing, lora_parameters, parameters
 from planner.models.workload import from_file, workload
 from planner.performance.binding import attended, shape
 from planner.schema.workload import Model, Recurrence
@@ -62,7 +63,7 @@ def test_verify_counts_the_same_block_by_block(entry: str) -> None:
 
 def test_every_architecture_has_a_configuration() -> None:
     kinds = {entry["config"].get("text_config", entry["config"])["model_type"] for entry in DATA.values()}
-    assert {*DECODERS, *HYBRIDS} <= kinds <= set(ARCHITECTURES)
+    assert {*DECODERS, *GEMMA, *HYBRIDS} <= kinds <= set(ARCHITECTURES)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +294,7 @@ def test_what_is_not_understood(entry: str, changes: dict[str, Any], says: str) 
     assert refused(entry, **changes).startswith(says)
 
 
-@pytest.mark.parametrize("kind", ["deepseek_v4", "zamba2", "rwkv", "mimo_v2_flash", "gemma4_text", "longcat_flash"])
+@pytest.mark.parametrize("kind", ["deepseek_v4", "zamba2", "rwkv", "mimo_v2_flash", "longcat_flash"])
 def test_architectures_that_are_not_priced_are_refused_by_name(kind: str) -> None:
     with pytest.raises(WrongQuestion, match=f"unknown model_type '{kind}'"):
         from_config({**DATA["phi-4"]["config"], "model_type": kind}, "x")
@@ -368,3 +369,49 @@ def test_the_page_lists_every_architecture_with_its_count() -> None:
 def test_rows_of_the_page_are_what_is_found(kind: str) -> None:
     page = architectures.PAGE.read_text(encoding="utf-8").splitlines()
     assert architectures.row(kind, architectures.configurations()[kind]) in page
+
+
+# ---- heads that are other ones where everything is seen --------------------------------------------------------------
+
+GEMMA4 = ("gemma4-31b", "gemma4-26b-a4b")
+
+
+def test_gemma_4_holds_other_heads_in_every_sixth_block() -> None:
+    """16 x 256 in the window; 4 x 512 beyond it, one product for keys and values."""
+    model = read("gemma4-31b")
+    assert model.mixers == ("window",) * 5 + ("attention",)
+    assert (blocks.period(model), blocks.attending_to_all(model)) == (6, 10)
+    h, queries = 5376, 32 * 512
+    assert parameters(model).full_more_per_layer == h * (2 * queries + 4 * 512) + 2 * 512 - (
+        h * (2 * 32 * 256 + 2 * 16 * 256) + 2 * 256
+    )
+
+
+@pytest.mark.parametrize("entry", GEMMA4)
+def test_adapters_of_other_heads_are_counted_twice_alike(entry: str) -> None:
+    model = read(entry)
+    for targets in (("q",), ("v",), ("k", "o"), ("q", "k", "v", "o", "up", "down", "gate")):
+        method = workload(model, method="lora", rank=8, targets=targets).method
+        assert lora_parameters(model, method) == verified.adapters(model, 8, frozenset(targets))
+
+
+@pytest.mark.parametrize(("entry", "settings"), [("gemma4-31b", "pp=2 tp=4"), ("gemma4-26b-a4b", "pp=5 ep=8")])
+def test_gemma_4_is_planned_and_checked(entry: str, settings: str) -> None:
+    """FLOPs, parameters and stages are counted again block by block, else the plan would not leave the program."""
+    plan = planner.estimate(read(entry), "dgx-h100:5", settings, batch=80)[0]
+    assert sum(stage.layers for stage in plan.parallelism.stages) == read(entry).layers
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"hidden_size_per_layer_input": 256}, "hidden_size_per_layer_input = 256: embeddings of every layer's own"),
+        ({"num_kv_shared_layers": 20}, "num_kv_shared_layers = 20: layers that share another's keys and values"),
+        ({"per_layer_config": {"5": {"head_dim": 512}}}, "heads listed layer by layer are not understood"),
+        ({"use_bidirectional_attention": "all"}, "only causal text is understood"),
+        ({"layer_types": ["full_attention"] * 60}, "no layer has the window"),
+        ({"num_global_key_value_heads": 5}, "full.kv_heads = 5: must divide heads = 32"),
+    ],
+)
+def test_what_of_gemma_4_is_not_understood_is_named(changes: dict[str, Any], says: str) -> None:
+    assert says in refused("gemma4-31b", **changes)

@@ -39,7 +39,7 @@ LATER = {
     "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "waived", "placement", "measured"},
     "PlanSet": {"contingency", "question", "recommended", "site", "shortlist"},
-    "WorkloadSection": {"mtp_layers"},
+    "WorkloadSection": {"mtp_layers", "imbalance"},
     "Parallelism": {"cp_algorithm"},
     "RuntimeSection": {"balances_head", "places_head", "chunked_loss", "offload_needs_zero", "older"},
     "Pool": {"offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},

@@ -34,6 +34,7 @@ NEEDS: dict[tuple[str, str], dict[str, Any]] = {
     ("workloads", "rank"): {"method": "lora"},
     ("workloads", "restart"): {"interruptible": True},
     ("candidates", "wirings"): {"node": "hgx-h100", "ways": ["buy"]},
+    ("workloads", "imbalance"): {"model": "mixtral-8x7b"},
     ("mixed", "latency"): {"link": "100 Gbit/s"},
 }
 """What else must be said for a key to have a meaning."""

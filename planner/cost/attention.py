@@ -32,7 +32,8 @@ def projections(s: Shape, tokens: Figure = 1.0, tp: Figure = 1.0) -> tuple[Produ
     """
     queries = s.heads * s.qk_dim / tp
     latent = s.kv_rank > 0
-    first = np.where(latent, s.query_rank + s.kv_rank, queries * (1.0 + s.attention_gate) + _kv_width(s, tp))
+    direct = queries * (1.0 + s.attention_gate) + _kv_width(s, tp) - s.reused_keys / tp
+    first = np.where(latent, s.query_rank + s.kv_rank, direct)
     index = (Product("index", tokens, s.index_products / s.hidden, s.hidden),) if np.any(s.index_products) else ()
     return (
         Product("qkv", tokens, first, s.hidden),

@@ -102,6 +102,8 @@ class Shape:
     """... that do one of these or both ..."""
     idle_share: Figure = 0.0
     """... and that have no MLP, of any kind (leading dense ones have)."""
+    reused_keys: Figure = 0.0
+    """Width of keys that are values, too, the mean over layers that attend: no product makes these values."""
     attention_gate: Figure = 0.0
     """1 if what attention gives is gated, as wide as queries."""
     index_products: Figure = 0.0

@@ -179,6 +179,8 @@ def blocks_are_attention(shape: Mapping[str, Any]) -> Iterator[str]:
         yield f"blocks with a recurrence ({shape['recurrence']['kind']}) have no flag"
     if feeds:
         yield "blocks whose MLPs follow a pattern of their own have no flag"
+    if shape.get("full"):
+        yield "other heads where everything is seen than in the window have no flag"
     if shape.get("indexer"):
         yield "sparse attention's index has no flag"
     if shape.get("attention_gate"):

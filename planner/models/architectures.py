@@ -14,6 +14,7 @@ from dataclasses import replace
 from planner.models import derived, routers
 from planner.models.architecture import ATTENTION_BIAS, CLASSIC, COMMON, TIED, UNTIED, Architecture
 from planner.models.decoders import DECODERS
+from planner.models.gemma import GEMMA
 from planner.models.hybrids import HYBRIDS
 
 _SILU = routers.activation("hidden_act", "silu", gated=True)
@@ -120,6 +121,7 @@ _GROK = Architecture(
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     **DECODERS,
+    **GEMMA,
     **HYBRIDS,
     "llama": _LLAMA,
     "mistral": Architecture(

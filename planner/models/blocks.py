@@ -41,6 +41,11 @@ def feeding(model: Model, feed: Feed) -> int:
     return sum(each == feed for _, each in blocks(model))
 
 
+def attending_to_all(model: Model) -> int:
+    """Blocks whose attention has the heads of :class:`planner.schema.workload.FullAttention`."""
+    return sum(mixer in ATTENDING and mixer != "window" for mixer, _ in blocks(model)) if model.full else 0
+
+
 def leading(model: Model) -> int:
     """Blocks at the start that keep a dense MLP, however the others are."""
     return model.moe.leading_dense_layers if model.moe and not model.feeds else 0
@@ -49,9 +54,10 @@ def leading(model: Model) -> int:
 def period(model: Model) -> int:
     """Blocks after which they repeat, leading dense ones left out; 1 where all hold the same.
 
-    A window changes what a block sees, not what it holds.
+    A window changes what a block sees, not what it holds, unless heads are other ones there.
     """
-    body = [("attention" if mixer == "window" else mixer, feed) for mixer, feed in blocks(model)[leading(model) :]]
+    one = "attention" if model.full is None else "window"
+    body = [(one if mixer == "window" else mixer, feed) for mixer, feed in blocks(model)[leading(model) :]]
     return repetition(body)
 
 

@@ -22,7 +22,7 @@ LAYER_1E5 = (derived.norm_epsilon("layer_norm_eps", 1e-5), derived.rotary(1e4))
 AUX = {"router_aux_loss_coef": 0.001}
 UNBIASED = {"attention_bias": False}
 NOT_COMMON_HEADS = {"num_key_value_heads": None}
-_FOUR_NORMS = {"norm_place": "both", "norms_per_layer": 4}
+FOUR_NORMS = {"norm_place": "both", "norms_per_layer": 4}
 _QUERIES_ALONE = {"qkv_bias": "attention_bias"}
 _LAYER = {"norm": "layer"}
 _ALL_BIASED = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
@@ -97,12 +97,6 @@ _LLAMA_LIKE = Architecture(
     derive=(derived.grouped_queries, SILU, *RMS_1E6),
 )
 _PLAIN = replace(_LLAMA_LIKE, keys={**COMMON, **ATTENTION_BIAS})
-_GEMMA = Architecture(
-    keys={**COMMON, **ATTENTION_BIAS},
-    defaults={**TIED, **UNBIASED, "head_dim": 256},
-    fixed={"norm_offset": True, "scaled": True},
-    derive=(derived.grouped_queries, GELU, *RMS_1E6),
-)
 _OLMO2 = replace(_PLAIN, fixed={"norm_place": "output", "qk_norm": "full"})
 _COHERE = Architecture(
     keys={**COMMON, **ATTENTION_BIAS},
@@ -200,16 +194,6 @@ DECODERS: Mapping[str, Architecture] = {
         defaults={**_PLAIN.defaults, **AUX, "router_aux_loss_coef": 0.01, "norm_topk_prob": False},
         derive=(*_OLMO2.derive, routers.routed(derived.routed_experts, SOFTMAX)),
     ),
-    "gemma": replace(
-        _GEMMA,
-        derive=(derived.grouped_queries, routers.activation("hidden_act", "gelu_pytorch_tanh", gated=True), *RMS_1E6),
-    ),
-    "gemma2": replace(_GEMMA, fixed={**_GEMMA.fixed, **_FOUR_NORMS}, derive=(*_GEMMA.derive, sliding(2))),
-    "gemma3_text": replace(
-        _GEMMA,
-        fixed={**_GEMMA.fixed, **_FOUR_NORMS, "qk_norm": "head"},
-        derive=(derived.grouped_queries, GELU, derived.norm_epsilon("rms_norm_eps", 1e-6), sliding(6)),
-    ),
     "glm": Architecture(
         keys={**COMMON, **_QUERIES_ALONE},
         defaults={**UNTIED, "attention_bias": True, "num_key_value_heads": 2, "head_dim": 128},
@@ -218,7 +202,7 @@ DECODERS: Mapping[str, Architecture] = {
     "glm4": Architecture(
         keys={**COMMON, **_QUERIES_ALONE},
         defaults={**UNTIED, "attention_bias": True, "num_key_value_heads": 2, "head_dim": 128},
-        fixed=_FOUR_NORMS,
+        fixed=FOUR_NORMS,
         derive=(derived.grouped_queries, SILU, *RMS_1E6),
     ),
     "glm4_moe": Architecture(

@@ -20,6 +20,11 @@ def problems(model: Model) -> list[str]:
 def _attention(model: Model) -> Iterator[str]:
     if model.kv_heads > model.heads or model.heads % model.kv_heads:
         yield f"kv_heads = {model.kv_heads:,}: must divide heads = {model.heads:,}"
+    full = model.full
+    if full is not None and (full.kv_heads > model.heads or model.heads % full.kv_heads):
+        yield f"full.kv_heads = {full.kv_heads:,}: must divide heads = {model.heads:,}"
+    if full is not None and (model.latent or model.encoder_layers or not {"window", "attention"} <= {*model.mixers}):
+        yield "full: goes with mixers of which some are window and others attention"
     if model.activation is not None and (model.activation in GATED) != model.gated:
         yield f"activation = {model.activation!r}: gated must be {str(not model.gated).lower()}"
     if model.positions and (model.rotary or model.learned_positions):

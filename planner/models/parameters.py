@@ -8,7 +8,7 @@ width of the MLP, V vocabulary, E experts, r rank. They equal what the reference
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.models import blocks, recurrent
 from planner.schema.workload import LatentAttention, Method, Model
@@ -16,7 +16,7 @@ from planner.schema.workload import LatentAttention, Method, Model
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """Where a model's parameters are. Fields are numbers of parameters, but for the last eight, which count things."""
+    """Where a model's parameters are. Fields are numbers of parameters, but for the last nine, which count things."""
 
     embedding: int
     """The input embedding (0 for vision: its patch projection stands in `extra`)."""
@@ -40,6 +40,8 @@ class Parameters:
     """What a block has besides (attention sinks, layer scales)."""
     attention_only_per_layer: int
     """Of these two what a block without attention lacks."""
+    full_more_per_layer: int
+    """What a block that sees everything has more than one with a window, norms included; may be negative."""
     recurrent_per_layer: int
     """A block's recurrence, where it has one."""
     final_norm: int
@@ -49,6 +51,8 @@ class Parameters:
     """Blocks in all, those of an encoder included."""
     attention_layers: int
     """Blocks with attention."""
+    full_layers: int
+    """Of these, blocks that see everything with heads of their own."""
     recurrent_layers: int
     """Blocks with a recurrence."""
     dense_layers: int
@@ -66,8 +70,8 @@ class Parameters:
         """All parameters.
 
         total = embedding + positions + head + final_norm + extra + layers (norms + extra_per_layer) + attention_layers
-        attention - (layers - attention_layers) attention_only + recurrent_layers recurrent + cross_layers
-        cross_attention + dense_layers dense_mlp + moe_layers (router + shared + E expert)
+        attention + full_layers full_more - (layers - attention_layers) attention_only + recurrent_layers recurrent
+        + cross_layers cross_attention + dense_layers dense_mlp + moe_layers (router + shared + E expert)
         """
         return self.embedding + self.positions + self.head + self._blocks(self.experts) + self.final_norm + self.extra
 
@@ -91,6 +95,7 @@ class Parameters:
         return (
             self.layers * every
             + self.attention_layers * (self.attention_per_layer + self.attention_only_per_layer)
+            + self.full_layers * self.full_more_per_layer
             + self.recurrent_layers * self.recurrent_per_layer
             + self.cross_layers * self.cross_attention_per_layer
             + self.dense_layers * self.dense_mlp_per_layer
@@ -119,11 +124,13 @@ def parameters(model: Model) -> Parameters:
         norms_per_layer=model.norms_per_layer * norm(model) + attention_norms(model),
         extra_per_layer=model.extra_parameters_per_layer + model.sinks * model.heads,
         attention_only_per_layer=attention_norms(model) + model.sinks * model.heads,
+        full_more_per_layer=full_more(model),
         recurrent_per_layer=recurrent.parameters(h, recurrence) if recurrence else 0,
         final_norm=stacks * norm(model) if model.final_norm else 0,
         extra=model.extra_parameters,
         layers=model.layers + model.encoder_layers,
         attention_layers=blocks.attending(model),
+        full_layers=blocks.attending_to_all(model),
         recurrent_layers=blocks.recurring(model),
         dense_layers=blocks.feeding(model, "mlp"),
         moe_layers=moe_layers(model),
@@ -164,6 +171,18 @@ def attention(model: Model) -> int:
     queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
     first = queries * (1 + model.attention_gate) + 2 * keys
     return model.hidden * (first + queries) + first * model.qkv_bias + model.hidden * model.output_bias
+
+
+def full_more(model: Model) -> int:
+    """Parameters of attention with its norms in a block that sees everything, less those in a window: k h d fewer (and
+    as many biases) where keys are the values.
+    """
+    full = model.full
+    if full is None:
+        return 0
+    wide = replace(model, kv_heads=full.kv_heads, head_dim=full.head_dim)
+    shared = (model.hidden + model.qkv_bias) * full.kv_heads * full.head_dim * full.keys_are_values
+    return attention(wide) - shared + attention_norms(wide) - attention(model) - attention_norms(model)
 
 
 def indexing(model: Model) -> int:
@@ -230,10 +249,16 @@ def lora_parameters(model: Model, method: Method) -> int:
 
 def _adapted(model: Model, targets: set[str]) -> Iterator[tuple[int, int, int]]:
     """(number of such matrices, in, out) of every matrix that the targets name."""
-    attentions = blocks.attending(model) + (model.layers if model.encoder_layers else 0)
+    whole = blocks.attending_to_all(model)
+    attentions = blocks.attending(model) + (model.layers if model.encoder_layers else 0) - whole
     for target, rows, columns in _attention_matrices(model):
         if target in targets:
             yield attentions, rows, columns
+    if (full := model.full) is not None:
+        wide = replace(model, kv_heads=full.kv_heads, head_dim=full.head_dim)
+        for target, rows, columns in _attention_matrices(wide):
+            if target in targets and not (target == "v" and full.keys_are_values):
+                yield whole, rows, columns
     mixtures, h = moe_layers(model), model.hidden
     widths = [(blocks.feeding(model, "mlp"), model.ffn, h)]
     if model.moe is not None:
@@ -258,3 +283,11 @@ def _attention_matrices(model: Model) -> list[tuple[str, int, int]]:
         ("v", c, model.heads * (latent.nope_dim + latent.value_dim)),
         ("o", model.heads * latent.value_dim, h),
     ]
+
+
+def head_width(model: Model) -> float:
+    """Width of a head, the mean over blocks with attention."""
+    if model.full is None:
+        return float(model.head_dim)
+    share = blocks.attending_to_all(model) / blocks.attending(model)
+    return share * model.full.head_dim + (1.0 - share) * model.head_dim

@@ -201,9 +201,9 @@ def _imbalance(model: Model, given: object) -> float | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float) or not 1 <= given <= MOST_IMBALANCE:
-        raise WrongQuestion(f"--imbalance {given}: must be from 1 (even) to {MOST_IMBALANCE:g}")
+        raise WrongQuestion(f"imbalance = {given}: must be from 1 (even) to {MOST_IMBALANCE:g}")
     if model.moe is None:
-        raise WrongQuestion(f"--imbalance {given:g}: {model.id} has no experts; leave it out")
+        raise WrongQuestion(f"imbalance = {given:g}: {model.id} has no experts; leave it out")
     capacity = model.moe.router.capacity if model.moe.router else None
     return float(given if capacity is None else min(given, max(capacity, 1.0)))
 

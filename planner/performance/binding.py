@@ -13,7 +13,7 @@ from planner.cost.algorithms import HOPS, OPERATIONS, PROTOCOLS, CollectiveLibra
 from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network, NetworkDimension, Shape, Stack
 from planner.cost.software import Software
 from planner.models import blocks, context, recurrent
-from planner.models.parameters import Parameters, indexing, lora_parameters, parameters
+from planner.models.parameters import Parameters, head_width, indexing, lora_parameters, parameters
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime, dated
 from planner.schema.precisions import FP8_RECIPES, LOW_PRECISION
@@ -54,12 +54,12 @@ def attended(model: Model, sequence: int) -> float:
     """Mean positions that a token attends to, over layers that attend: ``s / 2`` if causal, less where windows cut it,
     or where only the best are attended to.
 
-    A causal window of w tokens: ``w (1 - w / (2 s))``; as many for the best w.
+    A causal window of w tokens: ``w (1 - w / (2 s))``; as many for the best w. Wider heads count by their width.
     """
     whole = _seen(sequence, model.indexer.top if model.indexer else sequence, model.causal)
     if model.window is None or model.window.size >= sequence:
         return whole
-    share = blocks.windowed(model)
+    share = blocks.windowed(model) * model.head_dim / head_width(model)
     return share * _seen(sequence, model.window.size, model.causal) + (1 - share) * whole
 
 
@@ -77,7 +77,8 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
     leading = blocks.leading(model)
     lora = workload.method.kind == "lora"
     adapters = lora_parameters(model, workload.method) if lora else 0
-    qk = latent.nope_dim + latent.rope_dim if latent else model.head_dim
+    width = head_width(model)
+    qk = latent.nope_dim + latent.rope_dim if latent else width
     cross = model.layers / counted.layers if model.encoder_layers else 0.0
     made = Shape(
         layers=counted.layers + workload.mtp_layers,
@@ -87,9 +88,9 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
         ffn=model.ffn,
         gated=float(model.gated),
         heads=model.heads,
-        kv_heads=model.kv_heads,
+        kv_heads=_key_value_width(model, counted) / width if model.full else model.kv_heads,
         qk_dim=qk,
-        v_dim=latent.value_dim if latent else model.head_dim,
+        v_dim=latent.value_dim if latent else width,
         query_rank=latent.query_rank if latent else 0,
         kv_rank=latent.kv_rank + latent.rope_dim if latent else 0,
         kv_latent=latent.kv_rank if latent else 0,
@@ -132,11 +133,27 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
     return replace(made, placed_head=float(round(flops.head_share(made)))) if places_head(runtime, model) else made
 
 
+def _key_value_width(model: Model, counted: Parameters) -> float:
+    """Width of keys (and of values), mean over blocks: those of whole attention and those in the window."""
+    narrow = model.kv_heads * model.head_dim
+    wide = model.full.kv_heads * model.full.head_dim if model.full else narrow
+    share = counted.full_layers / max(counted.attention_layers, 1)
+    return share * wide + (1.0 - share) * narrow
+
+
+def _reused_keys(model: Model) -> float:
+    """Width of keys that are values, too, the mean over blocks with attention."""
+    if model.full is None or not model.full.keys_are_values:
+        return 0.0
+    return blocks.attending_to_all(model) / blocks.attending(model) * model.full.kv_heads * model.full.head_dim
+
+
 def _held(counted: Parameters) -> float:
     """Parameters of a layer without its MLP: of attention, recurrence and norms, the mean over layers."""
     only = counted.attention_only_per_layer
     every = counted.norms_per_layer + counted.extra_per_layer - only
     attention = counted.attention_layers * (counted.attention_per_layer + only)
+    attention += counted.full_layers * counted.full_more_per_layer
     return every + (attention + counted.recurrent_layers * counted.recurrent_per_layer) / counted.layers
 
 
@@ -150,6 +167,7 @@ def _mixers(model: Model) -> dict[str, float]:
         "mixing_share": sum(mixer != "none" for mixer, _ in every) / len(every),
         "idle_share": sum(feed == "none" for _, feed in body) / max(len(body), 1),
         "attention_gate": float(model.attention_gate),
+        "reused_keys": _reused_keys(model),
         "index_products": float(indexing(model)),
         "index_width": float(index.heads * index.head_dim) if index else 0.0,
     }

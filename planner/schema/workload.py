@@ -169,6 +169,18 @@ class Window:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FullAttention:
+    """Attention in blocks that see everything, where its heads are other ones than in the window (Gemma 4)."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    kv_heads: Count
+    head_dim: Count
+    keys_are_values: Flag = False
+    """Whether one product makes both keys and values."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rotary:
     """Rotary positions, and how they were stretched to longer sequences: what a launcher builds, not what it costs."""
 
@@ -274,6 +286,7 @@ class Model(Entry):
     moe: MixtureOfExperts | None = None
     latent: LatentAttention | None = None
     window: Window | None = None
+    full: FullAttention | None = None
     indexer: Indexer | None = None
     recurrence: Recurrence | None = None
     attention_gate: Flag = False

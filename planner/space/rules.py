@@ -58,8 +58,11 @@ def _heads(c: Columns, s: RuleSetting) -> Mask:
 
 
 def _key_value_heads(c: Columns, s: RuleSetting) -> Mask:
-    kv = s.workload.model.kv_heads
-    return np.asarray((kv % c["tp"] == 0) | (c["tp"] % kv == 0))
+    full, kv = s.workload.model.full, s.workload.model.kv_heads
+    divide = (kv % c["tp"] == 0) | (c["tp"] % kv == 0)
+    if full is not None:
+        divide = divide & ((full.kv_heads % c["tp"] == 0) | (c["tp"] % full.kv_heads == 0))
+    return np.asarray(divide)
 
 
 def _recurrence(c: Columns, s: RuleSetting) -> Mask:
@@ -93,7 +96,8 @@ def _context_chunk(c: Columns, s: RuleSetting) -> Mask:
 
 
 def _context_kernel(c: Columns, s: RuleSetting) -> Mask:
-    latent, dim = s.workload.model.latent, s.workload.model.head_dim
+    latent, full = s.workload.model.latent, s.workload.model.full
+    dim = full.head_dim if full else s.workload.model.head_dim
     widest = max(latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else dim
     fits = widest <= WIDEST_HEAD and widest % HEAD_STEP == 0
     there = s.cluster.accelerator.generation not in s.runtime.fused_attention_not_on

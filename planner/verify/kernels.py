@@ -44,7 +44,8 @@ def heads_have_kernels(c: Claim) -> Iterator[str]:
     most 256 elements, in steps of 8 (926-934).
     """
     latent = c.model.latent
-    qk = latent.nope_dim + latent.rope_dim if latent else c.model.head_dim
+    own = c.model.full.head_dim if c.model.full else c.model.head_dim
+    qk = latent.nope_dim + latent.rope_dim if latent else own
     widest = max(qk, latent.value_dim if latent else qk)
     if c.plan.parallelism.cp > 1 and (widest > WIDEST_HEAD or widest % HEAD_STEP):
         yield f"heads of {widest} elements over cp {c.plan.parallelism.cp}"

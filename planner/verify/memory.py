@@ -207,7 +207,8 @@ def _most_of_layer(c: Claim, layer: LayerShape) -> float:
 def _most_in_16_bit(c: Claim, layer: LayerShape) -> float:
     m, tp, t = c.model, c.plan.parallelism.tp, c.tokens
     latent = m.latent
-    width = max(latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else m.head_dim
+    own = m.full.head_dim if m.full and layer.whole else m.head_dim
+    width = max(latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else own
     outer = 10.0 * t * m.hidden / _outer_shard(c)
     heads = 2.0 * t * width * ((2.0 + 2.0 * m.attention_gate) * m.heads / tp + 2.0 * max(m.kv_heads / tp, 1.0))
     scores = 5.0 * t * c.plan.workload.sequence * m.heads / tp

@@ -68,6 +68,8 @@ class LayerShape:
     recurrent: bool = False
     dense: bool = True
     """Whether it has a dense MLP."""
+    whole: bool = False
+    """Whether its attention has the heads of blocks that see everything."""
 
 
 def layers(model: Model) -> list[LayerShape]:
@@ -81,7 +83,8 @@ def layers(model: Model) -> list[LayerShape]:
         mixer = model.mixers[index % len(model.mixers)] if model.mixers else "attention"
         across = model.encoder_layers > 0 and index >= model.encoder_layers
         attentions = (mixer in ("attention", "window", "both")) + across
-        shape = LayerShape(NONE, feed == "mixture", attentions, mixer in ("recurrent", "both"), feed == "mlp")
+        whole = model.full is not None and mixer == "attention"
+        shape = LayerShape(NONE, feed == "mixture", attentions, mixer in ("recurrent", "both"), feed == "mlp", whole)
         found.append(replace(shape, held=_held(model, shape)))
     return found
 
@@ -92,7 +95,8 @@ def _held(model: Model, layer: LayerShape) -> StageBytes:
     """
     dense = model.norms_per_layer * norm(model) + model.extra_parameters_per_layer
     if layer.attentions:
-        dense += layer.attentions * attention(model) + _inner_norms(model) + model.sinks * model.heads
+        own = attention(model, layer.whole)
+        dense += layer.attentions * own + _inner_norms(model, layer.whole) + model.sinks * model.heads
     if layer.attentions > 1:
         dense += norm(model)
     if layer.recurrent and model.recurrence is not None:
@@ -117,7 +121,14 @@ def norm(model: Model) -> int:
     return 2 * model.hidden if model.norm == "layer" and model.norm_bias else model.hidden
 
 
-def _inner_norms(model: Model) -> int:
+def _heads(model: Model, whole: bool) -> tuple[int, int, int]:
+    """Key/value heads, the width of one, and products that make keys and values."""
+    if whole and model.full is not None:
+        return model.full.kv_heads, model.full.head_dim, 2 - model.full.keys_are_values
+    return model.kv_heads, model.head_dim, 2
+
+
+def _inner_norms(model: Model, whole: bool = False) -> int:
     """Norms inside attention: ``q + c`` on latents; on queries and keys ``2 d`` a head kind or ``(a + k) d``; two
     vectors on a sparse one's index.
     """
@@ -125,20 +136,21 @@ def _inner_norms(model: Model) -> int:
     latents += 2 * model.indexer.head_dim if model.indexer else 0
     if model.qk_norm in ("none", "unweighted"):
         return latents
-    widths = 2 if model.qk_norm == "head" else model.heads + model.kv_heads
-    return latents + widths * model.head_dim
+    k, d, _ = _heads(model, whole)
+    return latents + (2 if model.qk_norm == "head" else model.heads + k) * d
 
 
-def attention_matrices(model: Model) -> Iterator[Matrix]:
+def attention_matrices(model: Model, whole: bool = False) -> Iterator[Matrix]:
     """The projections of one attention; latent ones after DeepSeek-V2 (arXiv 2405.04434)."""
     h, a, latent, index = model.hidden, model.heads, model.latent, model.indexer
     if index:
         yield "index queries", latent.query_rank if latent and latent.query_rank else h, index.heads * index.head_dim
         yield from (("index key", h, index.head_dim), ("index weights", h, index.heads))
     if latent is None:
-        queries, keys = a * model.head_dim, model.kv_heads * model.head_dim
-        yield "q", h, queries * (2 if model.attention_gate else 1)
-        yield from (("k", h, keys), ("v", h, keys), ("o", queries, h))
+        k, d, made = _heads(model, whole)
+        yield "q", h, a * d * (2 if model.attention_gate else 1)
+        yield from (("k", h, k * d), ("v", h, k * d))[:made]
+        yield "o", a * d, h
         return
     queries = a * (latent.nope_dim + latent.rope_dim)
     if latent.query_rank:
@@ -196,14 +208,15 @@ def _elements(matrices: Iterator[Matrix]) -> int:
     return sum(rows * columns for _, rows, columns in matrices)
 
 
-def attention(model: Model) -> int:
+def attention(model: Model, whole: bool = False) -> int:
     """Weights and biases of one attention: `qkv_bias` has ``(a + 2 k) d`` or the latents' widths, the output ``h``."""
     latent = model.latent
     if latent is None:
-        first = (model.heads * (1 + model.attention_gate) + 2 * model.kv_heads) * model.head_dim
+        k, d, made = _heads(model, whole)
+        first = (model.heads * (1 + model.attention_gate) + made * k) * d
     else:
         first = latent.query_rank + latent.kv_rank + latent.rope_dim
-    return _elements(attention_matrices(model)) + first * model.qkv_bias + model.hidden * model.output_bias
+    return _elements(attention_matrices(model, whole)) + first * model.qkv_bias + model.hidden * model.output_bias
 
 
 def mlp(model: Model, f: int, bias: bool, width: int = 0) -> int:
@@ -274,8 +287,8 @@ def adapters(model: Model, rank: int, targets: frozenset[str]) -> int:
         shared = pairs(mlp_matrices(model, moe.shared_ffn)) if moe.shared_ffn else 0
         return dense + shared + moe.experts * pairs(mlp_matrices(model, moe.ffn, moe.latent))
 
-    own = pairs(attention_matrices(model))
-    return rank * sum(layer.attentions * own + inner(layer) for layer in layers(model))
+    own = {whole: pairs(attention_matrices(model, whole)) for whole in (False, True)}
+    return rank * sum(layer.attentions * own[layer.whole] + inner(layer) for layer in layers(model))
 
 
 # ---- FLOPs -----------------------------------------------------------------------------------------------------------
@@ -301,7 +314,9 @@ def work(model: Model, sequence: int, mtp_layers: int = 0) -> LayerWork:
     every = [*own, *own[-1:] * mtp_layers]
     attentions = sum(layer.attentions for layer in every)
     mixtures = sum(layer.mixture for layer in every)
-    products = attentions * _elements(attention_matrices(model))
+    whole = sum(layer.whole for layer in every)
+    products = (attentions - whole) * _elements(attention_matrices(model))
+    products += whole * _elements(attention_matrices(model, whole=True))
     products += sum(layer.dense for layer in every) * _elements(mlp_matrices(model, model.ffn))
     states = 0.0
     if (r := model.recurrence) is not None:
@@ -315,7 +330,12 @@ def work(model: Model, sequence: int, mtp_layers: int = 0) -> LayerWork:
     products += model.hidden * model.vocab * (1 + mtp_layers)
     latent = model.latent
     widths = latent.nope_dim + latent.rope_dim + latent.value_dim if latent else 2 * model.head_dim
-    return LayerWork(products, attentions * _positions(model, sequence) * model.heads * widths, states)
+    if model.full is None:
+        return LayerWork(products, attentions * _positions(model, sequence) * model.heads * widths, states)
+    wide, seen = 2 * model.full.head_dim, replace(model, window=None, mixers=())
+    near = replace(model, mixers=("window",))
+    scores = whole * _positions(seen, sequence) * wide + (attentions - whole) * _positions(near, sequence) * widths
+    return LayerWork(products, scores * model.heads, states)
 
 
 def _visited(model: Model, moe: MixtureOfExperts) -> int:

@@ -38,8 +38,9 @@ def tensor_divides(c: Claim) -> Iterator[str]:
         yield f"{m.heads:,} heads over tp {tp}"
     if m.hidden % tp and "hidden_divides" not in waived:
         yield f"hidden width {m.hidden:,} over tp {tp}"
-    if m.kv_heads % tp and tp % m.kv_heads and "kv_heads_divide" not in waived:
-        yield f"{m.kv_heads:,} key/value heads and tp {tp}: neither divides the other"
+    for kv in {m.kv_heads, m.full.kv_heads if m.full else m.kv_heads}:
+        if kv % tp and tp % kv and "kv_heads_divide" not in waived:
+            yield f"{kv:,} key/value heads and tp {tp}: neither divides the other"
 
 
 def sequence_divides(c: Claim) -> Iterator[str]:
