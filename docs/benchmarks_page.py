@@ -2,6 +2,7 @@
 
     python benchmarks/search_speed.py --json > search.json     # likewise scaling.py, command_line.py
     python -m docs.benchmarks_page search.json scaling.json commands.json
+    python benchmarks/procure.py --json > procure.json && python -m docs.benchmarks_page procure.json
 
 Without files it counts the candidates anew and keeps the times. ``make docs`` refreshes the tables; a test holds the
 counts to what today's program counts.
@@ -31,6 +32,7 @@ def filled(page: str) -> str:
         "conditions": _conditions(measured),
         "search": _search(measured["problems"]),
         "scaling": _scaling(measured["searches"]),
+        "procurement": _procurement(measured["procure"]),
         "commands": _commands(measured["commands"]),
     }
     return PART.sub(lambda found: f"{found[1]}{parts[found[2]]}\n{found[4]}", page)
@@ -91,6 +93,47 @@ def _scaling(searches: Sequence[dict[str, Any]]) -> str:
     return _table(heads, rows)
 
 
+def _procurement(measured: dict[str, Any]) -> str:
+    machine, first = measured["machine"], measured["procurement"]
+    heads = (
+        "question",
+        "jobs on pools",
+        "searches",
+        "columns, CPU s",
+        "nothing dominates",
+        "integer program, CPU s",
+        "gap",
+        "peak memory",
+    )
+    rows = [
+        (
+            f"{each['workloads']} workloads, {each['nodes']} types{', a calendar' * each['calendar']}",
+            f"{each['columns']:,}",
+            "-" if each["searches"] is None else f"{each['searches']:,}",
+            f"{each['columns_cpu_s']:.0f}",
+            f"{each['undominated']:,}",
+            f"{each['solve_cpu_s']:.1f}",
+            "-" if each["gap"] is None else f"{100 * each['gap']:.2g} %",
+            _bytes(each["peak_bytes"]),
+        )
+        for each in (first, *measured["larger"])
+    ]
+    queries = [(f"`--budget '{each['budget']}'`", f"{each['cpu_s']:.1f}") for each in measured["queries"]]
+    said = (
+        f"Node types for sale x {first['wirings']} wirings x {first['regions']} regions x 4 sizes, with and without "
+        "spares;\nworkloads "
+        f"over {first['months']} months with a budget, capital, power, racks and a limit on every month; "
+        f"{machine['cores']} cores that\nother work shared (load {machine['load']}). "
+        "The integer program may take 60 s on the clock, and states the gap that it leaves."
+    )
+    asked = "`clusterwright procure --model llama3-8b --tokens 2T --deadline 60d`"
+    return f"{said}\n\n{_table(heads, rows)}\n\n{_table((asked, 'CPU s'), queries)}"
+
+
+def _bytes(size: float | None) -> str:
+    return "-" if size is None else f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
 def _commands(commands: Sequence[dict[str, Any]]) -> str:
     rows = [(f"`clusterwright {each['command']}`", f"{each['cpu_s']:.2f}") for each in commands]
     return _table(("command", "CPU s"), rows)
@@ -116,14 +159,13 @@ def counted(name: str) -> dict[str, int]:
 
 def main(files: Sequence[str]) -> None:
     """Keeps what was measured, or counts anew, and writes the page."""
-    measured: dict[str, Any] = {}
+    measured = json.loads(DATA.read_text(encoding="utf-8"))
     for name in files:
-        measured |= json.loads(Path(name).read_text(encoding="utf-8"))
-    if measured:
-        measured["machine"] |= {"load": round(os.getloadavg()[0])}
-        measured.pop("axes")
-    else:
-        measured = json.loads(DATA.read_text(encoding="utf-8"))
+        fresh = json.loads(Path(name).read_text(encoding="utf-8"))
+        fresh["machine"] |= {"load": round(os.getloadavg()[0])}
+        fresh.pop("axes", None)
+        measured |= {"procure": fresh} if "procurement" in fresh else fresh
+    if not files:
         measured["problems"] = [each | counted(each["name"]) for each in measured["problems"]]
     DATA.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
