@@ -103,14 +103,17 @@ def test_reserved_machines_are_found_by_their_way() -> None:
     assert {way for candidate in found.candidates for way in candidate.ways} == {"reserved-1y"}
 
 
-def test_searching_side_by_side_finds_the_same(home: Path) -> None:
+def test_searching_side_by_side_finds_the_same(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from planner.procurement.throughput import columns
     from planner.procurement.throughput.columns import Throughputs
 
+    monkeypatch.setattr(columns, "SHARE", 1)
     known = load()
     asked = reading.read(lab(home), known)
     offered = pools(known, asked)
+    wanted = Throughputs(known, asked.jobs, offered).wanted()
     alone, together = (Throughputs(known, asked.jobs, offered).columns(processes=n) for n in (1, 2))
-    assert alone == together
+    assert alone == together and wanted > 1
 
 
 def _offered(home: Path, **parts: str) -> dict[str, Any]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from planner.base.errors import NoAnswer, WrongQuestion
-from planner.base.processes import without_main
+from planner.base.processes import spread
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.goodput import wall_time
@@ -39,10 +38,14 @@ if TYPE_CHECKING:
 MANY = 128
 """Searches from which on it pays to begin other processes: each takes 0.7 CPU s to begin, a search less than 0.1."""
 MOST_PROCESSES = 8
+SHARE = 4
+"""Searches that a process is given at a time: with them comes the catalog, 0.2 MB."""
 
 
 _Size = tuple[Key, int]
 """A wiring and a count that go together."""
+_Answer = tuple[dict[_Size, Candidate], str]
+"""The best plan on every size and wiring; and if there is none, why."""
 
 
 class _Speed(NamedTuple):
@@ -169,11 +172,13 @@ class Throughputs:
     def _search(self, advance: Callable[[int], None] | None, processes: int | None, reach: Reach) -> None:
         tasks = self._open(reach)
         side_by_side = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if len(tasks) >= MANY else 1)
-        with _answers(self._catalog, list(tasks.values()), side_by_side) as answers:
-            for (key, task), (found, why) in zip(tasks.items(), answers, strict=True):
-                self._keep(key, task, found, why)
-                if advance:
-                    advance(1)
+        answers: dict[int, _Answer] = {}
+        for place, each in _answers(_Share(self._catalog, list(tasks.values())), side_by_side):
+            answers[place] = each
+            if advance:
+                advance(1)
+        for place, (key, task) in enumerate(tasks.items()):
+            self._keep(key, task, *answers[place])
 
     def column(self, j: int, p: int) -> Column | None:
         """One job on one pool; None where it does not fit."""
@@ -241,7 +246,7 @@ def _request(catalog: Catalog, job: Job, pool: SupplyPool) -> Request:
     return request(job.model, f"{pool.node.id}:1", replace(job.asked, catalog=None), known=catalog)[1]
 
 
-def _searched(catalog: Catalog, task: _Task) -> tuple[dict[_Size, Candidate], str]:
+def _searched(catalog: Catalog, task: _Task) -> _Answer:
     """The best plan on every size and wiring that is wanted of a machine, by one search; and if there is none, why."""
     job, pool, fabrics, wanted = task
     counts = tuple(sorted({count for _, count in wanted}))
@@ -261,32 +266,23 @@ def _searched(catalog: Catalog, task: _Task) -> tuple[dict[_Size, Candidate], st
     return {(wirings[n], count): candidate for (n, count), candidate in found.items()}, why
 
 
-@contextmanager
-def _answers(
-    catalog: Catalog, tasks: Sequence[_Task], processes: int
-) -> Iterator[Iterator[tuple[dict[_Size, Candidate], str]]]:
-    """The searches' answers in their order, made in one process or several."""
-    if processes <= 1 or len(tasks) <= 1:
-        yield (_searched(catalog, task) for task in tasks)
+class _Share(NamedTuple):
+    """Tasks that one process searches, one after the other."""
+
+    catalog: Catalog
+    tasks: Sequence[_Task]
+
+
+def _answers(share: _Share, workers: int) -> Iterator[tuple[int, _Answer]]:
+    """Each task's place with its search's answer, as they come: made in this process or several."""
+    if workers <= 1 or len(share.tasks) <= 1:
+        yield from enumerate(_searched(share.catalog, task) for task in share.tasks)
         return
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    # Fresh processes: a fork of one that has threads (a progress bar, a solver) may hang.
-    fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, fresh, _begin, (catalog,)) as pool:
-        with without_main():
-            found = pool.map(_searched_elsewhere, tasks, chunksize=2)
-        yield found
+    starts = range(0, len(share.tasks), SHARE)
+    shares = [share._replace(tasks=share.tasks[start : start + SHARE]) for start in starts]
+    for place, answers in spread(_all_searched, shares, workers):
+        yield from enumerate(answers, starts[place])
 
 
-_HELD: list[Catalog] = []
-"""What a process that only searches was begun with."""
-
-
-def _begin(catalog: Catalog) -> None:
-    _HELD.append(catalog)
-
-
-def _searched_elsewhere(task: _Task) -> tuple[dict[_Size, Candidate], str]:
-    return _searched(_HELD[-1], task)
+def _all_searched(share: _Share) -> list[_Answer]:
+    return [_searched(share.catalog, task) for task in share.tasks]
