@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from planner.models import blocks, recurrent
 from planner.schema.workload import LatentAttention, Method, Model
@@ -103,6 +104,7 @@ class Parameters:
         )
 
 
+@lru_cache(maxsize=256)
 def parameters(model: Model) -> Parameters:
     """Count a model's parameters by where they are; see :class:`Parameters` for the sum.
 
