@@ -41,8 +41,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "benchmarks" / "data" / "design_search.json"
 SEEDS, TRIALS, FIRST = 10, 80, 10
 """Seeds from the tenth on: no setting was ever chosen with those."""
-GP_SEEDS = 2
-"""A Gaussian process takes some tenths of a CPU second a trial."""
+AT_ONCE = 8
+"""Trials that are asked for before any of them is told, where they are evaluated side by side."""
 SHIPPED = ("transformer-1t", "small-node", "rent-or-wait")
 DRAWS = 100
 """Most random draws for each point that may be tried."""
@@ -168,11 +168,14 @@ class Table:
 
     def outcome(self, point: Point) -> tuple[float, dict[str, float]]:
         """The objective (infinite where it is not feasible) and the violations at a point."""
-        if point not in self._known:
-            found = self.evaluator.one(point)
+        return self.outcomes([point])[0]
+
+    def outcomes(self, points: Sequence[Point]) -> list[tuple[float, dict[str, float]]]:
+        """The same of several points, side by side."""
+        for found in self.evaluator.many([point for point in dict.fromkeys(points) if point not in self._known]):
             value = next(iter(found.objectives.values())) if found.feasible else float("inf")
-            self._known[point] = value, found.violations
-        return self._known[point]
+            self._known[found.point] = value, found.violations
+        return [self._known[point] for point in points]
 
     def allowed(self, point: Point) -> bool:
         """What is known of a point before plans are searched for."""
@@ -195,18 +198,19 @@ def ours(table: Table, wanted: int, seed: int) -> Curve:
     return sampled(table, wanted, optuna_samplers.sampler(table.study, seed, known))
 
 
-def sampled(table: Table, wanted: int, sampler: Any) -> Curve:
+def sampled(table: Table, wanted: int, sampler: Any, at_once: int = 1) -> Curve:
     """Of the best feasible point that a sampler of Optuna's finds: it is told by how much limits are exceeded."""
     import optuna
 
     found = optuna.create_study(sampler=sampler)
     spread, values = optuna_samplers.distributions(table.study), []
-    for _ in range(wanted):
-        trial = found.ask(spread)
-        value, violations = table.outcome(optuna_samplers.point(table.study, trial.params))
-        trial.set_constraint("limits", max([0.0, *violations.values()]))  # of all trials alike, as GP asks
-        found.tell(trial, value)
-        values.append(value)
+    for start in range(0, wanted, at_once):
+        trials = [found.ask(spread) for _ in range(min(at_once, wanted - start))]
+        outcomes = table.outcomes([optuna_samplers.point(table.study, trial.params) for trial in trials])
+        for trial, (value, violations) in zip(trials, outcomes, strict=True):
+            trial.set_constraint("limits", max([0.0, *violations.values()]))  # of all trials alike, as GP asks
+            found.tell(trial, value)
+            values.append(value)
     return _curve(table, values)
 
 
@@ -215,15 +219,14 @@ def _curve(table: Table, values: Sequence[float]) -> Curve:
 
 
 class Way(NamedTuple):
-    """A way to search: what it needs installed, on how many seeds it is tried."""
+    """A way to search, and what it needs installed."""
 
     search: Callable[[Table, int, int], Curve]
     package: str = "optuna"
-    seeds: int = SEEDS
 
 
-def _peer(make: Callable[[int], Any]) -> Callable[[Table, int, int], Curve]:
-    return lambda table, wanted, seed: sampled(table, wanted, make(optuna_samplers.seeded(seed, 0)))
+def _peer(make: Callable[[int], Any], at_once: int = 1) -> Callable[[Table, int, int], Curve]:
+    return lambda table, wanted, seed: sampled(table, wanted, make(optuna_samplers.seeded(seed, 0)), at_once)
 
 
 def _random(table: Table, wanted: int, seed: int) -> Curve:
@@ -311,7 +314,10 @@ def ways() -> dict[str, Way]:
     found = {
         "nested TPE, ours": Way(ours),
         "nested TPE": Way(_peer(lambda seed: samplers.TPESampler(seed=seed, multivariate=True))),
-        "nested GP": Way(_peer(lambda seed: samplers.GPSampler(seed=seed)), "torch", GP_SEEDS),
+        f"nested TPE, {AT_ONCE} at once": Way(
+            _peer(lambda seed: samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True), AT_ONCE)
+        ),
+        "nested GP": Way(_peer(lambda seed: samplers.GPSampler(seed=seed)), "torch"),
         "nested CMA-ES": Way(_peer(lambda seed: samplers.CmaEsSampler(seed=seed)), "cmaes"),
         "nested NSGA-II": Way(_peer(lambda seed: samplers.NSGAIISampler(population_size=20, seed=seed))),
         "random, limits known": Way(_random),
@@ -326,7 +332,7 @@ def compared(asked: Study, seeds: int, wanted: int) -> list[dict[str, Any]]:
     rows = [_proven(table)]
     for name, way in ways().items():
         started = time.process_time()
-        curves = [way.search(table, wanted, FIRST + seed) for seed in range(min(seeds, way.seeds))]
+        curves = [way.search(table, wanted, FIRST + seed) for seed in range(seeds)]
         spent = (time.process_time() - started) / len(curves)
         rows.append({"study": asked.name, "points": asked.size, "way": name, **_row(curves), "cpu_s": round(spent, 2)})
         print(f"{asked.name}: {name}, {spent:.1f} CPU s a seed", file=sys.stderr, flush=True)

@@ -1,13 +1,16 @@
 """What every point of a study costs, against their number and the workers that share them.
 
-CPU seconds of all processes together, and seconds on the clock, which say little where other work shares the cores:
-`shared` is the CPU time of one process over that of all workers, the most that they can gain for each of them.
+CPU seconds of all processes together, and seconds on the clock, which say little where other work shares the cores.
+Efficiency is what one process takes over what all workers take: of CPU seconds, the most that they can gain each; on
+the clock, what they gain. `--large` adds 10^5 and 10^6 points (half an hour), `--write` keeps the figures in
+benchmarks/data, from which docs/design-studies.md is made (`make docs`).
 
-    python benchmarks/design_workers.py [--json] [--tiny]
+    python benchmarks/design_workers.py [--json] [--tiny] [--large] [--write]
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import sys
@@ -23,18 +26,20 @@ from benchmarks.design_search import STUDIES, study
 from planner import catalog as catalogs
 from planner.study import run
 
-VALUES = {"100": (2, 2, 2, 2, 3), "1,000": (4, 4, 4, 4, 2), "10,000": (6, 6, 6, 6, 3)}
-"""Values of the five figures, for each order of magnitude; times three pods."""
-WORKERS = (1, 2)
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT / "benchmarks" / "data" / "design_workers.json"
+VALUES = ((2, 2, 3, 3, 3), (4,) * 5, (6, 6, 6, 6, 8))
+"""Values of the five figures: about 10^2, 10^3 and 10^4 points."""
+LARGE = ((10,) * 5, (16,) * 5)
+WORKERS = (1, 2, 4)
+STUDY = STUDIES[3]
+"""Of one model on four nodes, in dollars a token: its points are the cheapest, so that workers gain least."""
 
 
 def measured(values: Sequence[int], workers: int) -> dict[str, Any]:
-    """One enumeration of the study of two workloads, in joules a token."""
-    given = STUDIES[2]
-    axes = dict(given["axes"])
-    figures = [path for path in axes if path != "node.accelerators"]
-    axes |= {path: {**axes[path], "points": n} for path, n in zip(figures, values, strict=True)}
-    asked = study({**given, "axes": axes}, tiny=False)
+    """One enumeration."""
+    axes = {path: {**axis, "points": n} for (path, axis), n in zip(STUDY["axes"].items(), values, strict=True)}
+    asked = study({**STUDY, "axes": axes}, tiny=False)
     before, started = _cpu(), time.perf_counter()
     how = run.How(way="enumerated", workers=workers, explained=False)
     found = run.design(catalogs.load(), asked, how)
@@ -51,15 +56,34 @@ def _cpu() -> float:
     return sum(each.ru_utime + each.ru_stime for each in both)
 
 
+def compared(values: Sequence[int]) -> list[dict[str, Any]]:
+    """One study by one process and by several."""
+    alone, *more = (measured(values, workers) for workers in WORKERS)
+    return [alone, *({**row, **_efficiency(alone, row)} for row in more)]
+
+
+def _efficiency(alone: dict[str, Any], row: dict[str, Any]) -> dict[str, float]:
+    return {
+        "of_cpu": round(alone["cpu_s"] / row["cpu_s"], 2),
+        "of_clock": round(alone["wall_s"] / row["wall_s"] / row["workers"], 2),
+    }
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures and prints what was found."""
-    options = measure.arguments(__doc__, argv)
-    sizes = [(2, 2, 2, 2, 2)] if options.tiny else list(VALUES.values())
-    rows: list[dict[str, Any]] = []
+    parser = measure.parser(__doc__)
+    parser.add_argument("--large", action="store_true", help="10^5 and 10^6 points as well")
+    parser.add_argument("--write", action="store_true", help="keep the figures that docs/design-studies.md is made of")
+    options = parser.parse_args(argv)
+    sizes = [(2, 2, 2, 2, 2)] if options.tiny else [*VALUES, *(LARGE if options.large else ())]
+    document: dict[str, Any] = {"rows": [], "machine": measure.machine() | {"load": round(os.getloadavg()[0], 1)}}
     for values in sizes:
-        alone, *more = (measured(values, workers) for workers in WORKERS)
-        rows += [{**row, "shared": round(alone["cpu_s"] / row["cpu_s"], 2)} for row in (alone, *more)]
-    measure.show({"rows": rows, "machine": measure.machine(), "load": round(os.getloadavg()[0], 1)}, rows, options.json)
+        document["rows"] += compared(values)
+        if options.write:
+            DATA.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    rows = [{"of_cpu": "", "of_clock": "", **row} for row in document["rows"]]
+    names = ("points", "workers", "cpu_s", "wall_s", "of_cpu", "of_clock")
+    measure.show(document, [{name: row[name] for name in names} for row in rows], options.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Fills the comparison of searches in ``design-studies.md`` from what ``benchmarks/design_search.py --write`` measured.
+"""Fills the tables in ``design-studies.md`` from what ``benchmarks/design_search.py --write`` and
+``benchmarks/design_workers.py --write`` measured.
 
 ``make docs`` refreshes the tables; ``python -m docs.design_search_page`` draws the regret curves, too.
 """
@@ -13,7 +14,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "design-studies.md"
 DATA = ROOT / "benchmarks" / "data" / "design_search.json"
-PART = re.compile(r"(<!-- searches -->\n)(.*?)(<!-- end of searches -->)", re.DOTALL)
+WORKERS = ROOT / "benchmarks" / "data" / "design_workers.json"
+PART = re.compile(r"(<!-- (searches|workers) -->\n)(.*?)(<!-- end of \2 -->)", re.DOTALL)
 FLOOR = 0.01
 """Per cent of regret below which a curve is drawn as none."""
 
@@ -21,8 +23,24 @@ FLOOR = 0.01
 def filled(page: str) -> str:
     """The page with its tables as the figures are."""
     measured = json.loads(DATA.read_text(encoding="utf-8"))
-    text = f"{_shipped(measured)}\n{_compared(measured)}\n"
-    return PART.sub(lambda found: found[1] + text + found[3], page)
+    parts = {
+        "searches": f"{_shipped(measured)}\n{_compared(measured)}\n",
+        "workers": _workers(json.loads(WORKERS.read_text(encoding="utf-8"))),
+    }
+    return PART.sub(lambda found: found[1] + parts[found[2]] + found[4], page)
+
+
+def _workers(measured: dict[str, Any]) -> str:
+    by: dict[int, list[dict[str, Any]]] = {}
+    for row in measured["rows"]:
+        by.setdefault(row["points"], []).append(row)
+    numbers = [row["workers"] for row in next(iter(by.values()))]
+    heads = ["one process", *(f"{n} workers" for n in numbers[1:]), *(f"efficiency of {n}" for n in numbers[1:])]
+    lines = [f"| points | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
+    for points, rows in by.items():
+        cells = [f"{row['cpu_s']:.1f}" for row in rows] + [f"{row['of_cpu']:.2f}" for row in rows[1:]]
+        lines.append(f"| {points:,} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _shipped(measured: dict[str, Any]) -> str:

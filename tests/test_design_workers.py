@@ -36,6 +36,7 @@ def answered(**more: Any) -> str:
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(designing, "CHUNK", 3)
+    monkeypatch.setattr(designing, "WORTH_S", 1e-9)
 
 
 def killing(monkeypatch: pytest.MonkeyPatch, kill: Any) -> None:
@@ -71,6 +72,21 @@ def test_workers_that_are_killed_lose_nothing(monkeypatch: pytest.MonkeyPatch, t
     assert killed, "nobody was killed, so nothing was tried"
     lines = (tmp_path / "a.journal").read_text().splitlines()[1:]
     assert sorted(json.loads(line)["number"] for line in lines) == [*range(36)], "each point once"
+
+
+def test_processes_that_would_have_nothing_to_do_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    spread = processes.spread
+
+    def counted(work: Any, tasks: Any, workers: int, engine: str | None) -> Any:
+        begun.append(workers)
+        return spread(work, tasks, 1, engine)
+
+    monkeypatch.setattr(processes, "spread", counted)
+    alone = answered()
+    assert answered(workers=3) == alone and begun == [3]
+    monkeypatch.setattr(designing, "WORTH_S", 2.0)
+    assert answered(workers=3) == alone and begun == [3]
 
 
 def die(task: int) -> int:
@@ -132,7 +148,7 @@ class Started:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    found = Started(tmp_path_factory.mktemp("dask"), 2)
+    found = Started(tmp_path_factory.mktemp("dask"), 4)
     yield found
     found.end()
 

@@ -38,6 +38,8 @@ LARGEST_SHARE = 2_000_000
 """Points that one shard may have."""
 CHUNK = 128
 """Points that are evaluated side by side."""
+WORTH_S = 2.0
+"""CPU seconds that a process of this machine must have to do: it takes one to begin."""
 POLL_S = 0.2
 Way = Literal["enumerated", "bounded", "trials"]
 Advance = Callable[..., None]
@@ -260,12 +262,13 @@ def _trial(study: Study, number: int, kept: dict[str, Any]) -> Trial:
 def _chunks(evaluator: Evaluator, numbers: Sequence[int], how: How) -> Iterator[Stored]:
     """What points are worth, chunk by chunk, as they are done: here, by processes beside, or by a cluster's."""
     chunks = [numbers[start : start + CHUNK] for start in range(0, len(numbers), CHUNK)]
-    if how.engine is None and (how.workers == 1 or len(chunks) < 2):
+    workers = min(how.workers, len(chunks), int(evaluator.seconds() * len(numbers) / WORTH_S))
+    if how.engine is None and workers <= 1:
         yield from (_stored(evaluator, some) for some in chunks)
         return
     key = uuid.uuid4().hex
     tasks = [Chunk(key, evaluator.catalog, evaluator.study, tuple(some)) for some in chunks]
-    yield from (fresh for _, fresh in processes.spread(evaluated, tasks, how.workers, how.engine))
+    yield from (fresh for _, fresh in processes.spread(evaluated, tasks, workers, how.engine))
 
 
 def evaluated(chunk: Chunk) -> Stored:
