@@ -66,9 +66,21 @@ def _resource(computing: Series, heating: Series) -> list[str]:
         f"four times the compute: {up:.2f}x (a quarter of it: {1 / down:.2f}x); four times the bandwidth between pods: "
         f"{between['MP8']:.2f}x at MP8, {between['MP64']:.2f}x at MP64; inside pods: {inside['MP8']:.2f}x and "
         f"{inside['MP64']:.2f}x",
-        "compute first up to an A100's; beyond it the links between pods, most where model parallelism leaves the pod",
+        _turn(times, between["best MP"]),
         "agrees in kind; COMET's factors are in its figures, which were not available",
     ]
+
+
+def _turn(times: Sequence[float], links: float) -> str:
+    """From which compute on four times the links gain more than four times the compute."""
+    gains = {factor: times[n] / times[n + 2] for n, factor in enumerate(FACTORS[:-2])}
+    least = next((factor for factor, gain in gains.items() if gain < links), None)
+    if least is None:
+        return f"nowhere up to {FACTORS[-3]:g} times an A100's compute: compute gains more than the links"
+    return (
+        f"at {least:g} times an A100's compute at the latest: four times as much then gains {gains[least]:.2f}x, "
+        f"four times the links between pods {links:.2f}x at the best split"
+    )
 
 
 def _fourfold(heating: Series) -> list[tuple[float, float]]:
