@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.comm.tables.records import TRIMMED, student, trimmed_mean
+from planner.calibration.measuring.timing import TRIMMED, trimmed_mean
+from planner.comm.tables.records import student
 
 LEAST = 8
 """Launches before an interval may stop anything: with fewer, a lucky few look alike."""

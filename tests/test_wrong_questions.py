@@ -367,7 +367,7 @@ def test_a_rank_that_is_not_there(rank: str, written: dict[str, Any], capsys: py
         (b"[" * 100_000, "plan.json: "),
         (b"[1, 2]", "not a plan"),
         (b"7", "not a plan"),
-        (b"\xff\xfe\x00binary", "not a text file"),
+        (b"\xff\xfe\x00binary", "not UTF-8 text"),
         (b'{"kind": "plan", "schema_version": 1, "rank": ' + b"9" * 5000 + b"}", "plan.json: "),
     ],
 )
@@ -391,7 +391,7 @@ def test_a_plan_that_is_no_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         assert "not a regular file" in refused(capsys, "explain /dev/zero")
     Path("huge.json").write_bytes(b" " * 1000)
     monkeypatch.setattr(files, "LARGEST_STUDY", 999)
-    assert "larger than" in refused(capsys, "explain huge.json")
+    assert "a document has at most 999" in refused(capsys, "explain huge.json")
 
 
 # ---- plans that are written ------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.base.errors import did_you_mean
+from planner.base import reading
+from planner.base.errors import WrongQuestion, did_you_mean
 
 FOLDERS = (
     "accelerators",
@@ -209,18 +210,9 @@ def _visible(folder: Path) -> list[Path]:
 
 def _read_text(path: Path, problems: list[FileProblem]) -> str | None:
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            problems.append(FileProblem(str(path), 0, "", "not a regular file"))
-            return None
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            problems.append(FileProblem(str(path), 0, "", f"{size:,} bytes; a catalog file has at most {MAX_BYTES:,}"))
-            return None
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        problems.append(FileProblem(str(path), 0, "", f"not UTF-8 text (byte {error.start})"))
-    except OSError as error:
-        problems.append(FileProblem(str(path), 0, "", f"cannot be read: {error.strerror}"))
+        return reading.text(path, "a catalog file", MAX_BYTES)
+    except WrongQuestion as error:
+        problems.append(FileProblem(str(path), 0, "", str(error).removeprefix(f"{path}: ")))
     return None
 
 

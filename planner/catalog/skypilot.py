@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from planner.base import reading
 from planner.base.errors import WrongQuestion
 from planner.catalog.files import MAX_BYTES, PRICE_COLUMNS
 from planner.catalog.store import Catalog
@@ -158,12 +159,7 @@ def _lists(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _rows(cloud: str, path: Path, refused: list[Refusal]) -> Iterator[_Row]:
-    try:
-        if path.stat().st_size > 20 * MAX_BYTES:
-            raise WrongQuestion(f"{path}: larger than {20 * MAX_BYTES:,} bytes; that is no price list")
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise WrongQuestion(f"{path}: cannot be read: {error}") from None
+    text = reading.text(path, "a price list", 20 * MAX_BYTES)
     reader = csv.DictReader(io.StringIO(text))
     missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
     if missing:

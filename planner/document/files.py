@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from planner.base import reading
 from planner.base.errors import DocumentChanged, WrongQuestion, malformed, meant
 from planner.schema import plan as schema
 from planner.schema.images import ImagePlan
@@ -101,16 +102,7 @@ def json_file(path: Path, largest: int) -> object:
     """
     if str(path).lstrip().startswith("{"):
         raise WrongQuestion("a JSON text where a file's name is expected; write it to a file first")
-    try:
-        if not (path.is_file() or path.is_dir() or not path.exists()):
-            raise WrongQuestion(f"{path}: not a regular file")
-        if path.stat().st_size > largest:
-            raise WrongQuestion(f"{path}: larger than {largest:,} bytes; that is no document")
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise WrongQuestion(f"{path}: not a text file") from None
+    text = reading.text(path, "a document", largest)
     try:
         data: object = json.loads(text, parse_constant=_not_finite)
     except json.JSONDecodeError as error:

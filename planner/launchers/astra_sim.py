@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.base import reading
 from planner.base.errors import WrongQuestion
 from planner.base.version import __version__
 from planner.cost.operators import Operator, Pass
@@ -174,14 +175,7 @@ def read(path: Path) -> TextWorkload:
     Raises:
         WrongQuestion: no such file, or a line that is no row; the message names file and line.
     """
-    try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise WrongQuestion(f"{path}: larger than {LARGEST_FILE:,} bytes; that is no workload")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise WrongQuestion(f"{path}: not a text file") from None
+    text = reading.text(path, "a workload", LARGEST_FILE)
     lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
         raise WrongQuestion(f"{path}: empty")

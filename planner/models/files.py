@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from planner.base import typed
+from planner.base import reading, typed
 from planner.base.errors import WrongQuestion, malformed
 from planner.schema.hardware import Entry
 
@@ -29,17 +29,7 @@ def read_text(path: Path) -> str:
     Raises:
         WrongQuestion: no such file, no regular one, not readable, larger than 10 MB, or not UTF-8.
     """
-    try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise WrongQuestion(f"{path}: not a regular file")
-        size = path.stat().st_size
-        if size > SIZE_LIMIT:
-            raise WrongQuestion(f"{path}: {size:,} bytes; a model file has at most {SIZE_LIMIT:,}")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
+    return reading.text(path, "a model file", SIZE_LIMIT)
 
 
 def tables(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from planner.base import locking
+from planner.base import locking, reading
 from planner.base.errors import WrongQuestion
 
 COLUMNS = (
@@ -47,14 +47,7 @@ def read(path: Path) -> list[dict[str, str]]:
     Raises:
         WrongQuestion: it cannot be read, or lacks the columns of an id and a model.
     """
-    try:
-        if path.stat().st_size > LARGEST:
-            raise WrongQuestion(f"{path}: more than {LARGEST:,} bytes; that is no journal of runs")
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
+    text = reading.text(path, "a journal of runs", LARGEST)
     reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
     absent = [column for column in ("id", "model") if column not in (reader.fieldnames or ())]
     if absent:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from planner.base import reading
 from planner.base.errors import WrongQuestion, meant
 from planner.cost import attention
 
@@ -106,7 +107,9 @@ def read(path: Path) -> MeasurementTable:
     Raises:
         WrongQuestion: no such file, a missing column, or a cell that is none (``file:line: column = value: ...``).
     """
-    reader = csv.DictReader(io.StringIO(_text(path), newline=""), restval="", strict=True)
+    reader = csv.DictReader(
+        io.StringIO(reading.text(path, "a kernel table", MAX_BYTES), newline=""), restval="", strict=True
+    )
     try:
         _checked_columns(path, reader.fieldnames or ())
         found: list[MeasurementRow] = []
@@ -118,17 +121,6 @@ def read(path: Path) -> MeasurementTable:
     except csv.Error as error:
         raise WrongQuestion(f"{path}:{reader.reader.line_num}: {error}") from None
     return MeasurementTable(tuple(found), left_out)
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise WrongQuestion(f"{path}: a kernel table has at most {MAX_BYTES:,} bytes")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
 
 
 def _checked_columns(path: Path, columns: Sequence[str]) -> None:
@@ -190,7 +182,7 @@ class MeasurementJournal:
         """Whether there is a file to go on with; a last line that was cut off while it was written is dropped."""
         if not self.path.exists():
             return False
-        text = _text(self.path)
+        text = reading.text(self.path, "a kernel table", MAX_BYTES)
         if text and not text.endswith("\n"):
             text = text[: text.rfind("\n") + 1]
             self._write(text, "w")

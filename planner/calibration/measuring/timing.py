@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from planner.base.errors import WrongQuestion
@@ -42,7 +42,7 @@ def torch_module() -> Any:
     return torch
 
 
-def trimmed_mean(samples: list[float]) -> float:
+def trimmed_mean(samples: Sequence[float]) -> float:
     """The mean without the lowest and the highest fifth."""
     cut = int(TRIMMED * len(samples))
     kept = sorted(samples)[cut : len(samples) - cut]

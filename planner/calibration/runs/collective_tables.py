@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
+from planner.base import reading
 from planner.base.errors import WrongQuestion, meant
 from planner.calibration.measuring.journal import MAX_BYTES
 from planner.catalog import Catalog
@@ -65,7 +66,7 @@ def read(path: Path, catalog: Catalog, accelerator: str | None = None) -> Collec
     Raises:
         WrongQuestion: a file that cannot be read, lacks columns, or holds a value that is no time, count or size.
     """
-    text = _text(path)
+    text = reading.text(path, "a table of collectives", MAX_BYTES)
     reader = csv.DictReader(io.StringIO(text))
     header = reader.fieldnames or []
     column = {}
@@ -96,17 +97,6 @@ def _lines(reader: csv.DictReader[str], path: Path) -> Iterator[dict[str, str]]:
         yield from reader
     except csv.Error as error:
         raise WrongQuestion(f"{path}:{reader.line_num}: {error}") from None
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise WrongQuestion(f"{path}: larger than {MAX_BYTES // 1_000_000} MB")
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise WrongQuestion(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise WrongQuestion(f"{path}: not UTF-8 text") from None
 
 
 def _part(row: Mapping[str, str], catalog: Catalog, own: Accelerator | None, where: str) -> Accelerator | None:

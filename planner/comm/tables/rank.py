@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.comm.tables.records import trimmed_mean
+from planner.calibration.measuring.timing import trimmed_mean
 from planner.runtime.routing import Router
 from planner.runtime.routing.launch import rendezvous
 from planner.runtime.routing.rules import EITHER_MPI

@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from planner.base import reading
 from planner.base.errors import WrongQuestion, nearest
+from planner.calibration.measuring.timing import TRIMMED, trimmed_mean
 from planner.cost.calls import OPERATIONS
 
 COLUMNS = (
@@ -25,8 +27,6 @@ LARGEST = 100_000_000
 """Bytes of a file."""
 MOST_RANKS = 10_000_000
 MOST_BYTES = 2**50
-TRIMMED = 0.2
-"""Share of the rounds dropped at either end of a mean."""
 _STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 """97.5 % quantile of Student's t for 1, 2, ... degrees of freedom; beyond, 2."""
 
@@ -89,13 +89,6 @@ class TableCell:
 def student(degrees: int) -> float:
     """97.5 % quantile of Student's t."""
     return _STUDENT[degrees - 1] if degrees <= len(_STUDENT) else 2.0
-
-
-def trimmed_mean(values: Sequence[float]) -> float:
-    """The mean without the lowest and the highest fifth."""
-    cut = int(TRIMMED * len(values))
-    kept = sorted(values)[cut : len(values) - cut]
-    return sum(kept) / len(kept)
 
 
 @dataclass(frozen=True)
@@ -166,14 +159,7 @@ def text(path: Path) -> str:
     Raises:
         WrongQuestion: there is none, it is too large, or no text.
     """
-    try:
-        if path.stat().st_size > LARGEST:
-            raise WrongQuestion(f"{path}: larger than {LARGEST:,} bytes; that is no table of collectives")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
+    return reading.text(path, "a table of collectives", LARGEST)
 
 
 def operation(name: str, where: str) -> str:

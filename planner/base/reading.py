@@ -1,0 +1,31 @@
+"""The text of a file that a person names: never too large to hold, and plain words where it cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from planner.base.errors import WrongQuestion
+
+
+def text(path: Path, what: str, most: int) -> str:
+    """A file's UTF-8 text, without a byte-order mark.
+
+    Arguments:
+        path: The file.
+        what: What such a file is, with its article: "a model file".
+        most: Bytes that one has at most.
+
+    Raises:
+        WrongQuestion: no such file, no regular one, not readable, too large, or not UTF-8; begins with the path.
+    """
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise WrongQuestion(f"{path}: not a regular file")
+        size = path.stat().st_size
+        if size > most:
+            raise WrongQuestion(f"{path}: {size:,} bytes; {what} has at most {most:,}")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
