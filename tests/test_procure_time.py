@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -33,6 +34,18 @@ def test_agrees_with_every_order_of_every_assignment(part: int) -> None:
             assert found.value == pytest.approx(wanted, rel=1e-6), seed
             assert found.bound <= wanted * (1 + 1e-6), seed
     assert answered > 40 and queued > 8
+
+
+@pytest.mark.parametrize("by", [3e-8, 1e-7])
+def test_jobs_that_differ_by_next_to_nothing_lose_no_answer(by: float) -> None:
+    # Here HiGHS 1.15 alone would take a term for three of the jobs, though all of them have room in the quota.
+    whole, r = scarce_instance(25), random.Random(25)
+    first = [c for c in whole.columns if c.job == 0]
+    jobs = tuple(replace(each, release_day=0.0, deadline_day=3 * first[4].days) for each in whole.jobs)
+    columns = [replace(c, job=j, days=c.days * (1 + by * r.uniform(-1, 1))) for j in range(len(jobs)) for c in first]
+    instance = replace(whole, asked=replace(whole.asked, jobs=jobs), columns=columns)
+    found = best(instance, ProcureVariant(), "cost", SETTINGS)
+    assert found is not None and found.value == pytest.approx(least_cost(instance), rel=1e-6)
 
 
 def _queues(instance: ProcureInstance, found: ProgramSolution) -> bool:
