@@ -97,6 +97,7 @@ def build(instance: ProcureInstance, variant: ProcureVariant) -> ProcureProgram:
     _variables(program, instance, variant)
     _assign(program, instance)
     _held_where_run(program, instance)
+    _clusters(program)
     _starts(program, instance, variant)
     _resources(program, instance, variant)
     _money(program, instance)
@@ -161,6 +162,16 @@ def _held_where_run(program: ProcureProgram, instance: ProcureInstance) -> None:
                 program.problem.constrain(run <= held, f"held_{name(j, place)}_for_{p}")
     for p, hold in program.hold.items():
         program.problem.constrain(hold <= total(r for (_, q), r in program.run.items() if p in q), f"needed_{p}")
+
+
+def _clusters(program: ProcureProgram) -> None:
+    """``clusters``: ``sum_p hold[p] = clusters``, a whole number. It says nothing new, and is what to branch on first:
+    fractions of clusters, all but alike, take each other's place when one of them is forbidden.
+    """
+    if len(program.hold) < 2:
+        return
+    clusters = program.problem.integer("clusters")
+    program.problem.constrain(total(program.hold.values()) == clusters, "clusters")
 
 
 def _resources(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
