@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,17 @@ def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[in
         assert plan is not None
         stages = answer.plan(prepared, plan, 1).parallelism.groups[0].stages
         assert (row in mine) is (len({(stage.tp, stage.cp, stage.ep) for stage in stages}) == 1)
+
+
+def test_only_these_kinds_are_listed_where_they_are_asked_for() -> None:
+    """With the same figures to the bit as among all kinds."""
+    known, wanted, pools = pooled_request("llama3.2-1b", ("dgx-h100:1", "dgx-a100-80gb:1"), PlanOptions(batch="64"))
+    every, only = (problem.prepare(known, wanted, pools, 64, shared=shared) for shared in ((), alike.AXES))
+    on_both = [np.flatnonzero(np.all(each.setting.kinds.usage > 0, axis=-1)) for each in (every, only)]
+    rows = alike._cut_alike(every, (0, 1))
+    assert 0 < len(on_both[1]) == len(rows) < len(on_both[0])
+    here, there = every.setting.kinds.taken(np.sort(rows)), only.setting.kinds.taken(on_both[1])
+    assert all(np.array_equal(getattr(here, f.name), getattr(there, f.name)) for f in fields(here))
 
 
 def test_divisors_come_in_pairs() -> None:

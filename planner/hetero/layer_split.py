@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +41,10 @@ class LayerSplit:
     """Seconds of a micro-batch on the slowest stage; infinite where nothing fits. Shape (pipelines,)."""
     total: Array
     """Seconds of a micro-batch through all stages."""
+
+    def taken(self, rows: NDArray[np.bool_] | slice) -> LayerSplit:
+        """The deals of some of the pipelines."""
+        return LayerSplit(self.layers[rows], self.policy[rows], self.slowest[rows], self.total[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,27 @@ def split_layers(costs: StageCosts, layers: int) -> LayerSplit:
     times, policy = stage_times(able, dealt)
     slowest, total = np.max(times, axis=-1), np.sum(times, axis=-1)
     return _spread(rows, len(costs.fixed), LayerSplit(dealt, policy, slowest, total))
+
+
+def split_chains(costs: Mapping[int, StageCosts], layers: int) -> dict[int, LayerSplit]:
+    """:func:`split_layers` for the pipelines of several chains, those of as many stages at once: a call costs more than
+    a few pipelines do.
+    """
+    found: dict[int, LayerSplit] = {}
+    for stages in {each.each.shape[1] for each in costs.values()}:
+        some = {i: each for i, each in costs.items() if each.each.shape[1] == stages}
+        split, start = split_layers(_joined([*some.values()]), layers), 0
+        for i, each in some.items():
+            found[i] = split.taken(slice(start, start := start + len(each.each)))
+    return found
+
+
+def _joined(parts: Sequence[StageCosts]) -> StageCosts:
+    """The stages of all parts, one after the other."""
+    least = [np.broadcast_to(each.least, each.each.shape[:2]) for each in parts]
+    names = ("each", "max_layers", "fixed")
+    each, max_layers, fixed = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+    return StageCosts(each, max_layers, fixed, np.concatenate(least))
 
 
 def _may_hold(costs: StageCosts, layers: int) -> NDArray[np.bool_]:

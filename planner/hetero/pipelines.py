@@ -89,47 +89,56 @@ def chains(pools: int, layers: int, alone: Sequence[int], together: Sequence[int
         yield from (((a, n), (b, m)) for n in together for m in together if n + m <= layers)
 
 
-def rows_of(chain: Chain, tables: Sequence[Priced]) -> list[Integers]:
-    """For each of the chain's pools, rows of its table whose micro-batch and width agree, shape (kinds,)."""
+def rows_of(chain: Chain, tables: Sequence[Priced], shared: Sequence[str] = ()) -> list[Integers]:
+    """For each of the chain's pools, rows of its table whose micro-batch, width and `shared` degrees agree, shape
+    (kinds,).
+    """
     first = tables[chain[0][0]].configs
     found = [np.arange(len(first.tp))]
     for pool, _ in chain[1:]:
         configs = tables[pool].configs
-        same = (configs.micro[None, :] == first.micro[found[0], None]) & (
-            configs.width[None, :] == first.width[found[0], None]
-        )
-        left, right = np.nonzero(same)
+        agree = [
+            getattr(configs, name)[None, :] == getattr(first, name)[found[0], None]
+            for name in ("micro", "width", *shared)
+        ]
+        left, right = np.nonzero(np.all(agree, axis=0))
         found = [*(each[left] for each in found), right]
     return found
 
 
-def kinds(index: int, chain: Chain, tables: Sequence[Priced], links: dict[tuple[int, int], Network], layers: int,
-          limits: Sequence[int]) -> PipelineTemplates | None:  # fmt: skip
-    """All kinds of pipelines on one chain that fit, each with its best split of layers; None where none does.
+def kinds(chains: Sequence[Chain], tables: Sequence[Priced], links: dict[tuple[int, int], Network], layers: int,
+          limits: Sequence[int], shared: Sequence[str] = ()) -> PipelineTemplates | None:  # fmt: skip
+    """All kinds of pipelines that fit, chain after chain, each with its best split of layers; None where none does.
 
     Args:
-        index: The chain's number.
-        chain: Its pools and stages.
+        chains: Pools and stages of each.
         tables: Of each pool, its priced stages.
         links: The network between two pools.
         layers: Of the model.
         limits: Accelerators of each pool.
+        shared: Degrees that all stages of a pipeline have in common.
     """
-    rows = rows_of(chain, tables)
+    within = [_within(chain, tables, limits, shared) for chain in chains]
+    costs = {i: chain_costs(chains[i], rows, tables, links) for i, (rows, usage) in enumerate(within) if len(usage)}
+    parts = []
+    for i, split in sorted(layer_split.split_chains(costs, layers).items()):
+        kept, (rows, usage) = np.isfinite(split.slowest), within[i]
+        if kept.any():
+            fits = [row[kept] for row in rows]
+            parts.append(columns(i, chains[i], fits, usage[kept], tables, split.taken(kept)))
+    return joined(parts) if parts else None
+
+
+def _within(
+    chain: Chain, tables: Sequence[Priced], limits: Sequence[int], shared: Sequence[str]
+) -> tuple[list[Integers], Integers]:
+    """Rows of the tables for every pipeline on a chain that the pools have room for, and what it uses of them."""
+    rows = rows_of(chain, tables, shared)
     usage = np.zeros((len(rows[0]), len(tables)), dtype=np.int64)
     for (pool, stages), row in zip(chain, rows, strict=True):
         usage[:, pool] += (stages * tables[pool].configs.accelerators[row]).astype(np.int64)
     fits = np.all(usage <= np.asarray(limits), axis=-1)
-    rows, usage = [row[fits] for row in rows], usage[fits]
-    if not len(usage):
-        return None
-    costs = chain_costs(chain, rows, tables, links)
-    split = layer_split.split_layers(costs, layers)
-    kept = np.isfinite(split.slowest)
-    if not kept.any():
-        return None
-    split = layer_split.LayerSplit(split.layers[kept], split.policy[kept], split.slowest[kept], split.total[kept])
-    return columns(index, chain, [row[kept] for row in rows], usage[kept], tables, split)
+    return [row[fits] for row in rows], usage[fits]
 
 
 def places(chain: Chain) -> list[tuple[int, int, str, int]]:

@@ -282,7 +282,10 @@ class PreparedCache:
         return self.coarse[precision]
 
     def _prepare(self, request: Request, offered: Pools, *, few: bool | None = None) -> problem.PreparedPools:
-        return problem.prepare(self.catalog, request, offered, self.batch, few=few, policies=self.policies)
+        shared = launchable.AXES if request.launchable else ()
+        return problem.prepare(
+            self.catalog, request, offered, self.batch, few=few, policies=self.policies, shared=shared
+        )
 
 
 def _stands_on(plan: Plan, part: Sequence[JobPool], batch: int) -> bool:

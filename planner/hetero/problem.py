@@ -91,9 +91,10 @@ def fine(each: Sequence[JobPool]) -> bool:
 
 
 def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, few: bool | None = None,
-            policies: Sequence[Recompute] = ()) -> PreparedPools:  # fmt: skip
+            policies: Sequence[Recompute] = (), shared: Sequence[str] = ()) -> PreparedPools:  # fmt: skip
     """Binds every pool's records to figures and lists the kinds of pipelines that fit; `few` is :func:`fine` and
-    `policies` all that :func:`able_policies` says unless given.
+    `policies` all that :func:`able_policies` says unless given. Where some have the degrees `shared` in common for all
+    of their stages, only these are listed.
 
     Raises:
         WrongQuestion: the pools share no precision, or a pin leaves nothing.
@@ -133,11 +134,12 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
         if request.pins.allow("pp", sum(n for _, n in c))
     )
     limits = [p.cluster.accelerators for p in each]
-    parts = [pipelines.kinds(i, chain, tables, between, layers, limits) for i, chain in enumerate(listed)]
-    kept = [part for part in parts if part is not None]
-    if not kept:
+    templates = pipelines.kinds(listed, tables, between, layers, limits, shared)
+    if templates is None and shared:
+        return prepare(catalog, request, offered, batch, few=few, policies=policies)
+    if templates is None:
         raise NoAnswer(_nothing_fits(request, each))
-    setting = _setting(request, offered, figures, pipelines.joined(kept), switches, precision, batch)
+    setting = _setting(request, offered, figures, templates, switches, precision, batch)
     layer_times = tuple((*(known.description() for known in used.values()), *unused) for used, unused in profiled)
     return PreparedPools(
         request,
