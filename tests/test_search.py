@@ -7,6 +7,10 @@ import numpy as np
 import pytest
 
 from planner import cost
+from planner.planning import answer
+from planner.question import reading
+from planner.question.reading import PlanOptions
+from planner.question.search_problem import prepare, problem
 from planner.search import bounded, costing
 from planner.search.bounded import Bounded, Survey, Waiting, lower_bound, quick_bound, survey
 from planner.search.exhaustive import Exhaustive
@@ -226,6 +230,22 @@ def test_the_front_is_what_nothing_dominates(name):
         equal = at[(value == candidate.value) & (memory == candidate.memory)]
         first = min((int(all_of.block[i]), int(all_of.flat[i])) for i in equal)
         assert first == (candidate.block, candidate.flat)
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "options"),
+    [
+        ("mixtral-8x7b", "dgx-h100:2", PlanOptions(batch="32", price="$2/h")),
+        ("llama3-8b", "dgx-a100-80gb:1", PlanOptions(batch="64", objective="energy", runtime="any")),
+    ],
+)
+def test_a_point_of_the_front_says_what_its_plan_says(model: str, on: str, options: PlanOptions) -> None:
+    prepared = prepare(*reading.request(model, on, options))
+    found = Bounded(front=True).search(problem(prepared, 1)).front
+    assert len({candidate.memory for candidate in found}) > 3
+    for candidate in found:
+        whole = answer.plan(prepared, candidate, 1)
+        assert answer.front_point_of(prepared, candidate) == answer.front_point(whole)
 
 
 # ---- the bound -------------------------------------------------------------------------------------------------------

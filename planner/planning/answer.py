@@ -41,8 +41,21 @@ def as_measured(predicted: Solution, measured: schema.MeasuredSection) -> Soluti
 
 def solution(prepared: Prepared, candidate: Candidate) -> Solution:
     """A candidate in the writer's terms: the request's cluster is a list of one pool."""
+    request, layout = prepared.request, candidate.layout
+    grid = single_grid(prepared.figures, layout, candidate.options)
+    return replace(
+        _outline(prepared, candidate, grid),
+        waived=broken(layout, RuleSetting(request.workload, request.cluster, request.runtime)),
+        breakdown={name: float(seconds) for name, seconds in cost.breakdown(grid).items() if seconds != 0.0},
+        model_flops=float(cost.model_flops(grid)),
+        time_spread=releases.time_spread(prepared, candidate),
+        older=releases.older(prepared, candidate),
+    )
+
+
+def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
+    """The same without what only a document says: what the step time is made of, how sure it is, other releases."""
     request, options, layout = prepared.request, candidate.options, candidate.layout
-    grid = single_grid(prepared.figures, layout, options)
     used = _pool(prepared, layout["nodes"], options.precision, float(grid.device.peak))
     return Solution(
         request=request,
@@ -69,14 +82,12 @@ def solution(prepared: Prepared, candidate: Candidate) -> Solution:
         ),
         offload=options.offload,
         placement=None if grid.expanded is None else asdict(options.placement),
-        waived=broken(layout, RuleSetting(request.workload, request.cluster, request.runtime)),
         step_time=candidate.time,
-        breakdown={name: float(seconds) for name, seconds in cost.breakdown(grid).items() if seconds != 0.0},
-        model_flops=float(cost.model_flops(grid)),
+        breakdown={},
+        model_flops=0.0,
         fullest=fullest_stage(prepared, grid, layout["pp"]),
-        time_spread=releases.time_spread(prepared, candidate),
+        time_spread=Spread(0.0, ""),
         memory_spread=Spread(prepared.memory_half_width, prepared.memory_comparable),
-        older=releases.older(prepared, candidate),
     )
 
 
@@ -134,13 +145,27 @@ def fullest_stage(prepared: Prepared, grid: Grid, pp: int) -> FullestStage:
 
 def front_point(found: schema.Plan) -> schema.FrontPoint:
     """A plan as one point of the front, short."""
+    predicted = found.prediction
+    return _point(found, found.cluster.accelerators, predicted.step_time_s, found.money, predicted.memory.total_bytes)
+
+
+def front_point_of(prepared: Prepared, candidate: Candidate) -> schema.FrontPoint:
+    """The point of a candidate's plan, of which no document is written."""
+    found = _outline(prepared, candidate, single_grid(prepared.figures, candidate.layout, candidate.options))
+    run = document.money_section(found)
+    return _point(found, found.accelerators, found.step_time, run, float(found.fullest.held.total))
+
+
+def _point(
+    found: schema.Plan | Solution, accelerators: int, step_time: float, run: schema.Money, held: float
+) -> schema.FrontPoint:
     cut, policy = found.parallelism, found.recompute.policy
     degrees = " ".join(f"{axis.upper()}{n}" for axis in ("tp", "pp", "cp", "ep", "dp") if (n := getattr(cut, axis)) > 1)
     return schema.FrontPoint(
         label=f"{degrees or 'one rank'}{'' if policy == 'none' else f', recompute {policy}'}",
-        accelerators=found.cluster.accelerators,
-        step_time_s=found.prediction.step_time_s,
-        days=found.money.days,
-        usd_total=found.money.usd_total,
-        memory_bytes=found.prediction.memory.total_bytes,
+        accelerators=accelerators,
+        step_time_s=step_time,
+        days=run.days,
+        usd_total=run.usd_total,
+        memory_bytes=held,
     )

@@ -155,8 +155,11 @@ def _front(
 ) -> tuple[FrontPoint, ...]:
     """Over several counts the best of each count; on one count, faster against leaner."""
     if len(prepared.request.counts) == 1:
-        plans = [answer.plan(prepared, candidate, 1, runs) for candidate in found.front]
-        points = [answer.front_point(plan) for plan in plans if runs is None or not runs.ran_out(plan)]
+        if runs is None:
+            points = [answer.front_point_of(prepared, candidate) for candidate in found.front]
+        else:
+            plans = [answer.plan(prepared, candidate, 1, runs) for candidate in found.front]
+            points = [answer.front_point(plan) for plan in plans if not runs.ran_out(plan)]
         return tuple(point for point in points if not any(_beats(other, point) for other in points))
     best_of_each: list[FrontPoint] = []
     with progress("best of each count", len(prepared.request.counts)) if progress else nullcontext() as advance:
