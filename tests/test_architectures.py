@@ -19,6 +19,7 @@ from planner.models.decoders import DECODERS
 from planner.models.gemma import GEMMA
 from planner.models.huggingface import from_config
 from planner.models.hybrids import HYBRIDS
+from planner.models.kimi import KIMI
 from planner.models.parameters import indexing, lora_parameters, parameters
 from planner.models.workload import from_file, workload
 from planner.performance.binding import attended, shape
@@ -28,7 +29,10 @@ from planner.verify import model as verified
 DATA = json.loads((Path(__file__).parent / "data" / "published_configs.json").read_text(encoding="utf-8"))["models"]
 NOT_SHOWN = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl_text", "llama4"}
 """Names under which another row's configuration is read."""
-HYBRID = ("qwen3-next-80b-a3b", "jamba-v0.1", "nemotron3-super-120b-a12b", "falcon-h1-0.5b", "minimax-text-01")
+HYBRID = (
+    *("qwen3-next-80b-a3b", "jamba-v0.1", "nemotron3-super-120b-a12b", "falcon-h1-0.5b", "minimax-text-01"),
+    "kimi-linear-48b-a3b",
+)
 """One of each kind of recurrence, blocks of one kind each, both side by side, latent experts."""
 
 
@@ -63,7 +67,7 @@ def test_verify_counts_the_same_block_by_block(entry: str) -> None:
 
 def test_every_architecture_has_a_configuration() -> None:
     kinds = {entry["config"].get("text_config", entry["config"])["model_type"] for entry in DATA.values()}
-    assert {*DECODERS, *GEMMA, *HYBRIDS} <= kinds <= set(ARCHITECTURES)
+    assert {*DECODERS, *GEMMA, *HYBRIDS, *KIMI} <= kinds <= set(ARCHITECTURES)
 
 
 @pytest.mark.parametrize(
@@ -415,3 +419,30 @@ def test_gemma_4_is_planned_and_checked(entry: str, settings: str) -> None:
 )
 def test_what_of_gemma_4_is_not_understood_is_named(changes: dict[str, Any], says: str) -> None:
     assert says in refused("gemma4-31b", **changes)
+
+
+# ---- Kimi Linear -----------------------------------------------------------------------------------------------------
+
+
+def test_kimi_linear_is_read_as_the_class_and_as_its_checkpoint_write_it() -> None:
+    """Layers listed from 1 on with their own names, or the class's; widths 32 x 128, a rank of 128."""
+    own = DATA["kimi-linear-48b-a3b"]["config"]
+    plain = {key: value for key, value in own.items() if key != "linear_attn_config"}
+    listed = own["linear_attn_config"]["full_attn_layers"]
+    kinds = ["full_attention" if layer in listed else "linear_attention" for layer in range(1, 28)]
+    asked = from_config({**plain, "layer_types": kinds, "num_experts": 256, "moe_renormalize": True}, "x")
+    model = read("kimi-linear-48b-a3b")
+    assert (asked.mixers, asked.recurrence, asked.moe) == (model.mixers, model.recurrence, model.moe)
+    assert from_config(plain, "x").mixers[:5] == ("recurrent",) * 4 + ("attention",)
+    h, i, r = 2304, 4096, 128
+    found = recurrent.block(model)
+    assert found is not None
+    products = h * (3 * i + 2 * r + 32) + 2 * r * i + i * h
+    assert recurrent.products(h, found) == products
+    assert recurrent.parameters(h, found) == products + 4 * 3 * i + 32 + i + 128
+
+
+def test_layers_of_kimi_linear_are_each_listed_once() -> None:
+    lists = DATA["kimi-linear-48b-a3b"]["config"]["linear_attn_config"]
+    for wrong in ({"kda_layers": [1, 2]}, {"full_attn_layers": [4, 4]}, {"full_attn_layers": ["a"]}):
+        assert "each once" in refused("kimi-linear-48b-a3b", linear_attn_config={**lists, **wrong})

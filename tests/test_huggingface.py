@@ -14,6 +14,7 @@ from planner.models.decoders import DECODERS
 from planner.models.gemma import GEMMA
 from planner.models.huggingface import from_config, read
 from planner.models.hybrids import HYBRIDS
+from planner.models.kimi import KIMI
 from planner.models.parameters import parameters
 from planner.models.workload import from_file, library, model
 from planner.schema.workload import Model, Rotary, Window
@@ -56,7 +57,7 @@ def test_gives_the_shape_of_the_library(entry: str) -> None:
 
 def test_every_architecture_is_covered() -> None:
     """Those of later tables: tests/test_architectures.py."""
-    kinds = {entry["config"]["model_type"] for entry in DATA.values()} | {*DECODERS, *GEMMA, *HYBRIDS}
+    kinds = {entry["config"]["model_type"] for entry in DATA.values()} | {*DECODERS, *GEMMA, *HYBRIDS, *KIMI}
     kinds |= {name for name in ARCHITECTURES if "_vl" in name}
     kinds |= {entry["config"].get("text_config", {}).get("model_type") for entry in DATA.values()}
     # Grok-1's published class is not part of transformers: see the test below.

@@ -16,6 +16,7 @@ from planner.models.architecture import ATTENTION_BIAS, CLASSIC, COMMON, TIED, U
 from planner.models.decoders import DECODERS
 from planner.models.gemma import GEMMA
 from planner.models.hybrids import HYBRIDS
+from planner.models.kimi import KIMI
 
 _SILU = routers.activation("hidden_act", "silu", gated=True)
 _AUX = {"router_aux_loss_coef": 0.001}
@@ -122,6 +123,7 @@ _GROK = Architecture(
 ARCHITECTURES: Mapping[str, Architecture] = {
     **DECODERS,
     **GEMMA,
+    **KIMI,
     **HYBRIDS,
     "llama": _LLAMA,
     "mistral": Architecture(

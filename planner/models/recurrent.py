@@ -2,7 +2,8 @@
 
 Symbols: H heads of values, P their width, i = H P, G heads (groups) of keys, N their width, k the convolution's tokens,
 h the model's width, Q tokens of a chunk, r the rank of time steps. They follow transformers 5.23.0 (models/mamba2,
-jamba, qwen3_next, minimax), state-spaces/mamba (ops/triton/ssd_combined.py) and fla (ops/gated_delta_rule/chunk.py).
+jamba, qwen3_next, kimi_linear, minimax), state-spaces/mamba (ops/triton/ssd_combined.py) and fla
+(ops/gated_delta_rule/chunk.py).
 """
 
 from __future__ import annotations
@@ -125,6 +126,28 @@ def _delta(h: int, r: Recurrence) -> RecurrentBlock:
     )
 
 
+def _kda(h: int, r: Recurrence) -> RecurrentBlock:
+    """Delta rule with a decay a channel (Kimi Linear): queries, keys and values ``i + 2 G N``, a step a head, and
+    through a rank r decays ``G N`` and a gate ``i``; a factor a head and a bias a channel on decays.
+
+    State and chunks are the gated delta rule's; decays and the gate are kept, and read and written once more.
+    """
+    inner, keys = r.heads * r.value_dim, r.key_heads * r.key_dim
+    convolved = inner + 2 * keys
+    first = convolved + 2 * r.step_rank + r.heads
+    state = 3.0 * inner * r.key_dim
+    return RecurrentBlock(
+        first=first,
+        inner=inner,
+        between=r.step_rank * (keys + inner),
+        recurrence=state,
+        chunked=r.heads * r.chunk * (3.0 * r.key_dim + 2.0 * r.value_dim) + state,
+        moved=2.0 * convolved + (convolved + inner) + 2.0 * keys + 3.0 * inner + 4.0 * inner * r.key_dim / r.chunk,
+        kept=first + convolved + keys + r.heads * r.chunk + 3 * inner,
+        small=convolved * (r.convolution + r.convolution_bias) + r.heads + keys + _norm(r) + r.bias * (first + h),
+    )
+
+
 def _lightning(h: int, r: Recurrence) -> RecurrentBlock:
     """Linear attention with a fixed decay: queries, keys, values and an output gate; ``H (2 Q P + 2 P N)`` in chunks.
 
@@ -164,6 +187,7 @@ _KINDS = {
     "mamba": _mamba,
     "mamba2": _mamba2,
     "delta": _delta,
+    "kda": _kda,
     "lightning": _lightning,
     "convolution": _convolution,
 }

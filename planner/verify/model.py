@@ -178,20 +178,23 @@ def recurrence_matrices(model: Model, r: Recurrence) -> Iterator[Matrix]:
         "mamba": 2 * i,
         "mamba2": 2 * i + 2 * g + r.heads,
         "delta": 2 * i + 2 * g + 2 * r.heads,
+        "kda": i + 2 * g + 2 * r.step_rank + r.heads,
         "lightning": 2 * i + 2 * g,
         "convolution": 3 * i,
     }
     yield "in", model.hidden, first[r.kind]
     if r.kind == "mamba":
         yield from (("steps", i, r.step_rank + 2 * r.key_dim), ("wider", r.step_rank, i))
+    if r.kind == "kda":
+        yield from (("decays", r.step_rank, g), ("gate", r.step_rank, i))
     yield "out", i, model.hidden
 
 
 def recurrence(model: Model, r: Recurrence) -> int:
     """Its products, biases, convolution, norm; a vector or a state a channel (mamba), three or two numbers a head."""
     i, g, matrices = r.heads * r.value_dim, r.key_heads * r.key_dim, list(recurrence_matrices(model, r))
-    convolved = {"mamba2": i + 2 * g, "delta": i + 2 * g, "lightning": 0}.get(r.kind, i)
-    own = {"mamba": i * (2 + r.key_dim), "mamba2": 3 * r.heads, "delta": 2 * r.heads}.get(r.kind, 0)
+    convolved = {"mamba2": i + 2 * g, "delta": i + 2 * g, "kda": i + 2 * g, "lightning": 0}.get(r.kind, i)
+    own = {"mamba": i * (2 + r.key_dim), "mamba2": 3 * r.heads, "delta": 2 * r.heads, "kda": r.heads + g}.get(r.kind, 0)
     norms = {"head": r.value_dim, "full": i, "inner": r.step_rank + 2 * r.key_dim}.get(r.norm, 0)
     biases = (matrices[0][2] + model.hidden) * r.bias
     return _elements(iter(matrices)) + biases + convolved * (r.convolution + r.convolution_bias) + own + norms
@@ -199,7 +202,7 @@ def recurrence(model: Model, r: Recurrence) -> int:
 
 def recurrence_work(r: Recurrence) -> float:
     """Multiply-adds of a token with the state: 3.5 (mamba), 3 (delta) or 2 an element; a convolution's own."""
-    each = {"mamba": 3.5, "mamba2": 3.5, "delta": 3.0, "lightning": 2.0}
+    each = {"mamba": 3.5, "mamba2": 3.5, "delta": 3.0, "kda": 3.0, "lightning": 2.0}
     i = r.heads * r.value_dim
     return float(i * r.convolution) if r.kind == "convolution" else each[r.kind] * i * r.key_dim
 

@@ -1,0 +1,95 @@
+"""Kimi Linear as data: delta attention with a decay a channel, latent attention without positions, mixtures (the class
+of transformers 5.23.0; a checkpoint's own keys differ from the class's).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from planner.models import derived, pattern, routers
+from planner.models.architecture import ATTENTION_BIAS, COMMON, UNTIED, Architecture
+from planner.models.config_values import Reader
+from planner.models.decoders import SILU, UNBIASED, leading_dense
+
+_OWN = {
+    "num_local_experts": "num_experts",
+    "num_experts_per_tok": "num_experts_per_token",
+    "n_shared_experts": "num_shared_experts",
+    "norm_topk_prob": "moe_renormalize",
+    "n_group": "num_expert_group",
+}
+"""Key of the class -> of a checkpoint."""
+
+
+def _key(config: Reader, name: str) -> str:
+    return _OWN[name] if config.has(_OWN[name]) else name
+
+
+def _delta(config: Reader) -> dict[str, Any]:
+    """Which blocks carry a state, and its widths: a checkpoint lists both under `linear_attn_config`, from 1 on."""
+    own = config.nested("linear_attn_config", {})
+    layers = config.layers()
+    kinds = derived.each_layer(config, "layer_types")
+    if not kinds and own.has("full_attn_layers"):
+        full, carried = own.items("full_attn_layers"), own.items("kda_layers")
+        if sorted([*full, *carried], key=str) != sorted(range(1, layers + 1), key=str):
+            raise own.wrong("kda_layers", f"with full_attn_layers: must be the layers from 1 to {layers:,}, each once")
+        kinds = ["full_attention" if layer in full else "linear_attention" for layer in range(1, layers + 1)]
+    kinds = kinds or ["linear_attention" if layer % 4 or not layer else "full_attention" for layer in range(layers)]
+    heads = own.whole("num_heads", config.whole("linear_num_heads"))
+    width = own.whole("head_dim", config.whole("linear_head_dim"))
+    return {
+        "mixers": pattern.once([config.meaning("layer_types", kind, pattern.KINDS) for kind in kinds]),
+        "recurrence": {
+            "kind": "kda",
+            **{"heads": heads, "value_dim": width, "key_heads": heads, "key_dim": width, "step_rank": width},
+            "convolution": own.whole("short_conv_kernel_size", config.whole("linear_conv_kernel_dim")),
+            "norm": "head",
+        },
+    }
+
+
+def _experts(config: Reader) -> dict[str, Any]:
+    """Fine-grained experts after dense blocks, chosen by a sigmoid with moved biases."""
+    width = config.whole("moe_intermediate_size")
+    groups = config.whole(_key(config, "n_group"))
+    chosen = {"groups": groups, "groups_per_token": config.whole("topk_group")} if groups > 1 else {}
+    return {
+        "moe": {
+            "experts": config.whole(_key(config, "num_local_experts")),
+            "experts_per_token": config.whole(_key(config, "num_experts_per_tok")),
+            "ffn": width,
+            "shared_ffn": config.whole(_key(config, "n_shared_experts"), least=0) * width,
+            "leading_dense_layers": leading_dense(config),
+            "router": {
+                "score": "sigmoid",
+                "normalised": config.flag(_key(config, "norm_topk_prob")),
+                "scaling": config.number("routed_scaling_factor"),
+                "bias_rate": routers.BIAS_RATE,
+                **chosen,
+            },
+        }
+    }
+
+
+KIMI: Mapping[str, Architecture] = {
+    "kimi_linear": Architecture(
+        keys={**COMMON, **ATTENTION_BIAS},
+        defaults={
+            **{**UNTIED, **UNBIASED, "first_k_dense_replace": 1, "num_local_experts": 256, "num_experts_per_tok": 8},
+            **{"n_shared_experts": 1, "norm_topk_prob": True, "n_group": 1, "topk_group": 1},
+            **{"routed_scaling_factor": 2.446, "linear_num_heads": 32, "linear_head_dim": 128},
+            **{"linear_conv_kernel_dim": 4, "moe_intermediate_size": 1024},
+        },
+        fixed={"positions": "none"},
+        derive=(
+            derived.latent_attention,
+            _delta,
+            _experts,
+            SILU,
+            derived.norm_epsilon("rms_norm_eps", 1e-5),
+        ),
+    ),
+}
+"""`model_type` -> how its config.json is read."""
