@@ -88,7 +88,7 @@ def test_where_the_choice_of_pools_hangs_on_software_both_figures_are_told(close
         '[narrow]\nname = "Gradients in 16 bit"\nextends = "megatron-core"\nmeasured_as = "megatron-core"\n'
         'gradient_wire_bytes = 2\nsource = "a test"\ndate = "2026-11"\n'
     )
-    again = api.plan("gpt2-medium", accelerators=UNLIKE, batch="256", runtime="narrow", catalog=tmp_path, top=9)
+    again = run.plan(*posed("gpt2-medium", UNLIKE, batch="256", runtime="narrow", catalog=tmp_path, top=9))
     assert again.plans[0].prediction.step_time_s == pytest.approx(other.step_time_s, rel=1e-6)
     own = next(each for each in again.plans if len(each.cluster.pools) == 1)
     assert own.prediction.step_time_s == pytest.approx(other.own_step_time_s, rel=1e-6)
