@@ -9,6 +9,7 @@ from planner.base.errors import WrongQuestion
 from planner.cost import frozen, transformer
 from planner.cost.activations import layer_activations
 from planner.cost.figures import Grid
+from planner.launchers.bundle import trainers
 from planner.models.parameters import parameters
 from planner.models.workload import workload
 from planner.performance import binding
@@ -79,6 +80,14 @@ def test_only_blocks_are_quantised() -> None:
     assert best.prediction.memory.parameters_bytes == pytest.approx(quantised + 2 * ends)
     assert best.workload.method["base"] == "nf4" and best.workload.method["rank"] == 16
     assert violations(best) == []
+
+
+@pytest.mark.parametrize("method", ["lora", "qlora", "qlora:int8"])
+@pytest.mark.parametrize("name", ["llama3-8b", "qwen3-30b-a3b"])
+def test_what_a_trainer_starts_is_planned_unless_a_runtime_is_named(name: str, method: str) -> None:
+    best = api.plan(name, "dgx-h100:1", method=method, **SMALL | {"batch": 8}).plans[0]
+    able, why = trainers(best)
+    assert {"hf-trainer", "trl", "axolotl", "llama-factory"} <= set(able), why
 
 
 def test_dequantising_moves_packed_and_16_bit_weights_once_a_pass() -> None:

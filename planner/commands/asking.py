@@ -101,7 +101,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--runtime",
         metavar="ID[@RELEASE]",
         shell_complete=completing.runtimes,
-        help="Training framework (default: megatron-core, newest).",
+        help="Training framework (default: megatron-core; of adapters hf-trainer-liger; newest).",
     ),
     click.option(
         "--precision",

@@ -14,6 +14,7 @@ from planner.models.workload import workload
 from planner.planning import answer, ranked
 from planner.planning.measured_runs import MeasuredRuns
 from planner.planning.ranked import Ranking
+from planner.question.reading import default_runtime
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare
 from planner.schema.plan import FrontPoint
@@ -161,7 +162,7 @@ def _training_less(catalog: Catalog, request: Request) -> list[str]:
     w = request.workload
     if w.method.kind != "lora":
         adapters = workload(w.model, sequence=w.sequence, batch=w.batch, tokens=w.tokens, method="lora")
-        if _least(catalog, replace(request, workload=adapters), "time"):
+        if _least(catalog, _adapting(catalog, request, adapters), "time"):
             return ["adapters instead of the whole model (--method lora)"]
     for doublings in range(20, -1, -1):
         length = w.model.sequence * 2**doublings
@@ -170,6 +171,15 @@ def _training_less(catalog: Catalog, request: Request) -> list[str]:
         if _least(catalog, replace(request, workload=replace(w, sequence=length)), "time"):
             return [f"sequences of {length:,} tokens (--seq {length})"]
     return []
+
+
+def _adapting(catalog: Catalog, request: Request, adapters: Workload) -> Request:
+    """The request with adapters; where no runtime was named, with the one that is usual for them."""
+    if not any(flag == "--runtime" for *_, flag in request.assumptions):
+        return replace(request, workload=adapters)
+    runtime = catalog.runtime(default_runtime(catalog, request.cluster.accelerator, adapters.method))
+    release = runtime.releases[-1]
+    return replace(request, workload=adapters, runtime=runtime.at(release), release=release)
 
 
 def _on(request: Request, count: int) -> Request:

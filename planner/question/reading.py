@@ -24,8 +24,8 @@ from planner.schema.workload import Method, Model, Workload
 from planner.space.axes import Bound, Pins, parse_pins
 from planner.space.rules import RULES
 
-QUANTISING_RUNTIMES = ("hf-trainer-liger",)
-"""The default where frozen weights are quantised."""
+ADAPTING_RUNTIMES = ("hf-trainer-liger",)
+"""The default for adapters: what they are exported to (hf-trainer, trl, axolotl, llama-factory)."""
 DEFAULT_RUNTIMES = ("megatron-core", "maxtext", "deepspeed")
 """Which is taken unless one is named: the first that runs on the accelerator."""
 
@@ -328,13 +328,9 @@ def _placed(known: Catalog, found: Cluster, asked: PlanOptions) -> tuple[Cluster
 
 
 def _runtime(known: Catalog, text: str | None, part: Accelerator, method: Method) -> tuple[Runtime, str]:
-    """``megatron-core`` or ``megatron-core@2024``; unless named, the first default that runs on the accelerator and
-    trains on such frozen weights.
-    """
-    quantising = [x for x, runtime in known.runtimes.items() if not method.base or method.base in runtime.frozen_bases]
-    able = [name for name in quantising if part.vendor in known.runtime(name).vendors]
-    defaults = QUANTISING_RUNTIMES if method.base else DEFAULT_RUNTIMES
-    default = next((name for name in (*defaults, *able) if name in able), defaults[0])
+    """``megatron-core`` or ``megatron-core@2024``; unless named, :func:`default_runtime`."""
+    able = [name for name in _training(known, method) if part.vendor in known.runtime(name).vendors]
+    default = default_runtime(known, part, method)
     name, at, release = (default if text is None else text).partition("@")
     runtime = known.runtime(name)
     if at and release not in runtime.releases:
@@ -342,10 +338,22 @@ def _runtime(known: Catalog, text: str | None, part: Accelerator, method: Method
     if part.vendor not in runtime.vendors:
         others = f"these do: {', '.join(able)}" if able else "no runtime in the catalog does (--catalog)"
         raise WrongQuestion(f"{name} does not run on {part.id} ({part.vendor}); {others}")
-    if name not in quantising:
-        raise WrongQuestion(f"--method {method.name}: {name} quantises no frozen weights; {', '.join(quantising)} do")
+    if name not in (able := _training(known, method)):
+        raise WrongQuestion(f"--method {method.name}: {name} quantises no frozen weights; {', '.join(able)} do")
     release = release or runtime.releases[-1]
     return runtime.at(release), release
+
+
+def _training(known: Catalog, method: Method) -> list[str]:
+    """The runtimes that train on such frozen weights."""
+    return [name for name, runtime in known.runtimes.items() if not method.base or method.base in runtime.frozen_bases]
+
+
+def default_runtime(known: Catalog, part: Accelerator, method: Method) -> str:
+    """The first default that runs on the accelerator and trains what the method says, else any that does."""
+    usual = ADAPTING_RUNTIMES if method.kind == "lora" else DEFAULT_RUNTIMES
+    able = [name for name in _training(known, method) if part.vendor in known.runtime(name).vendors]
+    return next((name for name in (*usual, *able) if name in able), usual[0])
 
 
 RECENT_YEARS = 2.0
