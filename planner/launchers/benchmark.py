@@ -23,12 +23,22 @@ _MEGATRON = (
     *("--data-path", "--tokenizer-type", "--tokenizer-model", "--vocab-size"),
 )
 _TORCHTITAN = ("--checkpoint.folder", "--checkpoint.interval", "--training.steps", "--dataloader.dataset")
+_MAXTEXT = (
+    "steps",
+    "checkpoint_period",
+    "dataset_type",
+    "hf_path",
+    "hf_train_files",
+    "log_period",
+    "load_parameters_path",
+)
 _DROPPED: Mapping[str, Mapping[str, int]] = {
     "megatron": dict.fromkeys(_MEGATRON, 1),
     "torchtitan": {"--checkpoint.enable": 0, **dict.fromkeys(_TORCHTITAN, 1)},
+    "maxtext": dict.fromkeys(_MAXTEXT, 0),
     "hf-trainer": dict.fromkeys(("--train_file", "--output_dir", "--max_steps", "--save_steps", "--logging_steps"), 1),
 }
-"""Trainer -> options that are left out -> how many words follow each."""
+"""Trainer -> options that are left out -> how many words follow each; of ``key=value`` the key."""
 
 
 def short(trainer: Exporter, plan: Plan, job: LaunchJob) -> LaunchJob:
@@ -55,6 +65,8 @@ def _added(trainer: str, plan: Plan) -> tuple[str, ...]:
         return ("--training.steps", str(STEPS), "--dataloader.dataset", "c4_test", "--metrics.log_freq", "1")
     if trainer == "hf-trainer":
         return ("--mock_data", "true", "--max_steps", str(STEPS), "--logging_steps", "1", "--save_strategy", "no")
+    if trainer == "maxtext":
+        return (f"steps={STEPS}", "dataset_type=synthetic", "enable_checkpointing=false", "log_period=1")
     return (
         *("--mock-data", "--tokenizer-type", "NullTokenizer"),
         *("--vocab-size", str(int(plan.workload.shape["vocab"]) - 1)),
@@ -67,8 +79,8 @@ def _without(words: Sequence[str], dropped: Mapping[str, int]) -> Iterator[str]:
     for word in words:
         if skip:
             skip -= 1
-        elif word in dropped:
-            skip = dropped[word]
+        elif (name := word.partition("=")[0]) in dropped:
+            skip = dropped[name]
         else:
             yield word
 

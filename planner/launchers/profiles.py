@@ -66,7 +66,9 @@ def _options(argv: Sequence[str]) -> dict[str, list[str]]:
 
 
 def persistent(job: LaunchJob, path: str) -> bool:
-    """Whether a folder in a pod outlives it: it lies in a mount or a claim of the site."""
+    """Whether a folder outlives its pod: it lies in a mount or a claim of the site, or in a store of objects."""
+    if "://" in path:
+        return True
     mounts = [mount.split(":")[1] for mount in job.site.container.mounts]
     claims = [claim.partition(":")[2] for claim in job.site.kubernetes.claims]
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in (*mounts, *claims))

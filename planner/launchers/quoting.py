@@ -9,6 +9,9 @@ from typing import Any
 
 from planner.launchers.target import LaunchProgram, Shell
 
+_OVERRIDE = re.compile(r"[a-z_]+[\w.]*=")
+"""``key=value``, as OmegaConf has options."""
+
 
 def word(text: str) -> str:
     """One word of a shell command: what is :class:`Shell` is expanded, all else is taken as it is."""
@@ -19,7 +22,7 @@ def command(words: Sequence[str], indent: str = "  ") -> str:
     """A command, one option with its values a line."""
     lines: list[str] = []
     for text in words:
-        starts = not lines or isinstance(text, LaunchProgram) or text.startswith("--")
+        starts = not lines or isinstance(text, LaunchProgram) or text.startswith("--") or _OVERRIDE.match(text)
         if starts:
             lines.append(word(text))
         else:

@@ -10,6 +10,7 @@ from planner.launchers import (
     dstack,
     hf_trainer,
     llama_factory,
+    maxtext,
     megatron,
     nccl_tuner,
     skypilot,
@@ -22,7 +23,7 @@ from planner.launchers.kubernetes import jobset, pytorchjob, trainjob, volcano
 from planner.launchers.target import Exporter
 
 _MODULES = (
-    *(megatron, torchtitan, hf_trainer, trl, axolotl, llama_factory, deepspeed, accelerate, torchrun),
+    *(megatron, torchtitan, maxtext, hf_trainer, trl, axolotl, llama_factory, deepspeed, accelerate, torchrun),
     *(slurm, skypilot, jobset, trainjob, pytorchjob, volcano, dstack),
     nccl_tuner,
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner.launchers import bundle, parts
+from planner.launchers import bundle, parts, tpu
 from planner.schema.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -24,6 +24,7 @@ ENVIRONMENTS = {
     "accelerate": "torch",
     **dict.fromkeys(("hf-trainer", "trl", "axolotl", "llama-factory"), "torch"),
     "torchrun": "torch",
+    "maxtext": "maxtext",
     "skypilot": "skypilot",
     "dstack": "dstack",
 }
@@ -45,6 +46,7 @@ def python(name: str) -> Path:
 CHECKOUTS = {
     "MEGATRON_LM": ("NVIDIA/Megatron-LM", "megatron/training/arguments.py"),
     "AXOLOTL": ("axolotl-ai-cloud/axolotl", "src/axolotl/utils/schemas/config.py"),
+    "MAXTEXT": ("AI-Hypercomputer/maxtext", "src/maxtext/configs/pyconfig.py"),
     "LLAMA_FACTORY": ("hiyouga/LLaMA-Factory", "src/llamafactory/hparams/parser.py"),
 }
 """Variable -> repository, and the file that its parser is in."""
@@ -79,7 +81,14 @@ def export(plan: Plan, target: str, folder: Path) -> dict[str, Any]:
         "world": plan.cluster.accelerators,
         "dp": plan.parallelism.dp,
         "older": any("fp4" not in pool.peak_flops for pool in plan.cluster.pools),
+        **(_slices(plan) if tpu.is_one(plan.cluster.pools[0]) else {}),
     }
+
+
+def _slices(plan: Plan) -> dict[str, Any]:
+    """Slices and their name in MaxText's table, which counts cores for some: two a chip."""
+    kind, count = plan.cluster.pools[0].accelerator.partition("-")[2], tpu.chips(plan)
+    return {"topology": f"{kind}-{count if kind in ('v5e', 'v6e') else 2 * count}", "slices": tpu.slices(plan)}
 
 
 def ask(name: str, jobs: Sequence[Any], folder: Path, *before: str) -> list[dict[str, Any]]:

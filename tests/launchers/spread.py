@@ -150,6 +150,40 @@ LIGER = (
     ("llama3-8b", f"{H100}:1", "micro=2 zero=3", "qlora"),
     ("llama3-8b", f"{H100}:1", "zero=3 recompute=full", "finetune"),
 )
+TPU = (
+    ("llama3.1-8b", "tpu-v5p-4:16", ""),
+    ("llama3.1-8b", "tpu-v5p-4:16", "tp=4 micro=4"),
+    ("llama3.1-8b", "tpu-v5p-4:16", "cp=2 micro=2"),
+    ("llama3.1-8b", "tpu-v5p-4:16", "tp=2 cp=2 recompute=selective micro=4"),
+    ("llama3.1-8b", "tpu-v5p-4:2", "recompute=full micro=8"),
+    ("llama3.1-8b", "tpu-v5p-4:16", "offload=optimizer"),
+    ("llama3.1-8b", "tpu-v5p-4:16", "pp=2 micro=2"),
+    ("llama3.1-8b", "tpu-v5p-4:16", "pp=4 tp=2"),
+    ("llama3.1-70b", "tpu-v5p-4:64", "tp=4 micro=4"),
+    ("llama3.1-70b", "tpu-v5p-4:64", "tp=4 pp=4 recompute=full"),
+    ("llama3.1-405b", "tpu-v5p-4:512", "tp=8 recompute=full micro=8"),
+    ("llama3-8b", "tpu-v4-4:16", ""),
+    ("llama3-8b", "tpu-v4-4:32", "tp=2"),
+    ("llama2-7b", "tpu-v5e-8:8", "tp=2 recompute=full"),
+    ("llama2-70b", "tpu-v5e-8:32", "tp=4 recompute=full"),
+    ("llama2-70b", "tpu-v5e-8:64", "tp=4 recompute=full"),
+    ("llama3-8b", "tpu-v6e-8:1", "tp=2"),
+    ("llama3-8b", "tpu-v6e-8:32", "tp=2"),
+    ("llama3-8b", "tpu-v6e-8:64", "tp=2"),
+    ("llama3-8b", "tpu-v6e-8:64", "zero_scope=node"),
+    ("qwen2.5-7b", "tpu-v6e-8:8", "tp=2"),
+    ("qwen2.5-0.5b", "tpu-v6e-8:1", ""),
+    ("qwen3-0.6b", "tpu-v6e-8:1", "micro=4"),
+    ("qwen3-8b", "tpu-v6e-8:8", "recompute=selective"),
+    ("qwen3-32b", "tpu-v5p-4:32", "tp=2"),
+    ("qwen3-30b-a3b", "tpu-v6e-8:16", "ep=8"),
+    ("qwen3-235b-a22b", "tpu-v5p-4:128", "ep=16 recompute=full"),
+    ("mixtral-8x7b", "tpu-v5p-4:32", "ep=8"),
+    ("mixtral-8x22b", "tpu-v5p-4:64", "ep=8 tp=2 recompute=full"),
+    ("deepseek-v3", "tpu-v5p-4:512", "ep=64 tp=2 recompute=full"),
+    ("kimi-k2", "tpu-v5p-4:512", "ep=64 recompute=full"),
+    ("moonlight-16b-a3b", "tpu-v5p-4:16", "ep=8"),
+)
 MIXED = (
     ("llama3-8b", (f"{H100}:1", f"{A100}:1")),
     ("gpt3-175b", (f"{A100}:8", "dgx-a100-40gb:8")),
@@ -164,7 +198,7 @@ ALIKE = (
 RUNTIMES: dict[str, tuple[tuple[str, ...], ...]] = {
     **{"megatron-core": MEGATRON, "fsdp2": FSDP, "pytorch-ddp": DDP},
     "deepspeed": (*DEEPSPEED, *TUNED_BY_DEEPSPEED),
-    **{"hf-trainer": TUNED, "hf-trainer-liger": LIGER},
+    **{"hf-trainer": TUNED, "hf-trainer-liger": LIGER, "maxtext": TPU},
 }
 """Runtime -> model, cluster, settings, and what is trained."""
 

@@ -17,6 +17,7 @@ from planner.schema.plan import Plan
 from planner.schema.precisions import LOW_PRECISION
 from tests.launchers import trainer_fields
 from tests.launchers.environments import ask, checkout, export, python
+from tests.launchers.maxtext_fields import values_of_maxtext
 from tests.launchers.megatron_fields import of_record
 from tests.launchers.spread import expressible
 
@@ -241,13 +242,14 @@ EXPECTED: dict[str, Callable[[Plan], Values]] = {
     "deepspeed": values_of_deepspeed,
     "accelerate": values_of_accelerate,
     **trainer_fields.EXPECTED,
+    "maxtext": values_of_maxtext,
     "skypilot": values_of_skypilot,
     "dstack": values_of_dstack,
 }
 
 
 def _before(name: str) -> tuple[str, ...]:
-    named = {"megatron": "MEGATRON_LM", "axolotl": "AXOLOTL", "llama-factory": "LLAMA_FACTORY"}
+    named = {"megatron": "MEGATRON_LM", "maxtext": "MAXTEXT", "axolotl": "AXOLOTL", "llama-factory": "LLAMA_FACTORY"}
     return (checkout(named[name]),) if name in named else ()
 
 
@@ -299,6 +301,16 @@ def _argument(*changes: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def _word(key: str, word: str) -> Callable[[dict[str, Any]], None]:
+    """Another word in place of ``key=value``."""
+
+    def change(job: dict[str, Any]) -> None:
+        (at,) = [index for index, said in enumerate(job["argv"]) if said.partition("=")[0] == key]
+        job["argv"][at] = word
+
+    return change
+
+
 def _without(option: str) -> Callable[[dict[str, Any]], None]:
     return lambda job: job["argv"].remove(option)
 
@@ -326,6 +338,8 @@ WHOLE = "megatron-core/llama3-70b/dgx-h100:16/tp=8 pp=4 rank_order=tp-cp-ep-pp-d
 LORA = "hf-trainer/llama3-8b/dgx-h100:1//lora"
 QLORA = "hf-trainer/llama3-8b/dgx-h100:1/micro=2/qlora"
 REPLICAS = "pytorch-ddp/gpt2/dgx-a100-80gb:1/micro=2"
+ON_TPU = "maxtext/llama3.1-8b/tpu-v5p-4:16/"
+STAGED = "maxtext/llama3.1-8b/tpu-v5p-4:16/pp=2 micro=2"
 BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
     "megatron": [
         (DENSE, _argument("--tensor-model-parallel-size", "3")),
@@ -389,6 +403,15 @@ BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
         ),
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("accelerate.yaml", "tp_size: 2", "tp_size: 0")),
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("accelerate.yaml", "tp_size: 2", "tp_sise: 2")),
+    ],
+    "maxtext": [
+        (ON_TPU, _word("remat_policy", "remat_polisy=minimal")),
+        (ON_TPU, _word("base_emb_dim", "base_emb_dim=wide")),
+        (ON_TPU, _word("decoder_block", "decoder_block=llama5")),
+        (ON_TPU, _word("opt_type", "opt_type=adamx")),
+        (ON_TPU, _word("dcn_data_parallelism", "dcn_data_parallelism=2")),
+        (STAGED, _word("num_layers_per_pipeline_stage", "num_layers_per_pipeline_stage=15")),
+        (STAGED, _word("num_pipeline_microbatches", "num_pipeline_microbatches=33")),
     ],
     "hf-trainer": [
         (REPLICAS, _argument("--bf16", "yess")),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import facts, quoting, start
+from planner.launchers import facts, quoting, start, tpu
 from planner.launchers.kubernetes import pods
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values, of_pool
 from planner.schema.plan import Plan
@@ -20,15 +20,12 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A JobSet whose pods each are a node: the script travels in the command, with the files that it reads."""
     name = quoting.slug(plan.workload.model)
     again, lost = pods.restarts(job, values)
-    first = 0
-    groups = []
-    for index, pool in enumerate(plan.cluster.pools):
-        groups.append(_group(plan, job, values, name, index, first))
-        first += pool.count
+    on_tpus = tpu.is_one(plan.cluster.pools[0])
+    groups = [_slices(plan, job, values)] if on_tpus else [*_groups(plan, job, values, name)]
     document = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": pods.metadata(job, name, values),
+        "metadata": pods.metadata(job, name, values) | ({"annotations": ONE_SLICE} if on_tpus else {}),
         "spec": {
             "network": {"enableDNSHostnames": True, "subdomain": name},
             "successPolicy": {"operator": "All"},
@@ -38,6 +35,28 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     }
     files, start_with = {**job.files, NAME: quoting.yaml(document)}, f"kubectl apply -f {NAME}"
     return replace(job, files=files, start=start_with, losses=(*job.losses, *lost))
+
+
+def _groups(plan: Plan, job: LaunchJob, values: Values, name: str) -> Iterator[dict[str, Any]]:
+    """Pool after pool."""
+    first = 0
+    for index, pool in enumerate(plan.cluster.pools):
+        yield _group(plan, job, values, name, index, first)
+        first += pool.count
+
+
+def _slices(plan: Plan, job: LaunchJob, values: Values) -> dict[str, Any]:
+    """Slices of TPUs, one job each: GKE lays a slice's pods on hosts of one torus, and tells them of each other."""
+    pool, chips, hosts = plan.cluster.pools[0], tpu.chips(plan), tpu.hosts(plan)
+    script = f"export NODE_RANK=$JOB_COMPLETION_INDEX MASTER_ADDR=none\n{start.self_contained(plan, job)}"
+    label, torus = tpu.LABELS[pool.accelerator], tpu.topology(pool.accelerator, chips)
+    selected = {"cloud.google.com/gke-tpu-accelerator": label, "cloud.google.com/gke-tpu-topology": torus}
+    own = node_selector(plan, 0, values).get("nodeSelector", {})
+    resource = {tpu.RESOURCE: chips // hosts}
+    pod = pods.pod(job, resource, script, values)
+    template = {"spec": {"restartPolicy": "Never", "nodeSelector": selected | own, **pod}}
+    counted = {"parallelism": hosts, "completions": hosts, "completionMode": "Indexed", "backoffLimit": 0}
+    return {"name": "slice", "replicas": tpu.slices(plan), "template": {"spec": {**counted, "template": template}}}
 
 
 def _group(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, first: int) -> dict[str, Any]:
@@ -51,7 +70,7 @@ def _group(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, fi
     pod = {
         "restartPolicy": "Never",
         **node_selector(plan, index, values),
-        **pods.pod(job, pool, script, values),
+        **pods.pod(job, pods.devices(pool), script, values),
     }
     job_template = {
         "parallelism": pool.count,
@@ -97,6 +116,13 @@ def loses(plan: Plan) -> Iterator[Loss]:
         yield Loss("cluster.pools", f"pods take any nodes with accelerators unless labels select them ({names})")
 
 
+def refuses(plan: Plan) -> Iterator[str]:
+    """Accelerators that no device plugin offers, and slices that no pod is cut into."""
+    yield from tpu.refuses(plan) if tpu.is_one(plan.cluster.pools[0]) else facts.resources_are_known(plan)
+
+
+ONE_SLICE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
+"""Each slice's job on a node pool of its own, which is a slice (JobSet, keps/75-ExclusivePlacement)."""
 IMAGE = EnvironmentSetting("image", "container image with the framework in it")
 EXPORTER = Exporter(
     name="jobset",
@@ -107,7 +133,7 @@ EXPORTER = Exporter(
     settings=(IMAGE, EnvironmentSetting("namespace", "Kubernetes namespace", "default")),
     of_pools=of_pools,
     emit=emit,
-    refuses=facts.resources_are_known,
+    refuses=refuses,
     loses=loses,
     level="parsed",
     validated_by="the schema of the CRD jobset.x-k8s.io/v1alpha2, unknown fields refused; no CEL, no webhooks",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from planner.launchers import facts, profiles
@@ -14,12 +15,14 @@ RESTARTS = 3
 SHARED = "shared-memory"
 
 
-def pod(job: LaunchJob, pool: Pool, script: str, values: Values, name: str = "trainer") -> dict[str, Any]:
+def pod(
+    job: LaunchJob, devices: Mapping[str, int], script: str, values: Values, name: str = "trainer"
+) -> dict[str, Any]:
     """Image, command, devices and folders of one node's pod.
 
     NCCL talks between processes through ``/dev/shm``, of which a container has 64 MB unless it gets the node's memory.
     """
-    own: dict[str, Any] = {"name": name, **container(values["image"], script), "resources": resources(job, pool)}
+    own: dict[str, Any] = {"name": name, **container(values["image"], script), "resources": resources(job, devices)}
     own["volumeMounts"] = [{"name": SHARED, "mountPath": "/dev/shm"}, *_mounted(job)]
     if job.site.kubernetes.capabilities:
         own["securityContext"] = {"capabilities": {"add": list(job.site.kubernetes.capabilities)}}
@@ -35,11 +38,16 @@ def container(image: str, script: str) -> dict[str, Any]:
     return {"image": image, "command": ["bash", "-c", re.sub(r"\$(?=[$(])", "$$", script)]}
 
 
-def resources(job: LaunchJob, pool: Pool) -> dict[str, Any]:
-    """All accelerators of a node, and what else of it the site names (RDMA devices)."""
+def devices(pool: Pool) -> dict[str, int]:
+    """All accelerators of a node, as its device plugin calls them."""
     name = facts.vendor_resource(pool)
     assert name is not None, "refused before"
-    return {"limits": {name: pool.accelerators_per_node, **job.site.kubernetes.resources}}
+    return {name: pool.accelerators_per_node}
+
+
+def resources(job: LaunchJob, devices: Mapping[str, int]) -> dict[str, Any]:
+    """A pod's devices, and what else of a node the site names (RDMA devices)."""
+    return {"limits": {**devices, **job.site.kubernetes.resources}}
 
 
 def _mounted(job: LaunchJob) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     pool = plan.cluster.pools[0]
     again, lost = pods.restarts(job, values)
     # The operator looks for a container of this name.
-    pod = pods.pod(job, pool, _RANKS + start.self_contained(plan, job), values, name="pytorch")
+    pod = pods.pod(job, pods.devices(pool), _RANKS + start.self_contained(plan, job), values, name="pytorch")
 
     def replicas(count: int) -> dict[str, Any]:
         return {"replicas": count, "restartPolicy": "OnFailure" if again else "Never", "template": {"spec": pod}}

@@ -30,7 +30,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
                 "numNodes": pool.count,
                 "numProcPerNode": pool.accelerators_per_node,
                 **made,
-                "resourcesPerNode": pods.resources(job, pool),
+                "resourcesPerNode": pods.resources(job, pods.devices(pool)),
             },
         },
     }

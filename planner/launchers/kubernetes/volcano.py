@@ -46,7 +46,7 @@ def _task(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, fir
     pod = {
         "restartPolicy": "Never",
         **jobset.node_selector(plan, index, values),
-        **pods.pod(job, pool, script, values),
+        **pods.pod(job, pods.devices(pool), script, values),
     }
     return {"name": f"pool-{index}", "replicas": pool.count, "template": {"spec": pod}}
 

@@ -1,0 +1,186 @@
+"""MaxText on TPUs: its trainer with all that a plan says as ``key=value`` over its own ``base.yml``.
+
+On the command line, since a model's file would lead over a file of ours (pyconfig.py, _initialize_pydantic). Keys and
+their checks: AI-Hypercomputer/maxtext e591f30c, configs/base.yml and types.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from planner.launchers import facts, maxtext_model, positions, profiles, quoting, torchrun, tpu
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.schema.plan import Plan
+
+AXES = ("tensor", "context", "expert", "fsdp", "data", "pipeline")
+"""Axes of its mesh, innermost first."""
+REMAT = {"none": "minimal", "selective": "minimal", "full": "full"}
+"""``minimal`` keeps a layer's products (decoders.py, get_remat_policy); what lies between them is computed again."""
+CONTEXT = {"p2p": "ring", "all_gather": "all_gather", "a2a": "ulysses"}
+
+
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """One process a host; JAX finds the others by itself."""
+    options = configuration(plan, values)
+    argv = tuple(f"{key}={_word(value)}" for key, value in options.items())
+    return replace(
+        job,
+        command=("python3", "-m", LaunchProgram("maxtext.trainers.pre_train.train"), *argv),
+        argv=argv,
+        environment={**job.environment, **plan.env},
+    )
+
+
+def _word(value: object) -> str:
+    """As OmegaConf reads it; empty texts and lists in its own way."""
+    if isinstance(value, list):
+        return f"[{','.join(map(str, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def configuration(plan: Plan, values: Values) -> dict[str, Any]:
+    """Key -> value of all that the plan says."""
+    shape = plan.workload.shape
+    return {
+        "run_name": quoting.slug(plan.workload.model),
+        **maxtext_model.options(shape, values),
+        **_mesh(plan),
+        **_batch(plan),
+        "max_target_length": plan.workload.sequence,
+        "dtype": "bfloat16",
+        "weight_dtype": "float32",
+        **({"quantization": "fp8"} if plan.precision == "fp8" else {}),
+        "remat_policy": REMAT[plan.recompute.policy],
+        "optimizer_memory_host_offload": bool(plan.offload.get("optimizer")),
+        "opt_type": "adamw",
+        "learning_rate": float(values["lr"]),
+        "steps": facts.steps(plan),
+        "mtp_num_layers": plan.workload.mtp_layers or 0,
+        **({"load_parameters_path": values["load"]} if plan.workload.method["kind"] == "finetune" else {}),
+        "base_output_directory": values["save"],
+        "checkpoint_period": facts.steps_between_checkpoints(plan),
+        "dataset_type": "hf",
+        "hf_path": "json",
+        "hf_train_files": values["train-file"],
+        "tokenizer_type": "huggingface",
+        "tokenizer_path": values["tokenizer-model"],
+        "log_period": 10,
+    }
+
+
+def degrees(plan: Plan) -> dict[str, int]:
+    """Axis of the mesh -> ranks: experts are spread over some of the data-parallel ranks, weights over the rest."""
+    p = plan.parallelism
+    replicate, shard = facts.mesh(plan)
+    return dict(zip(AXES, (p.tp, p.cp, p.ep, max(shard // p.ep, 1), replicate, p.pp), strict=True))
+
+
+def split(plan: Plan) -> dict[str, tuple[int, int]] | None:
+    """Axis -> its ranks inside a slice and over slices, the innermost filling slices first; None where none does."""
+    left, found = tpu.chips(plan), {}
+    for axis, degree in degrees(plan).items():
+        inside = max(n for n in range(1, degree + 1) if degree % n == 0 and left % n == 0)
+        found[axis] = (inside, degree // inside)
+        left //= inside
+    return found if left == 1 else None
+
+
+def _mesh(plan: Plan) -> dict[str, Any]:
+    found: dict[str, Any] = {"hardware": "tpu", "num_slices": tpu.slices(plan)}
+    for axis, (inside, over) in (split(plan) or {}).items():
+        found |= {f"ici_{axis}_parallelism": inside, f"dcn_{axis}_parallelism": over}
+    p = plan.parallelism
+    if p.cp > 1:
+        found["context_parallel_strategy"] = way = CONTEXT[p.cp_algorithm or "p2p"]
+        if way == "ring":  # Of one kernel alone (types.py).
+            found |= {"attention": "flash", "use_tokamax_splash": True}
+    return found
+
+
+def _batch(plan: Plan) -> dict[str, Any]:
+    """Its batch is counted for a device; a pipeline takes all micro-batches of a step at once."""
+    p, batch = plan.parallelism, plan.batch
+    if p.pp > 1:
+        layers = plan.workload.shape["layers"] // p.pp
+        return {
+            "per_device_batch_size": batch.global_ / plan.cluster.accelerators,
+            "num_pipeline_microbatches": batch.accumulation,
+            "num_layers_per_pipeline_stage": layers,
+            "num_pipeline_repeats": 1,
+        }
+    each = batch.micro * p.dp / plan.cluster.accelerators
+    return {"per_device_batch_size": each, "gradient_accumulation_steps": batch.accumulation}
+
+
+def refuses(plan: Plan) -> Iterator[str]:
+    """What its checks would stop at, and what has no key."""
+    p = plan.parallelism
+    if not all(tpu.is_one(pool) for pool in plan.cluster.pools):
+        yield from facts.runs_on(plan, "google")
+        return
+    yield from tpu.refuses(plan)
+    yield from facts.mesh_is_whole(plan)
+    if p.dp % p.ep or (p.zero_stage and facts.mesh(plan)[1] % p.ep):
+        yield f"experts over {p.ep} ranks, which do not divide those that share weights"
+    elif split(plan) is None:
+        yield f"degrees that do not fill slices of {tpu.chips(plan):,} chips"
+    if p.cp > 1 and CONTEXT[p.cp_algorithm or "p2p"] == "ring" and plan.workload.sequence % p.cp**2:
+        yield f"a ring of {p.cp} ranks needs sequences that divide by {p.cp**2}"
+    if p.pp > 1 and plan.batch.accumulation % p.pp:
+        yield f"{plan.batch.accumulation} micro-batches for {p.pp} stages: they must divide"
+    if p.pp > 1 and plan.workload.shape["moe"] and plan.workload.shape["moe"]["leading_dense_layers"]:
+        yield "pipelines with leading dense layers"
+    if plan.workload.mtp_layers and p.pp > 1:
+        yield "multi-token prediction in a pipeline"
+    yield from maxtext_model.refuses(plan.workload.shape, plan.workload.sequence)
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """What the compiler decides, and what its policy computes again."""
+    yield from facts.other_runtime(plan, ("maxtext",))
+    yield from facts.shape_losses(plan)
+    yield from maxtext_model.loses(plan.workload.shape)
+    if plan.recompute.policy == "none":
+        yield Loss("recompute.policy", "products are kept, norms and functions between them are computed again")
+    if plan.overlap.tp or plan.overlap.dp or plan.overlap.p2p:
+        yield Loss("overlap", "the compiler decides what overlaps (LIBTPU_INIT_ARGS says more)")
+
+
+EXPORTER = Exporter(
+    name="maxtext",
+    title="MaxText on TPUs",
+    version="e591f30c",
+    role="trainer",
+    runtime="maxtext",
+    expresses={
+        **dict.fromkeys(("tp", "pp", "cp", "ep"), "any"),
+        **dict.fromkeys(("vpp", "etp", "pools"), (1,)),
+        "zero": (0, 3),
+        "zero_scope": ("full", "node"),
+        "recompute": tuple(REMAT),
+        "offload": ("none", "optimizer"),
+        "precision": ("bf16", "fp8"),
+        "rank_order": ("tp-cp-ep-dp-pp",),
+        "stages": ("even",),
+        "method": ("pretrain", "finetune"),
+        "optimizer": ("adamw",),
+        "family": ("decoder",),
+    },
+    settings=(
+        EnvironmentSetting("train-file", 'JSON lines with a field "text" (gs://...)'),
+        EnvironmentSetting("tokenizer-model", "Hugging Face id or folder of the tokenizer"),
+        EnvironmentSetting("save", "folder for checkpoints and logs (gs://...)"),
+        EnvironmentSetting("load", "folder of the parameters to start from"),
+        EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
+        positions.ROTARY,
+        torchrun.PORT,
+        profiles.EXTRA,
+    ),
+    emit=emit,
+    refuses=refuses,
+    loses=loses,
+    level="validated",
+    validated_by="pyconfig.initialize_pydantic of MaxText e591f30c, for the plan's slices (compile_topology)",
+)
