@@ -73,7 +73,7 @@ def refuses(plan: Plan) -> Iterator[str]:
     """Slices that no pod is cut into."""
     pool = plan.cluster.pools[0]
     if len(plan.cluster.pools) > 1:
-        yield "TPUs in several pools: slices are alike"
+        yield "TPUs in several pools: slices are identical"
     elif pool.accelerator not in LABELS:
         yield f"{pool.accelerator}: a chip is two devices there, or unknown (it has {', '.join(LABELS)})"
     elif not topology(pool.accelerator, chips(plan)):
