@@ -264,7 +264,10 @@ def test_errors_name_the_pins_that_were_given(capsys: pytest.CaptureFixture[str]
     ("asked", "why"),
     [
         ("bert-large --cluster dgx-h100:1 --cluster gh200-4:2", "megatron: family encoder (it has decoder)"),
-        ("llama3.2-1b --cluster dgx-h100:1 --cluster gh200-4:1 --method lora --runtime megatron-core --batch 48", "megatron: method lora"),
+        (
+            "llama3.2-1b --cluster dgx-h100:1 --cluster gh200-4:1 --method lora --runtime megatron-core --batch 48",
+            "megatron: method lora",
+        ),
     ],
 )
 def test_what_no_launcher_knows_is_told(asked: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
