@@ -13,6 +13,7 @@ from planner.procurement.program.instance import ProcureInstance, ProcureVariant
 from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.program.solve import Settings, best, solve
 from planner.procurement.throughput.column import Column
+from planner.solver import Outcome, Problem, Status
 from tests.procuring import bought, hired, job, portfolio
 from tests.sequencing import QUOTA, hire, least_cost, scarce_instance
 
@@ -64,6 +65,25 @@ def test_a_purchase_waits_for_its_job_and_not_for_the_end_of_the_plan() -> None:
         found = best(instance, ProcureVariant(), "cost", SETTINGS)
         assert found is not None and found.starts == {0: pytest.approx(day)}
         assert found.cost == pytest.approx(1e5 + 3_000.0 * (100.0 - day) / (365.25 / 12))
+
+
+def test_what_was_proven_stays_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Bought for the last 35 days if any day would do, and from the first of a month on, which is asked next.
+    asked, month = portfolio((job(0, 85.0, 40.0),)), 365.25 / 12
+    pools = [bought(0, 1e5, 3_000.0), bought(1, 2e5, 3_000.0)]
+    instance = ProcureInstance(asked, pools, [Column(0, p, 20.0, 1e3) for p in (0, 1)])
+    solve_program, rounds = Problem.solve, []
+
+    def out_of_time(program: Problem, **how: object) -> Outcome:
+        outcome = solve_program(program, **how)  # type: ignore[arg-type]
+        rounds.append("run_0_1" in program.columns)
+        return replace(outcome, status=Status.FEASIBLE, bound=0.0) if rounds[-1] and sum(rounds) > 1 else outcome
+
+    monkeypatch.setattr(Problem, "solve", out_of_time)
+    found = best(instance, ProcureVariant(), "cost", SETTINGS)
+    assert found is not None and sum(rounds) == 2 and found.starts == {0: pytest.approx(2 * month)}
+    assert found.value == pytest.approx(1e5 + 3_000.0 * (100.0 - 2 * month) / month)
+    assert found.bound == pytest.approx(1e5 + 3_000.0 * 35.0 / month)
 
 
 def test_a_term_begins_when_its_job_does_and_is_renewed_for_one_that_is_longer() -> None:

@@ -83,31 +83,47 @@ def _sought(
     program = build(instance, variant)
     if len({j for j, _ in program.run}) < len(program.alike):
         return None, True  # some job fits nowhere in its window
-    proven, dates = math.inf, set[int]()
+    known: ProgramSolution | None = None
+    reached, proven, dates = -math.inf, math.inf, set[int]()
     for n in range(ROUNDS):
         outcome = program.problem.solve(gap=settings.gap, time_limit_s=settings.time_limit_s, solver=settings.solver)
-        if outcome.status is Status.INFEASIBLE:
-            return None, math.isinf(proven)
+        if outcome.status is Status.INFEASIBLE or (known is not None and not outcome.status.found):
+            return _at_least(known, reached, proven), math.isinf(proven)
         if not outcome.status.found:
             raise NoAnswer(
                 f"no answer was found in {settings.time_limit_s:g} s, and none was excluded; allow more time"
             )
+        reached = max(reached, outcome.bound)  # what is asked next leaves out more
         choice = _choice(instance, variant, program, outcome)
-        if outcome.status is Status.FEASIBLE and (fewer := _on_fewer(instance, choice)):
+        fewer = _on_fewer(instance, choice)
+        if outcome.status is Status.FEASIBLE and fewer:
             # Not proven in time: the order is sought on what was chosen, and what is proven of all stays proven.
-            best_of_these, _ = _sought(fewer, variant, settings)
-            if best_of_these is not None:
-                bound = min(outcome.bound, best_of_these.bound, proven)
-                return replace(best_of_these, bound=bound), math.isinf(proven)
+            known = _better(known, _sought(fewer, variant, settings)[0])
+            if known is not None:
+                return _at_least(known, reached, proven), math.isinf(proven)
         found, choice = _ordered(instance, variant, program, choice)
         if not (_corrected(program, instance, choice, found, outcome, n) or _dated(program, instance, choice, dates)):
-            bounded = replace(outcome, bound=min(outcome.bound, proven))
+            bounded = replace(outcome, bound=min(outcome.objective, reached, proven))
             return _solution_of(program, instance, bounded, choice, found), math.isinf(proven)
         if not found.proven or not all(each.proven for each in found.collisions):
-            proven = min(proven, outcome.bound)
+            proven = min(proven, reached)
+        if fewer and not found.collisions:  # only days and pauses are not as they can be: perhaps that changes little
+            known = _better(known, _sought(fewer, variant, settings)[0])
+            if known is not None and known.value - min(reached, proven) <= settings.gap * abs(known.value):
+                return _at_least(known, reached, proven), math.isinf(proven)
     raise NoAnswer(
         f"in {ROUNDS} rounds no order of the jobs was found, and none was excluded; give fewer jobs or choices"
     )
+
+
+def _better(one: ProgramSolution | None, other: ProgramSolution | None) -> ProgramSolution | None:
+    known = [each for each in (one, other) if each is not None]
+    return min(known, key=lambda each: each.value, default=None)
+
+
+def _at_least(known: ProgramSolution | None, reached: float, proven: float) -> ProgramSolution | None:
+    """An answer to all of the program, of which so much is proven."""
+    return None if known is None else replace(known, bound=min(known.value, reached, proven))
 
 
 def _on_fewer(instance: ProcureInstance, choice: Choice) -> ProcureInstance | None:
