@@ -50,6 +50,33 @@ date = "2026-11"
 """
 
 
+# Made up, at half of NDR's rate.
+PIECES = """
+[switch-hdr]
+name = "switch"
+rate = "200 Gbit/s"
+radix = 40
+usd = "$20k"
+power = "400 W"
+source = "an offer"
+date = "2026-11"
+[link-nic-hdr]
+name = "link from NIC to leaf"
+rate = "200 Gbit/s"
+usd = "$500"
+power = "12 W"
+source = "an offer"
+date = "2026-11"
+[link-switch-hdr]
+name = "link between switches"
+rate = "200 Gbit/s"
+usd = "$400"
+power = "12 W"
+source = "an offer"
+date = "2026-11"
+"""
+
+
 def lab(folder: Path, top: str = "", candidate: str = "") -> Path:
     path = folder / "lab.toml"
     path.write_text(LAB.format(top=top, candidate=candidate), encoding="utf-8")
@@ -92,6 +119,23 @@ def test_libras_price_of_bandwidth_is_an_alternative_to_pieces(tmp_path: Path) -
     assert verify.violations(found) == []
     with pytest.raises(WrongQuestion, match="network_prices"):
         reading.read(lab(tmp_path, 'network_prices = "guess"'), known)
+
+
+def test_pieces_of_another_rate_come_from_a_catalog_of_ones_own(tmp_path: Path) -> None:
+    own = tmp_path / "catalog"
+    (own / "parts").mkdir(parents=True)
+    (own / "parts" / "hdr.toml").write_text(PIECES, encoding="utf-8")
+    path = lab(tmp_path, candidate='fabric = "infiniband-hdr"')
+    path.write_text(path.read_text().replace("hgx-h100", "dgx-a100-80gb").replace("[2, 4]", "[4, 8]"))
+    without, found = of(path, load()), of(path, load(own))
+    small, large = (found[f"buy {n} x dgx-a100-80gb {kind}"] for n, kind in ((4, "fat-tree"), (8, "rail-optimised")))
+    pieces = {item.item: item.count for item in small.items if item.kind == "network"}
+    # 32 ports are on one switch of 40, 64 are not.
+    assert pieces == {"switch-hdr": 1, "link-nic-hdr": 32}
+    assert network_usd(small) == pytest.approx(20_000 + 32 * 500) and small.network_power == 400 + 32 * 12
+    assert sum(item.count for item in large.items if item.item == "switch-hdr") > 1
+    (line,) = (item for item in without["buy 4 x dgx-a100-80gb fat-tree"].items if item.kind == "network")
+    assert "LIBRA" in line.source
 
 
 def test_a_network_of_dimensions_is_priced_dimension_by_dimension(tmp_path: Path, own: Catalog) -> None:

@@ -14,6 +14,7 @@ from planner.cost import money
 from planner.procurement.question.portfolio import NodeOption, Owned, Portfolio, Way
 from planner.procurement.supply import quotes
 from planner.procurement.supply.buying import bought, racks_filled, wirings_of
+from planner.procurement.supply.parts import parts
 from planner.procurement.supply.pools import SupplyPool, offers
 from planner.procurement.supply.power import carbon_per_day, energy_per_day, node_power, pue
 from planner.question.file_values import DAYS_PER_MONTH
@@ -145,7 +146,7 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way
                 for pool in _rented(asked, candidate, way, base, quote):
                     yield replace(pool, sold_as=sold_as, on_demand_usd=undisturbed)
                 continue
-            for wired, bill, label in wirings_of(candidate, base):
+            for wired, bill, label in wirings_of(candidate, base, parts(catalog)):
                 yield from bought(catalog, asked, candidate, wired, bill, label, quote)
 
 

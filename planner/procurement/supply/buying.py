@@ -27,7 +27,9 @@ DRAIN = 0.1
 """Share of the time between two checkpoints in which one must be written."""
 COPIES_KEPT = 3
 RADIX = 64
-"""Ports of a switch: that of the NDR part; other rates are wired with the same."""
+"""Ports of a switch whose part is not known: those of NDR."""
+PIECES = ("switch", "link-nic", "link-switch")
+"""Parts of a network by piece, ``switch-NAME`` and so on: the catalog's NDR, and what a catalog of one's own adds."""
 TOKEN_BYTES = 4.0
 LIBRA_RANGE = (0.6, 2.4)
 """Times LIBRA's price of bandwidth that NDR networks come to by piece: one full switch, and three tiers of them."""
@@ -38,33 +40,37 @@ LIBRA = (
 LIBRA_DATE = "2024-05"
 
 
-def wirings_of(candidate: NodeOption, cluster: Cluster) -> Iterator[tuple[Cluster, wiring.Bill, str]]:
-    """The cluster under every wiring that differs at this size, with its bill.
+def wirings_of(
+    candidate: NodeOption, cluster: Cluster, known: dict[str, BillPart]
+) -> Iterator[tuple[Cluster, wiring.Bill, str]]:
+    """The cluster under every wiring that differs at this size, with its bill; the switch of its rate gives the ports.
 
     Raises:
         WrongQuestion: a wiring for a network that is described dimension by dimension.
     """
     fabric, nics, several = cluster.fabric, cluster.node.nics, cluster.count > 1
+    pieces = _pieces(cluster, known)
+    radix = pieces[0].radix or RADIX if pieces else RADIX
     if fabric.dimensions:
         if any(topology for topology, _ in candidate.wirings):
             raise WrongQuestion(
                 f"{candidate.node}: {fabric.id} has dimensions, which are its wiring; leave wirings out"
             )
-        yield cluster, wiring.wired(fabric.topology, cluster.count, nics, RADIX), "in dimensions" if several else ""
+        yield cluster, wiring.wired(fabric.topology, cluster.count, nics, radix), "in dimensions" if several else ""
         return
     seen = set()
     for topology, oversubscription in candidate.wirings:
         kind = cast(wiring.Wiring, topology or fabric.topology)
-        if kind == "rail-optimised" and cluster.count * nics <= RADIX:
+        if kind == "rail-optimised" and cluster.count * nics <= radix:
             kind = "fat-tree"  # all rails fit on one switch
         ends = cluster.count if kind == "rail-optimised" else cluster.count * nics
-        over = oversubscription if wiring.tiers(ends, RADIX) > 1 else 1.0  # without a spine nothing is thinned out
+        over = oversubscription if wiring.tiers(ends, radix) > 1 else 1.0  # without a spine nothing is thinned out
         key = (kind, over) if several else ()
         if key in seen:
             continue
         seen.add(key)
         try:
-            bill = wiring.wired(kind, cluster.count, nics, RADIX, over)
+            bill = wiring.wired(kind, cluster.count, nics, radix, over)
         except ValueError:
             continue  # not that many nodes
         if topology == "" or not several:
@@ -182,26 +188,37 @@ def _items(
 
 
 def _network_items(asked: Portfolio, cluster: Cluster, bill: wiring.Bill, known: dict[str, BillPart]) -> Iterator[Item]:
-    """Switches and links by piece where their prices are known (NDR), else by LIBRA's price of bandwidth."""
-    rate = cluster.node.nic_bandwidth or cluster.fabric.nic_bandwidth
+    """Switches and links by piece where their prices are known, else by LIBRA's price of bandwidth."""
     if cluster.fabric.dimensions:
         yield from _dimension_items(cluster)
         return
-    if rate != known["switch-ndr"].rate or asked.network_prices == "libra":
+    pieces = _pieces(cluster, known)
+    if pieces is None or asked.network_prices == "libra":
+        rate = _rate(cluster)
         ports = cluster.count * cluster.node.nics
         usd = wiring.dimension_usd("switch" if bill.switches else "torus", "inter-pod", ports, 1, rate)
         yield Item(
             f"network of {cluster.fabric.id}, a port", "network", ports, round(usd / ports, 2), LIBRA, LIBRA_DATE
         )
         return
-    for name, count in (
-        ("switch-ndr", bill.switches),
-        ("link-nic-ndr", bill.nic_links),
-        ("link-switch-ndr", bill.switch_links),
-    ):
+    for part, count in zip(pieces, (bill.switches, bill.nic_links, bill.switch_links), strict=True):
         if count:
-            part = known[name]
             yield Item(part.id, "network", count, part.usd, part.source, part.date)
+
+
+def _rate(cluster: Cluster) -> float:
+    """Bytes per second of a port."""
+    return cluster.node.nic_bandwidth or cluster.fabric.nic_bandwidth
+
+
+def _pieces(cluster: Cluster, known: dict[str, BillPart]) -> tuple[BillPart, BillPart, BillPart] | None:
+    """Switch, link from NIC to switch, and link between switches of the cluster's rate; None unless all are known."""
+    names = [name.removeprefix("switch-") for name, part in known.items() if part.rate == _rate(cluster)]
+    for name in names:
+        switch, nic, link = (known.get(f"{piece}-{name}") for piece in PIECES)
+        if switch and nic and link:
+            return switch, nic, link
+    return None
 
 
 def _dimension_items(cluster: Cluster) -> Iterator[Item]:
@@ -219,9 +236,10 @@ def _dimension_items(cluster: Cluster) -> Iterator[Item]:
 
 
 def _network_power(cluster: Cluster, bill: wiring.Bill, known: dict[str, BillPart]) -> float:
-    """Watts of switches and links."""
-    counts = {"switch-ndr": bill.switches, "link-nic-ndr": bill.nic_links, "link-switch-ndr": bill.switch_links}
-    return sum(known[name].power * count for name, count in counts.items())
+    """Watts of switches and links; of NDR where those of the rate are not known."""
+    pieces = _pieces(cluster, known) or [known[f"{piece}-ndr"] for piece in PIECES]
+    counts = (bill.switches, bill.nic_links, bill.switch_links)
+    return sum(part.power * count for part, count in zip(pieces, counts, strict=True))
 
 
 def _io(asked: Portfolio, cluster: Cluster) -> tuple[float, float]:
