@@ -2,8 +2,9 @@
 
 Sixty node types for sale, each wired in five ways, in four regions; eight workloads over twelve months with a limit on
 every month's running costs. Then the same with releases and jobs that may be paused, so that start days are chosen;
-fifty workloads; two hundred node types, made of the catalog's with fewer accelerators each. CPU seconds of all
-processes, seconds on the clock, peak memory of the largest process so far.
+that with a limit on the nodes of each type; fifty workloads, of eight kinds and all different; two hundred node types,
+made of the catalog's with fewer accelerators each. CPU seconds of all processes, seconds on the clock, peak memory of
+the largest process so far.
 
     python benchmarks/procure.py [--json] [--tiny]
 """
@@ -17,6 +18,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import cycle, islice, pairwise
 from pathlib import Path
 
@@ -47,12 +49,26 @@ WORKLOADS = (
 USD_PER_ACCELERATOR = 25_000.0
 GAP = 0.001
 MANY_WORKLOADS, MANY_NODES = 50, 200
+AT_MOST = 128
+"""Nodes of each type, where that is limited."""
 
 
-def portfolio(catalog: catalogs.Catalog, nodes: int, workloads: int, *, calendar: bool = False) -> Portfolio:
-    """The question: every type has a price, the catalog's or one made up. With a calendar, every other job is released
-    later, and every third may be paused.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """How the question is turned."""
+
+    nodes: int
+    workloads: int
+    calendar: bool = False
+    """Every other job is released later, and every third may be paused."""
+    at_most: int | None = None
+    """Nodes of each type that can be had."""
+    differing: bool = False
+    """No two workloads have as many tokens or the same deadline."""
+
+
+def portfolio(catalog: catalogs.Catalog, asked: Question) -> Portfolio:
+    """The question: every type has a price, the catalog's or one made up."""
     types = [node for node in catalog.nodes.values() if node.fabric and catalog.fabric(node.fabric).kind != "ici"]
     days = MONTHS * 365.25 / 12
     return Portfolio(
@@ -61,18 +77,29 @@ def portfolio(catalog: catalogs.Catalog, nodes: int, workloads: int, *, calendar
         horizon_days=days,
         regions=REGIONS,
         limits=Limits(budget=3e8, capital=2.5e8, monthly=6e6, power=2e7, racks=400.0),
-        jobs=tuple(
-            Job(name=f"{name}-{n}", model=name, asked=PlanOptions(), tokens=tokens * min(1.0, 8 / workloads),
-                deadline_day=days * (0.5 + 0.5 * (n % 2)), given_deadline=True, priority=n,
-                release_day=days * 0.2 * (n % 2) if calendar else 0.0, interruptible=calendar and n % 3 == 0)
-            for n, (name, tokens) in enumerate(islice(cycle(WORKLOADS), workloads))
-        ),
+        jobs=tuple(_jobs(asked, days)),
         candidates=tuple(
-            NodeOption(node=node.id, ways=("buy",), counts=SIZES, wirings=WIRINGS,
+            NodeOption(node=node.id, ways=("buy",), counts=SIZES, wirings=WIRINGS, at_most=asked.at_most,
                       price=StatedPrice(usd=_price(node), date="2026-11", source="made up"))
-            for node in types[:nodes]
+            for node in types[: asked.nodes]
         ),
     )  # fmt: skip
+
+
+def _jobs(asked: Question, days: float) -> Iterator[Job]:
+    for n, (name, tokens) in enumerate(islice(cycle(WORKLOADS), asked.workloads)):
+        place = n * 7 % asked.workloads / asked.workloads if asked.differing else 0.0  # 0 to 1, each once
+        yield Job(
+            name=f"{name}-{n}",
+            model=name,
+            asked=PlanOptions(),
+            tokens=tokens * min(1.0, 8 / asked.workloads) * (1.3 - 0.6 * place if asked.differing else 1.0),
+            deadline_day=days * (0.5 + 0.5 * (place if asked.differing else n % 2)),
+            given_deadline=True,
+            priority=n,
+            release_day=days * 0.2 * (n % 2) if asked.calendar else 0.0,
+            interruptible=asked.calendar and n % 3 == 0,
+        )
 
 
 def _price(node: Node) -> float:
@@ -105,12 +132,10 @@ def _toml(value: object) -> str:
     return json.dumps(value)
 
 
-def measured(
-    nodes: int, workloads: int, *, calendar: bool = False, catalog: catalogs.Catalog | None = None
-) -> dict[str, object]:
+def measured(question: Question, catalog: catalogs.Catalog | None = None) -> dict[str, object]:
     """One run's figures."""
     known = catalog or catalogs.load()
-    asked = portfolio(known, nodes, workloads, calendar=calendar)
+    asked = portfolio(known, question)
     marks = [_seconds()]
     offered = pools(known, asked)
     marks.append(_seconds())
@@ -126,9 +151,11 @@ def measured(
         "nodes": len(asked.candidates),
         "wirings": len(WIRINGS),
         "regions": len(REGIONS),
-        "workloads": workloads,
+        "workloads": question.workloads,
+        "differing": question.differing,
         "months": MONTHS,
-        "calendar": calendar,
+        "calendar": question.calendar,
+        "at_most": question.at_most,
         "pools": len(offered),
         "searches": speeds.searches,
         "columns": len(columns),
@@ -159,18 +186,22 @@ def answered(budget: str | None) -> dict[str, object]:
 
 
 def _larger() -> Iterator[dict[str, object]]:
-    yield measured(NODES, len(WORKLOADS), calendar=True)
-    yield measured(NODES, MANY_WORKLOADS)
+    usual = Question(nodes=NODES, workloads=len(WORKLOADS), calendar=True)
+    many = Question(nodes=NODES, workloads=MANY_WORKLOADS)
+    for question in (usual, replace(usual, at_most=AT_MOST), many, replace(many, differing=True)):
+        yield measured(question)
     with tempfile.TemporaryDirectory() as folder:
-        yield measured(MANY_NODES, len(WORKLOADS), catalog=with_smaller_nodes(Path(folder)))
+        yield measured(replace(usual, nodes=MANY_NODES, calendar=False), with_smaller_nodes(Path(folder)))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures the question and prints what was found."""
     options = measure.arguments(__doc__, argv)
-    row = measured(4, 2) if options.tiny else measured(NODES, len(WORKLOADS))
+    tiny = Question(nodes=4, workloads=2)
+    row = measured(tiny if options.tiny else Question(nodes=NODES, workloads=len(WORKLOADS)))
     queries = [] if options.tiny else [answered("$5M"), answered("$50k"), answered("$1k")]
-    larger = [measured(4, 2, calendar=True)] if options.tiny else list(_larger())
+    turned = replace(tiny, calendar=True, at_most=AT_MOST, differing=True)
+    larger = [measured(turned)] if options.tiny else list(_larger())
     shown = {"procurement": row, "larger": larger, "queries": queries, "machine": measure.machine()}
     measure.show(shown, [row, *larger], options.json)
     if queries and not options.json:

@@ -93,6 +93,13 @@ def _scaling(searches: Sequence[dict[str, Any]]) -> str:
     return _table(heads, rows)
 
 
+def _turned(each: dict[str, Any]) -> str:
+    """A question in words; the figures of earlier runs name fewer ways to turn it."""
+    most = f", at most {each['at_most']} of each" if each.get("at_most") else ""
+    unlike = " that all differ" if each.get("differing") else ""
+    return f"{each['workloads']} workloads{unlike}, {each['nodes']} types{', a calendar' * each['calendar']}{most}"
+
+
 def _procurement(measured: dict[str, Any]) -> str:
     machine, first = measured["machine"], measured["procurement"]
     heads = (
@@ -107,7 +114,7 @@ def _procurement(measured: dict[str, Any]) -> str:
     )
     rows = [
         (
-            f"{each['workloads']} workloads, {each['nodes']} types{', a calendar' * each['calendar']}",
+            _turned(each),
             f"{each['columns']:,}",
             "-" if each["searches"] is None else f"{each['searches']:,}",
             f"{each['columns_cpu_s']:.0f}",
