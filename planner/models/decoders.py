@@ -21,7 +21,6 @@ RMS_1E5 = (derived.norm_epsilon("rms_norm_eps", 1e-5), derived.rotary(1e4))
 LAYER_1E5 = (derived.norm_epsilon("layer_norm_eps", 1e-5), derived.rotary(1e4))
 AUX = {"router_aux_loss_coef": 0.001}
 UNBIASED = {"attention_bias": False}
-NOT_COMMON_HEADS = {"num_key_value_heads": None}
 FOUR_NORMS = {"norm_place": "both", "norms_per_layer": 4}
 _QUERIES_ALONE = {"qkv_bias": "attention_bias"}
 _LAYER = {"norm": "layer"}

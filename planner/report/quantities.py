@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.base.units import UNITS, format_bytes, format_count, format_power, format_seconds
+
+if TYPE_CHECKING:
+    from planner.schema.plan import Parallelism
 
 _DAY = 86400.0
 
@@ -18,6 +21,12 @@ def seconds(value: float) -> str:
 def days(value: float) -> str:
     """A run's length: days, unless it is over within one."""
     return f"{value:,.1f} d" if value >= 1 else format_seconds(value * _DAY)
+
+
+def degrees(p: Parallelism) -> str:
+    """``TP8 PP4 DP2``: the degrees above 1."""
+    named = {"TP": p.tp, "PP": p.pp, "CP": p.cp, "EP": p.ep, "DP": p.dp}
+    return " ".join(f"{name}{n}" for name, n in named.items() if n > 1) or "one rank"
 
 
 def axis(value: Any, unit: str) -> str:

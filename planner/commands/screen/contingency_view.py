@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.base.units import format_bytes, format_count, format_seconds
 from planner.commands.screen import render
+from planner.report.quantities import degrees
 
 if TYPE_CHECKING:
     from planner.schema.plan import PlanSet
@@ -18,13 +19,12 @@ def show(found: PlanSet) -> None:
     run = found.plan_to_run
     rows = []
     for each in found.contingency:
-        p, plan = each.plan.parallelism, each.plan
-        degrees = {"TP": p.tp, "PP": p.pp, "CP": p.cp, "EP": p.ep, "DP": p.dp}
+        plan = each.plan
         rows.append(
             [
                 each.lost_nodes,
                 plan.cluster.pools[0].count,
-                " ".join(f"{name}{n}" for name, n in degrees.items() if n > 1) or "one rank",
+                degrees(plan.parallelism),
                 format_seconds(plan.prediction.step_time_s),
                 f"{plan.prediction.step_time_s / run.prediction.step_time_s:.2f}x",
                 format_count(plan.prediction.tokens_per_s),

@@ -22,7 +22,6 @@ from planner.report import quantities
 from planner.study.question.study import LARGER_IS_BETTER
 
 if TYPE_CHECKING:
-    from planner.schema.plan import Plan
     from planner.schema.study import Axis, DesignPoint, StudyResult
 
 _FRONT = 8
@@ -173,7 +172,7 @@ def _front(found: StudyResult) -> None:
             *(quantities.objective(name, value) for name, value in point.objectives.items()),
             None if point.power_w is None else format_power(point.power_w),
             *(quantities.axis(point.axes[path], units[path]) for path in paths),
-            _layout(point.plan[0]),
+            quantities.degrees(point.plan[0].parallelism),
         ]
         for point in shown
     ]
@@ -193,12 +192,6 @@ def _thin(points: list[Any], most: int) -> list[Any]:
     return [points[round(n * (len(points) - 1) / (most - 1))] for n in range(most)]
 
 
-def _layout(plan: Plan) -> str:
-    p = plan.parallelism
-    named = {"TP": p.tp, "PP": p.pp, "CP": p.cp, "EP": p.ep, "DP": p.dp}
-    return " ".join(f"{name}{n}" for name, n in named.items() if n > 1) or "one rank"
-
-
 def _workloads(found: StudyResult) -> None:
     best = found.best[0]
     rows = [
@@ -209,7 +202,7 @@ def _workloads(found: StudyResult) -> None:
             format_count(plan.prediction.tokens_per_s),
             format_percent(plan.prediction.mfu),
             format_bytes(plan.prediction.memory.total_bytes),
-            _layout(plan),
+            quantities.degrees(plan.parallelism),
             plan.recompute.policy,
         ]
         for plan, job in zip(best.plan, found.question.workloads, strict=True)

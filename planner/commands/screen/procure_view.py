@@ -12,7 +12,7 @@ import click
 
 from planner.base.units import format_count, format_percent, format_power, format_usd
 from planner.commands.screen import delivery, render
-from planner.report import recommendation
+from planner.report import quantities, recommendation
 
 if TYPE_CHECKING:
     from planner.schema.procurement import Alternative, JobDone, MarginalValue, PoolBought, Procurement
@@ -156,7 +156,7 @@ def _jobs(best: Alternative) -> None:
             f"{job.days:,.1f} d",
             f"{job.finish_day:,.1f} d",
             f"{job.deadline_day:,.0f} d",
-            _degrees(job),
+            quantities.degrees(job.plan.parallelism),
         ]
         for job, times in _once(best.workloads)
     ]
@@ -212,12 +212,6 @@ def _once(jobs: Sequence[JobDone]) -> list[tuple[JobDone, int]]:
 
 def _where(job: JobDone) -> str:
     return " + ".join(job.pools)
-
-
-def _degrees(job: JobDone) -> str:
-    p = job.plan.parallelism
-    named = {"TP": p.tp, "PP": p.pp, "CP": p.cp, "EP": p.ep, "DP": p.dp}
-    return " ".join(f"{name}{n}" for name, n in named.items() if n > 1) or "one rank"
 
 
 def _to_the_cent(found: Procurement, usd: float) -> str:
