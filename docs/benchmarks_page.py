@@ -137,6 +137,17 @@ def _procurement(measured: dict[str, Any]) -> str:
     return f"{said}\n\n{_table(heads, rows)}\n\n{_table((asked, 'CPU s'), queries)}"
 
 
+def _question(row: dict[str, Any]) -> str:
+    most = row.get("at_most")
+    parts = (
+        f"{row['workloads']}{' different' * row.get('differing', False)} workloads",
+        f"{row['nodes']} types",
+        "a calendar" * row["calendar"],
+        "" if most is None else f"at most {most} nodes of each",
+    )
+    return ", ".join(part for part in parts if part)
+
+
 def _bytes(size: float | None) -> str:
     return "-" if size is None else f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
