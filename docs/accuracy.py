@@ -312,17 +312,16 @@ What is not reached, what was tried, and what would settle it (figures of 2026-1
 **After three own runs.** A lab's runs scatter by about a tenth around its own bias, and three of them do not say which
 way the rest will go. Tried on all eleven sites, after 3 runs and after 24: nothing learned 9.5 and 9.5 %; one factor on
 the step, shrunk by what other labs' runs vary, 9.7 and 9.0 %, by the median 9.8 and 8.6 %, one for each precision 9.4
-and 8.8 %; a factor and traits of the runtime (shipped) 9.5 and 8.7 %; own runs weighing more the nearer they are in
-model, generation, precision, recomputation, nodes and degrees (kriging, its figures from other labs' residuals) 8.9 and
-5.9 %. The last is best and not shipped: a correction that differs from plan to plan has to be bounded before a search
-that proves its answer can use it (its bound is already multiplied row by row by what nodes add, and such a factor could
-stand there), written with a site's fit, and derived again by `verify`. Where the three runs are of the same model,
-generation and precision as what is predicted, it gives 6.6 %, 10.3 % at worst (46 such groups, 8.6 % before). What
-would settle it: that; and step times of one site's own models with their breakdown from a profiler.
+and 8.8 %; a factor and traits of the runtime (shipped until 2026-11-23) 9.5 and 8.7 %; own runs weighing more the
+nearer they are in model, generation, precision, recomputation, accelerators, degrees and micro-batch (kriging) 8.7 and
+5.6 % over 40 draws, with traits fitted before 9.2 and 5.6 %. Kriging alone is shipped ("A site's own runs" below, over
+8 draws; [learning.md](learning.md)). Its figures are of largest likelihood for residuals of labs left out of the fit;
+found without the lab that is predicted, errors are 0.1 more. What a site shares is assumed to be 0.12, as intervals
+assume; these labs, known to those who wrote the priors, show 0.04, with which it would be 8.6 %. What would settle it:
+step times of one site's own models with their breakdown from a profiler.
 
-**After 24 runs of nanotron.** Traits 9.4 %, and before buckets 9.6 %, kriging 9.0 %, one after the other 8.8 %: its
-runs of one configuration differ by more than that between neighbours of a sweep. A trace of a slow and a fast one would
-settle it.
+**After 24 runs of nanotron.** Traits gave 9.4 %, and kriging gives what the table says: runs of one configuration
+differ by more than that between neighbours of a sweep. A trace of a slow and a fast one would settle it.
 
 **Intervals** hold more than the range asks for, on purpose ("How wide?").
 

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from planner import cost
+from planner.cost.nearness import Configuration, weighed
+from planner.performance.own_runs import NearRuns
 from planner.planning import answer
 from planner.question import reading
 from planner.question.reading import PlanOptions
@@ -52,14 +54,44 @@ SPACES = {
     "fsdp2": (("llama3-8b", "dgx-h100:4"), {"batches": (128,), "runtime": "fsdp2"}),
     "deepspeed": (("gpt2-xl", "dgx-v100:2"), {"batches": (32,), "runtime": "deepspeed"}),
     "no replicas": (("llama3-70b", "dgx-h100:1"), {"batches": (8,), "pins": "dp=1 cp=1"}),
+    "own runs": (
+        ("llama3-8b", "dgx-h100:4"),
+        {
+            "batches": (64,),
+            "counts": (1, 4),
+            "pins": f"precision=bf16|fp8 {COARSE}",
+            "objective": "cost",
+            "price": PRICE,
+        },
+    ),
 }
+OWN_RUNS = weighed(
+    Configuration(
+        model=np.array(["4096x14336x32", "4096x14336x32", "8192x28672x64"]),
+        generation=np.array(["hopper", "hopper", "ampere"]),
+        precision=np.array(["bf16", "fp8", "bf16"]),
+        recompute=np.array(["none", "full", "selective"]),
+        accelerators=np.array([8.0, 32.0, 64.0]),
+        tp=np.array([1.0, 4.0, 8.0]),
+        pp=np.array([1.0, 2.0, 4.0]),
+        cp=np.array([1.0, 1.0, 2.0]),
+        ep=np.array([1.0, 1.0, 1.0]),
+        micro=np.array([1.0, 2.0, 1.0]),
+    ),
+    np.array([0.4, -0.5, 0.2]),
+    np.full(3, 0.05),
+)
+"""Of a site, far enough from what is predicted to change the order of plans."""
 
 
 @cache
 def space(name: str) -> SearchProblem:
     arguments, more = SPACES[name]
     limits = {key: median(more[key]) for key in ("deadline_s", "max_cost_usd") if key in more}
-    return problem_of(*arguments, **(more | limits))
+    found = problem_of(*arguments, **(more | limits))
+    if name != "own runs":
+        return found
+    return replace(found, figures=replace(found.figures, own=NearRuns(OWN_RUNS, "4096x14336x32", "hopper")))
 
 
 def median(name: str) -> float:
@@ -352,6 +384,20 @@ def test_the_best_of_plain_loops_over_the_scalar_model(fold):
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_own_runs_change_which_plan_is_best() -> None:
+    shifted = space("own runs")
+    plain = replace(shifted, figures=replace(shifted.figures, own=None))
+    here, there = Bounded().search(shifted).best, Bounded().search(plain).best
+    assert [key(c.layout, c.options) for c in here] != [key(c.layout, c.options) for c in there]
+    factors = {round(here_.time / float(cost.evaluate(single_grid(plain.figures, here_.layout, here_.options)).time), 3)
+               for here_ in here}  # fmt: skip
+    assert len(factors) > 3
+    for each in here:
+        assert each.time == pytest.approx(
+            float(cost.evaluate(single_grid(shifted.figures, each.layout, each.options)).time), rel=1e-12
+        )
 
 
 def test_pricing_distinct_micro_batches_once_changes_nothing():

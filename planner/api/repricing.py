@@ -152,6 +152,7 @@ def _request(plan: Plan, catalog: Catalog, options: PlanOptions, at: Sequence[Cl
         cluster=at[0],
         counts=(pool.count,),
         pins=wanted.pins if plan.parallelism.groups else reading.configuration(wanted, parse_pins(_pinned(plan))),
+        weighs_own_runs=plan.prediction.own_runs is not None,
         price=price,
         sold_as=sold_as,
         restart_s=good.restart_s,

@@ -25,6 +25,7 @@ from planner.calibration.report import validation
 from planner.calibration.runs import other_families, reading
 from planner.catalog import Catalog
 from planner.performance import intervals
+from planner.performance import own_runs as near
 from planner.performance.efficiency import Efficiencies
 from planner.performance.profiles import overlay as profiles
 
@@ -150,7 +151,9 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     many = len(frame.runs)
     source, date = f"{many} run{'' if many == 1 else 's'} of {file.name}", _today()
     left = own_runs.widths(frame, held, intervals.read(built_in))
-    written = overlay.write_overlay(output, own_runs.changed(found, shipped), source, date, name="site.toml")
+    changed = own_runs.changed(found, shipped)
+    written = overlay.write_overlay(output, changed, source, date, name="site.toml")
+    written.append(near.write(output, changed.own, f"{source}, {date}", "site.csv"))
     written.append(intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
     return fitting.site_document(frame, shipped, found, held) | {"files": [str(path) for path in written]}
 

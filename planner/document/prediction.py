@@ -24,6 +24,7 @@ def prediction_section(found: Solution) -> schema.Prediction:
             "step_time_s": _step_interval(found),
             "memory_bytes": _memory_interval(found, memory.total_bytes),
         },
+        own_runs=found.own_runs,
     )
 
 

@@ -88,6 +88,8 @@ class Solution:
     memory_spread: Spread
     older: schema.OlderRelease | None = None
     """What an older release of the runtime makes of it."""
+    own_runs: schema.OwnRunsSection | None = None
+    """What the site's runs shift the prediction by."""
     measured: schema.MeasuredSection | None = None
     """The runs that `step_time` was measured in, and what was predicted in its place."""
 

@@ -70,6 +70,7 @@ def answered(
         raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
     if len(pools.all) == 1:
         return Answered(planning.plan(catalog, _on_one(request, pools.all[0], whole=True), progress))
+    request = replace(request, weighs_own_runs=False)
     started, cpu = time.perf_counter(), time.process_time()
     singles = singles or alone(catalog, request, pools.all)
     single, errors = singles
@@ -149,7 +150,7 @@ def alone(catalog: Catalog, request: Request, each: Sequence[JobPool]) -> Single
     whole = request.objective == "time" and not limited and steps_decide(request, each)
     known: list[tuple[Request, Plan, SearchSection]] = []
     for pool in each:
-        asked = _on_one(request, pool, whole=whole)
+        asked = replace(_on_one(request, pool, whole=whole), weighs_own_runs=False)
         same = next(((plan, how) for other, plan, how in known if other == asked), None)
         try:
             best, how = same or planning.best(catalog, asked)

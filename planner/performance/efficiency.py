@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from planner.catalog import BUILT_IN, Catalog
+from planner.cost.nearness import OwnRuns
+from planner.performance import own_runs
 from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Runtime
 
@@ -20,6 +22,8 @@ class Efficiency:
     runtime: RuntimeEfficiency
     notes: tuple[str, ...]
     """What was not measured itself, and what a user's own catalog replaces, in words."""
+    own: OwnRuns | None = None
+    """A site's runs under the runtime."""
 
 
 def runtime_keys(names: tuple[str, ...], release: str, mode: str, generation: str) -> tuple[str, ...]:
@@ -56,7 +60,7 @@ def reached(catalog: Catalog, accelerator: Accelerator, runtime: Runtime, releas
         notes.append(f"nothing measured with {runtime.id}: overlap and overheads as in other runtimes")
     notes += _replaced(catalog, "accelerator_efficiencies", part, "kernels and links")
     notes += _replaced(catalog, "runtime_efficiencies", stack, "overlap and overheads")
-    return Efficiency(part, stack, tuple(notes))
+    return Efficiency(part, stack, tuple(notes), own_runs.read(catalog).get(own_runs.runtime_of(stack.id)))
 
 
 def _replaced(catalog: Catalog, kind: str, entry: Entry, what: str) -> list[str]:
@@ -72,11 +76,13 @@ class Efficiencies:
 
     accelerators: Mapping[str, AcceleratorEfficiency]
     runtimes: Mapping[str, RuntimeEfficiency]
+    own: Mapping[str, OwnRuns] = field(default_factory=dict)
+    """A site's runs, by runtime."""
 
     @staticmethod
     def of(catalog: Catalog) -> Efficiencies:
         """The catalog's."""
-        return Efficiencies(catalog.accelerator_efficiencies, catalog.runtime_efficiencies)
+        return Efficiencies(catalog.accelerator_efficiencies, catalog.runtime_efficiencies, own_runs.read(catalog))
 
     def accelerator(self, part: Accelerator) -> AcceleratorEfficiency:
         """An accelerator's own entry, its generation's, its vendor's, or the default."""

@@ -8,10 +8,11 @@ import numpy as np
 
 from planner import cost, document
 from planner.base.units import format_many
-from planner.cost import data_parallel, hierarchy, memory, pipeline
+from planner.cost import data_parallel, hierarchy, memory, nearness, pipeline
 from planner.cost.figures import Grid
 from planner.document import FullestStage, PoolInUse, Solution, Spread
 from planner.models import context
+from planner.performance import own_runs
 from planner.planning import releases
 from planner.planning.measured_runs import MeasuredRuns
 from planner.question.job_pools import JobPool, Pools
@@ -50,6 +51,28 @@ def solution(prepared: Prepared, candidate: Candidate) -> Solution:
         model_flops=float(cost.model_flops(grid)),
         time_spread=releases.time_spread(prepared, candidate),
         older=releases.older(prepared, candidate),
+        own_runs=_own_runs(prepared, grid),
+    )
+
+
+def _own_runs(prepared: Prepared, grid: Grid) -> schema.OwnRunsSection | None:
+    """What the site's runs shift a candidate's prediction by; None where there are none."""
+    own = prepared.figures.own
+    if own is None:
+        return None
+    shared, whole = float(prepared.figures.stack.whole_step), float(grid.stack.whole_step)
+    plain = replace(grid, stack=replace(grid.stack, whole_step=1.0))
+    return schema.OwnRunsSection(
+        shared_factor=shared,
+        near_factor=whole / shared,
+        without_s=float(cost.evaluate(plain).time),
+        model=own.model,
+        generation=own.generation,
+        site=nearness.SITE,
+        near=nearness.NEAR,
+        other=dict(nearness.OTHER),
+        doubled=dict(nearness.DOUBLED),
+        runs=own_runs.listed(own.runs),
     )
 
 

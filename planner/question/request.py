@@ -51,6 +51,9 @@ class Request:
     max_cost_usd: float | None = None
     top: int = 5
     fold: bool = True
+    weighs_own_runs: bool = True
+    """Whether a site's runs shift plans near them more than others: not where plans over several pools, which are near
+    none, are compared with these."""
     launchable: bool = False
     """Of plans over several pools only those that a launcher can run: identical pipelines that fill their nodes."""
     price: Price | None = None

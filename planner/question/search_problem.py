@@ -15,6 +15,7 @@ from planner.cost import risk
 from planner.cost.figures import Expansion
 from planner.performance import binding, intervals, step_time_interval
 from planner.performance.efficiency import Efficiency, reached
+from planner.performance.own_runs import NearRuns, block
 from planner.performance.profiles import overlay
 from planner.performance.profiles import profile as profiles
 from planner.performance.profiles.profile import Profile
@@ -25,6 +26,8 @@ from planner.space import impossible
 from planner.space.grid import Block, Figures, blocks
 from planner.space.layouts import Question, layouts
 from planner.space.rules import RuleSetting
+
+OWN_RUNS_ALIKE = "the site's own runs shift all plans alike: over several pools none is nearer to them than others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,8 @@ def resolve_efficiency(catalog: Catalog, request: Request, part: Accelerator) ->
     """What the request's runtime reaches on some accelerator; its notes say where no training run was measured."""
     found = reached(catalog, part, request.runtime, request.release)
     found = replace(found, runtime=replace(found.runtime, **request.supposed))
+    if found.own and not request.weighs_own_runs:
+        found = replace(found, notes=(*found.notes, OWN_RUNS_ALIKE))
     if intervals.measured(intervals.read(catalog), part.generation):
         return found
     note = f"no transformer's training run was fitted on {part.generation}: its interval is as wide as for unseen ones"
@@ -164,6 +169,9 @@ def _figures(
         per_node,
         {name: found.table for name, found in measured.items()},
         expanded=_expanded(request, fitted, memory_half_width),
+        own=NearRuns(fitted.own, block(request.workload.model), part.generation)
+        if fitted.own and request.weighs_own_runs
+        else None,
     )
 
 

@@ -39,6 +39,8 @@ from planner.schema.plan_prediction import (
     Interval,
     MemorySection,
     Money,
+    OwnRun,
+    OwnRunsSection,
     Prediction,
     PriceUsed,
 )
@@ -73,6 +75,8 @@ __all__ = [
     "Money",
     "OlderRelease",
     "Overlap",
+    "OwnRun",
+    "OwnRunsSection",
     "Parallelism",
     "Plan",
     "PlanSet",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from planner.schema.record import Record
 
@@ -54,6 +57,59 @@ class Interval(Record):
     basis: str
 
 
+MOST_OWN_RUNS = 100
+"""Runs of one framework that are weighed, the newest: a plan's document states each, and checks every pair of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnRun(Record):
+    """A run of a site, as far as plans are near it or far from it."""
+
+    model: str
+    """Its block: hidden width, MLP's width, heads, and experts where there are some."""
+    generation: str
+    precision: str
+    recompute: str
+    accelerators: int
+    tp: int
+    pp: int
+    cp: int
+    ep: int
+    micro: int
+    residual: float
+    """Log of what its passes took over what was predicted."""
+    scatter: float
+    """Standard deviation of that by itself."""
+    weight: float
+    """What it says, the other runs given: w in ``cov w = residual``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnRunsSection(Record):
+    """What a site's runs under the plan's framework shift its prediction by.
+
+    ``near_factor = exp(near^2 sum w_i exp(-d_i))``, d the distance from the plan to a run: a figure for each label in
+    which they differ, and for each doubling of a count. ``cov_ij = site^2 + near^2 exp(-d_ij) + scatter_i^2 [i = j]``.
+    """
+
+    shared_factor: float
+    """On the passes of any plan."""
+    near_factor: float
+    """On this one's beside that."""
+    without_s: float
+    """Seconds of a step without both."""
+    model: str
+    """The plan's block."""
+    generation: str
+    site: float
+    near: float
+    other: dict[str, float]
+    """Label -> distance of plans that differ in it."""
+    doubled: dict[str, float]
+    """Count -> distance of plans of which one has twice as many."""
+    runs: Annotated[tuple[OwnRun, ...], Field(max_length=MOST_OWN_RUNS)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Prediction(Record):
     """What the step is predicted to take; of a plan that was measured, what it took."""
@@ -70,6 +126,8 @@ class Prediction(Record):
     memory: MemorySection
     intervals: dict[str, Interval]
     """Of `step_time_s`, and of the total of `memory` as `memory_bytes`."""
+    own_runs: OwnRunsSection | None = None
+    """Only in documents of a site with runs under the plan's framework, on one pool."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -193,6 +193,7 @@ ABSENT = (
     "preemptions_per_node_s",
     "restart_s",
     "measured",
+    "own_runs",
     "site",
     "shortlist",
     "other_software",

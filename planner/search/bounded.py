@@ -63,7 +63,8 @@ def quick_bound(ready: CostTable) -> Array:
     leading, body = (pipeline.LayerTime(*fastest(pipeline.layer_time(alone, x)), 0.0) for x in ready.keyed.layers)
     embedding, head = (LayerPart(*fastest(part)) for part in ready.keyed.ends)
     s = pipeline.Stages(body, leading, embedding, head, pipeline.split(grid.shape, grid.layout), 0.0)
-    least = pipeline.flow(grid, s).time * jitter(grid) + grid.stack.step_overhead
+    wait = _least(jitter(grid), len(ready.place))
+    least = pipeline.flow(grid, s).time * wait + grid.stack.step_overhead
     return np.asarray(np.broadcast_to(least * (1.0 - _ROUNDING), ready.place.shape))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,10 @@ from planner.cost.figures import (
     taken,
 )
 from planner.cost.figures import Options as OptionFigures
+from planner.cost.nearness import Label
 from planner.models.blocks import feeding
 from planner.performance.binding import can_train_in
+from planner.performance.own_runs import NearRuns
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage
 from planner.schema.precisions import PRECISIONS
@@ -57,6 +60,7 @@ from planner.space.axes import (
 )
 from planner.space.layouts import Rows
 
+Value = TypeVar("Value", bound=np.generic)
 ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
 WIRED = "wired"
 """A row's machine, where `Figures` holds several networks (or networks and devices) as columns."""
@@ -319,13 +323,27 @@ class Figures:
     profiles: Mapping[str, layer_times.LayerTable] = field(default_factory=dict)
     """Layer times measured elsewhere, by the precision that they hold for."""
     expanded: Expansion | None = None
+    own: NearRuns | None = None
+    """A site's runs, where what they were off by shifts plans near them."""
 
 
 def _along(values: Sequence[float], dimension: int) -> NDArray[np.float64]:
     """Values on one option axis, length 1 on the others and on the rows'."""
+    return _on_axis(np.array(values, dtype=float), dimension)
+
+
+def _on_axis(values: NDArray[Value], dimension: int) -> NDArray[Value]:
     shape = [1] * (len(OPTION_DIMENSIONS) + 1)
     shape[dimension] = len(values)
-    return np.array(values, dtype=float).reshape(shape)
+    return values.reshape(shape)
+
+
+def _near_own_runs(figures: Figures, precision: Label, recompute: Label, accelerators: Figure, layout: Layout) -> Stack:
+    """The software, its whole step stretched on every plan by what a site's runs near it were off by."""
+    if figures.own is None:
+        return figures.stack
+    factor = figures.own.factor(precision, recompute, accelerators, layout)
+    return replace(figures.stack, whole_step=figures.stack.whole_step * factor)
 
 
 def open_grid(figures: Figures, block: Block) -> Grid:
@@ -343,12 +361,14 @@ def open_grid(figures: Figures, block: Block) -> Grid:
 
         network, devices = mapped(network, own), [mapped(device, own) for device in devices]
     device = devices[0] if len(devices) == 1 else _by_precision(devices)
-    layout = Layout(**columns)
+    layout, accelerators = Layout(**columns), nodes * figures.accelerators_per_node
+    precision = _on_axis(np.array(axes.precision), 0)
+    policy = _on_axis(np.array([each.name for each in axes.recompute]), 1)
     return Grid(
         shape=figures.shape,
         device=device,
-        network=replace(network, accelerators=nodes * figures.accelerators_per_node),
-        stack=figures.stack,
+        network=replace(network, accelerators=accelerators),
+        stack=_near_own_runs(figures, precision, policy, accelerators, layout),
         layout=layout,
         measured=measured_at(figures, axes.precision, layout, device),
         options=OptionFigures(
@@ -418,11 +438,12 @@ def single_grid(figures: Figures, layout: dict[str, int], options: OptionAxes) -
     numbers = {name: float(value) for name, value in layout.items()}
     nodes = numbers.pop("nodes")
     layout_, device = Layout(**numbers), figures.devices[options.precision]
+    accelerators = nodes * figures.accelerators_per_node
     return Grid(
         shape=figures.shape,
         device=device,
-        network=replace(figures.network, accelerators=nodes * figures.accelerators_per_node),
-        stack=figures.stack,
+        network=replace(figures.network, accelerators=accelerators),
+        stack=_near_own_runs(figures, options.precision, options.recompute.name, accelerators, layout_),
         layout=layout_,
         options=as_figures(options),
         measured=measured_at(figures, (options.precision,), layout_, device),
@@ -464,6 +485,7 @@ def rows_of(grid: Grid, rows: NDArray[np.intp]) -> Grid:
         grid,
         device=mapped(grid.device, take),
         layout=mapped(grid.layout, take_layout),
+        stack=replace(grid.stack, whole_step=take(grid.stack.whole_step)),
         network=mapped(grid.network, take_layout),
         measured=grid.measured and replace(grid.measured, times=taken(grid.measured.times, rows)),
     )

@@ -12,7 +12,7 @@ records only waivers of what has to divide, in `waived`: exactly these are then 
 from __future__ import annotations
 
 from planner.schema.plan import Plan
-from planner.verify import communication, document, groups, kernels, limits, memory, money, prediction, ranks
+from planner.verify import communication, document, groups, kernels, limits, memory, money, own_runs, prediction, ranks
 from planner.verify.finding import Check, Claim, Violation, findings
 from planner.verify.finding import Inconsistent as Inconsistent
 from planner.verify.model import read
@@ -22,6 +22,7 @@ CHECKS: tuple[Check, ...] = (
     *kernels.CHECKS,
     *memory.CHECKS,
     *prediction.CHECKS,
+    *own_runs.CHECKS,
     *money.CHECKS,
     *limits.CHECKS,
     *communication.CHECKS,
@@ -39,6 +40,7 @@ UNLIKE_CHECKS: tuple[Check, ...] = (
     memory.memory_interval_is_even,
     memory.chance_follows_from_interval,
     *(check for check in prediction.CHECKS if check is not prediction.causes_have_a_reason),
+    *own_runs.CHECKS,
     *(check for check in money.CHECKS if check is not money.dollars_follow_from_days),
     *limits.CHECKS,
     *communication.CHECKS,

@@ -12,8 +12,9 @@ BYTES = ("parameters", "gradients", "gradient_wire", "parameter_wire", "gathers_
 BASES = ("nf4", "int8")
 MOST_IMBALANCE = 64.0
 OPTIMIZER_BYTES = ("state_bytes", "master_bytes", "step_bytes")
-MAY_BE_NEGATIVE = ("slack", "seed", "saved_s")
-"""Slack of an estimate that does not fit; seeds are any number; a call that loses in a class that gains."""
+MAY_BE_NEGATIVE = ("slack", "seed", "saved_s", "residual", "weight")
+"""Slack of an estimate that does not fit; seeds are any number; a call that loses in a class that gains; a run that was
+faster than predicted."""
 LARGEST = 10**60
 """Nothing that is counted or measured comes near, and products of a few are still floats."""
 MOST_LAYERS = 1_000_000

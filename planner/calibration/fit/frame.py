@@ -14,7 +14,8 @@ from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
 from planner.cost.figures import Array, Device, Grid, Layout, MeasuredLayers, Network, Stack, Times, stacked, taken
 from planner.cost.layer_times import NOTHING, at
-from planner.performance import binding
+from planner.cost.nearness import shift
+from planner.performance import binding, own_runs
 from planner.performance.efficiency import Efficiencies
 from planner.performance.profiles import profile as profiles_
 from planner.performance.profiles.profile import Profile
@@ -30,6 +31,8 @@ class FramePrediction:
     memory: Array
     fits: NDArray[np.bool_]
     row: NDArray[np.intp]
+    fixed: Array
+    """Of the time, seconds beside the passes: optimizer and overhead of a step."""
     outside_allocator: Array
     """Of the memory, bytes beside the framework's allocator: what the allocator's own count leaves out."""
 
@@ -82,6 +85,15 @@ class Frame:
             [(r.runtime, r.year, r.mode, r.gradients, r.cluster.accelerator.id if r.cluster else "") for r in own]
         )
         self._accelerators = np.array([float(r.accelerators) for r in own])
+        self.configurations = own_runs.configuration(
+            np.array([own_runs.block(run.workload.model) if run.workload else "" for run in own]),
+            np.array([run.cluster.accelerator.generation if run.cluster else "" for run in own]),
+            np.array([variant.options.precision for _, variant in pairs]),
+            np.array([variant.options.recompute.name for _, variant in pairs]),
+            self._accelerators,
+            self._layout,
+        )
+        """Where every reading stands, columns of shape (readings,)."""
 
     def _each(self) -> list[tuple[Run, RunVariant]]:
         return [(self.runs[i], variant) for i, variant in self._pairs]
@@ -148,13 +160,31 @@ class Frame:
             if run.gradients:
                 made = replace(made, gradient_bytes=run.gradients[0], gradient_wire=run.gradients[1])
             found.append(made)
-        return taken(stacked(found), place) if len(found) > 1 else found[0]
+        return self._shifted(taken(stacked(found), place) if len(found) > 1 else found[0], using)
+
+    def _shifted(self, stack: Stack, using: Efficiencies) -> Stack:
+        """The software with every reading's whole step stretched by what a site's runs near it were off by."""
+        if not using.own:
+            return stack
+        names, factor = np.array(self.runtimes(using))[self.owner], np.ones(len(self.owner))
+        for name, runs in using.own.items():
+            rows = np.flatnonzero(names == name)
+            factor[rows] = np.exp(shift(runs, self.configurations.at(rows)))
+        return replace(stack, whole_step=stack.whole_step * factor)
+
+    def runtimes(self, using: Efficiencies) -> list[str]:
+        """Of every run, the runtime whose efficiencies it is predicted with."""
+        parts = [run.cluster.accelerator.generation if run.cluster else "" for run in self.runs]
+        return [
+            own_runs.runtime_of(using.runtime(run.known_as, run.year, run.mode, generation).id)
+            for run, generation in zip(self.runs, parts, strict=True)
+        ]
 
     def predict(self, using: Efficiencies, profiled: bool = True) -> FramePrediction:
         """Every run under some efficiencies; of several readings the fastest that fits, else the fastest."""
         if not self.runs:
             nothing = np.array([])
-            return FramePrediction(nothing, nothing, nothing.astype(bool), nothing.astype(np.intp), nothing)
+            return FramePrediction(nothing, nothing, nothing.astype(bool), nothing.astype(np.intp), nothing, nothing)
         grid = self.grid(using, profiled)
         found = cost.evaluate(grid)
         time, memory = np.broadcast_to(found.time, self.owner.shape), np.broadcast_to(found.memory, self.owner.shape)
@@ -163,7 +193,8 @@ class Frame:
         _, first = np.unique(self.owner[order], return_index=True)
         row = order[first]
         outside_allocator = np.broadcast_to(grid.stack.resident_bytes, self.owner.shape)
-        return FramePrediction(time[row], memory[row], fits[row], row, outside_allocator[row])
+        fixed = np.broadcast_to(found.fixed, self.owner.shape)
+        return FramePrediction(time[row], memory[row], fits[row], row, fixed[row], outside_allocator[row])
 
 
 def _times(profile: Profile | None, variant: RunVariant) -> Times:

@@ -79,7 +79,7 @@ def applied(base: Efficiencies, parameters: Sequence[Parameter], theta: Array) -
         for entry in parameter.entries:
             if entry in table:
                 table[entry] = parameter.applied(table[entry], float(np.exp(value)))
-    return Efficiencies(tables["accelerators"], tables["runtimes"])  # type: ignore[arg-type]
+    return Efficiencies(tables["accelerators"], tables["runtimes"], base.own)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)

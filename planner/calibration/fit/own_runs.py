@@ -1,78 +1,94 @@
-"""Adapting to one site from its own runs: a factor on the whole step first, then traits by what the runs can tell.
+"""Adapting to one site from its own runs: what each was off by tells of plans under its framework, the nearer the more
+(:mod:`planner.cost.nearness`).
 
-A site's clocks, kernels and habits shift all its steps alike before anything else: one factor, held loosely (0.3 on a
-log scale), takes that up from three runs. What is left moves the traits in which frameworks differ, each held to what
-is shipped, so that few runs hardly move them and two dozen do.
+A site's clocks, kernels and habits shift all its steps alike: that becomes a factor on the runtime's whole step, for
+any plan of any kind. What its runs were off by beyond it stays with them, for plans on one pool near them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.fit.frame import Frame
-from planner.calibration.fit.least_squares import SCALE, Fit, Parameter, fit
 from planner.calibration.report.validation import situation
 from planner.cost.figures import Array
+from planner.cost.nearness import SITE, OwnRuns, covariance, scatters, weighed
 from planner.performance import step_time_interval
 from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width
+from planner.performance.own_runs import runtime_of
+from planner.schema.plan_prediction import MOST_OWN_RUNS
 
 PRIOR_RUNS = 3
 """How many own runs the shipped scatter counts as: two that happen to agree make nothing sure."""
-_TRAITS = (
-    ("whole_step", 0.15, 10.0),
-    ("vector", 0.15, 6.0),
-    ("attention", 0.10, 2.0),
-    ("launches", 0.25, 1e4),
-    ("tp_host", 0.50, 1.0),
-    ("tp_overlap", 0.15, 1.0),
-    ("dp_overlap", 0.20, 1.0),
-    ("step_overhead", 0.50, 10.0),
-)
-"""Figures of a runtime that a site's runs may move: standard deviation (log) and largest value. The whole step varies
-as labs were seen to (0.15), and frameworks besides; traits by about what releases of one framework did."""
-SCATTER = 0.2
-"""What one run of a site is off by that none of these explains (log): with less, three runs of a left-out lab made its
-other runs no better predicted."""
+SHORTEST = 0.01
+"""Share of a step that its passes take at least, whatever was measured."""
 
 
-def parameters(frame: Frame, using: Efficiencies) -> tuple[Parameter, ...]:
-    """What the runtimes of a frame's runs may change: of all of a runtime's releases together, so that plans under
-    another release than the runs' follow.
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a site's runs under one runtime have in common."""
+
+    runtime: str
+    factor: float
+    """On the whole step."""
+    spread: float
+    """Standard deviation of its logarithm, given the runs."""
+    freedom: float
+    """Effective degrees of freedom of all that was learned from these runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFit:
+    """What a site's runs change."""
+
+    efficiencies: Efficiencies
+    shared: tuple[Shared, ...]
+
+
+def adapted(frame: Frame, shipped: Efficiencies, rows: NDArray[np.intp] | None = None) -> SiteFit:
+    """Fits to a site's runs (all of the frame's, or some), starting from what is shipped: of each runtime the newest
+    :data:`~planner.schema.plan_prediction.MOST_OWN_RUNS`.
     """
-    names = set()
-    for run in frame.runs:
-        assert run.cluster is not None
-        names.add(_name(using.runtime(run.known_as, run.year, run.mode, run.cluster.accelerator.generation).id))
-    return tuple(
-        Parameter(
-            f"{name}.{field}", "runtimes", tuple(k for k in sorted(using.runtimes) if _name(k) == name), field, sd, most
-        )
-        for name in sorted(names)
-        for field, sd, most in _TRAITS
-    )
-
-
-def _name(entry: str) -> str:
-    """The runtime of an entry: ``megatron-core`` of ``megatron-core@2025``."""
-    return re.split("[+@/]", entry)[0]
-
-
-def adapted(frame: Frame, shipped: Efficiencies, rows: NDArray[np.intp] | None = None) -> Fit:
-    """Fits the scale factors to a site's runs (all of the frame's, or some), starting from what is shipped."""
     chosen = np.flatnonzero(np.isfinite(frame.measured)) if rows is None else rows
-    weight = np.full(len(chosen), (SCALE / SCATTER) ** 2)
-    return fit(frame, shipped, parameters(frame, shipped), chosen, weight)
+    names, found = np.array(frame.runtimes(shipped)), frame.predict(shipped)
+    own: dict[str, OwnRuns] = {}
+    for name in sorted(set(names[chosen])):
+        used = chosen[names[chosen] == name][-MOST_OWN_RUNS:]
+        at = frame.configurations.at(found.row[used])
+        residual = _residuals(frame, found.time, found.fixed, used)
+        own[name] = weighed(at, residual, scatters(at, residual))
+    runtimes = {
+        key: replace(entry, whole_step=entry.whole_step * float(np.exp(own[name].shared)))
+        if (name := runtime_of(key)) in own
+        else entry
+        for key, entry in shipped.runtimes.items()
+    }
+    return SiteFit(Efficiencies(shipped.accelerators, runtimes, own), tuple(_shared(*each) for each in own.items()))
 
 
-def changed(found: Fit, shipped: Efficiencies) -> Efficiencies:
+def _residuals(frame: Frame, time: Array, fixed: Array, used: NDArray[np.intp]) -> Array:
+    """``log((measured - fixed) / (predicted - fixed))``."""
+    measured, beside = frame.measured[used], fixed[used]
+    return np.asarray(np.log(np.maximum(measured - beside, SHORTEST * measured) / (time[used] - beside)))
+
+
+def _shared(name: str, runs: OwnRuns) -> Shared:
+    """``sd^2 = site^2 - site^4 sum cov^-1``; freedom: ``trace((cov - scatter^2) cov^-1)``."""
+    inverse = np.linalg.inv(covariance(runs.at) + np.diag(runs.scatter**2))
+    spread = float(np.sqrt(SITE**2 - SITE**4 * np.sum(inverse)))
+    freedom = len(inverse) - float(np.sum(runs.scatter**2 * np.diag(inverse)))
+    return Shared(name, float(np.exp(runs.shared)), spread, freedom)
+
+
+def changed(found: SiteFit, shipped: Efficiencies) -> Efficiencies:
     """Only the entries that a site's fit moved: all that its overlay needs to hold."""
-    fitted = found.efficiencies
-    return Efficiencies({}, {key: entry for key, entry in fitted.runtimes.items() if entry != shipped.runtimes[key]})
+    moved = {key: entry for key, entry in found.efficiencies.runtimes.items() if entry != shipped.runtimes[key]}
+    return Efficiencies({}, moved, found.efficiencies.own)
 
 
 def held_out(frame: Frame, shipped: Efficiencies) -> Array:

@@ -32,7 +32,7 @@ def allocating(using: Efficiencies, factor: float) -> Efficiencies:
         name: replace(entry, activation_factor=round(1.0 + factor * (entry.activation_factor - 1.0), 4))
         for name, entry in using.runtimes.items()
     }
-    return Efficiencies(using.accelerators, found)
+    return replace(using, runtimes=found)
 
 
 def _residuals(frame: Frame, using: Efficiencies) -> tuple[NDArray[np.intp], Array]:

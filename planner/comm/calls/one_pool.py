@@ -111,7 +111,11 @@ def grid_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = (
         WrongQuestion: see :func:`listed`.
     """
     place, options = place_of(plan, catalog, where, own), _options(plan)
-    return single_grid(_figures(plan, catalog, place, _workload(plan)), _layout(plan), options)
+    grid = single_grid(_figures(plan, catalog, place, _workload(plan)), _layout(plan), options)
+    near = plan.prediction.own_runs
+    if near is None:
+        return grid
+    return replace(grid, stack=replace(grid.stack, whole_step=near.shared_factor * near.near_factor))
 
 
 def _figures(plan: Plan, catalog: Catalog, place: Cluster, work: Workload) -> Figures:

@@ -264,6 +264,13 @@ def _time(plan: Plan) -> None:
     listed = [f"{_NAMES.get(name, name)} {format_percent(s / step)}" for name, s in parts if s / step >= 0.0005]
     predicted = " predicted" if plan.measured else ""
     render.labelled("Step time", *_measured(plan), f"{seconds(step)}{predicted}: {'  '.join(listed)}")
+    if (own := plan.prediction.own_runs) is not None:
+        runs, framework = format_many(len(own.runs), "run"), plan.runtime.name
+        render.labelled(
+            "Own runs",
+            f"x{own.shared_factor * own.near_factor:.3f} on {seconds(own.without_s)}: x{own.shared_factor:.3f} on "
+            f"any plan under {framework}, x{own.near_factor:.3f} by how near this one is to {runs}",
+        )
 
 
 def _measured(plan: Plan) -> list[str]:

@@ -1,0 +1,123 @@
+"""How far a site's own runs shift the prediction of a plan: kriging over what plans differ in.
+
+A run was off by ``r = log((measured - f) / (predicted - f))``, f what a step takes beside its passes. What a site's
+runs under one framework are off by is taken to be a normal variable, of a part that all of them share, a part that
+fades with the distance between two plans, and scatter:
+
+    cov(r_i, r_j) = site^2 + near^2 exp(-d_ij) + scatter_i^2 [i = j]
+
+The mean of it for a plan, given the runs, is a sum over them: ``sum_i w_i (site^2 + near^2 exp(-d_i))``, w the
+solution of ``cov w = r`` (Rasmussen and Williams 2006, equation 2.25). Its first term, the same for all plans, is a
+factor on the runtime's whole step; :func:`shift` is the second. Scatter has the tails of Student's t: a run that broke
+scatters more (:func:`scatters`), and pulls the rest less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cost.figures import Array, Figure
+
+SITE = 0.12
+"""What a site is off by in all its runs (standard deviation, log): as intervals assume of labs that nobody has seen
+(`ASSUMED` in `performance/step_time_interval.py`). Published labs, known to those who wrote the priors, show 0.04."""
+NEAR, SCATTER = 0.13, 0.05
+"""What it is off by in plans like one another, and in one run alone."""
+OTHER = {"model": 0.6, "generation": 0.6, "precision": 0.5, "recompute": 0.4}
+"""Distance between plans that differ in one of these: twice as far is as much less alike again."""
+DOUBLED = {"accelerators": 0.05, "tp": 0.4, "pp": 0.4, "cp": 0.4, "ep": 0.4, "micro": 0.3}
+"""The same where one has twice as many. All of these are of largest likelihood, to a digit, for the residuals of labs
+and frameworks, the lab left out of the fit, each weighing by the root of its runs (`docs/accuracy.md`)."""
+TAIL, ROUNDS = 4.0, 10
+"""Degrees of freedom of its t distribution, as Lange, Little and Taylor 1989 take them where data are few; and how
+often scatters are found again."""
+
+Label = str | NDArray[np.str_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What runs, or plans, differ in as far as their errors do. Labels and counts, scalars or arrays that broadcast."""
+
+    model: Label
+    """Its block: plans of copies with fewer layers are alike."""
+    generation: Label
+    precision: Label
+    recompute: Label
+    accelerators: Figure
+    tp: Figure
+    pp: Figure
+    cp: Figure
+    ep: Figure
+    micro: Figure
+
+    def at(self, index: Any) -> Configuration:
+        """Some of columns, shape (runs,)."""
+        return Configuration(**{each.name: getattr(self, each.name)[index] for each in fields(self)})
+
+
+def likeness(one: Configuration, other: Configuration) -> Figure:
+    """How alike plans are, 1 (the same) to 0: ``exp(-d)``,
+    ``d = sum_k c_k [a_k != b_k] + sum_k c_k |log2(a_k / b_k)|``, over labels and over counts.
+    """
+    distance: Figure = 0.0
+    for name, far in OTHER.items():
+        distance = distance + far * (getattr(one, name) != getattr(other, name))
+    for name, far in DOUBLED.items():
+        distance = distance + far * np.abs(np.log2(getattr(one, name) / getattr(other, name)))
+    return np.exp(-distance)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRuns:
+    """A site's runs under one framework, columns of shape (runs,)."""
+
+    at: Configuration
+    residual: Array
+    """Log of measured over predicted passes."""
+    scatter: Array
+    """Standard deviation of each by itself."""
+    weight: Array
+    """What a run says: w in ``cov w = r``."""
+
+    @property
+    def shared(self) -> float:
+        """Log of the factor on all plans alike: ``site^2 sum_i w_i``."""
+        return float(SITE**2 * np.sum(self.weight))
+
+
+def weighed(at: Configuration, residual: Array, scatter: Array) -> OwnRuns:
+    """Runs, columns of shape (runs,), with what each says."""
+    weight = np.linalg.solve(covariance(at) + np.diag(scatter**2), residual)
+    return OwnRuns(at, residual, scatter, np.asarray(weight, dtype=float))
+
+
+def scatters(at: Configuration, residual: Array) -> Array:
+    """How much each run scatters: ``scatter^2 (t + (e / scatter)^2) / (t + 1)``, e its residual less the mean of it
+    given all runs; found again :data:`ROUNDS` times from equal ones (expectation and maximisation).
+    """
+    known, variance = covariance(at), np.full(len(residual), SCATTER**2)
+    for _ in range(ROUNDS):
+        beyond = residual - known @ np.linalg.solve(known + np.diag(variance), residual)
+        variance = SCATTER**2 * (TAIL + (beyond / SCATTER) ** 2) / (TAIL + 1.0)
+    return np.asarray(np.sqrt(variance))
+
+
+def covariance(at: Configuration) -> Array:
+    """Of what some runs are off by beside their scatter: ``site^2 + near^2 exp(-d)``."""
+    return np.asarray(SITE**2 + NEAR**2 * likeness(at.at(np.s_[:, None]), at))
+
+
+def shift(runs: OwnRuns, plans: Configuration) -> Figure:
+    """Log of the factor on plans beyond the one on all: ``near^2 sum_i w_i exp(-d_i)``.
+
+    Added run by run, so that a plan among many gets the same figure as alone.
+    """
+    found: Figure = 0.0
+    for i, weight in enumerate(runs.weight):
+        found = found + weight * likeness(runs.at.at(i), plans)
+    return NEAR**2 * found

@@ -1,0 +1,76 @@
+"""What a site's own runs shift a prediction by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from planner.schema.plan import OwnRun, OwnRunsSection
+from planner.verify.finding import Check, Claim, unless_same
+
+LABELS = {"model", "generation", "precision", "recompute"}
+COUNTS = {"accelerators", "tp", "pp", "cp", "ep", "micro"}
+"""What plans differ in, as far as their errors do."""
+SOLVED = 1e-6
+"""Relative: how exactly weights solve their equations."""
+
+
+def own_runs_are_near(c: Claim) -> Iterator[str]:
+    """``near_factor = exp(near^2 sum w_i exp(-d_i))``; passes without own runs, times both factors, take as long."""
+    own = c.plan.prediction.own_runs
+    if own is None:
+        return
+    if own.other.keys() != LABELS or own.doubled.keys() != COUNTS:
+        yield f"own_runs states distances of {', '.join([*own.other, *own.doubled])}"
+        return
+    here = _stands(c, own)
+    if own.model != here.model:
+        yield f"own_runs.model is {own.model}, and the plan's block {here.model}"
+    shift = own.near**2 * sum(run.weight * _alike(own, here, run) for run in own.runs)
+    yield from unless_same("own_runs.near_factor", own.near_factor, math.exp(shift))
+    parts = c.plan.prediction.breakdown
+    beside = parts.get("optimizer", 0.0) + parts.get("overhead", 0.0)
+    passes = (own.without_s - beside) * own.shared_factor * own.near_factor
+    yield from unless_same("the step with own runs", c.plan.predicted_s, passes + beside)
+
+
+def own_runs_are_weighed(c: Claim) -> Iterator[str]:
+    """``sum_j (site^2 + near^2 exp(-d_ij)) w_j + scatter_i^2 w_i = residual_i``."""
+    own = c.plan.prediction.own_runs
+    if own is None or own.other.keys() != LABELS or own.doubled.keys() != COUNTS:
+        return
+    for number, run in enumerate(own.runs):
+        said = sum(other.weight * (own.site**2 + own.near**2 * _alike(own, run, other)) for other in own.runs)
+        said += run.scatter**2 * run.weight
+        if not math.isclose(said, run.residual, rel_tol=SOLVED, abs_tol=SOLVED**2):
+            yield f"own_runs.runs.{number}: its residual is {run.residual:g}, and {said:g} follows from the weights"
+
+
+def _stands(c: Claim, own: OwnRunsSection) -> OwnRun:
+    """Where the plan stands among the runs."""
+    p, shape = c.plan.parallelism, c.model
+    return OwnRun(
+        model=f"{shape.hidden}x{shape.ffn}x{shape.heads}" + (f"x{shape.moe.experts}" if shape.moe else ""),
+        generation=own.generation,
+        precision=c.plan.precision,
+        recompute=c.plan.recompute.policy,
+        accelerators=c.plan.cluster.accelerators,
+        tp=p.tp,
+        pp=p.pp,
+        cp=p.cp,
+        ep=p.ep,
+        micro=c.plan.batch.micro,
+        residual=0.0,
+        scatter=0.0,
+        weight=0.0,
+    )
+
+
+def _alike(own: OwnRunsSection, one: OwnRun, other: OwnRun) -> float:
+    """``exp(-d)``, ``d = sum_k other_k [a_k != b_k] + sum_k doubled_k |log2(a_k / b_k)|``: 1 (the same) to 0."""
+    far = sum(each for name, each in own.other.items() if getattr(one, name) != getattr(other, name))
+    far += sum(each * abs(math.log2(getattr(one, n) / getattr(other, n))) for n, each in own.doubled.items())
+    return math.exp(-far)
+
+
+CHECKS: tuple[Check, ...] = (own_runs_are_near, own_runs_are_weighed)
