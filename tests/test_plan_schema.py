@@ -35,6 +35,7 @@ def _plan_schema() -> ModuleType:
 
 plan_schema = _plan_schema()
 LATER = {
+    "Prediction": {"own_runs"},
     "MemorySection": {"oom_risk", "oom_chance", "expanded"},
     "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "waived", "placement", "measured"},

@@ -109,7 +109,7 @@ def test_limits_hold_for_what_was_measured(ask: Answers, capsys: pytest.CaptureF
     """A plan that is predicted to keep a deadline, and took longer, is none; one that was faster comes in."""
     best, *_ = ask("--top", "4")["plans"]
     learn(1, "--step-time", f"{2 * best['prediction']['step_time_s']:.3f}")
-    deadline = f"{1.1 * days(best):.2f} d"
+    deadline = f"{1.25 * days(best):.2f} d"  # plans near a slow run are expected to be slower, too
     assert degrees(best) not in [degrees(p) for p in ask("--deadline", deadline)["plans"]]
     learn(1, "--step-time", f"{0.6 * best['prediction']['step_time_s']:.3f}", plan="plans.json")
     found = ask("--deadline", f"{0.7 * days(best):.2f} d", "--max-cost", "$10M")["plans"]
@@ -123,12 +123,14 @@ def test_limits_hold_for_what_was_measured(ask: Answers, capsys: pytest.CaptureF
 
 def test_comparisons_are_with_what_was_measured(ask: Answers) -> None:
     before = ask("--top", "2")["plans"]
+    unknown = cw.load("plans.json")
     learn(1, "--step-time", "8s")
     ask("--top", "2")
     both = cw.load("plans.json")
-    assert isinstance(both, PlanSet) and both[0].measured
+    assert isinstance(both, PlanSet) and both[0].measured and isinstance(unknown, PlanSet)
+    assert cw.compare(unknown[1], both[0]).distinguishable
     found = cw.compare(both[1], both[0])
-    assert found.step == pytest.approx(8.0 / both[1].prediction.step_time_s) and found.distinguishable
+    assert found.step == pytest.approx(8.0 / both[1].prediction.step_time_s)
     assert found.days == pytest.approx(both[0].money.days - both[1].money.days) and found.days < 0
     assert days(before[0]) > both[0].money.days
 

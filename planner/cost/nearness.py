@@ -1,6 +1,6 @@
 """How far a site's own runs shift the prediction of a plan: kriging over what plans differ in.
 
-A run was off by ``r = log((measured - f) / (predicted - f))``, f what a step takes beside its passes. What a site's
+A run was off by ``r = log((measured - f) / (predicted - f))``, f what a step takes outside its passes. What a site's
 runs under one framework are off by is taken to be a normal variable, of a part that all of them share, a part that
 fades with the distance between two plans, and scatter:
 
@@ -8,8 +8,8 @@ fades with the distance between two plans, and scatter:
 
 The mean of it for a plan, given the runs, is a sum over them: ``sum_i w_i (site^2 + near^2 exp(-d_i))``, w the
 solution of ``cov w = r`` (Rasmussen and Williams 2006, equation 2.25). Its first term, the same for all plans, is a
-factor on the runtime's whole step; :func:`shift` is the second. Scatter has the tails of Student's t: a run that broke
-scatters more (:func:`scatters`), and pulls the rest less.
+factor on the runtime's whole step; :func:`shift` is the second. A run that broke scatters more (:func:`scatters`), and
+pulls the rest less.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SITE = 0.12
 NEAR, SCATTER = 0.13, 0.05
 """What it is off by in plans like one another, and in one run alone."""
 OTHER = {"model": 0.6, "generation": 0.6, "precision": 0.5, "recompute": 0.4}
-"""Distance between plans that differ in one of these: twice as far is as much less alike again."""
+"""Distance between plans that differ in one of these: twice as far is as much less close again."""
 DOUBLED = {"accelerators": 0.05, "tp": 0.4, "pp": 0.4, "cp": 0.4, "ep": 0.4, "micro": 0.3}
 """The same where one has twice as many. All of these are of largest likelihood, to a digit, for the residuals of labs
 and frameworks, the lab left out of the fit, each weighing by the root of its runs (`docs/accuracy.md`)."""
-TAIL, ROUNDS = 4.0, 10
-"""Degrees of freedom of its t distribution, as Lange, Little and Taylor 1989 take them where data are few; and how
-often scatters are found again."""
+MOST_OFF, ROUNDS = 2.0, 10
+"""Standard deviations that a run is off at most from what the others say; what is beyond is scatter of its own, found
+again so often."""
 
 Label = str | NDArray[np.str_]
 
@@ -44,7 +44,7 @@ class Configuration:
     """What runs, or plans, differ in as far as their errors do. Labels and counts, scalars or arrays that broadcast."""
 
     model: Label
-    """Its block: plans of copies with fewer layers are alike."""
+    """Its block: copies with fewer layers have the same."""
     generation: Label
     precision: Label
     recompute: Label
@@ -60,8 +60,8 @@ class Configuration:
         return Configuration(**{each.name: getattr(self, each.name)[index] for each in fields(self)})
 
 
-def likeness(one: Configuration, other: Configuration) -> Figure:
-    """How alike plans are, 1 (the same) to 0: ``exp(-d)``,
+def closeness(one: Configuration, other: Configuration) -> Figure:
+    """How close plans are, 1 (the same) to 0: ``exp(-d)``,
     ``d = sum_k c_k [a_k != b_k] + sum_k c_k |log2(a_k / b_k)|``, over labels and over counts.
     """
     distance: Figure = 0.0
@@ -86,7 +86,7 @@ class OwnRuns:
 
     @property
     def shared(self) -> float:
-        """Log of the factor on all plans alike: ``site^2 sum_i w_i``."""
+        """Log of the factor on every plan: ``site^2 sum_i w_i``."""
         return float(SITE**2 * np.sum(self.weight))
 
 
@@ -97,19 +97,22 @@ def weighed(at: Configuration, residual: Array, scatter: Array) -> OwnRuns:
 
 
 def scatters(at: Configuration, residual: Array) -> Array:
-    """How much each run scatters: ``scatter^2 (t + (e / scatter)^2) / (t + 1)``, e its residual less the mean of it
-    given all runs; found again :data:`ROUNDS` times from equal ones (expectation and maximisation).
+    """How much each run scatters: :data:`SCATTER`, or so much that what the others say of it is :data:`MOST_OFF`
+    standard deviations away at most: ``scatter_i^2 += (z_i^2 / most^2 - 1) / cov^-1_ii``,
+    ``z_i = w_i / sqrt(cov^-1_ii)``.
     """
     known, variance = covariance(at), np.full(len(residual), SCATTER**2)
     for _ in range(ROUNDS):
-        beyond = residual - known @ np.linalg.solve(known + np.diag(variance), residual)
-        variance = SCATTER**2 * (TAIL + (beyond / SCATTER) ** 2) / (TAIL + 1.0)
+        inverse = np.linalg.inv(known + np.diag(variance))
+        precision = np.diag(inverse)
+        z = (inverse @ residual) / np.sqrt(precision)
+        variance = np.maximum(variance + (z**2 / MOST_OFF**2 - 1.0) / precision, SCATTER**2)
     return np.asarray(np.sqrt(variance))
 
 
 def covariance(at: Configuration) -> Array:
-    """Of what some runs are off by beside their scatter: ``site^2 + near^2 exp(-d)``."""
-    return np.asarray(SITE**2 + NEAR**2 * likeness(at.at(np.s_[:, None]), at))
+    """Of what some runs are off by without their scatter: ``site^2 + near^2 exp(-d)``."""
+    return np.asarray(SITE**2 + NEAR**2 * closeness(at.at(np.s_[:, None]), at))
 
 
 def shift(runs: OwnRuns, plans: Configuration) -> Figure:
@@ -119,5 +122,5 @@ def shift(runs: OwnRuns, plans: Configuration) -> Figure:
     """
     found: Figure = 0.0
     for i, weight in enumerate(runs.weight):
-        found = found + weight * likeness(runs.at.at(i), plans)
+        found = found + weight * closeness(runs.at.at(i), plans)
     return NEAR**2 * found

@@ -27,7 +27,7 @@ from planner.space.grid import Block, Figures, blocks
 from planner.space.layouts import Question, layouts
 from planner.space.rules import RuleSetting
 
-OWN_RUNS_ALIKE = "the site's own runs shift all plans alike: over several pools none is nearer to them than others"
+OWN_RUNS_SHARED = "the site's own runs shift every plan by the same factor: over several pools none is nearer to them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def resolve_efficiency(catalog: Catalog, request: Request, part: Accelerator) ->
     found = reached(catalog, part, request.runtime, request.release)
     found = replace(found, runtime=replace(found.runtime, **request.supposed))
     if found.own and not request.weighs_own_runs:
-        found = replace(found, notes=(*found.notes, OWN_RUNS_ALIKE))
+        found = replace(found, notes=(*found.notes, OWN_RUNS_SHARED))
     if intervals.measured(intervals.read(catalog), part.generation):
         return found
     note = f"no transformer's training run was fitted on {part.generation}: its interval is as wide as for unseen ones"

@@ -95,7 +95,7 @@ class OwnRunsSection(Record):
     shared_factor: float
     """On the passes of any plan."""
     near_factor: float
-    """On this one's beside that."""
+    """On this one's besides."""
     without_s: float
     """Seconds of a step without both."""
     model: str

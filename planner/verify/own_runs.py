@@ -26,12 +26,12 @@ def own_runs_are_near(c: Claim) -> Iterator[str]:
     here = _stands(c, own)
     if own.model != here.model:
         yield f"own_runs.model is {own.model}, and the plan's block {here.model}"
-    shift = own.near**2 * sum(run.weight * _alike(own, here, run) for run in own.runs)
+    shift = own.near**2 * sum(run.weight * _closeness(own, here, run) for run in own.runs)
     yield from unless_same("own_runs.near_factor", own.near_factor, math.exp(shift))
     parts = c.plan.prediction.breakdown
-    beside = parts.get("optimizer", 0.0) + parts.get("overhead", 0.0)
-    passes = (own.without_s - beside) * own.shared_factor * own.near_factor
-    yield from unless_same("the step with own runs", c.plan.predicted_s, passes + beside)
+    fixed = parts.get("optimizer", 0.0) + parts.get("overhead", 0.0)
+    passes = (own.without_s - fixed) * own.shared_factor * own.near_factor
+    yield from unless_same("the step with own runs", c.plan.predicted_s, passes + fixed)
 
 
 def own_runs_are_weighed(c: Claim) -> Iterator[str]:
@@ -40,10 +40,10 @@ def own_runs_are_weighed(c: Claim) -> Iterator[str]:
     if own is None or own.other.keys() != LABELS or own.doubled.keys() != COUNTS:
         return
     for number, run in enumerate(own.runs):
-        said = sum(other.weight * (own.site**2 + own.near**2 * _alike(own, run, other)) for other in own.runs)
-        said += run.scatter**2 * run.weight
-        if not math.isclose(said, run.residual, rel_tol=SOLVED, abs_tol=SOLVED**2):
-            yield f"own_runs.runs.{number}: its residual is {run.residual:g}, and {said:g} follows from the weights"
+        derived = sum(other.weight * (own.site**2 + own.near**2 * _closeness(own, run, other)) for other in own.runs)
+        derived += run.scatter**2 * run.weight
+        if not math.isclose(derived, run.residual, rel_tol=SOLVED, abs_tol=SOLVED**2):
+            yield f"own_runs.runs.{number}: its residual is {run.residual:g}, and {derived:g} follows from the weights"
 
 
 def _stands(c: Claim, own: OwnRunsSection) -> OwnRun:
@@ -66,7 +66,7 @@ def _stands(c: Claim, own: OwnRunsSection) -> OwnRun:
     )
 
 
-def _alike(own: OwnRunsSection, one: OwnRun, other: OwnRun) -> float:
+def _closeness(own: OwnRunsSection, one: OwnRun, other: OwnRun) -> float:
     """``exp(-d)``, ``d = sum_k other_k [a_k != b_k] + sum_k doubled_k |log2(a_k / b_k)|``: 1 (the same) to 0."""
     far = sum(each for name, each in own.other.items() if getattr(one, name) != getattr(other, name))
     far += sum(each * abs(math.log2(getattr(one, n) / getattr(other, n))) for n, each in own.doubled.items())

@@ -32,7 +32,7 @@ class FramePrediction:
     fits: NDArray[np.bool_]
     row: NDArray[np.intp]
     fixed: Array
-    """Of the time, seconds beside the passes: optimizer and overhead of a step."""
+    """Of the time, seconds outside the passes: optimizer and overhead of a step."""
     outside_allocator: Array
     """Of the memory, bytes beside the framework's allocator: what the allocator's own count leaves out."""
 

@@ -1,7 +1,7 @@
 """Adapting to one site from its own runs: what each was off by tells of plans under its framework, the nearer the more
 (:mod:`planner.cost.nearness`).
 
-A site's clocks, kernels and habits shift all its steps alike: that becomes a factor on the runtime's whole step, for
+A site's clocks, kernels and habits shift all its steps: that becomes a factor on the runtime's whole step, for
 any plan of any kind. What its runs were off by beyond it stays with them, for plans on one pool near them.
 """
 
@@ -30,7 +30,7 @@ SHORTEST = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedFactor:
     """What a site's runs under one runtime have in common."""
 
     runtime: str
@@ -47,7 +47,7 @@ class SiteFit:
     """What a site's runs change."""
 
     efficiencies: Efficiencies
-    shared: tuple[Shared, ...]
+    shared: tuple[SharedFactor, ...]
 
 
 def adapted(frame: Frame, shipped: Efficiencies, rows: NDArray[np.intp] | None = None) -> SiteFit:
@@ -73,16 +73,16 @@ def adapted(frame: Frame, shipped: Efficiencies, rows: NDArray[np.intp] | None =
 
 def _residuals(frame: Frame, time: Array, fixed: Array, used: NDArray[np.intp]) -> Array:
     """``log((measured - fixed) / (predicted - fixed))``."""
-    measured, beside = frame.measured[used], fixed[used]
-    return np.asarray(np.log(np.maximum(measured - beside, SHORTEST * measured) / (time[used] - beside)))
+    measured, passes = frame.measured[used], time[used] - fixed[used]
+    return np.asarray(np.log(np.maximum(measured - fixed[used], SHORTEST * measured) / passes))
 
 
-def _shared(name: str, runs: OwnRuns) -> Shared:
+def _shared(name: str, runs: OwnRuns) -> SharedFactor:
     """``sd^2 = site^2 - site^4 sum cov^-1``; freedom: ``trace((cov - scatter^2) cov^-1)``."""
     inverse = np.linalg.inv(covariance(runs.at) + np.diag(runs.scatter**2))
     spread = float(np.sqrt(SITE**2 - SITE**4 * np.sum(inverse)))
     freedom = len(inverse) - float(np.sum(runs.scatter**2 * np.diag(inverse)))
-    return Shared(name, float(np.exp(runs.shared)), spread, freedom)
+    return SharedFactor(name, float(np.exp(runs.shared)), spread, freedom)
 
 
 def changed(found: SiteFit, shipped: Efficiencies) -> Efficiencies:
